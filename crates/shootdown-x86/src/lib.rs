@@ -1,0 +1,2 @@
+//! Placeholder until the first slice lands.
+#![no_std]
