@@ -1,0 +1,128 @@
+//! Small helpers for command lines: bounded numbers, comma-separated lists, one-line errors.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+
+/// The exit status for a command line that makes no sense.
+pub const USAGE_STATUS: u8 = 2;
+
+/// What is wrong with a command line, in one line that names cause and remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl UsageError {
+    /// An error that says `message`.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// Prints the line for `program` and returns the exit code for it.
+    pub fn report(&self, program: &str) -> ExitCode {
+        eprintln!("{program}: {self}; try --help");
+        ExitCode::from(USAGE_STATUS)
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+impl From<lexopt::Error> for UsageError {
+    fn from(error: lexopt::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The value of the option that `parser` has just returned, as text.
+pub fn text(parser: &mut lexopt::Parser) -> Result<String, UsageError> {
+    let value = parser.value()?;
+    value
+        .into_string()
+        .map_err(|raw| UsageError(format!("{raw:?} is not UTF-8 text")))
+}
+
+/// Reads a number that must lie in `range`.
+pub fn number(option: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, UsageError> {
+    match text.trim().parse::<u64>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(UsageError(format!(
+            "{option} wants a number from {} to {}, not {text:?}",
+            range.start(),
+            range.end()
+        ))),
+    }
+}
+
+/// Reads a comma-separated list of numbers, each in `range` and none twice.
+pub fn numbers(
+    option: &str,
+    text: &str,
+    range: RangeInclusive<u64>,
+) -> Result<Vec<usize>, UsageError> {
+    let mut values = Vec::new();
+    for part in text.split(',') {
+        let value = number(option, part, range.clone())? as usize;
+        if values.contains(&value) {
+            return Err(UsageError(format!("{option} names {value} twice")));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Reads a comma-separated list of names, none empty and none twice.
+pub fn names(option: &str, text: &str) -> Result<Vec<String>, UsageError> {
+    let mut values: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        let name = part.trim();
+        if name.is_empty() {
+            return Err(UsageError(format!(
+                "{option} has an empty name in {text:?}"
+            )));
+        }
+        if values.iter().any(|value| value == name) {
+            return Err(UsageError(format!("{option} names {name} twice")));
+        }
+        values.push(name.to_owned());
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_its_order() {
+        assert_eq!(numbers("--pages", "32,1,8", 1..=64), Ok(vec![32, 1, 8]));
+        let expected = vec!["best".to_owned(), "before".to_owned()];
+        assert_eq!(names("--policies", "best,before"), Ok(expected));
+    }
+
+    #[test]
+    fn an_error_names_the_option_and_the_bounds() {
+        let error = numbers("--pages", "1,x", 1..=64).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--pages wants a number from 1 to 64, not \"x\""
+        );
+    }
+
+    #[test]
+    fn numbers_out_of_range_empty_and_repeated_are_refused() {
+        for bad in ["0", "65", "", "1,", "-1", "1,1"] {
+            assert!(
+                numbers("--pages", bad, 1..=64).is_err(),
+                "{bad:?} was accepted"
+            );
+        }
+        for bad in ["", "a,,b", "a,a"] {
+            assert!(names("--policies", bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
+//!
+//! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
+//! in the same emulator, and on the machine that built it. Two of them matter:
+//!
+//! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
+//!   that no thread ever reads a discarded page's old value after the call returned.
+//! * [`torture`] changes mappings at random from every CPU while other threads read and write
+//!   through them, and reports every access that used a translation which was no longer valid.
+//!
+//! What both print for the lab is described in [`report`].
+#![deny(missing_docs)]
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("these programs are for x86-64 Linux: they use rdtsc and its signal frame");
+
+pub mod args;
+pub mod clock;
+pub mod counters;
+pub mod machine;
+pub mod madvise;
+pub mod policy;
+pub mod region;
+pub mod report;
+pub mod summary;

@@ -1,0 +1,100 @@
+//! What a program does with the machine below it: which CPUs there are, pinning, being init.
+
+use std::io;
+
+/// Prepares the file system when this process is init (pid 1).
+///
+/// On Linux nothing has mounted `/proc` then; the reference kernel always has it and accepts or
+/// refuses the mount, which makes no difference.
+pub fn prepare() {
+    if std::process::id() != 1 {
+        return;
+    }
+    // SAFETY: all pointers are to NUL-terminated constants, and `proc` takes no mount data.
+    let _ignored = unsafe {
+        libc::mount(
+            c"proc".as_ptr(),
+            c"/proc".as_ptr(),
+            c"proc".as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+}
+
+/// The CPUs this process may run on, in ascending order.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let mut set = empty_cpu_set();
+    // SAFETY: `set` is a valid `cpu_set_t` of the size passed.
+    let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let limit = libc::CPU_SETSIZE as usize;
+    // SAFETY: `cpu` is below CPU_SETSIZE, the number of bits in the set.
+    Ok((0..limit)
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+/// Pins the calling thread to `cpu`; it runs there when this returns.
+pub fn pin_to(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut set = empty_cpu_set();
+    // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is a valid `cpu_set_t` of the size passed; pid 0 is the calling thread.
+    let status = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The kernel's name and release, such as `Linux 6.12.0`.
+pub fn kernel_name() -> String {
+    // SAFETY: `utsname` is made of byte arrays only, for which zero is a valid value.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is a valid `utsname` to be filled.
+    if unsafe { libc::uname(&mut name) } != 0 {
+        return "unknown".to_owned();
+    }
+    let text = |field: &[libc::c_char]| -> String {
+        field
+            .iter()
+            .take_while(|&&c| c != 0)
+            .map(|&c| c as u8 as char)
+            .collect()
+    };
+    format!("{} {}", text(&name.sysname), text(&name.release))
+}
+
+fn empty_cpu_set() -> libc::cpu_set_t {
+    // SAFETY: `cpu_set_t` is an array of integers, for which zero is a valid value.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_run_on_that_cpu_only() {
+        let cpus = allowed_cpus().unwrap();
+        let last = *cpus.last().unwrap();
+        std::thread::spawn(move || {
+            pin_to(last).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), vec![last]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_beyond_the_set_is_refused() {
+        assert!(pin_to(libc::CPU_SETSIZE as usize).is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! The whole run: for each number of threads and pages, rounds of slices, the check, the rows.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::companions::Companions;
+use super::options::{HELP, Options};
+use super::{check, slice};
+use crate::args::UsageError;
+use crate::clock::Clock;
+use crate::counters::{self, CounterSource, Counters};
+use crate::policy::{PolicySwitch, REFERENCE_POLICY};
+use crate::region::Region;
+use crate::summary::{self, Summary};
+use crate::{machine, report};
+
+const PROGRAM: &str = "madvise";
+/// Samples of one row, before thinning; they bound the memory a run needs.
+const MAX_SAMPLES: usize = 1 << 19;
+
+/// The program `madvise`.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    machine::prepare();
+    let run = match Options::parse(arguments) {
+        Ok(Some(options)) => Run::new(options),
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => Err(error),
+    };
+    let mut run = match run {
+        Ok(run) => run,
+        Err(error) => return error.report(PROGRAM),
+    };
+    match run.all() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(stale) => {
+            eprintln!("{PROGRAM}: {stale} reads saw what they must not");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{PROGRAM}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything set up before the first slice.
+struct Run {
+    options: Options,
+    cpus: Vec<usize>,
+    switch: PolicySwitch,
+    clock: Clock,
+    counters: CounterSource,
+    rows: Vec<RowData>,
+    done: usize,
+}
+
+/// What is gathered for one policy; the buffer serves one configuration after another.
+struct RowData {
+    policy: String,
+    samples: Vec<u32>,
+    taken: usize,
+    iterations: u64,
+    stale: u64,
+    counters: Counters,
+}
+
+impl RowData {
+    fn new(policy: String) -> Self {
+        // Written, not just reserved: the measured loop must not fault on it.
+        let samples = vec![1; MAX_SAMPLES];
+        Self {
+            policy,
+            samples,
+            taken: 0,
+            iterations: 0,
+            stale: 0,
+            counters: Counters::new(),
+        }
+    }
+
+    fn reset(&mut self) {
+        (self.taken, self.iterations, self.stale) = (0, 0, 0);
+        self.counters.clear();
+    }
+}
+
+/// One line of the table's axes.
+#[derive(Clone, Copy)]
+struct Shape {
+    threads: usize,
+    pages: usize,
+}
+
+impl Run {
+    fn new(options: Options) -> Result<Self, UsageError> {
+        let cpus = machine::allowed_cpus().map_err(|error| {
+            UsageError::new(format!("cannot tell which CPUs there are: {error}"))
+        })?;
+        options.fit(cpus.len())?;
+        let switch = PolicySwitch::of_this_kernel();
+        let policies = switch.resolve(&options.policies)?;
+        let rows = policies.into_iter().map(RowData::new).collect();
+        let clock = Clock::calibrate();
+        let counters = CounterSource::of_this_kernel();
+        Ok(Self {
+            options,
+            cpus,
+            switch,
+            clock,
+            counters,
+            rows,
+            done: 0,
+        })
+    }
+
+    /// Runs every shape; returns how many reads saw what they must not.
+    fn all(&mut self) -> io::Result<u64> {
+        machine::pin_to(self.cpus[0])?;
+        self.print_info();
+        let mut stale = 0;
+        for threads in self.options.threads.clone() {
+            for pages in self.options.pages.clone() {
+                stale += self.shape(Shape { threads, pages })?;
+            }
+        }
+        self.progress("done");
+        Ok(stale)
+    }
+
+    fn shape(&mut self, shape: Shape) -> io::Result<u64> {
+        let region = Region::new(shape.pages)?;
+        let companions = Companions::start(&self.cpus[1..shape.threads])?;
+        let label = format!("{} threads, {} pages", shape.threads, shape.pages);
+        self.rows.iter_mut().for_each(RowData::reset);
+        self.progress(&label);
+        self.warm_up(&region)?;
+        for round in 0..self.options.rounds {
+            for position in 0..self.rows.len() {
+                let turn = self.options.seed as usize % self.rows.len() + round + position;
+                self.slice(&region, turn % self.rows.len())?;
+            }
+            self.progress(&label);
+        }
+        // The check brings watchers of its own.
+        drop(companions);
+        self.check(&region, shape)?;
+        self.print_rows(shape);
+        Ok(self.rows.iter().map(|row| row.stale).sum())
+    }
+
+    fn warm_up(&mut self, region: &Region) -> io::Result<()> {
+        if self.options.warmup.is_zero() {
+            return Ok(());
+        }
+        let ticks = self.clock.to_ticks(self.options.warmup);
+        for row in &mut self.rows {
+            self.switch.select(&row.policy).map_err(io::Error::other)?;
+            let slice = slice::run(region, region.pages(), ticks, &mut row.samples)?;
+            row.stale += slice.dirty_pages;
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, region: &Region, index: usize) -> io::Result<()> {
+        let ticks = self.clock.to_ticks(self.options.slice);
+        let row = &mut self.rows[index];
+        self.switch.select(&row.policy).map_err(io::Error::other)?;
+        // Each slice has its share, so that a fast row is not made of its first rounds only.
+        let share = row.samples.len() / self.options.rounds;
+        let samples = &mut row.samples[row.taken..row.taken + share];
+        let before = self.counters.read();
+        let slice = slice::run(region, region.pages(), ticks, samples)?;
+        let after = self.counters.read();
+        counters::accumulate(&mut row.counters, &before, &after);
+        row.taken += slice.samples;
+        row.iterations += slice.iterations as u64;
+        row.stale += slice.dirty_pages;
+        Ok(())
+    }
+
+    fn check(&mut self, region: &Region, shape: Shape) -> io::Result<()> {
+        let watchers = &self.cpus[1..shape.threads];
+        let Options {
+            check: length,
+            seed,
+            ..
+        } = self.options;
+        for row in &mut self.rows {
+            self.switch.select(&row.policy).map_err(io::Error::other)?;
+            let discard = |region: &Region| region.discard(region.pages());
+            let outcome = check::run(region, self.cpus[0], watchers, length, seed, discard)?;
+            if let Some(finding) = outcome.first {
+                eprintln!("{PROGRAM}: {}: {finding}", row.policy);
+            }
+            row.stale += outcome.violations;
+        }
+        Ok(())
+    }
+
+    fn print_rows(&mut self, shape: Shape) {
+        let summaries: Vec<Option<Summary>> = self
+            .rows
+            .iter_mut()
+            .map(|row| Summary::of(&mut row.samples[..row.taken]))
+            .collect();
+        let reference = self
+            .rows
+            .iter()
+            .position(|row| row.policy == REFERENCE_POLICY);
+        let reference = reference
+            .and_then(|index| summaries[index])
+            .map(|summary| summary.median);
+        for (row, summary) in self.rows.iter().zip(&summaries) {
+            if let Some(summary) = summary {
+                report::row(&self.row(row, shape, summary, reference));
+            }
+        }
+    }
+
+    fn row(&self, row: &RowData, shape: Shape, ticks: &Summary, reference: Option<u64>) -> Value {
+        let per_operation = counters::per_operation(&row.counters, row.iterations);
+        let thinned = summary::thin(&row.samples[..row.taken], self.options.row_samples);
+        let samples: Vec<u64> = thinned
+            .iter()
+            .map(|&t| self.clock.to_ns(u64::from(t)))
+            .collect();
+        json!({
+            "policy": row.policy,
+            "threads": shape.threads,
+            "pages": shape.pages,
+            "median_ns": self.clock.to_ns(ticks.median),
+            "p99_ns": self.clock.to_ns(ticks.p99),
+            "min_ns": self.clock.to_ns(ticks.min),
+            "ratio": summary::ratio(ticks.median, reference),
+            "iterations": row.iterations,
+            "ipis_per_op": counters::share(counters::ipis_sent(&row.counters), row.iterations),
+            "stale": row.stale,
+            "counters": per_operation,
+            "samples": samples,
+        })
+    }
+
+    fn print_info(&self) {
+        let policies: Vec<&str> = self.rows.iter().map(|row| row.policy.as_str()).collect();
+        let options = &self.options;
+        let millis = |duration: Duration| duration.as_millis() as u64;
+        report::info(&json!({
+            "program": PROGRAM,
+            "kernel": machine::kernel_name(),
+            "cpus": self.cpus.len(),
+            "threads": options.threads,
+            "pages": options.pages,
+            "policies": policies,
+            "slice_ms": millis(options.slice),
+            "rounds": options.rounds,
+            "warmup_ms": millis(options.warmup),
+            "check_ms": millis(options.check),
+            "seed": options.seed,
+            "ticks_per_second": self.clock.frequency(),
+            "expected_ms": millis(options.duration(policies.len())),
+        }));
+    }
+
+    fn progress(&mut self, label: &str) {
+        let shapes = self.options.threads.len() * self.options.pages.len();
+        let total = shapes * (self.options.rounds + 1);
+        report::progress(self.done.min(total), total, label);
+        self.done += 1;
+    }
+}

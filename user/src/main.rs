@@ -1,2 +1,0 @@
-//! Placeholder until the first slice lands.
-fn main() {}

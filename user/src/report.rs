@@ -1,0 +1,34 @@
+//! What the programs print for the lab.
+//!
+//! Lines that begin with `@` are for programs, everything else is for people:
+//!
+//! * `@info {json}` once: what runs where;
+//! * `@progress done total label` now and then;
+//! * `@row {json}` once for each result row.
+//!
+//! A line is one write to standard output, so that lines of the kernel's log stay apart from it.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+/// Prints what runs where.
+pub fn info(value: &Value) {
+    line(&format!("@info {value}\n"));
+}
+
+/// Prints how much of the run is done.
+pub fn progress(done: usize, total: usize, label: &str) {
+    line(&format!("@progress {done} {total} {label}\n"));
+}
+
+/// Prints one result row.
+pub fn row(value: &Value) {
+    line(&format!("@row {value}\n"));
+}
+
+fn line(text: &str) {
+    let mut out = io::stdout().lock();
+    // A closed standard output leaves nobody to tell.
+    let _ignored = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
