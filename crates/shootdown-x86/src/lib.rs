@@ -1,2 +1,46 @@
-//! Placeholder until the first slice lands.
+//! x86-64 building blocks for cross-CPU calls and TLB shootdown.
+//!
+//! A kernel's implementation of `shootdown::Platform` needs four things from the processor, and
+//! each has a module here:
+//!
+//! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], [`ApicMap`]);
+//! * [`tlb`]: drop translations on this CPU ([`Tlb`]);
+//! * [`features`]: know what the processor has ([`Features`]);
+//! * [`irq`]: keep this CPU from being interrupted meanwhile.
+//!
+//! The crate allocates nothing, waits for nothing without a bound, and keeps no state of its own
+//! except in an [`ApicMap`] that the kernel places in a `static`.
+//!
+//! # What touches the machine, and what does not
+//!
+//! Every sequence of register accesses whose *order* matters (the two halves of the ICR, the fence
+//! before it, the toggling of CR4.PGE) is written against a trait, [`apic::Port`] or [`tlb::Port`].
+//! The implementations for real hardware are a few lines of assembler; the tests run the same
+//! sequences against a recorder on the host.
+//!
+//! # Privilege
+//!
+//! Code here runs at CPL 0. At any other level the processor raises #GP, which a hosted process
+//! sees as a fatal signal; constructors of hardware access are therefore `unsafe` and say so.
+//!
+//! # Manuals
+//!
+//! "SDM" is the *Intel 64 and IA-32 Architectures Software Developer's Manual*, "APM" the *AMD64
+//! Architecture Programmer's Manual*. Both renumber their chapters between editions, so they are
+//! cited by volume and by the title of the section.
 #![no_std]
+#![deny(missing_docs)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod apic;
+pub mod features;
+pub mod irq;
+pub mod msr;
+pub mod tlb;
+
+pub use apic::{ApicId, ApicMap, ApicMode, Delivery, Destination, LocalApic, SendError, Vector};
+pub use features::{Features, Hypervisor};
+pub use irq::IrqState;
+pub use tlb::Tlb;

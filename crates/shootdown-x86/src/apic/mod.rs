@@ -1,0 +1,33 @@
+//! The local interrupt controller: its registers, interrupting other CPUs, and its timer.
+//!
+//! A kernel uses it in this order:
+//!
+//! 1. [`ApicMode::detect`], then one [`LocalApic`] in a `static` (it is `Copy`; every CPU sees its
+//!    own controller through the same value).
+//! 2. One [`ApicMap`] in a `static`: [`ApicMap::configure`] with [`Delivery::choose`], then
+//!    [`ApicMap::insert`] for each CPU of the firmware's table.
+//! 3. On every CPU, with interrupts off: [`LocalApic::enable`], then [`ApicMap::set_online`].
+//! 4. When all CPUs of the machine are up: [`ApicMap::permit_shorthand`].
+//! 5. [`LocalApic::send_many`] interrupts any set of CPUs with the fewest register writes.
+//!
+//! Sources: SDM vol. 3A, chapter "Advanced Programmable Interrupt Controller (APIC)"; APM vol. 2,
+//! chapter "Advanced Programmable Interrupt Controller (APIC)".
+
+mod error;
+mod icr;
+mod local;
+mod map;
+mod plan;
+mod port;
+mod register;
+mod send;
+mod timer;
+
+pub use error::{ErrorStatus, MapError, SendError};
+pub use icr::{ApicId, Command, Destination, FlatId, StartupPage, Vector};
+pub use local::{ApicMode, LocalApic, physical_base};
+pub use map::{ApicMap, Delivery};
+pub use plan::MulticastPlan;
+pub use port::{Hardware, Port};
+pub use register::Register;
+pub use timer::{TimerDivide, TimerMode, TimerRate};

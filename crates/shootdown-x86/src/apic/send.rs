@@ -1,0 +1,165 @@
+//! Writing the interrupt command register.
+//!
+//! # Ordering
+//!
+//! A target must see every store that the initiator made before it sent. In xAPIC mode the register
+//! is uncacheable memory, and such writes come after all earlier stores (SDM vol. 3A, "Memory
+//! Ordering"). In x2APIC mode WRMSR "may complete before all preceding stores are globally visible"
+//! (SDM vol. 3A, "MSR Access in x2APIC Mode"; APM vol. 2, "x2APIC: WRMSR / RDMSR serialization"),
+//! so MFENCE makes them visible, and LFENCE keeps the WRMSR from starting before MFENCE is done:
+//! MFENCE orders memory accesses, and WRMSR to these registers is not one. A multicast of several
+//! commands fences once, before the first.
+//!
+//! Rejected: leaving the fence out on AMD, where Linux does. The APM asks for it.
+//!
+//! # Two halves
+//!
+//! In xAPIC mode the destination is a second register, and writing the low half sends. An interrupt
+//! handler on this CPU that sends in between would change the destination. Therefore waiting for
+//! idle, high half and low half happen with interrupts off; between two polls interrupts get through
+//! if they were on. An NMI handler must not send in xAPIC mode.
+
+use super::error::SendError;
+use super::icr::{ApicId, Command, Destination, PENDING, StartupPage, Vector};
+use super::local::{ApicMode, LocalApic};
+use super::map::ApicMap;
+use super::port::Port;
+use super::register::Register;
+
+/// How often the "pending" bit is read before giving up: some milliseconds at least, at 30 ns or
+/// more per uncached read. A healthy controller clears it within a microsecond.
+pub(super) const IDLE_POLLS: u32 = 100_000;
+
+impl<P: Port> LocalApic<P> {
+    /// Interrupts a destination with a vector.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Busy`], in xAPIC mode only; nothing was sent.
+    #[inline]
+    pub fn send(&self, to: Destination, vector: Vector) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(to, Command::Fixed(vector))
+    }
+
+    /// Interrupts the CPUs with these indices (bit `i` of word `w` is CPU `64 * w + i`) with as few
+    /// commands as the map's delivery mode allows. The initiator may be among them.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Unmapped`]: nothing was sent. [`SendError::Busy`]: some targets may have been
+    /// interrupted; sending to all of them again is harmless.
+    pub fn send_many<const N: usize>(
+        &self,
+        map: &ApicMap<N>,
+        initiator: usize,
+        targets: &[u64],
+        vector: Vector,
+    ) -> Result<(), SendError> {
+        let plan = map.plan(initiator, targets)?;
+        self.order_before_send();
+        for to in plan {
+            self.command(to, Command::Fixed(vector))?;
+        }
+        Ok(())
+    }
+
+    /// Interrupts this CPU itself.
+    ///
+    /// # Errors
+    ///
+    /// As for [`LocalApic::send`].
+    pub fn send_self(&self, vector: Vector) -> Result<(), SendError> {
+        match self.mode {
+            ApicMode::XApic => self.write_halves(0, Command::Fixed(vector).low_to_self()),
+            ApicMode::X2Apic => {
+                self.write(Register::SelfIpi, u32::from(vector.as_u8()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a non-maskable interrupt.
+    ///
+    /// # Errors
+    ///
+    /// As for [`LocalApic::send`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The targets have an NMI handler that works at any instruction boundary.
+    pub unsafe fn send_nmi(&self, to: Destination) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(to, Command::Nmi)
+    }
+
+    /// Resets a CPU into its wait-for-start-up state.
+    ///
+    /// # Errors
+    ///
+    /// As for [`LocalApic::send`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The target runs no code whose sudden end would break memory safety.
+    pub unsafe fn send_init(&self, to: ApicId) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(Destination::Physical(to), Command::Init)
+    }
+
+    /// Starts a CPU that waits after INIT, in real mode at the given page. The caller keeps to the
+    /// delays of SDM vol. 3A, "Typical BSP Initialization Sequence": 10 ms after INIT, and 200 us
+    /// before sending a second time. A CPU that runs already ignores it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`LocalApic::send`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The page holds real-mode code that is fit for the target, now and until it has left it.
+    pub unsafe fn send_startup(&self, to: ApicId, page: StartupPage) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(Destination::Physical(to), Command::Startup(page))
+    }
+
+    /// See the module's "Ordering".
+    #[inline]
+    fn order_before_send(&self) {
+        if self.mode == ApicMode::X2Apic {
+            self.port.fence();
+        }
+    }
+
+    #[inline]
+    fn command(&self, to: Destination, command: Command) -> Result<(), SendError> {
+        let low = command.low_to(to);
+        match self.mode {
+            ApicMode::XApic => self.write_halves(to.field() << 24, low),
+            ApicMode::X2Apic => {
+                // One 64-bit write; there is no "pending" bit in this mode.
+                let word = u64::from(to.field()) << 32 | u64::from(low);
+                self.port.write_msr(Register::CommandLow.msr(), word);
+                Ok(())
+            }
+        }
+    }
+
+    /// See the module's "Two halves".
+    fn write_halves(&self, high: u32, low: u32) -> Result<(), SendError> {
+        for _ in 0..IDLE_POLLS {
+            let before = self.port.irq_save();
+            let idle = self.port.read_page(Register::CommandLow.offset()) & PENDING == 0;
+            if idle {
+                self.port.write_page(Register::CommandHigh.offset(), high);
+                self.port.write_page(Register::CommandLow.offset(), low);
+            }
+            self.port.irq_restore(before);
+            if idle {
+                return Ok(());
+            }
+            self.port.relax();
+        }
+        Err(SendError::Busy)
+    }
+}

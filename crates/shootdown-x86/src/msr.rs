@@ -1,0 +1,53 @@
+//! Model-specific registers: the two instructions, and the names used here.
+
+use core::arch::asm;
+
+/// The number of a model-specific register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Msr(pub u32);
+
+impl Msr {
+    /// Where the local APIC is and whether it is on (SDM vol. 3A, "Local APIC Status and Location").
+    pub const APIC_BASE: Self = Self(0x1b);
+    /// Time-stamp value at which the APIC timer fires (SDM vol. 3A, "TSC-Deadline Mode").
+    pub const TSC_DEADLINE: Self = Self(0x6e0);
+}
+
+/// Reads a model-specific register.
+///
+/// # Safety
+///
+/// 1. The CPU runs at CPL 0.
+/// 2. The register exists on this processor in its present mode (else #GP).
+/// 3. Reading it has no effect that breaks Rust's rules.
+#[inline]
+pub unsafe fn read(msr: Msr) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: duties 1 to 3 are the caller's.
+    unsafe {
+        asm!("rdmsr", in("ecx") msr.0, out("eax") low, out("edx") high,
+             options(nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Writes a model-specific register. A compiler barrier; whether the processor serialises depends
+/// on the register (SDM vol. 3A, "Serializing Instructions": not for the x2APIC registers and
+/// not for IA32_TSC_DEADLINE).
+///
+/// # Safety
+///
+/// 1. The CPU runs at CPL 0.
+/// 2. The register exists on this processor in its present mode, and `value` sets no reserved bit
+///    (else #GP).
+/// 3. The effect of the value breaks none of Rust's rules.
+#[inline]
+pub unsafe fn write(msr: Msr, value: u64) {
+    let low = value as u32;
+    let high = (value >> 32) as u32;
+    // SAFETY: duties 1 to 3 are the caller's.
+    unsafe {
+        asm!("wrmsr", in("ecx") msr.0, in("eax") low, in("edx") high,
+             options(nostack, preserves_flags));
+    }
+}
