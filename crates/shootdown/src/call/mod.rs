@@ -1,0 +1,30 @@
+//! Cross-CPU calls: the mechanism that everything else rides on.
+//!
+//! An initiator fills one of its own request slots, names the targets in the slot's *pending set*, sets its
+//! bit in each target's *inbox*, and interrupts those whose inbox was quiet. A responder empties its inbox,
+//! looks at the slots of each initiator it found there, serves those that name it, and clears its bit in
+//! their pending sets. The request is complete when the pending set is empty. There is no lock and no
+//! list; slots are recycled by their own CPU when their pending set is empty.
+//!
+//! * `payload`, `slot`, `inbox`: the shared memory.
+//! * `publish`: the initiator. `serve`: the responder. `wait`: what ties them together.
+//! * `function`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
+
+mod function;
+mod inbox;
+mod payload;
+mod publish;
+mod serve;
+mod slot;
+mod ticket;
+mod wait;
+
+pub use function::{NotReady, SlotsBusy, Wait};
+pub use payload::PAYLOAD_BYTES;
+pub use ticket::CallTicket;
+
+pub(crate) use inbox::Inbox;
+pub(crate) use payload::Payload;
+pub(crate) use publish::SlotClass;
+pub(crate) use slot::{Kind, Request, SLOTS, Slot};
+pub(crate) use wait::RequestRef;

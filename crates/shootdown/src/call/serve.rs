@@ -1,0 +1,200 @@
+//! The responder's half of a call: what the interrupt handler does.
+//!
+//! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before any
+//! function in the same interrupt, also those that arrive while functions run. Functions are taken one at
+//! a time, starting after the initiator served last, so that low CPU numbers have no advantage.
+
+use crate::call::{SLOTS, Slot};
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::mask::CpuMask;
+use crate::platform::Platform;
+use crate::trace::TraceEvent;
+
+/// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
+/// initiator once. What is left then is served by another interrupt that the responder sends itself.
+const TURNS_PER_CPU: usize = SLOTS;
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The body of the engine's interrupt vector. Call it there, after acknowledging the interrupt to the
+    /// controller, with interrupts off. Does not block; runs the functions that were called here.
+    pub fn handle_ipi(&self) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        self.platform
+            .on_trace(TraceEvent::HandlerEntered { cpu: me });
+        let served = self.serve(me);
+        let counters = &self.state(me).counters;
+        counters.ipis_received.add(1);
+        if !served {
+            counters.ipis_spurious.add(1);
+        }
+        self.platform.on_trace(TraceEvent::HandlerLeft { cpu: me });
+        drop(irq);
+    }
+
+    /// Serves what waits for this CPU; tells whether there was anything. Interrupts in any state.
+    ///
+    /// Call it in every loop that spins with interrupts off for something another CPU holds (a lock): that
+    /// CPU may be waiting for this one. Inside a called function it serves flushes only.
+    pub fn poll(&self) -> bool {
+        // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
+        if self.state(self.platform.current_cpu()).inbox.is_quiet() {
+            return false;
+        }
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        let served = self.serve(me);
+        if served {
+            self.state(me).counters.polls_served.add(1);
+        }
+        drop(irq);
+        served
+    }
+
+    /// Serves until the inbox stays empty or the bound is reached. Interrupts are off.
+    pub(crate) fn serve(&self, me: CpuId) -> bool {
+        let state = self.state(me);
+        if state.in_function.get() {
+            return self.serve_flushes_only(me);
+        }
+        let mut served = false;
+        let mut waiting = CpuMask::EMPTY;
+        for _ in 0..TURNS_PER_CPU * N {
+            if let Some(mut fresh) = state.inbox.take() {
+                served = true;
+                self.serve_flushes(me, &mut fresh);
+                waiting.unite(&fresh);
+            }
+            let Some(initiator) = waiting.next_from(state.serve_next.get()) else {
+                if state.inbox.is_quiet() {
+                    return served;
+                }
+                continue;
+            };
+            state
+                .serve_next
+                .set(CpuId::from_index((initiator.index() + 1) % N));
+            if !self.run_one(me, initiator) {
+                waiting.remove(initiator);
+            }
+        }
+        self.defer(me, &waiting);
+        served
+    }
+
+    /// The bound was reached: let this interrupt end and another one continue.
+    #[cold]
+    fn defer(&self, me: CpuId, waiting: &CpuMask<N>) {
+        let state = self.state(me);
+        if waiting.is_empty() && state.inbox.is_quiet() {
+            return;
+        }
+        state.inbox.put_back(waiting);
+        while self.platform.send_ipi(me).is_err() {
+            state.counters.ipis_refused.add(1);
+            self.platform.relax();
+        }
+        state.counters.ipis_sent.add(1);
+    }
+
+    /// What a CPU can serve while a called function runs on it: flushes. Functions stay in the inbox, which
+    /// whoever runs the present function looks at again when it returns.
+    fn serve_flushes_only(&self, me: CpuId) -> bool {
+        let state = self.state(me);
+        let Some(mut fresh) = state.inbox.take() else {
+            return false;
+        };
+        self.serve_flushes(me, &mut fresh);
+        if !fresh.is_empty() {
+            state.inbox.put_back(&fresh);
+        }
+        true
+    }
+
+    /// Serves the flush requests of `initiators`, and leaves in the set those that also have functions.
+    fn serve_flushes(&self, me: CpuId, initiators: &mut CpuMask<N>) {
+        let named = *initiators;
+        for initiator in named.iter() {
+            let mut has_functions = false;
+            for (index, slot) in self.state(initiator).slots.iter().enumerate() {
+                match slot.kind_for(me) {
+                    Some(kind) if kind.is_flush() => self.serve_flush(me, initiator, index, slot),
+                    Some(_) => has_functions = true,
+                    None => {}
+                }
+            }
+            if !has_functions {
+                initiators.remove(initiator);
+            }
+        }
+    }
+
+    /// Runs the first function that `initiator` has for this CPU; tells whether it may have more.
+    fn run_one(&self, me: CpuId, initiator: CpuId) -> bool {
+        let slots = &self.state(initiator).slots;
+        let mut calls = slots.iter().filter(|slot| is_call_for(slot, me));
+        let Some(slot) = calls.next() else {
+            return false;
+        };
+        let more = calls.next().is_some();
+        let Some((kind, request)) = slot.request_for(me) else {
+            return more;
+        };
+        let counters = &self.state(me).counters;
+        counters.shared_lines_read.add(1);
+        if kind.is_ack_first() {
+            self.acknowledge(me, initiator, slot);
+        }
+        self.platform
+            .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
+        self.enter_function(me, || {
+            // SAFETY: `run` and `payload` were published together by `Shootdown::submit_*`, which chose `run`
+            // for the type in `payload`; a borrowed closure lives until we acknowledge below (I11).
+            unsafe { (request.run)(&request.payload, me) }
+        });
+        self.platform
+            .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
+        if !kind.is_ack_first() {
+            self.acknowledge(me, initiator, slot);
+        }
+        more
+    }
+
+    /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
+    pub(crate) fn enter_function(&self, me: CpuId, function: impl FnOnce()) {
+        /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
+        /// memory; panicking again while unwinding aborts instead.
+        struct NoUnwind;
+        impl Drop for NoUnwind {
+            fn drop(&mut self) {
+                panic!("a called function unwound: its initiator would wait for ever");
+            }
+        }
+        let state = self.state(me);
+        let bomb = NoUnwind;
+        let nested = state.in_function.replace(true);
+        function();
+        state.in_function.set(nested);
+        core::mem::forget(bomb);
+        state.counters.functions_run.add(1);
+    }
+
+    /// Clears this CPU's bit in a request.
+    pub(crate) fn acknowledge(&self, me: CpuId, initiator: CpuId, slot: &Slot<N>) {
+        slot.acknowledge(me);
+        self.platform
+            .on_trace(TraceEvent::Acknowledged { cpu: me, initiator });
+    }
+}
+
+fn is_call_for<const N: usize>(slot: &Slot<N>, me: CpuId) -> bool
+where
+    Cpus<N>: Capacity,
+{
+    slot.kind_for(me).is_some_and(|kind| !kind.is_flush())
+}

@@ -1,0 +1,72 @@
+//! [`CallTicket`]: a call that was submitted and not yet waited for.
+
+use crate::call::RequestRef;
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::mask::CpuMask;
+use crate::platform::Platform;
+
+/// The right, and the duty, to wait for one submitted call. It tracks its own request only: later requests of
+/// the same CPU, even in the same slot, do not prolong its wait.
+///
+/// Dropping it waits. Forgetting it loses the wait and nothing else: the call's data were copied.
+#[must_use = "the call may not have come as far as you asked: wait for the ticket"]
+#[derive(Debug)]
+pub struct CallTicket<'a, P: Platform, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    engine: &'a Shootdown<P, N>,
+    targets: CpuMask<N>,
+    request: Option<RequestRef>,
+}
+
+impl<'a, P: Platform, const N: usize> CallTicket<'a, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) fn new(
+        engine: &'a Shootdown<P, N>,
+        targets: CpuMask<N>,
+        request: Option<RequestRef>,
+    ) -> Self {
+        Self {
+            engine,
+            targets,
+            request,
+        }
+    }
+
+    /// The CPUs that were online and got the call, this one included if it was named.
+    pub fn targets(&self) -> CpuMask<N> {
+        self.targets
+    }
+
+    /// Whether waiting would return at once. Any context; does not block.
+    pub fn is_done(&self) -> bool {
+        self.request
+            .is_none_or(|request| self.engine.is_done(request))
+    }
+
+    /// Waits; returns the CPUs that got the call. Interrupts and preemption in any state; spins, serving the
+    /// inbox of the CPU it runs on.
+    pub fn wait(mut self) -> CpuMask<N> {
+        self.finish();
+        self.targets
+    }
+
+    fn finish(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.engine.wait_for(request);
+        }
+    }
+}
+
+impl<P: Platform, const N: usize> Drop for CallTicket<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

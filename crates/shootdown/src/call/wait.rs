@@ -1,0 +1,62 @@
+//! Waiting for one request.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::stats::wait_bucket;
+use crate::trace::TraceEvent;
+
+/// Turns of the wait loop before a waiter looks at its own inbox, under policies that leave that to the
+/// interrupt. With interrupts off none comes, so the look must happen in the end.
+const PATIENCE_TURNS: u32 = 64;
+
+/// Names one request: whose slot, which, and the sequence number it had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RequestRef {
+    pub(crate) initiator: CpuId,
+    pub(crate) slot: usize,
+    pub(crate) sequence: u64,
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Whether the request is complete.
+    pub(crate) fn is_done(&self, request: RequestRef) -> bool {
+        self.state(request.initiator).slots[request.slot].is_done(request.sequence)
+    }
+
+    /// Returns when the request is complete, and not before (I11). Interrupts and preemption in any state;
+    /// the waiter may move to another CPU meanwhile. It serves the inbox of the CPU it is on, so that two
+    /// waiters with interrupts off cannot wait for each other for ever.
+    pub(crate) fn wait_for(&self, request: RequestRef) {
+        if self.is_done(request) {
+            return;
+        }
+        let policy = self.policy();
+        let started_ns = policy.measures_waits().then(|| self.platform.now_ns());
+        self.platform.on_trace(TraceEvent::WaitStarted {
+            cpu: self.platform.current_cpu(),
+        });
+        let mut turns = 0u32;
+        while !self.is_done(request) {
+            turns = turns.saturating_add(1);
+            if policy.serves_early() || turns > PATIENCE_TURNS {
+                self.poll();
+            }
+            self.platform.relax();
+        }
+        let irq = self.irq_guard();
+        let cpu = self.platform.current_cpu();
+        let counters = &self.state(cpu).counters;
+        counters.waits_finished.add(1);
+        if let Some(started_ns) = started_ns {
+            let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
+            counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
+        }
+        self.platform.on_trace(TraceEvent::WaitFinished { cpu });
+        drop(irq);
+    }
+}

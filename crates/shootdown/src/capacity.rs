@@ -1,0 +1,80 @@
+//! How many CPUs an engine is built for, and the words that a set of that many needs.
+//!
+//! Stable Rust cannot write `[u64; N.div_ceil(64)]` for a const parameter `N`. The sealed trait
+//! [`Capacity`] states the quotient for every supported `N` instead, which keeps sets at one bit a
+//! CPU. Hosts name a concrete `N` and never see the trait.
+
+#![allow(clippy::declare_interior_mutable_const, reason = "ATOMIC_ZERO is an initializer only")]
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::sync::AtomicU64;
+
+/// The capacity marker for `N` CPUs; see [`Capacity`].
+#[derive(Clone, Copy, Debug)]
+pub struct Cpus<const N: usize>;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Implemented by [`Cpus<N>`](Cpus) for every supported `N`: 1 to 64, and multiples of 64 up to 4096.
+#[diagnostic::on_unimplemented(
+    message = "an engine for this number of CPUs is not supported",
+    note = "use 1 to 64, or a multiple of 64 up to 4096: round your number up"
+)]
+pub trait Capacity: sealed::Sealed {
+    /// Plain words, one bit a CPU.
+    type Words: Copy + Eq + Hash + Debug + AsRef<[u64]> + AsMut<[u64]> + Send + Sync + 'static;
+    /// Atomic words, one bit a CPU.
+    #[doc(hidden)]
+    type AtomicWords: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    /// Number of 64-bit words.
+    const WORDS: usize;
+    /// All bits clear.
+    #[doc(hidden)]
+    const ZERO: Self::Words;
+    /// All bits clear.
+    #[doc(hidden)]
+    #[cfg(not(loom))]
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "used as an initializer only"
+    )]
+    const ATOMIC_ZERO: Self::AtomicWords;
+    /// All bits clear.
+    #[doc(hidden)]
+    #[cfg(loom)]
+    fn atomic_zero() -> Self::AtomicWords;
+}
+
+macro_rules! capacity {
+    ($($words:literal: $($cpus:literal)+;)+) => {$($(
+        impl sealed::Sealed for Cpus<$cpus> {}
+        impl Capacity for Cpus<$cpus> {
+            type Words = [u64; $words];
+            type AtomicWords = [AtomicU64; $words];
+            const WORDS: usize = $words;
+            const ZERO: Self::Words = [0; $words];
+            #[cfg(not(loom))]
+            const ATOMIC_ZERO: Self::AtomicWords = [const { AtomicU64::new(0) }; $words];
+            #[cfg(loom)]
+            fn atomic_zero() -> Self::AtomicWords {
+                core::array::from_fn(|_| AtomicU64::new(0))
+            }
+        }
+    )+)+};
+}
+
+capacity! {
+    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+       33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64;
+    2: 128; 3: 192; 4: 256; 5: 320; 6: 384; 7: 448; 8: 512; 9: 576; 10: 640; 11: 704; 12: 768;
+    13: 832; 14: 896; 15: 960; 16: 1024; 17: 1088; 18: 1152; 19: 1216; 20: 1280; 21: 1344;
+    22: 1408; 23: 1472; 24: 1536; 25: 1600; 26: 1664; 27: 1728; 28: 1792; 29: 1856; 30: 1920;
+    31: 1984; 32: 2048; 33: 2112; 34: 2176; 35: 2240; 36: 2304; 37: 2368; 38: 2432; 39: 2496;
+    40: 2560; 41: 2624; 42: 2688; 43: 2752; 44: 2816; 45: 2880; 46: 2944; 47: 3008; 48: 3072;
+    49: 3136; 50: 3200; 51: 3264; 52: 3328; 53: 3392; 54: 3456; 55: 3520; 56: 3584; 57: 3648;
+    58: 3712; 59: 3776; 60: 3840; 61: 3904; 62: 3968; 63: 4032; 64: 4096;
+}

@@ -1,0 +1,129 @@
+//! What a kernel or hypervisor provides: one trait, every contract written out.
+//!
+//! A platform is held by value and used through `&self`. A zero-sized one costs nothing; one with
+//! state lets several machines live in one process, as tests do.
+
+use core::fmt::Debug;
+
+use crate::cpu::CpuId;
+use crate::mask::CpuSet;
+use crate::tlb::{FlushRange, FlushRequest, Root};
+use crate::trace::TraceEvent;
+
+/// What a host gives the engine.
+///
+/// All methods may be called with interrupts on or off, except where they say otherwise. None may
+/// sleep, and none may call back into the engine.
+///
+/// # Safety
+/// The engine's promises rest on the implementor's. By writing `unsafe impl` you promise that:
+///
+/// 1. [`current_cpu`](Self::current_cpu) is the true number of the running CPU, below the engine's `N`,
+///    and does not change while interrupts are off.
+/// 2. Between [`irq_save`](Self::irq_save) and the matching [`irq_restore`](Self::irq_restore) no code of
+///    this CPU runs but the caller's (non-maskable interrupts excepted, and those never enter the engine).
+/// 3. After [`local_flush`](Self::local_flush) returns, this CPU uses no translation, and no cached
+///    page-table entry, that the operation names and that was established before the call.
+/// 4. After [`load_root`](Self::load_root) returns, this CPU uses no non-global translation of any other
+///    root, nor one of the new root that was established before the call.
+/// 5. Whatever the engine wrote before [`send_ipi`](Self::send_ipi) is visible to the target when its
+///    handler runs (on x86 in x2APIC mode this takes a fence before the ICR write).
+/// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
+///    [`Shootdown::handle_ipi`](crate::Shootdown::handle_ipi) there. Several may merge into one, as long
+///    as the handler runs after the last of them was sent.
+pub unsafe trait Platform: Sync {
+    /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
+    type IrqState: Copy + Debug;
+
+    /// The running CPU. With interrupts and preemption on, the answer may be stale at once.
+    fn current_cpu(&self) -> CpuId;
+
+    /// Disables maskable interrupts on this CPU and returns whether they were on. Nests.
+    fn irq_save(&self) -> Self::IrqState;
+
+    /// Puts back what [`irq_save`](Self::irq_save) returned, on the same CPU.
+    fn irq_restore(&self, state: Self::IrqState);
+
+    /// Forbids that the running task leaves this CPU. Nests. A host that never preempts kernel code
+    /// does nothing here. Used only under [`Policy::BEFORE`](crate::Policy::BEFORE).
+    fn preempt_disable(&self);
+
+    /// Undoes one [`preempt_disable`](Self::preempt_disable).
+    fn preempt_enable(&self);
+
+    /// Sends the engine's interrupt to `target`, which is online and not this CPU (this CPU only when the
+    /// engine asks itself to look again). Called with interrupts off; must not wait for the target.
+    ///
+    /// # Errors
+    /// [`IpiRefused`] when the interrupt could not be queued; the engine tries again.
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused>;
+
+    /// Drops translations of this CPU alone. Called with interrupts off.
+    fn local_flush(&self, operation: LocalFlush);
+
+    /// Makes `root` the page-table root of this CPU. Called with interrupts off.
+    fn load_root(&self, root: Root);
+
+    /// Nanoseconds on a clock that does not run backwards on one CPU.
+    fn now_ns(&self) -> u64;
+
+    /// Sends the engine's interrupt to every CPU of `targets`, none of which is this one. Called with
+    /// interrupts off. Override it where the hardware can multicast.
+    ///
+    /// # Errors
+    /// [`IpiRefused`] when any interrupt could not be queued; the engine sends to all of them again
+    /// (a second interrupt is harmless).
+    fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+        targets.iter().try_for_each(|target| self.send_ipi(target))
+    }
+
+    /// One turn of a spin loop: the processor's pause hint.
+    #[inline]
+    fn relax(&self) {
+        core::hint::spin_loop();
+    }
+
+    /// A way to flush other CPUs without interrupting them: a hypercall, or an instruction that
+    /// broadcasts. Called with interrupts off, after the page-table change.
+    ///
+    /// Return [`RemoteFlush::Done`] only when every target has finished; anything else makes the engine
+    /// send interrupts as if this had not been tried, so a failure is never a local-only flush.
+    #[inline]
+    fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
+        let _ = (targets, request);
+        RemoteFlush::NotTaken
+    }
+
+    /// Observes the engine. The default does nothing and compiles to nothing. Called with interrupts in
+    /// any state, also on the responder path: it must neither lock, allocate nor panic.
+    #[inline(always)]
+    fn on_trace(&self, event: TraceEvent) {
+        let _ = event;
+    }
+}
+
+/// An interrupt could not be queued now; sending it again may work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpiRefused;
+
+/// What [`Platform::local_flush`] drops, always for the running CPU and the loaded root.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocalFlush {
+    /// Every translation, global ones too, of every page in the range, and every cached page-table
+    /// entry that a walk to them uses. The range has at most
+    /// [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
+    Pages(FlushRange),
+    /// Every non-global translation and cached page-table entry of the loaded root.
+    Space,
+    /// Every translation and cached page-table entry, global ones too, of every root.
+    All,
+}
+
+/// Whether [`Platform::flush_remote`] did the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemoteFlush {
+    /// Not supported, not worth it, or failed: the engine sends interrupts.
+    NotTaken,
+    /// Every target has dropped what the request names.
+    Done,
+}

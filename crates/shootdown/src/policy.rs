@@ -1,0 +1,114 @@
+//! [`Policy`]: which of the published improvements are on. It may change at any time, so that before and
+//! after run in one boot.
+
+/// How flushes are carried out. Every policy is correct; they differ in speed only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Policy {
+    bits: u64,
+}
+
+const CONCURRENT: u64 = 1 << 0;
+const INLINE: u64 = 1 << 1;
+const EARLY_ACK: u64 = 1 << 2;
+const MULTICAST: u64 = 1 << 3;
+const SERVE_EARLY: u64 = 1 << 4;
+const MEASURE_WAITS: u64 = 1 << 5;
+
+impl Policy {
+    /// What kernels did before T1: interrupt the targets one by one, wait until they have flushed, then flush
+    /// here; the description of the flush lies on a line of its own and is passed by pointer.
+    pub const BEFORE: Self = Self { bits: 0 };
+    /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
+    /// targets acknowledge on receipt where that is sound.
+    pub const PUBLISHED: Self = Self {
+        bits: CONCURRENT | INLINE | EARLY_ACK,
+    };
+    /// `PUBLISHED`, and one multicast for all targets, and waiters that serve their own inbox without
+    /// waiting for the interrupt.
+    pub const BEST: Self = Self {
+        bits: Self::PUBLISHED.bits | MULTICAST | SERVE_EARLY,
+    };
+
+    const NAMED: [(&'static str, Self); 3] = [
+        ("before", Self::BEFORE),
+        ("published", Self::PUBLISHED),
+        ("best", Self::BEST),
+    ];
+
+    /// The policy with this name: `before`, `published` or `best`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMED
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, policy)| *policy)
+    }
+
+    /// Its name; `custom` for any other combination.
+    pub fn name(self) -> &'static str {
+        let plain = self.with_measured_waits(false);
+        Self::NAMED
+            .iter()
+            .find(|(_, policy)| *policy == plain)
+            .map_or("custom", |(name, _)| name)
+    }
+
+    /// Whether waits are timed into the histogram of [`Stats`](crate::Stats) (two clock readings a wait).
+    pub const fn with_measured_waits(self, on: bool) -> Self {
+        Self {
+            bits: if on {
+                self.bits | MEASURE_WAITS
+            } else {
+                self.bits & !MEASURE_WAITS
+            },
+        }
+    }
+
+    pub(crate) const fn to_bits(self) -> u64 {
+        self.bits
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self { bits }
+    }
+
+    const fn has(self, bit: u64) -> bool {
+        self.bits & bit != 0
+    }
+
+    /// The local flush runs while the targets work, not after them.
+    pub const fn is_concurrent(self) -> bool {
+        self.has(CONCURRENT)
+    }
+
+    /// The description of a flush travels in the request's own line.
+    pub const fn is_inline(self) -> bool {
+        self.has(INLINE)
+    }
+
+    /// Targets acknowledge a flush of user leaf entries when they have received it.
+    pub const fn acknowledges_early(self) -> bool {
+        self.has(EARLY_ACK)
+    }
+
+    /// Several targets are interrupted by one multicast.
+    pub const fn multicasts(self) -> bool {
+        self.has(MULTICAST)
+    }
+
+    /// A waiter with interrupts on looks at its inbox too instead of waiting for the interrupt. (With
+    /// interrupts off it always does.)
+    pub const fn serves_early(self) -> bool {
+        self.has(SERVE_EARLY)
+    }
+
+    /// See [`with_measured_waits`](Self::with_measured_waits).
+    pub const fn measures_waits(self) -> bool {
+        self.has(MEASURE_WAITS)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::BEST
+    }
+}

@@ -1,0 +1,127 @@
+//! Per-CPU counters.
+//!
+//! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own;
+//! readers take a [`Stats`] at any time and see each counter at some recent value.
+
+use crate::sync::Counter;
+
+/// Buckets of the wait histogram: bucket `i` counts waits of `2^i` to `2^(i+1) - 1` ns, the last all longer.
+pub const WAIT_BUCKETS: usize = 32;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// The counters of one CPU.
+        #[derive(Debug)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)+
+            pub(crate) waits_ns: [Counter; WAIT_BUCKETS],
+        }
+
+        impl Counters {
+            pub(crate) const fn new() -> Self {
+                Self {
+                    $($name: Counter::new(),)+
+                    waits_ns: [const { Counter::new() }; WAIT_BUCKETS],
+                }
+            }
+
+            pub(crate) fn read(&self) -> Stats {
+                Stats {
+                    $($name: self.$name.get(),)+
+                    waits_ns: core::array::from_fn(|bucket| self.waits_ns[bucket].get()),
+                }
+            }
+        }
+
+        /// A reading of the counters of one CPU, or their sum over CPUs.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)+
+            /// Histogram of waits, see [`WAIT_BUCKETS`]; filled under
+            /// [`Policy::with_measured_waits`](crate::Policy::with_measured_waits).
+            pub waits_ns: [u64; WAIT_BUCKETS],
+        }
+
+        impl Stats {
+            /// Every counter with its name, in a fixed order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)+].into_iter()
+            }
+
+            /// Adds another reading.
+            pub fn merge(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+                for (to, from) in self.waits_ns.iter_mut().zip(&other.waits_ns) {
+                    *to += from;
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests published to at least one other CPU, calls and flushes alike.
+    requests_published,
+    /// Interrupts that this CPU asked the platform to send.
+    ipis_sent,
+    /// Targets that needed no interrupt of ours because one was already on its way, or because the platform
+    /// flushed them without.
+    ipis_avoided,
+    /// Times the interrupt handler ran.
+    ipis_received,
+    /// Times it ran and the inbox was already empty.
+    ipis_spurious,
+    /// Times the platform refused an interrupt and it was sent again.
+    ipis_refused,
+    /// Functions that this CPU ran for an initiator, itself included.
+    functions_run,
+    /// Flushes that this CPU did as an initiator.
+    local_flushes,
+    /// Flushes that this CPU did as a responder.
+    remote_flushes,
+    /// Pages dropped one by one, by both kinds.
+    pages_flushed,
+    /// Flushes that dropped a whole space or everything.
+    full_flushes,
+    /// Requests whose generation this CPU had already reached: nothing to do.
+    flushes_covered,
+    /// Requests for a space that this CPU had already left: nothing to do.
+    flushes_stray,
+    /// Requests that this CPU acknowledged before it flushed.
+    early_acks,
+    /// Requests whose local flush was finished when some acknowledgement was still missing.
+    flushes_overlapped,
+    /// Requests that were complete when their local flush was finished: nobody waited.
+    flushes_unwaited,
+    /// Cache lines of other CPUs that this CPU read as a responder: request slots, and descriptions passed
+    /// by pointer.
+    shared_lines_read,
+    /// Times the inbox was served by polling, not by interrupt.
+    polls_served,
+    /// Times a request had to wait because every slot of its CPU was busy.
+    slots_exhausted,
+    /// Waits that ended.
+    waits_finished,
+}
+
+impl Stats {
+    /// The upper bound in ns of the histogram bucket that holds the given share of waits, in thousandths
+    /// (500 is the median, 990 the 99th percentile); `None` when no wait was timed.
+    pub fn wait_ns(&self, per_mille: u32) -> Option<u64> {
+        let total: u64 = self.waits_ns.iter().sum();
+        let mut rank =
+            (total.saturating_mul(u64::from(per_mille)) / 1000).min(total.checked_sub(1)?);
+        let bucket = self.waits_ns.iter().position(|count| {
+            let found = rank < *count;
+            rank = rank.saturating_sub(*count);
+            found
+        })?;
+        Some((2u64 << bucket) - 1)
+    }
+}
+
+/// The histogram bucket of a wait.
+pub(crate) fn wait_bucket(elapsed_ns: u64) -> usize {
+    (elapsed_ns.max(1).ilog2() as usize).min(WAIT_BUCKETS - 1)
+}

@@ -1,0 +1,143 @@
+//! The only place in this crate that names atomics.
+//!
+//! Every protocol is written against the names exported here, so that the same source runs on real
+//! atomics and, under `cfg(loom)`, inside a model checker. Statistics are the one exception: they take
+//! part in no protocol, so [`Counter`] always uses `core` atomics and never widens a model.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use core::sync::atomic::{AtomicU64 as CoreU64, Ordering as CoreOrdering};
+
+/// Declares a function that is `const`, except under loom, whose atomics are not const-constructible.
+macro_rules! const_fn {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])* $visibility const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attribute])* $visibility fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+/// An array of `N` freshly built values, in const context where atomics allow it.
+macro_rules! array_of {
+    ($value:expr) => {{
+        #[cfg(not(loom))]
+        let array = [const { $value }; _];
+        #[cfg(loom)]
+        let array = core::array::from_fn(|_| $value);
+        array
+    }};
+}
+pub(crate) use array_of;
+
+/// A plain memory cell whose exclusivity is proved by a protocol around it (a request slot's pending
+/// set). Under loom every access is checked against that claim.
+#[derive(Debug)]
+pub(crate) struct PlainCell<T> {
+    #[cfg(not(loom))]
+    value: core::cell::UnsafeCell<T>,
+    #[cfg(loom)]
+    value: loom::cell::UnsafeCell<T>,
+}
+
+// SAFETY: PlainCell hands out no references; `write` and `read` are unsafe and their callers promise
+// exclusion (see their duties), so sharing the cell between threads adds no access by itself.
+unsafe impl<T: Send> Sync for PlainCell<T> {}
+
+impl<T: Copy> PlainCell<T> {
+    const_fn! {
+        pub(crate) fn new(value: T) -> Self {
+            #[cfg(not(loom))]
+            let value = core::cell::UnsafeCell::new(value);
+            #[cfg(loom)]
+            let value = loom::cell::UnsafeCell::new(value);
+            Self { value }
+        }
+    }
+
+    /// Overwrites the value.
+    ///
+    /// # Safety
+    /// 1. No other access to this cell happens concurrently: the caller owns it by protocol.
+    pub(crate) unsafe fn write(&self, value: T) {
+        #[cfg(not(loom))]
+        // SAFETY: duty 1 gives exclusive access for the duration of this store.
+        unsafe {
+            *self.value.get() = value;
+        }
+        #[cfg(loom)]
+        self.value.with_mut(|pointer| {
+            // SAFETY: duty 1, which loom checks as well.
+            unsafe { *pointer = value }
+        });
+    }
+
+    /// Copies the value out.
+    ///
+    /// # Safety
+    /// 1. No write to this cell happens concurrently, and the last one happens-before this read.
+    pub(crate) unsafe fn read(&self) -> T {
+        #[cfg(not(loom))]
+        // SAFETY: duty 1.
+        unsafe {
+            *self.value.get()
+        }
+        #[cfg(loom)]
+        self.value.with(|pointer| {
+            // SAFETY: duty 1, which loom checks as well.
+            unsafe { *pointer }
+        })
+    }
+}
+
+/// A statistics counter with one writing CPU and any number of readers.
+///
+/// `add` is a plain load and store, not a locked operation: the owner calls it with interrupts off.
+#[derive(Debug)]
+pub(crate) struct Counter(CoreU64);
+
+impl Counter {
+    pub(crate) const fn new() -> Self {
+        Self(CoreU64::new(0))
+    }
+
+    /// Adds `amount`; only the owning CPU calls this, with interrupts off.
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        let value = self.0.load(CoreOrdering::Relaxed);
+        self.0
+            .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(CoreOrdering::Relaxed)
+    }
+}
+
+/// Pads a value to two 64-byte lines, the unit that adjacent-line prefetchers move.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// A word that only its own CPU touches, with interrupts off. Atomic so that a mistake of the host stays a
+/// wrong value, never a data race.
+#[derive(Debug)]
+pub(crate) struct OwnWord(CoreU64);
+
+impl OwnWord {
+    pub(crate) const fn new() -> Self {
+        Self(CoreU64::new(0))
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(CoreOrdering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, CoreOrdering::Relaxed);
+    }
+}

@@ -1,0 +1,187 @@
+//! [`FlushBatch`]: many page-table changes, one shootdown.
+//!
+//! The batch owns the frames and tables that the changes unlinked. They leave it only through the wait of
+//! the ticket that [`submit_batch`](crate::Shootdown::submit_batch) makes of it, so reusing one too early is not
+//! something that safe code can write (I4, I5).
+
+use core::fmt;
+use core::mem::{ManuallyDrop, MaybeUninit};
+
+use crate::tlb::{FlushRange, FreedTables, PageSize};
+
+/// Pages and tables that have been unlinked and not yet flushed, at most `CAP`; `T` is the host's name for a
+/// physical frame.
+///
+/// Dropping a batch that was not submitted leaks what it holds: it cannot be known to be safe to reuse.
+#[must_use = "the changes are not flushed and the frames not freed until the batch is submitted"]
+pub struct FlushBatch<T, const CAP: usize> {
+    entries: [MaybeUninit<T>; CAP],
+    len: usize,
+    covered: FlushRange,
+    freed_tables: FreedTables,
+}
+
+/// The batch has no room; here is the frame again. Submit, wait, and go on with a new batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchFull<T>(pub T);
+
+impl<T> fmt::Display for BatchFull<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the flush batch is full: submit it, wait, and go on with a new one")
+    }
+}
+
+const NOTHING: FlushRange = FlushRange::pages(0, 0, PageSize::SIZE_4K);
+
+impl<T, const CAP: usize> FlushBatch<T, CAP> {
+    /// An empty batch. It lives wherever the caller puts it; nothing is allocated.
+    pub const fn new() -> Self {
+        Self {
+            entries: [const { MaybeUninit::uninit() }; CAP],
+            len: 0,
+            covered: NOTHING,
+            freed_tables: FreedTables::No,
+        }
+    }
+
+    /// The leaf entry for the page at `address` was cleared or replaced, and `frame` is what it mapped.
+    ///
+    /// # Errors
+    /// [`BatchFull`] with the frame; the page is not recorded. Ask [`is_full`](Self::is_full) before
+    /// changing the entry.
+    pub fn page(&mut self, address: usize, size: PageSize, frame: T) -> Result<(), BatchFull<T>> {
+        self.keep(frame)?;
+        self.range(FlushRange::pages(address, 1, size));
+        Ok(())
+    }
+
+    /// A page-table page was unlinked that translated the region of size `covered` at `address`.
+    ///
+    /// # Errors
+    /// [`BatchFull`] with the table; it is not recorded.
+    pub fn table(
+        &mut self,
+        address: usize,
+        covered: PageSize,
+        table: T,
+    ) -> Result<(), BatchFull<T>> {
+        self.keep(table)?;
+        self.freed_tables = FreedTables::Yes;
+        let start = address & !(covered.bytes() - 1);
+        self.range(FlushRange::new(
+            start,
+            start.saturating_add(covered.bytes()),
+            PageSize::SIZE_4K,
+        ));
+        Ok(())
+    }
+
+    /// Entries in `range` were changed and no frame was unlinked (protection).
+    pub fn range(&mut self, range: FlushRange) {
+        self.covered = self.covered.union(&range);
+    }
+
+    /// Whether there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0 && self.covered.is_empty()
+    }
+
+    /// Whether no further frame or table fits.
+    pub fn is_full(&self) -> bool {
+        self.len == CAP
+    }
+
+    /// How many frames and tables it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The smallest range that holds every change so far.
+    pub fn covered(&self) -> FlushRange {
+        self.covered
+    }
+
+    /// Whether a table was unlinked.
+    pub fn freed_tables(&self) -> FreedTables {
+        self.freed_tables
+    }
+
+    fn keep(&mut self, frame: T) -> Result<(), BatchFull<T>> {
+        match self.entries.get_mut(self.len) {
+            Some(entry) => {
+                entry.write(frame);
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(BatchFull(frame)),
+        }
+    }
+
+    /// Gives everything back; the flush is complete.
+    pub(crate) fn reclaim(self) -> Reclaimed<T, CAP> {
+        let Self { entries, len, .. } = self;
+        Reclaimed {
+            entries: ManuallyDrop::new(entries),
+            next: 0,
+            len,
+        }
+    }
+}
+
+impl<T, const CAP: usize> Default for FlushBatch<T, CAP> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlushBatch")
+            .field("len", &self.len)
+            .field("covered", &self.covered)
+            .field("freed_tables", &self.freed_tables)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Frames and tables that no CPU can reach any more: an iterator over them. Dropping it drops the rest.
+#[must_use = "these frames are free: give them back to their allocator"]
+pub struct Reclaimed<T, const CAP: usize> {
+    entries: ManuallyDrop<[MaybeUninit<T>; CAP]>,
+    next: usize,
+    len: usize,
+}
+
+impl<T, const CAP: usize> Iterator for Reclaimed<T, CAP> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.next == self.len {
+            return None;
+        }
+        let entry = &self.entries[self.next];
+        self.next += 1;
+        // SAFETY: entries below `len` were written by `keep`, and each is read once as `next` only grows.
+        Some(unsafe { entry.assume_init_read() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len - self.next, Some(self.len - self.next))
+    }
+}
+
+impl<T, const CAP: usize> ExactSizeIterator for Reclaimed<T, CAP> {}
+
+impl<T, const CAP: usize> Drop for Reclaimed<T, CAP> {
+    fn drop(&mut self) {
+        self.by_ref().for_each(drop);
+    }
+}
+
+impl<T, const CAP: usize> fmt::Debug for Reclaimed<T, CAP> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaimed")
+            .field("left", &(self.len - self.next))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! [`AddressSpace`]: a page-table root, its generation, and the CPUs that may cache it.
+
+use crate::atomic_mask::AtomicCpuMask;
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::mask::CpuMask;
+use crate::platform::Platform;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, const_fn};
+
+/// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Root(pub u64);
+
+/// The name of an address space. Never reused while the engine lives, so a stale one matches nothing;
+/// this is why the engine compares names and never pointers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceId(u64);
+
+impl SpaceId {
+    /// No user space: the kernel's own mappings, or a CPU with a kernel root.
+    pub(crate) const KERNEL: Self = Self(0);
+
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number, for reports.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// How many changes to its page tables an address space has seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TlbGen(u64);
+
+impl TlbGen {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number, for reports.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn follows(self, other: Self) -> bool {
+        self.0 == other.0.wrapping_add(1)
+    }
+}
+
+/// The engine's view of one set of page tables (Linux: the mm context).
+///
+/// It may move in memory and holds no pointer to the tables. The generation and the set of CPUs have
+/// cache lines of their own: every flush writes the first, every switch the second.
+#[derive(Debug)]
+pub struct AddressSpace<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    id: SpaceId,
+    root: Root,
+    generation: Padded<AtomicU64>,
+    cpus: Padded<AtomicCpuMask<N>>,
+}
+
+impl<const N: usize> AddressSpace<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A space that no CPU has loaded yet. Any context; does not block.
+    pub fn new<P: Platform>(engine: &Shootdown<P, N>, root: Root) -> Self {
+        Self {
+            id: engine.fresh_space_id(),
+            root,
+            generation: Padded(AtomicU64::new(1)),
+            cpus: Padded(AtomicCpuMask::new()),
+        }
+    }
+
+    /// The space's name.
+    pub fn id(&self) -> SpaceId {
+        self.id
+    }
+
+    /// The root that [`switch_to`](Shootdown::switch_to) loads.
+    pub fn root(&self) -> Root {
+        self.root
+    }
+
+    /// The CPUs that may cache translations of this space, as seen now.
+    pub fn cpus(&self) -> CpuMask<N> {
+        self.cpus.0.snapshot()
+    }
+
+    /// Counts one change to the page tables and returns the new generation (the middle of I1).
+    pub(crate) fn bump(&self) -> TlbGen {
+        // ORDERING: Release publishes the PTE change to whoever acquires this generation
+        // (`generation()` in a switch); the fence that orders it before reading `cpus` is the caller's.
+        TlbGen(self.generation.0.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    pub(crate) fn generation(&self) -> TlbGen {
+        // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
+        TlbGen(self.generation.0.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<N> {
+        &self.cpus.0
+    }
+}
+
+impl<const N: usize> Drop for AddressSpace<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// # Panics
+    /// When some CPU still has the space loaded: its tables must not be freed yet (I4).
+    fn drop(&mut self) {
+        // ORDERING: acquires the root switch of the last CPU that left; pairs with the Release in `leave`.
+        assert!(
+            self.cpus.0.is_empty(Ordering::Acquire),
+            "address space dropped while a CPU has it loaded: switch_away everywhere first"
+        );
+    }
+}
+
+/// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
+#[derive(Debug)]
+pub(crate) struct CpuTlb {
+    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part.
+    loaded: AtomicU64,
+    /// No translation of the loaded space here is older than this generation (I3).
+    generation: AtomicU64,
+    /// An acknowledged flush has yet to be done: user memory must not be touched on this CPU.
+    owes_flush: AtomicBool,
+}
+
+impl CpuTlb {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self {
+                loaded: AtomicU64::new(0),
+                generation: AtomicU64::new(0),
+                owes_flush: AtomicBool::new(false),
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&self) -> SpaceId {
+        SpaceId(self.loaded.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen) {
+        self.loaded.store(space.0, Ordering::Relaxed);
+        self.generation.store(generation.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn generation(&self) -> TlbGen {
+        TlbGen(self.generation.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn record(&self, generation: TlbGen) {
+        self.generation.store(generation.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.owes_flush.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_owes_flush(&self, owes: bool) {
+        self.owes_flush.store(owes, Ordering::Relaxed);
+    }
+}
