@@ -1,2 +1,79 @@
-//! Placeholder until the first slice lands.
-fn main() {}
+//! The lab: builds the kernel and its programs, boots them, measures them and tests them.
+//!
+//! `./lab` in the root of the checkout builds and starts it; docs/measuring.md explains the figures.
+
+mod bench;
+mod cargo;
+mod cli;
+mod doctor;
+mod failure;
+mod initramfs;
+mod machine;
+mod place;
+mod program;
+mod progress;
+mod protocol;
+mod run;
+mod session;
+mod suite;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cli::{Cli, Command};
+use crate::failure::{Failure, Outcome};
+
+fn main() -> ExitCode {
+    let outcome = match parse() {
+        Ok(None) => Ok(ExitCode::SUCCESS),
+        Ok(Some(cli)) => dispatch(cli),
+        Err(failure) => Err(failure),
+    };
+    cargo::forget_copies();
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("lab: {failure}");
+        failure.exit_code()
+    })
+}
+
+fn dispatch(cli: Cli) -> Outcome<ExitCode> {
+    match cli.command {
+        Command::Bench(arguments) => bench::command(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Run(arguments) => run::command(&arguments),
+        Command::Test(arguments) => suite::command(&arguments),
+        Command::Doctor(arguments) => doctor::command(&arguments),
+    }
+}
+
+/// Reads the command line; none if it asked for text that has been printed.
+fn parse() -> Outcome<Option<Cli>> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print!("{error}");
+            Ok(None)
+        }
+        _ => Err(Failure::input(
+            one_line(&error.to_string()),
+            "see `./lab --help`",
+        )),
+    }
+}
+
+/// The first paragraph of clap's message, without its title.
+fn one_line(message: &str) -> String {
+    let paragraph = message.split("\n\n").next().unwrap_or(message);
+    if paragraph.starts_with("error:") {
+        let words: Vec<&str> = paragraph
+            .trim_start_matches("error:")
+            .split_whitespace()
+            .collect();
+        return words.join(" ");
+    }
+    "no command given".to_owned()
+}

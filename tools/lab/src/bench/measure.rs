@@ -1,0 +1,253 @@
+//! The course of one `bench`: machines boot in turn, their rows are gathered, merged and shown.
+
+use std::time::{Duration, Instant};
+
+use super::plan::{Group, Plan};
+use super::report::Report;
+use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
+use super::table;
+use crate::cli::{Bench, MachineKind, Workload};
+use crate::failure::{Failure, Outcome};
+use crate::machine::{Boot, End, Kernel};
+use crate::progress::Progress;
+use crate::protocol::{self, Message, Object};
+use crate::session::{self, Session};
+
+/// What the boots of one `bench` have in common.
+struct Course<'a> {
+    bench: &'a Bench,
+    session: &'a Session,
+    kernels: Vec<(MachineKind, Kernel)>,
+    program: (&'static str, &'a [u8]),
+    progress: Progress,
+    boots_done: u64,
+    boots_total: u64,
+}
+
+/// Measures, prints the tables and writes the results.
+///
+/// # Errors
+/// Something is missing (exit code 2); a machine failed, a row is missing or an access was stale.
+pub fn command(bench: &Bench) -> Outcome<()> {
+    let started = Instant::now();
+    if let Some(path) = &bench.json {
+        Report::probe(path)?;
+    }
+    if let Some(asked) = bench.cpus {
+        session::cpus(asked)?;
+    }
+    let session = Session::open(&bench.emulator)?;
+    let plan = Plan::new(bench, &session)?;
+    let mut progress = Progress::new();
+    progress.stage("building the kernel and the programs");
+    let kernels = plan
+        .machines
+        .iter()
+        .map(|&kind| Ok((kind, session.kernel(kind)?)))
+        .collect::<Outcome<_>>()?;
+    let programs = session::load_programs()?;
+    let name = program_name(bench.workload);
+    let boots_total = plan
+        .groups
+        .iter()
+        .map(|group| u64::from(group.effort.boots))
+        .sum::<u64>()
+        * plan.machines.len() as u64;
+    let program = (name, session::image(&programs, name)?);
+    let mut course = Course {
+        bench,
+        session: &session,
+        kernels,
+        program,
+        progress,
+        boots_done: 0,
+        boots_total,
+    };
+    let mut rows = Vec::new();
+    for group in &plan.groups {
+        rows.extend(course.measure(group)?);
+    }
+    drop(course);
+    finish(bench, &session, &plan, &rows, started.elapsed())
+}
+
+fn finish(
+    bench: &Bench,
+    session: &Session,
+    plan: &Plan,
+    rows: &[Row],
+    elapsed: Duration,
+) -> Outcome<()> {
+    print!("{}", table::render(bench, plan, rows));
+    let report = Report::new(bench, session, plan, rows);
+    let raw = report.keep()?;
+    if let Some(path) = &bench.json {
+        report.write(path)?;
+    }
+    let stale: u64 = rows.iter().map(|row| row.stale).sum();
+    println!(
+        "stale accesses: {stale}   raw samples: {}   took {:.0} s",
+        raw.display(),
+        elapsed.as_secs_f64()
+    );
+    match stale {
+        0 => Ok(()),
+        _ => Err(Failure::work(format!(
+            "{stale} stale accesses: a flush was lost or came late"
+        ))),
+    }
+}
+
+fn program_name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Madvise => "madvise",
+    }
+}
+
+impl Course<'_> {
+    fn measure(&mut self, group: &Group) -> Outcome<Vec<Row>> {
+        let mut sightings = Vec::new();
+        for boot in 0..group.effort.boots {
+            // Whoever boots first finds the host in another state: the order changes every time.
+            let mut order: Vec<usize> = (0..self.kernels.len()).collect();
+            if boot % 2 == 1 {
+                order.reverse();
+            }
+            for index in order {
+                let (machine, rows) = self.boot(group, index)?;
+                sightings.extend(rows.into_iter().map(|row| Sighting { machine, boot, row }));
+            }
+        }
+        let setting = Setting {
+            cpus: group.cpus,
+            accel: group.accel.to_string(),
+            is_crowded: group.is_crowded,
+        };
+        sightings.sort_by_key(|sighting| (sighting.boot, sighting.machine));
+        Ok(merge(&sightings, &setting))
+    }
+
+    fn boot(&mut self, group: &Group, index: usize) -> Outcome<(MachineKind, Vec<Printed>)> {
+        let (kind, kernel) = &self.kernels[index];
+        let number = self.boots_done + 1;
+        let label = format!(
+            "boot {number} of {}: {} on {} CPUs",
+            self.boots_total,
+            machine_name(*kind),
+            group.cpus
+        );
+        self.progress.stage(&label);
+        let boot = Boot {
+            qemu: &self.session.qemu,
+            accel: group.accel,
+            cpus: group.cpus,
+            kernel,
+            options: "",
+            program: self.program,
+            arguments: &group.arguments(self.bench, *kind),
+            deadline: group.deadline(self.bench, *kind),
+        };
+        let mut heard = Heard::default();
+        let progress = &mut self.progress;
+        let finished = boot.run(&mut |line| heard.listen(line, progress, &label))?;
+        self.boots_done += 1;
+        let what = format!("{} on {}", self.program.0, machine_name(*kind));
+        // The program fails when it saw a stale access: its rows say more than its status.
+        if !(finished.end == End::Exited(1) && heard.rows.iter().any(|row| row.stale > 0)) {
+            finished.expect_success(&what)?;
+        }
+        if let Some(garbled) = heard.garbled {
+            return Err(Failure::work(format!("{what}: {garbled}")));
+        }
+        check_complete(&heard.rows, &group.rows(self.bench, *kind))
+            .map_err(|why| Failure::work(format!("{what}: {why}")))?;
+        Ok((*kind, heard.rows))
+    }
+}
+
+/// What one boot has printed so far.
+#[derive(Default)]
+struct Heard {
+    rows: Vec<Printed>,
+    garbled: Option<String>,
+}
+
+impl Heard {
+    fn listen(&mut self, line: &str, progress: &mut Progress, boot: &str) {
+        match protocol::parse(line) {
+            Some(Ok(Message::Row(row))) => self.take(row),
+            Some(Ok(Message::Progress { done, total, label })) => {
+                progress.step(done, total, &format!("{boot}: {label}"))
+            }
+            Some(Ok(Message::Info(_))) | None => {}
+            Some(Err(garbled)) => self.garbled = Some(garbled.to_string()),
+        }
+    }
+
+    fn take(&mut self, row: Object) {
+        match serde_json::from_value(row.into()) {
+            Ok(row) => self.rows.push(row),
+            Err(error) => self.garbled = Some(format!("a result row lacks something: {error}")),
+        }
+    }
+}
+
+/// Every row that was asked for, once each.
+fn check_complete(rows: &[Printed], wanted: &[(String, u32, u32)]) -> Result<(), String> {
+    for (policy, threads, pages) in wanted {
+        let count = rows
+            .iter()
+            .filter(|r| r.policy == *policy && r.threads == *threads && r.pages == *pages)
+            .count();
+        if count != 1 {
+            return Err(format!(
+                "{count} rows for {policy}, {threads} threads, {pages} pages; one was due"
+            ));
+        }
+    }
+    match rows
+        .iter()
+        .find(|row| row.iterations == 0 || !row.median_ns.is_finite() || row.median_ns <= 0.0)
+    {
+        Some(row) => Err(format!(
+            "the row for {}, {} threads, {} pages measured nothing",
+            row.policy, row.threads, row.pages
+        )),
+        None if rows.len() != wanted.len() => Err(format!(
+            "{} rows where {} were due",
+            rows.len(),
+            wanted.len()
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(policy: &str, iterations: u64) -> Printed {
+        let text = format!(
+            r#"{{"policy":"{policy}","threads":1,"pages":1,"median_ns":5,"p99_ns":9,"min_ns":1,
+                "iterations":{iterations},"ipis_per_op":null,"stale":0}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn missing_doubled_and_empty_rows_are_noticed() {
+        let wanted = [("best".to_owned(), 1, 1)];
+        assert!(check_complete(&[row("best", 3)], &wanted).is_ok());
+        assert!(check_complete(&[], &wanted).is_err());
+        assert!(check_complete(&[row("best", 3), row("best", 3)], &wanted).is_err());
+        assert!(check_complete(&[row("best", 0)], &wanted).is_err());
+        assert!(check_complete(&[row("best", 3), row("other", 3)], &wanted).is_err());
+    }
+
+    #[test]
+    fn rows_that_lack_a_field_count_as_garbled() {
+        let mut heard = Heard::default();
+        heard.listen(r#"@row {"policy":"best"}"#, &mut Progress::new(), "");
+        assert!(heard.rows.is_empty() && heard.garbled.is_some());
+    }
+}

@@ -1,0 +1,9 @@
+//! `lab bench`: workload x machine x policy, as one table and one JSON object.
+
+mod measure;
+mod plan;
+mod report;
+mod rows;
+mod table;
+
+pub use measure::command;

@@ -1,0 +1,126 @@
+//! The tables that people read.
+
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+
+use super::plan::Plan;
+use super::rows::Row;
+use crate::cli::Bench;
+use crate::machine::host_cores;
+
+const HEADINGS: [&str; 8] = [
+    "threads",
+    "policy",
+    "median ns",
+    "p99 ns",
+    "/ before",
+    "/ linux",
+    "IPIs/op",
+    "stale",
+];
+
+/// One table for each number of pages, the notes that they need, and the comparison with Linux.
+pub fn render(bench: &Bench, plan: &Plan, rows: &[Row]) -> String {
+    let mut pages: Vec<u32> = rows.iter().map(|row| row.pages).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
+    for &pages in &pages {
+        let plural = if pages == 1 { "page" } else { "pages" };
+        line(format!(
+            "\nmadvise: {pages} {plural} a flush; ns an iteration on the initiator"
+        ));
+        line(table(rows.iter().filter(|row| row.pages == pages)));
+    }
+    for group in &plan.groups {
+        line(format!(
+            "{} threads: {} virtual CPUs on {} host cores, accel {}",
+            group
+                .threads
+                .iter()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(" and "),
+            group.cpus,
+            host_cores(),
+            group.accel,
+        ));
+    }
+    if rows.iter().any(|row| row.crowded) {
+        line("* more busy vCPUs than host cores: shows the host's scheduler, not the flush; IPIs/op and stale still hold".into());
+    }
+    line(against_linux(rows));
+    if bench.quick {
+        line("--quick: short boots, for a look; take figures without it".into());
+    }
+    text
+}
+
+fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut rows: Vec<&Row> = rows.collect();
+    rows.sort_by_key(|row| row.threads);
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(HEADINGS);
+    for row in rows {
+        let mark = if row.crowded { " *" } else { "" };
+        table.add_row([
+            format!("{}{mark}", row.threads),
+            row.policy.clone(),
+            format!("{:.0}", row.median_ns),
+            format!("{:.0}", row.p99_ns),
+            ratio(row.ratio),
+            ratio(row.ratio_to_linux),
+            row.ipis_per_op
+                .map_or_else(|| "-".into(), |ipis| format!("{ipis:.2}")),
+            row.stale.to_string(),
+        ]);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index != 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}"))
+}
+
+/// One sentence with the figures that count, or why there are none.
+fn against_linux(rows: &[Row]) -> String {
+    let best = rows
+        .iter()
+        .filter(|row| row.policy == "best" && !row.crowded);
+    let mut text = String::from("best / linux:");
+    let mut count = 0;
+    for row in best {
+        if let Some(ratio) = row.ratio_to_linux {
+            let plural = if row.threads == 1 {
+                "thread"
+            } else {
+                "threads"
+            };
+            let page = if row.pages == 1 { "page" } else { "pages" };
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "{} {ratio:.3} ({} {plural}, {} {page})",
+                if count > 0 { "," } else { "" },
+                row.threads,
+                row.pages
+            );
+            count += 1;
+        }
+    }
+    match count {
+        0 => "no comparison with Linux: `./lab doctor` says how to get an image".into(),
+        _ => text,
+    }
+}

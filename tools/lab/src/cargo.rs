@@ -1,0 +1,130 @@
+//! Builds the kernel and the user programs with cargo, and says where they are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::Child;
+use crate::place;
+
+/// Longer than any build here takes, even on one slow core with nothing cached.
+pub const BUILD_DEADLINE: Duration = Duration::from_secs(900);
+const KERNEL_TARGET: &str = "x86_64-unknown-none";
+const USER_TARGET: &str = "x86_64-unknown-linux-musl";
+/// How many lines of the compiler's output an error shows.
+const TAIL_LINES: usize = 40;
+
+/// Which kernel is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// The one that is measured.
+    Plain,
+    /// The one that can be told to leave out a step, to prove that the tests notice.
+    Breakable,
+}
+
+/// The line of cargo's report that names a built program.
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    executable: Option<PathBuf>,
+}
+
+/// Builds the reference kernel and returns a copy that later builds leave alone.
+pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
+    let mut arguments = vec![
+        "build",
+        "--release",
+        "-p",
+        "shootdown-kernel",
+        "--target",
+        KERNEL_TARGET,
+    ];
+    let name = match flavour {
+        Flavour::Plain => "kernel",
+        Flavour::Breakable => {
+            arguments.extend(["--features", "breaks"]);
+            "kernel-breakable"
+        }
+    };
+    let built = build(&arguments, "the kernel")?;
+    let image = built
+        .values()
+        .next()
+        .ok_or_else(|| Failure::work("cargo built no kernel"))?;
+    let kept = place::keep("images")?.join(format!("{name}-{}.elf", std::process::id()));
+    std::fs::copy(image, &kept).doing("keep a copy of the kernel")?;
+    Ok(kept)
+}
+
+/// Builds every user program for the ABI that the kernel runs, by name.
+pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
+    build(
+        &[
+            "build",
+            "--release",
+            "-p",
+            "shootdown-user",
+            "--bins",
+            "--target",
+            USER_TARGET,
+        ],
+        "the user programs",
+    )
+}
+
+fn build(arguments: &[&str], what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
+    let mut command = command(arguments);
+    command.args(["--quiet", "--message-format=json-render-diagnostics"]);
+    let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
+    if !child.status.is_some_and(|status| status.success()) {
+        return Err(Failure::work(format!(
+            "cannot build {what}:\n{}",
+            tail(&child.errors)
+        )));
+    }
+    let artifacts = child
+        .output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    Ok(artifacts
+        .filter_map(|artifact| named(artifact.executable?))
+        .collect())
+}
+
+fn named(path: PathBuf) -> Option<(String, PathBuf)> {
+    let name = path.file_stem()?.to_str()?.to_owned();
+    Some((name, path))
+}
+
+/// A cargo command that runs in the checkout.
+pub fn command(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(place::root());
+    command
+}
+
+/// The last lines of a long output.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+/// Removes this process's copies of the kernel.
+pub fn forget_copies() {
+    let Ok(directory) = place::keep("images") else {
+        return;
+    };
+    let suffix = format!("-{}.elf", std::process::id());
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().ends_with(&suffix) {
+            // What stays is overwritten when the number comes round again.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}

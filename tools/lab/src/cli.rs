@@ -1,0 +1,155 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::machine::AccelChoice;
+
+/// How many virtual CPUs the reference kernel supports.
+pub const MAX_CPUS: i64 = 16;
+
+/// Build, boot, measure and test the shootdown engine.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure a workload under every policy and print the table.
+    Bench(Bench),
+    /// Boot a machine and run one static program from this host in it.
+    Run(Run),
+    /// Run every check and end with the totals.
+    Test(Test),
+    /// Say what is present or missing, and the command that installs it.
+    Doctor(Doctor),
+}
+
+/// Which emulator to use.
+#[derive(Debug, Clone, Args)]
+pub struct Emulator {
+    /// The emulator to use instead of qemu-system-x86_64 from the path [env: SHOOTDOWN_QEMU]
+    #[arg(long, value_name = "PATH")]
+    pub qemu: Option<PathBuf>,
+    /// What the virtual CPUs run on
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: AccelChoice,
+    /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else the newest in /boot]
+    #[arg(long, value_name = "IMAGE")]
+    pub kernel: Option<PathBuf>,
+}
+
+/// Which kernel runs in the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum MachineKind {
+    /// The reference kernel of this project.
+    Qemu,
+    /// A Linux kernel in the same emulator.
+    Linux,
+}
+
+/// A workload: a user program and its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// One thread drops and touches pages in a loop while the others are busy (table T1).
+    Madvise,
+}
+
+/// `lab bench`
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to measure
+    #[arg(value_enum, default_value = "madvise")]
+    pub workload: Workload,
+    /// Where to measure; without it on qemu, and on linux too if an image is found
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub machine: Vec<MachineKind>,
+    /// Virtual CPUs (1 to 16); without it 2, and as many as threads where a row has more
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cpus: Option<i64>,
+    /// Fewer and shorter boots: done within 45 s
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write the result here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Seed of the program's random choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Threads in the program, one row each
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    pub threads: Vec<u32>,
+    /// Pages a flush, one table each
+    #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
+    pub pages: Vec<u32>,
+    /// Policies to compare
+    #[arg(long, value_delimiter = ',', default_value = "before,published,best")]
+    pub policies: Vec<String>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+/// `lab run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A static x86-64 Linux program
+    pub program: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+    /// Which kernel to run it on
+    #[arg(long, value_enum, default_value = "qemu")]
+    pub machine: MachineKind,
+    /// Virtual CPUs (1 to 16)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Seconds until the machine is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub deadline: u32,
+    /// Further words for the kernel's command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub options: String,
+    /// Show the kernel's own messages too (on standard error)
+    #[arg(long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+/// `lab test`
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Leave out what takes long: done within 3 minutes
+    #[arg(long)]
+    pub fast: bool,
+    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy
+    #[arg(long, conflicts_with = "fast")]
+    pub soak: bool,
+    /// Run only the checks whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+/// `lab doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub emulator: Emulator,
+}

@@ -1,0 +1,87 @@
+//! The initial file system: one newc cpio archive that both kernels unpack.
+
+use std::io::{self, Write};
+
+use cpio::newc::{Builder, trailer};
+
+const DIRECTORY: u32 = 0o040_755;
+const CONSOLE: u32 = 0o020_600;
+const PROGRAM: u32 = 0o100_755;
+/// Linux hands `/dev/console` (5:1) to the first process as its standard streams.
+const CONSOLE_DEVICE: (u32, u32) = (5, 1);
+
+/// Packs the directories that programs expect, the console and `programs` (as `/bin/<name>`).
+pub fn pack(programs: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
+    let mut archive = Vec::new();
+    let mut inode = 1;
+    let mut next = |name: &str, mode: u32| {
+        inode += 1;
+        Builder::new(name).ino(inode).mode(mode)
+    };
+    for directory in ["bin", "dev", "proc", "sys", "tmp"] {
+        next(directory, DIRECTORY)
+            .nlink(2)
+            .write(&mut archive, 0)
+            .finish()?;
+    }
+    let (major, minor) = CONSOLE_DEVICE;
+    next("dev/console", CONSOLE)
+        .rdev_major(major)
+        .rdev_minor(minor)
+        .write(&mut archive, 0)
+        .finish()?;
+    for (name, image) in programs {
+        let size = u32::try_from(image.len()).map_err(|_| {
+            io::Error::other(format!("{name} is larger than a cpio archive can hold"))
+        })?;
+        let mut entry = next(&format!("bin/{name}"), PROGRAM).write(&mut archive, size);
+        entry.write_all(image)?;
+        entry.finish()?;
+    }
+    trailer(&mut archive)?;
+    Ok(archive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archive_starts_with_the_newc_magic_and_ends_with_the_trailer() {
+        let archive = pack(&[]).unwrap();
+        assert_eq!(&archive[..6], b"070701");
+        assert!(archive.windows(10).any(|window| window == b"TRAILER!!!"));
+        assert_eq!(archive.len() % 4, 0, "entries are padded to four bytes");
+    }
+
+    #[test]
+    fn programs_and_console_come_back_as_they_went_in() {
+        let archive = pack(&[("one", b"abc"), ("two", b"")]).unwrap();
+        let mut left = archive.as_slice();
+        let mut seen = Vec::new();
+        loop {
+            let reader = cpio::newc::Reader::new(left).unwrap();
+            if reader.entry().is_trailer() {
+                break;
+            }
+            let entry = reader.entry();
+            let device = (entry.rdev_major(), entry.rdev_minor());
+            let (name, mode, size) = (entry.name().to_owned(), entry.mode(), entry.file_size());
+            let mut data = Vec::new();
+            left = reader.to_writer(&mut data).unwrap();
+            assert_eq!(data.len(), size as usize);
+            seen.push((name, mode, device, data));
+        }
+        assert!(seen.contains(&("dev/console".into(), CONSOLE, (5, 1), vec![])));
+        assert!(seen.contains(&("bin/one".into(), PROGRAM, (0, 0), b"abc".to_vec())));
+        assert!(seen.contains(&("bin/two".into(), PROGRAM, (0, 0), vec![])));
+    }
+
+    #[test]
+    fn data_keeps_the_four_byte_padding() {
+        for length in 0..9 {
+            let data = vec![7u8; length];
+            assert_eq!(pack(&[("p", &data)]).unwrap().len() % 4, 0);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How the guest's processors are made: by the host's (KVM) or by translation (TCG).
+
+use std::fmt;
+use std::path::Path;
+
+use crate::failure::{Failure, Outcome};
+
+/// What the caller asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AccelChoice {
+    /// KVM where the processor offers it, else TCG.
+    Auto,
+    /// The host's own processors.
+    Kvm,
+    /// Translation.
+    Tcg,
+}
+
+/// How many host threads run the translated processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcgThreads {
+    /// One a virtual CPU.
+    Multi,
+    /// One for all of them, which takes turns.
+    Single,
+}
+
+/// What a machine runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accel {
+    /// The host's own processors.
+    Kvm,
+    /// Translation.
+    Tcg(TcgThreads),
+}
+
+impl AccelChoice {
+    /// Settles the choice for a machine whose programs keep `busy_cpus` virtual CPUs busy.
+    ///
+    /// # Errors
+    /// KVM was asked for and this host has none.
+    pub fn settle(self, busy_cpus: usize) -> Outcome<Accel> {
+        let has_kvm = processor_virtualises() && Path::new("/dev/kvm").exists();
+        match self {
+            Self::Kvm if !has_kvm => Err(Failure::input(
+                "this host offers no KVM (neither vmx nor svm in /proc/cpuinfo, or no /dev/kvm)",
+                "use --accel tcg",
+            )),
+            Self::Kvm => Ok(Accel::Kvm),
+            Self::Auto if has_kvm => Ok(Accel::Kvm),
+            Self::Auto | Self::Tcg => Ok(Accel::Tcg(TcgThreads::for_busy(busy_cpus, host_cores()))),
+        }
+    }
+}
+
+impl TcgThreads {
+    /// One host thread a virtual CPU while the host has a core for each busy one. Beyond that a
+    /// spinning virtual CPU holds a core for a whole slice of the host's scheduler while the one
+    /// that it waits for is off; one thread that takes turns changes over at every PAUSE.
+    fn for_busy(busy_cpus: usize, cores: usize) -> Self {
+        if busy_cpus <= cores {
+            Self::Multi
+        } else {
+            Self::Single
+        }
+    }
+}
+
+impl Accel {
+    /// QEMU's options for it.
+    pub fn arguments(self) -> [&'static str; 4] {
+        // Linux would walk five levels where `max` has LA57 and the reference kernel four.
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg(TcgThreads::Multi) => ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+            Self::Tcg(TcgThreads::Single) => {
+                ["-accel", "tcg,thread=single", "-cpu", "max,la57=off"]
+            }
+        }
+    }
+}
+
+impl fmt::Display for Accel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kvm => "kvm",
+            Self::Tcg(TcgThreads::Multi) => "tcg,thread=multi",
+            Self::Tcg(TcgThreads::Single) => "tcg,thread=single",
+        })
+    }
+}
+
+/// How many cores this process may use.
+pub fn host_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether the processor says that it can run guests itself.
+fn processor_virtualises() -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else {
+        return false;
+    };
+    offers_virtualisation(&text)
+}
+
+fn offers_virtualisation(cpuinfo: &str) -> bool {
+    cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("flags"))
+        .flat_map(str::split_whitespace)
+        .any(|flag| flag == "vmx" || flag == "svm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtualisation_is_read_from_the_flags_only() {
+        assert!(offers_virtualisation("flags\t\t: fpu vmx sse\n"));
+        assert!(offers_virtualisation("flags : svm\n"));
+        assert!(!offers_virtualisation(
+            "model name : vmx svm\nflags : fpu\n"
+        ));
+    }
+
+    #[test]
+    fn busy_cpus_beyond_the_cores_share_one_thread() {
+        assert_eq!(TcgThreads::for_busy(2, 2), TcgThreads::Multi);
+        assert_eq!(TcgThreads::for_busy(3, 2), TcgThreads::Single);
+    }
+}

@@ -1,0 +1,239 @@
+//! One boot of one machine: from its description to its end.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::accel::Accel;
+use super::child::Child;
+use super::end::End;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::{initramfs, place};
+
+/// Guest memory. The workloads map far less; Linux needs some 200 MiB for itself.
+const MEMORY_MIB: u32 = 512;
+/// How much of the console an error shows.
+const TAIL_LINES: usize = 15;
+
+/// Which kernel a machine boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kernel {
+    /// The reference kernel (an ELF file with a PVH entry).
+    Shootdown(PathBuf),
+    /// A Linux bzImage.
+    Linux(PathBuf),
+}
+
+/// One machine with one program.
+#[derive(Debug, Clone)]
+pub struct Boot<'a> {
+    /// The emulator.
+    pub qemu: &'a Path,
+    /// What it runs on.
+    pub accel: Accel,
+    /// How many virtual CPUs.
+    pub cpus: usize,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Further words for the kernel's command line.
+    pub options: &'a str,
+    /// The program's name and image.
+    pub program: (&'a str, &'a [u8]),
+    /// The program's arguments.
+    pub arguments: &'a [String],
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+/// A machine that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub end: End,
+    /// All that its console showed.
+    pub console: String,
+    /// Where that is kept.
+    pub console_file: PathBuf,
+    /// From the emulator's start to its end.
+    pub elapsed: Duration,
+}
+
+impl Boot<'_> {
+    /// Boots the machine and waits for its end, handing each console line to `on_line`. Blocks.
+    ///
+    /// # Errors
+    /// The emulator could not be started, or a file could not be written.
+    pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Outcome<Finished> {
+        let started = Instant::now();
+        let archive = initramfs::pack(&[self.program]).doing("pack the initial file system")?;
+        let initrd = tempfile::Builder::new()
+            .prefix("lab-")
+            .suffix(".cpio")
+            .tempfile()
+            .doing("make a temporary file")?;
+        std::fs::write(initrd.path(), archive).doing("write the initial file system")?;
+        let mut command = Command::new(self.qemu);
+        command.args(self.qemu_arguments(initrd.path()));
+        let child = Child::run(&mut command, self.deadline, on_line).map_err(|error| {
+            Failure::input(
+                format!("cannot start {}: {error}", self.qemu.display()),
+                "name a working QEMU with --qemu",
+            )
+        })?;
+        let end = match self.kernel {
+            Kernel::Shootdown(_) => End::of_shootdown(&child, self.deadline),
+            Kernel::Linux(_) => End::of_linux(&child, self.deadline),
+        };
+        let console_file = keep_console(self.program.0, &child)?;
+        Ok(Finished {
+            end,
+            console: child.output,
+            console_file,
+            elapsed: started.elapsed(),
+        })
+    }
+
+    fn qemu_arguments(&self, initrd: &Path) -> Vec<OsString> {
+        let image = match self.kernel {
+            Kernel::Shootdown(image) | Kernel::Linux(image) => image,
+        };
+        let mut arguments: Vec<OsString> = self.accel.arguments().map(OsString::from).to_vec();
+        arguments.extend(["-smp".into(), self.cpus.to_string().into()]);
+        arguments.extend(["-m".into(), format!("{MEMORY_MIB}M").into()]);
+        arguments.extend([
+            "-kernel".into(),
+            image.into(),
+            "-initrd".into(),
+            initrd.into(),
+        ]);
+        arguments.extend(["-append".into(), self.kernel_command_line().into()]);
+        // Our own output comes over the serial line; the debug port carries the exit status.
+        let fixed = "-nodefaults -no-user-config -display none -no-reboot -serial stdio \
+                     -device isa-debug-exit,iobase=0xf4,iosize=4";
+        arguments.extend(fixed.split_whitespace().map(OsString::from));
+        arguments
+    }
+
+    fn kernel_command_line(&self) -> String {
+        let program = self.program.0;
+        let mut line = match self.kernel {
+            Kernel::Shootdown(_) => format!("init=/bin/{program}"),
+            // The settings favour Linux: no mitigations, no clock watchdog (see docs/measuring.md).
+            Kernel::Linux(_) => {
+                format!(
+                    "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
+                )
+            }
+        };
+        if !self.options.is_empty() {
+            line.push(' ');
+            line.push_str(self.options);
+        }
+        if !self.arguments.is_empty() {
+            line.push_str(" -- ");
+            line.push_str(&self.arguments.join(" "));
+        }
+        line
+    }
+}
+
+impl Finished {
+    /// What an error message shows: how the machine ended, its last lines, and where the rest is.
+    pub fn account(&self) -> String {
+        let lines: Vec<&str> = self.console.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+        let mut text = format!(
+            "{}; console kept in {}",
+            self.end,
+            self.console_file.display()
+        );
+        if tail.is_empty() {
+            text.push_str("\n    (the console showed nothing)");
+        }
+        for line in tail {
+            let shown: String = line
+                .trim_end()
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(200)
+                .collect();
+            text.push_str("\n    | ");
+            text.push_str(&shown);
+        }
+        text
+    }
+
+    /// Passes only if the first process exited with status 0.
+    pub fn expect_success(self, what: &str) -> Outcome<Self> {
+        match self.end {
+            End::Exited(0) => Ok(self),
+            _ => Err(Failure::work(format!("{what}: {}", self.account()))),
+        }
+    }
+}
+
+fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
+    place::prune_consoles()?;
+    let directory = place::keep("consoles")?;
+    let (mut file, path) = tempfile::Builder::new()
+        .prefix(&format!("{}-{program}-", place::timestamp()))
+        .suffix(".log")
+        .tempfile_in(directory)
+        .and_then(|file| Ok(file.keep()?))
+        .doing("make a file for the console")?;
+    let mut write = || {
+        file.write_all(child.output.as_bytes())?;
+        if !child.errors.is_empty() {
+            write!(
+                file,
+                "\n--- the emulator's own messages ---\n{}",
+                child.errors
+            )?;
+        }
+        Ok::<(), std::io::Error>(())
+    };
+    write().doing(format!("keep the console in {}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::accel::TcgThreads;
+
+    fn command_line(kernel: Kernel, options: &str, arguments: &[&str]) -> String {
+        let arguments: Vec<String> = arguments.iter().map(|&a| a.into()).collect();
+        let boot = Boot {
+            qemu: Path::new("qemu"),
+            accel: Accel::Tcg(TcgThreads::Multi),
+            cpus: 2,
+            kernel: &kernel,
+            options,
+            program: ("p", b""),
+            arguments: &arguments,
+            deadline: Duration::from_secs(1),
+        };
+        boot.kernel_command_line()
+    }
+
+    #[test]
+    fn arguments_follow_two_dashes_on_both_kernels() {
+        let ours = command_line(
+            Kernel::Shootdown("k".into()),
+            "break=no-wait",
+            &["--x", "1"],
+        );
+        assert_eq!(ours, "init=/bin/p break=no-wait -- --x 1");
+        let linux = command_line(Kernel::Linux("k".into()), "", &["--x"]);
+        assert!(
+            linux.starts_with("rdinit=/bin/p ") && linux.ends_with(" -- --x"),
+            "{linux}"
+        );
+        assert_eq!(
+            command_line(Kernel::Shootdown("k".into()), "", &[]),
+            "init=/bin/p"
+        );
+    }
+}

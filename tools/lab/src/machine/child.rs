@@ -1,0 +1,248 @@
+//! One child process under a deadline: its output is read while it runs, and it never outlives us.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// Output beyond this ends the child: no run of ours prints a tenth of it.
+const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
+/// How often a silent child is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How long output is awaited after the end: a grandchild may hold the pipe open for ever.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// A child that has ended, with all that it printed.
+#[derive(Debug)]
+pub struct Child {
+    /// How it ended by itself; none if it was ended by us.
+    pub status: Option<ExitStatus>,
+    /// Why we ended it.
+    pub stopped: Option<Stopped>,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub errors: String,
+}
+
+/// Why a child was ended by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// The deadline passed.
+    Overrun,
+    /// It printed without end.
+    Flooding,
+}
+
+enum Chunk {
+    Output(Vec<u8>),
+    Errors(Vec<u8>),
+}
+
+impl Child {
+    /// Runs `command` without input until it ends or `deadline` has passed, and hands every line of
+    /// its standard output to `on_line` as it comes, without line ending. Blocks.
+    ///
+    /// # Errors
+    /// The command could not be started.
+    pub fn run(
+        command: &mut Command,
+        deadline: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> std::io::Result<Self> {
+        let started = Instant::now();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        let mut child = command.spawn()?;
+        let (sender, chunks) = channel();
+        if let Some(pipe) = child.stdout.take() {
+            forward(pipe, sender.clone(), Chunk::Output);
+        }
+        if let Some(pipe) = child.stderr.take() {
+            forward(pipe, sender, Chunk::Errors);
+        }
+        let mut heard = Heard::default();
+        let (status, stopped) = loop {
+            let left = deadline.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                break (None, Some(Stopped::Overrun));
+            }
+            if heard.is_flooded() {
+                break (None, Some(Stopped::Flooding));
+            }
+            if heard.listen(&chunks, left.min(TICK), on_line) != Pipe::Open {
+                if let Some(status) = child.try_wait()? {
+                    break (Some(status), None);
+                }
+                if heard.is_closed {
+                    std::thread::sleep(left.min(TICK));
+                }
+            }
+        };
+        if status.is_none() {
+            child.kill()?;
+            child.wait()?;
+        }
+        let drained_by = Instant::now() + DRAIN;
+        while Instant::now() < drained_by && !heard.is_flooded() {
+            if heard.listen(&chunks, TICK, on_line) == Pipe::Closed {
+                break;
+            }
+        }
+        heard.finish(on_line);
+        Ok(Self {
+            status,
+            stopped,
+            output: text(&heard.output),
+            errors: text(&heard.errors),
+        })
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn forward(
+    mut pipe: impl Read + Send + 'static,
+    sender: Sender<Chunk>,
+    wrap: fn(Vec<u8>) -> Chunk,
+) {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+            if sender.send(wrap(buffer[..length].to_vec())).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+#[derive(PartialEq, Eq)]
+enum Pipe {
+    Open,
+    Silent,
+    Closed,
+}
+
+/// What the child has printed so far.
+#[derive(Default)]
+struct Heard {
+    output: Vec<u8>,
+    errors: Vec<u8>,
+    /// Where the line starts that is not yet complete.
+    line_start: usize,
+    is_closed: bool,
+}
+
+impl Heard {
+    fn listen(
+        &mut self,
+        chunks: &Receiver<Chunk>,
+        patience: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Pipe {
+        if self.is_closed {
+            return Pipe::Closed;
+        }
+        match chunks.recv_timeout(patience) {
+            Ok(Chunk::Output(bytes)) => {
+                self.output.extend(bytes);
+                self.report_lines(on_line);
+                Pipe::Open
+            }
+            Ok(Chunk::Errors(bytes)) => {
+                self.errors.extend(bytes);
+                Pipe::Open
+            }
+            Err(RecvTimeoutError::Timeout) => Pipe::Silent,
+            Err(RecvTimeoutError::Disconnected) => {
+                self.is_closed = true;
+                Pipe::Closed
+            }
+        }
+    }
+
+    fn report_lines(&mut self, on_line: &mut dyn FnMut(&str)) {
+        while let Some(length) = self.output[self.line_start..]
+            .iter()
+            .position(|&byte| byte == b'\n')
+        {
+            let line = &self.output[self.line_start..self.line_start + length];
+            on_line(String::from_utf8_lossy(line).trim_end_matches('\r'));
+            self.line_start += length + 1;
+        }
+    }
+
+    fn finish(&mut self, on_line: &mut dyn FnMut(&str)) {
+        let rest = &self.output[self.line_start..];
+        if !rest.is_empty() {
+            on_line(String::from_utf8_lossy(rest).trim_end_matches('\r'));
+        }
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.output.len() + self.errors.len() > OUTPUT_LIMIT_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, deadline: Duration) -> (Child, Vec<String>) {
+        let mut lines = Vec::new();
+        let child = Child::run(
+            Command::new("sh").args(["-c", script]),
+            deadline,
+            &mut |line| {
+                lines.push(line.to_owned());
+            },
+        );
+        (child.unwrap(), lines)
+    }
+
+    #[test]
+    fn lines_come_whole_and_without_their_ends() {
+        let (child, lines) = shell(
+            r"printf 'a\r\nb'; sleep 0.1; printf 'c\nlast'; echo no >&2; exit 3",
+            Duration::from_secs(20),
+        );
+        assert_eq!(lines, ["a", "bc", "last"]);
+        assert_eq!(child.errors, "no\n");
+        assert_eq!(child.status.and_then(|status| status.code()), Some(3));
+    }
+
+    #[test]
+    fn overrun_ends_the_child_though_a_grandchild_holds_the_pipe() {
+        let started = Instant::now();
+        let (child, lines) = shell("echo up; sleep 20", Duration::from_millis(300));
+        assert_eq!(child.stopped, Some(Stopped::Overrun));
+        assert_eq!(lines, ["up"]);
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn child_that_closes_its_output_is_still_held_to_the_deadline() {
+        let (child, _) = shell("exec >&- 2>&-; sleep 20", Duration::from_millis(300));
+        assert_eq!(child.stopped, Some(Stopped::Overrun));
+    }
+
+    #[test]
+    fn endless_output_is_cut() {
+        let (child, _) = shell(
+            "exec yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            Duration::from_secs(60),
+        );
+        assert_eq!(child.stopped, Some(Stopped::Flooding));
+    }
+}

@@ -1,0 +1,15 @@
+//! Virtual machines: what to boot, on which emulator, under a deadline, and how it ended.
+
+mod accel;
+mod boot;
+mod child;
+mod end;
+mod linux;
+mod qemu;
+
+pub use accel::{Accel, AccelChoice, host_cores};
+pub use boot::{Boot, Finished, Kernel};
+pub use child::Child;
+pub use end::{End, signal_number};
+pub use linux::{LINUX_PACKAGE, find as find_linux, version as linux_version};
+pub use qemu::{QEMU_PACKAGE, find as find_qemu, find_or_install, version as qemu_version};

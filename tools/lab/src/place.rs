@@ -1,0 +1,69 @@
+//! Where things are: the checkout, and `.lab/`, which keeps consoles, images and raw results.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::failure::{Doing, Outcome};
+
+/// How many console files are kept.
+const CONSOLES_KEPT: usize = 64;
+
+/// The root of the checkout: from the launcher, else from where the lab was compiled.
+pub fn root() -> PathBuf {
+    match std::env::var_os("SHOOTDOWN_ROOT") {
+        Some(root) => PathBuf::from(root),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
+}
+
+/// A directory below `.lab/`, made if need be.
+pub fn keep(name: &str) -> Outcome<PathBuf> {
+    let path = root().join(".lab").join(name);
+    std::fs::create_dir_all(&path).doing(format!("make the directory {}", path.display()))?;
+    Ok(path)
+}
+
+/// The time now as it may stand in a file name: `20260131T120000Z`.
+pub fn timestamp() -> String {
+    let text = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    text.chars().filter(|c| *c != '-' && *c != ':').collect()
+}
+
+/// The commit of the checkout, with `+` when tracked files differ from it; `unknown` without git.
+pub fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(root())
+            .args(arguments)
+            .output()
+            .ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    match git(&["rev-parse", "--short=12", "HEAD"]) {
+        None => "unknown".into(),
+        Some(id) => {
+            let is_changed = git(&["status", "--porcelain", "--untracked-files=no"])
+                .is_none_or(|s| !s.is_empty());
+            if is_changed { format!("{id}+") } else { id }
+        }
+    }
+}
+
+/// Drops the oldest console files.
+pub fn prune_consoles() -> Outcome<()> {
+    let directory = keep("consoles")?;
+    let entries = std::fs::read_dir(&directory).doing("list the kept consoles")?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let surplus = files.len().saturating_sub(CONSOLES_KEPT);
+    for file in &files[..surplus] {
+        // Another lab may have removed it first; a file that stays does no harm.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How far apart the plain lines are while nothing but the count changes.
+const PLAIN_LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// One progress display.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    last_line: Option<Instant>,
+}
+
+impl Progress {
+    /// A display that shows nothing yet.
+    pub fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            if let Ok(style) =
+                ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}")
+            {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self {
+            bar,
+            last_line: None,
+        }
+    }
+
+    /// A new stage has begun.
+    pub fn stage(&mut self, label: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(label.to_owned()),
+            None => {
+                eprintln!("lab: {label}");
+                self.last_line = Some(Instant::now());
+            }
+        }
+    }
+
+    /// So many of so many steps are done.
+    pub fn step(&mut self, done: u64, total: u64, label: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(total);
+                bar.set_position(done);
+                bar.set_message(label.to_owned());
+            }
+            None if self
+                .last_line
+                .is_none_or(|at| at.elapsed() >= PLAIN_LINE_EVERY) =>
+            {
+                eprintln!("lab: {done} of {total}: {label}");
+                self.last_line = Some(Instant::now());
+            }
+            None => {}
+        }
+    }
+
+    /// Prints a line for people while the display goes on.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| println!("{text}")),
+            None => println!("{text}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

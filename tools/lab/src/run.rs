@@ -1,0 +1,125 @@
+//! `lab run`: boots a machine around one program from the host; its exit status becomes ours.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::cli::{MachineKind, Run};
+use crate::failure::{Failure, Outcome};
+use crate::machine::{Boot, End, signal_number};
+use crate::program;
+use crate::session::{self, Session};
+
+/// Runs the program.
+///
+/// # Errors
+/// The program or the options cannot work (exit code 2), or the machine broke (exit code 125).
+pub fn command(run: &Run) -> Outcome<ExitCode> {
+    let cpus = session::cpus(run.cpus)?;
+    check_arguments(&run.arguments)?;
+    if run.deadline == 0 {
+        return Err(Failure::input(
+            "a deadline of 0 s leaves no time",
+            "--deadline takes 1 or more",
+        ));
+    }
+    let image = program::read(&run.program)?;
+    let session = Session::open(&run.emulator)?;
+    let kernel = session.kernel(run.machine)?;
+    let boot = Boot {
+        qemu: &session.qemu,
+        accel: run.emulator.accel.settle(cpus)?,
+        cpus,
+        kernel: &kernel,
+        options: &run.options,
+        program: (&session::guest_name(&run.program), &image),
+        arguments: &run.arguments,
+        deadline: Duration::from_secs(run.deadline.into()),
+    };
+    let finished = boot.run(&mut |line| show(line, run))?;
+    match &finished.end {
+        End::Exited(status) => Ok(ExitCode::from(*status)),
+        End::Signalled(name) => {
+            eprintln!("lab: {}", finished.end);
+            Ok(ExitCode::from(128 + signal_number(name).unwrap_or(0)))
+        }
+        _ => Err(Failure::Machine(finished.account())),
+    }
+}
+
+/// Kernels split their command line at spaces and know no quoting that both share.
+fn check_arguments(arguments: &[String]) -> Outcome<()> {
+    const LIMIT_BYTES: usize = 1500;
+    let odd = |argument: &&String| {
+        argument.is_empty()
+            || argument.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"')
+    };
+    if let Some(argument) = arguments.iter().find(odd) {
+        return Err(Failure::input(
+            format!("the argument {argument:?} cannot pass through a kernel's command line"),
+            "arguments must not be empty or contain white space or quotes",
+        ));
+    }
+    if arguments
+        .iter()
+        .map(|argument| argument.len() + 1)
+        .sum::<usize>()
+        > LIMIT_BYTES
+    {
+        let cause = format!("the arguments are longer than {LIMIT_BYTES} bytes");
+        return Err(Failure::input(
+            cause,
+            "shorten them: a kernel's command line has no more room",
+        ));
+    }
+    Ok(())
+}
+
+/// The program's lines go to standard output, the kernel's own to standard error.
+fn show(line: &str, run: &Run) {
+    if !is_kernel_message(line) {
+        // A reader that has gone away (`| head`) is no reason to end the machine early.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    } else if run.verbose || (run.machine == MachineKind::Qemu && is_serious(line)) {
+        eprintln!("{line}");
+    }
+}
+
+/// Both kernels start their lines with `[seconds]`.
+fn is_kernel_message(line: &str) -> bool {
+    let Some((time, _)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+        return false;
+    };
+    let time = time.trim_start();
+    time.contains('.') && time.parse::<f64>().is_ok()
+}
+
+fn is_serious(line: &str) -> bool {
+    let level = line.split(']').nth(1).unwrap_or_default();
+    [" warn", " error", " killed by"]
+        .iter()
+        .any(|word| level.to_lowercase().contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_messages_are_told_from_the_programs_lines() {
+        assert!(is_kernel_message("[  0.123456] c2 info: up"));
+        assert!(is_kernel_message("[    1.5] Kernel panic"));
+        for line in ["[1, 2]", "[x.y] z", "hello", "[12] no", "[", "[ 1.5"] {
+            assert!(!is_kernel_message(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_a_command_line_would_split_are_refused() {
+        let check = |argument: &str| check_arguments(&[argument.to_owned()]);
+        assert!(check("--threads=1,2").is_ok());
+        for argument in ["a b", "", "a\nb", "\"q\"", &"x".repeat(2000)] {
+            assert!(check(argument).is_err(), "{argument:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What every command that boots machines needs: emulator, kernels and programs, found or built.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::cargo::{self, Flavour};
+use crate::cli::{Emulator, MAX_CPUS, MachineKind};
+use crate::failure::{Failure, Outcome};
+use crate::machine::{self, Kernel};
+
+/// The emulator and the Linux image, as the caller or the environment names them.
+#[derive(Debug)]
+pub struct Session {
+    /// The emulator.
+    pub qemu: PathBuf,
+    /// A Linux image, where there is one.
+    pub linux: Option<PathBuf>,
+}
+
+impl Session {
+    /// Finds the emulator (or installs it) and looks for a Linux image.
+    pub fn open(emulator: &Emulator) -> Outcome<Self> {
+        let linux = machine::find_linux(linux_name(emulator).as_deref())?;
+        let qemu = machine::find_or_install(qemu_name(emulator).as_deref())?;
+        Ok(Self { qemu, linux })
+    }
+
+    /// The kernel for a machine, built if it is ours.
+    pub fn kernel(&self, kind: MachineKind) -> Outcome<Kernel> {
+        match kind {
+            MachineKind::Qemu => cargo::build_kernel(Flavour::Plain).map(Kernel::Shootdown),
+            MachineKind::Linux => self.linux.clone().map(Kernel::Linux).ok_or_else(|| {
+                Failure::input(
+                    "no Linux kernel image found",
+                    "name one with --kernel or SHOOTDOWN_LINUX; `./lab doctor` says how to get one",
+                )
+            }),
+        }
+    }
+}
+
+/// The emulator that the caller names, by option or environment.
+pub fn qemu_name(emulator: &Emulator) -> Option<PathBuf> {
+    emulator
+        .qemu
+        .clone()
+        .or_else(|| environment("SHOOTDOWN_QEMU"))
+}
+
+/// The Linux image that the caller names, by option or environment.
+pub fn linux_name(emulator: &Emulator) -> Option<PathBuf> {
+    emulator
+        .kernel
+        .clone()
+        .or_else(|| environment("SHOOTDOWN_LINUX"))
+}
+
+fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// The user programs, built, with their images.
+pub fn load_programs() -> Outcome<BTreeMap<String, Vec<u8>>> {
+    let paths = cargo::build_user()?;
+    paths
+        .into_iter()
+        .map(|(name, path)| Ok((name, crate::program::read(&path)?)))
+        .collect()
+}
+
+/// One of the user programs.
+pub fn image<'a>(programs: &'a BTreeMap<String, Vec<u8>>, name: &str) -> Outcome<&'a [u8]> {
+    programs.get(name).map(Vec::as_slice).ok_or_else(|| {
+        let known: Vec<&str> = programs.keys().map(String::as_str).collect();
+        Failure::work(format!(
+            "there is no user program {name}; there are: {}",
+            known.join(", ")
+        ))
+    })
+}
+
+/// The number of virtual CPUs that the caller asked for.
+///
+/// # Errors
+/// The reference kernel does not support that many.
+pub fn cpus(asked: i64) -> Outcome<usize> {
+    match usize::try_from(asked) {
+        Ok(cpus @ 1..) if asked <= MAX_CPUS => Ok(cpus),
+        _ => Err(Failure::input(
+            format!("a machine of {asked} CPUs cannot be booted"),
+            "--cpus takes 1 to 16",
+        )),
+    }
+}
+
+/// The name under which a program from the host is put into the machine.
+pub fn guest_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .take(64)
+        .collect();
+    if safe.trim_matches('.').is_empty() {
+        "program".into()
+    } else {
+        safe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_outside_the_kernels_range_are_refused() {
+        assert_eq!(cpus(1).unwrap(), 1);
+        assert_eq!(cpus(16).unwrap(), 16);
+        for wrong in [0, 17, -1, i64::MAX, i64::MIN] {
+            let text = cpus(wrong).unwrap_err().to_string();
+            assert!(text.contains("1 to 16") && !text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn guest_names_are_one_word() {
+        assert_eq!(guest_name(Path::new("/a/my prog")), "my_prog");
+        assert_eq!(guest_name(Path::new("/..")), "program");
+    }
+}
