@@ -132,6 +132,15 @@ impl Features {
         }
     }
 
+    /// Exactly these features on bare metal, for tests and simulators.
+    pub const fn with_flags(flags: FeatureFlags) -> Self {
+        Self {
+            flags,
+            hypervisor: Hypervisor::None,
+            invlpgb_max_pages: 0,
+        }
+    }
+
     /// All flags at once, for printing.
     pub const fn flags(&self) -> FeatureFlags {
         self.flags

@@ -73,9 +73,9 @@ impl FlatId {
 pub struct StartupPage(u8);
 
 impl StartupPage {
-    /// The page at this physical address, if it is 4 KiB aligned and below 1 MiB and not in the
-    /// range 0xa0000..0xc0000, whose vectors are reserved (SDM vol. 3A, "Typical AP Initialization
-    /// Sequence").
+    /// The page at this physical address, if it is 4 KiB aligned, below 1 MiB and not in
+    /// 0xa0000..0xc0000, whose vectors are reserved (Intel MultiProcessor Specification 1.4,
+    /// "Using STARTUP IPI").
     pub const fn new(physical: u64) -> Option<Self> {
         let reserved = physical >= 0xa_0000 && physical < 0xc_0000;
         if physical < STARTUP_LIMIT && physical.is_multiple_of(PAGE_BYTES) && !reserved {

@@ -1,0 +1,6 @@
+//! The local APIC against a recorder: register sequences, and who gets an interrupt.
+
+mod control;
+mod machine;
+mod multicast;
+mod send;

@@ -1,0 +1,137 @@
+//! CPUID decoding against made-up and real processors.
+
+use std::arch::x86_64::CpuidResult;
+
+use shootdown_x86::features::FeatureFlags;
+use shootdown_x86::{ApicMode, Features, Hypervisor};
+
+const NOTHING: CpuidResult = CpuidResult {
+    eax: 0,
+    ebx: 0,
+    ecx: 0,
+    edx: 0,
+};
+
+/// A processor with the leaves given, and the highest leaf numbers to match.
+fn with_leaves(leaves: &[(u32, CpuidResult)]) -> Features {
+    let highest = |base: u32| {
+        let same_range = |number: u32| number >= base && number < base + 0x1000;
+        leaves
+            .iter()
+            .map(|leaf| leaf.0)
+            .filter(|&number| same_range(number))
+            .max()
+            .unwrap_or(base)
+    };
+    Features::from_leaves(|leaf, _| match leaf {
+        0 | 0x8000_0000 => CpuidResult {
+            eax: highest(leaf),
+            ..NOTHING
+        },
+        _ => leaves
+            .iter()
+            .find(|&&(number, _)| number == leaf)
+            .map_or(NOTHING, |&(_, leaf)| leaf),
+    })
+}
+
+/// Leaf, register, bit: one row of the manuals' tables each.
+const TABLE: [(FeatureFlags, u32, char, u32); 13] = [
+    (FeatureFlags::X2APIC, 1, 'c', 21),
+    (FeatureFlags::PGE, 1, 'd', 13),
+    (FeatureFlags::PCID, 1, 'c', 17),
+    (FeatureFlags::INVPCID, 7, 'b', 10),
+    (FeatureFlags::SMEP, 7, 'b', 7),
+    (FeatureFlags::SMAP, 7, 'b', 20),
+    (FeatureFlags::INVLPGB, 0x8000_0008, 'b', 3),
+    (FeatureFlags::TSC_DEADLINE, 1, 'c', 24),
+    (FeatureFlags::NX, 0x8000_0001, 'd', 20),
+    (FeatureFlags::PAGE_1G, 0x8000_0001, 'd', 26),
+    (FeatureFlags::FSGSBASE, 7, 'b', 0),
+    (FeatureFlags::INVARIANT_TSC, 0x8000_0007, 'd', 8),
+    (FeatureFlags::HYPERVISOR, 1, 'c', 31),
+];
+
+#[test]
+fn each_bit_gives_its_flag_and_no_other() {
+    for (flag, leaf, register, bit) in TABLE {
+        let mut values = NOTHING;
+        match register {
+            'b' => values.ebx = 1 << bit,
+            'c' => values.ecx = 1 << bit,
+            _ => values.edx = 1 << bit,
+        }
+        assert_eq!(with_leaves(&[(leaf, values)]).flags(), flag);
+    }
+    let covered = TABLE
+        .iter()
+        .fold(FeatureFlags::empty(), |all, row| all | row.0);
+    assert_eq!(covered, FeatureFlags::all());
+}
+
+#[test]
+fn leaves_beyond_the_highest_are_not_believed() {
+    let full = CpuidResult {
+        eax: 1,
+        ebx: !0,
+        ecx: !0,
+        edx: !0,
+    };
+    let features = Features::from_leaves(|_, _| full);
+    assert!(features.has_pge(), "leaf 1 is within");
+    assert!(!features.has_smep(), "leaf 7 is beyond");
+    assert!(!features.has_nx(), "the extended range is absent");
+}
+
+#[test]
+fn invlpgb_reports_one_page_more_than_its_field() {
+    let sizes = CpuidResult {
+        ebx: 1 << 3,
+        edx: 7,
+        ..NOTHING
+    };
+    assert_eq!(with_leaves(&[(0x8000_0008, sizes)]).invlpgb_max_pages(), 8);
+    let without = CpuidResult { edx: 7, ..NOTHING };
+    assert_eq!(
+        with_leaves(&[(0x8000_0008, without)]).invlpgb_max_pages(),
+        0
+    );
+}
+
+#[test]
+fn hypervisors_are_told_by_signature_and_only_if_announced() {
+    let named = |signature: &[u8; 12], announced: bool| {
+        let part = |from: usize| u32::from_le_bytes(signature[from..from + 4].try_into().unwrap());
+        let leaf = CpuidResult {
+            eax: 0x4000_0001,
+            ebx: part(0),
+            ecx: part(4),
+            edx: part(8),
+        };
+        let basic = CpuidResult {
+            ecx: u32::from(announced) << 31,
+            ..NOTHING
+        };
+        with_leaves(&[(1, basic), (0x4000_0000, leaf)]).hypervisor()
+    };
+    assert_eq!(named(b"TCGTCGTCGTCG", true), Hypervisor::Tcg);
+    assert_eq!(named(b"KVMKVMKVM\0\0\0", true), Hypervisor::Kvm);
+    assert_eq!(
+        named(b"Microsoft Hv", true),
+        Hypervisor::Other(*b"Microsoft Hv")
+    );
+    assert_eq!(named(b"TCGTCGTCGTCG", false), Hypervisor::None);
+}
+
+#[test]
+fn x2apic_is_preferred_where_it_exists() {
+    let x2apic = Features::with_flags(FeatureFlags::X2APIC);
+    assert_eq!(ApicMode::detect(&x2apic), ApicMode::X2Apic);
+    let old = Features::with_flags(FeatureFlags::all() - FeatureFlags::X2APIC);
+    assert_eq!(ApicMode::detect(&old), ApicMode::XApic);
+}
+
+#[test]
+fn this_processor_has_what_every_x86_64_has() {
+    assert!(Features::detect().has_pge());
+}
