@@ -1,2 +1,31 @@
-//! Placeholder until the first slice lands.
-fn main() {}
+//! The reference kernel: proves the `shootdown` engine in ring 0 with real page tables, real
+//! interrupts and unmodified Linux programs in ring 3.
+//!
+//! It is deliberately small and holds no shootdown logic of its own: all invalidation and all
+//! cross-CPU work goes through [`platform::SHOOTDOWN`].
+//!
+//! | folder | what |
+//! |---|---|
+//! | [`boot`] | from the first instruction to all CPUs running |
+//! | [`arch`] | what the processor wants: traps, per-CPU data, switching, user memory access |
+//! | [`mm`], [`exec`] | address spaces, frames, program loading |
+//! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod addr;
+mod arch;
+mod boot;
+mod console;
+mod errno;
+mod exec;
+mod fs;
+mod mm;
+mod panic;
+mod platform;
+mod sync;
+mod syscall;
+mod task;
+mod time;

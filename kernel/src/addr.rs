@@ -1,0 +1,51 @@
+//! Physical addresses, and the fixed layout of the kernel's half of the virtual address space.
+
+use core::fmt;
+
+/// Bytes in the smallest page.
+pub const PAGE_BYTES: usize = 4096;
+/// One past the last user address: the last page below the canonical hole is left out, because
+/// SYSCALL there would return to a non-canonical address (SDM vol. 2B, "SYSRET").
+pub const USER_END: usize = 0x0000_7fff_ffff_f000;
+/// Where all physical memory is mapped, in order (PML4 entry 256).
+pub const DIRECT_MAP: usize = 0xffff_8000_0000_0000;
+/// Where the kernel image is linked (PML4 entry 511): physical address plus this.
+pub const KERNEL_BASE: usize = 0xffff_ffff_8000_0000;
+
+/// A physical address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PhysAddr(u64);
+
+impl PhysAddr {
+    /// The address with this number.
+    pub const fn new(address: u64) -> Self {
+        Self(address)
+    }
+
+    /// The number.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// Where the direct map shows it.
+    pub const fn to_direct(self) -> *mut u8 {
+        (self.0 as usize + DIRECT_MAP) as *mut u8
+    }
+
+    /// The physical address behind a pointer into the direct map or the kernel image.
+    pub fn of<T>(pointer: *const T) -> Self {
+        let address = pointer.addr();
+        if address >= KERNEL_BASE {
+            Self((address - KERNEL_BASE) as u64)
+        } else {
+            assert!(address >= DIRECT_MAP, "{address:#x} is a user address");
+            Self((address - DIRECT_MAP) as u64)
+        }
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{:#x}", self.0)
+    }
+}

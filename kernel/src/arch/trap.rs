@@ -1,0 +1,95 @@
+//! Exceptions, interrupts and system calls, from the entry stubs to the handlers.
+
+/// The interrupted registers, in the order in which the entry stubs push them.
+///
+/// The same for system calls, where `rcx` and `r11` hold what SYSCALL put there and
+/// `vector` is [`TrapFrame::SYSCALL`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "registers")]
+pub struct TrapFrame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+    /// Vector number.
+    pub vector: u64,
+    /// The processor's error code, 0 where there is none. System calls: the number asked for, as
+    /// Linux keeps `orig_rax`.
+    pub error_code: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+impl TrapFrame {
+    /// Value of `vector` for system calls: no hardware vector.
+    pub const SYSCALL: u64 = 0x100;
+
+    /// Whether the frame came from ring 3.
+    pub const fn from_user(&self) -> bool {
+        self.cs & 3 == 3
+    }
+
+    /// A frame that starts a program at `rip` with stack `rsp`: user segments, interrupts on, all
+    /// other registers 0.
+    pub const fn user(rip: usize, rsp: usize) -> Self {
+        let _ = (rip, rsp);
+        todo!()
+    }
+}
+
+/// An exception in ring 3 that nobody resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserException {
+    /// #DE
+    DivideError,
+    /// #DB: single step or hardware breakpoint
+    Debug,
+    /// #BP: INT3
+    Breakpoint,
+    /// #OF
+    Overflow,
+    /// #BR
+    BoundRange,
+    /// #UD
+    InvalidOpcode,
+    /// #NM
+    DeviceNotAvailable,
+    /// #NP or #SS or #GP, with its error code
+    Protection {
+        /// Error code.
+        code: u64,
+    },
+    /// #MF or #XM
+    FloatingPoint,
+    /// #AC
+    AlignmentCheck,
+    /// #PF that `mm::handle_fault` refused
+    PageFault {
+        /// CR2.
+        address: usize,
+        /// What was tried.
+        access: crate::mm::FaultAccess,
+        /// Why it was refused.
+        error: crate::mm::FaultError,
+    },
+    /// Another vector.
+    Other {
+        /// Vector number.
+        vector: u64,
+    },
+}

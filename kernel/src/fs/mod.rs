@@ -1,0 +1,1 @@
+//! Files: console, initramfs, pseudo files.
