@@ -1,54 +1,38 @@
-//! Address spaces, page tables, frames and the kernel heap.
+//! Memory: physical frames, the kernel heap, address spaces, and the page faults that fill them.
+//!
+//! From the bottom up: [`frames`] owns physical memory; [`heap`] is the kernel's own allocator;
+//! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
+//! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap` and [`fault`] are the
+//! operations on it. [`invalidate`] is the only module that flushes.
 
-use alloc::sync::Arc;
-
-use crate::boot::BootInfo;
-
+pub mod advise;
+mod boot;
+pub mod brk;
+mod clear;
+pub mod error;
+pub mod fault;
 pub mod frames;
+#[cfg(target_os = "none")]
 mod heap;
+pub mod invalidate;
+pub mod layout;
+pub mod map;
+pub mod page_table;
+pub mod prot;
+pub mod protect;
+pub mod pte;
+pub mod range;
+pub mod remap;
+pub mod space;
+pub mod vma;
 
-/// What a page fault wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultAccess {
-    /// A write, not a read.
-    pub write: bool,
-    /// An instruction fetch.
-    pub exec: bool,
-    /// From ring 3; else the kernel accessed user memory.
-    pub user: bool,
-    /// The page was present: a protection violation, or a stale translation.
-    pub present: bool,
-}
-
-/// Why a page fault cannot be resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultError {
-    /// Nothing is mapped there: SEGV_MAPERR.
-    NoMapping,
-    /// The mapping forbids the access: SEGV_ACCERR.
-    Forbidden,
-    /// No memory is left.
-    OutOfMemory,
-}
-
-/// One process's memory.
-#[derive(Debug)]
-pub struct MemorySpace {}
-
-/// Sets up the frame allocator and the heap. Boot CPU, before other CPUs start.
-pub fn init(info: &BootInfo) {
-    let _ = info;
-    todo!()
-}
-
-/// Resolves a page fault of the current process, or says why not. Interrupts are on when the
-/// interrupted context had them on.
-pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> {
-    let _ = (addr, access);
-    todo!()
-}
-
-/// The address space of the running thread.
-pub fn current() -> Option<Arc<MemorySpace>> {
-    todo!()
-}
+pub use advise::Advice;
+pub use boot::init;
+pub use error::MapError;
+pub use fault::{FaultAccess, FaultError, handle_fault};
+pub use layout::{PAGE_SIZE, PhysAddr, USER_END};
+pub use map::{MapRequest, Placement, Populate};
+pub use prot::Prot;
+pub use remap::Destination;
+pub use space::MemorySpace;
+pub use vma::{Area, AreaKind};

@@ -1,0 +1,82 @@
+//! Setting memory up: which physical memory is the heap, which is the frame table, and which is free.
+
+use super::frames;
+use super::heap;
+use super::layout::{PAGE_SIZE, PhysAddr};
+use crate::boot::{BootInfo, MemoryRegion};
+use core::slice;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The heap takes an eighth of memory, but no more than this.
+const HEAP_LIMIT: u64 = 32 << 20;
+const HEAP_SHARE: u64 = 8;
+
+/// Memory below is left to firmware and to the trampoline of the other CPUs.
+const LOW_MEMORY_END: u64 = 1 << 20;
+
+static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// Sets up heap and frame allocator. Called once, on the boot CPU, before the other CPUs start.
+///
+/// # Panics
+/// When there is too little memory to begin.
+pub fn init(info: &BootInfo) {
+    KERNEL_ROOT.store(crate::arch::paging::root().0, Ordering::Relaxed);
+    let total: u64 = usable(info).map(|region| region.end - region.start).sum();
+    let top = usable(info).map(|region| region.end).max().unwrap_or(0);
+    let heap_bytes = (total / HEAP_SHARE).min(HEAP_LIMIT) & !(PAGE_SIZE as u64 - 1);
+    let link_bytes = page_up(top / PAGE_SIZE as u64 * size_of::<AtomicU32>() as u64);
+    let taken = heap_bytes + link_bytes;
+    let home = usable(info).find(|region| region.end - region.start > taken);
+    let Some(home) = home else {
+        panic!("no region of {taken} bytes for heap and frame table in {total} bytes of memory");
+    };
+    let heap = PhysAddr::new(home.start).direct::<u8>();
+    // SAFETY: usable memory that nobody else was given: it is cut off below.
+    unsafe { heap::init(heap, heap_bytes as usize) };
+    let links = frame_table(PhysAddr::new(home.start + heap_bytes), link_bytes as usize);
+    let free = usable(info).map(|region| {
+        let start = if region.start == home.start { region.start + taken } else { region.start };
+        (frame_number(start), frame_number(region.end))
+    });
+    frames::init(free, links);
+    log::info!(
+        "memory: {} MiB usable, heap {} MiB, {} frames free",
+        total >> 20,
+        heap_bytes >> 20,
+        frames::free_count()
+    );
+}
+
+/// The root that maps the kernel and no user memory.
+pub(super) fn kernel_root() -> PhysAddr {
+    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
+}
+
+/// Usable regions above low memory, cut to whole pages.
+fn usable(info: &BootInfo) -> impl Iterator<Item = MemoryRegion> {
+    info.memory.iter().filter(|region| region.usable).filter_map(|region| {
+        let start = page_up(region.start.max(LOW_MEMORY_END));
+        let end = region.end & !(PAGE_SIZE as u64 - 1);
+        (start < end).then_some(MemoryRegion { start, end, usable: true })
+    })
+}
+
+/// Zeroed link words in the given memory.
+fn frame_table(at: PhysAddr, bytes: usize) -> &'static [AtomicU32] {
+    let table = at.direct::<AtomicU32>();
+    // SAFETY: usable memory in the direct map, which `init` takes away from everybody else.
+    unsafe { table.write_bytes(0, bytes / size_of::<AtomicU32>()) };
+    // SAFETY: just initialized, and never freed.
+    unsafe { slice::from_raw_parts(table, bytes / size_of::<AtomicU32>()) }
+}
+
+fn page_up(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_SIZE as u64)
+}
+
+fn frame_number(address: u64) -> u32 {
+    let number = address / PAGE_SIZE as u64;
+    // 2^32 frames are 16 TiB; whatever lies above is not used.
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

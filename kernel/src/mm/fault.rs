@@ -1,0 +1,167 @@
+//! Page faults: demand-zero memory, a stack that grows, and the reasons for refusing.
+
+use super::frames::{self, Frame};
+use super::layout::{STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
+use super::pte::Pte;
+use super::range::UserRange;
+use super::space::{Inner, MemorySpace};
+use super::vma::{Area, AreaKind};
+use core::fmt;
+
+/// What the processor said about a faulting access (page-fault error code, Intel SDM vol. 3A,
+/// section 4.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultAccess {
+    /// It was a write.
+    pub write: bool,
+    /// It was an instruction fetch.
+    pub exec: bool,
+    /// It came from ring 3.
+    pub user: bool,
+    /// The entry was present: the rights forbade the access.
+    pub present: bool,
+}
+
+/// Why a fault could not be resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// No process is current: a kernel bug, or a wild pointer in a kernel thread.
+    NoProcess,
+    /// The address is not in the user half.
+    KernelAddress,
+    /// Nothing is mapped there.
+    NoMapping,
+    /// Just below the stack, but the stack may not grow that far.
+    StackOverflow,
+    /// The area is `PROT_NONE`.
+    NotReadable,
+    /// A write to an area without `PROT_WRITE`.
+    NotWritable,
+    /// A fetch from an area without `PROT_EXEC`.
+    NotExecutable,
+    /// No frame is left.
+    OutOfMemory,
+}
+
+impl FaultError {
+    /// Whether something is mapped there and only the rights are missing (`SEGV_ACCERR`, else
+    /// `SEGV_MAPERR`).
+    pub const fn is_access_violation(self) -> bool {
+        matches!(self, Self::NotReadable | Self::NotWritable | Self::NotExecutable)
+    }
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoProcess => "no process",
+            Self::KernelAddress => "not a user address",
+            Self::NoMapping => "no mapping",
+            Self::StackOverflow => "stack overflow",
+            Self::NotReadable => "mapped without access",
+            Self::NotWritable => "mapped read-only",
+            Self::NotExecutable => "mapped no-execute",
+            Self::OutOfMemory => "out of memory",
+        })
+    }
+}
+
+impl core::error::Error for FaultError {}
+
+/// Resolves a page fault of the current process; from the exception entry, from ring 3 and from the
+/// copy routines of the kernel. Interrupts as they were at the access; may spin for the space's lock.
+///
+/// # Errors
+/// Says why the access is not allowed or cannot be served.
+pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> {
+    let space = crate::task::current_space().ok_or(FaultError::NoProcess)?;
+    space.fault(addr, access)
+}
+
+impl MemorySpace {
+    /// Makes the page of `addr` accessible as `access` wants it, if its area allows.
+    ///
+    /// # Errors
+    /// Says why not; nothing is changed then.
+    pub fn fault(&self, addr: usize, access: FaultAccess) -> Result<(), FaultError> {
+        if addr >= USER_END {
+            return Err(FaultError::KernelAddress);
+        }
+        // Zeroed before the lock is taken: it is most of the work, and other threads fault too.
+        // A fault on a present entry is a missing right, or one that another CPU has just granted.
+        let mut spare = if access.present { None } else { frames::alloc_zeroed() };
+        let outcome = self.lock().resolve(addr, access, &mut spare);
+        if let Some(unused) = spare {
+            frames::free(unused);
+        }
+        outcome
+    }
+}
+
+impl Inner {
+    /// Fills the entry for `addr` with `spare` if it is empty and the access is allowed.
+    fn resolve(
+        &mut self,
+        addr: usize,
+        access: FaultAccess,
+        spare: &mut Option<Frame>,
+    ) -> Result<(), FaultError> {
+        let area = self.area_for(addr)?;
+        check(area, access)?;
+        let cell = self.table.leaf_or_create(addr).ok_or(FaultError::OutOfMemory)?;
+        if cell.load().is_empty() {
+            // Without a spare: the entry was present, and another thread discarded the page since.
+            let frame = spare.take().or_else(frames::alloc_zeroed);
+            let frame = frame.ok_or(FaultError::OutOfMemory)?;
+            // Not present before, and processors do not cache that: no flush is due.
+            cell.fill(Pte::leaf(frame.into_raw(), area.prot));
+        }
+        // Else another thread filled it or granted the right first, and the access just repeats.
+        Ok(())
+    }
+
+    /// Puts a zeroed page at `addr`, which an area must hold, if none is there; for `MAP_POPULATE`.
+    pub(super) fn populate(&mut self, addr: usize, area: Area) -> Result<(), FaultError> {
+        let cell = self.table.leaf_or_create(addr).ok_or(FaultError::OutOfMemory)?;
+        if cell.load().is_empty() {
+            let frame = frames::alloc_zeroed().ok_or(FaultError::OutOfMemory)?;
+            cell.fill(Pte::leaf(frame.into_raw(), area.prot));
+        }
+        Ok(())
+    }
+
+    /// The area that holds `addr`, after growing a stack down to it if that is what it takes.
+    fn area_for(&mut self, addr: usize) -> Result<Area, FaultError> {
+        if let Some(area) = self.areas.find(addr) {
+            return Ok(*area);
+        }
+        let above = *self.areas.next_above(addr).ok_or(FaultError::NoMapping)?;
+        if above.kind != AreaKind::Stack {
+            return Err(FaultError::NoMapping);
+        }
+        let start = page_floor(addr);
+        let grown = UserRange::from_bounds(start, above.range.start());
+        let grown = grown.ok_or(FaultError::NoMapping)?;
+        let guard = start.saturating_sub(STACK_GUARD);
+        let guarded = UserRange::from_bounds(guard, start).is_some_and(|r| self.areas.is_free(r));
+        let limit = STACK_TOP - STACK_LIMIT;
+        if start < limit - STACK_GUARD {
+            return Err(FaultError::NoMapping);
+        }
+        if start < limit || !guarded {
+            return Err(FaultError::StackOverflow);
+        }
+        self.areas.grow_down(grown);
+        Ok(Area { range: grown, ..above })
+    }
+}
+
+/// Whether the rights of `area` allow the access. On x86 whatever may be accessed may be read.
+fn check(area: Area, access: FaultAccess) -> Result<(), FaultError> {
+    match () {
+        () if !area.prot.any() => Err(FaultError::NotReadable),
+        () if access.write && !area.prot.write() => Err(FaultError::NotWritable),
+        () if access.exec && !area.prot.exec() => Err(FaultError::NotExecutable),
+        () => Ok(()),
+    }
+}

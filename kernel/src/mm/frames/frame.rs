@@ -1,0 +1,56 @@
+//! [`Frame`]: ownership of one physical page frame.
+
+use crate::mm::layout::{PAGE_SIZE, PhysAddr};
+use core::num::NonZeroU32;
+
+/// Exclusive ownership of one 4 KiB frame of physical memory.
+///
+/// There is no `Drop`: a frame that is dropped is leaked, which is always safe, while freeing it
+/// behind everybody's back would break I5. Free it with [`free`](super::free).
+#[must_use = "a dropped frame is lost until the next boot"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame(NonZeroU32);
+
+impl Frame {
+    /// Takes the frame at `address` back from wherever [`into_raw`](Self::into_raw) put it.
+    ///
+    /// # Safety
+    /// 1. `address` is that of a usable frame (page-aligned, not zero, in the direct map).
+    /// 2. Nobody else owns it: its number came out of `into_raw`, once.
+    pub unsafe fn from_raw(address: PhysAddr) -> Self {
+        let number = address.as_u64() as usize / PAGE_SIZE;
+        match u32::try_from(number).ok().and_then(NonZeroU32::new) {
+            Some(number) => Self(number),
+            None => panic!("no frame at {address:?}"),
+        }
+    }
+
+    /// Gives up ownership; the address, to be kept in a page-table entry or the like.
+    pub const fn into_raw(self) -> PhysAddr {
+        self.address()
+    }
+
+    /// Its physical address.
+    pub const fn address(&self) -> PhysAddr {
+        PhysAddr::new(self.0.get() as u64 * PAGE_SIZE as u64)
+    }
+
+    /// Its number: physical address divided by the page size.
+    pub(super) const fn number(&self) -> NonZeroU32 {
+        self.0
+    }
+
+    /// Fills the frame with zeros.
+    pub fn clear(&mut self) {
+        let page = self.address().direct::<[u64; PAGE_SIZE / 8]>();
+        // SAFETY: the direct map covers every frame, and `&mut self` is its only owner.
+        unsafe { crate::mm::clear::clear_page(page) };
+    }
+
+    /// The bytes of the frame, while it is owned here.
+    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
+        // SAFETY: the direct map covers every frame, `&mut self` is its only owner, and any bytes
+        // are valid.
+        unsafe { &mut *self.address().direct::<[u8; PAGE_SIZE]>() }
+    }
+}

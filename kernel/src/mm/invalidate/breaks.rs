@@ -1,0 +1,95 @@
+//! Three deliberate ways to get it wrong, so that the torture test can prove that it would notice.
+//!
+//! Compiled only with the feature `breaks`, and inert until `break=NAME` on the command line picks
+//! one. The entries are always changed correctly; only the flush or the order is broken.
+
+use super::gather::Gather;
+use crate::SHOOTDOWN;
+use crate::arch::percpu::cpu_id;
+use crate::mm::frames;
+use crate::mm::space::MemorySpace;
+use core::mem;
+use core::sync::atomic::{AtomicU8, Ordering};
+use shootdown::{LocalFlush, Platform};
+
+/// A deliberate mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Flush this CPU only.
+    NoRemote,
+    /// Ask the other CPUs, but free and return before they have answered (against I5, I11).
+    NoWait,
+    /// Free the frames, to another CPU of the same process, before the flush is submitted
+    /// (against I5). The lock is released in between, else nobody could take them so early.
+    FreeEarly,
+}
+
+/// Every mistake with its name on the command line.
+pub const ALL: [(&str, Break); 3] = [
+    ("no-remote", Break::NoRemote),
+    ("no-wait", Break::NoWait),
+    ("free-early", Break::FreeEarly),
+];
+
+/// 0 for none, else one more than the index in [`ALL`].
+static SELECTED: AtomicU8 = AtomicU8::new(0);
+
+/// Selects a mistake by name, for the rest of this boot; `false` when there is none of that name.
+pub fn select(name: &str) -> bool {
+    let found = ALL.iter().position(|(known, _)| *known == name);
+    if let Some(index) = found {
+        SELECTED.store(index as u8 + 1, Ordering::Relaxed);
+    }
+    found.is_some()
+}
+
+/// The mistake made in this boot, if any.
+pub fn selected() -> Option<Break> {
+    let index = usize::from(SELECTED.load(Ordering::Relaxed)).checked_sub(1)?;
+    Some(ALL[index].1)
+}
+
+/// What is left to be done properly after a mistake.
+pub(super) enum Rest {
+    /// Flush it now.
+    Flush(Gather),
+    /// Flush it after the lock is released.
+    FlushLater(Gather),
+    /// All is done, badly.
+    Nothing,
+}
+
+/// Makes the selected mistake.
+pub(super) fn apply(space: &MemorySpace, mut gather: Gather) -> Rest {
+    match selected() {
+        None => return Rest::Flush(gather),
+        Some(Break::FreeEarly) => {
+            free_to_neighbour(space, &mut gather);
+            return Rest::FlushLater(gather);
+        }
+        Some(Break::NoRemote) => flush_here(),
+        Some(Break::NoWait) => {
+            let mut others = space.engine.cpus();
+            others.remove(cpu_id());
+            SHOOTDOWN.post(&others, |_| flush_here());
+            flush_here();
+        }
+    }
+    frames::free_chain(gather.frames);
+    frames::free_chain(gather.tables);
+    Rest::Nothing
+}
+
+fn flush_here() {
+    SHOOTDOWN.platform().local_flush(LocalFlush::Space);
+}
+
+/// Frees to the next CPU that runs this space: this CPU is about to flush and would hide the mistake.
+fn free_to_neighbour(space: &MemorySpace, gather: &mut Gather) {
+    let frames = mem::take(&mut gather.frames);
+    let own = cpu_id();
+    let cpus = space.engine.cpus();
+    let above = cpus.iter().find(|cpu| cpu.index() > own.index());
+    let neighbour = above.or_else(|| cpus.iter().next()).unwrap_or(own);
+    frames::donate(neighbour, frames);
+}

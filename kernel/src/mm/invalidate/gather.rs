@@ -1,0 +1,63 @@
+//! [`Gather`]: what one operation on an address space took away.
+
+use crate::mm::frames::{Frame, FrameChain};
+use crate::mm::layout::PAGE_SIZE;
+use shootdown::{FlushRange, FreedTables, PageSize};
+
+/// Addresses whose translations must be forgotten, and what may be freed once they are.
+#[must_use = "gathered frames are freed by submitting and finishing only"]
+#[derive(Debug, Default)]
+pub struct Gather {
+    span: Option<(usize, usize)>,
+    pub(super) frames: FrameChain,
+    pub(super) tables: FrameChain,
+}
+
+impl Gather {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self { span: None, frames: FrameChain::new(), tables: FrameChain::new() }
+    }
+
+    /// The page at `addr` lost rights or moved elsewhere; its frame lives on.
+    pub fn page(&mut self, addr: usize) {
+        self.widen(addr, addr + PAGE_SIZE);
+    }
+
+    /// The page at `addr` is gone; `frame` was behind it.
+    pub fn freed_page(&mut self, addr: usize, frame: Frame) {
+        self.page(addr);
+        self.frames.push(frame);
+    }
+
+    /// The table that translated `bytes` bytes from `addr` up is unlinked.
+    pub fn freed_table(&mut self, addr: usize, bytes: usize, table: Frame) {
+        self.widen(addr, addr + bytes);
+        self.tables.push(table);
+    }
+
+    /// Whether there is nothing to flush.
+    pub const fn is_empty(&self) -> bool {
+        self.span.is_none()
+    }
+
+    /// What to flush: the smallest range around everything gathered. Over-flushing is legal (I10).
+    pub(super) fn range(&self) -> FlushRange {
+        match self.span {
+            Some((start, end)) => FlushRange::new(start, end, PageSize::SIZE_4K),
+            None => FlushRange::WHOLE,
+        }
+    }
+
+    /// Whether paging-structure caches must be flushed as well (I4).
+    pub(super) const fn freed_tables(&self) -> FreedTables {
+        if self.tables.is_empty() { FreedTables::No } else { FreedTables::Yes }
+    }
+
+    fn widen(&mut self, start: usize, end: usize) {
+        self.span = Some(match self.span {
+            Some((low, high)) => (low.min(start), high.max(end)),
+            None => (start, end),
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! [`PageTable`]: the 4-level table of one address space, as a tree of owned frames.
+//!
+//! It knows entries and frames, not areas and not invalidation: whoever empties or weakens an entry
+//! gathers it for `invalidate`. All methods that change entries run under the lock of the address
+//! space; processors walk and mark the same entries at any time, and other CPUs never follow a table
+//! that the kernel has freed, because tables leave through [`prune`](PageTable::prune) into a
+//! gathered flush only (I4).
+
+use super::frames::{self, Frame, FrameChain};
+use super::layout::{PAGE_SIZE, PhysAddr, USER_END};
+use super::pte::{Pte, PteCell};
+use super::range::UserRange;
+
+const ENTRIES: usize = 512;
+/// Root entries of the user half; those above belong to the kernel and are the same everywhere.
+const USER_ENTRIES: usize = ENTRIES / 2;
+/// The root's level; tables of level 0 hold leaves.
+const ROOT_LEVEL: u32 = 3;
+
+/// Bytes of user memory that one table of leaves translates.
+pub const LEAF_TABLE_BYTES: usize = entry_bytes(1);
+
+type Cells = [PteCell; ENTRIES];
+
+/// Bytes that one entry of a table of this level translates.
+const fn entry_bytes(level: u32) -> usize {
+    PAGE_SIZE << (9 * level)
+}
+
+/// Index of the entry for `addr` in a table of this level.
+const fn entry_index(addr: usize, level: u32) -> usize {
+    addr / entry_bytes(level) % ENTRIES
+}
+
+/// The table at `address`, for as long as `_owner` keeps it.
+fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
+    // SAFETY: tables are whole frames, mapped in the direct map, full of initialized entries; every
+    // table reachable from a root is freed only after it was unlinked under `&mut PageTable`.
+    unsafe { &*address.direct::<Cells>() }
+}
+
+/// A page table. Dropping it frees all its tables and frames: no CPU may have it loaded.
+#[derive(Debug)]
+pub struct PageTable {
+    root: PhysAddr,
+}
+
+impl PageTable {
+    /// An empty user half under the kernel half of `kernel_root`; `None` without memory.
+    pub fn new(kernel_root: PhysAddr) -> Option<Self> {
+        let table = Self { root: frames::alloc_zeroed()?.into_raw() };
+        let own = cells(&table, table.root);
+        let kernel = cells(&table, kernel_root);
+        for (to, from) in own.iter().zip(kernel).skip(USER_ENTRIES) {
+            to.fill(from.load());
+        }
+        Some(table)
+    }
+
+    /// Physical address of the root table.
+    pub const fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// The leaf entry for the user address `addr`, with tables made on the way; `None` without memory.
+    pub fn leaf_or_create(&mut self, addr: usize) -> Option<&PteCell> {
+        debug_assert!(addr < USER_END);
+        let mut table = cells(self, self.root);
+        for level in (1..=ROOT_LEVEL).rev() {
+            let cell = &table[entry_index(addr, level)];
+            let next = match cell.load().frame() {
+                Some(next) => next,
+                None => {
+                    let next = frames::alloc_zeroed()?.into_raw();
+                    cell.fill(Pte::table(next));
+                    next
+                }
+            };
+            table = cells(self, next);
+        }
+        Some(&table[entry_index(addr, 0)])
+    }
+
+    /// The leaf entry for the user address `addr`, if its tables exist.
+    pub fn leaf(&self, addr: usize) -> Option<&PteCell> {
+        Some(&self.leaves(addr).ok()?[entry_index(addr, 0)])
+    }
+
+    /// Calls `visit` with the address and entry of every page of `range` that is not empty.
+    pub fn visit(&self, range: UserRange, mut visit: impl FnMut(usize, &PteCell)) {
+        let mut addr = range.start();
+        while addr < range.end() {
+            match self.leaves(addr) {
+                Ok(leaves) => {
+                    let chunk = (addr | (entry_bytes(1) - 1)) + 1;
+                    let end = chunk.min(range.end());
+                    let first = entry_index(addr, 0);
+                    let pages = (end - addr) / PAGE_SIZE;
+                    for (page, cell) in leaves[first..first + pages].iter().enumerate() {
+                        if !cell.load().is_empty() {
+                            visit(addr + page * PAGE_SIZE, cell);
+                        }
+                    }
+                    addr = end;
+                }
+                Err(level) => addr = (addr | (entry_bytes(level) - 1)) + 1,
+            }
+        }
+    }
+
+    /// The table of leaves for `addr`, or the level of the entry where the walk ends.
+    fn leaves(&self, addr: usize) -> Result<&Cells, u32> {
+        let mut table = cells(self, self.root);
+        for level in (1..=ROOT_LEVEL).rev() {
+            let entry = table[entry_index(addr, level)].load();
+            table = cells(self, entry.frame().ok_or(level)?);
+        }
+        Ok(table)
+    }
+
+    /// Unlinks the tables that serve `range` and nothing outside the gap `below..above`, in which no
+    /// area is left and all leaves are empty. `sink` gets the addresses that a table served (start
+    /// and bytes) and the table, which it may free only after a flush with `FreedTables::Yes` (I4).
+    pub fn prune(
+        &mut self,
+        range: UserRange,
+        (below, above): (usize, usize),
+        mut sink: impl FnMut(usize, usize, Frame),
+    ) {
+        let gap = Gap { below, above };
+        self.prune_table(self.root, ROOT_LEVEL, 0, range, gap, &mut sink);
+    }
+
+    fn prune_table(
+        &self,
+        table: PhysAddr,
+        level: u32,
+        base: usize,
+        range: UserRange,
+        gap: Gap,
+        sink: &mut impl FnMut(usize, usize, Frame),
+    ) {
+        let bytes = entry_bytes(level);
+        let last = entry_index(range.end() - 1, level);
+        for index in entry_index(range.start(), level)..=last {
+            let cell = &cells(self, table)[index];
+            let Some(child) = cell.load().frame() else { continue };
+            let start = base + index * bytes;
+            let whole = gap.holds(start, bytes);
+            // A child that goes as a whole gives up everything below it, not just what is in range.
+            let inside = UserRange::from_bounds(start, (start + bytes).min(USER_END))
+                .and_then(|span| if whole { Some(span) } else { span.intersect(range) });
+            if let Some(inside) = inside.filter(|_| level > 1) {
+                self.prune_table(child, level - 1, start, inside, gap, sink);
+            }
+            if whole {
+                debug_assert!(cells(self, child).iter().all(|cell| cell.load().is_empty()));
+                cell.take();
+                // SAFETY: 1. tables are usable frames. 2. the entry that owned it is empty now.
+                sink(start, bytes, unsafe { Frame::from_raw(child) });
+            }
+        }
+    }
+
+    /// Takes all tables and frames of a table of this level out, into `freed`.
+    fn dismantle(&self, table: PhysAddr, level: u32, entries: usize, freed: &mut FrameChain) {
+        for cell in &cells(self, table)[..entries] {
+            let Some(child) = cell.take().frame() else { continue };
+            if level > 0 {
+                self.dismantle(child, level - 1, ENTRIES, freed);
+            }
+            // SAFETY: 1. leaves and tables are usable frames. 2. the entry that owned it is empty.
+            freed.push(unsafe { Frame::from_raw(child) });
+        }
+    }
+}
+
+impl Drop for PageTable {
+    fn drop(&mut self) {
+        let mut freed = FrameChain::new();
+        self.dismantle(self.root, ROOT_LEVEL, USER_ENTRIES, &mut freed);
+        // SAFETY: 1. and 2.: `new` put the root's frame here; nothing uses it after this drop.
+        freed.push(unsafe { Frame::from_raw(self.root) });
+        frames::free_chain(freed);
+    }
+}
+
+/// Addresses without areas.
+#[derive(Clone, Copy)]
+struct Gap {
+    below: usize,
+    above: usize,
+}
+
+impl Gap {
+    fn holds(self, start: usize, bytes: usize) -> bool {
+        self.below <= start && start + bytes <= self.above
+    }
+}

@@ -1,0 +1,36 @@
+//! Changing rights: `mprotect`.
+
+use super::error::MapError;
+use super::invalidate::Gather;
+use super::prot::Prot;
+use super::range::UserRange;
+use super::space::MemorySpace;
+
+impl MemorySpace {
+    /// Gives all pages of the range the rights `prot`. Frames stay, also under `PROT_NONE`.
+    ///
+    /// # Errors
+    /// [`MapError::Invalid`] for an unaligned address, [`MapError::NoMemory`] for a hole in the range
+    /// or when splitting an area needs more memory than there is. Nothing is changed then (Linux
+    /// changes the areas in front of the hole).
+    pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<(), MapError> {
+        if len == 0 && UserRange::new(addr, 1).is_ok() {
+            return Ok(());
+        }
+        let range = UserRange::new(addr, len)?;
+        let mut inner = self.lock();
+        inner.areas.protect(range, prot)?;
+        let mut gather = Gather::new();
+        inner.table.visit(range, |addr, cell| {
+            // A right gained needs no flush: a CPU with the old translation faults, which drops it,
+            // and finds the entry as it wants it.
+            if !cell.protect(prot).prot().within(prot) {
+                gather.page(addr);
+            }
+        });
+        let pending = self.submit(&mut inner, gather);
+        drop(inner);
+        pending.finish();
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! [`UserRange`]: a page-aligned, non-empty piece of the user half. Parsed once at the system call,
+//! trusted afterwards.
+
+use super::error::MapError;
+use super::layout::{PAGE_SIZE, USER_END, page_ceil, page_floor};
+
+/// Page-aligned, non-empty, and inside the user half by construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserRange {
+    start: usize,
+    end: usize,
+}
+
+impl UserRange {
+    /// The pages of `len` bytes from the page-aligned `start`; `len` is rounded up.
+    ///
+    /// # Errors
+    /// [`MapError::Invalid`] for an unaligned start or an empty length, [`MapError::NoMemory`] when
+    /// the range leaves the user half (what Linux answers for each).
+    pub fn new(start: usize, len: usize) -> Result<Self, MapError> {
+        if !start.is_multiple_of(PAGE_SIZE) || len == 0 {
+            return Err(MapError::Invalid);
+        }
+        let len = page_ceil(len).ok_or(MapError::NoMemory)?;
+        let end = start.checked_add(len).ok_or(MapError::NoMemory)?;
+        if end > USER_END {
+            return Err(MapError::NoMemory);
+        }
+        Ok(Self { start, end })
+    }
+
+    /// All pages that the bytes `start..start + len` touch; `None` if empty or outside the user half.
+    pub fn covering(start: usize, len: usize) -> Option<Self> {
+        let end = page_ceil(start.checked_add(len)?)?;
+        Self::from_bounds(page_floor(start), end)
+    }
+
+    /// From page-aligned bounds; `None` if empty, unaligned or outside the user half.
+    pub fn from_bounds(start: usize, end: usize) -> Option<Self> {
+        let aligned = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
+        (aligned && start < end && end <= USER_END).then_some(Self { start, end })
+    }
+
+    /// First address.
+    pub const fn start(self) -> usize {
+        self.start
+    }
+
+    /// First address behind the range.
+    pub const fn end(self) -> usize {
+        self.end
+    }
+
+    /// Length in bytes, never zero.
+    pub const fn bytes(self) -> usize {
+        self.end - self.start
+    }
+
+    /// The part that both have.
+    pub fn intersect(self, other: Self) -> Option<Self> {
+        Self::from_bounds(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// Whether `other` lies completely inside.
+    pub const fn contains(self, other: Self) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
+    /// The address of each page.
+    pub fn pages(self) -> impl Iterator<Item = usize> {
+        (self.start..self.end).step_by(PAGE_SIZE)
+    }
+}

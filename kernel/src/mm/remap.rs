@@ -1,0 +1,146 @@
+//! `mremap`: resizing and moving a mapping with its frames.
+
+use super::error::MapError;
+use super::invalidate::Gather;
+use super::layout::{MMAP_TOP, USER_START, page_ceil};
+use super::page_table::LEAF_TABLE_BYTES;
+use super::range::UserRange;
+use super::space::{Inner, MemorySpace};
+use super::vma::Area;
+
+/// Where `mremap` may put the mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Where it is.
+    Stay,
+    /// Elsewhere if it does not fit where it is (`MREMAP_MAYMOVE`).
+    MayMove,
+    /// At this address, in place of what is there (`MREMAP_MAYMOVE | MREMAP_FIXED`).
+    Fixed(usize),
+}
+
+impl MemorySpace {
+    /// Resizes the mapping at `addr` from `old_len` to `new_len` bytes, moving it if necessary and
+    /// allowed; its address.
+    ///
+    /// # Errors
+    /// As Linux: [`MapError::Invalid`] for unaligned addresses, empty or overlapping ranges;
+    /// [`MapError::NotMapped`] when the old range is not inside one area; [`MapError::NoMemory`].
+    pub fn remap(
+        &self,
+        addr: usize,
+        old_len: usize,
+        new_len: usize,
+        destination: Destination,
+    ) -> Result<usize, MapError> {
+        let old = UserRange::new(addr, old_len).map_err(|_| MapError::Invalid)?;
+        let new_len = page_ceil(new_len).filter(|len| *len > 0).ok_or(MapError::Invalid)?;
+        let mut inner = self.lock();
+        let mut gather = Gather::new();
+        let outcome = inner.remap(old, new_len, destination, &mut gather);
+        let pending = self.submit(&mut inner, gather);
+        drop(inner);
+        pending.finish();
+        outcome
+    }
+}
+
+/// The target of a fixed move.
+fn fixed(old: UserRange, to: usize, new_len: usize) -> Result<UserRange, MapError> {
+    let new = UserRange::new(to, new_len).map_err(|_| MapError::Invalid)?;
+    match () {
+        () if new.intersect(old).is_some() => Err(MapError::Invalid),
+        () if to < USER_START => Err(MapError::Forbidden),
+        () => Ok(new),
+    }
+}
+
+/// Most areas that one move adds: two ends of the old range, two of the new one.
+const AREAS_OF_A_MOVE: usize = 4;
+
+impl Inner {
+    fn remap(
+        &mut self,
+        old: UserRange,
+        new_len: usize,
+        destination: Destination,
+        gather: &mut Gather,
+    ) -> Result<usize, MapError> {
+        let area = self.areas.find(old.start()).copied();
+        let area = area.filter(|area| area.range.contains(old)).ok_or(MapError::NotMapped)?;
+        if let Destination::Fixed(to) = destination {
+            return self.move_to(area, old, fixed(old, to, new_len)?, gather);
+        }
+        if new_len <= old.bytes() {
+            if let Some(tail) = UserRange::from_bounds(old.start() + new_len, old.end()) {
+                self.remove(tail, gather)?;
+            }
+            return Ok(old.start());
+        }
+        if self.extend(area, old, new_len)? {
+            return Ok(old.start());
+        }
+        if destination == Destination::Stay {
+            return Err(MapError::NoMemory);
+        }
+        let gap = self.areas.find_gap(new_len, USER_START, MMAP_TOP);
+        self.move_to(area, old, gap.ok_or(MapError::NoMemory)?, gather)
+    }
+
+    /// Makes the area longer where it is, if it ends with `old` and there is room behind.
+    fn extend(&mut self, area: Area, old: UserRange, new_len: usize) -> Result<bool, MapError> {
+        let end = old.start().checked_add(new_len).ok_or(MapError::NoMemory)?;
+        let Some(range) = UserRange::from_bounds(old.end(), end) else { return Ok(false) };
+        if area.range.end() != old.end() || !self.areas.is_free(range) {
+            return Ok(false);
+        }
+        self.areas.replace(Area { range, ..area })?;
+        Ok(true)
+    }
+
+    /// Moves `old`, a part of `area`, with its frames to `new`, in place of what is there.
+    fn move_to(
+        &mut self,
+        area: Area,
+        old: UserRange,
+        new: UserRange,
+        gather: &mut Gather,
+    ) -> Result<usize, MapError> {
+        // Whatever can fail comes first; what `new` replaces is lost even so, as on Linux.
+        self.areas.reserve(AREAS_OF_A_MOVE)?;
+        self.remove(new, gather)?;
+        if self.make_tables(new).is_none() {
+            self.prune(new, gather);
+            return Err(MapError::NoMemory);
+        }
+        self.move_entries(old, new, gather);
+        self.areas.remove(old)?;
+        self.discard(old, gather);
+        self.prune(old, gather);
+        self.areas.replace(Area { range: new, ..area })?;
+        Ok(new.start())
+    }
+
+    /// Makes the tables that `range` needs; `None` without memory.
+    fn make_tables(&mut self, range: UserRange) -> Option<()> {
+        let first = range.start() - range.start() % LEAF_TABLE_BYTES;
+        for table in (first..range.end()).step_by(LEAF_TABLE_BYTES) {
+            self.table.leaf_or_create(table)?;
+        }
+        Some(())
+    }
+
+    /// Moves the entries of `old` that fit into `new`, whose tables exist. The frames stay alive, but
+    /// nobody may use them through the old addresses any more when the call returns.
+    fn move_entries(&mut self, old: UserRange, new: UserRange, gather: &mut Gather) {
+        let end = old.end().min(old.start() + new.bytes());
+        let Some(moving) = UserRange::from_bounds(old.start(), end) else { return };
+        let table = &self.table;
+        table.visit(moving, |addr, cell| {
+            if let Some(target) = table.leaf(new.start() + (addr - old.start())) {
+                gather.page(addr);
+                target.fill(cell.take());
+            }
+        });
+    }
+}

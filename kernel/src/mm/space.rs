@@ -1,0 +1,79 @@
+//! [`MemorySpace`]: the address space of one process.
+
+use super::boot::kernel_root;
+use super::error::MapError;
+use super::page_table::PageTable;
+use super::vma::{Area, Areas};
+use crate::sync::{Mutex, MutexGuard};
+use crate::{MAX_CPUS, SHOOTDOWN};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use shootdown::{AddressSpace, Root};
+
+/// The address space of one process: its areas, its page table, and the engine's side of it.
+///
+/// Lock order: this lock, then the frame allocator. It is never held over a ticket's wait nor over an
+/// access to user memory.
+#[derive(Debug)]
+pub struct MemorySpace {
+    // Dropped first: the engine panics if some CPU still has the root loaded, before the page table
+    // behind it is freed.
+    pub(super) engine: AddressSpace<MAX_CPUS>,
+    inner: Mutex<Inner>,
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub struct Inner {
+    pub(super) areas: Areas,
+    pub(super) table: PageTable,
+    /// Start and present end of the heap that `brk` moves; equal when there is none.
+    pub(super) heap: (usize, usize),
+}
+
+impl MemorySpace {
+    /// An address space without any user mapping.
+    ///
+    /// # Errors
+    /// [`MapError::NoMemory`].
+    pub fn new() -> Result<Arc<Self>, MapError> {
+        let table = PageTable::new(kernel_root()).ok_or(MapError::NoMemory)?;
+        let engine = AddressSpace::new(&SHOOTDOWN, Root(table.root().as_u64()));
+        let inner = Inner { areas: Areas::new(), table, heap: (0, 0) };
+        Ok(Arc::new(Self { engine, inner: Mutex::new(inner) }))
+    }
+
+    /// Loads this address space on this CPU in place of `previous`, or of the kernel's own root.
+    /// Interrupts or preemption must be off, and the caller keeps the space alive until this CPU has
+    /// left it.
+    pub fn activate(&self, previous: Option<&Self>) {
+        SHOOTDOWN.switch_to(previous.map(|space| &space.engine), &self.engine);
+    }
+
+    /// Leaves this address space, which this CPU has loaded, for the kernel's own root. The last
+    /// reference may be dropped afterwards.
+    pub fn deactivate(&self) {
+        SHOOTDOWN.switch_away(&self.engine, Root(kernel_root().as_u64()));
+    }
+
+    /// The engine's handle, for counters and messages.
+    pub fn engine(&self) -> &AddressSpace<MAX_CPUS> {
+        &self.engine
+    }
+
+    /// A copy of all areas, lowest first, for `/proc/self/maps`.
+    ///
+    /// # Errors
+    /// [`MapError::NoMemory`] when the kernel heap cannot hold the copy.
+    pub fn areas(&self) -> Result<Vec<Area>, MapError> {
+        let inner = self.lock();
+        let mut copy = Vec::new();
+        copy.try_reserve(inner.areas.iter().count()).map_err(|_| MapError::NoMemory)?;
+        copy.extend(inner.areas.iter().copied());
+        Ok(copy)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+}
