@@ -6,6 +6,7 @@
 //! operations on it. [`invalidate`] is the only module that flushes.
 
 pub mod advise;
+#[cfg(target_os = "none")]
 mod boot;
 pub mod brk;
 mod clear;
@@ -27,6 +28,7 @@ pub mod space;
 pub mod vma;
 
 pub use advise::Advice;
+#[cfg(target_os = "none")]
 pub use boot::init;
 pub use error::MapError;
 pub use fault::{FaultAccess, FaultError, handle_fault};

@@ -1,9 +1,12 @@
 //! [`MemorySpace`]: the address space of one process.
 
+#[cfg(target_os = "none")]
 use super::boot::kernel_root;
 use super::error::MapError;
 use super::page_table::PageTable;
 use super::vma::{Area, Areas};
+#[cfg(not(target_os = "none"))]
+use crate::memory::kernel_root;
 use crate::sync::{Mutex, MutexGuard};
 use crate::{MAX_CPUS, SHOOTDOWN};
 use alloc::sync::Arc;

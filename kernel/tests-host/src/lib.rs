@@ -1,0 +1,25 @@
+//! The kernel's memory management and program loading, compiled for the host.
+//!
+//! Kernel code cannot run `cargo test` itself. Here the same source files are built against a shim of
+//! what they use from the rest of the kernel: physical memory is one anonymous mapping, there is one
+//! CPU, and nobody walks the page tables but the tests.
+
+extern crate alloc;
+
+// The kernel's files, as they are. Parts that only other kernel modules use are dead code here.
+#[allow(dead_code)]
+#[path = "../../src/mm/mod.rs"]
+pub mod mm;
+
+pub mod arch;
+pub mod memory;
+pub mod platform;
+pub mod sync;
+pub mod task;
+
+/// As many as the kernel has.
+pub const MAX_CPUS: usize = 16;
+
+/// The kernel's engine, on a platform that remembers what it was asked to flush.
+pub static SHOOTDOWN: shootdown::Shootdown<platform::KernelPlatform, MAX_CPUS> =
+    shootdown::Shootdown::new(platform::KernelPlatform);
