@@ -42,8 +42,13 @@ impl MemorySpace {
         let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
         let area = inner.areas.find(range.start()).copied();
-        let whole = area.is_some_and(|area| area.range.contains(range)) || inner.areas.covers(range);
-        let outcome = if whole { Ok(()) } else { Err(MapError::NoMemory) };
+        let whole =
+            area.is_some_and(|area| area.range.contains(range)) || inner.areas.covers(range);
+        let outcome = if whole {
+            Ok(())
+        } else {
+            Err(MapError::NoMemory)
+        };
         if advice == Advice::Ignore {
             return outcome;
         }

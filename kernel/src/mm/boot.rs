@@ -3,9 +3,9 @@
 use super::frames;
 use super::heap;
 use super::layout::{PAGE_SIZE, PhysAddr};
-use crate::boot::{BootInfo, MemoryRegion};
+use crate::boot::BootInfo;
 use core::slice;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::AtomicU32;
 
 /// The heap takes an eighth of memory, but no more than this.
 const HEAP_LIMIT: u64 = 32 << 20;
@@ -14,14 +14,18 @@ const HEAP_SHARE: u64 = 8;
 /// Memory below is left to firmware and to the trampoline of the other CPUs.
 const LOW_MEMORY_END: u64 = 1 << 20;
 
-static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
+/// Usable memory, in whole pages.
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+}
 
 /// Sets up heap and frame allocator. Called once, on the boot CPU, before the other CPUs start.
 ///
 /// # Panics
 /// When there is too little memory to begin.
 pub fn init(info: &BootInfo) {
-    KERNEL_ROOT.store(crate::arch::paging::root().0, Ordering::Relaxed);
     let total: u64 = usable(info).map(|region| region.end - region.start).sum();
     let top = usable(info).map(|region| region.end).max().unwrap_or(0);
     let heap_bytes = (total / HEAP_SHARE).min(HEAP_LIMIT) & !(PAGE_SIZE as u64 - 1);
@@ -31,12 +35,16 @@ pub fn init(info: &BootInfo) {
     let Some(home) = home else {
         panic!("no region of {taken} bytes for heap and frame table in {total} bytes of memory");
     };
-    let heap = PhysAddr::new(home.start).direct::<u8>();
+    let heap = PhysAddr::new(home.start).to_direct();
     // SAFETY: usable memory that nobody else was given: it is cut off below.
     unsafe { heap::init(heap, heap_bytes as usize) };
     let links = frame_table(PhysAddr::new(home.start + heap_bytes), link_bytes as usize);
     let free = usable(info).map(|region| {
-        let start = if region.start == home.start { region.start + taken } else { region.start };
+        let start = if region.start == home.start {
+            region.start + taken
+        } else {
+            region.start
+        };
         (frame_number(start), frame_number(region.end))
     });
     frames::init(free, links);
@@ -48,23 +56,21 @@ pub fn init(info: &BootInfo) {
     );
 }
 
-/// The root that maps the kernel and no user memory.
-pub(super) fn kernel_root() -> PhysAddr {
-    PhysAddr::new(KERNEL_ROOT.load(Ordering::Relaxed))
-}
-
 /// Usable regions above low memory, cut to whole pages.
-fn usable(info: &BootInfo) -> impl Iterator<Item = MemoryRegion> {
-    info.memory.iter().filter(|region| region.usable).filter_map(|region| {
-        let start = page_up(region.start.max(LOW_MEMORY_END));
-        let end = region.end & !(PAGE_SIZE as u64 - 1);
-        (start < end).then_some(MemoryRegion { start, end, usable: true })
-    })
+fn usable(info: &BootInfo) -> impl Iterator<Item = Region> {
+    info.memory
+        .iter()
+        .filter(|region| region.usable)
+        .filter_map(|region| {
+            let start = page_up(region.start.as_u64().max(LOW_MEMORY_END));
+            let end = region.end.as_u64() & !(PAGE_SIZE as u64 - 1);
+            (start < end).then_some(Region { start, end })
+        })
 }
 
 /// Zeroed link words in the given memory.
 fn frame_table(at: PhysAddr, bytes: usize) -> &'static [AtomicU32] {
-    let table = at.direct::<AtomicU32>();
+    let table = at.to_direct().cast::<AtomicU32>();
     // SAFETY: usable memory in the direct map, which `init` takes away from everybody else.
     unsafe { table.write_bytes(0, bytes / size_of::<AtomicU32>()) };
     // SAFETY: just initialized, and never freed.

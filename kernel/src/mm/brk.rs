@@ -19,7 +19,9 @@ impl MemorySpace {
         let mut inner = self.lock();
         let (start, end) = inner.heap;
         let borders = page_ceil(end).zip(page_ceil(wanted));
-        let Some((old, new)) = borders.filter(|_| wanted >= start) else { return end };
+        let Some((old, new)) = borders.filter(|_| wanted >= start) else {
+            return end;
+        };
         if let Some(grown) = UserRange::from_bounds(old, new) {
             if !inner.grow_heap(grown) {
                 return end;
@@ -32,7 +34,8 @@ impl MemorySpace {
             return wanted;
         }
         let mut gather = Gather::new();
-        let removed = UserRange::from_bounds(new, old).map(|range| inner.remove(range, &mut gather));
+        let removed =
+            UserRange::from_bounds(new, old).map(|range| inner.remove(range, &mut gather));
         if !matches!(removed, Some(Ok(()))) {
             return end;
         }
@@ -47,11 +50,16 @@ impl MemorySpace {
 impl Inner {
     fn grow_heap(&mut self, grown: UserRange) -> bool {
         // Keep clear of a stack that may still grow, as of anything else.
-        let guarded = UserRange::from_bounds(grown.start(), grown.end().saturating_add(STACK_GUARD));
+        let guarded =
+            UserRange::from_bounds(grown.start(), grown.end().saturating_add(STACK_GUARD));
         if !guarded.is_some_and(|range| self.areas.is_free(range)) {
             return false;
         }
-        let area = Area { range: grown, prot: Prot::READ_WRITE, kind: AreaKind::Heap };
+        let area = Area {
+            range: grown,
+            prot: Prot::READ_WRITE,
+            kind: AreaKind::Heap,
+        };
         self.areas.replace(area).is_ok()
     }
 }

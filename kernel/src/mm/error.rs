@@ -1,5 +1,6 @@
 //! Why a change of an address space was refused, in the terms of the system calls that ask for it.
 
+use crate::errno::Errno;
 use core::fmt;
 
 /// Refusals of mapping calls. Each corresponds to exactly one Linux error number.
@@ -17,15 +18,14 @@ pub enum MapError {
     NotMapped,
 }
 
-impl MapError {
-    /// The Linux error number (positive).
-    pub const fn errno(self) -> i32 {
-        match self {
-            Self::Forbidden => 1,
-            Self::NoMemory => 12,
-            Self::NotMapped => 14,
-            Self::Exists => 17,
-            Self::Invalid => 22,
+impl From<MapError> for Errno {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::Invalid => Self::EINVAL,
+            MapError::NoMemory => Self::ENOMEM,
+            MapError::Exists => Self::EEXIST,
+            MapError::Forbidden => Self::EPERM,
+            MapError::NotMapped => Self::EFAULT,
         }
     }
 }

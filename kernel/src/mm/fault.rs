@@ -47,7 +47,10 @@ impl FaultError {
     /// Whether something is mapped there and only the rights are missing (`SEGV_ACCERR`, else
     /// `SEGV_MAPERR`).
     pub const fn is_access_violation(self) -> bool {
-        matches!(self, Self::NotReadable | Self::NotWritable | Self::NotExecutable)
+        matches!(
+            self,
+            Self::NotReadable | Self::NotWritable | Self::NotExecutable
+        )
     }
 }
 
@@ -74,7 +77,7 @@ impl core::error::Error for FaultError {}
 /// # Errors
 /// Says why the access is not allowed or cannot be served.
 pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> {
-    let space = crate::task::current_space().ok_or(FaultError::NoProcess)?;
+    let space = super::current().ok_or(FaultError::NoProcess)?;
     space.fault(addr, access)
 }
 
@@ -89,7 +92,11 @@ impl MemorySpace {
         }
         // Zeroed before the lock is taken: it is most of the work, and other threads fault too.
         // A fault on a present entry is a missing right, or one that another CPU has just granted.
-        let mut spare = if access.present { None } else { frames::alloc_zeroed() };
+        let mut spare = if access.present {
+            None
+        } else {
+            frames::alloc_zeroed()
+        };
         let outcome = self.lock().resolve(addr, access, &mut spare);
         if let Some(unused) = spare {
             frames::free(unused);
@@ -108,7 +115,10 @@ impl Inner {
     ) -> Result<(), FaultError> {
         let area = self.area_for(addr)?;
         check(area, access)?;
-        let cell = self.table.leaf_or_create(addr).ok_or(FaultError::OutOfMemory)?;
+        let cell = self
+            .table
+            .leaf_or_create(addr)
+            .ok_or(FaultError::OutOfMemory)?;
         if cell.load().is_empty() {
             // Without a spare: the entry was present, and another thread discarded the page since.
             let frame = spare.take().or_else(frames::alloc_zeroed);
@@ -122,7 +132,10 @@ impl Inner {
 
     /// Puts a zeroed page at `addr`, which an area must hold, if none is there; for `MAP_POPULATE`.
     pub(super) fn populate(&mut self, addr: usize, area: Area) -> Result<(), FaultError> {
-        let cell = self.table.leaf_or_create(addr).ok_or(FaultError::OutOfMemory)?;
+        let cell = self
+            .table
+            .leaf_or_create(addr)
+            .ok_or(FaultError::OutOfMemory)?;
         if cell.load().is_empty() {
             let frame = frames::alloc_zeroed().ok_or(FaultError::OutOfMemory)?;
             cell.fill(Pte::leaf(frame.into_raw(), area.prot));
@@ -152,7 +165,10 @@ impl Inner {
             return Err(FaultError::StackOverflow);
         }
         self.areas.grow_down(grown);
-        Ok(Area { range: grown, ..above })
+        Ok(Area {
+            range: grown,
+            ..above
+        })
     }
 }
 

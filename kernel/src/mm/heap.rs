@@ -26,7 +26,10 @@ pub unsafe fn init(base: *mut u8, bytes: usize) {
     let mut heap = HEAP.0.lock();
     // SAFETY: the caller gives the memory away for good.
     let end = unsafe { heap.claim(base, bytes) };
-    assert!(end.is_some(), "the kernel heap needs more than {bytes} bytes");
+    assert!(
+        end.is_some(),
+        "the kernel heap needs more than {bytes} bytes"
+    );
 }
 
 // SAFETY: talc hands out disjoint blocks of the claimed memory; the lock serializes it.

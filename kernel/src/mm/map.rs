@@ -56,7 +56,11 @@ impl MemorySpace {
     pub fn map(&self, request: MapRequest) -> Result<usize, MapError> {
         let mut inner = self.lock();
         let range = inner.place(request)?;
-        inner.areas.replace(Area { range, prot: request.prot, kind: request.kind })?;
+        inner.areas.replace(Area {
+            range,
+            prot: request.prot,
+            kind: request.kind,
+        })?;
         let mut gather = Gather::new();
         inner.discard(range, &mut gather);
         let pending = self.submit(&mut inner, gather);
@@ -108,7 +112,11 @@ impl Inner {
     /// The range a request gets; with [`Placement::Fixed`] it may be occupied.
     fn place(&self, request: MapRequest) -> Result<UserRange, MapError> {
         let len = page_ceil(request.len).filter(|len| *len > 0);
-        let len = len.ok_or(if request.len == 0 { MapError::Invalid } else { MapError::NoMemory })?;
+        let len = len.ok_or(if request.len == 0 {
+            MapError::Invalid
+        } else {
+            MapError::NoMemory
+        })?;
         if request.placement == Placement::Anywhere {
             let wished = UserRange::new(request.addr, len).ok();
             let wished = wished.filter(|r| r.start() >= USER_START && self.areas.is_free(*r));
@@ -145,12 +153,16 @@ impl Inner {
     /// Unlinks the tables that served `range`, in which no area is left, and nothing else.
     pub(super) fn prune(&mut self, range: UserRange, gather: &mut Gather) {
         let gap = self.areas.gap_around(range);
-        self.table.prune(range, gap, |addr, bytes, table| gather.freed_table(addr, bytes, table));
+        self.table.prune(range, gap, |addr, bytes, table| {
+            gather.freed_table(addr, bytes, table)
+        });
     }
 
     /// Fills `range`, which one area holds, as far as memory lasts.
     fn populate_all(&mut self, range: UserRange) {
-        let Some(area) = self.areas.find(range.start()).copied() else { return };
+        let Some(area) = self.areas.find(range.start()).copied() else {
+            return;
+        };
         for addr in range.pages() {
             if self.populate(addr, area).is_err() {
                 return;
@@ -169,7 +181,7 @@ impl Inner {
                 frame
             }
         };
-        let bytes = target.direct::<u8>().wrapping_add(offset);
+        let bytes = target.to_direct().wrapping_add(offset);
         // SAFETY: the frame belongs to this locked space and `offset + data.len()` ends inside it;
         // user code may race with the copy, but only on bytes that it was not told about yet.
         unsafe { bytes.copy_from_nonoverlapping(data.as_ptr(), data.len()) };

@@ -36,5 +36,5 @@ pub use layout::{PAGE_SIZE, PhysAddr, USER_END};
 pub use map::{MapRequest, Placement, Populate};
 pub use prot::Prot;
 pub use remap::Destination;
-pub use space::MemorySpace;
+pub use space::{MemorySpace, current};
 pub use vma::{Area, AreaKind};

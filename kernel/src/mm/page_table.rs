@@ -10,6 +10,7 @@ use super::frames::{self, Frame, FrameChain};
 use super::layout::{PAGE_SIZE, PhysAddr, USER_END};
 use super::pte::{Pte, PteCell};
 use super::range::UserRange;
+use crate::arch::paging;
 
 const ENTRIES: usize = 512;
 /// Root entries of the user half; those above belong to the kernel and are the same everywhere.
@@ -36,7 +37,7 @@ const fn entry_index(addr: usize, level: u32) -> usize {
 fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
     // SAFETY: tables are whole frames, mapped in the direct map, full of initialized entries; every
     // table reachable from a root is freed only after it was unlinked under `&mut PageTable`.
-    unsafe { &*address.direct::<Cells>() }
+    unsafe { &*address.to_direct().cast::<Cells>() }
 }
 
 /// A page table. Dropping it frees all its tables and frames: no CPU may have it loaded.
@@ -46,13 +47,17 @@ pub struct PageTable {
 }
 
 impl PageTable {
-    /// An empty user half under the kernel half of `kernel_root`; `None` without memory.
-    pub fn new(kernel_root: PhysAddr) -> Option<Self> {
-        let table = Self { root: frames::alloc_zeroed()?.into_raw() };
-        let own = cells(&table, table.root);
-        let kernel = cells(&table, kernel_root);
-        for (to, from) in own.iter().zip(kernel).skip(USER_ENTRIES) {
-            to.fill(from.load());
+    /// An empty user half under the kernel half that all roots share; `None` without memory.
+    pub fn new() -> Option<Self> {
+        let table = Self {
+            root: frames::alloc_zeroed()?.into_raw(),
+        };
+        let kernel_half = paging::kernel_half();
+        for (cell, raw) in cells(&table, table.root)[USER_ENTRIES..]
+            .iter()
+            .zip(kernel_half)
+        {
+            cell.fill(Pte::from_raw(raw));
         }
         Some(table)
     }
@@ -144,12 +149,20 @@ impl PageTable {
         let last = entry_index(range.end() - 1, level);
         for index in entry_index(range.start(), level)..=last {
             let cell = &cells(self, table)[index];
-            let Some(child) = cell.load().frame() else { continue };
+            let Some(child) = cell.load().frame() else {
+                continue;
+            };
             let start = base + index * bytes;
             let whole = gap.holds(start, bytes);
             // A child that goes as a whole gives up everything below it, not just what is in range.
-            let inside = UserRange::from_bounds(start, (start + bytes).min(USER_END))
-                .and_then(|span| if whole { Some(span) } else { span.intersect(range) });
+            let inside =
+                UserRange::from_bounds(start, (start + bytes).min(USER_END)).and_then(|span| {
+                    if whole {
+                        Some(span)
+                    } else {
+                        span.intersect(range)
+                    }
+                });
             if let Some(inside) = inside.filter(|_| level > 1) {
                 self.prune_table(child, level - 1, start, inside, gap, sink);
             }
@@ -165,7 +178,9 @@ impl PageTable {
     /// Takes all tables and frames of a table of this level out, into `freed`.
     fn dismantle(&self, table: PhysAddr, level: u32, entries: usize, freed: &mut FrameChain) {
         for cell in &cells(self, table)[..entries] {
-            let Some(child) = cell.take().frame() else { continue };
+            let Some(child) = cell.take().frame() else {
+                continue;
+            };
             if level > 0 {
                 self.dismantle(child, level - 1, ENTRIES, freed);
             }

@@ -20,7 +20,11 @@ impl Prot {
 
     /// From the `prot` argument of `mmap` and `mprotect`; `None` for unknown bits.
     pub const fn from_linux(bits: usize) -> Option<Self> {
-        if bits & !7 == 0 { Some(Self(bits as u8)) } else { None }
+        if bits & !7 == 0 {
+            Some(Self(bits as u8))
+        } else {
+            None
+        }
     }
 
     /// Both sets together.

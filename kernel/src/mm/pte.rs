@@ -24,6 +24,11 @@ impl Pte {
     /// Nothing mapped.
     pub const EMPTY: Self = Self(0);
 
+    /// An entry made elsewhere, such as those of the kernel half.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
     /// An entry that points to a lower table. Rights are decided by the leaf alone.
     pub const fn table(table: PhysAddr) -> Self {
         Self(table.as_u64() & ADDRESS | PRESENT | WRITABLE | USER)
@@ -78,8 +83,16 @@ impl Pte {
         if !self.is_present() {
             return Prot::NONE;
         }
-        let write = if self.0 & WRITABLE != 0 { Prot::WRITE } else { Prot::NONE };
-        let exec = if self.0 & NO_EXECUTE == 0 { Prot::EXEC } else { Prot::NONE };
+        let write = if self.0 & WRITABLE != 0 {
+            Prot::WRITE
+        } else {
+            Prot::NONE
+        };
+        let exec = if self.0 & NO_EXECUTE == 0 {
+            Prot::EXEC
+        } else {
+            Prot::NONE
+        };
         Prot::READ.with(write).with(exec)
     }
 }
@@ -120,7 +133,10 @@ impl PteCell {
                 return Pte(old);
             }
             // ORDERING: as `take`; retried when a processor set accessed or dirty in between.
-            match self.0.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match self
+                .0
+                .compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
                 Ok(_) => return Pte(old),
                 Err(now) => old = now,
             }

@@ -34,7 +34,9 @@ impl MemorySpace {
         destination: Destination,
     ) -> Result<usize, MapError> {
         let old = UserRange::new(addr, old_len).map_err(|_| MapError::Invalid)?;
-        let new_len = page_ceil(new_len).filter(|len| *len > 0).ok_or(MapError::Invalid)?;
+        let new_len = page_ceil(new_len)
+            .filter(|len| *len > 0)
+            .ok_or(MapError::Invalid)?;
         let mut inner = self.lock();
         let mut gather = Gather::new();
         let outcome = inner.remap(old, new_len, destination, &mut gather);
@@ -67,7 +69,9 @@ impl Inner {
         gather: &mut Gather,
     ) -> Result<usize, MapError> {
         let area = self.areas.find(old.start()).copied();
-        let area = area.filter(|area| area.range.contains(old)).ok_or(MapError::NotMapped)?;
+        let area = area
+            .filter(|area| area.range.contains(old))
+            .ok_or(MapError::NotMapped)?;
         if let Destination::Fixed(to) = destination {
             return self.move_to(area, old, fixed(old, to, new_len)?, gather);
         }
@@ -90,7 +94,9 @@ impl Inner {
     /// Makes the area longer where it is, if it ends with `old` and there is room behind.
     fn extend(&mut self, area: Area, old: UserRange, new_len: usize) -> Result<bool, MapError> {
         let end = old.start().checked_add(new_len).ok_or(MapError::NoMemory)?;
-        let Some(range) = UserRange::from_bounds(old.end(), end) else { return Ok(false) };
+        let Some(range) = UserRange::from_bounds(old.end(), end) else {
+            return Ok(false);
+        };
         if area.range.end() != old.end() || !self.areas.is_free(range) {
             return Ok(false);
         }
@@ -134,7 +140,9 @@ impl Inner {
     /// nobody may use them through the old addresses any more when the call returns.
     fn move_entries(&mut self, old: UserRange, new: UserRange, gather: &mut Gather) {
         let end = old.end().min(old.start() + new.bytes());
-        let Some(moving) = UserRange::from_bounds(old.start(), end) else { return };
+        let Some(moving) = UserRange::from_bounds(old.start(), end) else {
+            return;
+        };
         let table = &self.table;
         table.visit(moving, |addr, cell| {
             if let Some(target) = table.leaf(new.start() + (addr - old.start())) {

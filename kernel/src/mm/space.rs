@@ -1,14 +1,11 @@
 //! [`MemorySpace`]: the address space of one process.
 
-#[cfg(target_os = "none")]
-use super::boot::kernel_root;
 use super::error::MapError;
 use super::page_table::PageTable;
 use super::vma::{Area, Areas};
-#[cfg(not(target_os = "none"))]
-use crate::memory::kernel_root;
+use crate::arch::paging::kernel_root;
+use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{MAX_CPUS, SHOOTDOWN};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use shootdown::{AddressSpace, Root};
@@ -23,6 +20,11 @@ pub struct MemorySpace {
     // behind it is freed.
     pub(super) engine: AddressSpace<MAX_CPUS>,
     inner: Mutex<Inner>,
+}
+
+/// The address space of the running thread, if it has one.
+pub fn current() -> Option<Arc<MemorySpace>> {
+    crate::task::current_space()
 }
 
 /// What the lock protects.
@@ -40,10 +42,17 @@ impl MemorySpace {
     /// # Errors
     /// [`MapError::NoMemory`].
     pub fn new() -> Result<Arc<Self>, MapError> {
-        let table = PageTable::new(kernel_root()).ok_or(MapError::NoMemory)?;
+        let table = PageTable::new().ok_or(MapError::NoMemory)?;
         let engine = AddressSpace::new(&SHOOTDOWN, Root(table.root().as_u64()));
-        let inner = Inner { areas: Areas::new(), table, heap: (0, 0) };
-        Ok(Arc::new(Self { engine, inner: Mutex::new(inner) }))
+        let inner = Inner {
+            areas: Areas::new(),
+            table,
+            heap: (0, 0),
+        };
+        Ok(Arc::new(Self {
+            engine,
+            inner: Mutex::new(inner),
+        }))
     }
 
     /// Loads this address space on this CPU in place of `previous`, or of the kernel's own root.
@@ -56,7 +65,7 @@ impl MemorySpace {
     /// Leaves this address space, which this CPU has loaded, for the kernel's own root. The last
     /// reference may be dropped afterwards.
     pub fn deactivate(&self) {
-        SHOOTDOWN.switch_away(&self.engine, Root(kernel_root().as_u64()));
+        SHOOTDOWN.switch_away(&self.engine, kernel_root());
     }
 
     /// The engine's handle, for counters and messages.
@@ -71,7 +80,8 @@ impl MemorySpace {
     pub fn areas(&self) -> Result<Vec<Area>, MapError> {
         let inner = self.lock();
         let mut copy = Vec::new();
-        copy.try_reserve(inner.areas.iter().count()).map_err(|_| MapError::NoMemory)?;
+        copy.try_reserve(inner.areas.iter().count())
+            .map_err(|_| MapError::NoMemory)?;
         copy.extend(inner.areas.iter().copied());
         Ok(copy)
     }

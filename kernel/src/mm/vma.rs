@@ -61,12 +61,16 @@ impl Areas {
 
     /// The area that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<&Area> {
-        self.list.get(self.first_ending_after(addr)).filter(|area| area.range.start() <= addr)
+        self.list
+            .get(self.first_ending_after(addr))
+            .filter(|area| area.range.start() <= addr)
     }
 
     /// The lowest area that starts above `addr`.
     pub fn next_above(&self, addr: usize) -> Option<&Area> {
-        self.list[self.first_ending_after(addr)..].iter().find(|area| area.range.start() > addr)
+        self.list[self.first_ending_after(addr)..]
+            .iter()
+            .find(|area| area.range.start() > addr)
     }
 
     /// Whether no area touches `range`.
@@ -96,7 +100,10 @@ impl Areas {
     pub fn gap_around(&self, range: UserRange) -> (usize, usize) {
         let index = self.first_ending_after(range.start());
         let below = index.checked_sub(1).map_or(0, |i| self.list[i].range.end());
-        let above = self.list.get(index).map_or(usize::MAX, |area| area.range.start());
+        let above = self
+            .list
+            .get(index)
+            .map_or(usize::MAX, |area| area.range.start());
         (below, above)
     }
 
@@ -165,7 +172,11 @@ impl Areas {
         assert!(self.is_free(range), "an area grew over another one");
         let index = self.first_ending_after(range.end());
         let area = &mut self.list[index];
-        assert_eq!(area.range.start(), range.end(), "grow_down starts at an area");
+        assert_eq!(
+            area.range.start(),
+            range.end(),
+            "grow_down starts at an area"
+        );
         if let Some(grown) = UserRange::from_bounds(range.start(), area.range.end()) {
             area.range = grown;
         }
@@ -190,7 +201,10 @@ impl Areas {
 
     /// How many areas [`isolate`](Self::isolate) will add.
     fn splits(&self, range: UserRange) -> usize {
-        let crosses = |addr| self.find(addr).is_some_and(|area| area.range.start() < addr);
+        let crosses = |addr| {
+            self.find(addr)
+                .is_some_and(|area| area.range.start() < addr)
+        };
         usize::from(crosses(range.start())) + usize::from(crosses(range.end()))
     }
 
@@ -205,21 +219,33 @@ impl Areas {
     /// Makes `addr` a border; the index of the first area at or above it.
     fn split_at(&mut self, addr: usize) -> usize {
         let index = self.first_ending_after(addr);
-        let Some(area) = self.list.get(index).copied() else { return index };
+        let Some(area) = self.list.get(index).copied() else {
+            return index;
+        };
         let halves = (
             UserRange::from_bounds(area.range.start(), addr),
             UserRange::from_bounds(addr, area.range.end()),
         );
         // Only an area that really crosses `addr` has two non-empty halves.
-        let (Some(low), Some(high)) = halves else { return index };
+        let (Some(low), Some(high)) = halves else {
+            return index;
+        };
         self.list[index].range = low;
-        self.list.insert(index + 1, Area { range: high, ..area });
+        self.list.insert(
+            index + 1,
+            Area {
+                range: high,
+                ..area
+            },
+        );
         index + 1
     }
 
     /// Merges equal neighbours among the areas `first - 1..=behind`, in one pass.
     fn merge_around(&mut self, first: usize, behind: usize) {
-        let Some(last) = self.list.len().checked_sub(1).map(|last| last.min(behind)) else { return };
+        let Some(last) = self.list.len().checked_sub(1).map(|last| last.min(behind)) else {
+            return;
+        };
         let mut kept = first.saturating_sub(1);
         for index in kept + 1..=last {
             let (low, high) = (self.list[kept], self.list[index]);

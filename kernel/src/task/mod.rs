@@ -28,3 +28,8 @@ pub fn start_init() -> ! {
 pub fn start_secondary() -> ! {
     todo!()
 }
+
+/// The address space of the running thread; `None` on idle threads.
+pub fn current_space() -> Option<alloc::sync::Arc<crate::mm::MemorySpace>> {
+    todo!()
+}

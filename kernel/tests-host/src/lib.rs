@@ -8,18 +8,15 @@ extern crate alloc;
 
 // The kernel's files, as they are. Parts that only other kernel modules use are dead code here.
 #[allow(dead_code)]
+#[path = "../../src/errno.rs"]
+pub mod errno;
+#[allow(dead_code)]
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;
 
+pub mod addr;
 pub mod arch;
 pub mod memory;
 pub mod platform;
 pub mod sync;
 pub mod task;
-
-/// As many as the kernel has.
-pub const MAX_CPUS: usize = 16;
-
-/// The kernel's engine, on a platform that remembers what it was asked to flush.
-pub static SHOOTDOWN: shootdown::Shootdown<platform::KernelPlatform, MAX_CPUS> =
-    shootdown::Shootdown::new(platform::KernelPlatform);

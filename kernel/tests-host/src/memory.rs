@@ -1,32 +1,23 @@
 //! Shim of `mm::boot`: physical memory of the given size.
 
+use crate::addr::{DIRECT_MAP, PAGE_BYTES};
 use crate::mm::frames;
-use crate::mm::layout::{DIRECT_MAP, PAGE_SIZE, PhysAddr};
+use crate::platform::SHOOTDOWN;
 use core::sync::atomic::AtomicU32;
 
 /// Frames of the simulated memory; number 0 is never used.
 pub const FRAMES: usize = 16384;
 
-/// Root of the "kernel's" table: an empty one.
-static ROOT: spin::Once<PhysAddr> = spin::Once::new();
+static READY: spin::Once = spin::Once::new();
 
 /// Makes the memory; once, whatever number of tests calls it.
 pub fn init() {
-    kernel_root();
-}
-
-/// The root whose upper half all tables share.
-pub fn kernel_root() -> PhysAddr {
-    *ROOT.call_once(|| {
+    READY.call_once(|| {
         map_physical_memory();
         let links = (0..FRAMES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         frames::init(core::iter::once((1, FRAMES as u32)), Vec::leak(links));
-        crate::SHOOTDOWN.online();
-        match frames::alloc_zeroed() {
-            Some(root) => root.into_raw(),
-            None => panic!("no memory at once after init"),
-        }
-    })
+        SHOOTDOWN.online();
+    });
 }
 
 fn map_physical_memory() {
@@ -34,12 +25,18 @@ fn map_physical_memory() {
     let at = unsafe {
         libc::mmap(
             DIRECT_MAP as *mut libc::c_void,
-            FRAMES * PAGE_SIZE,
+            FRAMES * PAGE_BYTES,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_FIXED_NOREPLACE
+                | libc::MAP_NORESERVE,
             -1,
             0,
         )
     };
-    assert_eq!(at as usize, DIRECT_MAP, "the host has something at {DIRECT_MAP:#x}");
+    assert_eq!(
+        at as usize, DIRECT_MAP,
+        "the host has something at {DIRECT_MAP:#x}"
+    );
 }

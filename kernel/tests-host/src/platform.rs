@@ -1,7 +1,13 @@
 //! Shim of the platform: one CPU whose flushes are counted.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Root};
+use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Root, Shootdown};
+
+/// As many as the kernel has.
+pub const MAX_CPUS: usize = 16;
+
+/// The kernel's engine, on a platform that counts its flushes.
+pub static SHOOTDOWN: Shootdown<KernelPlatform, MAX_CPUS> = Shootdown::new(KernelPlatform);
 
 /// A machine of one CPU.
 #[derive(Debug)]

@@ -7,8 +7,8 @@
 use super::chain::FrameChain;
 use super::frame::Frame;
 use super::pool::POOL;
-use crate::MAX_CPUS;
 use crate::arch::percpu::cpu_id;
+use crate::platform::MAX_CPUS;
 use crate::sync::Mutex;
 
 /// Frames moved between cache and pool at once.
@@ -28,7 +28,9 @@ fn own_cache() -> &'static Mutex<FrameChain> {
 
 /// A frame with arbitrary contents, or `None` when memory is exhausted.
 pub fn alloc() -> Option<Frame> {
-    let Some(mut cache) = own_cache().try_lock() else { return POOL.lock().take(1).pop() };
+    let Some(mut cache) = own_cache().try_lock() else {
+        return POOL.lock().take(1).pop();
+    };
     if let Some(frame) = cache.pop() {
         return Some(frame);
     }
@@ -54,7 +56,9 @@ pub fn free(frame: Frame) {
 
 /// Gives many frames back. No CPU may still be able to translate to any (I5).
 pub fn free_chain(chain: FrameChain) {
-    let Some(mut cache) = own_cache().try_lock() else { return POOL.lock().give(chain) };
+    let Some(mut cache) = own_cache().try_lock() else {
+        return POOL.lock().give(chain);
+    };
     cache.append(chain);
     if cache.len() > CACHE_LIMIT {
         let kept = cache.split_front(REFILL);

@@ -46,7 +46,10 @@ impl FrameChain {
     pub fn push(&mut self, frame: Frame) {
         let number = frame.number();
         let link = link(number);
-        assert!(link.load(Ordering::Relaxed) == OWNED, "frame {number:#x} was freed twice");
+        assert!(
+            link.load(Ordering::Relaxed) == OWNED,
+            "frame {number:#x} was freed twice"
+        );
         let (next, last) = match self.ends {
             Some((first, last)) => (first.get(), last),
             None => (LAST, number),
@@ -74,7 +77,9 @@ impl FrameChain {
 
     /// Adds all frames of `other` at the front.
     pub fn append(&mut self, other: Self) {
-        let Some((other_first, other_last)) = other.ends else { return };
+        let Some((other_first, other_last)) = other.ends else {
+            return;
+        };
         self.ends = match self.ends {
             Some((first, last)) => {
                 link(other_last).store(first.get(), Ordering::Relaxed);

@@ -42,7 +42,7 @@ impl Frame {
 
     /// Fills the frame with zeros.
     pub fn clear(&mut self) {
-        let page = self.address().direct::<[u64; PAGE_SIZE / 8]>();
+        let page = self.address().to_direct().cast::<[u64; PAGE_SIZE / 8]>();
         // SAFETY: the direct map covers every frame, and `&mut self` is its only owner.
         unsafe { crate::mm::clear::clear_page(page) };
     }
@@ -51,6 +51,6 @@ impl Frame {
     pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
         // SAFETY: the direct map covers every frame, `&mut self` is its only owner, and any bytes
         // are valid.
-        unsafe { &mut *self.address().direct::<[u8; PAGE_SIZE]>() }
+        unsafe { &mut *self.address().to_direct().cast::<[u8; PAGE_SIZE]>() }
     }
 }

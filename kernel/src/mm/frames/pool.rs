@@ -25,7 +25,10 @@ pub(super) struct Pool {
 
 impl Pool {
     const fn new() -> Self {
-        Self { returned: FrameChain::new(), fresh: [(0, 0); MAX_REGIONS] }
+        Self {
+            returned: FrameChain::new(),
+            fresh: [(0, 0); MAX_REGIONS],
+        }
     }
 
     /// Takes up to `count` frames: returned ones first, whose memory is likelier to be cached.
@@ -45,7 +48,11 @@ impl Pool {
     }
 
     pub(super) fn len(&self) -> usize {
-        let fresh: usize = self.fresh.iter().map(|&(start, end)| (end - start) as usize).sum();
+        let fresh: usize = self
+            .fresh
+            .iter()
+            .map(|&(start, end)| (end - start) as usize)
+            .sum();
         self.returned.len() + fresh
     }
 

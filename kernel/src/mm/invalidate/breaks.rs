@@ -4,10 +4,10 @@
 //! one. The entries are always changed correctly; only the flush or the order is broken.
 
 use super::gather::Gather;
-use crate::SHOOTDOWN;
 use crate::arch::percpu::cpu_id;
 use crate::mm::frames;
 use crate::mm::space::MemorySpace;
+use crate::platform::SHOOTDOWN;
 use core::mem;
 use core::sync::atomic::{AtomicU8, Ordering};
 use shootdown::{LocalFlush, Platform};

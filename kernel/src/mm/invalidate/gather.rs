@@ -16,7 +16,11 @@ pub struct Gather {
 impl Gather {
     /// Nothing yet.
     pub const fn new() -> Self {
-        Self { span: None, frames: FrameChain::new(), tables: FrameChain::new() }
+        Self {
+            span: None,
+            frames: FrameChain::new(),
+            tables: FrameChain::new(),
+        }
     }
 
     /// The page at `addr` lost rights or moved elsewhere; its frame lives on.
@@ -51,7 +55,11 @@ impl Gather {
 
     /// Whether paging-structure caches must be flushed as well (I4).
     pub(super) const fn freed_tables(&self) -> FreedTables {
-        if self.tables.is_empty() { FreedTables::No } else { FreedTables::Yes }
+        if self.tables.is_empty() {
+            FreedTables::No
+        } else {
+            FreedTables::Yes
+        }
     }
 
     fn widen(&mut self, start: usize, end: usize) {

@@ -4,7 +4,7 @@ use super::gather::Gather;
 use crate::mm::frames::{self, FrameChain};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
-use crate::{MAX_CPUS, SHOOTDOWN};
+use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use shootdown::{BatchFull, BatchTicket, FlushBatch, FreedTables, PageSize};
 
 /// One chain of data frames and one of tables.
@@ -22,7 +22,10 @@ enum State<'a> {
     Nothing,
     Submitted(Ticket),
     /// Only a deliberate break leaves the flush for later.
-    #[cfg_attr(not(feature = "breaks"), expect(dead_code, reason = "made by mm::invalidate::breaks"))]
+    #[cfg_attr(
+        not(feature = "breaks"),
+        expect(dead_code, reason = "made by mm::invalidate::breaks")
+    )]
     Late(&'a MemorySpace, Gather),
 }
 
