@@ -2,13 +2,13 @@
 //!
 //! SDM vol. 3A, "Interrupt Command Register (ICR)" and, for x2APIC, "ICR Operation in x2APIC Mode".
 
+use super::delivery::FLAT_CPUS;
+
 /// Lowest vector that is not an exception (SDM vol. 3A, "Exception and Interrupt Vectors").
 const FIRST_EXTERNAL_VECTOR: u8 = 32;
 /// Vectors of start-up IPIs name 4 KiB pages below this physical address.
 const STARTUP_LIMIT: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
-/// Number of CPUs that flat logical addressing can tell apart: one bit each.
-const FLAT_CPUS: usize = 8;
 
 /// An interrupt vector of 32 to 255: never an exception's, so that no handler that expects an
 /// error code runs without one.

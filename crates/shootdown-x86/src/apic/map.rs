@@ -2,58 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use super::delivery::{Delivery, FLAT_CPUS};
 use super::error::{MapError, SendError};
 use super::icr::{ApicId, FlatId};
-use super::local::ApicMode;
 use super::plan::MulticastPlan;
-
-/// Flat logical addressing has one bit for each of 8 CPUs.
-const FLAT_CPUS: usize = 8;
-/// xAPIC ids end below this broadcast address.
-const XAPIC_BROADCAST: u32 = 0xff;
-const X2APIC_BROADCAST: u32 = 0xffff_ffff;
-
-/// How sets of CPUs are addressed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Delivery {
-    /// xAPIC, one command for each CPU.
-    XapicPhysical,
-    /// xAPIC, one command for any set of up to 8 CPUs. Each CPU passes its [`ApicMap::flat_id`] to
-    /// [`LocalApic::enable`](super::LocalApic::enable).
-    XapicFlat,
-    /// x2APIC, one command for each CPU.
-    X2Physical,
-    /// x2APIC, one command for each cluster of 16 consecutive ids.
-    X2Cluster,
-}
-
-impl Delivery {
-    /// The one that needs the fewest commands for a machine of `cpus` CPUs.
-    pub const fn choose(mode: ApicMode, cpus: usize) -> Self {
-        match mode {
-            ApicMode::X2Apic => Self::X2Cluster,
-            ApicMode::XApic if cpus <= FLAT_CPUS => Self::XapicFlat,
-            ApicMode::XApic => Self::XapicPhysical,
-        }
-    }
-
-    const fn from_u8(value: u8) -> Self {
-        match value {
-            1 => Self::XapicFlat,
-            2 => Self::X2Physical,
-            3 => Self::X2Cluster,
-            _ => Self::XapicPhysical,
-        }
-    }
-
-    const fn broadcast(self) -> u32 {
-        match self {
-            Self::XapicPhysical | Self::XapicFlat => XAPIC_BROADCAST,
-            Self::X2Physical | Self::X2Cluster => X2APIC_BROADCAST,
-        }
-    }
-}
 
 const MAPPED: u64 = 1 << 32;
 const ONLINE: u64 = 1 << 33;

@@ -13,6 +13,7 @@
 //! Sources: SDM vol. 3A, chapter "Advanced Programmable Interrupt Controller (APIC)"; APM vol. 2,
 //! chapter "Advanced Programmable Interrupt Controller (APIC)".
 
+mod delivery;
 mod error;
 mod icr;
 mod local;
@@ -23,10 +24,11 @@ mod register;
 mod send;
 mod timer;
 
+pub use delivery::Delivery;
 pub use error::{ErrorStatus, MapError, SendError};
 pub use icr::{ApicId, Command, Destination, FlatId, StartupPage, Vector};
 pub use local::{ApicMode, LocalApic, physical_base};
-pub use map::{ApicMap, Delivery};
+pub use map::ApicMap;
 pub use plan::MulticastPlan;
 pub use port::{Hardware, Port};
 pub use register::Register;

@@ -1,8 +1,9 @@
 //! The fewest interrupt commands that reach exactly a set of CPUs.
 
+use super::delivery::Delivery;
 use super::error::SendError;
 use super::icr::{ApicId, Destination};
-use super::map::{ApicMap, Delivery};
+use super::map::ApicMap;
 
 const WORD_BITS: usize = u64::BITS as usize;
 /// CPUs in an x2APIC cluster, hence the bound of a walk through one.

@@ -167,6 +167,52 @@ fn shorthand_waits_for_permission_and_for_the_last_cpu() {
 }
 
 #[test]
+fn shorthand_compares_sets_and_not_their_sizes() {
+    let (map, ids) = map_of(Delivery::XapicPhysical, &[0, 1, 2, 3, 4]);
+    map.permit_shorthand();
+    (0..5).for_each(|cpu| map.set_online(cpu));
+    map.set_offline(3);
+    let with_the_offline_one = set_of(0b01110);
+    assert_eq!(send_and_check(&map, &ids, 0, &with_the_offline_one), 3);
+    map.set_online(3);
+    map.set_offline(0);
+    let not_all_others = set_of(0b01110);
+    assert_eq!(
+        send_and_check(&map, &ids, 0, &not_all_others),
+        3,
+        "the initiator is not counted"
+    );
+}
+
+#[test]
+fn plans_for_old_cpus_hold_while_new_ones_are_inserted() {
+    // Even indices are old, odd ones arrive between them, in the same clusters.
+    let map = Map::new();
+    map.configure(Delivery::X2Cluster).unwrap();
+    let id = |cpu: usize| ApicId(cpu as u32);
+    (0..CPUS)
+        .step_by(2)
+        .for_each(|cpu| map.insert(cpu, id(cpu)).unwrap());
+    let ids: Vec<_> = (0..CPUS).map(|cpu| Some(id(cpu))).collect();
+    let targets: BTreeSet<usize> = (0..CPUS).step_by(2).collect();
+    std::thread::scope(|scope| {
+        let inserter = scope.spawn(|| {
+            (1..CPUS)
+                .step_by(2)
+                .for_each(|cpu| map.insert(cpu, id(cpu)).unwrap());
+        });
+        loop {
+            let last = inserter.is_finished();
+            assert_eq!(send_and_check(&map, &ids, 0, &targets), CPUS / 16);
+            if last {
+                break;
+            }
+        }
+    });
+    assert_eq!(map.mapped(), CPUS);
+}
+
+#[test]
 fn unknown_targets_are_an_error_not_an_omission() {
     let (map, _) = map_of(Delivery::X2Cluster, &[0, 1, 2]);
     assert_eq!(map.plan(0, &[0b1010]).err(), Some(SendError::Unmapped(3)));
