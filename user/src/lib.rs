@@ -23,3 +23,4 @@ pub mod policy;
 pub mod region;
 pub mod report;
 pub mod summary;
+pub mod torture;

@@ -1,0 +1,32 @@
+//! Random changes of mappings under fire, with every access checked.
+//!
+//! Worker threads on all CPUs share a few *slots*, runs of pages at fixed addresses. One worker at
+//! a time changes a slot: maps it, fills it, makes it read-only or inaccessible, discards it,
+//! unmaps it. Others read and write it meanwhile, from user mode, in loops tight enough that their
+//! translations stay in the TLB until something flushes them. Every page's content names its slot
+//! and the change that wrote it, and every access is judged by what the slot's published state
+//! promised while the access was made.
+//!
+//! * [`options`]: the command line;
+//! * [`mark`]: what is written into pages;
+//! * [`state`]: what a slot promises, and the word that publishes it;
+//! * [`rule`]: the judgement, and why it is sound;
+//! * [`probe`]: an access that survives its fault;
+//! * [`slot`]: shared pages and the changes made to them;
+//! * [`private`]: pages of one worker, which take frames into use as soon as they are free;
+//! * [`board`]: what workers share, and what they found;
+//! * [`worker`]: the turns that a worker takes;
+//! * [`run`]: time, policies, rows, exit code.
+
+pub mod board;
+pub mod mark;
+pub mod options;
+pub mod private;
+pub mod probe;
+pub mod rule;
+pub mod run;
+pub mod slot;
+pub mod state;
+pub mod worker;
+
+pub use run::main;

@@ -1,0 +1,221 @@
+//! The whole run: workers, policies taking turns, rows, exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::board::Board;
+use super::options::{HELP, Options};
+use super::probe;
+use super::worker::{Tally, Worker};
+use crate::args::UsageError;
+use crate::clock::Clock;
+use crate::policy::PolicySwitch;
+use crate::{machine, report};
+
+const PROGRAM: &str = "tlbtorture";
+/// The longest time one policy stays in use.
+const SLICE: Duration = Duration::from_secs(1);
+/// How often the main thread looks whether something was found.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a worker may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+/// Exit status of a run that found a violation, or that could not go on.
+const FAILED: i32 = 1;
+
+/// The program `tlbtorture`.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    machine::prepare();
+    let run = match Options::parse(arguments) {
+        Ok(Some(options)) => Run::new(options),
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => Err(error),
+    };
+    match run {
+        Ok(run) => run.all(),
+        Err(error) => error.report(PROGRAM),
+    }
+}
+
+/// Everything set up before the first worker starts.
+struct Run {
+    options: Options,
+    cpus: Vec<usize>,
+    workers: usize,
+    policies: Vec<String>,
+    switch: PolicySwitch,
+    clock: Clock,
+    board: Board,
+}
+
+impl Run {
+    fn new(options: Options) -> Result<Self, UsageError> {
+        let cpus = machine::allowed_cpus().map_err(|error| {
+            UsageError::new(format!("cannot tell which CPUs there are: {error}"))
+        })?;
+        let workers = options.workers(cpus.len())?;
+        let switch = PolicySwitch::of_this_kernel();
+        let policies = switch.resolve(&options.policies)?;
+        probe::catch_faults()
+            .map_err(|error| UsageError::new(format!("cannot handle SIGSEGV: {error}")))?;
+        let clock = Clock::calibrate();
+        let board = Board::new(workers, policies.len());
+        Ok(Self {
+            options,
+            cpus,
+            workers,
+            policies,
+            switch,
+            clock,
+            board,
+        })
+    }
+
+    fn all(&self) -> ExitCode {
+        report::info(&json!({
+            "program": PROGRAM,
+            "kernel": machine::kernel_name(),
+            "cpus": self.cpus.len(),
+            "threads": self.workers,
+            "policies": self.policies,
+            "seconds": self.options.length.as_secs(),
+            "seed": self.options.seed,
+        }));
+        let (tallies, times) = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.workers)
+                .map(|number| scope.spawn(move || self.worker(number)))
+                .collect();
+            let times = self.watch_over();
+            self.board.stop();
+            (self.gather(workers), times)
+        });
+        self.conclude(&tallies, &times)
+    }
+
+    fn worker(&self, number: usize) -> Vec<Tally> {
+        let policies = self.policies.len();
+        let seed = self.options.seed;
+        match Worker::new(&self.board, number, &self.cpus, self.clock, seed, policies) {
+            Ok(worker) => worker.run(),
+            Err(error) => {
+                self.board
+                    .fail(format!("worker {number} could not start: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Lets policies take turns until time is up or something is found; returns each one's time.
+    fn watch_over(&self) -> Vec<Duration> {
+        let mut times = vec![Duration::ZERO; self.policies.len()];
+        let slice = SLICE.min(self.options.length / self.policies.len() as u32);
+        let total = self
+            .options
+            .length
+            .as_millis()
+            .div_ceil(slice.as_millis().max(1)) as usize;
+        for turn in 0..total {
+            let policy = turn % self.policies.len();
+            if let Err(error) = self.switch.select(&self.policies[policy]) {
+                self.board.fail(error.to_string());
+            }
+            self.board.set_policy(policy);
+            report::progress(turn, total, &self.policies[policy]);
+            let start = Instant::now();
+            while start.elapsed() < slice && !self.over() {
+                thread::sleep(LOOK.min(slice));
+            }
+            times[policy] += start.elapsed();
+            if self.over() {
+                // Others may be about to find more.
+                thread::sleep(LOOK);
+                return times;
+            }
+        }
+        report::progress(total, total, "done");
+        times
+    }
+
+    fn over(&self) -> bool {
+        self.board.stopped() || self.violations() > 0
+    }
+
+    fn violations(&self) -> u64 {
+        (0..self.policies.len())
+            .map(|policy| self.board.violations(policy))
+            .sum()
+    }
+
+    /// Joins all workers; one that does not end ends the process.
+    fn gather(&self, workers: Vec<ScopedJoinHandle<'_, Vec<Tally>>>) -> Vec<Tally> {
+        let start = Instant::now();
+        let mut sums = vec![Tally::default(); self.policies.len()];
+        for (number, worker) in workers.into_iter().enumerate() {
+            while !worker.is_finished() {
+                if start.elapsed() > END_PATIENCE {
+                    eprintln!("{PROGRAM}: worker {number} does not end: lost wake-up or lost CPU");
+                    std::process::exit(FAILED);
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            match worker.join() {
+                Ok(tallies) => sums
+                    .iter_mut()
+                    .zip(&tallies)
+                    .for_each(|(sum, one)| sum.add(one)),
+                Err(_) => self.board.fail(format!("worker {number} panicked")),
+            }
+        }
+        sums
+    }
+
+    fn conclude(&self, tallies: &[Tally], times: &[Duration]) -> ExitCode {
+        for (policy, (tally, time)) in tallies.iter().zip(times).enumerate() {
+            report::row(&json!({
+                "policy": self.policies[policy],
+                "threads": self.workers,
+                "seconds": (time.as_secs_f64() * 1000.0).round() / 1000.0,
+                "operations": tally.operations(),
+                "stale": self.board.violations(policy),
+                "faults_expected": tally.faults,
+                "accesses": tally.accesses,
+                "accesses_exact": tally.exact,
+                "maps": tally.maps,
+                "fills": tally.fills,
+                "protects": tally.protects,
+                "discards": tally.discards,
+                "unmaps": tally.unmaps,
+                "private_touches": tally.touches,
+            }));
+        }
+        let violations = self.violations();
+        for violation in self.board.kept() {
+            println!(
+                "{PROGRAM}: {}: {violation}",
+                self.policies[violation.policy]
+            );
+        }
+        if let Some(failure) = self.board.failure() {
+            eprintln!("{PROGRAM}: {failure}");
+            return ExitCode::from(FAILED as u8);
+        }
+        let operations: u64 = tallies.iter().map(Tally::operations).sum();
+        if violations > 0 {
+            println!(
+                "{PROGRAM}: FAILED: {violations} violations; seed {}, {} workers on {} CPUs",
+                self.options.seed,
+                self.workers,
+                self.cpus.len()
+            );
+            return ExitCode::from(FAILED as u8);
+        }
+        println!("{PROGRAM}: OK: {operations} changes, no violation");
+        ExitCode::SUCCESS
+    }
+}

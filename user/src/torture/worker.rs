@@ -1,0 +1,369 @@
+//! The turns that a worker takes: change a slot, watch one, nap, move to another CPU.
+
+use std::io;
+use std::time::Duration;
+
+use super::board::{Board, Evidence};
+use super::private::PrivatePages;
+use super::probe::{self, Length};
+use super::rule::{self, Effect, Verdict, Window};
+use super::slot::{Change, SlotGuard};
+use crate::clock::{self, Clock};
+use crate::machine;
+
+/// Changes in one turn.
+const TURN_CHANGES: u32 = 32;
+/// The longest turn of watching, microseconds.
+const TURN_US: u64 = 4_000;
+/// How long the worker that changes waits for watchers, normally: a few long probes.
+const PATIENCE_US: u64 = 400;
+/// Now and then it waits long enough for a watcher that has lost its CPU.
+const LONG_PATIENCE_US: u64 = 10_000;
+/// How long a watcher waits for the next change after a fault.
+const FAULT_PAUSE_US: u64 = 300;
+/// Pages of a slot probed after each change by the worker that made it.
+const VERIFIED_PAGES: usize = 8;
+/// Probes between two looks at the time, the focus and the end of the run.
+const PROBE_BURST: u32 = 16;
+/// A nap: long enough for the CPU to become idle.
+const NAP: Duration = Duration::from_micros(500);
+
+/// What a worker did under one policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Slots mapped, also over what was there.
+    pub maps: u64,
+    /// Slots filled.
+    pub fills: u64,
+    /// Changes of protection.
+    pub protects: u64,
+    /// Slots and private pages discarded.
+    pub discards: u64,
+    /// Slots unmapped.
+    pub unmaps: u64,
+    /// Accesses judged.
+    pub accesses: u64,
+    /// Those judged with the slot's condition known exactly.
+    pub exact: u64,
+    /// Faults that had to or could happen.
+    pub faults: u64,
+    /// Private pages touched.
+    pub touches: u64,
+}
+
+impl Tally {
+    /// Changes of mappings.
+    pub fn operations(&self) -> u64 {
+        self.maps + self.fills + self.protects + self.discards + self.unmaps
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            maps,
+            fills,
+            protects,
+            discards,
+            unmaps,
+            accesses,
+            exact,
+            faults,
+            touches,
+        } = other;
+        self.maps += maps;
+        self.fills += fills;
+        self.protects += protects;
+        self.discards += discards;
+        self.unmaps += unmaps;
+        self.accesses += accesses;
+        self.exact += exact;
+        self.faults += faults;
+        self.touches += touches;
+    }
+}
+
+/// One thread of the torture.
+#[derive(Debug)]
+pub struct Worker<'a> {
+    board: &'a Board,
+    number: usize,
+    cpus: &'a [usize],
+    cpu: usize,
+    clock: Clock,
+    random: fastrand::Rng,
+    private: PrivatePages,
+    tallies: Vec<Tally>,
+    policy: usize,
+}
+
+/// What a watcher does to the slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Load,
+    Store,
+}
+
+impl<'a> Worker<'a> {
+    /// Worker `number`; its thread must be the one that calls this.
+    pub fn new(
+        board: &'a Board,
+        number: usize,
+        cpus: &'a [usize],
+        clock: Clock,
+        seed: u64,
+        policies: usize,
+    ) -> io::Result<Self> {
+        probe::use_signal_stack()?;
+        let cpu = cpus[number % cpus.len()];
+        machine::pin_to(cpu)?;
+        Ok(Self {
+            board,
+            number,
+            cpus,
+            cpu,
+            clock,
+            random: fastrand::Rng::with_seed(seed.wrapping_add(number as u64)),
+            private: PrivatePages::new(number)?,
+            tallies: vec![Tally::default(); policies],
+            policy: 0,
+        })
+    }
+
+    /// Takes turns until the board says stop; returns what was done under each policy.
+    pub fn run(mut self) -> Vec<Tally> {
+        while !self.board.stopped() {
+            self.policy = self.board.policy();
+            if let Err(error) = self.turn() {
+                self.board.fail(format!(
+                    "worker {} on CPU {}: {error}",
+                    self.number, self.cpu
+                ));
+            }
+        }
+        self.board.desks[self.number].look_away();
+        self.tallies
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        if self.board.join_changing() {
+            let result = self.change_turn();
+            self.board.leave_changing();
+            return result;
+        }
+        match self.random.u8(..) {
+            0..2 => std::thread::sleep(NAP),
+            2..5 => self.hop()?,
+            5..100 => self.watch_turn(Access::Load),
+            100..170 => self.watch_turn(Access::Store),
+            _ => self.ambush_turn()?,
+        }
+        Ok(())
+    }
+
+    /// Moves to a random CPU for a turn or more; half of the time back home.
+    fn hop(&mut self) -> io::Result<()> {
+        let home = self.cpus[self.number % self.cpus.len()];
+        let other = self.cpus[self.random.usize(..self.cpus.len())];
+        self.cpu = if self.cpu == home { other } else { home };
+        machine::pin_to(self.cpu)
+    }
+
+    /// Changes one slot a number of times, lingering after most changes until watchers have
+    /// looked.
+    fn change_turn(&mut self) -> io::Result<()> {
+        let first = self.random.usize(..self.board.slots.len());
+        let slots = self.board.slots.len();
+        let free = (0..slots).map(|offset| (first + offset) % slots);
+        let Some((number, mut guard)) = free
+            .into_iter()
+            .find_map(|slot| Some((slot, self.board.slots[slot].take()?)))
+        else {
+            return Ok(());
+        };
+        self.board.set_focus(number);
+        self.linger(number);
+        for _ in 0..TURN_CHANGES {
+            if self.board.stopped() {
+                break;
+            }
+            let choices = Change::choices(guard.slot().state().to);
+            let change = choices[self.random.usize(..choices.len())];
+            guard.change(change)?;
+            self.count_change(change);
+            self.verify(&guard);
+            self.linger(number);
+        }
+        Ok(())
+    }
+
+    /// What the worker that made a change sees of it: on its own CPU, so it tests local flushes.
+    fn verify(&mut self, guard: &SlotGuard<'_>) {
+        let slot = guard.slot();
+        let first = self.random.usize(..slot.pages());
+        for offset in 0..VERIFIED_PAGES.min(slot.pages()) {
+            let page = (first + offset) % slot.pages();
+            let (window, effect) = slot.load(page, Length::Short);
+            self.judge(guard.number(), page, window, effect);
+            if let Some((zero, last, expected)) = guard.tail(page)
+                && (zero, last) != (0, expected)
+            {
+                let evidence = Evidence::Tail {
+                    slot: guard.number(),
+                    page,
+                    expected,
+                    seen: (zero, last),
+                };
+                self.board.report(self.number, self.cpu, evidence);
+            }
+        }
+        let (window, effect) = slot.scribble(first, Length::Short);
+        self.judge(guard.number(), first, window, effect);
+    }
+
+    fn linger(&mut self, slot: usize) {
+        let patience_us = match self.random.u8(..16) {
+            0..4 => return,
+            4 => LONG_PATIENCE_US,
+            _ => PATIENCE_US,
+        };
+        let end = self.deadline(patience_us);
+        self.board
+            .await_watchers(self.number, slot, || clock::ticks() > end);
+    }
+
+    /// Loads or stores in a tight loop, so that the translation stays in the TLB.
+    fn watch_turn(&mut self, access: Access) {
+        let (number, page) = self.pick_target();
+        let board = self.board;
+        let (slot, desk) = (&board.slots[number], &board.desks[self.number]);
+        let long = self.random.bool();
+        let end = self.deadline(TURN_US);
+        desk.watch(number);
+        while self.worth_going_on(number, end) {
+            for probe in 0..PROBE_BURST {
+                // Short probes in between bring the translation back into the TLB.
+                let length = if long && probe % 4 == 3 {
+                    Length::Long
+                } else {
+                    Length::Short
+                };
+                let (window, effect) = match access {
+                    Access::Load => slot.load(page, length),
+                    Access::Store => slot.scribble(page, length),
+                };
+                self.judge(number, page, window, effect);
+                desk.count();
+                if matches!(effect, Effect::LoadFault | Effect::StoreFault) {
+                    self.await_change(number, window);
+                }
+            }
+            std::hint::spin_loop();
+        }
+        desk.look_away();
+    }
+
+    /// Between accesses to the slot, takes frames into use that may just have been freed.
+    fn ambush_turn(&mut self) -> io::Result<()> {
+        let (number, page) = self.pick_target();
+        let board = self.board;
+        let (slot, desk) = (&board.slots[number], &board.desks[self.number]);
+        let stores = self.random.u8(..4) == 0;
+        let end = self.deadline(TURN_US);
+        desk.watch(number);
+        while self.worth_going_on(number, end) {
+            let (window, effect) = slot.load(page, Length::Short);
+            self.judge(number, page, window, effect);
+            let Some(own) = self.private.touch() else {
+                self.recycle()?;
+                continue;
+            };
+            self.tallies[self.policy].touches += 1;
+            let (window, effect) = match stores {
+                false => slot.load(page, Length::Short),
+                true => slot.scribble(page, Length::Short),
+            };
+            self.judge(number, page, window, effect);
+            desk.count();
+            if let Err(damage) = self.private.inspect(own) {
+                self.board
+                    .report(self.number, self.cpu, Evidence::Private(damage));
+            }
+            if matches!(effect, Effect::LoadFault | Effect::StoreFault) {
+                self.await_change(number, window);
+            }
+        }
+        desk.look_away();
+        self.recycle()
+    }
+
+    fn recycle(&mut self) -> io::Result<()> {
+        let by_mapping = self.random.u8(..4) == 0;
+        if let Err(damage) = self.private.recycle(by_mapping)? {
+            self.board
+                .report(self.number, self.cpu, Evidence::Private(damage));
+        }
+        self.tallies[self.policy].discards += 1;
+        Ok(())
+    }
+
+    /// A slot and a page in it; mostly the slot that is being changed.
+    fn pick_target(&mut self) -> (usize, usize) {
+        let slots = self.board.slots.len();
+        let number = match self.random.u8(..8) {
+            0 => self.random.usize(..slots),
+            _ => self.board.focus(),
+        };
+        (
+            number,
+            self.random.usize(..self.board.slots[number].pages()),
+        )
+    }
+
+    fn worth_going_on(&self, slot: usize, end: u64) -> bool {
+        !self.board.stopped() && self.board.focus() == slot && clock::ticks() < end
+    }
+
+    /// After a fault there is nothing in the TLB; waits for the slot's next change, if it comes.
+    fn await_change(&self, slot: usize, window: Window) {
+        let end = self.deadline(FAULT_PAUSE_US);
+        while self.board.slots[slot].state() == window.after && clock::ticks() < end {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn judge(&mut self, slot: usize, page: usize, window: Window, effect: Effect) {
+        let place = self.board.slots[slot].place(page);
+        let verdict = rule::judge(place, window, effect);
+        let tally = &mut self.tallies[self.policy];
+        tally.accesses += 1;
+        tally.exact += u64::from(verdict == Verdict::Exact);
+        tally.faults += u64::from(matches!(effect, Effect::LoadFault | Effect::StoreFault));
+        if verdict.is_violation() {
+            let history = self.board.slots[slot].history();
+            let evidence = Evidence::Access {
+                slot,
+                page,
+                verdict,
+                window,
+                effect,
+                history,
+            };
+            self.board.report(self.number, self.cpu, evidence);
+        }
+    }
+
+    fn count_change(&mut self, change: Change) {
+        let tally = &mut self.tallies[self.policy];
+        match change {
+            Change::Map | Change::Replace => tally.maps += 1,
+            Change::Fill => tally.fills += 1,
+            Change::Freeze | Change::Close | Change::Open => tally.protects += 1,
+            Change::Discard => tally.discards += 1,
+            Change::Unmap => tally.unmaps += 1,
+        }
+    }
+
+    fn deadline(&self, microseconds: u64) -> u64 {
+        clock::ticks().wrapping_add(self.clock.to_ticks(Duration::from_micros(microseconds)))
+    }
+}
