@@ -97,11 +97,13 @@ pub struct Bench {
 /// `lab run`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// A static x86-64 Linux program
-    pub program: PathBuf,
-    /// Its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<String>,
+    /// A static x86-64 Linux program and its arguments; options of `run` stand before it
+    #[arg(
+        value_name = "PROGRAM [ARGS]",
+        required = true,
+        trailing_var_arg = true
+    )]
+    pub words: Vec<String>,
     /// Which kernel to run it on
     #[arg(long, value_enum, default_value = "qemu")]
     pub machine: MachineKind,

@@ -62,14 +62,6 @@ impl Progress {
             None => {}
         }
     }
-
-    /// Prints a line for people while the display goes on.
-    pub fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{text}")),
-            None => println!("{text}"),
-        }
-    }
 }
 
 impl Drop for Progress {

@@ -1,6 +1,7 @@
 //! `lab run`: boots a machine around one program from the host; its exit status becomes ours.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,14 +17,21 @@ use crate::session::{self, Session};
 /// The program or the options cannot work (exit code 2), or the machine broke (exit code 125).
 pub fn command(run: &Run) -> Outcome<ExitCode> {
     let cpus = session::cpus(run.cpus)?;
-    check_arguments(&run.arguments)?;
+    let [path, arguments @ ..] = run.words.as_slice() else {
+        return Err(Failure::input(
+            "no program given",
+            "name a static x86-64 Linux program",
+        ));
+    };
+    let path = Path::new(path);
+    check_arguments(arguments)?;
     if run.deadline == 0 {
         return Err(Failure::input(
             "a deadline of 0 s leaves no time",
             "--deadline takes 1 or more",
         ));
     }
-    let image = program::read(&run.program)?;
+    let image = program::read(path)?;
     let session = Session::open(&run.emulator)?;
     let kernel = session.kernel(run.machine)?;
     let boot = Boot {
@@ -32,8 +40,8 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         cpus,
         kernel: &kernel,
         options: &run.options,
-        program: (&session::guest_name(&run.program), &image),
-        arguments: &run.arguments,
+        program: (&session::guest_name(path), &image),
+        arguments,
         deadline: Duration::from_secs(run.deadline.into()),
     };
     let finished = boot.run(&mut |line| show(line, run))?;

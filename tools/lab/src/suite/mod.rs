@@ -1,7 +1,31 @@
-//! `lab test`: every check of the project, counted.
+//! `lab test`: every check of the project, counted, with the totals on the last line.
+
+mod coherence;
+mod machines;
+mod source;
+mod tally;
+
+use std::process::ExitCode;
+
 use crate::cli::Test;
 use crate::failure::Outcome;
-use std::process::ExitCode;
-pub fn command(_test: &Test) -> Outcome<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+use tally::Tally;
+
+/// Runs every check. Exit code 1 if one failed.
+///
+/// # Errors
+/// The emulator or the compiler cannot be used at all (exit code 2 or 1).
+pub fn command(test: &Test) -> Outcome<ExitCode> {
+    let mut tally = Tally::new(test.only.clone());
+    source::check(test, &mut tally);
+    match machines::Bench::open(test) {
+        Ok(bench) => {
+            machines::check(test, &bench, &mut tally);
+            coherence::check(test, &bench, &mut tally);
+        }
+        Err(failure) => tally.check("kernel and programs can be built and booted", || {
+            Err(failure)
+        }),
+    }
+    Ok(tally.close())
 }

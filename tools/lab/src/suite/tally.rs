@@ -1,0 +1,154 @@
+//! Counts checks and prints one line for each.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::failure::Outcome;
+
+/// The count so far.
+#[derive(Debug)]
+pub struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    only: Option<String>,
+    started: Instant,
+    failures: Vec<String>,
+}
+
+/// How many tests a test runner counted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+}
+
+impl Tally {
+    /// Nothing counted; checks whose name lacks `only` are left out.
+    pub fn new(only: Option<String>) -> Self {
+        Self {
+            passed: 0,
+            failed: 0,
+            skipped: 0,
+            only,
+            started: Instant::now(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Runs one check: it passes with a remark, or fails with the reason.
+    pub fn check(&mut self, name: &str, check: impl FnOnce() -> Outcome<String>) {
+        if !self.is_wanted(name) {
+            return;
+        }
+        let started = Instant::now();
+        let outcome = check();
+        let seconds = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(remark) => {
+                self.passed += 1;
+                let gap = if remark.is_empty() { "" } else { ": " };
+                println!("pass  {name} ({seconds:.1} s){gap}{remark}");
+            }
+            Err(failure) => self.fail(name, &failure.to_string()),
+        }
+    }
+
+    /// Runs a test runner that counts its own tests.
+    pub fn count(&mut self, name: &str, run: impl FnOnce() -> Outcome<(Counts, String)>) {
+        if !self.is_wanted(name) {
+            return;
+        }
+        let started = Instant::now();
+        match run() {
+            Ok((counts, evidence)) => {
+                self.passed += counts.passed;
+                self.skipped += counts.skipped;
+                let seconds = started.elapsed().as_secs_f64();
+                if counts.failed > 0 {
+                    self.failed += counts.failed - 1;
+                    self.fail(
+                        name,
+                        &format!("{} of its tests failed\n{evidence}", counts.failed),
+                    );
+                } else {
+                    println!("pass  {name} ({seconds:.1} s): {} tests", counts.passed);
+                }
+            }
+            Err(failure) => self.fail(name, &failure.to_string()),
+        }
+    }
+
+    /// Counts a check that cannot or shall not run here.
+    pub fn skip(&mut self, name: &str, reason: &str) {
+        if self.is_wanted(name) {
+            self.skipped += 1;
+            println!("skip  {name}: {reason}");
+        }
+    }
+
+    /// Prints the failures again and, last and alone on its line, the totals.
+    pub fn close(self) -> ExitCode {
+        if !self.failures.is_empty() {
+            println!("\nfailed:\n  {}", self.failures.join("\n  "));
+        }
+        println!("\ntook {:.0} s", self.started.elapsed().as_secs_f64());
+        println!("{}", self.totals());
+        ExitCode::from(u8::from(self.failed > 0 || self.passed == 0))
+    }
+
+    fn totals(&self) -> String {
+        let mut line = format!("{} passed, {} failed", self.passed, self.failed);
+        if self.skipped > 0 {
+            line.push_str(&format!(", {} skipped", self.skipped));
+        }
+        line
+    }
+
+    fn fail(&mut self, name: &str, reason: &str) {
+        self.failed += 1;
+        println!("FAIL  {name}: {reason}");
+        self.failures.push(name.to_owned());
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+
+    #[test]
+    fn every_outcome_is_counted_once() {
+        let mut tally = Tally::new(None);
+        tally.check("a", || Ok(String::new()));
+        tally.check("b", || Err(Failure::work("no")));
+        tally.skip("c", "reason");
+        tally.count("d", || {
+            Ok((
+                Counts {
+                    passed: 3,
+                    failed: 2,
+                    skipped: 1,
+                },
+                String::new(),
+            ))
+        });
+        assert_eq!(tally.totals(), "4 passed, 3 failed, 2 skipped");
+        assert_eq!(tally.close(), ExitCode::from(1));
+    }
+
+    #[test]
+    fn a_run_without_any_check_is_a_failure() {
+        let mut tally = Tally::new(Some("nothing is called this".into()));
+        tally.check("a", || Ok(String::new()));
+        assert_eq!(tally.totals(), "0 passed, 0 failed");
+        assert_eq!(tally.close(), ExitCode::from(1));
+    }
+}

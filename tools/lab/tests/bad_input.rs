@@ -1,0 +1,215 @@
+//! Bad input gets one clear line that names cause and remedy, exit code 2, and never hangs.
+
+mod support;
+
+use std::path::Path;
+
+use support::{Answer, Fixture};
+
+/// One line on standard error, nothing on standard output, exit code 2.
+#[track_caller]
+fn assert_refused(answer: &Answer, words: &[&str]) {
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert_eq!(answer.output, "", "{answer:?}");
+    assert_eq!(answer.errors.lines().count(), 1, "{answer:?}");
+    assert!(answer.errors.starts_with("lab: "), "{answer:?}");
+    for word in words {
+        assert!(answer.errors.contains(word), "no {word:?} in {answer:?}");
+    }
+}
+
+#[test]
+fn program_that_is_no_elf_file() {
+    let fixture = Fixture::new();
+    let program = fixture.file("script", b"#!/bin/sh\n");
+    assert_refused(
+        &fixture.lab(&["run", &program]),
+        &["script", "not an ELF file", "static x86-64"],
+    );
+}
+
+#[test]
+fn program_that_is_empty_missing_or_a_directory() {
+    let fixture = Fixture::new();
+    let empty = fixture.file("empty", b"");
+    assert_refused(&fixture.lab(&["run", &empty]), &["not an ELF file"]);
+    assert_refused(
+        &fixture.lab(&["run", "nowhere/at/all"]),
+        &["nowhere/at/all", "cannot read"],
+    );
+    assert_refused(
+        &fixture.lab(&["run", fixture.path()]),
+        &["not a regular file"],
+    );
+}
+
+#[test]
+fn program_that_is_truncated() {
+    let fixture = Fixture::new();
+    let whole = std::fs::read(env!("CARGO_BIN_EXE_lab")).unwrap();
+    for length in [3, 20, 63, 100, whole.len() / 2] {
+        let program = fixture.file("cut", &whole[..length]);
+        assert_refused(&fixture.lab(&["run", &program]), &["cut"]);
+    }
+}
+
+#[test]
+fn program_that_is_dynamic_names_its_loader() {
+    // The lab itself is a dynamic program on every host where these tests are built for glibc.
+    let fixture = Fixture::new();
+    let answer = fixture.lab(&["run", env!("CARGO_BIN_EXE_lab")]);
+    assert_refused(
+        &answer,
+        &[
+            "dynamically linked",
+            "ld-linux",
+            "x86_64-unknown-linux-musl",
+        ],
+    );
+}
+
+#[test]
+fn program_for_another_processor() {
+    let fixture = Fixture::new();
+    let mut image = std::fs::read(env!("CARGO_BIN_EXE_lab")).unwrap();
+    image[18] = 183;
+    let foreign = fixture.file("foreign", &image);
+    assert_refused(&fixture.lab(&["run", &foreign]), &["another processor"]);
+    image[4] = 1;
+    let narrow = fixture.file("narrow", &image);
+    assert_refused(&fixture.lab(&["run", &narrow]), &["32-bit"]);
+}
+
+#[test]
+fn cpus_outside_1_to_16() {
+    let fixture = Fixture::new();
+    let program = fixture.program();
+    for cpus in ["0", "17", "-3", "99999999999"] {
+        assert_refused(
+            &fixture.lab(&["run", "--cpus", cpus, &program]),
+            &["1 to 16", cpus],
+        );
+        assert_refused(&fixture.lab(&["bench", "--cpus", cpus]), &["1 to 16", cpus]);
+    }
+}
+
+#[test]
+fn arguments_that_cannot_reach_the_program() {
+    let fixture = Fixture::new();
+    let program = fixture.program();
+    assert_refused(
+        &fixture.lab(&["run", &program, "two words"]),
+        &["white space"],
+    );
+    assert_refused(
+        &fixture.lab(&["run", "--deadline", "0", &program]),
+        &["--deadline"],
+    );
+}
+
+#[test]
+fn no_qemu() {
+    let fixture = Fixture::new();
+    let program = fixture.program();
+    let answer = fixture.lab(&["run", "--qemu", "/nowhere/qemu", &program]);
+    assert_refused(
+        &answer,
+        &[
+            "/nowhere/qemu",
+            "apt-get install --no-install-recommends qemu-system-x86",
+        ],
+    );
+    let plain = fixture.file("qemu-text", b"not executable");
+    assert_refused(
+        &fixture.lab(&["run", "--qemu", &plain, &program]),
+        &["qemu-text"],
+    );
+    let broken = fixture.executable("qemu-broken", "#!/nowhere/interpreter\n");
+    let image = fixture.linux_image();
+    let answer = fixture.lab(&[
+        "run",
+        "--machine",
+        "linux",
+        "--kernel",
+        &image,
+        "--qemu",
+        &broken,
+        &program,
+    ]);
+    assert_refused(&answer, &["cannot start", "--qemu"]);
+}
+
+#[test]
+fn kernel_image_that_cannot_be_used() {
+    let fixture = Fixture::new();
+    let program = fixture.program();
+    let garbage = fixture.file("garbage", &[0; 4096]);
+    for image in ["/nowhere/vmlinuz", &garbage, fixture.path()] {
+        let answer = fixture.lab(&["run", "--machine", "linux", "--kernel", image, &program]);
+        assert_refused(&answer, &[image, "doctor"]);
+        assert_refused(
+            &fixture.lab(&["bench", "--kernel", image]),
+            &[image, "doctor"],
+        );
+    }
+}
+
+#[test]
+fn garbage_on_the_command_line() {
+    let fixture = Fixture::new();
+    for words in [
+        &["frobnicate"][..],
+        &["bench", "--frob"],
+        &["bench", "frobwork"],
+        &["bench", "--cpus", "two"],
+        &["bench", "--machine", "toaster"],
+        &["bench", "--seed", "-"],
+        &["bench", "--accel", "warp"],
+        &["run"],
+        &["run", "--cpus"],
+        &["test", "--fast", "--soak"],
+        &[],
+    ] {
+        assert_refused(&fixture.lab(words), &["--help"]);
+    }
+    let odd = std::ffi::OsStr::new("\u{1b}[2J");
+    assert_refused(&fixture.lab(&[odd.to_str().unwrap()]), &["--help"]);
+}
+
+#[test]
+fn axes_that_cannot_be_measured() {
+    let fixture = Fixture::new();
+    let qemu = fixture.executable("qemu", "#!/bin/sh\nexit 9\n");
+    for (words, remedy) in [
+        (["--threads", "0"], "--threads"),
+        (["--threads", "17"], "1 to 16"),
+        (["--pages", "0"], "--pages"),
+        (["--policies", "magic"], "published"),
+        (["--json", "/nowhere/result.json"], "--json"),
+    ] {
+        assert_refused(
+            &fixture.lab(&[&["bench", "--qemu", &qemu], &words[..]].concat()),
+            &[remedy],
+        );
+    }
+}
+
+#[test]
+fn version_and_help_are_no_mistakes() {
+    let fixture = Fixture::new();
+    for words in [
+        &["--version"][..],
+        &["--help"],
+        &["bench", "--help"],
+        &["help", "run"],
+    ] {
+        let answer = fixture.lab(words);
+        assert_eq!(
+            (answer.code, answer.errors.as_str()),
+            (Some(0), ""),
+            "{answer:?}"
+        );
+        assert!(answer.output.contains("lab"), "{answer:?}");
+    }
+    assert!(Path::new(fixture.path()).exists());
+}

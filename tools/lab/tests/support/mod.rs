@@ -1,0 +1,92 @@
+//! Starts the built lab in a directory of its own, without the environment's settings.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// A script cannot be started while a child forked at that moment still holds it open for writing.
+static FORK: Mutex<()> = Mutex::new(());
+
+/// A directory with files for one test.
+pub struct Fixture {
+    directory: tempfile::TempDir,
+}
+
+/// What the lab answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: Option<i32>,
+    pub output: String,
+    pub errors: String,
+}
+
+#[allow(dead_code, reason = "not every test program uses every helper")]
+impl Fixture {
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self) -> &str {
+        self.directory.path().to_str().unwrap()
+    }
+
+    /// Writes a file and returns its path.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Writes a script that can be executed.
+    pub fn executable(&self, name: &str, script: &str) -> String {
+        let _guard = FORK.lock();
+        let path = self.file(name, script.as_bytes());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// The smallest file that passes for a static program: a header and one segment without bytes.
+    pub fn program(&self) -> String {
+        let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        bytes.extend([2, 0, 62, 0, 1, 0, 0, 0]);
+        for word in [0x40_0000u64, 64, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        bytes.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+        bytes.resize(64 + 56, 0);
+        self.file("program", &bytes)
+    }
+
+    /// A file with the marks of a bzImage.
+    pub fn linux_image(&self) -> String {
+        let mut bytes = vec![0; 4096];
+        bytes[0x1fe..0x206].copy_from_slice(b"\x55\xaa\0\0HdrS");
+        self.file("vmlinuz", &bytes)
+    }
+
+    /// Runs the lab without input and without a terminal.
+    pub fn lab(&self, words: &[&str]) -> Answer {
+        let guard = FORK.lock();
+        let child = Command::new(env!("CARGO_BIN_EXE_lab"))
+            .args(words)
+            .current_dir(self.path())
+            .env("SHOOTDOWN_ROOT", self.path())
+            .env_remove("SHOOTDOWN_QEMU")
+            .env_remove("SHOOTDOWN_LINUX")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(guard);
+        let output = child.wait_with_output().unwrap();
+        Answer {
+            code: output.status.code(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
