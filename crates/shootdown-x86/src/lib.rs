@@ -23,6 +23,45 @@
 //! Code here runs at CPL 0. At any other level the processor raises #GP, which a hosted process
 //! sees as a fatal signal; constructors of hardware access are therefore `unsafe` and say so.
 //!
+//! # Example
+//!
+//! The part of a kernel that interrupts a set of CPUs:
+//!
+//! ```
+//! use core::ptr::NonNull;
+//! use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, Features, LocalApic, SendError, Vector};
+//!
+//! const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
+//! const SPURIOUS_VECTOR: Vector = Vector::new(0xff).unwrap();
+//! static CPUS: ApicMap<16> = ApicMap::new();
+//!
+//! /// On the boot CPU. `ids` are from the firmware; `page` is the mapped xAPIC page.
+//! unsafe fn detect(ids: &[ApicId], page: NonNull<u8>) -> LocalApic {
+//!     let mode = ApicMode::detect(&Features::detect());
+//!     CPUS.configure(Delivery::choose(mode, ids.len())).expect("nobody inserted yet");
+//!     for (cpu, &id) in ids.iter().enumerate() {
+//!         CPUS.insert(cpu, id).expect("the firmware's ids are distinct");
+//!     }
+//!     match mode {
+//!         // SAFETY: the kernel mapped the page uncacheable; every CPU runs `start` first.
+//!         ApicMode::XApic => unsafe { LocalApic::new_xapic(page) },
+//!         // SAFETY: CPUID has x2APIC; every CPU runs `start` first.
+//!         ApicMode::X2Apic => unsafe { LocalApic::new_x2apic() },
+//!     }
+//! }
+//!
+//! /// On every CPU, interrupts off, its IDT loaded.
+//! unsafe fn start(apic: &LocalApic, cpu: usize) {
+//!     // SAFETY: interrupts are off, the IDT has both vectors, flat ids come from the one map.
+//!     unsafe { apic.enable(SPURIOUS_VECTOR, CPUS.flat_id(cpu)) };
+//!     CPUS.set_online(cpu);
+//! }
+//!
+//! fn interrupt(apic: &LocalApic, this_cpu: usize, targets: &[u64]) -> Result<(), SendError> {
+//!     apic.send_many(&CPUS, this_cpu, targets, SHOOTDOWN_VECTOR)
+//! }
+//! ```
+//!
 //! # Manuals
 //!
 //! "SDM" is the *Intel 64 and IA-32 Architectures Software Developer's Manual*, "APM" the *AMD64

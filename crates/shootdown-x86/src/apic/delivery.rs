@@ -18,8 +18,8 @@ const X2APIC_BROADCAST: u32 = 0xffff_ffff;
 pub enum Delivery {
     /// xAPIC, one command for each CPU.
     XapicPhysical,
-    /// xAPIC, one command for any set of up to 8 CPUs. Each CPU passes its [`ApicMap::flat_id`](super::ApicMap::flat_id)
-    /// to
+    /// xAPIC, one command for any set of up to 8 CPUs. Each CPU passes its
+    /// [`ApicMap::flat_id`](super::ApicMap::flat_id) to
     /// [`LocalApic::enable`](super::LocalApic::enable).
     XapicFlat,
     /// x2APIC, one command for each CPU.

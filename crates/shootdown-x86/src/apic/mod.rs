@@ -26,7 +26,7 @@ mod timer;
 
 pub use delivery::Delivery;
 pub use error::{ErrorStatus, MapError, SendError};
-pub use icr::{ApicId, Command, Destination, FlatId, StartupPage, Vector};
+pub use icr::{ApicId, Destination, FlatId, StartupPage, Vector};
 pub use local::{ApicMode, LocalApic, physical_base};
 pub use map::ApicMap;
 pub use plan::MulticastPlan;
