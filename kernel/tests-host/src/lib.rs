@@ -11,11 +11,15 @@ extern crate alloc;
 #[path = "../../src/errno.rs"]
 pub mod errno;
 #[allow(dead_code)]
+#[path = "../../src/exec/mod.rs"]
+pub mod exec;
+#[allow(dead_code)]
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;
 
 pub mod addr;
 pub mod arch;
+pub mod boot;
 pub mod memory;
 pub mod platform;
 pub mod sync;
