@@ -4,7 +4,10 @@
 //! [`Capacity`] states the quotient for every supported `N` instead, which keeps sets at one bit a
 //! CPU. Hosts name a concrete `N` and never see the trait.
 
-#![allow(clippy::declare_interior_mutable_const, reason = "ATOMIC_ZERO is an initializer only")]
+#![allow(
+    clippy::declare_interior_mutable_const,
+    reason = "ATOMIC_ZERO is an initializer only"
+)]
 
 use core::fmt::Debug;
 use core::hash::Hash;

@@ -81,7 +81,95 @@ where
     pub(crate) fn put_back(&self, initiators: &CpuMask<N>) {
         self.initiators.unite(initiators, Ordering::Relaxed);
         if !Self::ONE_WORD {
-            self.kicked.store(true, Ordering::Relaxed);
+            // ORDERING: a read-modify-write, so that an initiator that rang just before stays in the chain
+            // that the next `take` acquires; a plain store would cut it off and its bit could be missed.
+            self.kicked.swap(true, Ordering::AcqRel);
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    extern crate std;
+
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU64, Ordering};
+    use std::vec::Vec;
+
+    use super::Inbox;
+    use crate::cpu::CpuId;
+
+    /// Two initiators in different words, one responder that looks when it is interrupted and now and then on its
+    /// own, putting back what it found the first time: every initiator is found after it announced itself, or
+    /// an interrupt that was sent for it is still to be taken (I7).
+    #[test]
+    fn a_wide_inbox_loses_no_initiator() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound.get_or_insert(3);
+        builder.check(|| {
+            let inbox = Arc::new(Inbox::<128>::new());
+            let interrupts = Arc::new(AtomicU64::new(0));
+            let initiators: Vec<_> = [3, 70]
+                .into_iter()
+                .map(|number| {
+                    let (inbox, interrupts) = (inbox.clone(), interrupts.clone());
+                    loom::thread::spawn(move || {
+                        if inbox.add(CpuId::new(number)) {
+                            interrupts.fetch_add(1, Ordering::AcqRel);
+                        }
+                    })
+                })
+                .collect();
+            let mut found = crate::CpuMask::<128>::EMPTY;
+            if let Some(fresh) = inbox.take() {
+                inbox.put_back(&fresh);
+            }
+            if let Some(fresh) = inbox.take() {
+                found.unite(&fresh);
+            }
+            for initiator in initiators {
+                initiator.join().unwrap();
+            }
+            // What the interrupt handler does, once for all interrupts since; the put-back needs no
+            // interrupt because the responder looks again by itself.
+            if interrupts.swap(0, Ordering::AcqRel) > 0
+                && let Some(fresh) = inbox.take()
+            {
+                found.unite(&fresh);
+            }
+            assert_eq!(found.len(), 2, "an initiator was lost: {found:?}");
+            assert!(inbox.is_quiet());
+        });
+    }
+
+    /// The same without interrupts between: whoever is told not to send may rely on the responder that is
+    /// about to look.
+    #[test]
+    fn an_initiator_that_need_not_interrupt_is_seen_by_the_next_look() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound.get_or_insert(3);
+        builder.check(|| {
+            let inbox = Arc::new(Inbox::<128>::new());
+            let rung = inbox.add(CpuId::new(3));
+            assert!(rung, "the first initiator must interrupt");
+            let (told, seen) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+            let second = {
+                let (inbox, told) = (inbox.clone(), told.clone());
+                loom::thread::spawn(move || {
+                    let interrupts = inbox.add(CpuId::new(70));
+                    told.store(1 + u64::from(interrupts), Ordering::Relaxed);
+                })
+            };
+            // The interrupt for initiator 3.
+            let fresh = inbox.take().expect("its bit is set");
+            assert!(fresh.contains(CpuId::new(3)));
+            seen.store(u64::from(fresh.contains(CpuId::new(70))), Ordering::Relaxed);
+            second.join().unwrap();
+            let need_not = told.load(Ordering::Relaxed) == 1;
+            assert!(
+                !need_not || seen.load(Ordering::Relaxed) == 1,
+                "nobody will look for initiator 70"
+            );
+        });
     }
 }

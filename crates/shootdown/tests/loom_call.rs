@@ -1,0 +1,198 @@
+//! loom models of the call layer: I6, I7, I11.
+
+#![cfg(loom)]
+
+mod loom_machine;
+
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom_machine::*;
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+/// A waited call has run when it returns, and what it wrote is visible; the responder acts on
+/// interrupts alone, so a missing one would hang the model.
+#[test]
+fn call_one_returns_after_the_function_ran() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let responder = on_cpu(&machine, 1, |machine| {
+            while !take_interrupt(machine) {
+                machine.platform().relax();
+            }
+        });
+        let written = loom::cell::UnsafeCell::new(0);
+        struct Shared<'a>(&'a loom::cell::UnsafeCell<u32>);
+        // SAFETY: the call orders the target's write before our read; loom checks that.
+        unsafe impl Sync for Shared<'_> {}
+        let shared = Shared(&written);
+        machine
+            .call_one(cpu(1), &|_| {
+                let shared = &shared;
+                shared.0.with_mut(|value| {
+                    // SAFETY: as above.
+                    unsafe { *value = 7 }
+                });
+            })
+            .unwrap();
+        // SAFETY: as above.
+        assert_eq!(written.with(|value| unsafe { *value }), 7);
+        responder.join().unwrap();
+    });
+}
+
+/// Two initiators post to one responder: both calls run, whoever found the inbox already rung (I7).
+#[test]
+fn two_initiators_lose_no_call() {
+    check(3, || {
+        let machine = machine::<3>();
+        online_all(&machine, 3);
+        let sum = Box::leak(Box::new(AtomicU64::new(0)));
+        let sum: &'static AtomicU64 = sum;
+        let other = on_cpu(&machine, 1, move |machine| {
+            machine.post(&CpuMask::only(cpu(2)), move |_| {
+                sum.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        let responder = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
+        });
+        machine.post(&CpuMask::only(cpu(2)), move |_| {
+            sum.fetch_add(10, Ordering::Relaxed);
+        });
+        other.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+/// One function slot, three posts: each payload arrives whole, once, and in order (I6).
+#[test]
+fn a_reused_slot_is_neither_torn_nor_lost() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let seen = Box::leak(Box::new(AtomicU64::new(0)));
+        let seen: &'static AtomicU64 = seen;
+        let responder = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || seen.load(Ordering::Relaxed) == 0x123);
+        });
+        for number in 1..=3u64 {
+            let copy = [number, !number, number];
+            machine.post(&CpuMask::only(cpu(1)), move |_| {
+                assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
+                let before = seen.load(Ordering::Relaxed);
+                seen.store(before << 4 | copy[0], Ordering::Relaxed);
+            });
+        }
+        responder.join().unwrap();
+    });
+}
+
+/// A responder that comes for one slot may meet another one that is being published, before its inbox bit is
+/// set: it finds nothing or the whole request.
+#[test]
+fn a_slot_met_through_another_slots_bit_is_whole() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let space = loom::sync::Arc::new(AddressSpace::new(&machine, Root(1)));
+        become_cpu(1);
+        machine.switch_to(None, &space);
+        become_cpu(0);
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let responder = {
+            let space = space.clone();
+            on_cpu(&machine, 1, move |machine| {
+                idle_until(machine, || stop.load(Ordering::Acquire));
+                machine.switch_away(&space, Root(0));
+            })
+        };
+        machine.post(&CpuMask::only(cpu(1)), |_| {});
+        machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);
+        stop.store(true, Ordering::Release);
+        wake(&machine, 1);
+        responder.join().unwrap();
+    });
+}
+
+/// A ticket tracks its own request: it completes after its call ran, also when its slot was refilled since.
+#[test]
+fn a_ticket_outlives_the_reuse_of_its_slot() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let ran = Box::leak(Box::new(AtomicU64::new(0)));
+        let ran: &'static AtomicU64 = ran;
+        let responder = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || ran.load(Ordering::Relaxed) == 2);
+        });
+        let count = move |_: CpuId| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        };
+        let target = CpuMask::only(cpu(1));
+        let first = machine.submit(&target, count, Wait::Done);
+        let second = machine.submit(&target, count, Wait::Done);
+        first.wait();
+        assert!(
+            ran.load(Ordering::Relaxed) >= 1,
+            "the first wait returned early"
+        );
+        second.wait();
+        assert_eq!(
+            ran.load(Ordering::Relaxed),
+            2,
+            "the second wait returned early"
+        );
+        responder.join().unwrap();
+    });
+}
+
+/// Two CPUs call each other and take no interrupts while they wait: each serves its inbox. (Afterwards each
+/// takes interrupts until the other is done, as an idle CPU would.)
+#[test]
+fn waiters_with_interrupts_off_serve_each_other() {
+    check(2, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let finished: &'static [AtomicBool; 2] =
+            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
+        let call_the_other = move |machine: &Machine<2>| {
+            let me = machine.platform().current_cpu().as_u32();
+            machine.call_one(cpu(1 - me), &|_| {}).unwrap();
+            finished[me as usize].store(true, Ordering::Release);
+            wake(machine, 1 - me);
+            idle_until(machine, || {
+                finished[1 - me as usize].load(Ordering::Acquire)
+            });
+        };
+        let other = on_cpu(&machine, 1, call_the_other);
+        call_the_other(&machine);
+        other.join().unwrap();
+    });
+}
+
+/// A CPU that is coming online is either not named by a call, or serves it.
+#[test]
+fn a_cpu_is_not_called_before_it_is_ready() {
+    check(3, || {
+        let machine = machine::<2>();
+        become_cpu(0);
+        machine.online();
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let is_online: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let late = on_cpu(&machine, 1, move |machine| {
+            is_online.store(true, Ordering::Relaxed);
+            machine.online();
+            idle_until(machine, || stop.load(Ordering::Acquire));
+        });
+        let ran =
+            machine.call_all(&|me| assert!(me == cpu(0) || is_online.load(Ordering::Relaxed)));
+        assert!(ran.contains(cpu(0)));
+        stop.store(true, Ordering::Release);
+        wake(&machine, 1);
+        late.join().unwrap();
+    });
+}

@@ -1,0 +1,227 @@
+//! A machine of loom threads: each is a CPU, interrupts are flags that a thread takes where it says so.
+//!
+//! The "TLB" of a CPU holds at most one translation a page, filled by [`Machine::walk`] and dropped by the
+//! platform's flushes, so that a model can ask what a CPU would still use.
+//!
+//! Where a real CPU spins, a loom thread blocks on its own [`Event`], which whatever it can wait for sets: an
+//! interrupt, an acknowledgement, the model's end. (loom runs one of several yielding threads for ever.) An
+//! event is set after the memory access that it announces and orders nothing before it that a thread
+//! has not already seen when it looked without blocking, which loom tries too.
+
+#![allow(dead_code, reason = "each model uses a part")]
+
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use shootdown::*;
+use std::cell::Cell;
+
+pub const PAGES: usize = 2;
+pub const PAGE: usize = 4096;
+
+loom::thread_local! {
+    static CPU: Cell<u32> = Cell::new(0);
+    static IRQS_OFF: Cell<bool> = Cell::new(false);
+    static CACHED: Cell<[Option<u64>; PAGES]> = Cell::new([None; PAGES]);
+}
+
+/// A sticky wake-up for one CPU.
+pub struct Event(Mutex<bool>, Condvar);
+
+impl Event {
+    fn new() -> Self {
+        Self(Mutex::new(false), Condvar::new())
+    }
+
+    pub fn set(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    pub fn wait(&self) {
+        let mut set = self.0.lock().unwrap();
+        while !*set {
+            set = self.1.wait(set).unwrap();
+        }
+        *set = false;
+    }
+}
+
+pub struct Model<const N: usize> {
+    events: [Event; N],
+    interrupted: [AtomicBool; N],
+    /// The page table: a frame number a page.
+    pub table: [AtomicU64; PAGES],
+}
+
+// SAFETY: each loom thread is one CPU with a fixed number; "interrupts" run only inside `take_interrupt`, so
+// nothing else runs between save and restore; flushes drop the cached copies; an interrupt is a flag stored
+// with Release and taken with Acquire.
+unsafe impl<const N: usize> Platform for Model<N> {
+    type IrqState = bool;
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(CPU.with(Cell::get))
+    }
+
+    fn irq_save(&self) -> bool {
+        IRQS_OFF.with(|off| off.replace(true))
+    }
+
+    fn irq_restore(&self, state: bool) {
+        IRQS_OFF.with(|off| off.set(state));
+    }
+
+    fn preempt_disable(&self) {}
+
+    fn preempt_enable(&self) {}
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        // A read-modify-write on both sides: loom would let a swap overlook a plain store.
+        self.interrupted[target.index()].swap(true, Ordering::AcqRel);
+        self.events[target.index()].set();
+        Ok(())
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        CACHED.with(|cached| match operation {
+            LocalFlush::Pages(range) => {
+                let mut entries = cached.get();
+                for address in range.iter_pages() {
+                    entries[address / PAGE] = None;
+                }
+                cached.set(entries);
+            }
+            LocalFlush::Space | LocalFlush::All => cached.set([None; PAGES]),
+        });
+    }
+
+    fn load_root(&self, _: Root) {
+        CACHED.with(|cached| cached.set([None; PAGES]));
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn relax(&self) {
+        self.events[self.current_cpu().index()].wait();
+    }
+
+    fn on_trace(&self, event: TraceEvent) {
+        if let TraceEvent::Acknowledged { initiator, .. } = event {
+            self.events[initiator.index()].set();
+        }
+    }
+}
+
+pub type Machine<const N: usize> = Shootdown<Model<N>, N>;
+
+pub fn machine<const N: usize>() -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    Arc::new(Shootdown::new(Model {
+        events: std::array::from_fn(|_| Event::new()),
+        interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
+        table: std::array::from_fn(|_| AtomicU64::new(0)),
+    }))
+}
+
+/// Makes this loom thread CPU `cpu`.
+pub fn become_cpu(cpu: u32) {
+    CPU.with(|current| current.set(cpu));
+}
+
+/// Runs `body` as CPU `cpu` on a new loom thread.
+pub fn on_cpu<const N: usize, R: 'static>(
+    machine: &Arc<Machine<N>>,
+    cpu: u32,
+    body: impl FnOnce(&Machine<N>) -> R + 'static,
+) -> loom::thread::JoinHandle<R>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine.clone();
+    loom::thread::spawn(move || {
+        become_cpu(cpu);
+        body(&machine)
+    })
+}
+
+/// Brings CPUs `0..count` online one after the other, before the model proper starts.
+pub fn online_all<const N: usize>(machine: &Machine<N>, count: u32)
+where
+    Cpus<N>: Capacity,
+{
+    for cpu in 0..count {
+        become_cpu(cpu);
+        machine.online();
+    }
+    become_cpu(0);
+}
+
+/// Takes the pending interrupt, if there is one; tells whether there was.
+pub fn take_interrupt<const N: usize>(machine: &Machine<N>) -> bool
+where
+    Cpus<N>: Capacity,
+{
+    let me = machine.platform().current_cpu();
+    let pending = machine.platform().interrupted[me.index()].swap(false, Ordering::AcqRel);
+    if pending {
+        machine.handle_ipi();
+    }
+    pending
+}
+
+/// Takes interrupts until `done` says so; something must set this CPU's event each time it may have changed.
+pub fn idle_until<const N: usize>(machine: &Machine<N>, done: impl Fn() -> bool)
+where
+    Cpus<N>: Capacity,
+{
+    loop {
+        let finished = done();
+        let interrupted = take_interrupt(machine);
+        if finished {
+            return;
+        }
+        if !interrupted {
+            machine.platform().relax();
+        }
+    }
+}
+
+/// Lets CPU `cpu` look again.
+pub fn wake<const N: usize>(machine: &Machine<N>, cpu: u32)
+where
+    Cpus<N>: Capacity,
+{
+    machine.platform().events[cpu as usize].set();
+}
+
+/// What this CPU translates `page` to: its cached copy, or a walk whose result it caches.
+pub fn walk<const N: usize>(machine: &Machine<N>, page: usize) -> u64
+where
+    Cpus<N>: Capacity,
+{
+    CACHED.with(|cached| {
+        let mut entries = cached.get();
+        let frame =
+            entries[page].unwrap_or_else(|| machine.platform().table[page].load(Ordering::Relaxed));
+        entries[page] = Some(frame);
+        cached.set(entries);
+        frame
+    })
+}
+
+/// The translation of `page` that this CPU would use without a walk.
+pub fn cached(page: usize) -> Option<u64> {
+    CACHED.with(|cached| cached.get()[page])
+}
+
+/// A model checker with the preemption bound of this crate's models (`LOOM_MAX_PREEMPTIONS` overrides it).
+pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(preemptions);
+    builder.max_branches = 100_000;
+    builder.check(model);
+}

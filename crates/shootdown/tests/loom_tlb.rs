@@ -1,0 +1,186 @@
+//! loom models of TLB coherence: I1, I2, I3, I5, I12.
+
+#![cfg(loom)]
+
+mod loom_machine;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom_machine::*;
+use shootdown::*;
+
+const OLD: u64 = 0;
+const NEW: u64 = 1;
+
+fn page(number: usize) -> FlushRange {
+    FlushRange::pages(number * PAGE, 1, PageSize::SIZE_4K)
+}
+
+/// Takes interrupts until `done`, then checks that this CPU translates no page of `pages` to the old frame.
+fn spin_until_flushed<const N: usize>(machine: &Machine<N>, done: &AtomicBool, pages: &[usize])
+where
+    Cpus<N>: Capacity,
+{
+    idle_until(machine, || done.load(Ordering::Acquire));
+    for page in pages {
+        assert_ne!(cached(*page), Some(OLD), "stale translation of page {page}");
+        assert_eq!(walk(machine, *page), NEW, "stale walk of page {page}");
+    }
+}
+
+/// A CPU that loads the space while another flushes it is either found in the CPU set, or sees the new
+/// page table (I1, I2). Removing either fence breaks this.
+#[test]
+fn late_joiner_sees_new_generation() {
+    check(4, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let done = Arc::new(AtomicBool::new(false));
+        let joiner = {
+            let (space, done) = (space.clone(), done.clone());
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_to(None, &space);
+                walk(machine, 0);
+                spin_until_flushed(machine, &done, &[0]);
+                machine.switch_away(&space, Root(0));
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.flush(&space, page(0), FreedTables::No);
+        done.store(true, Ordering::Release);
+        wake(&machine, 1);
+        joiner.join().unwrap();
+    });
+}
+
+/// A CPU that leaves the space while another flushes it neither hangs the flush nor keeps the translation.
+#[test]
+fn a_cpu_that_leaves_is_not_waited_for_in_vain() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        become_cpu(1);
+        machine.switch_to(None, &space);
+        become_cpu(0);
+        let done = Arc::new(AtomicBool::new(false));
+        let leaver = {
+            let (space, done) = (space.clone(), done.clone());
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_away(&space, Root(0));
+                assert_eq!(cached(0), None);
+                idle_until(machine, || done.load(Ordering::Acquire));
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.flush(&space, page(0), FreedTables::Yes);
+        done.store(true, Ordering::Release);
+        wake(&machine, 1);
+        leaver.join().unwrap();
+    });
+}
+
+/// Two CPUs change and flush different pages at once; a third uses both. Requests may arrive in either
+/// order; a partial flush must not hide the other one (I3).
+#[test]
+fn partial_flushes_out_of_order_hide_nothing() {
+    check(2, || {
+        let machine = machine::<3>();
+        online_all(&machine, 3);
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let done = Arc::new(AtomicBool::new(false));
+        let user = {
+            let (space, done) = (space.clone(), done.clone());
+            on_cpu(&machine, 2, move |machine| {
+                machine.switch_to(None, &space);
+                walk(machine, 0);
+                walk(machine, 1);
+                spin_until_flushed(machine, &done, &[0, 1]);
+                machine.switch_away(&space, Root(0));
+            })
+        };
+        let other = {
+            let space = space.clone();
+            on_cpu(&machine, 1, move |machine| {
+                machine.platform().table[1].store(NEW, Ordering::Relaxed);
+                machine.flush(&space, page(1), FreedTables::No);
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.flush(&space, page(0), FreedTables::No);
+        other.join().unwrap();
+        done.store(true, Ordering::Release);
+        wake(&machine, 2);
+        user.join().unwrap();
+    });
+}
+
+/// A frame comes back from a batch only when no CPU can use it, early acknowledgement included: between its
+/// acknowledgement and its flush a responder runs nothing that touches user memory (I5).
+#[test]
+fn a_reclaimed_frame_is_out_of_reach() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        // Who owns frame OLD: 0 the space, 1 somebody else.
+        let owner = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let user = {
+            let (space, owner, stop) = (space.clone(), owner.clone(), stop.clone());
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_to(None, &space);
+                idle_until(machine, || {
+                    if walk(machine, 0) == OLD {
+                        // The load itself: the frame must still be the space's.
+                        assert_eq!(
+                            owner.load(Ordering::Relaxed),
+                            0,
+                            "use after free of a frame"
+                        );
+                    }
+                    stop.load(Ordering::Acquire)
+                });
+                machine.switch_away(&space, Root(0));
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        let mut batch = FlushBatch::<u64, 1>::new();
+        batch.page(0, PageSize::SIZE_4K, OLD).unwrap();
+        let ticket = machine.submit_batch(&space, batch);
+        for frame in ticket.wait() {
+            assert_eq!(frame, OLD);
+            owner.store(1, Ordering::Relaxed);
+        }
+        stop.store(true, Ordering::Release);
+        wake(&machine, 1);
+        user.join().unwrap();
+    });
+}
+
+/// A CPU that comes online while another flushes a kernel range is named, or its own flush comes after the
+/// change.
+#[test]
+fn a_cpu_coming_online_misses_no_kernel_flush() {
+    check(4, || {
+        let machine = machine::<2>();
+        become_cpu(0);
+        machine.online();
+        let done = Arc::new(AtomicBool::new(false));
+        let late = {
+            let done = done.clone();
+            on_cpu(&machine, 1, move |machine| {
+                walk(machine, 0);
+                machine.online();
+                walk(machine, 0);
+                spin_until_flushed(machine, &done, &[0]);
+            })
+        };
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.flush_kernel(page(0));
+        done.store(true, Ordering::Release);
+        wake(&machine, 1);
+        late.join().unwrap();
+    });
+}
