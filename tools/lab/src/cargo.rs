@@ -105,7 +105,10 @@ fn named(path: PathBuf) -> Option<(String, PathBuf)> {
 pub fn command(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(place::root());
+    command
+        .args(arguments)
+        .current_dir(place::root())
+        .env("CARGO_TERM_COLOR", "never");
     command
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::machines::Bench;
+use serde_json::Value;
+
+use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
@@ -17,14 +19,29 @@ const BREAK_SECONDS: u32 = 60;
 /// What a boot needs beyond the time that the program was given.
 const ALLOWANCE: Duration = Duration::from_secs(60);
 
+/// One run of tlbtorture.
+#[derive(Debug, Clone, Copy)]
+struct Torture<'a> {
+    options: &'a str,
+    policy: &'a str,
+    seconds: u32,
+    cpus: usize,
+}
+
+/// What the rows of a run add up to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sum {
+    rows: u64,
+    stale: u64,
+    operations: u64,
+}
+
 /// Runs them all.
-pub fn check(test: &Test, bench: &Bench, tally: &mut Tally) {
+pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let machines: &[usize] = if test.fast { &[2] } else { &[2, 4] };
     for &cpus in machines {
-        tally.check(
-            &format!("coherence: madvise checks itself on {cpus} CPUs"),
-            || madvise(bench, bench.kernel(), cpus),
-        );
+        let name = format!("coherence: madvise checks itself on {cpus} CPUs");
+        tally.check(&name, || madvise(fleet, fleet.kernel(), cpus));
     }
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
@@ -33,37 +50,47 @@ pub fn check(test: &Test, bench: &Bench, tally: &mut Tally) {
     };
     for &cpus in machines {
         for policy in POLICIES {
+            let torture = Torture {
+                options: "",
+                policy,
+                seconds,
+                cpus,
+            };
             let name = format!("coherence: tlbtorture, {policy}, {seconds} s on {cpus} CPUs");
-            tally.check(&name, || {
-                torture(bench, bench.kernel(), policy, seconds, cpus)
-            });
+            tally.check(&name, || clean(&torture.run(fleet, fleet.kernel())?));
         }
     }
     for step in BREAKS {
         tally.check(&format!("coherence: tlbtorture notices {step}"), || {
-            broken(bench, step)
+            broken(fleet, step)
         });
     }
-    on_linux(bench, tally);
+    on_linux(fleet, tally);
 }
 
 /// The same programs on Linux: a difference is ours.
-fn on_linux(bench: &Bench, tally: &mut Tally) {
-    for name in ["linux: madvise checks itself", "linux: tlbtorture"] {
-        match bench.linux() {
-            None => tally.skip(
+fn on_linux(fleet: &Fleet, tally: &mut Tally) {
+    let names = ["linux: madvise checks itself", "linux: tlbtorture"];
+    let Some(linux) = fleet.linux() else {
+        for name in names {
+            tally.skip(
                 name,
                 "no Linux image here; `./lab doctor` says how to get one",
-            ),
-            Some(linux) if name.ends_with("torture") => {
-                tally.check(name, || torture(bench, &linux, "linux", 3, 2))
-            }
-            Some(linux) => tally.check(name, || madvise(bench, &linux, 2)),
+            );
         }
-    }
+        return;
+    };
+    let torture = Torture {
+        options: "",
+        policy: "linux",
+        seconds: 3,
+        cpus: 2,
+    };
+    tally.check(names[0], || madvise(fleet, &linux, 2));
+    tally.check(names[1], || clean(&torture.run(fleet, &linux)?));
 }
 
-fn madvise(bench: &Bench, kernel: &Kernel, cpus: usize) -> Outcome<String> {
+fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
     let threads = format!("--threads=1,{cpus}");
     let arguments = [
         "--pages=1,32",
@@ -73,88 +100,108 @@ fn madvise(bench: &Bench, kernel: &Kernel, cpus: usize) -> Outcome<String> {
         "--warmup-ms=5",
         "--self-check",
     ];
-    let finished = bench.boot(kernel, "", "madvise", &arguments, cpus, ALLOWANCE)?;
-    clean(&finished)
+    let start = Start {
+        options: "",
+        arguments: &arguments,
+        cpus,
+        deadline: ALLOWANCE,
+    };
+    clean(&fleet.boot(kernel, "madvise", start)?)
 }
 
-fn torture(
-    bench: &Bench,
-    kernel: &Kernel,
-    policy: &str,
-    seconds: u32,
-    cpus: usize,
-) -> Outcome<String> {
-    clean(&run_torture(bench, kernel, "", policy, seconds, cpus)?)
-}
-
-fn run_torture(
-    bench: &Bench,
-    kernel: &Kernel,
-    options: &str,
-    policies: &str,
-    seconds: u32,
-    cpus: usize,
-) -> Outcome<Finished> {
-    let words = [
-        format!("--seconds={seconds}"),
-        format!("--threads={cpus}"),
-        format!("--policies={policies}"),
-    ];
-    let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
-    let deadline = ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2);
-    bench.boot(kernel, options, "tlbtorture", &arguments, cpus, deadline)
+impl Torture<'_> {
+    fn run(self, fleet: &Fleet, kernel: &Kernel) -> Outcome<Finished> {
+        let seconds = format!("--seconds={}", self.seconds);
+        let (threads, policies) = (
+            format!("--threads={}", self.cpus),
+            format!("--policies={}", self.policy),
+        );
+        let arguments = [seconds.as_str(), &threads, &policies];
+        let deadline = ALLOWANCE + Duration::from_secs(u64::from(self.seconds) * 2);
+        let start = Start {
+            options: self.options,
+            arguments: &arguments,
+            cpus: self.cpus,
+            deadline,
+        };
+        fleet.boot(kernel, "tlbtorture", start)
+    }
 }
 
 /// Passes if the program ended well, did something, and saw nothing stale.
 fn clean(finished: &Finished) -> Outcome<String> {
-    let (rows, stale, work) = count(finished)?;
-    if finished.end != End::Exited(0) || rows == 0 || stale > 0 || work == 0 {
-        return Err(Failure::work(format!(
-            "{rows} rows, {work} operations, {stale} stale; {}",
-            finished.account()
-        )));
+    let sum = Sum::of(&finished.console)?;
+    if finished.end != End::Exited(0) || sum.rows == 0 || sum.operations == 0 || sum.stale > 0 {
+        return Err(Failure::work(format!("{sum:?}; {}", finished.account())));
     }
-    Ok(format!("{work} operations, none stale"))
+    Ok(format!("{} operations, none stale", sum.operations))
 }
 
 /// Passes if the program failed because of what it saw, and not in another way.
-fn broken(bench: &Bench, step: &str) -> Outcome<String> {
-    let finished = run_torture(
-        bench,
-        bench.breakable(),
-        &format!("break={step}"),
-        "best",
-        BREAK_SECONDS,
-        2,
-    )?;
-    let (_, stale, work) = count(&finished)?;
-    if finished.end == End::Exited(1) && stale > 0 {
-        return Ok(format!(
-            "{stale} stale among {work} operations, after {:.1} s",
-            finished.elapsed.as_secs_f64()
-        ));
+fn broken(fleet: &Fleet, step: &str) -> Outcome<String> {
+    let options = format!("break={step}");
+    let torture = Torture {
+        options: &options,
+        policy: "best",
+        seconds: BREAK_SECONDS,
+        cpus: 2,
+    };
+    let finished = torture.run(fleet, fleet.breakable())?;
+    let sum = Sum::of(&finished.console)?;
+    if finished.end != End::Exited(1) || sum.stale == 0 {
+        return Err(Failure::work(format!(
+            "{step} went unnoticed: {sum:?}; {}",
+            finished.account()
+        )));
     }
-    Err(Failure::work(format!(
-        "without {step}: {work} operations, {stale} stale; {}",
-        finished.account()
-    )))
+    let seconds = finished.elapsed.as_secs_f64();
+    Ok(format!(
+        "{} stale among {} operations, {seconds:.1} s with the boot",
+        sum.stale, sum.operations
+    ))
 }
 
-/// Rows, stale accesses and operations that the console shows.
-fn count(finished: &Finished) -> Outcome<(u64, u64, u64)> {
-    let (mut rows, mut stale, mut work) = (0, 0, 0);
-    for line in finished.console.lines() {
-        match protocol::parse(line.trim_end()) {
-            Some(Ok(Message::Row(row))) => {
-                let number = |key: &str| row.get(key).and_then(serde_json::Value::as_u64);
-                rows += 1;
-                stale += number("stale")
-                    .ok_or_else(|| Failure::work(format!("a row without `stale`: {line}")))?;
-                work += number("operations").or(number("iterations")).unwrap_or(0);
-            }
-            Some(Err(garbled)) => return Err(Failure::work(garbled)),
-            _ => {}
+impl Sum {
+    /// Adds up the result rows that a console shows.
+    fn of(console: &str) -> Outcome<Self> {
+        let mut sum = Self::default();
+        for line in console.lines() {
+            let row = match protocol::parse(line.trim_end()) {
+                Some(Ok(Message::Row(row))) => row,
+                Some(Err(garbled)) => return Err(Failure::work(garbled)),
+                _ => continue,
+            };
+            let number = |key: &str| row.get(key).and_then(Value::as_u64);
+            sum.rows += 1;
+            sum.stale += number("stale")
+                .ok_or_else(|| Failure::work(format!("a row without `stale`: {line}")))?;
+            sum.operations += number("operations").or(number("iterations")).unwrap_or(0);
         }
+        Ok(sum)
     }
-    Ok((rows, stale, work))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_both_programs_add_up() {
+        let console =
+            "@row {\"stale\":1,\"operations\":5}\r\nwords\n@row {\"stale\":0,\"iterations\":7}\n";
+        assert_eq!(
+            Sum::of(console).unwrap(),
+            Sum {
+                rows: 2,
+                stale: 1,
+                operations: 12
+            }
+        );
+    }
+
+    #[test]
+    fn rows_that_cannot_be_judged_fail() {
+        assert!(Sum::of("@row {\"operations\":5}").is_err());
+        assert!(Sum::of("@row {\"stale\":").is_err());
+    }
 }

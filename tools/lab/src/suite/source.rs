@@ -19,7 +19,9 @@ const MIRI_DEADLINE: Duration = Duration::from_secs(600);
 /// Runs them all.
 pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: formatted", || {
-        quiet(cargo::command(&["fmt", "--all", "--check"]))
+        quiet(cargo::command(&[
+            "fmt", "--all", "--check", "--", "--color", "never",
+        ]))
     });
     tally.check("source: clippy, host crates", || clippy(&[]));
     tally.check("source: clippy, kernel", || clippy(&KERNEL));

@@ -1,0 +1,108 @@
+//! Everything that the checks boot: kernels and programs, built once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::cargo::{self, Flavour};
+use crate::cli::Test;
+use crate::failure::Outcome;
+use crate::machine::{AccelChoice, Boot, Finished, Kernel};
+use crate::session::{self, Session};
+
+/// Kernels, programs and the emulator that runs them.
+#[derive(Debug)]
+pub struct Fleet {
+    session: Session,
+    accel: AccelChoice,
+    kernel: Kernel,
+    breakable: Kernel,
+    programs: BTreeMap<String, Vec<u8>>,
+}
+
+/// What a program is started with.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// Further words for the kernel's command line.
+    pub options: &'a str,
+    /// The program's arguments.
+    pub arguments: &'a [&'a str],
+    /// Virtual CPUs.
+    pub cpus: usize,
+    /// When it is ended as stuck.
+    pub deadline: Duration,
+}
+
+impl Fleet {
+    /// Finds the emulator, builds both kernels and the programs.
+    pub fn open(test: &Test) -> Outcome<Self> {
+        Ok(Self {
+            session: Session::open(&test.emulator)?,
+            accel: test.emulator.accel,
+            kernel: Kernel::Shootdown(cargo::build_kernel(Flavour::Plain)?),
+            breakable: Kernel::Shootdown(cargo::build_kernel(Flavour::Breakable)?),
+            programs: session::load_programs()?,
+        })
+    }
+
+    /// The kernel under test.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The same kernel with switches that leave out a step.
+    pub fn breakable(&self) -> &Kernel {
+        &self.breakable
+    }
+
+    /// The Linux kernel, where there is one.
+    pub fn linux(&self) -> Option<Kernel> {
+        self.session.linux.clone().map(Kernel::Linux)
+    }
+
+    /// The emulator.
+    pub fn qemu(&self) -> &Path {
+        &self.session.qemu
+    }
+
+    /// The names of the programs of `user/`.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        self.programs.keys().map(String::as_str)
+    }
+
+    /// The bytes of one of them.
+    pub fn image(&self, name: &str) -> Outcome<&[u8]> {
+        session::image(&self.programs, name)
+    }
+
+    /// Boots one of them. Blocks until the machine has ended.
+    pub fn boot(&self, kernel: &Kernel, program: &str, start: Start<'_>) -> Outcome<Finished> {
+        self.boot_image(kernel, (program, self.image(program)?), start)
+    }
+
+    /// Boots any program.
+    pub fn boot_image(
+        &self,
+        kernel: &Kernel,
+        program: (&str, &[u8]),
+        start: Start<'_>,
+    ) -> Outcome<Finished> {
+        let arguments: Vec<String> = start
+            .arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
+        let boot = Boot {
+            qemu: &self.session.qemu,
+            // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
+            accel: self.accel.settle(1)?,
+            cpus: start.cpus,
+            kernel,
+            options: start.options,
+            program,
+            arguments: &arguments,
+            deadline: start.deadline,
+        };
+        boot.run(&mut |_| ())
+    }
+}

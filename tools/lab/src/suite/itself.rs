@@ -1,0 +1,107 @@
+//! Checks of the lab itself, started as a user starts it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::fleet::Fleet;
+use super::tally::Tally;
+use crate::cargo;
+use crate::cli::Test;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::Child;
+
+const DEADLINE: Duration = Duration::from_secs(180);
+/// Three policies, three numbers of threads, three numbers of pages.
+const BENCH_ROWS: usize = 27;
+const RESULT_KEYS: [&str; 7] = [
+    "workload", "machine", "accel", "cpus", "commit", "params", "rows",
+];
+const ROW_KEYS: [&str; 9] = [
+    "policy",
+    "threads",
+    "pages",
+    "median_ns",
+    "p99_ns",
+    "ratio",
+    "ipis_per_op",
+    "stale",
+    "samples",
+];
+
+/// Runs them all.
+pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
+    tally.check("lab: run hands over output and exit status", || run(fleet));
+    let name = "lab: bench --quick prints every row and writes JSON";
+    match test.fast {
+        true => tally.skip(name, "left out by --fast"),
+        false => tally.check(name, || bench(fleet)),
+    }
+}
+
+fn lab(fleet: &Fleet, arguments: &[&str]) -> Outcome<Child> {
+    let mut command = Command::new(std::env::current_exe().doing("find the lab itself")?);
+    command.args(arguments).env("SHOOTDOWN_QEMU", fleet.qemu());
+    Child::run(&mut command, DEADLINE, &mut |_| ()).doing("start the lab")
+}
+
+fn run(fleet: &Fleet) -> Outcome<String> {
+    let programs = cargo::build_user()?;
+    for (name, status, output, errors) in [
+        ("hello", 0, "added up to", ""),
+        ("badcalls", 0, "badcalls: OK", ""),
+        ("wild", 139, "wild: reading", "SIGSEGV"),
+    ] {
+        let program = programs
+            .get(name)
+            .ok_or_else(|| Failure::work(format!("there is no program {name}")))?;
+        let child = lab(fleet, &["run", &program.to_string_lossy()])?;
+        let is_as_due = child.status.and_then(|status| status.code()) == Some(status)
+            && child.output.contains(output)
+            && child.errors.contains(errors)
+            && !child.output.contains("] c0 ");
+        if !is_as_due {
+            return Err(Failure::work(format!(
+                "{name}: status {status} was due, but {child:?}"
+            )));
+        }
+    }
+    Ok(String::new())
+}
+
+fn bench(fleet: &Fleet) -> Outcome<String> {
+    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
+    let path = file.path().to_string_lossy();
+    let child = lab(
+        fleet,
+        &["bench", "--quick", "--machine", "qemu", "--json", &path],
+    )?;
+    if !child.status.is_some_and(|status| status.success()) {
+        return Err(Failure::work(format!(
+            "status {:?}: {}",
+            child.status, child.errors
+        )));
+    }
+    let text = std::fs::read_to_string(file.path()).doing("read the result")?;
+    let result: Value = serde_json::from_str(&text).doing("read the result as JSON")?;
+    if let Some(key) = RESULT_KEYS.iter().find(|key| result.get(key).is_none()) {
+        return Err(Failure::work(format!("the result lacks {key:?}")));
+    }
+    let rows = result["rows"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let is_whole =
+        |row: &&Value| ROW_KEYS.iter().all(|key| row.get(key).is_some()) && row["stale"] == 0;
+    match rows.iter().find(|row| !is_whole(row)) {
+        Some(row) => Err(Failure::work(format!(
+            "a row lacks something or saw stale accesses: {row}"
+        ))),
+        None if rows.len() != BENCH_ROWS => Err(Failure::work(format!(
+            "{} rows instead of {BENCH_ROWS}",
+            rows.len()
+        ))),
+        None => Ok(format!("{BENCH_ROWS} rows, no stale access")),
+    }
+}
