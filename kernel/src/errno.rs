@@ -30,10 +30,14 @@ macro_rules! names {
 names! {
     E2BIG, EACCES, EAGAIN, EBADF, EBUSY, ECHILD, EEXIST, EFAULT, EFBIG, EINTR, EINVAL, EIO,
     EISDIR, EMFILE, ENAMETOOLONG, ENODEV, ENOENT, ENOEXEC, ENOMEM, ENOSYS, ENOTDIR, ENOTTY, ENXIO,
-    EOVERFLOW, EPERM, EPIPE, ERANGE, EROFS, ESPIPE, ESRCH, ETIMEDOUT,
+    EOPNOTSUPP, EOVERFLOW, EPERM, EPIPE, ERANGE, EROFS, ESPIPE, ESRCH, ETIMEDOUT,
 }
 
 impl Errno {
+    /// Never seen by user mode: a signal came first. The call is made again or becomes EINTR.
+    /// Linux's `ERESTARTSYS` has the same number, which no error has.
+    pub const RESTART: Self = Self(512);
+
     /// The value of RAX that reports this error.
     pub const fn as_return(self) -> u64 {
         -(self.0 as i64) as u64

@@ -1,1 +1,20 @@
-//! Files: console, initramfs, pseudo files.
+//! Files: console, initramfs, devices, pseudo files and pipes.
+//!
+//! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Nothing
+//! can be created, renamed or removed.
+
+mod attributes;
+mod console;
+mod machine;
+mod open;
+mod pipe;
+mod pseudo;
+mod table;
+mod transfer;
+mod tree;
+
+pub use attributes::{Attributes, Kind};
+pub use open::{Mappable, OpenFile, OpenRequest, Whence, executable, open};
+pub use pipe::new_pipe;
+pub use table::{CloseOnExec, FdTable, MAX_FILES};
+pub use tree::{attributes, join, normalise, read_link};

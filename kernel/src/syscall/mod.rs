@@ -1,9 +1,25 @@
-//! The Linux x86-64 system call surface.
+//! System calls: Linux's x86-64 numbers, structures and errors.
+//!
+//! Whatever user mode passes, a call answers with a result or an error number: pointers go through
+//! `arch::uaccess`, lengths have bounds, arithmetic is checked. A number without a function answers
+//! ENOSYS and is logged once.
 
-use crate::arch::trap::TrapFrame;
+pub mod args;
+mod clock;
+mod descriptors;
+mod dispatch;
+mod files;
+mod futex;
+mod identity;
+mod io;
+mod memory;
+mod paths;
+mod process;
+mod random;
+mod schedule;
+mod signals;
+mod system;
+mod unknown;
 
-/// Runs one system call; the result is in `frame.rax` afterwards. Interrupts are on.
-pub fn dispatch(frame: &mut TrapFrame) {
-    let _ = frame;
-    todo!()
-}
+pub use dispatch::dispatch;
+pub use random::{fill_random, fill_user};

@@ -1,35 +1,49 @@
 //! Threads, processes and scheduling.
+//!
+//! | file | what |
+//! |---|---|
+//! | `thread`, `process`, `id` | what there is, and its numbers |
+//! | `sched`, `cpu`, `queue`, `timer` | who runs where, who sleeps how long |
+//! | `futex`, `wait` | sleeping for something to happen |
+//! | `signal` | signals, exceptions of user mode, handlers |
+//! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
+//!
+//! Lock order: process tables (`members`, `children`, `files`, `actions`), then wait queues and
+//! futex buckets, then timers, then ready queues. A futex bucket alone is held over access to user
+//! memory, so address spaces come after it. Ready and timer queues are for interrupt handlers too.
 
-use crate::arch::trap::{TrapFrame, UserException};
+mod affinity;
+mod child;
+mod clone;
+mod cpu;
+mod current;
+mod exec;
+mod exit;
+pub mod futex;
+mod id;
+mod process;
+mod queue;
+mod sched;
+pub mod signal;
+mod stack;
+mod start;
+mod thread;
+mod timer;
+mod wait;
 
-/// The timer ticked on this CPU. Interrupts are off.
-pub fn timer_tick() {
-    todo!()
-}
-
-/// Last stop before every return to ring 3, interrupts off: reschedule, end, deliver signals.
-pub fn before_user_return(frame: &mut TrapFrame) {
-    let _ = frame;
-    todo!()
-}
-
-/// An exception in ring 3 that nobody resolved. Interrupts are on.
-pub fn user_exception(frame: &mut TrapFrame, exception: UserException) {
-    let _ = (frame, exception);
-    todo!()
-}
-
-/// Starts the first program. Boot CPU, when everything is up; interrupts are off.
-pub fn start_init() -> ! {
-    todo!()
-}
-
-/// Starts scheduling on any other CPU; interrupts are off.
-pub fn start_secondary() -> ! {
-    todo!()
-}
-
-/// The address space of the running thread; `None` on idle threads.
-pub fn current_space() -> Option<alloc::sync::Arc<crate::mm::MemorySpace>> {
-    todo!()
-}
+pub use child::{WaitFor, wait_child};
+pub use clone::{CloneRequest, clone_thread, vfork};
+pub use current::{Current, current, current_space};
+pub use exec::exec;
+pub use exit::{exit_process, exit_thread};
+pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
+pub use process::{ExitStatus, Process};
+pub use sched::{
+    before_user_return, cpu_count, set_affinity, sleep_until, timer_tick, usable_cpu_bits,
+    yield_now,
+};
+pub use signal::user_exception;
+pub use start::{start_init, start_secondary};
+pub use thread::{NAME_BYTES, Thread};
+pub use timer::Deadline;
+pub use wait::WaitQueue;

@@ -1,0 +1,28 @@
+//! Names of what the kernel runs on, for `/proc`.
+
+use alloc::string::{String, ToString};
+
+use raw_cpuid::CpuId;
+
+/// The way in which interrupts reach other CPUs: boot switches to x2APIC wherever CPUID has it.
+pub(super) fn apic_mode_name() -> &'static str {
+    let x2apic = CpuId::new()
+        .get_feature_info()
+        .is_some_and(|features| features.has_x2apic());
+    if x2apic { "x2apic" } else { "xapic" }
+}
+
+/// Who emulates the processor, if anybody says so.
+pub(super) fn hypervisor_name() -> String {
+    match CpuId::new().get_hypervisor_info() {
+        Some(info) => alloc::format!("{:?}", info.identify()).to_lowercase(),
+        None => "none".to_string(),
+    }
+}
+
+/// The maker of the processor.
+pub(super) fn vendor_name() -> String {
+    CpuId::new()
+        .get_vendor_info()
+        .map_or_else(|| "unknown".to_string(), |v| v.as_str().to_string())
+}

@@ -1,0 +1,163 @@
+//! The file descriptors of a process.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as linux;
+
+use super::open::{Node, OpenFile};
+use super::tree::Device;
+use crate::errno::Errno;
+
+/// Most descriptors of one process.
+pub const MAX_FILES: usize = 256;
+
+/// Does `execve` close the descriptor?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseOnExec {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+}
+
+impl CloseOnExec {
+    /// As the flags of `open` and its like say.
+    pub fn from_open_flags(flags: u32) -> Self {
+        if flags & linux::O_CLOEXEC != 0 {
+            Self::Yes
+        } else {
+            Self::No
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Descriptor {
+    file: Arc<OpenFile>,
+    close_on_exec: CloseOnExec,
+}
+
+/// Open files by number. Cloning shares the files and copies the numbers, as `vfork` wants it.
+#[derive(Clone, Debug)]
+pub struct FdTable {
+    descriptors: Vec<Option<Descriptor>>,
+}
+
+impl FdTable {
+    /// No file is open.
+    pub const fn empty() -> Self {
+        Self {
+            descriptors: Vec::new(),
+        }
+    }
+
+    /// Standard input, output and error on the console, as the first process has them.
+    pub fn with_console() -> Self {
+        let console = OpenFile::new(Node::Device(Device::Console), linux::O_RDWR);
+        let standard = Descriptor {
+            file: console,
+            close_on_exec: CloseOnExec::No,
+        };
+        Self {
+            descriptors: alloc::vec![Some(standard); 3],
+        }
+    }
+
+    /// The file behind the number.
+    pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>, Errno> {
+        Ok(self.descriptor(fd)?.file.clone())
+    }
+
+    /// Gives the file the lowest free number from `least` on.
+    pub fn insert(
+        &mut self,
+        file: Arc<OpenFile>,
+        close_on_exec: CloseOnExec,
+        least: usize,
+    ) -> Result<usize, Errno> {
+        if least >= MAX_FILES {
+            return Err(Errno::EINVAL);
+        }
+        let free = (least..self.descriptors.len()).find(|&fd| self.descriptors[fd].is_none());
+        let fd = free.unwrap_or(self.descriptors.len().max(least));
+        if fd >= MAX_FILES {
+            return Err(Errno::EMFILE);
+        }
+        self.grow_to(fd);
+        self.descriptors[fd] = Some(Descriptor {
+            file,
+            close_on_exec,
+        });
+        Ok(fd)
+    }
+
+    /// Gives the file this very number. Returns the file that had it.
+    pub fn replace(
+        &mut self,
+        fd: i32,
+        file: Arc<OpenFile>,
+        close_on_exec: CloseOnExec,
+    ) -> Result<Option<Arc<OpenFile>>, Errno> {
+        let fd = usize::try_from(fd)
+            .ok()
+            .filter(|&fd| fd < MAX_FILES)
+            .ok_or(Errno::EBADF)?;
+        self.grow_to(fd);
+        let old = self.descriptors[fd].replace(Descriptor {
+            file,
+            close_on_exec,
+        });
+        Ok(old.map(|old| old.file))
+    }
+
+    /// Frees the number. Returns the file, which closes when its last reference goes.
+    pub fn remove(&mut self, fd: i32) -> Result<Arc<OpenFile>, Errno> {
+        self.descriptor(fd)?;
+        let taken = self.descriptors[fd as usize].take();
+        Ok(taken.ok_or(Errno::EBADF)?.file)
+    }
+
+    /// Is it closed by `execve`?
+    pub fn close_on_exec(&self, fd: i32) -> Result<bool, Errno> {
+        Ok(self.descriptor(fd)?.close_on_exec == CloseOnExec::Yes)
+    }
+
+    /// Changes that.
+    pub fn set_close_on_exec(&mut self, fd: i32, close: bool) -> Result<(), Errno> {
+        self.descriptor(fd)?;
+        if let Some(Some(descriptor)) = self.descriptors.get_mut(fd as usize) {
+            descriptor.close_on_exec = if close {
+                CloseOnExec::Yes
+            } else {
+                CloseOnExec::No
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes out what `execve` closes; drop it without holding the table's lock.
+    pub fn take_close_on_exec(&mut self) -> Vec<Arc<OpenFile>> {
+        let closing = self.descriptors.iter_mut().filter_map(|slot| {
+            let closes = slot
+                .as_ref()
+                .is_some_and(|d| d.close_on_exec == CloseOnExec::Yes);
+            if closes { slot.take() } else { None }
+        });
+        closing.map(|descriptor| descriptor.file).collect()
+    }
+
+    fn descriptor(&self, fd: i32) -> Result<&Descriptor, Errno> {
+        let fd = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
+        self.descriptors
+            .get(fd)
+            .and_then(Option::as_ref)
+            .ok_or(Errno::EBADF)
+    }
+
+    fn grow_to(&mut self, fd: usize) {
+        if fd >= self.descriptors.len() {
+            self.descriptors.resize(fd + 1, None);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The tree of names: initramfs, devices, pseudo files, and the directories that lead to them.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as linux;
+
+use super::attributes::{Attributes, Kind};
+use super::open::Node;
+use super::pseudo::{self, Pseudo};
+use crate::errno::Errno;
+use crate::exec::initramfs;
+use crate::task::Process;
+
+/// A link to the program of the reading process.
+const EXE_LINK: &str = "/proc/self/exe";
+
+/// Directories that exist without holding anything.
+const EMPTY_DIRECTORIES: &[&str] = &["/", "/dev", "/proc", "/sys", "/tmp"];
+
+/// The devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Device {
+    Console,
+    Null,
+    Zero,
+    Random,
+}
+
+const DEVICES: &[(&str, Device, u64)] = &[
+    ("/dev/console", Device::Console, 0x501),
+    ("/dev/tty", Device::Console, 0x500),
+    ("/dev/null", Device::Null, 0x103),
+    ("/dev/zero", Device::Zero, 0x105),
+    ("/dev/random", Device::Random, 0x108),
+    ("/dev/urandom", Device::Random, 0x109),
+];
+
+/// Permissions of devices.
+const DEVICE_PERMISSIONS: u32 = 0o666;
+
+/// An absolute path without empty, `.` and `..` components; relative ones start at the root.
+pub fn normalise(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// A path relative to a directory.
+pub fn join(directory: &str, path: &str) -> String {
+    format!("{directory}/{path}")
+}
+
+/// What `stat` says about the path. Links are followed.
+pub fn attributes(path: &str) -> Result<Attributes, Errno> {
+    let path = normalise(path);
+    if path == EXE_LINK {
+        return attributes(&crate::task::current().process().exe());
+    }
+    Ok(lookup(&path)?.attributes(&path))
+}
+
+/// What the path is. Links are not followed.
+pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
+    if let Some(&(_, device, _)) = DEVICES.iter().find(|(name, ..)| *name == path) {
+        return Ok(Node::Device(device));
+    }
+    if let Some(&(_, pseudo, _)) = pseudo::FILES.iter().find(|(name, ..)| *name == path) {
+        return Ok(Node::Pseudo(pseudo));
+    }
+    if let Some(file) = initramfs::find(path) {
+        match file.mode & linux::S_IFMT {
+            linux::S_IFREG => return Ok(Node::Static(file)),
+            linux::S_IFDIR => return Ok(Node::Directory),
+            _ => {}
+        }
+    }
+    let is_directory = EMPTY_DIRECTORIES.contains(&path) || !children(path).is_empty();
+    if is_directory {
+        return Ok(Node::Directory);
+    }
+    // A file in the middle of a path tells more than that the path does not exist.
+    match path.rsplit_once('/') {
+        Some((parent, _)) if !parent.is_empty() => match lookup(parent)? {
+            Node::Directory => Err(Errno::ENOENT),
+            _ => Err(Errno::ENOTDIR),
+        },
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+/// The target of a link: EINVAL for what is none.
+pub fn read_link(process: &Process, path: &str) -> Result<String, Errno> {
+    let path = normalise(path);
+    if path == EXE_LINK {
+        return Ok(pseudo::exe_link(process));
+    }
+    lookup(&path)?;
+    Err(Errno::EINVAL)
+}
+
+/// Is this the link to the running program?
+pub(super) fn is_exe_link(path: &str) -> bool {
+    path == EXE_LINK
+}
+
+pub(super) fn device_attributes(device: Device, path: &str) -> Attributes {
+    let number = DEVICES
+        .iter()
+        .find(|(_, d, _)| *d == device)
+        .map_or(0, |&(.., number)| number);
+    Attributes {
+        device: number,
+        ..Attributes::new(Kind::Device, DEVICE_PERMISSIONS, 0, path)
+    }
+}
+
+pub(super) fn pseudo_permissions(pseudo: Pseudo) -> u32 {
+    pseudo::FILES
+        .iter()
+        .find(|(_, p, _)| *p == pseudo)
+        .map_or(0, |&(.., permissions)| permissions)
+}
+
+/// Names in a directory, sorted, with their kinds.
+pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
+    let prefix = if directory == "/" {
+        String::from("/")
+    } else {
+        format!("{directory}/")
+    };
+    let mut names = BTreeMap::new();
+    let mut add = |path: &str, kind: Kind| {
+        let Some(rest) = path.strip_prefix(&*prefix).filter(|rest| !rest.is_empty()) else {
+            return;
+        };
+        match rest.split_once('/') {
+            Some((first, _)) => {
+                names.insert(String::from(first), Kind::Directory);
+            }
+            None => {
+                names.entry(String::from(rest)).or_insert(kind);
+            }
+        }
+    };
+    DEVICES
+        .iter()
+        .for_each(|(path, ..)| add(path, Kind::Device));
+    pseudo::FILES
+        .iter()
+        .for_each(|(path, ..)| add(path, Kind::Regular));
+    EMPTY_DIRECTORIES
+        .iter()
+        .for_each(|path| add(path, Kind::Directory));
+    for entry in initramfs::list() {
+        if let Ok(name) = core::str::from_utf8(entry.name) {
+            let is_directory = entry.mode & linux::S_IFMT == linux::S_IFDIR;
+            let kind = if is_directory {
+                Kind::Directory
+            } else {
+                Kind::Regular
+            };
+            add(&normalise(name), kind);
+        }
+    }
+    names
+}

@@ -1,0 +1,195 @@
+//! Clocks and sleeping.
+
+use linux_raw_sys::general as linux;
+use linux_raw_sys::general::{__kernel_timespec, timeval};
+
+use super::args::{Args, UserPtr};
+use super::dispatch::Outcome;
+use crate::errno::Errno;
+use crate::task::{self, Current, Deadline};
+use crate::time;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+const NS_PER_US: u64 = 1_000;
+
+/// All clocks count time stamps.
+const RESOLUTION_NS: u64 = 1;
+
+/// `times` counts in these.
+const CLOCK_TICKS_PER_SECOND: u64 = 100;
+
+/// Which clock a call means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clock {
+    /// Since the epoch.
+    Real,
+    /// Since boot.
+    Monotonic,
+    /// Time that the process has run.
+    Process,
+    /// Time that the thread has run.
+    Thread,
+}
+
+impl Clock {
+    fn from_id(id: u32) -> Result<Self, Errno> {
+        match id {
+            linux::CLOCK_REALTIME | linux::CLOCK_REALTIME_COARSE | linux::CLOCK_TAI => {
+                Ok(Self::Real)
+            }
+            linux::CLOCK_MONOTONIC
+            | linux::CLOCK_MONOTONIC_RAW
+            | linux::CLOCK_MONOTONIC_COARSE
+            | linux::CLOCK_BOOTTIME => Ok(Self::Monotonic),
+            linux::CLOCK_PROCESS_CPUTIME_ID => Ok(Self::Process),
+            linux::CLOCK_THREAD_CPUTIME_ID => Ok(Self::Thread),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn now_ns(self, me: &Current) -> u64 {
+        match self {
+            Self::Real => time::realtime_ns(),
+            Self::Monotonic => time::now_ns(),
+            Self::Process => process_ns(me),
+            Self::Thread => me.run_ns(),
+        }
+    }
+
+    /// The point of the monotonic clock that is `at_ns` on this one.
+    fn deadline(self, at_ns: u64) -> Result<Deadline, Errno> {
+        match self {
+            Self::Monotonic => Ok(Deadline::at_ns(at_ns)),
+            Self::Real => Ok(Deadline::after_ns(
+                at_ns.saturating_sub(time::realtime_ns()),
+            )),
+            Self::Process | Self::Thread => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+fn process_ns(me: &Current) -> u64 {
+    me.process().threads().iter().map(|t| t.run_ns()).sum()
+}
+
+/// Nanoseconds of a time span or point. EINVAL for a negative one or a malformed fraction.
+pub(super) fn to_ns(t: __kernel_timespec) -> Result<u64, Errno> {
+    let seconds = u64::try_from(t.tv_sec).map_err(|_| Errno::EINVAL)?;
+    let fraction = u64::try_from(t.tv_nsec).map_err(|_| Errno::EINVAL)?;
+    if fraction >= NS_PER_SECOND {
+        return Err(Errno::EINVAL);
+    }
+    // Longer than the clock can count (585 years) is for ever.
+    Ok(seconds
+        .saturating_mul(NS_PER_SECOND)
+        .saturating_add(fraction))
+}
+
+fn from_ns(ns: u64) -> __kernel_timespec {
+    __kernel_timespec {
+        tv_sec: (ns / NS_PER_SECOND) as i64,
+        tv_nsec: (ns % NS_PER_SECOND) as i64,
+    }
+}
+
+fn to_timeval(ns: u64) -> timeval {
+    timeval {
+        tv_sec: (ns / NS_PER_SECOND) as i64,
+        tv_usec: (ns % NS_PER_SECOND / NS_PER_US) as i64,
+    }
+}
+
+/// When a wait ends: the time `at`, absolute on the monotonic or the real-time clock.
+pub(super) fn absolute(at: __kernel_timespec, real: bool) -> Result<Deadline, Errno> {
+    if real { Clock::Real } else { Clock::Monotonic }.deadline(to_ns(at)?)
+}
+
+pub(super) fn clock_gettime(me: &Current, a: &Args) -> Outcome {
+    let clock = Clock::from_id(a.u32(0))?;
+    a.ptr::<__kernel_timespec>(1)
+        .write(from_ns(clock.now_ns(me)))?;
+    Ok(0)
+}
+
+pub(super) fn clock_getres(a: &Args) -> Outcome {
+    Clock::from_id(a.u32(0))?;
+    a.ptr::<__kernel_timespec>(1)
+        .write_if_some(from_ns(RESOLUTION_NS))?;
+    Ok(0)
+}
+
+pub(super) fn gettimeofday(a: &Args) -> Outcome {
+    a.ptr::<timeval>(0)
+        .write_if_some(to_timeval(time::realtime_ns()))?;
+    // The time zone is always UTC.
+    a.ptr::<[i32; 2]>(1).write_if_some([0, 0])?;
+    Ok(0)
+}
+
+pub(super) fn time(a: &Args) -> Outcome {
+    let seconds = time::realtime_ns() / NS_PER_SECOND;
+    a.ptr::<i64>(0).write_if_some(seconds as i64)?;
+    Ok(seconds as usize)
+}
+
+pub(super) fn times(me: &Current, a: &Args) -> Outcome {
+    let ns_per_tick = NS_PER_SECOND / CLOCK_TICKS_PER_SECOND;
+    let user = (process_ns(me) / ns_per_tick) as i64;
+    if let Some(out) = a.ptr::<i64>(0).non_null() {
+        for (at, ticks) in [user, 0, 0, 0].into_iter().enumerate() {
+            out.element(at).write(ticks)?;
+        }
+    }
+    Ok((time::now_ns() / ns_per_tick) as usize)
+}
+
+pub(super) fn getrusage(me: &Current, a: &Args) -> Outcome {
+    let used_ns = match a.i32(0) {
+        linux::RUSAGE_CHILDREN => 0,
+        who if who == linux::RUSAGE_SELF as i32 => process_ns(me),
+        who if who == linux::RUSAGE_THREAD as i32 => me.run_ns(),
+        _ => return Err(Errno::EINVAL),
+    };
+    // Ticks do not tell user from kernel time: all of it counts as user time.
+    let pointer: UserPtr<[u64; 2]> = a.ptr(1);
+    let used = to_timeval(used_ns);
+    pointer.write([used.tv_sec as u64, used.tv_usec as u64])?;
+    for at in 1..size_of::<linux::rusage>() / size_of::<[u64; 2]>() {
+        pointer.element(at).write([0; 2])?;
+    }
+    Ok(0)
+}
+
+pub(super) fn nanosleep(a: &Args) -> Outcome {
+    let span_ns = to_ns(a.ptr(0).read()?)?;
+    sleep(
+        Deadline::after_ns(span_ns),
+        a.ptr::<__kernel_timespec>(1).non_null(),
+    )
+}
+
+pub(super) fn clock_nanosleep(a: &Args) -> Outcome {
+    let clock = Clock::from_id(a.u32(0))?;
+    let time_ns = to_ns(a.ptr(2).read()?)?;
+    if a.u32(1) & linux::TIMER_ABSTIME != 0 {
+        return sleep(clock.deadline(time_ns)?, None);
+    }
+    // All clocks that can be slept on run equally fast.
+    clock.deadline(0)?;
+    sleep(
+        Deadline::after_ns(time_ns),
+        a.ptr::<__kernel_timespec>(3).non_null(),
+    )
+}
+
+fn sleep(deadline: Deadline, remaining: Option<UserPtr<__kernel_timespec>>) -> Outcome {
+    match task::sleep_until(deadline) {
+        Ok(()) => Ok(0),
+        Err(errno) => {
+            if let Some(remaining) = remaining {
+                remaining.write(from_ns(deadline.remaining_ns()))?;
+            }
+            Err(errno)
+        }
+    }
+}

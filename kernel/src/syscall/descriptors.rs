@@ -1,0 +1,101 @@
+//! File descriptors: closing, copying, flags, pipes.
+
+use linux_raw_sys::general as linux;
+
+use super::args::Args;
+use super::dispatch::Outcome;
+use crate::errno::Errno;
+use crate::fs::{self, CloseOnExec};
+use crate::task::Current;
+
+pub(super) fn close(me: &Current, a: &Args) -> Outcome {
+    let file = me.process().files.lock().remove(a.i32(0))?;
+    // The last reference may wake others: not under the lock.
+    drop(file);
+    Ok(0)
+}
+
+pub(super) fn dup(me: &Current, a: &Args) -> Outcome {
+    let mut files = me.process().files.lock();
+    let file = files.get(a.i32(0))?;
+    files.insert(file, CloseOnExec::No, 0)
+}
+
+pub(super) fn dup2(me: &Current, a: &Args) -> Outcome {
+    if a.i32(0) == a.i32(1) {
+        me.process().files.lock().get(a.i32(0))?;
+        return Ok(a.i32(1) as usize);
+    }
+    replace(me, a.i32(0), a.i32(1), CloseOnExec::No)
+}
+
+pub(super) fn dup3(me: &Current, a: &Args) -> Outcome {
+    let flags = a.u32(2);
+    if flags & !linux::O_CLOEXEC != 0 || a.i32(0) == a.i32(1) {
+        return Err(Errno::EINVAL);
+    }
+    replace(me, a.i32(0), a.i32(1), CloseOnExec::from_open_flags(flags))
+}
+
+fn replace(me: &Current, from: i32, to: i32, close_on_exec: CloseOnExec) -> Outcome {
+    let mut files = me.process().files.lock();
+    let file = files.get(from)?;
+    let old = files.replace(to, file, close_on_exec)?;
+    drop(files);
+    drop(old);
+    Ok(to as usize)
+}
+
+pub(super) fn fcntl(me: &Current, a: &Args) -> Outcome {
+    let fd = a.i32(0);
+    let mut files = me.process().files.lock();
+    let file = files.get(fd)?;
+    match a.u32(1) {
+        linux::F_DUPFD => files.insert(file, CloseOnExec::No, a.usize(2)),
+        linux::F_DUPFD_CLOEXEC => files.insert(file, CloseOnExec::Yes, a.usize(2)),
+        linux::F_GETFD => Ok(usize::from(files.close_on_exec(fd)?)),
+        linux::F_SETFD => {
+            files.set_close_on_exec(fd, a.u32(2) & linux::FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        linux::F_GETFL => Ok(file.status_flags() as usize),
+        linux::F_SETFL => {
+            file.set_nonblocking(a.u32(2) & linux::O_NONBLOCK != 0);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn pipe(me: &Current, a: &Args) -> Outcome {
+    make_pipe(me, a, 0)
+}
+
+pub(super) fn pipe2(me: &Current, a: &Args) -> Outcome {
+    let flags = a.u32(1);
+    if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    make_pipe(me, a, flags)
+}
+
+fn make_pipe(me: &Current, a: &Args, flags: u32) -> Outcome {
+    let (reader, writer) = fs::new_pipe(flags & linux::O_NONBLOCK != 0);
+    let close_on_exec = CloseOnExec::from_open_flags(flags);
+    let files = &me.process().files;
+    let read_fd = files.lock().insert(reader, close_on_exec, 0)? as i32;
+    let write_fd = files.lock().insert(writer, close_on_exec, 0);
+    let told = write_fd.and_then(|write_fd| {
+        a.ptr::<[i32; 2]>(0)
+            .write([read_fd, write_fd as i32])
+            .map_err(|errno| {
+                drop(files.lock().remove(write_fd as i32));
+                errno
+            })
+    });
+    if let Err(errno) = told {
+        drop(files.lock().remove(read_fd));
+        return Err(errno);
+    }
+    Ok(0)
+}

@@ -1,0 +1,140 @@
+//! From the number to the function.
+
+use linux_raw_sys::general as nr;
+
+use super::args::Args;
+use super::{
+    clock, descriptors, files, futex, identity, io, memory, paths, process, random, schedule,
+    signals, system, unknown,
+};
+use crate::arch::trap::TrapFrame;
+use crate::errno::Errno;
+use crate::task::{self, Current};
+
+/// What a call gives back: the value for the result register, or an error.
+pub(super) type Outcome = Result<usize, Errno>;
+
+/// Hook of the system call entry. Interrupts are on. The result goes to `frame.rax`; a call that
+/// ends its thread does not return.
+pub fn dispatch(frame: &mut TrapFrame) {
+    let me = task::current();
+    let number = frame.rax;
+    if number == u64::from(nr::__NR_rt_sigreturn) {
+        let resumed = task::signal::sigreturn(&me, frame);
+        frame.rax = resumed;
+        return;
+    }
+    let outcome = call(&me, number, &Args::of(frame), frame);
+    frame.rax = match outcome {
+        Ok(value) => value as u64,
+        Err(Errno::RESTART) => {
+            me.interrupted_call(number);
+            Errno::EINTR.as_return()
+        }
+        Err(errno) => errno.as_return(),
+    };
+}
+
+fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
+    let Ok(short) = u32::try_from(number) else {
+        return unknown::call(me, number);
+    };
+    match short {
+        nr::__NR_read => io::read(me, a),
+        nr::__NR_write => io::write(me, a),
+        nr::__NR_readv => io::readv(me, a),
+        nr::__NR_writev => io::writev(me, a),
+        nr::__NR_pread64 => io::pread(me, a),
+        nr::__NR_pwrite64 => io::pwrite(me, a),
+        nr::__NR_lseek => io::lseek(me, a),
+        nr::__NR_poll => io::poll(me, a),
+        nr::__NR_ppoll => io::ppoll(me, a),
+        nr::__NR_ioctl => io::ioctl(me, a),
+        nr::__NR_fsync | nr::__NR_fdatasync => io::sync(me, a),
+
+        nr::__NR_close => descriptors::close(me, a),
+        nr::__NR_dup => descriptors::dup(me, a),
+        nr::__NR_dup2 => descriptors::dup2(me, a),
+        nr::__NR_dup3 => descriptors::dup3(me, a),
+        nr::__NR_fcntl => descriptors::fcntl(me, a),
+        nr::__NR_pipe => descriptors::pipe(me, a),
+        nr::__NR_pipe2 => descriptors::pipe2(me, a),
+
+        nr::__NR_open => files::open(me, a),
+        nr::__NR_openat => files::openat(me, a),
+        nr::__NR_stat | nr::__NR_lstat => files::stat(a),
+        nr::__NR_fstat => files::fstat(me, a),
+        nr::__NR_newfstatat => files::newfstatat(me, a),
+        nr::__NR_statx => files::statx(me, a),
+        nr::__NR_getdents64 => files::getdents64(me, a),
+        nr::__NR_access => paths::access(a),
+        nr::__NR_faccessat | nr::__NR_faccessat2 => paths::faccessat(me, a),
+        nr::__NR_readlink => paths::readlink(me, a),
+        nr::__NR_readlinkat => paths::readlinkat(me, a),
+        nr::__NR_getcwd => paths::getcwd(a),
+        nr::__NR_chdir => paths::chdir(a),
+        nr::__NR_mkdir => paths::mkdir(a),
+        nr::__NR_mount => paths::mount(a),
+
+        nr::__NR_mmap => memory::mmap(me, a),
+        nr::__NR_munmap => memory::munmap(a),
+        nr::__NR_mprotect => memory::mprotect(a),
+        nr::__NR_mremap => memory::mremap(a),
+        nr::__NR_madvise => memory::madvise(a),
+        nr::__NR_brk => memory::brk(a),
+
+        nr::__NR_clone => process::clone(me, a, frame),
+        nr::__NR_vfork => process::vfork(me, frame),
+        nr::__NR_execve => process::execve(me, a, frame),
+        nr::__NR_exit => process::exit(a),
+        nr::__NR_exit_group => process::exit_group(a),
+        nr::__NR_wait4 => process::wait4(me, a),
+        nr::__NR_set_tid_address => process::set_tid_address(me, a),
+        nr::__NR_arch_prctl => process::arch_prctl(me, a),
+        nr::__NR_prctl => process::prctl(me, a),
+
+        nr::__NR_futex => futex::futex(a),
+
+        nr::__NR_sched_yield => schedule::sched_yield(),
+        nr::__NR_sched_setaffinity => schedule::sched_setaffinity(me, a),
+        nr::__NR_sched_getaffinity => schedule::sched_getaffinity(me, a),
+        nr::__NR_getcpu => schedule::getcpu(a),
+
+        nr::__NR_nanosleep => clock::nanosleep(a),
+        nr::__NR_clock_nanosleep => clock::clock_nanosleep(a),
+        nr::__NR_clock_gettime => clock::clock_gettime(me, a),
+        nr::__NR_clock_getres => clock::clock_getres(a),
+        nr::__NR_gettimeofday => clock::gettimeofday(a),
+        nr::__NR_time => clock::time(a),
+        nr::__NR_times => clock::times(me, a),
+        nr::__NR_getrusage => clock::getrusage(me, a),
+
+        nr::__NR_rt_sigaction => signals::rt_sigaction(me, a),
+        nr::__NR_rt_sigprocmask => signals::rt_sigprocmask(me, a),
+        nr::__NR_rt_sigpending => signals::rt_sigpending(me, a),
+        nr::__NR_rt_sigsuspend => signals::rt_sigsuspend(me, a),
+        nr::__NR_rt_sigtimedwait => signals::rt_sigtimedwait(me, a),
+        nr::__NR_sigaltstack => signals::sigaltstack(me, a, frame),
+        nr::__NR_pause => signals::pause(me),
+        nr::__NR_kill => signals::kill(me, a),
+        nr::__NR_tkill => signals::tkill(me, a),
+        nr::__NR_tgkill => signals::tgkill(me, a),
+
+        nr::__NR_getpid => identity::getpid(me),
+        nr::__NR_gettid => identity::gettid(me),
+        nr::__NR_getppid => identity::getppid(me),
+        nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
+        nr::__NR_getpgrp | nr::__NR_getpgid | nr::__NR_getsid => identity::getpid(me),
+
+        nr::__NR_uname => system::uname(a),
+        nr::__NR_sysinfo => system::sysinfo(a),
+        nr::__NR_getrlimit => system::getrlimit(a),
+        nr::__NR_prlimit64 => system::prlimit64(me, a),
+        nr::__NR_getrandom => random::getrandom(a),
+        nr::__NR_membarrier | nr::__NR_rseq | nr::__NR_set_robust_list | nr::__NR_clone3 => {
+            // Asked for by C libraries at start, which do without.
+            Err(Errno::ENOSYS)
+        }
+        _ => unknown::call(me, number),
+    }
+}

@@ -1,0 +1,68 @@
+//! The `futex` call.
+
+use linux_raw_sys::general as linux;
+use linux_raw_sys::general::__kernel_timespec;
+
+use super::args::Args;
+use super::clock;
+use super::dispatch::Outcome;
+use crate::errno::Errno;
+use crate::task::Deadline;
+use crate::task::futex::{self, BITSET_ANY, FutexKey};
+
+pub(super) fn futex(a: &Args) -> Outcome {
+    let flags = a.u32(1);
+    let real_time = flags & linux::FUTEX_CLOCK_REALTIME != 0;
+    let command = flags & !(linux::FUTEX_PRIVATE_FLAG | linux::FUTEX_CLOCK_REALTIME);
+    let key = FutexKey::current(a.usize(0))?;
+    match command {
+        linux::FUTEX_WAIT => wait(key, a, BITSET_ANY, relative_deadline(a)?),
+        linux::FUTEX_WAIT_BITSET => wait(key, a, a.u32(5), absolute_deadline(a, real_time)?),
+        linux::FUTEX_WAKE => futex::wake(key, at_least_one(a.i32(2)), BITSET_ANY),
+        linux::FUTEX_WAKE_BITSET => futex::wake(key, at_least_one(a.i32(2)), a.u32(5)),
+        linux::FUTEX_REQUEUE => requeue(key, a, None),
+        linux::FUTEX_CMP_REQUEUE => requeue(key, a, Some(a.u32(5))),
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// Linux wakes one waiter even when asked for none.
+fn at_least_one(count: i32) -> usize {
+    count.max(1) as usize
+}
+
+fn wait(key: FutexKey, a: &Args, bitset: u32, deadline: Option<Deadline>) -> Outcome {
+    match futex::wait(key, a.u32(2), bitset, deadline) {
+        Ok(()) => Ok(0),
+        // A timed wait is not made again: its time would start anew.
+        Err(Errno::RESTART) if deadline.is_some() => Err(Errno::EINTR),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn requeue(from: FutexKey, a: &Args, expected: Option<u32>) -> Outcome {
+    let count = |raw: i32| usize::try_from(raw).map_err(|_| Errno::EINVAL);
+    // The fourth argument is a second count here, not a pointer to a timeout.
+    let (wake, move_most) = (count(a.i32(2))?, count(a.i32(3))?);
+    let to = FutexKey::current(a.usize(4))?;
+    let (woken, moved) = futex::requeue(from, to, wake, move_most, expected)?;
+    Ok(if expected.is_some() {
+        woken + moved
+    } else {
+        woken
+    })
+}
+
+fn relative_deadline(a: &Args) -> Result<Option<Deadline>, Errno> {
+    let pointer = a.ptr::<__kernel_timespec>(3).non_null();
+    pointer
+        .map(|p| Ok(Deadline::after_ns(clock::to_ns(p.read()?)?)))
+        .transpose()
+}
+
+fn absolute_deadline(a: &Args, real_time: bool) -> Result<Option<Deadline>, Errno> {
+    let pointer = a.ptr::<__kernel_timespec>(3).non_null();
+    pointer
+        .map(|p| clock::absolute(p.read()?, real_time))
+        .transpose()
+}

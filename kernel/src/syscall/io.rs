@@ -1,0 +1,191 @@
+//! Reading, writing and waiting for files.
+
+use linux_raw_sys::general as linux;
+use linux_raw_sys::general::{__kernel_timespec, iovec, pollfd};
+use linux_raw_sys::ioctl;
+
+use super::args::{Args, UserBytes, UserPtr};
+use super::dispatch::Outcome;
+use super::{clock, signals};
+use crate::errno::Errno;
+use crate::fs::{MAX_FILES, OpenFile, Whence};
+use crate::task::signal::{self, SignalSet};
+use crate::task::{self, Current, Deadline};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// Most bytes that one call transfers, as on Linux.
+const MOST_BYTES: usize = 0x7fff_f000;
+
+/// Most pieces of one gathered or scattered transfer.
+const MOST_PIECES: usize = 1024;
+
+/// How often a waiting `poll` looks.
+const POLL_INTERVAL_NS: u64 = 1_000_000;
+
+fn file(me: &Current, fd: i32) -> Result<Arc<OpenFile>, Errno> {
+    me.process().files.lock().get(fd)
+}
+
+fn bytes_argument(address: usize, len: usize) -> Result<UserBytes, Errno> {
+    UserBytes::new(address, len.min(MOST_BYTES))
+}
+
+pub(super) fn read(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    file.read(bytes_argument(a.usize(1), a.usize(2))?)
+}
+
+pub(super) fn write(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    file.write(bytes_argument(a.usize(1), a.usize(2))?)
+}
+
+pub(super) fn pread(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    let offset = u64::try_from(a.u64(3) as i64).map_err(|_| Errno::EINVAL)?;
+    file.read_at(bytes_argument(a.usize(1), a.usize(2))?, offset)
+}
+
+pub(super) fn pwrite(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    let offset = u64::try_from(a.u64(3) as i64).map_err(|_| Errno::EINVAL)?;
+    file.write_at(bytes_argument(a.usize(1), a.usize(2))?, offset)
+}
+
+pub(super) fn readv(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    transfer(a, |piece| file.read(piece))
+}
+
+pub(super) fn writev(me: &Current, a: &Args) -> Outcome {
+    let file = file(me, a.i32(0))?;
+    transfer(a, |piece| file.write(piece))
+}
+
+/// One piece after the other until one is short; an error counts only before the first byte.
+fn transfer(a: &Args, mut one: impl FnMut(UserBytes) -> Outcome) -> Outcome {
+    let count = a.usize(2);
+    if count > MOST_PIECES {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0usize;
+    for at in 0..count {
+        let result = a.ptr::<iovec>(1).element(at).read().and_then(|piece| {
+            if piece.iov_len as i64 <= -1 {
+                return Err(Errno::EINVAL);
+            }
+            let room = (piece.iov_len as usize).min(MOST_BYTES - done);
+            let bytes = UserBytes::new(piece.iov_base as usize, room)?;
+            Ok((
+                if room == 0 { 0 } else { one(bytes)? },
+                piece.iov_len as usize,
+            ))
+        });
+        match result {
+            Ok((part, wanted)) => {
+                done += part;
+                if part < wanted {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+pub(super) fn lseek(me: &Current, a: &Args) -> Outcome {
+    let whence = match a.u32(2) {
+        linux::SEEK_SET => Whence::Start,
+        linux::SEEK_CUR => Whence::Current,
+        linux::SEEK_END => Whence::End,
+        _ => return Err(Errno::EINVAL),
+    };
+    file(me, a.i32(0))?.seek(a.u64(1) as i64, whence)
+}
+
+pub(super) fn sync(me: &Current, a: &Args) -> Outcome {
+    file(me, a.i32(0))?;
+    // Nothing is ever kept back.
+    Ok(0)
+}
+
+pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
+    let fd = a.i32(0);
+    let file = file(me, fd)?;
+    match a.u32(1) {
+        ioctl::FIOCLEX => me.process().files.lock().set_close_on_exec(fd, true)?,
+        ioctl::FIONCLEX => me.process().files.lock().set_close_on_exec(fd, false)?,
+        ioctl::FIONBIO => file.set_nonblocking(a.ptr::<u32>(2).read()? != 0),
+        // The console is no terminal: programs need not draw.
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}
+
+pub(super) fn poll(me: &Current, a: &Args) -> Outcome {
+    let deadline = match a.i32(2) {
+        ms @ 0.. => Some(Deadline::after_ns(ms as u64 * 1_000_000)),
+        _ => None,
+    };
+    poll_until(me, a, deadline)
+}
+
+pub(super) fn ppoll(me: &Current, a: &Args) -> Outcome {
+    let deadline = match a.ptr::<__kernel_timespec>(2).non_null() {
+        Some(timeout) => Some(Deadline::after_ns(clock::to_ns(timeout.read()?)?)),
+        None => None,
+    };
+    let Some(mask) = a.ptr::<u64>(3).non_null() else {
+        return poll_until(me, a, deadline);
+    };
+    signals::set_size_ok(a.usize(4))?;
+    let old = signal::set_blocked(me, SignalSet::from_bits(mask.read()?));
+    let outcome = poll_until(me, a, deadline);
+    signal::unblock_after(me, old, outcome == Err(Errno::EINTR));
+    outcome
+}
+
+fn poll_until(me: &Current, a: &Args, deadline: Option<Deadline>) -> Outcome {
+    let count = a.usize(1);
+    if count > MAX_FILES {
+        return Err(Errno::EINVAL);
+    }
+    let array: UserPtr<pollfd> = a.ptr(0);
+    let asked: Vec<pollfd> = (0..count)
+        .map(|at| array.element(at).read())
+        .collect::<Result<_, _>>()?;
+    loop {
+        let ready = look(me, array, &asked)?;
+        if ready > 0 || deadline.is_some_and(Deadline::has_passed) {
+            return Ok(ready);
+        }
+        let next_look = Deadline::after_ns(POLL_INTERVAL_NS);
+        // A restart would begin the timeout anew.
+        task::sleep_until(deadline.map_or(next_look, |d| d.min(next_look)))
+            .map_err(|_| Errno::EINTR)?;
+    }
+}
+
+/// Writes what each descriptor is ready for. Returns how many are ready for something.
+fn look(me: &Current, array: UserPtr<pollfd>, asked: &[pollfd]) -> Outcome {
+    let mut ready = 0;
+    for (at, entry) in asked.iter().enumerate() {
+        let events = match entry.fd {
+            ..0 => 0,
+            fd => match file(me, fd) {
+                // Errors and hang-ups are told unasked.
+                Ok(file) => file.ready() & (entry.events as u16 | linux::POLLHUP as u16),
+                Err(_) => linux::POLLNVAL as u16,
+            },
+        };
+        ready += usize::from(events != 0);
+        array.element(at).write(pollfd {
+            revents: events as i16,
+            ..*entry
+        })?;
+    }
+    Ok(ready)
+}

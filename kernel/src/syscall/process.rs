@@ -1,0 +1,187 @@
+//! Threads and processes: making, replacing, ending and waiting for them.
+
+use linux_raw_sys::general as linux;
+use linux_raw_sys::prctl;
+
+use super::args::{self, Args, UserBytes, UserPtr};
+use super::dispatch::Outcome;
+use crate::addr::USER_END;
+use crate::arch::trap::TrapFrame;
+use crate::errno::Errno;
+use crate::task::{self, CloneRequest, Current, ExitStatus, NAME_BYTES, Pid, WaitFor};
+use alloc::vec::Vec;
+
+/// Flags of a thread: what must be shared, and what may be asked for besides.
+const THREAD_FLAGS: u32 = linux::CLONE_VM
+    | linux::CLONE_FS
+    | linux::CLONE_FILES
+    | linux::CLONE_SIGHAND
+    | linux::CLONE_THREAD;
+const THREAD_OPTIONS: u32 = linux::CLONE_SYSVSEM
+    | linux::CLONE_SETTLS
+    | linux::CLONE_PARENT_SETTID
+    | linux::CLONE_CHILD_SETTID
+    | linux::CLONE_CHILD_CLEARTID
+    | linux::CLONE_DETACHED;
+
+/// Flags of a child that borrows the address space until it calls `execve`, as `posix_spawn` makes.
+const VFORK_FLAGS: u32 = linux::CLONE_VM | linux::CLONE_VFORK;
+
+/// Missing in the generated constants.
+const ARCH_GET_FS: u32 = 0x1003;
+
+/// The low byte of the flags is the signal that announces the end of the child.
+const EXIT_SIGNAL_MASK: u32 = 0xff;
+
+/// Most bytes of arguments and environment together, with their terminators.
+const MOST_ARGUMENT_BYTES: usize = 128 << 10;
+
+/// Most arguments, and most environment strings.
+const MOST_ARGUMENTS: usize = 4096;
+
+pub(super) fn clone(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
+    // The high half holds flags of `clone3` only; Linux ignores it.
+    let flags = a.u32(0);
+    let request = CloneRequest {
+        stack: a.usize(1),
+        parent_tid: pointer_if(flags, linux::CLONE_PARENT_SETTID, a.ptr(2)),
+        child_tid: pointer_if(flags, linux::CLONE_CHILD_SETTID, a.ptr(3)),
+        clear_child_tid: pointer_if(flags, linux::CLONE_CHILD_CLEARTID, a.ptr(3)),
+        tls: (flags & linux::CLONE_SETTLS != 0).then_some(a.u64(4)),
+    };
+    if request.tls.is_some_and(|tls| tls >= USER_END as u64) {
+        return Err(Errno::EPERM);
+    }
+    let shared = flags & !EXIT_SIGNAL_MASK;
+    if shared & THREAD_FLAGS == THREAD_FLAGS && shared & !(THREAD_FLAGS | THREAD_OPTIONS) == 0 {
+        return Ok(task::clone_thread(me, &request, frame)?.as_u32() as usize);
+    }
+    if shared == VFORK_FLAGS {
+        return Ok(task::vfork(me, &request, frame)?.as_u32() as usize);
+    }
+    log::info!(
+        "pid {} ({}): clone with flags {flags:#x} is not supported: only threads and vfork are",
+        me.process().pid(),
+        me.process().name()
+    );
+    Err(Errno::ENOSYS)
+}
+
+fn pointer_if(flags: u32, flag: u32, pointer: UserPtr<u32>) -> Option<UserPtr<u32>> {
+    (flags & flag != 0).then_some(pointer)
+}
+
+pub(super) fn vfork(me: &Current, frame: &TrapFrame) -> Outcome {
+    Ok(task::vfork(me, &CloneRequest::default(), frame)?.as_u32() as usize)
+}
+
+pub(super) fn execve(me: &Current, a: &Args, frame: &mut TrapFrame) -> Outcome {
+    let path = args::read_path(a.ptr(0))?;
+    let mut budget = MOST_ARGUMENT_BYTES;
+    let argv = read_strings(a.ptr(1), &mut budget)?;
+    let envp = read_strings(a.ptr(2), &mut budget)?;
+    task::exec(me, &path, &argv, &envp, frame)?;
+    Ok(0)
+}
+
+/// Reads a null-terminated array of strings; a null array is empty.
+fn read_strings(array: UserPtr<usize>, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut strings = Vec::new();
+    if array.is_null() {
+        return Ok(strings);
+    }
+    for at in 0..MOST_ARGUMENTS {
+        let string = array.element(at).read()?;
+        if string == 0 {
+            return Ok(strings);
+        }
+        let bytes = args::read_bytes_with_nul(string, *budget).map_err(|errno| match errno {
+            Errno::ENAMETOOLONG => Errno::E2BIG,
+            other => other,
+        })?;
+        *budget = budget.saturating_sub(bytes.len() + 1);
+        strings.push(bytes);
+    }
+    Err(Errno::E2BIG)
+}
+
+pub(super) fn exit(a: &Args) -> ! {
+    task::exit_thread(ExitStatus::Exited(a.u32(0) as u8))
+}
+
+pub(super) fn exit_group(a: &Args) -> ! {
+    task::exit_process(ExitStatus::Exited(a.u32(0) as u8))
+}
+
+pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
+    // Children neither stop nor continue: WUNTRACED and WCONTINUED find nothing.
+    const KNOWN: u32 = linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED;
+    let options = a.u32(2);
+    if options & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = match a.i32(0) {
+        pid @ 1.. => WaitFor::Child(Pid::new(pid as u32)),
+        // Everybody is in the one process group.
+        -1 | 0 => WaitFor::AnyChild,
+        _ => return Err(Errno::ECHILD),
+    };
+    let Some((pid, status)) = task::wait_child(me, wanted, options & linux::WNOHANG != 0)? else {
+        return Ok(0);
+    };
+    a.ptr::<u32>(1).write_if_some(status.as_wait_status())?;
+    let usage: UserPtr<[u64; 2]> = a.ptr(3);
+    if !usage.is_null() {
+        for at in 0..size_of::<linux::rusage>() / size_of::<[u64; 2]>() {
+            usage.element(at).write([0; 2])?;
+        }
+    }
+    Ok(pid.as_u32() as usize)
+}
+
+pub(super) fn set_tid_address(me: &Current, a: &Args) -> Outcome {
+    me.set_clear_child_tid(a.usize(0));
+    Ok(me.tid().as_u32() as usize)
+}
+
+pub(super) fn arch_prctl(me: &Current, a: &Args) -> Outcome {
+    match a.u32(0) {
+        linux::ARCH_SET_FS if a.usize(1) < USER_END => {
+            me.set_fs_base(a.u64(1));
+            Ok(0)
+        }
+        linux::ARCH_SET_FS => Err(Errno::EPERM),
+        ARCH_GET_FS => {
+            a.ptr::<u64>(1).write(me.fs_base())?;
+            Ok(0)
+        }
+        // The GS base is the kernel's.
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub(super) fn prctl(me: &Current, a: &Args) -> Outcome {
+    match a.u32(0) {
+        prctl::PR_SET_NAME => {
+            me.set_name(read_name(a.usize(1))?);
+            Ok(0)
+        }
+        prctl::PR_GET_NAME => {
+            UserBytes::new(a.usize(1), NAME_BYTES)?.copy_from(&me.name().as_bytes())?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Up to the terminator, cut if it does not come.
+fn read_name(address: usize) -> Result<[u8; NAME_BYTES], Errno> {
+    let mut name = [0; NAME_BYTES];
+    for (at, byte) in name[..NAME_BYTES - 1].iter_mut().enumerate() {
+        *byte = UserPtr::<u8>::new(address).element(at).read()?;
+        if *byte == 0 {
+            break;
+        }
+    }
+    Ok(name)
+}

@@ -1,0 +1,164 @@
+//! Signal calls.
+
+use linux_raw_sys::general as linux;
+use linux_raw_sys::general::__kernel_timespec;
+
+use super::args::{Args, UserBytes, UserPtr};
+use super::clock;
+use super::dispatch::Outcome;
+use crate::arch::trap::TrapFrame;
+use crate::errno::Errno;
+use crate::task::signal::{self, Action, AltStack, SigInfo, Signal, SignalSet};
+use crate::task::{self, Current, Deadline, Pid, Tid};
+
+/// The only size of a signal set there is on x86-64.
+const SET_BYTES: usize = size_of::<u64>();
+
+fn signal_argument(number: u32) -> Result<Signal, Errno> {
+    Signal::new(number).ok_or(Errno::EINVAL)
+}
+
+pub(super) fn set_size_ok(size: usize) -> Result<(), Errno> {
+    if size == SET_BYTES {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+pub(super) fn rt_sigaction(me: &Current, a: &Args) -> Outcome {
+    set_size_ok(a.usize(3))?;
+    let signal = signal_argument(a.u32(0))?;
+    let wanted = a
+        .ptr::<Action>(1)
+        .non_null()
+        .map(UserPtr::read)
+        .transpose()?;
+    if wanted.is_some() && (signal == Signal::KILL || signal == Signal::STOP) {
+        return Err(Errno::EINVAL);
+    }
+    let old = signal::set_action(me, signal, wanted);
+    a.ptr::<Action>(2).write_if_some(old)?;
+    Ok(0)
+}
+
+pub(super) fn rt_sigprocmask(me: &Current, a: &Args) -> Outcome {
+    set_size_ok(a.usize(3))?;
+    let old = me.blocked_signals();
+    if let Some(set) = a.ptr::<u64>(1).non_null() {
+        let set = SignalSet::from_bits(set.read()?);
+        let new = match a.u32(0) {
+            linux::SIG_BLOCK => old.union(set),
+            linux::SIG_UNBLOCK => old.minus(set),
+            linux::SIG_SETMASK => set,
+            _ => return Err(Errno::EINVAL),
+        };
+        signal::set_blocked(me, new);
+    }
+    a.ptr::<u64>(2).write_if_some(old.bits())?;
+    Ok(0)
+}
+
+pub(super) fn rt_sigpending(me: &Current, a: &Args) -> Outcome {
+    if a.usize(1) > SET_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let bits = me.pending_signals().bits().to_ne_bytes();
+    let out = UserBytes::new(a.usize(0), a.usize(1))?;
+    out.copy_from(&bits[..out.len])?;
+    Ok(0)
+}
+
+pub(super) fn rt_sigsuspend(me: &Current, a: &Args) -> Outcome {
+    set_size_ok(a.usize(1))?;
+    let set = SignalSet::from_bits(a.ptr::<u64>(0).read()?);
+    Err(signal::suspend(me, set))
+}
+
+pub(super) fn rt_sigtimedwait(me: &Current, a: &Args) -> Outcome {
+    set_size_ok(a.usize(3))?;
+    let wanted = SignalSet::from_bits(a.ptr::<u64>(0).read()?).blockable();
+    let deadline = match a.ptr::<__kernel_timespec>(2).non_null() {
+        Some(timeout) => Some(Deadline::after_ns(clock::to_ns(timeout.read()?)?)),
+        None => None,
+    };
+    let info = signal::wait_for(me, wanted, deadline)?;
+    if !a.ptr::<u8>(1).is_null() {
+        let bytes = info.to_bytes();
+        UserBytes::new(a.usize(1), bytes.len())?.copy_from(&bytes)?;
+    }
+    Ok(info.signal().number() as usize)
+}
+
+pub(super) fn pause(me: &Current) -> Outcome {
+    Err(signal::suspend(me, me.blocked_signals()))
+}
+
+pub(super) fn sigaltstack(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
+    let wanted = a
+        .ptr::<AltStack>(0)
+        .non_null()
+        .map(UserPtr::read)
+        .transpose()?;
+    let old = signal::set_alt_stack(me, wanted, frame.rsp as usize)?;
+    a.ptr::<AltStack>(1).write_if_some(old)?;
+    Ok(0)
+}
+
+pub(super) fn kill(me: &Current, a: &Args) -> Outcome {
+    let sender = me.process().pid().as_u32();
+    let (pid, number) = (a.i32(0), a.u32(1));
+    let info = match number {
+        0 => None,
+        number => Some(SigInfo::from_kill(signal_argument(number)?, sender)),
+    };
+    let targets = match pid {
+        // No process groups: 0 is the caller alone.
+        0 => alloc::vec![me.process().clone()],
+        1.. => alloc::vec![task::find_process(Pid::new(pid as u32)).ok_or(Errno::ESRCH)?],
+        -1 => {
+            let mut others = task::all_processes();
+            others.retain(|p| p.pid() != Pid::INIT && p.pid() != me.process().pid());
+            others
+        }
+        _ => return Err(Errno::ESRCH),
+    };
+    if targets.is_empty() {
+        return Err(Errno::ESRCH);
+    }
+    if let Some(info) = info {
+        targets
+            .iter()
+            .for_each(|target| signal::post_to_process(target, info));
+    }
+    Ok(0)
+}
+
+pub(super) fn tkill(me: &Current, a: &Args) -> Outcome {
+    send_to_thread(me, None, a.i32(0), a.u32(1))
+}
+
+pub(super) fn tgkill(me: &Current, a: &Args) -> Outcome {
+    if a.i32(0) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    send_to_thread(me, Some(Pid::new(a.u32(0))), a.i32(1), a.u32(2))
+}
+
+fn send_to_thread(me: &Current, process: Option<Pid>, tid: i32, number: u32) -> Outcome {
+    if tid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = task::find_thread(Tid::new(tid as u32)).ok_or(Errno::ESRCH)?;
+    if process.is_some_and(|pid| pid != thread.process().pid()) {
+        return Err(Errno::ESRCH);
+    }
+    if number != 0 {
+        let sender = me.process().pid().as_u32();
+        signal::post_to_thread(
+            &thread,
+            SigInfo::from_tkill(signal_argument(number)?, sender),
+        );
+    }
+    Ok(0)
+}

@@ -1,0 +1,172 @@
+//! Scheduler state of one CPU.
+
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use shootdown::CpuId;
+
+use super::Thread;
+use super::queue::ReadyQueue;
+use super::timer::TimerQueue;
+use crate::arch::{irq, percpu};
+use crate::mm::MemorySpace;
+use crate::platform::MAX_CPUS;
+use crate::sync::IrqMutex;
+
+/// What becomes of a thread that is being switched away from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leave {
+    /// It wants to go on running: queue it.
+    Ready,
+    /// It sleeps: whoever wakes it queues it.
+    Parked,
+    /// It never runs again.
+    Dead,
+}
+
+/// What only the CPU itself touches, interrupts off.
+#[derive(Debug)]
+pub(super) struct Local {
+    /// Runs when nothing else does.
+    pub idle: Arc<Thread>,
+    /// Keeps the running thread alive.
+    pub current: Arc<Thread>,
+    /// The thread switched away from, until its successor has finished the switch.
+    pub leaving: Option<(Arc<Thread>, Leave)>,
+    /// Keeps the loaded address space alive; `None` while the kernel root is loaded.
+    pub space: Option<Arc<MemorySpace>>,
+    /// When the running thread has had its turn, on the monotonic clock.
+    pub slice_end_ns: u64,
+    /// Up to when the running thread's time is accounted.
+    pub accounted_ns: u64,
+}
+
+/// Everything the scheduler keeps about a CPU.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct CpuSched {
+    /// Threads that are ready to run here.
+    pub ready: IrqMutex<ReadyQueue>,
+    /// Threads that fell asleep here with a deadline.
+    pub timers: IrqMutex<TimerQueue>,
+    /// Set from anywhere; looked at on the way back to user mode and by the idle loop.
+    need_resched: AtomicBool,
+    /// Has the CPU entered the scheduler? Threads are placed on such CPUs only.
+    started: AtomicBool,
+    /// Ready threads plus the running one, as a hint for placement.
+    load: AtomicU32,
+    local: UnsafeCell<Option<Local>>,
+}
+
+// SAFETY: `local` is the only part that is not `Sync`; `with_local` states who may touch it.
+unsafe impl Sync for CpuSched {}
+
+/// One for each CPU that may ever come up.
+static CPUS: [CpuSched; MAX_CPUS] = [const { CpuSched::new() }; MAX_CPUS];
+
+/// The scheduler state of that CPU.
+pub(super) fn of(cpu: CpuId) -> &'static CpuSched {
+    &CPUS[cpu.index()]
+}
+
+/// The scheduler state of this CPU. Interrupts must be off for the answer to stay true.
+pub(super) fn this() -> &'static CpuSched {
+    of(percpu::cpu_id())
+}
+
+/// Every CPU that has entered the scheduler.
+pub(super) fn started() -> impl Iterator<Item = CpuId> {
+    (0..MAX_CPUS as u32)
+        .map(CpuId::new)
+        .filter(|&cpu| of(cpu).is_started())
+}
+
+/// Those CPUs as the bits of a word.
+pub(super) fn started_bits() -> u64 {
+    started().fold(0, |bits, cpu| bits | 1 << cpu.index())
+}
+
+impl Local {
+    /// Gives the running thread its time since the last call.
+    pub fn account(&mut self, now_ns: u64) {
+        self.current
+            .add_run_ns(now_ns.saturating_sub(self.accounted_ns));
+        self.accounted_ns = now_ns;
+    }
+}
+
+impl CpuSched {
+    const fn new() -> Self {
+        Self {
+            ready: IrqMutex::new(ReadyQueue::new()),
+            timers: IrqMutex::new(TimerQueue::new()),
+            need_resched: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            load: AtomicU32::new(0),
+            local: UnsafeCell::new(None),
+        }
+    }
+
+    /// Enters this CPU into the scheduler, with what it runs now as its idle thread.
+    pub fn start(&self, cpu: CpuId) {
+        self.ready.lock().reserve();
+        self.timers.lock().reserve();
+        let idle = Thread::idle(cpu);
+        let state = irq::save();
+        percpu::set_current_thread(Arc::as_ptr(&idle).cast_mut().cast());
+        let local = Local {
+            current: idle.clone(),
+            idle,
+            leaving: None,
+            space: None,
+            slice_end_ns: 0,
+            accounted_ns: 0,
+        };
+        // SAFETY: as in `with_local`: own CPU, interrupts off, not nested.
+        unsafe { *self.local.get() = Some(local) };
+        irq::restore(state);
+        // ORDERING: publishes the queues' room; pairs with the acquire in `is_started`.
+        self.started.store(true, Ordering::Release);
+    }
+
+    pub fn is_started(&self) -> bool {
+        // ORDERING: pairs with the release in `start`.
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Works on the private part of this CPU. Interrupts are off, `self` is `this()`, and `f`
+    /// neither switches threads nor calls this again.
+    pub fn with_local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
+        debug_assert!(!irq::enabled());
+        debug_assert!(core::ptr::eq(self, this()));
+        // SAFETY: only the CPU itself comes here (asserted), interrupts are off so no handler
+        // nests, and `f` does not re-enter (caller).
+        let local = unsafe { &mut *self.local.get() };
+        f(local
+            .as_mut()
+            .expect("the scheduler has not started on this CPU"))
+    }
+
+    /// Asks this CPU to choose a thread anew at the next chance.
+    pub fn set_need_resched(&self) {
+        self.need_resched.store(true, Ordering::Relaxed);
+    }
+
+    pub fn need_resched(&self) -> bool {
+        self.need_resched.load(Ordering::Relaxed)
+    }
+
+    pub fn take_need_resched(&self) -> bool {
+        self.need_resched.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ready threads plus the running one; a hint.
+    pub fn load(&self) -> u32 {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    pub fn set_load(&self, threads: usize) {
+        self.load.store(threads as u32, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,113 @@
+//! The thread that runs here.
+
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use super::Thread;
+use super::signal::SignalSet;
+use super::thread::{Context, work};
+use crate::arch::{fsbase, percpu};
+use crate::mm::MemorySpace;
+
+/// Proof of being on a thread: derefs to it.
+///
+/// Not `Send`: it may not outlive the running of the thread, which it cannot leave.
+#[derive(Debug, Clone, Copy)]
+pub struct Current {
+    thread: NonNull<Thread>,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// The running thread, idle threads included.
+///
+/// # Panics
+/// Before the scheduler has started on this CPU.
+pub fn current() -> Current {
+    try_current().expect("no thread runs on this CPU yet")
+}
+
+/// The running thread, or `None` while this CPU is still starting.
+pub fn try_current() -> Option<Current> {
+    let thread = NonNull::new(percpu::current_thread().cast::<Thread>())?;
+    Some(Current {
+        thread,
+        not_send: PhantomData,
+    })
+}
+
+/// The address space of the running thread; `None` on idle threads and while starting.
+pub fn current_space() -> Option<Arc<MemorySpace>> {
+    try_current()?.with_context(|context| context.space.clone())
+}
+
+impl Current {
+    /// A counted reference to the thread.
+    pub fn to_arc(&self) -> Arc<Thread> {
+        let raw = self.thread.as_ptr().cast_const();
+        // SAFETY: the pointer came from `Arc::as_ptr` (`sched` sets it) and the scheduler holds a
+        // reference while the thread runs.
+        unsafe { Arc::increment_strong_count(raw) };
+        // SAFETY: as above; the count was just raised for this value.
+        unsafe { Arc::from_raw(raw) }
+    }
+
+    /// Must a sleep in the kernel end early: is the thread ending, or a signal to be delivered?
+    pub fn is_interrupted(&self) -> bool {
+        match self.work() & (work::EXIT | work::SIGNAL) {
+            0 => false,
+            bits => bits & work::EXIT != 0 || self.signals.lock().has_deliverable(),
+        }
+    }
+
+    /// Is the thread to end as soon as it leaves the kernel?
+    pub fn is_ending(&self) -> bool {
+        self.work() & work::EXIT != 0
+    }
+
+    /// Remembers that a signal interrupted this system call, which could be made again.
+    pub fn interrupted_call(&self, number: u64) {
+        self.with_context(|context| context.restart = Some(number));
+        self.add_work(work::SIGNAL);
+    }
+
+    /// The signals that it has blocked.
+    pub fn blocked_signals(&self) -> SignalSet {
+        self.signals.lock().blocked()
+    }
+
+    /// The signals that wait for it.
+    pub fn pending_signals(&self) -> SignalSet {
+        self.signals.lock().pending()
+    }
+
+    /// The user's FS base.
+    pub fn fs_base(&self) -> u64 {
+        self.with_context(|context| context.fs_base)
+    }
+
+    /// Sets the user's FS base, which is below `USER_END`, here and for every switch to the thread.
+    pub fn set_fs_base(&self, base: u64) {
+        self.with_context(|context| context.fs_base = base);
+        fsbase::write(base);
+    }
+
+    /// Works on what only the thread itself may touch. `f` must not switch threads.
+    pub(super) fn with_context<R>(&self, f: impl FnOnce(&mut Context) -> R) -> R {
+        // SAFETY: duty (1) of `context_ptr`: this is the thread itself. (4): `f` must not switch,
+        // and interrupt handlers do not call this; a nested call from `f` is excluded because
+        // callers pass short closures that only move fields.
+        f(unsafe { &mut *self.context_ptr() })
+    }
+}
+
+impl Deref for Current {
+    type Target = Thread;
+
+    fn deref(&self) -> &Thread {
+        // SAFETY: the scheduler holds a reference while the thread runs, and this value does not
+        // outlive the running of the thread.
+        unsafe { self.thread.as_ref() }
+    }
+}

@@ -1,0 +1,239 @@
+//! A process: threads that share an address space, files and signal actions.
+
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::signal::{Actions, Signal};
+use super::wait::WaitQueue;
+use super::{Pid, Thread, Tid, id};
+use crate::fs::FdTable;
+use crate::sync::Mutex;
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitStatus {
+    /// By `exit` or `exit_group`, with the low byte of its argument.
+    Exited(u8),
+    /// By a signal.
+    Killed(Signal),
+}
+
+impl ExitStatus {
+    /// As `wait4` reports it.
+    pub fn as_wait_status(self) -> u32 {
+        match self {
+            Self::Exited(code) => u32::from(code) << 8,
+            Self::Killed(signal) => signal.number(),
+        }
+    }
+}
+
+/// The threads of a process and its end.
+#[derive(Debug)]
+struct Members {
+    threads: Vec<Arc<Thread>>,
+    /// Set once: the whole process is to end with this status.
+    ending: Option<ExitStatus>,
+    /// Status of the thread that left last, for a process whose threads all just `exit`.
+    last_left: ExitStatus,
+    /// Set when no thread is left.
+    ended: Option<ExitStatus>,
+}
+
+/// One process.
+pub struct Process {
+    pid: Pid,
+    parent: Mutex<Weak<Process>>,
+    children: Mutex<Vec<Arc<Process>>>,
+    /// Parents wait here for their children, and `vfork` for the child's `execve`.
+    child_events: WaitQueue,
+    members: Mutex<Members>,
+    /// Open files; shared with nobody.
+    pub(crate) files: Mutex<FdTable>,
+    pub(super) actions: Mutex<Actions>,
+    /// Absolute path of the program.
+    exe: Mutex<Arc<str>>,
+    /// The child has its own address space, or is gone: its `vfork` parent may go on.
+    released_space: Mutex<bool>,
+}
+
+/// The process is ending and takes no new thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ending;
+
+impl Process {
+    /// A process without threads; `parent` is `None` for the first one.
+    pub(super) fn new(
+        tid: Tid,
+        parent: Option<&Arc<Process>>,
+        exe: Arc<str>,
+        files: FdTable,
+        actions: Actions,
+    ) -> Arc<Self> {
+        let process = Arc::new(Self {
+            pid: tid.into(),
+            parent: Mutex::new(parent.map_or_else(Weak::new, Arc::downgrade)),
+            children: Mutex::new(Vec::new()),
+            child_events: WaitQueue::new(),
+            members: Mutex::new(Members {
+                threads: Vec::new(),
+                ending: None,
+                last_left: ExitStatus::Exited(0),
+                ended: None,
+            }),
+            files: Mutex::new(files),
+            actions: Mutex::new(actions),
+            exe: Mutex::new(exe),
+            released_space: Mutex::new(parent.is_none()),
+        });
+        id::register_process(&process);
+        process
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The number of the parent; 0 when there is none.
+    pub fn parent_pid(&self) -> u32 {
+        self.parent
+            .lock()
+            .upgrade()
+            .map_or(0, |parent| parent.pid.as_u32())
+    }
+
+    /// Absolute path of the program it runs.
+    pub fn exe(&self) -> Arc<str> {
+        self.exe.lock().clone()
+    }
+
+    pub(super) fn set_exe(&self, exe: Arc<str>) {
+        *self.exe.lock() = exe;
+    }
+
+    /// The threads alive now.
+    pub fn threads(&self) -> Vec<Arc<Thread>> {
+        self.members.lock().threads.clone()
+    }
+
+    /// Is this thread the only one?
+    pub(super) fn has_one_thread(&self) -> bool {
+        self.members.lock().threads.len() == 1
+    }
+
+    pub(super) fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Ending> {
+        let mut members = self.members.lock();
+        if members.ending.is_some() {
+            return Err(Ending);
+        }
+        members.threads.push(thread);
+        Ok(())
+    }
+
+    /// Takes a dying thread out. Returns how the process ended if it was the last one.
+    pub(super) fn remove_thread(&self, tid: Tid, status: ExitStatus) -> Option<ExitStatus> {
+        let mut members = self.members.lock();
+        let at = members.threads.iter().position(|t| t.tid() == tid)?;
+        let thread = members.threads.swap_remove(at);
+        members.last_left = status;
+        let last = members.threads.is_empty();
+        let how = members.ending.unwrap_or(members.last_left);
+        drop(members);
+        drop(thread);
+        last.then_some(how)
+    }
+
+    /// Decides that the process ends. Returns the threads to stop, or `None` when its end was
+    /// decided before.
+    pub(super) fn begin_exit(&self, status: ExitStatus) -> Option<Vec<Arc<Thread>>> {
+        let mut members = self.members.lock();
+        if members.ending.is_some() {
+            return None;
+        }
+        members.ending = Some(status);
+        Some(members.threads.clone())
+    }
+
+    /// Publishes the end to the parent. No thread is left.
+    pub(super) fn finish(self: &Arc<Self>, status: ExitStatus) {
+        let files = core::mem::replace(&mut *self.files.lock(), FdTable::empty());
+        drop(files);
+        let orphans = core::mem::take(&mut *self.children.lock());
+        for orphan in &orphans {
+            *orphan.parent.lock() = Weak::new();
+            if orphan.exit_status().is_some() {
+                id::release_process(orphan.pid);
+            }
+        }
+        drop(orphans);
+        self.members.lock().ended = Some(status);
+        self.release_space();
+        match self.parent.lock().upgrade() {
+            Some(parent) => parent.child_events.wake_all(),
+            None => id::release_process(self.pid),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn exit_status(&self) -> Option<ExitStatus> {
+        self.members.lock().ended
+    }
+
+    /// The child no longer runs in its parent's address space.
+    pub(super) fn release_space(&self) {
+        *self.released_space.lock() = true;
+        if let Some(parent) = self.parent.lock().upgrade() {
+            parent.child_events.wake_all();
+        }
+    }
+
+    pub(super) fn has_released_space(&self) -> bool {
+        *self.released_space.lock()
+    }
+
+    pub(super) fn add_child(&self, child: Arc<Process>) {
+        self.children.lock().push(child);
+    }
+
+    pub(super) fn child_events(&self) -> &WaitQueue {
+        &self.child_events
+    }
+
+    /// Looks for an ended child that `wanted` accepts. `Err` when no child is accepted at all.
+    pub(super) fn ended_child(
+        &self,
+        wanted: impl Fn(&Process) -> bool,
+    ) -> Result<Option<Arc<Process>>, NoSuchChild> {
+        let children = self.children.lock();
+        let mut candidates = children.iter().filter(|child| wanted(child)).peekable();
+        candidates.peek().ok_or(NoSuchChild)?;
+        Ok(candidates
+            .find(|child| child.exit_status().is_some())
+            .cloned())
+    }
+
+    /// Forgets an ended child.
+    pub(super) fn reap(&self, child: &Arc<Process>) {
+        self.children.lock().retain(|c| !Arc::ptr_eq(c, child));
+        id::release_process(child.pid);
+    }
+
+    /// Its name for messages: the last component of the program's path.
+    pub fn name(&self) -> String {
+        let exe = self.exe();
+        String::from(exe.rsplit('/').next().unwrap_or(&exe))
+    }
+}
+
+/// No child matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoSuchChild;
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("pid", &self.pid).finish()
+    }
+}

@@ -1,0 +1,158 @@
+//! Delivering pending signals on the way to user mode, and coming back from handlers.
+
+use super::frame::{self, Call};
+use super::{AltStack, SigInfo, Signal, set_blocked};
+use crate::arch::trap::TrapFrame;
+use crate::task::exit::{exit_thread, kill_current};
+use crate::task::thread::work;
+use crate::task::{Current, ExitStatus};
+
+/// Bytes of the `syscall` instruction: going back over it makes the call again.
+const SYSCALL_BYTES: u64 = 2;
+
+/// Sees to [`work::EXIT`] and [`work::SIGNAL`] of the current thread. Interrupts are on. May end
+/// the thread instead of returning.
+pub fn handle_work(me: &Current, frame: &mut TrapFrame) {
+    if me.work() & work::EXIT != 0 {
+        // The process has its status already; this one is not looked at.
+        exit_thread(ExitStatus::Killed(Signal::KILL));
+    }
+    me.clear_work(work::SIGNAL);
+    let restart = me.with_context(|context| context.restart.take());
+    let mut handled = false;
+    // Bounded: delivering a signal to a handler ends the loop.
+    while !handled {
+        let Some(info) = me.signals.lock().take_deliverable() else {
+            break;
+        };
+        handled = deliver(me, frame, info, restart);
+    }
+    if !handled {
+        // Nothing came of the interruption: the call goes on as if it had not been interrupted.
+        if let Some(number) = restart {
+            restart_call(frame, number);
+        }
+        restore_saved_mask(me);
+    }
+    if me.signals.lock().has_deliverable() {
+        me.add_work(work::SIGNAL);
+    }
+}
+
+/// Acts on one signal. True when user mode now enters a handler.
+fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u64>) -> bool {
+    let signal = info.signal();
+    let action = me.process().actions.lock().get(signal);
+    if action.ignores(signal) {
+        return false;
+    }
+    let Some(handler) = action.handler() else {
+        log::info!(
+            "pid {} ({}) tid {} killed by {signal}",
+            me.process().pid(),
+            me.process().name(),
+            me.tid()
+        );
+        kill_current(signal);
+    };
+    if let (Some(number), true) = (restart, action.restarts_calls()) {
+        restart_call(frame, number);
+    }
+    let (blocked, running, alt_stack) = {
+        let mut signals = me.signals.lock();
+        let blocked = signals.saved_blocked.take().unwrap_or(signals.blocked);
+        (blocked, signals.blocked, signals.alt_stack)
+    };
+    let pushed = action
+        .restorer()
+        .ok_or(frame::BadFrame)
+        .and_then(|restorer| {
+            let call = Call {
+                handler,
+                restorer,
+                info,
+                blocked,
+                alt_stack,
+                use_alt_stack: action.on_alt_stack(),
+            };
+            frame::push(frame, &call)
+        });
+    if pushed.is_err() {
+        die_of(
+            me,
+            Signal::SEGV,
+            format_args!("no room for the frame of {signal}"),
+            frame,
+        );
+    }
+    if action.is_one_shot() {
+        me.process().actions.lock().reset(signal);
+    }
+    set_blocked(me, running.union(action.blocked_meanwhile(signal)));
+    true
+}
+
+/// Delivers a signal that an instruction of the current thread caused. Blocked or ignored, it
+/// ends the process; `cause` says why in the log.
+pub fn force(me: &Current, frame: &mut TrapFrame, info: SigInfo, cause: core::fmt::Arguments<'_>) {
+    let signal = info.signal();
+    let blocked = me.signals.lock().blocked.contains(signal);
+    let action = me.process().actions.lock().get(signal);
+    if blocked || action.handler().is_none() {
+        die_of(me, signal, cause, frame);
+    }
+    deliver(me, frame, info, None);
+}
+
+/// Says why in one line and ends the process.
+fn die_of(me: &Current, signal: Signal, cause: core::fmt::Arguments<'_>, frame: &TrapFrame) -> ! {
+    log::warn!(
+        "pid {} ({}) tid {} killed by {signal}: {cause} at rip {:#x}",
+        me.process().pid(),
+        me.process().name(),
+        me.tid(),
+        frame.rip
+    );
+    kill_current(signal)
+}
+
+/// `rt_sigreturn`: back to where the signal came. The result goes into `rax` as it was then.
+pub fn sigreturn(me: &Current, frame: &mut TrapFrame) -> u64 {
+    match frame::pop(frame) {
+        Ok(resumed) => {
+            set_blocked(me, resumed.blocked);
+            restore_alt_stack(me, resumed.alt_stack, frame.rsp as usize);
+        }
+        Err(frame::BadFrame) => {
+            let (info, rsp) = (SigInfo::from_kernel(Signal::SEGV), frame.rsp);
+            force(
+                me,
+                frame,
+                info,
+                format_args!("bad signal frame at {rsp:#x}"),
+            );
+        }
+    }
+    frame.rax
+}
+
+fn restore_alt_stack(me: &Current, wanted: AltStack, rsp: usize) {
+    let mut signals = me.signals.lock();
+    if !signals.alt_stack.holds(rsp)
+        && let Some(Ok(checked)) = wanted.checked()
+    {
+        signals.alt_stack = checked;
+    }
+}
+
+fn restart_call(frame: &mut TrapFrame, number: u64) {
+    frame.rax = number;
+    frame.rip = frame.rip.wrapping_sub(SYSCALL_BYTES);
+}
+
+fn restore_saved_mask(me: &Current) {
+    let saved = me.signals.lock().saved_blocked.take();
+    if let Some(blocked) = saved {
+        set_blocked(me, blocked);
+    }
+}

@@ -1,0 +1,62 @@
+//! Making signals pending, and changing what is blocked.
+
+use alloc::sync::Arc;
+
+use super::{SigInfo, Signal, SignalSet};
+use crate::task::exit::end_process;
+use crate::task::thread::work;
+use crate::task::{Current, ExitStatus, Process, Thread, sched};
+
+/// Posts a signal to one thread, wherever it is.
+///
+/// An ignored signal is dropped unless it is blocked; SIGKILL ends the process.
+pub fn post_to_thread(thread: &Arc<Thread>, info: SigInfo) {
+    let signal = info.signal();
+    if signal == Signal::KILL {
+        end_process(thread.process(), ExitStatus::Killed(signal));
+        return;
+    }
+    let ignored = thread.process().actions.lock().get(signal).ignores(signal);
+    let deliverable = {
+        let mut signals = thread.signals.lock();
+        let blocked = signals.blocked.contains(signal);
+        if ignored && !blocked {
+            return;
+        }
+        signals.add(info);
+        !blocked
+    };
+    if deliverable {
+        thread.add_work(work::SIGNAL);
+        sched::nudge(thread);
+    }
+    // Also when blocked: the thread may be in `sigtimedwait`.
+    sched::unpark(thread);
+}
+
+/// Posts a signal to a process: to a thread that does not block it if there is one.
+///
+/// Signals pend on threads only; with every thread blocking it, the first thread gets it.
+pub fn post_to_process(process: &Arc<Process>, info: SigInfo) {
+    let threads = process.threads();
+    let open = threads
+        .iter()
+        .find(|t| !t.signals.lock().blocked.contains(info.signal()));
+    if let Some(thread) = open.or(threads.first()) {
+        post_to_thread(thread, info);
+    }
+}
+
+/// Replaces the blocked set of the current thread and returns the one before. Signals that it no
+/// longer blocks are delivered on the way to user mode.
+pub fn set_blocked(me: &Current, blocked: SignalSet) -> SignalSet {
+    let (old, deliverable) = {
+        let mut signals = me.signals.lock();
+        let old = core::mem::replace(&mut signals.blocked, blocked.blockable());
+        (old, signals.has_deliverable())
+    };
+    if deliverable {
+        me.add_work(work::SIGNAL);
+    }
+    old
+}

@@ -1,0 +1,148 @@
+//! How threads begin: the first program, every thread's first steps, and idle CPUs.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::affinity::Affinity;
+use super::clone::ReservedTid;
+use super::current::current;
+use super::signal::{Actions, ThreadSignals};
+use super::stack::KernelStack;
+use super::thread::{NewThread, ThreadName};
+use super::{Process, Thread, cpu, id, sched};
+use crate::arch::fpu::FpuState;
+use crate::arch::trap::TrapFrame;
+use crate::arch::{self, context, irq, percpu};
+use crate::boot::{self, BootInfo};
+use crate::exec::{self, initramfs};
+use crate::fs::{FdTable, normalise};
+use crate::mm::MemorySpace;
+use crate::syscall::fill_random;
+use crate::time;
+
+/// The first program unless the command line names one, as on Linux.
+const DEFAULT_INIT: &str = "/init";
+
+/// Environment of the first program, as Linux's.
+const INIT_ENVIRONMENT: [&str; 2] = ["HOME=/", "TERM=linux"];
+
+/// Starts the first program. Boot CPU, when everything is up; interrupts are off.
+pub fn start_init() -> ! {
+    cpu::this().start(percpu::cpu_id());
+    match first_thread(boot::info()) {
+        Ok(thread) => sched::start(thread),
+        Err(why) => {
+            log::error!("{why}");
+            arch::exit::qemu_exit(arch::exit::BOOT_ERROR);
+        }
+    }
+    idle()
+}
+
+/// Starts scheduling on any other CPU; interrupts are off.
+pub fn start_secondary() -> ! {
+    cpu::this().start(percpu::cpu_id());
+    idle()
+}
+
+/// The idle thread of this CPU: runs whatever is ready, else halts.
+fn idle() -> ! {
+    loop {
+        irq::disable();
+        let nothing_ready = cpu::this().ready.lock().announce_idle();
+        if nothing_ready && !cpu::this().need_resched() {
+            // Whoever queues a thread from now on sees the announcement and sends an interrupt,
+            // which ends this at once even if it came first.
+            irq::wait_for_interrupt();
+            irq::disable();
+        }
+        sched::reschedule_idle();
+    }
+}
+
+/// Loads the first program; the error is one line for the console.
+fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
+    let path = info
+        .option("init")
+        .or(info.option("rdinit"))
+        .unwrap_or(DEFAULT_INIT);
+    let file = initramfs::find(path).ok_or_else(|| {
+        alloc::format!("init program {path} is not in the initramfs: pass init=/bin/PROGRAM")
+    })?;
+    let mut argv = Vec::from([path]);
+    if let Some((_, arguments)) = info.cmdline.split_once(" -- ") {
+        argv.extend(arguments.split_ascii_whitespace());
+    }
+    let explain = |why: &dyn core::fmt::Display| alloc::format!("cannot run {path}: {why}");
+    let space = MemorySpace::new().map_err(|why| explain(&why))?;
+    let entry = exec::load(&space, file.data, &argv, &INIT_ENVIRONMENT, random_seed())
+        .map_err(|why| explain(&why))?;
+    let reserved = ReservedTid::new().map_err(|_| explain(&"too many threads"))?;
+    let stack = KernelStack::new().ok_or_else(|| explain(&"out of memory"))?;
+    let exe = Arc::from(normalise(path));
+    let process = Process::new(
+        reserved.tid(),
+        None,
+        exe,
+        FdTable::with_console(),
+        Actions::new(),
+    );
+    let thread = new_thread(NewThread {
+        tid: reserved.tid(),
+        process: process.clone(),
+        stack,
+        space,
+        entry: TrapFrame::user(entry.rip, entry.rsp),
+        fpu: FpuState::initial(),
+        fs_base: 0,
+        affinity: Affinity::all(),
+        signals: ThreadSignals::new(),
+        name: ThreadName::of_path(path).as_bytes(),
+    });
+    process
+        .add_thread(thread.clone())
+        .map_err(|_| explain(&"it is ending already"))?;
+    id::register_thread(&thread);
+    reserved.keep();
+    Ok(thread)
+}
+
+/// Bytes for `AT_RANDOM`.
+pub(super) fn random_seed() -> [u8; 16] {
+    let mut seed = [0; 16];
+    fill_random(&mut seed);
+    seed
+}
+
+/// A thread whose first switch leads to user mode with `new.entry`.
+pub(super) fn new_thread(new: NewThread) -> Arc<Thread> {
+    // SAFETY: the stack is fresh, belongs to the new thread, and its top is a multiple of 64.
+    let rsp = unsafe { context::new_stack(new.stack.top(), thread_main, 0) };
+    Thread::new(new, rsp)
+}
+
+/// First function on a new thread's stack; interrupts are off.
+extern "C" fn thread_main(_: usize) -> ! {
+    sched::finish_first_switch();
+    let me = current();
+    let mut frame = me
+        .with_context(|context| context.entry.take())
+        .expect("a new thread");
+    say_first_instruction();
+    sched::before_user_return(&mut frame);
+    context::enter_user(&frame)
+}
+
+/// One line as the first program enters user mode.
+fn say_first_instruction() {
+    static SAID: spin::Once = spin::Once::new();
+    SAID.call_once(|| {
+        let us = time::now_ns() / 1_000;
+        log::info!(
+            "shootdown: first user instruction at {}.{:06} s",
+            us / 1_000_000,
+            us % 1_000_000
+        );
+    });
+}

@@ -1,0 +1,302 @@
+//! A thread: what the scheduler, signals, futexes and system calls keep about it.
+
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use shootdown::CpuId;
+
+use super::affinity::Affinity;
+use super::futex::FutexState;
+use super::signal::ThreadSignals;
+use super::stack::KernelStack;
+use super::{Process, Tid};
+use crate::arch::fpu::FpuState;
+use crate::arch::trap::TrapFrame;
+use crate::mm::MemorySpace;
+use crate::sync::Mutex;
+
+/// Bytes of a thread name with its terminator, as `PR_SET_NAME` has it.
+pub const NAME_BYTES: usize = 16;
+
+/// Things a thread must see to before it returns to user mode; bits of one word.
+pub(super) mod work {
+    /// The process is ending: so does the thread.
+    pub const EXIT: u32 = 1 << 0;
+    /// A signal that is not blocked may be pending.
+    pub const SIGNAL: u32 = 1 << 1;
+    /// The thread may no longer be allowed on this CPU.
+    pub const MIGRATE: u32 = 1 << 2;
+}
+
+/// Where a thread stands between running and sleeping.
+pub(super) mod park_state {
+    /// Runs or is queued to run.
+    pub const RUNNABLE: u8 = 0;
+    /// As `RUNNABLE`, and the next park returns at once.
+    pub const NOTIFIED: u8 = 1;
+    /// Sleeps; whoever changes this queues the thread.
+    pub const PARKED: u8 = 2;
+}
+
+/// What only the thread itself may touch, or the scheduler of the CPU that switches it.
+#[derive(Debug)]
+pub(super) struct Context {
+    /// Stack pointer while switched away.
+    pub rsp: usize,
+    /// FPU and SSE registers while switched away.
+    pub fpu: FpuState,
+    /// User FS base, loaded at every switch to the thread.
+    pub fs_base: u64,
+    /// The address space it runs in; `None` for idle threads and at the very end.
+    pub space: Option<Arc<MemorySpace>>,
+    /// Where a new thread enters user mode.
+    pub entry: Option<TrapFrame>,
+    /// Number of the system call that a signal interrupted and that could be made again.
+    pub restart: Option<u64>,
+}
+
+/// One thread of a user process, or the idle thread of a CPU.
+pub struct Thread {
+    tid: Tid,
+    process: Option<Arc<Process>>,
+    stack: Option<KernelStack>,
+    context: UnsafeCell<Context>,
+    pub(super) park: AtomicU8,
+    on_cpu: AtomicBool,
+    cpu: AtomicU32,
+    pub(super) affinity: Affinity,
+    work: AtomicU32,
+    pub(super) futex: FutexState,
+    pub(super) signals: Mutex<ThreadSignals>,
+    /// Address that is zeroed and woken when the thread ends; 0 for none.
+    pub(super) clear_child_tid: AtomicUsize,
+    name: Mutex<[u8; NAME_BYTES]>,
+    /// Time spent running up to the last tick or switch.
+    run_ns: AtomicU64,
+}
+
+// SAFETY: `context` is the only part that is not `Sync` by itself; `context_ptr` states who may
+// touch it and when.
+unsafe impl Sync for Thread {}
+// SAFETY: nothing in a thread is bound to the CPU that made it.
+unsafe impl Send for Thread {}
+
+/// What a new user thread starts with.
+pub(super) struct NewThread {
+    pub tid: Tid,
+    pub process: Arc<Process>,
+    pub stack: KernelStack,
+    pub space: Arc<MemorySpace>,
+    pub entry: TrapFrame,
+    pub fpu: FpuState,
+    pub fs_base: u64,
+    pub affinity: Affinity,
+    pub signals: ThreadSignals,
+    pub name: [u8; NAME_BYTES],
+}
+
+impl Thread {
+    /// A user thread that is not queued yet.
+    pub(super) fn new(new: NewThread, rsp: usize) -> Arc<Self> {
+        let context = Context {
+            rsp,
+            fpu: new.fpu,
+            fs_base: new.fs_base,
+            space: Some(new.space),
+            entry: Some(new.entry),
+            restart: None,
+        };
+        let mut thread = Self::bare(new.tid, context);
+        thread.process = Some(new.process);
+        thread.stack = Some(new.stack);
+        thread.affinity = new.affinity;
+        thread.signals = Mutex::new(new.signals);
+        thread.name = Mutex::new(new.name);
+        Arc::new(thread)
+    }
+
+    /// The idle thread of a CPU: what the CPU is running right now, on its boot stack.
+    pub(super) fn idle(cpu: CpuId) -> Arc<Self> {
+        let context = Context {
+            rsp: 0,
+            fpu: FpuState::initial(),
+            fs_base: 0,
+            space: None,
+            entry: None,
+            restart: None,
+        };
+        let thread = Self::bare(Tid::IDLE, context);
+        thread.set_cpu(cpu);
+        thread.set_on_cpu(true);
+        Arc::new(thread)
+    }
+
+    fn bare(tid: Tid, context: Context) -> Self {
+        Self {
+            tid,
+            process: None,
+            stack: None,
+            context: UnsafeCell::new(context),
+            park: AtomicU8::new(park_state::RUNNABLE),
+            on_cpu: AtomicBool::new(false),
+            cpu: AtomicU32::new(0),
+            affinity: Affinity::all(),
+            work: AtomicU32::new(0),
+            futex: FutexState::new(),
+            signals: Mutex::new(ThreadSignals::new()),
+            clear_child_tid: AtomicUsize::new(0),
+            name: Mutex::new([0; NAME_BYTES]),
+            run_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Its number.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// Is it the idle thread of a CPU?
+    pub fn is_idle(&self) -> bool {
+        self.process.is_none()
+    }
+
+    /// The process it belongs to.
+    ///
+    /// # Panics
+    /// For an idle thread.
+    pub fn process(&self) -> &Arc<Process> {
+        self.process
+            .as_ref()
+            .expect("an idle thread has no process")
+    }
+
+    /// Its name as set by `PR_SET_NAME`, without the terminator.
+    pub fn name(&self) -> ThreadName {
+        ThreadName(*self.name.lock())
+    }
+
+    /// Renames it; the last byte is forced to zero.
+    pub fn set_name(&self, mut name: [u8; NAME_BYTES]) {
+        name[NAME_BYTES - 1] = 0;
+        *self.name.lock() = name;
+    }
+
+    /// Where to put a zero, and a futex wake-up, as the thread ends; 0 for nowhere.
+    pub fn set_clear_child_tid(&self, address: usize) {
+        self.clear_child_tid.store(address, Ordering::Relaxed);
+    }
+
+    /// Time it has spent running, up to the last tick or switch.
+    pub fn run_ns(&self) -> u64 {
+        self.run_ns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_run_ns(&self, span_ns: u64) {
+        self.run_ns.fetch_add(span_ns, Ordering::Relaxed);
+    }
+
+    /// The CPUs it may run on as the bits of a word.
+    pub fn affinity_bits(&self) -> u64 {
+        self.affinity.bits()
+    }
+
+    /// May it run there?
+    pub(super) fn may_run_on(&self, cpu: CpuId) -> bool {
+        self.affinity.contains(cpu)
+    }
+
+    /// The CPU it runs on, is queued on, or ran on last.
+    pub(super) fn cpu(&self) -> CpuId {
+        CpuId::new(self.cpu.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_cpu(&self, cpu: CpuId) {
+        self.cpu.store(cpu.as_u32(), Ordering::Relaxed);
+    }
+
+    /// Is a CPU executing on its stack? Stays true until the switch away is complete.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        // ORDERING: false publishes the saved context; pairs with the release in `set_on_cpu`.
+        self.on_cpu.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_on_cpu(&self, on_cpu: bool) {
+        // ORDERING: publishes the saved context; pairs with the acquire in `is_on_cpu`.
+        self.on_cpu.store(on_cpu, Ordering::Release);
+    }
+
+    /// The things to see to before user mode, see [`work`].
+    pub(super) fn work(&self) -> u32 {
+        // ORDERING: pairs with the release in `add_work`: what led to the bit is visible.
+        self.work.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_work(&self, bits: u32) {
+        // ORDERING: publishes what led to the bit; pairs with the acquire in `work`.
+        self.work.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    pub(super) fn clear_work(&self, bits: u32) {
+        // ORDERING: the evaluation that follows must not move before the clearing.
+        self.work.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// One past the kernel stack; `None` for idle threads, which never enter user mode.
+    pub(super) fn stack_top(&self) -> Option<usize> {
+        self.stack.as_ref().map(KernelStack::top)
+    }
+
+    /// False once the kernel stack has overflowed.
+    pub(super) fn stack_is_intact(&self) -> bool {
+        self.stack.as_ref().is_none_or(KernelStack::is_intact)
+    }
+
+    /// The context cell.
+    ///
+    /// Dereferencing is for (1) the thread itself, and (2) the scheduler on the CPU that switches
+    /// from or to the thread, and (3) nobody else; (4) references never live across a switch.
+    pub(super) fn context_ptr(&self) -> *mut Context {
+        self.context.get()
+    }
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread")
+            .field("tid", &self.tid)
+            .field("cpu", &self.cpu())
+            .finish()
+    }
+}
+
+/// A thread name that prints itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadName([u8; NAME_BYTES]);
+
+impl ThreadName {
+    /// The name that a program at this path starts with: the last component, cut to fit.
+    pub fn of_path(path: &str) -> Self {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let mut name = [0; NAME_BYTES];
+        for (to, from) in name[..NAME_BYTES - 1].iter_mut().zip(file.bytes()) {
+            *to = from;
+        }
+        Self(name)
+    }
+
+    /// The bytes with their terminator.
+    pub const fn as_bytes(&self) -> [u8; NAME_BYTES] {
+        self.0
+    }
+}
+
+impl fmt::Display for ThreadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(NAME_BYTES);
+        self.0[..end]
+            .utf8_chunks()
+            .try_for_each(|chunk| f.write_str(chunk.valid()))
+    }
+}

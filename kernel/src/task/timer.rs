@@ -1,0 +1,105 @@
+//! Deadlines of sleeping threads, one queue per CPU, looked at by that CPU's timer tick.
+//!
+//! The sleeper inserts and removes its own entry; the tick only marks it fired and wakes the
+//! thread. So the interrupt handler neither allocates nor drops a reference.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{MAX_THREADS, Thread, sched};
+
+/// A point of the monotonic clock, in nanoseconds since boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Deadline {
+    at_ns: u64,
+}
+
+impl Deadline {
+    /// The given reading of the monotonic clock.
+    pub const fn at_ns(at_ns: u64) -> Self {
+        Self { at_ns }
+    }
+
+    /// This long from now; a sum too large for the clock means "never" in practice.
+    pub fn after_ns(span_ns: u64) -> Self {
+        Self {
+            at_ns: crate::time::now_ns().saturating_add(span_ns),
+        }
+    }
+
+    /// Whether the clock has reached it.
+    pub fn has_passed(self) -> bool {
+        crate::time::now_ns() >= self.at_ns
+    }
+
+    /// Time left, zero once it has passed.
+    pub fn remaining_ns(self) -> u64 {
+        self.at_ns.saturating_sub(crate::time::now_ns())
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    deadline: Deadline,
+    thread: Arc<Thread>,
+    fired: bool,
+}
+
+/// The sleeping threads of one CPU that have a deadline.
+#[derive(Debug)]
+pub(super) struct TimerQueue {
+    entries: Vec<Entry>,
+    /// No unfired entry is earlier: the tick of a CPU without due sleepers is one comparison.
+    earliest_ns: u64,
+}
+
+impl TimerQueue {
+    /// An empty queue without room; [`TimerQueue::reserve`] comes before the first insert.
+    pub const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            earliest_ns: u64::MAX,
+        }
+    }
+
+    /// Makes room for [`MAX_THREADS`]. Allocates; called once per CPU at boot.
+    pub fn reserve(&mut self) {
+        self.entries.reserve_exact(MAX_THREADS);
+    }
+
+    /// Adds the current thread; one entry a thread.
+    pub fn insert(&mut self, thread: Arc<Thread>, deadline: Deadline) {
+        self.earliest_ns = self.earliest_ns.min(deadline.at_ns);
+        self.entries.push(Entry {
+            deadline,
+            thread,
+            fired: false,
+        });
+    }
+
+    /// Takes the entry of the current thread out again, fired or not.
+    pub fn remove(&mut self, thread: &Thread) -> Option<Arc<Thread>> {
+        let at = self
+            .entries
+            .iter()
+            .position(|e| core::ptr::eq(Arc::as_ptr(&e.thread), thread))?;
+        Some(self.entries.swap_remove(at).thread)
+    }
+
+    /// Wakes everyone whose deadline has come. Called by the tick, interrupts off.
+    pub fn expire(&mut self, now_ns: u64) {
+        if now_ns < self.earliest_ns {
+            return;
+        }
+        let mut earliest_ns = u64::MAX;
+        for entry in self.entries.iter_mut().filter(|e| !e.fired) {
+            if entry.deadline.at_ns <= now_ns {
+                entry.fired = true;
+                sched::unpark(&entry.thread);
+            } else {
+                earliest_ns = earliest_ns.min(entry.deadline.at_ns);
+            }
+        }
+        self.earliest_ns = earliest_ns;
+    }
+}
