@@ -1,0 +1,146 @@
+//! The list of areas against a model that remembers every page by itself.
+
+use proptest::prelude::*;
+use shootdown_kernel_tests::mm::range::UserRange;
+use shootdown_kernel_tests::mm::vma::Areas;
+use shootdown_kernel_tests::mm::{Area, AreaKind, MapError, PAGE_SIZE, Prot};
+
+const PAGES: usize = 48;
+const BASE: usize = 0x10_0000;
+
+fn range(start: usize, pages: usize) -> UserRange {
+    UserRange::new(BASE + start * PAGE_SIZE, pages * PAGE_SIZE).unwrap()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Replace(usize, usize, u8, bool),
+    Remove(usize, usize),
+    Protect(usize, usize, u8),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let place = (0..PAGES).prop_flat_map(|start| (Just(start), 1..=PAGES - start));
+    let change =
+        (place, 0..8u8, any::<bool>(), 0..3u8).prop_map(|((start, pages), prot, heap, kind)| {
+            match kind {
+                0 => Change::Replace(start, pages, prot, heap),
+                1 => Change::Remove(start, pages),
+                _ => Change::Protect(start, pages, prot),
+            }
+        });
+    prop::collection::vec(change, 1..60)
+}
+
+fn prot(bits: u8) -> Prot {
+    Prot::from_linux(usize::from(bits)).unwrap()
+}
+
+fn kind(heap: bool) -> AreaKind {
+    if heap {
+        AreaKind::Heap
+    } else {
+        AreaKind::Anonymous
+    }
+}
+
+/// What each page has; the model.
+type Pages = [Option<(Prot, AreaKind)>; PAGES];
+
+fn check(areas: &Areas, pages: &Pages) {
+    for (index, expected) in pages.iter().enumerate() {
+        let found = areas
+            .find(BASE + index * PAGE_SIZE + 17)
+            .map(|area| (area.prot, area.kind));
+        assert_eq!(found, *expected, "page {index}");
+    }
+    let list: Vec<&Area> = areas.iter().collect();
+    for pair in list.windows(2) {
+        assert!(
+            pair[0].range.end() <= pair[1].range.start(),
+            "sorted and disjoint"
+        );
+        let touch = pair[0].range.end() == pair[1].range.start();
+        let same = (pair[0].prot, pair[0].kind) == (pair[1].prot, pair[1].kind);
+        assert!(!(touch && same), "equal neighbours are merged");
+    }
+}
+
+proptest! {
+    #[test]
+    fn areas_agree_with_the_model(changes in changes(), probe in 0..PAGES, len in 1..PAGES) {
+        let mut areas = Areas::new();
+        let mut pages: Pages = [None; PAGES];
+        for change in changes {
+            match change {
+                Change::Replace(start, count, bits, heap) => {
+                    let area = Area { range: range(start, count), prot: prot(bits), kind: kind(heap) };
+                    areas.replace(area).unwrap();
+                    pages[start..start + count].fill(Some((area.prot, area.kind)));
+                }
+                Change::Remove(start, count) => {
+                    areas.remove(range(start, count)).unwrap();
+                    pages[start..start + count].fill(None);
+                }
+                Change::Protect(start, count, bits) => {
+                    let whole = pages[start..start + count].iter().all(Option::is_some);
+                    let outcome = areas.protect(range(start, count), prot(bits));
+                    assert_eq!(outcome, if whole { Ok(()) } else { Err(MapError::NoMemory) });
+                    if whole {
+                        for page in pages[start..start + count].iter_mut().flatten() {
+                            page.0 = prot(bits);
+                        }
+                    }
+                }
+            }
+            check(&areas, &pages);
+        }
+        let len = len.min(PAGES - probe);
+        let probed = range(probe, len);
+        let mapped = |page: &Option<_>| page.is_some();
+        assert_eq!(areas.is_free(probed), !pages[probe..probe + len].iter().any(mapped));
+        assert_eq!(areas.covers(probed), pages[probe..probe + len].iter().all(mapped));
+        let gap = areas.find_gap(len * PAGE_SIZE, BASE, BASE + PAGES * PAGE_SIZE);
+        let model = (0..=PAGES - len).rev().find(|start| {
+            pages[*start..start + len].iter().all(Option::is_none)
+        });
+        assert_eq!(gap, model.map(|start| range(start, len)), "the highest gap");
+    }
+}
+
+#[test]
+fn a_gap_reaches_to_the_neighbours() {
+    let mut areas = Areas::new();
+    for start in [2, 10] {
+        let area = Area {
+            range: range(start, 2),
+            prot: Prot::READ,
+            kind: AreaKind::Heap,
+        };
+        areas.replace(area).unwrap();
+    }
+    let (below, above) = areas.gap_around(range(5, 1));
+    assert_eq!(
+        (below, above),
+        (BASE + 4 * PAGE_SIZE, BASE + 10 * PAGE_SIZE)
+    );
+    assert_eq!(areas.gap_around(range(0, 1)), (0, BASE + 2 * PAGE_SIZE));
+    assert_eq!(
+        areas.gap_around(range(20, 1)),
+        (BASE + 12 * PAGE_SIZE, usize::MAX)
+    );
+}
+
+#[test]
+fn ranges_refuse_what_is_not_user_memory() {
+    assert_eq!(UserRange::new(0x1001, 1), Err(MapError::Invalid));
+    assert_eq!(UserRange::new(0x1000, 0), Err(MapError::Invalid));
+    assert_eq!(UserRange::new(0x1000, usize::MAX), Err(MapError::NoMemory));
+    assert_eq!(
+        UserRange::new(usize::MAX & !0xfff, 0x2000),
+        Err(MapError::NoMemory)
+    );
+    assert_eq!(UserRange::new(0x7fff_ffff_f000, 1), Err(MapError::NoMemory));
+    assert!(UserRange::new(0x7fff_ffff_e000, 4096).is_ok());
+    assert_eq!(UserRange::covering(usize::MAX - 3, 2), None);
+}
