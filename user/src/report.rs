@@ -6,7 +6,7 @@
 //! * `@progress done total label` now and then;
 //! * `@row {json}` once for each result row.
 //!
-//! A line is one write to standard output, so that lines of the kernel's log stay apart from it.
+//! Each line is one write to standard output, so that lines of the kernel's log stay apart from it.
 
 use std::io::{self, Write};
 
@@ -25,6 +25,11 @@ pub fn progress(done: usize, total: usize, label: &str) {
 /// Prints one result row.
 pub fn row(value: &Value) {
     line(&format!("@row {value}\n"));
+}
+
+/// Prints a line for people.
+pub fn say(text: &str) {
+    line(&format!("{text}\n"));
 }
 
 fn line(text: &str) {

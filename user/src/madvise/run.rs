@@ -28,7 +28,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match Options::parse(arguments) {
         Ok(Some(options)) => Run::new(options),
         Ok(None) => {
-            print!("{HELP}");
+            report::say(HELP.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(error) => Err(error),

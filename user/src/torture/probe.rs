@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::rule::{Effect, Window};
 use super::state::State;
+use crate::clock;
 
 /// What a slot publishes; two words that the assembly loads in this order.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ std::arch::global_asm!(
     ".pushsection .text.shootdown_probe, \"ax\", @progbits",
     ".macro SHOOTDOWN_PAUSE",
     "fld1",
-    ".rept 64",
+    ".rept 180",
     "fld1",
     "fpatan",
     ".endr",
@@ -111,11 +112,11 @@ std::arch::global_asm!(
     "xor ecx, ecx",
     "jmp shootdown_probe_end",
     ".endm",
-    ".p2align 9",
+    ".p2align 10",
     "shootdown_probe_load_long:",
     "SHOOTDOWN_PAUSE",
     "SHOOTDOWN_LOAD long",
-    ".p2align 9",
+    ".p2align 10",
     "shootdown_probe_store_long:",
     "SHOOTDOWN_PAUSE",
     "SHOOTDOWN_STORE long",
@@ -236,6 +237,20 @@ impl Observation {
             after: State::from_bits(self.after),
         }
     }
+}
+
+/// How long a long probe takes here, in ticks: the shortest of a few.
+pub fn long_probe_ticks() -> u64 {
+    const ATTEMPTS: usize = 5;
+    let words = [0_u64; 2];
+    let promise = Promise::new(State::ABSENT);
+    let attempt = |_| {
+        let start = clock::ticks();
+        // SAFETY: the words are loaded only, and cannot fault.
+        unsafe { load(&promise, words.as_ptr() as usize, Length::Long) };
+        clock::ticks() - start
+    };
+    (0..ATTEMPTS).map(attempt).min().unwrap_or(0)
 }
 
 /// Makes SIGSEGV at a probe's access end the probe; call once before the first one.

@@ -32,7 +32,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match Options::parse(arguments) {
         Ok(Some(options)) => Run::new(options),
         Ok(None) => {
-            print!("{HELP}");
+            report::say(HELP.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(error) => Err(error),
@@ -86,6 +86,7 @@ impl Run {
             "policies": self.policies,
             "seconds": self.options.length.as_secs(),
             "seed": self.options.seed,
+            "long_probe_ns": self.clock.to_ns(probe::long_probe_ticks()),
         }));
         let (tallies, times) = thread::scope(|scope| {
             let workers: Vec<_> = (0..self.workers)
@@ -207,15 +208,17 @@ impl Run {
         }
         let operations: u64 = tallies.iter().map(Tally::operations).sum();
         if violations > 0 {
-            println!(
+            report::say(&format!(
                 "{PROGRAM}: FAILED: {violations} violations; seed {}, {} workers on {} CPUs",
                 self.options.seed,
                 self.workers,
                 self.cpus.len()
-            );
+            ));
             return ExitCode::from(FAILED as u8);
         }
-        println!("{PROGRAM}: OK: {operations} changes, no violation");
+        report::say(&format!(
+            "{PROGRAM}: OK: {operations} changes, no violation"
+        ));
         ExitCode::SUCCESS
     }
 }
