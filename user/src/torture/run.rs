@@ -197,10 +197,8 @@ impl Run {
         }
         let violations = self.violations();
         for violation in self.board.kept() {
-            println!(
-                "{PROGRAM}: {}: {violation}",
-                self.policies[violation.policy]
-            );
+            let policy = &self.policies[violation.policy];
+            report::say(&format!("{PROGRAM}: {policy}: {violation}"));
         }
         if let Some(failure) = self.board.failure() {
             eprintln!("{PROGRAM}: {failure}");
