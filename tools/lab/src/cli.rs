@@ -39,7 +39,7 @@ pub struct Emulator {
     /// What the virtual CPUs run on
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: AccelChoice,
-    /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else the newest in /boot]
+    /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else .lab/linux, else /boot]
     #[arg(long, value_name = "IMAGE")]
     pub kernel: Option<PathBuf>,
 }
@@ -152,6 +152,9 @@ pub struct Test {
 /// `lab doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// First fetch a Linux image to compare with into .lab/linux (Debian packages; needs no root)
+    #[arg(long)]
+    pub get_linux: bool,
     #[command(flatten)]
     pub emulator: Emulator,
 }

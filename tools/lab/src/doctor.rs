@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::cli::Doctor;
 use crate::failure::Outcome;
-use crate::machine::{self, LINUX_PACKAGE, QEMU_PACKAGE};
+use crate::machine::{self, HOW_TO_FETCH, QEMU_PACKAGE};
 use crate::{cargo, place, session};
 
 /// One thing that the lab uses.
@@ -21,16 +21,19 @@ struct Item {
 
 /// Prints every item; exit code 1 if a required one is missing.
 pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
+    if doctor.get_linux {
+        machine::fetch_linux()?;
+    }
     let items = items(doctor)?;
     for item in &items {
         match (&item.found, item.is_required) {
-            (Some(what), _) => println!("present   {:<22} {what}", item.name),
+            (Some(what), _) => println!("present   {:<26} {what}", item.name),
             (None, true) => println!(
-                "MISSING   {:<22} {}; install: {}",
+                "MISSING   {:<26} {}; install: {}",
                 item.name, item.purpose, item.remedy
             ),
             (None, false) => println!(
-                "optional  {:<22} {}; install: {}",
+                "optional  {:<26} {}; install: {}",
                 item.name, item.purpose, item.remedy
             ),
         }
@@ -97,7 +100,7 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "rustup target add x86_64-unknown-none",
         ),
         required(
-            "x86_64-linux-musl",
+            "x86_64-unknown-linux-musl",
             target("x86_64-unknown-linux-musl"),
             "the programs' target",
             "rustup target add x86_64-unknown-linux-musl",
@@ -112,12 +115,7 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "linux image",
             linux_text,
             "the comparison with Linux",
-            &format!(
-                "apt-get download {LINUX_PACKAGE} names a versioned package; fetch that one, unpack it without installing:  \
-                 p=$(apt-cache depends {LINUX_PACKAGE} | sed -n 's/.*Depends: \\(linux-image-[0-9].*\\)/\\1/p' | head -1); \
-                 apt-get download \"$p\" && dpkg -x \"$p\"_*.deb linux && export SHOOTDOWN_LINUX=$(ls $PWD/linux/boot/vmlinuz-*)  \
-                 (6.12 on Debian 12: with bookworm-backports in the sources, as linux-image-6.12*-cloud-amd64)"
-            ),
+            HOW_TO_FETCH,
         ),
         required(
             "rustfmt",

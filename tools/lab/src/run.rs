@@ -32,7 +32,7 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         ));
     }
     let image = program::read(path)?;
-    let session = Session::open(&run.emulator)?;
+    let session = Session::open(&run.emulator, &[run.machine])?;
     let kernel = session.kernel(run.machine)?;
     let boot = Boot {
         qemu: &session.qemu,

@@ -18,9 +18,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Finds the emulator (or installs it) and looks for a Linux image.
-    pub fn open(emulator: &Emulator) -> Outcome<Self> {
-        let linux = machine::find_linux(linux_name(emulator).as_deref())?;
+    /// Finds the emulator (or installs it) and a Linux image; fetches one if `machines` has Linux.
+    pub fn open(emulator: &Emulator, machines: &[MachineKind]) -> Outcome<Self> {
+        let mut linux = machine::find_linux(linux_name(emulator).as_deref())?;
+        if linux.is_none() && machines.contains(&MachineKind::Linux) {
+            machine::fetch_linux()?;
+            linux = machine::find_linux(None)?;
+        }
         let qemu = machine::find_or_install(qemu_name(emulator).as_deref())?;
         Ok(Self { qemu, linux })
     }

@@ -36,7 +36,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     if let Some(asked) = bench.cpus {
         session::cpus(asked)?;
     }
-    let session = Session::open(&bench.emulator)?;
+    let session = Session::open(&bench.emulator, &bench.machine)?;
     let plan = Plan::new(bench, &session)?;
     let mut progress = Progress::new();
     progress.stage("building the kernel and the programs");

@@ -124,6 +124,6 @@ fn against_linux(rows: &[Row]) -> String {
     if count > 0 {
         text
     } else {
-        "no comparison with Linux: `./lab doctor` says how to get an image".into()
+        "no comparison with Linux: `./lab doctor --get-linux` fetches an image".into()
     }
 }

@@ -3,13 +3,13 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::fetch;
 use crate::failure::{Failure, Outcome};
 
-/// The Debian package with a kernel made for virtual machines.
-pub const LINUX_PACKAGE: &str = "linux-image-cloud-amd64";
-const HOW_TO_GET: &str = "give a bzImage; `./lab doctor` names the package that has one";
+const HOW_TO_GET: &str = "give a bzImage; `./lab doctor` says how to get one";
 
-/// The image that the caller named (checked), else the newest readable one in `/boot`.
+/// The image that the caller named (checked), else the newest one that was fetched, else the newest
+/// readable one in `/boot`.
 ///
 /// # Errors
 /// The caller named one that cannot be used.
@@ -24,9 +24,11 @@ pub fn find(named: Option<&Path>) -> Outcome<Option<PathBuf>> {
                 )
             });
     }
-    let Ok(entries) = std::fs::read_dir("/boot") else {
-        return Ok(None);
-    };
+    Ok(newest_in(&fetch::directory().join("boot")).or_else(|| newest_in(Path::new("/boot"))))
+}
+
+fn newest_in(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?;
     let mut images: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -37,7 +39,7 @@ pub fn find(named: Option<&Path>) -> Outcome<Option<PathBuf>> {
         .filter(|path| check(path).is_ok())
         .collect();
     images.sort_by_key(|path| std::fs::metadata(path).and_then(|m| m.modified()).ok());
-    Ok(images.pop())
+    images.pop()
 }
 
 /// The release that a bzImage names itself (`6.12.1 (builder) ...`): its first word.

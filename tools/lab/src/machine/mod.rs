@@ -4,6 +4,7 @@ mod accel;
 mod boot;
 mod child;
 mod end;
+mod fetch;
 mod linux;
 mod qemu;
 
@@ -11,5 +12,6 @@ pub use accel::{Accel, AccelChoice, host_cores};
 pub use boot::{Boot, Finished, Kernel};
 pub use child::Child;
 pub use end::{End, signal_number};
-pub use linux::{LINUX_PACKAGE, find as find_linux, version as linux_version};
+pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
+pub use linux::{find as find_linux, version as linux_version};
 pub use qemu::{QEMU_PACKAGE, find as find_qemu, find_or_install, version as qemu_version};

@@ -37,7 +37,7 @@ impl Fleet {
     /// Finds the emulator, builds both kernels and the programs.
     pub fn open(test: &Test) -> Outcome<Self> {
         Ok(Self {
-            session: Session::open(&test.emulator)?,
+            session: Session::open(&test.emulator, &[])?,
             accel: test.emulator.accel,
             kernel: Kernel::Shootdown(cargo::build_kernel(Flavour::Plain)?),
             breakable: Kernel::Shootdown(cargo::build_kernel(Flavour::Breakable)?),
