@@ -405,4 +405,45 @@ mod tests {
         }
         assert_eq!(slot.history().len(), HISTORY);
     }
+
+    #[test]
+    fn a_change_that_is_only_claimed_is_a_violation() {
+        probe::catch_faults().unwrap();
+        let slots = Slot::all();
+        let slot = &slots[4];
+        let mut guard = slot.take().unwrap();
+        use Change::{Close, Discard, Fill, Freeze, Map, Replace, Unmap};
+        for (claimed, by_load, by_store) in [
+            (Unmap, Verdict::StaleLoad, Verdict::StaleStore),
+            (Close, Verdict::StaleLoad, Verdict::StaleStore),
+            (Freeze, Verdict::Exact, Verdict::StaleStore),
+            (Discard, Verdict::StaleLoad, Verdict::Exact),
+            (Replace, Verdict::StaleLoad, Verdict::Exact),
+        ] {
+            for change in [Map, Fill] {
+                guard.change(change).unwrap();
+            }
+            let changing = slot.state().begin(claimed.target());
+            guard.publish(changing);
+            if claimed.ends_content() {
+                slot.promise.raise_floor(changing.sequence);
+            }
+            guard.publish(changing.finish());
+            let (window, effect) = slot.load(7, Length::Short);
+            assert_eq!(
+                rule::judge(slot.place(7), window, effect),
+                by_load,
+                "{claimed:?}"
+            );
+            let (window, effect) = slot.scribble(7, Length::Short);
+            assert_eq!(
+                rule::judge(slot.place(7), window, effect),
+                by_store,
+                "{claimed:?}"
+            );
+            // Back to a state where mapping is a legal change.
+            guard.publish(slot.state().begin(Condition::Absent));
+            guard.publish(slot.state().finish());
+        }
+    }
 }
