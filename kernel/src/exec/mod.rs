@@ -1,12 +1,12 @@
 //! Loading programs: the initramfs they come from, the ELF files they are, and the memory image and
 //! stack that the Linux x86-64 ABI promises them.
 
-mod cpio;
-mod elf;
+pub mod cpio;
+pub mod elf;
 mod error;
 pub mod initramfs;
 mod load;
-mod stack;
+pub mod stack;
 
 pub use error::ExecError;
 pub use load::{UserEntry, load};

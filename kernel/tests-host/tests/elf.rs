@@ -1,0 +1,203 @@
+//! ELF files: good ones, every kind of bad one, and random damage.
+
+use proptest::prelude::*;
+use shootdown_kernel_tests::exec::elf::{Image, LoadAddress};
+use shootdown_kernel_tests::exec::{ExecError, load};
+use shootdown_kernel_tests::memory;
+use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Prot, layout};
+
+const LOAD: u32 = 1;
+const INTERP: u32 = 3;
+const TEXT: (u32, u32, usize, usize, usize, usize) = (LOAD, 5, 0, 0x40_0000, 0x1000, 0x1000);
+const DATA: (u32, u32, usize, usize, usize, usize) = (LOAD, 6, 0x1008, 0x40_1008, 0x10, 0x3000);
+
+/// A file of 0x1018 bytes with these program headers: type, flags, offset, address, bytes in the file,
+/// bytes in memory.
+fn file(kind: u16, headers: &[(u32, u32, usize, usize, usize, usize)]) -> Vec<u8> {
+    let mut file = vec![0u8; 0x1018];
+    file[..8].copy_from_slice(b"\x7fELF\x02\x01\x01\x00");
+    file[16..18].copy_from_slice(&kind.to_le_bytes());
+    file[18..20].copy_from_slice(&62u16.to_le_bytes());
+    file[24..32].copy_from_slice(&0x40_0100u64.to_le_bytes());
+    file[32..40].copy_from_slice(&64u64.to_le_bytes());
+    file[54..56].copy_from_slice(&56u16.to_le_bytes());
+    file[56..58].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+    for (index, header) in headers.iter().enumerate() {
+        let (kind, flags, offset, address, file_bytes, memory_bytes) = *header;
+        let at = 64 + 56 * index;
+        file[at..at + 4].copy_from_slice(&kind.to_le_bytes());
+        file[at + 4..at + 8].copy_from_slice(&flags.to_le_bytes());
+        for (slot, value) in [
+            (8, offset),
+            (16, address),
+            (32, file_bytes),
+            (40, memory_bytes),
+            (48, PAGE_SIZE),
+        ] {
+            file[at + slot..at + slot + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    file[0x1008..0x1018].copy_from_slice(b"sixteen bytes!!!");
+    file
+}
+
+fn error(file: &[u8]) -> ExecError {
+    Image::parse(file).expect_err("a bad file")
+}
+
+#[test]
+fn a_static_program_is_read() {
+    let file = file(2, &[TEXT, DATA]);
+    let image = Image::parse(&file).unwrap();
+    assert_eq!(
+        (image.entry(), image.load_address()),
+        (0x40_0100, LoadAddress::Fixed)
+    );
+    assert_eq!(
+        (image.header_count(), image.headers_address()),
+        (2, 0x40_0040)
+    );
+    let segments: Vec<_> = image.segments().collect();
+    assert_eq!(segments[0].prot, Prot::READ.with(Prot::EXEC));
+    assert_eq!(
+        (segments[1].data, segments[1].bytes),
+        (&b"sixteen bytes!!!"[..], 0x3000)
+    );
+}
+
+#[test]
+fn bad_files_are_named() {
+    let good = file(2, &[TEXT, DATA]);
+    let with = |at: usize, bytes: &[u8]| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        error(&bad)
+    };
+    assert_eq!(error(b""), ExecError::NotElf);
+    assert_eq!(error(b"#!/bin/sh\n"), ExecError::NotElf);
+    assert_eq!(error(&good[..40]), ExecError::Truncated);
+    assert_eq!(error(&good[..0x1017]), ExecError::Truncated);
+    assert_eq!(with(4, &[1]), ExecError::ThirtyTwoBit);
+    assert_eq!(with(5, &[2]), ExecError::BigEndian);
+    assert_eq!(
+        with(18, &183u16.to_le_bytes()),
+        ExecError::WrongMachine(183)
+    );
+    assert_eq!(with(16, &1u16.to_le_bytes()), ExecError::NotProgram(1));
+    assert_eq!(with(32, &u64::MAX.to_le_bytes()), ExecError::Truncated);
+    for (at, bytes) in [(54, 55u16), (56, 0), (56, 1000)] {
+        assert!(matches!(
+            with(at, &bytes.to_le_bytes()),
+            ExecError::BadSegment(_)
+        ));
+    }
+    let interp = (INTERP, 4, 0x200, 0x40_0200, 8, 8);
+    assert_eq!(error(&file(3, &[interp, TEXT, DATA])), ExecError::Dynamic);
+}
+
+#[test]
+fn bad_segments_are_named() {
+    let bad = [
+        (LOAD, 5, 0, 0x40_0000, 0x1001, 0x1000), // more in the file than in memory
+        (LOAD, 5, 1, 0x40_0000, 0x10, 0x1000),   // not congruent
+        (LOAD, 5, 0, usize::MAX & !0xfff, 0, 0x2000),
+        (LOAD, 5, 0, 0x40_0000, 0, usize::MAX),
+        (LOAD, 5, 0, 0x7fff_ffff_f000, 0, 0x1000),
+        (LOAD, 6, 0, 0x40_0000, 0x1000, 0x1000), // nothing is executable
+        (LOAD, 5, 0, 0x80_0000, 0x1000, 0x1000), // the entry is elsewhere
+    ];
+    for header in bad {
+        let found = error(&file(2, &[header]));
+        assert!(
+            matches!(found, ExecError::BadSegment(_)),
+            "{header:x?}: {found}"
+        );
+    }
+    assert!(
+        matches!(error(&file(2, &[DATA, TEXT])), ExecError::BadSegment(_)),
+        "not sorted"
+    );
+    assert!(
+        matches!(error(&file(2, &[TEXT, TEXT])), ExecError::BadSegment(_)),
+        "overlap"
+    );
+}
+
+#[test]
+fn a_program_is_loaded_with_its_rights() {
+    memory::init();
+    let space = MemorySpace::new().unwrap();
+    let entry = load(
+        &space,
+        &file(2, &[TEXT, DATA]),
+        &["prog", "one"],
+        &["A=b"],
+        [7; 16],
+    )
+    .unwrap();
+    assert_eq!(entry.rip, 0x40_0100);
+    assert_eq!(entry.rsp % 16, 0);
+    let areas = space.areas().unwrap();
+    let shown: Vec<_> = areas
+        .iter()
+        .map(|area| (area.range.start(), area.prot))
+        .collect();
+    let rx = Prot::READ.with(Prot::EXEC);
+    let stack = areas[2].range;
+    assert_eq!(
+        shown,
+        [
+            (0x40_0000, rx),
+            (0x40_1000, Prot::READ_WRITE),
+            (stack.start(), Prot::READ_WRITE)
+        ]
+    );
+    assert_eq!(stack.end(), layout::STACK_TOP);
+    assert_eq!(
+        space.brk(0),
+        0x40_5000,
+        "the heap begins behind the last segment"
+    );
+}
+
+#[test]
+fn a_position_independent_program_gets_a_place() {
+    memory::init();
+    let space = MemorySpace::new().unwrap();
+    let mut file = file(3, &[(LOAD, 5, 0, 0, 0x1000, 0x1000)]);
+    file[24..32].copy_from_slice(&0x100u64.to_le_bytes());
+    let entry = load(&space, &file, &["prog"], &[""; 0], [0; 16]).unwrap();
+    assert_eq!(entry.rip, layout::PIE_BASE + 0x100);
+}
+
+#[test]
+fn a_program_at_address_zero_is_refused() {
+    memory::init();
+    let space = MemorySpace::new().unwrap();
+    let mut file = file(2, &[(LOAD, 5, 0, 0, 0x1000, 0x1000)]);
+    file[24..32].copy_from_slice(&0x100u64.to_le_bytes());
+    let outcome = load(&space, &file, &["prog"], &[""; 0], [0; 16]);
+    assert!(matches!(outcome, Err(ExecError::BadSegment(_))));
+}
+
+proptest! {
+    /// Whatever is in a file: no panic, and whatever is accepted stays inside the file and user memory.
+    #[test]
+    fn damage_is_survived(damage in prop::collection::vec((0..0x120usize, any::<u8>()), 1..12)) {
+        let mut file = file(2, &[TEXT, DATA]);
+        for (at, byte) in damage {
+            file[at] = byte;
+        }
+        if let Ok(image) = Image::parse(&file) {
+            let mut end = 0;
+            for segment in image.segments() {
+                prop_assert!(segment.start >= end && segment.data.len() <= segment.bytes);
+                end = segment.start + segment.bytes;
+                prop_assert!(end <= layout::USER_END);
+            }
+            memory::init();
+            let space = MemorySpace::new().unwrap();
+            let _ = load(&space, &file, &["prog"], &["A=b"], [0; 16]);
+        }
+    }
+}
