@@ -32,6 +32,17 @@ pub fn say(text: &str) {
     line(&format!("{text}\n"));
 }
 
+/// Waits until everything printed has left a terminal; call last.
+///
+/// As init on Linux a program's end is the kernel's panic, whose text would otherwise overtake
+/// what the terminal has still to send.
+pub fn drain() {
+    for file in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: waits for output; anything but a terminal is refused without effect.
+        unsafe { libc::tcdrain(file) };
+    }
+}
+
 fn line(text: &str) {
     let mut out = io::stdout().lock();
     // A closed standard output leaves nobody to tell.

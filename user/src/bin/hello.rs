@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use shootdown_user::machine;
+use shootdown_user::{machine, report};
 
 const THREADS: u32 = 4;
 
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     });
     let sum = sum.into_inner();
     println!("hello: {THREADS} threads added up to {sum}");
+    report::drain();
     if sum == THREADS * (THREADS + 1) / 2 {
         ExitCode::SUCCESS
     } else {

@@ -25,6 +25,12 @@ const MAX_SAMPLES: usize = 1 << 19;
 /// The program `madvise`.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     machine::prepare();
+    let code = run(arguments);
+    report::drain();
+    code
+}
+
+fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match Options::parse(arguments) {
         Ok(Some(options)) => Run::new(options),
         Ok(None) => {

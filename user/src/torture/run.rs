@@ -29,6 +29,12 @@ const FAILED: i32 = 1;
 /// The program `tlbtorture`.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     machine::prepare();
+    let code = run(arguments);
+    report::drain();
+    code
+}
+
+fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let run = match Options::parse(arguments) {
         Ok(Some(options)) => Run::new(options),
         Ok(None) => {
