@@ -54,6 +54,11 @@ impl ReservedTid {
         Ok(Self(Some(id::reserve()?)))
     }
 
+    /// For the first thread of a new process.
+    pub fn for_process() -> Result<Self, TooManyThreads> {
+        Ok(Self(Some(id::reserve_process()?)))
+    }
+
     pub fn tid(&self) -> Tid {
         self.0.expect("not kept yet")
     }
@@ -89,7 +94,7 @@ pub fn clone_thread(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> 
 /// called `execve` or ended.
 pub fn vfork(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> Result<Pid, Errno> {
     let parent = me.process().clone();
-    let reserved = ReservedTid::new()?;
+    let reserved = ReservedTid::for_process()?;
     let files = parent.files.lock().clone();
     let actions = parent.actions.lock().clone();
     let process = Process::new(reserved.tid(), Some(&parent), parent.exe(), files, actions);

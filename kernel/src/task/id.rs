@@ -17,6 +17,9 @@ use crate::sync::Mutex;
 /// interrupt handler never allocates.
 pub const MAX_THREADS: usize = 512;
 
+/// The most processes, ended ones that nobody has waited for included.
+const MAX_PROCESSES: usize = 256;
+
 /// The largest number given out; the next one after it is the lowest free one again. musl keeps
 /// flags in the two highest bits of a lock word that holds a thread number.
 const ID_LIMIT: u32 = 1 << 22;
@@ -77,7 +80,7 @@ impl fmt::Display for Pid {
     }
 }
 
-/// The machine already runs [`MAX_THREADS`] threads.
+/// The machine already has [`MAX_THREADS`] threads, or as many processes as it may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyThreads;
 
@@ -114,6 +117,14 @@ impl Registry {
             }
         }
     }
+}
+
+/// Takes a free number for the first thread of a process, see [`reserve`].
+pub(super) fn reserve_process() -> Result<Tid, TooManyThreads> {
+    if REGISTRY.lock().processes.len() >= MAX_PROCESSES {
+        return Err(TooManyThreads);
+    }
+    reserve()
 }
 
 /// Takes a free number. It stays taken until [`release`].

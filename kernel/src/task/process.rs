@@ -5,7 +5,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::signal::{Actions, Signal};
+use super::signal::{self, Actions, SigInfo, Signal};
 use super::wait::WaitQueue;
 use super::{Pid, Thread, Tid, id};
 use crate::fs::FdTable;
@@ -97,12 +97,14 @@ impl Process {
         self.pid
     }
 
+    /// The parent, while it lives.
+    fn parent(&self) -> Option<Arc<Process>> {
+        self.parent.lock().upgrade()
+    }
+
     /// The number of the parent; 0 when there is none.
     pub fn parent_pid(&self) -> u32 {
-        self.parent
-            .lock()
-            .upgrade()
-            .map_or(0, |parent| parent.pid.as_u32())
+        self.parent().map_or(0, |parent| parent.pid.as_u32())
     }
 
     /// Absolute path of the program it runs.
@@ -171,8 +173,12 @@ impl Process {
         drop(orphans);
         self.members.lock().ended = Some(status);
         self.release_space();
-        match self.parent.lock().upgrade() {
-            Some(parent) => parent.child_events.wake_all(),
+        match self.parent() {
+            Some(parent) => {
+                parent.child_events.wake_all();
+                let info = SigInfo::from_kill(Signal::CHLD, self.pid.as_u32());
+                signal::post_to_process(&parent, info);
+            }
             None => id::release_process(self.pid),
         }
     }
@@ -185,7 +191,7 @@ impl Process {
     /// The child no longer runs in its parent's address space.
     pub(super) fn release_space(&self) {
         *self.released_space.lock() = true;
-        if let Some(parent) = self.parent.lock().upgrade() {
+        if let Some(parent) = self.parent() {
             parent.child_events.wake_all();
         }
     }

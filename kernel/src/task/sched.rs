@@ -221,47 +221,42 @@ pub(super) fn reschedule(leave: Leave) {
 
 /// The next thread for this CPU, or `None` when the current one simply goes on.
 fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Leave)> {
-    let (current, idle) = cpu.with_local(|l| (Arc::as_ptr(&l.current), l.idle.clone()));
+    let (current, idle) = cpu.with_local(|local| (local.current.clone(), local.idle.clone()));
     loop {
-        let Some(next) = pop_or_steal(cpu, me) else {
-            // SAFETY: the scheduler holds a reference to the current thread.
-            let current = unsafe { &*current };
-            let goes_on = leave == Leave::Ready && (current.is_idle() || current.may_run_on(me));
-            return if goes_on {
-                renew_slice(cpu)
-            } else {
-                Some((idle, leave))
-            };
+        let goes_on = leave == Leave::Ready && !current.is_idle() && current.may_run_on(me);
+        let next = cpu.ready.lock().pop();
+        // Others' threads are for CPUs that have nothing to do.
+        let Some(next) = next.or_else(|| if goes_on { None } else { steal(me) }) else {
+            cpu.set_load(usize::from(goes_on));
+            if goes_on || current.is_idle() {
+                return renew_slice(cpu);
+            }
+            return Some((idle, leave));
         };
-        let is_current = core::ptr::eq(Arc::as_ptr(&next), current);
-        match (is_current, next.may_run_on(me)) {
+        match (Arc::ptr_eq(&next, &current), next.may_run_on(me)) {
             // Woken before it had gone to sleep.
             (true, true) => return renew_slice(cpu),
             (true, false) => leave = Leave::Ready,
-            (false, true) => return Some((next, leave)),
+            (false, true) => {
+                cpu.set_load(cpu.ready.lock().len() + 1);
+                return Some((next, leave));
+            }
             (false, false) => enqueue(next),
         }
     }
 }
 
+/// The current thread goes on, with a full slice.
 fn renew_slice<T>(cpu: &CpuSched) -> Option<T> {
     cpu.with_local(|local| local.slice_end_ns = time::now_ns() + SLICE_NS);
     None
 }
 
-fn pop_or_steal(cpu: &CpuSched, me: CpuId) -> Option<Arc<Thread>> {
-    let own = {
-        let mut ready = cpu.ready.lock();
-        let own = ready.pop();
-        cpu.set_load(ready.len() + usize::from(own.is_some()));
-        own
-    };
-    own.or_else(|| {
-        cpu::started()
-            .filter(|&other| other != me && cpu::of(other).load() > 1)
-            .find_map(|other| cpu::of(other).ready.lock().steal_for(me))
-            .inspect(|_| cpu.set_load(1))
-    })
+/// A thread that waits on another CPU and may run here.
+fn steal(me: CpuId) -> Option<Arc<Thread>> {
+    cpu::started()
+        .filter(|&other| other != me && cpu::of(other).load() > 1)
+        .find_map(|other| cpu::of(other).ready.lock().steal_for(me))
 }
 
 /// Switches stacks. On return this is `prev` again, perhaps on another CPU.

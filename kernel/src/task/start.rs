@@ -10,6 +10,7 @@ use super::current::current;
 use super::signal::{Actions, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::{NewThread, ThreadName};
+use super::timer::Deadline;
 use super::{Process, Thread, cpu, id, sched};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
@@ -18,8 +19,8 @@ use crate::boot::{self, BootInfo};
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
 use crate::mm::MemorySpace;
+use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
-use crate::time;
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -27,9 +28,13 @@ const DEFAULT_INIT: &str = "/init";
 /// Environment of the first program, as Linux's.
 const INIT_ENVIRONMENT: [&str; 2] = ["HOME=/", "TERM=linux"];
 
+/// How long other CPUs may take from being online to scheduling.
+const CPU_START_NS: u64 = 2_000_000_000;
+
 /// Starts the first program. Boot CPU, when everything is up; interrupts are off.
 pub fn start_init() -> ! {
     cpu::this().start(percpu::cpu_id());
+    wait_for_other_cpus(boot::info().cpus);
     match first_thread(boot::info()) {
         Ok(thread) => sched::start(thread),
         Err(why) => {
@@ -38,6 +43,23 @@ pub fn start_init() -> ! {
         }
     }
     idle()
+}
+
+/// Programs count CPUs as they start, so all of them are to be there. Bounded: a CPU that hangs is
+/// reported and done without.
+fn wait_for_other_cpus(expected: usize) {
+    let deadline = Deadline::after_ns(CPU_START_NS);
+    while sched::cpu_count() < expected {
+        if deadline.has_passed() {
+            log::warn!(
+                "{} of {expected} CPUs schedule threads; the rest hang",
+                sched::cpu_count()
+            );
+            return;
+        }
+        SHOOTDOWN.poll();
+        core::hint::spin_loop();
+    }
 }
 
 /// Starts scheduling on any other CPU; interrupts are off.
@@ -129,20 +151,6 @@ extern "C" fn thread_main(_: usize) -> ! {
     let mut frame = me
         .with_context(|context| context.entry.take())
         .expect("a new thread");
-    say_first_instruction();
     sched::before_user_return(&mut frame);
     context::enter_user(&frame)
-}
-
-/// One line as the first program enters user mode.
-fn say_first_instruction() {
-    static SAID: spin::Once = spin::Once::new();
-    SAID.call_once(|| {
-        let us = time::now_ns() / 1_000;
-        log::info!(
-            "shootdown: first user instruction at {}.{:06} s",
-            us / 1_000_000,
-            us % 1_000_000
-        );
-    });
 }

@@ -1,0 +1,117 @@
+//! Every system call number with seeded garbage arguments, made by children that may die of it; the
+//! kernel may not. Arguments: `[ROUNDS [SEED]]`.
+//!
+//! Only for virtual machines: on Linux the calls include ones that reconfigure the system.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Numbers from 0 to this.
+const HIGHEST: i64 = 460;
+
+/// A child that has not ended by then is asleep for good, as some calls ask for.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// Calls left out because what they do to the machine is right: reboot and kexec.
+const LEFT_OUT: &[i64] = &[
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+];
+
+fn argument(random: &mut fastrand::Rng, own: usize) -> usize {
+    match random.u8(0..12) {
+        0 => 0,
+        1 => random.usize(..),
+        2 => usize::MAX - random.usize(..4096),
+        3 => 0xffff_8000_0000_0000 + random.usize(..1 << 30),
+        4 => 0x7fff_ffff_f000 - random.usize(..64),
+        5 => 0x8000_0000_0000_0000,
+        6 => own + random.usize(..4096),
+        7 => (own + random.usize(..4096)) & !7,
+        8 => 1 << random.u32(..64),
+        9 => random.usize(..8),
+        10 => random.usize(..4096),
+        _ => (random.u32(..) as i32) as usize,
+    }
+}
+
+/// The child's side: some calls, then an end.
+fn torment(seed: u64, numbers: std::ops::RangeInclusive<i64>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let memory = vec![0u8; 16384];
+    for number in numbers {
+        if LEFT_OUT.contains(&number) {
+            continue;
+        }
+        for _ in 0..4 {
+            let [a, b, c, d, e, f] =
+                [(); 6].map(|()| argument(&mut random, memory.as_ptr() as usize));
+            // SAFETY: none. This process may lose its memory, threads or life here; that is the test.
+            unsafe { libc::syscall(number, a, b, c, d, e, f) };
+        }
+    }
+}
+
+fn wait(mut child: Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+fn spawn(seed: u64, from: i64, to: i64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([seed.to_string(), from.to_string(), to.to_string()].map(|s| format!("child={s}")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let child: Vec<i64> = arguments
+        .iter()
+        .filter_map(|a| a.strip_prefix("child=")?.parse().ok())
+        .collect();
+    if let [seed, from, to] = child[..] {
+        torment(seed as u64, from..=to);
+        return ExitCode::SUCCESS;
+    }
+    shootdown_user::machine::prepare();
+    let number = |at: usize, default| {
+        arguments
+            .get(at)
+            .and_then(|a| a.parse().ok())
+            .unwrap_or(default)
+    };
+    let (rounds, first_seed) = (number(0, 2), number(1, 1));
+    let (mut ended, mut killed, mut slept) = (0, 0, 0);
+    for seed in first_seed..first_seed + rounds {
+        for from in (0..=HIGHEST).step_by(4) {
+            match wait(spawn(seed, from, (from + 3).min(HIGHEST))) {
+                Some(status) if status.signal().is_some() => killed += 1,
+                Some(_) => ended += 1,
+                None => slept += 1,
+            }
+        }
+        println!("t_badptr: seed {seed}: {ended} ended, {killed} died, {slept} slept so far");
+    }
+    // The machine still works.
+    let sum: u64 = (0..8u64)
+        .map(|n| thread::spawn(move || n).join().unwrap())
+        .sum();
+    assert_eq!(sum, 28);
+    println!("t_badptr: OK");
+    ExitCode::SUCCESS
+}

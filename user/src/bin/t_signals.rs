@@ -1,0 +1,282 @@
+//! Signals: frames, alternate stacks, masks, restarts, and what a handler may change.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{mem, ptr};
+
+use libc::{c_int, c_void, siginfo_t, ucontext_t};
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+static HITS: AtomicUsize = AtomicUsize::new(0);
+static CODE: AtomicI32 = AtomicI32::new(0);
+static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+static STACK_AT: AtomicUsize = AtomicUsize::new(0);
+static RESUME_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Installs a handler and gives back the action before.
+fn install(signal: c_int, handler: Handler, flags: c_int) -> libc::sigaction {
+    // SAFETY: a zeroed action is a valid one.
+    let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { mem::zeroed() };
+    new.sa_sigaction = handler as *const () as usize;
+    new.sa_flags = flags | libc::SA_SIGINFO;
+    // SAFETY: both actions are alive; the handler is a function.
+    assert_eq!(unsafe { libc::sigaction(signal, &new, &mut old) }, 0);
+    old
+}
+
+fn restore(signal: c_int, old: &libc::sigaction) {
+    // SAFETY: the action came from the same call.
+    assert_eq!(unsafe { libc::sigaction(signal, old, ptr::null_mut()) }, 0);
+}
+
+extern "C" fn note(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    let local = 0u8;
+    STACK_AT.store(&raw const local as usize, Ordering::Relaxed);
+    // SAFETY: the kernel passes a valid siginfo.
+    CODE.store(unsafe { (*info).si_code }, Ordering::Relaxed);
+    HITS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Skips the faulting instruction by going where the test says.
+extern "C" fn skip(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    note(0, info, context);
+    // SAFETY: a siginfo of a fault.
+    ADDRESS.store(unsafe { (*info).si_addr() } as usize, Ordering::Relaxed);
+    let context = context.cast::<ucontext_t>();
+    // SAFETY: the kernel passes a valid context.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    registers[libc::REG_RIP as usize] = RESUME_AT.load(Ordering::Relaxed) as i64;
+    registers[libc::REG_RAX as usize] = 0x5eed;
+}
+
+/// Reads from an address nobody maps; the handler continues behind the load. Returns RAX.
+fn provoke(address: usize) -> u64 {
+    let result: u64;
+    // SAFETY: the handler `skip` is installed, so the load is never completed but skipped.
+    unsafe {
+        std::arch::asm!(
+            "lea {scratch}, [rip + 2f]",
+            "mov [{resume}], {scratch}",
+            "mov rax, [{address}]",
+            "2:",
+            scratch = out(reg) _,
+            resume = in(reg) RESUME_AT.as_ptr(),
+            address = in(reg) address,
+            out("rax") result,
+        );
+    }
+    result
+}
+
+fn a_fault_can_be_skipped() {
+    let old = install(libc::SIGSEGV, skip, 0);
+    for address in [0usize, 0x10, 0x0dea_d000_0000, 0xffff_8000_0000_0000] {
+        let before = HITS.load(Ordering::Relaxed);
+        assert_eq!(provoke(address), 0x5eed);
+        assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
+        assert_eq!(ADDRESS.load(Ordering::Relaxed), address);
+        assert_eq!(
+            CODE.load(Ordering::Relaxed),
+            1,
+            "SEGV_MAPERR at {address:#x}"
+        );
+    }
+    restore(libc::SIGSEGV, &old);
+}
+
+fn protection_says_so() {
+    let old = install(libc::SIGSEGV, skip, 0);
+    // SAFETY: a fresh mapping.
+    let page = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            4096,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    provoke(page as usize + 8);
+    assert_eq!(CODE.load(Ordering::Relaxed), 2, "SEGV_ACCERR");
+    assert_eq!(ADDRESS.load(Ordering::Relaxed), page as usize + 8);
+    // SAFETY: the mapping made above.
+    assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
+    restore(libc::SIGSEGV, &old);
+}
+
+fn faults_in_many_threads() {
+    let old = install(libc::SIGSEGV, count_and_skip, 0);
+    let before = HITS.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..200).for_each(|_| load_and_skip()));
+        }
+    });
+    assert_eq!(HITS.load(Ordering::Relaxed), before + 1600);
+    restore(libc::SIGSEGV, &old);
+}
+
+extern "C" fn count_and_skip(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    HITS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the kernel passes a valid context.
+    let registers = unsafe { &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs };
+    // The load in `load_and_skip` is three bytes long.
+    registers[libc::REG_RIP as usize] += 3;
+}
+
+fn load_and_skip() {
+    // SAFETY: the handler `count_and_skip` steps over the load: 48 8b 00, mov rax, [rax].
+    unsafe { std::arch::asm!(".byte 0x48, 0x8b, 0x00", inout("rax") 16usize => _) };
+}
+
+fn the_alternate_stack_is_used() {
+    let memory = vec![0u8; 64 << 10];
+    let range = memory.as_ptr() as usize..memory.as_ptr() as usize + memory.len();
+    let new = libc::stack_t {
+        ss_sp: memory.as_ptr().cast_mut().cast(),
+        ss_flags: 0,
+        ss_size: memory.len(),
+    };
+    // SAFETY: a zeroed stack is a valid value to overwrite.
+    let mut old: libc::stack_t = unsafe { mem::zeroed() };
+    // SAFETY: the memory outlives its use as a stack.
+    assert_eq!(unsafe { libc::sigaltstack(&new, &mut old) }, 0);
+    let action = install(libc::SIGUSR1, note, libc::SA_ONSTACK);
+    // SAFETY: the handler is installed.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    assert!(range.contains(&STACK_AT.load(Ordering::Relaxed)));
+    restore(libc::SIGUSR1, &action);
+    // SAFETY: the stack that was set before.
+    assert_eq!(unsafe { libc::sigaltstack(&old, ptr::null_mut()) }, 0);
+    let tiny = libc::stack_t {
+        ss_size: 100,
+        ..new
+    };
+    // SAFETY: refused for its size.
+    assert_eq!(unsafe { libc::sigaltstack(&tiny, ptr::null_mut()) }, -1);
+}
+
+fn blocked_signals_wait() {
+    let action = install(libc::SIGUSR2, note, 0);
+    // SAFETY: zeroed sets are empty.
+    let (mut set, mut pending): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
+    // SAFETY: a valid set and signal.
+    unsafe { libc::sigaddset(&mut set, libc::SIGUSR2) };
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) };
+    let before = HITS.load(Ordering::Relaxed);
+    // SAFETY: the handler is installed.
+    unsafe { libc::raise(libc::SIGUSR2) };
+    assert_eq!(HITS.load(Ordering::Relaxed), before);
+    // SAFETY: a valid set to fill.
+    unsafe { libc::sigpending(&mut pending) };
+    // SAFETY: a valid set.
+    assert_eq!(unsafe { libc::sigismember(&pending, libc::SIGUSR2) }, 1);
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) };
+    assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
+    restore(libc::SIGUSR2, &action);
+}
+
+/// A signal to a thread that sleeps, and to one that computes, on whatever CPU.
+fn threads_are_reached() {
+    let action = install(libc::SIGUSR1, note, libc::SA_RESTART);
+    for sleeps in [true, false] {
+        let before = HITS.load(Ordering::Relaxed);
+        let target = thread::spawn(move || {
+            let start = Instant::now();
+            while HITS.load(Ordering::Relaxed) == before {
+                assert!(start.elapsed() < Duration::from_secs(20), "no signal came");
+                if sleeps {
+                    thread::sleep(Duration::from_secs(5));
+                }
+                std::hint::spin_loop();
+            }
+            start.elapsed()
+        });
+        thread::sleep(Duration::from_millis(20));
+        use std::os::unix::thread::JoinHandleExt;
+        // SAFETY: the thread has not been joined.
+        assert_eq!(
+            unsafe { libc::pthread_kill(target.as_pthread_t() as libc::pthread_t, libc::SIGUSR1) },
+            0
+        );
+        target.join().unwrap();
+        assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
+    }
+    restore(libc::SIGUSR1, &action);
+}
+
+/// SSE registers survive a handler that uses them.
+fn floating_point_survives_handlers() {
+    extern "C" fn scribble(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+        // SAFETY: overwrites registers that a handler may use.
+        unsafe {
+            std::arch::asm!("pxor xmm7, xmm7", "pxor xmm12, xmm12", out("xmm7") _, out("xmm12") _)
+        };
+    }
+    let action = install(libc::SIGUSR1, scribble, 0);
+    // SAFETY: no arguments.
+    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    for value in [1u64, u64::MAX, 0x4009_21fb_5444_2d18] {
+        let (low, high): (u64, u64);
+        // SAFETY: tgkill to this thread; the handler runs before the instruction behind it.
+        unsafe {
+            std::arch::asm!(
+                "movq xmm7, {value}", "movq xmm12, {value}",
+                "syscall",
+                "movq {low}, xmm7", "movq {high}, xmm12",
+                value = in(reg) value, low = lateout(reg) low, high = lateout(reg) high,
+                inout("rax") libc::SYS_tgkill => _, in("rdi") pid, in("rsi") tid,
+                in("rdx") libc::SIGUSR1, out("rcx") _, out("r11") _,
+                out("xmm7") _, out("xmm12") _,
+            );
+        }
+        assert_eq!((low, high), (value, value));
+    }
+    restore(libc::SIGUSR1, &action);
+}
+
+fn divisions_by_zero_are_caught() {
+    let old = install(libc::SIGFPE, skip_division, 0);
+    // SAFETY: the handler steps over the division: 48 f7 f1, div rcx.
+    unsafe {
+        std::arch::asm!(".byte 0x48, 0xf7, 0xf1", inout("rax") 1usize => _, inout("rdx") 0usize => _, in("rcx") 0usize)
+    };
+    assert_eq!(CODE.load(Ordering::Relaxed), 1, "FPE_INTDIV");
+    restore(libc::SIGFPE, &old);
+}
+
+extern "C" fn skip_division(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    note(signal, info, context);
+    // SAFETY: the kernel passes a valid context.
+    let registers = unsafe { &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs };
+    registers[libc::REG_RIP as usize] += 3;
+}
+
+fn main() -> ExitCode {
+    shootdown_user::machine::prepare();
+    let tests: &[(&str, fn())] = &[
+        ("a_fault_can_be_skipped", a_fault_can_be_skipped),
+        ("protection_says_so", protection_says_so),
+        ("faults_in_many_threads", faults_in_many_threads),
+        ("the_alternate_stack_is_used", the_alternate_stack_is_used),
+        ("blocked_signals_wait", blocked_signals_wait),
+        ("threads_are_reached", threads_are_reached),
+        (
+            "floating_point_survives_handlers",
+            floating_point_survives_handlers,
+        ),
+        ("divisions_by_zero_are_caught", divisions_by_zero_are_caught),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("t_signals: {name} ok");
+    }
+    println!("t_signals: OK");
+    ExitCode::SUCCESS
+}
