@@ -190,6 +190,33 @@ where
     /// of `targets`, does not wait for them, and tells which they are. Waits only while all request slots of
     /// this CPU are busy. Context as [`call_one`](Self::call_one).
     ///
+    /// A larger function does not compile:
+    ///
+    /// ```compile_fail
+    /// # use shootdown::*;
+    /// fn post_48_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
+    ///     let payload = [0u64; 6];
+    ///     engine.post(&CpuMask::first(4), move |_| {
+    ///         core::hint::black_box(payload);
+    ///     });
+    /// }
+    /// # struct Kernel;
+    /// # // SAFETY: never run.
+    /// # unsafe impl Platform for Kernel {
+    /// #     type IrqState = ();
+    /// #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
+    /// #     fn irq_save(&self) {}
+    /// #     fn irq_restore(&self, _: ()) {}
+    /// #     fn preempt_disable(&self) {}
+    /// #     fn preempt_enable(&self) {}
+    /// #     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
+    /// #     fn local_flush(&self, _: LocalFlush) {}
+    /// #     fn load_root(&self, _: Root) {}
+    /// #     fn now_ns(&self) -> u64 { 0 }
+    /// # }
+    /// # post_48_bytes(&Shootdown::new(Kernel));
+    /// ```
+    ///
     /// # Panics
     /// Inside a called function: there, use [`try_post`](Self::try_post).
     pub fn post<F>(&self, targets: &CpuMask<N>, function: F) -> CpuMask<N>

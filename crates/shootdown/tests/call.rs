@@ -1,0 +1,485 @@
+//! Behaviour of cross-CPU calls, on the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use puppet::{machine, powered_off};
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn mask<const N: usize>(cpus: &[u32]) -> CpuMask<N>
+where
+    Cpus<N>: Capacity,
+{
+    cpus.iter().map(|number| cpu(*number)).collect()
+}
+
+/// Every call on a machine of `N` CPUs reaches exactly the CPUs it names, once each.
+fn calls_reach_exactly_their_targets<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine::<N>();
+    let runs: Vec<AtomicU32> = (0..N).map(|_| AtomicU32::new(0)).collect();
+    let count = |me: CpuId| {
+        assert_eq!(me, machine.platform().current_cpu());
+        runs[me.index()].fetch_add(1, Ordering::Relaxed);
+    };
+    let take = || {
+        runs.iter()
+            .map(|runs| runs.swap(0, Ordering::Relaxed))
+            .collect::<Vec<_>>()
+    };
+    let expect =
+        |chosen: &dyn Fn(usize) -> bool| (0..N).map(|n| u32::from(chosen(n))).collect::<Vec<_>>();
+
+    let last = N - 1;
+    machine.call_one(cpu(last as u32), &count).unwrap();
+    assert_eq!(take(), expect(&|n| n == last));
+
+    let odd: CpuMask<N> = (0..N as u32).filter(|n| n % 2 == 1).map(cpu).collect();
+    assert_eq!(machine.call_many(&odd, &count), odd);
+    assert_eq!(take(), expect(&|n| n % 2 == 1));
+
+    assert_eq!(machine.call_all(&count), CpuMask::first(N));
+    assert_eq!(take(), expect(&|_| true));
+
+    let upper = machine.call_if(&CpuMask::first(N), |cpu| cpu.index() * 2 >= N, &count);
+    assert_eq!(take(), expect(&|n| n * 2 >= N));
+    assert_eq!(upper.len(), N - N.div_ceil(2));
+
+    assert!(machine.call_many(&CpuMask::EMPTY, &count).is_empty());
+    assert_eq!(take(), expect(&|_| false));
+    let stats = machine.total_stats();
+    assert_eq!(
+        stats.functions_run,
+        1 + odd.len() as u64 + N as u64 + upper.len() as u64
+    );
+}
+
+#[test]
+fn calls_reach_exactly_their_targets_on_1_cpu() {
+    calls_reach_exactly_their_targets::<1>();
+}
+
+#[test]
+fn calls_reach_exactly_their_targets_on_4_cpus() {
+    calls_reach_exactly_their_targets::<4>();
+}
+
+#[test]
+fn calls_reach_exactly_their_targets_on_64_cpus() {
+    calls_reach_exactly_their_targets::<64>();
+}
+
+#[test]
+fn calls_reach_exactly_their_targets_on_256_cpus() {
+    calls_reach_exactly_their_targets::<256>();
+}
+
+#[test]
+fn a_cpu_is_no_target_before_it_is_online() {
+    let machine = powered_off::<4>();
+    machine.online();
+    assert_eq!(
+        machine.call_one(cpu(2), &|_| unreachable!()),
+        Err(NotReady { cpu: cpu(2) })
+    );
+    assert_eq!(
+        machine.call_one(cpu(9), &|_| unreachable!()),
+        Err(NotReady { cpu: cpu(9) })
+    );
+    assert_eq!(machine.call_all(&|me| assert_eq!(me, cpu(0))), mask(&[0]));
+    machine.platform().as_cpu(2, || machine.online());
+    assert_eq!(machine.call_all(&|_| ()), mask(&[0, 2]));
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+}
+
+#[test]
+fn coming_online_twice_is_refused() {
+    let machine = machine::<2>();
+    assert!(catch_unwind(AssertUnwindSafe(|| machine.online())).is_err());
+}
+
+#[test]
+fn a_condition_is_asked_once_for_each_online_target_when_queued() {
+    let machine = powered_off::<4>();
+    for number in [0, 1, 3] {
+        machine.platform().as_cpu(number, || machine.online());
+    }
+    let mut asked = Vec::new();
+    let ran = machine.call_if(
+        &mask(&[1, 2, 3]),
+        |cpu| {
+            assert_eq!(
+                machine.platform().current_cpu().as_u32(),
+                0,
+                "asked on a target"
+            );
+            asked.push(cpu.as_u32());
+            cpu.as_u32() == 3
+        },
+        &|me| assert_eq!(me, cpu(3)),
+    );
+    assert_eq!(asked, [1, 3]);
+    assert_eq!(ran, mask(&[3]));
+}
+
+#[test]
+fn overlap_runs_after_the_interrupts_and_before_the_wait() {
+    let machine = machine::<2>();
+    let ran = AtomicU32::new(0);
+    let (_, seen) = machine.call_many_with(
+        &mask(&[0, 1]),
+        &|_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        },
+        || {
+            assert!(
+                machine.platform().is_interrupted(1),
+                "the target was not interrupted yet"
+            );
+            ran.load(Ordering::Relaxed)
+        },
+    );
+    assert_eq!(
+        seen, 1,
+        "the own part runs before the overlap, the target's when it is delivered"
+    );
+    assert_eq!(ran.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_call_is_waited_for_even_when_its_overlap_unwinds() {
+    let machine = machine::<2>();
+    let ran = AtomicU32::new(0);
+    let function = |_: CpuId| {
+        ran.fetch_add(1, Ordering::Relaxed);
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        machine.call_many_with(&mask(&[1]), &function, || panic!("on purpose"))
+    }));
+    assert!(result.is_err());
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_post_is_copied_and_not_waited_for() {
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    let machine = machine::<4>();
+    let payload = [1u64, 20, 300, 4000, 50000];
+    assert_eq!(size_of_val(&payload), PAYLOAD_BYTES);
+    machine.post(&mask(&[1, 3]), move |_| {
+        SUM.fetch_add(payload.iter().sum(), Ordering::Relaxed);
+    });
+    assert_eq!(SUM.load(Ordering::Relaxed), 0, "the post waited");
+    machine.platform().deliver_all();
+    assert_eq!(SUM.load(Ordering::Relaxed), 2 * 54321);
+}
+
+/// Where the acknowledgement of CPU 1 stands relative to its function.
+fn acknowledged_before_run(wait: Wait) -> bool {
+    let machine = machine::<2>();
+    machine.submit(&mask(&[1]), |_| (), wait).wait();
+    machine.platform().deliver_all();
+    let trace = machine.platform().take_trace();
+    let position = |wanted: TraceEvent| trace.iter().position(|event| *event == wanted).unwrap();
+    position(TraceEvent::Acknowledged {
+        cpu: cpu(1),
+        initiator: cpu(0),
+    }) < position(TraceEvent::FunctionStarted {
+        cpu: cpu(1),
+        initiator: cpu(0),
+    })
+}
+
+#[test]
+fn wait_levels_end_where_they_say() {
+    assert!(acknowledged_before_run(Wait::None));
+    assert!(acknowledged_before_run(Wait::Received));
+    assert!(!acknowledged_before_run(Wait::Done));
+    let machine = machine::<2>();
+    let none = machine.submit(&mask(&[1]), |_| (), Wait::None);
+    assert!(none.is_done(), "nothing to wait for");
+    let done = machine.submit(&mask(&[1]), |_| (), Wait::Done);
+    assert!(!done.is_done());
+    machine.platform().deliver(1);
+    assert!(done.is_done());
+    assert_eq!(done.wait(), mask(&[1]));
+}
+
+#[test]
+fn a_ticket_may_be_waited_for_on_another_cpu() {
+    let machine = machine::<3>();
+    let ticket = machine.submit(&mask(&[1]), |_| (), Wait::Done);
+    machine
+        .platform()
+        .as_cpu(2, || assert_eq!(ticket.wait(), mask(&[1])));
+}
+
+#[test]
+fn a_ticket_tracks_its_own_request_only() {
+    let machine = machine::<3>();
+    let first = machine.submit(&mask(&[1]), |_| (), Wait::Done);
+    machine.platform().deliver(1);
+    // The slot is free again; later requests that nobody serves must not make the first one look undone.
+    let later: Vec<_> = (0..3)
+        .map(|_| machine.submit(&mask(&[2]), |_| (), Wait::Done))
+        .collect();
+    assert!(first.is_done());
+    assert!(later.iter().all(|ticket| !ticket.is_done()));
+    drop(first);
+    drop(later);
+}
+
+#[test]
+fn a_forgotten_ticket_costs_no_slot() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    for _ in 0..100 {
+        let ticket = machine.submit(
+            &mask(&[1]),
+            |_| {
+                RUNS.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::Done,
+        );
+        std::mem::forget(ticket);
+    }
+    machine.platform().deliver_all();
+    assert_eq!(RUNS.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn no_call_is_lost_when_every_slot_is_busy() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    let mut accepted = 0;
+    while machine.try_post(&mask(&[1]), count).is_ok() {
+        accepted += 1;
+    }
+    assert_eq!(accepted, 3, "three slots are for functions");
+    assert_eq!(RUNS.load(Ordering::Relaxed), 0);
+    machine.post(&mask(&[1]), count); // waits for a slot, which delivers
+    machine.platform().deliver_all();
+    assert_eq!(RUNS.load(Ordering::Relaxed), 4);
+    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+}
+
+#[test]
+fn an_interrupt_on_its_way_is_not_sent_twice() {
+    let machine = machine::<2>();
+    machine.post(&mask(&[1]), |_| ());
+    machine.post(&mask(&[1]), |_| ());
+    let sent = machine.stats(cpu(0));
+    assert_eq!((sent.ipis_sent, sent.ipis_avoided), (1, 1));
+    machine.platform().deliver_all();
+    let received = machine.stats(cpu(1));
+    assert_eq!((received.ipis_received, received.functions_run), (1, 2));
+}
+
+fn an_interrupt_on_its_way_serves_all_wide<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    RUNS.store(0, Ordering::Relaxed);
+    let machine = machine::<N>();
+    for number in 1..N as u32 {
+        machine.platform().as_cpu(number, || {
+            machine.post(&mask(&[0]), |_| {
+                RUNS.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+    }
+    assert_eq!(machine.total_stats().ipis_sent, 1);
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    assert_eq!(RUNS.load(Ordering::Relaxed), N as u32 - 1);
+}
+
+#[test]
+fn one_interrupt_serves_every_initiator() {
+    an_interrupt_on_its_way_serves_all_wide::<64>();
+    an_interrupt_on_its_way_serves_all_wide::<256>();
+}
+
+#[test]
+fn a_refused_interrupt_is_sent_again() {
+    let machine = machine::<4>();
+    machine.platform().refuse.store(5, Ordering::Relaxed);
+    assert_eq!(machine.call_all(&|_| ()), CpuMask::first(4));
+    assert_eq!(machine.stats(cpu(0)).ipis_refused, 5);
+}
+
+#[test]
+fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
+    let machine = machine::<4>();
+    machine.call_all(&|_| ());
+    assert_eq!(machine.platform().take_multicasts(), [vec![1, 2, 3]]);
+    machine.set_policy(Policy::PUBLISHED);
+    machine.call_all(&|_| ());
+    assert!(machine.platform().take_multicasts().is_empty());
+}
+
+#[test]
+fn a_called_function_may_not_call_and_wait_but_may_post() {
+    static POSTED: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<3>();
+    let refused = AtomicU32::new(0);
+    machine
+        .call_one(cpu(1), &|_| {
+            let call = AssertUnwindSafe(|| machine.call_one(cpu(2), &|_| ()));
+            refused.fetch_add(u32::from(catch_unwind(call).is_err()), Ordering::Relaxed);
+            let post = |_: CpuId| {
+                POSTED.fetch_add(1, Ordering::Relaxed);
+            };
+            machine.try_post(&mask(&[2]), post).unwrap();
+        })
+        .unwrap();
+    machine.platform().deliver_all();
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
+    assert_eq!(POSTED.load(Ordering::Relaxed), 1);
+    // The same on the CPU that calls.
+    machine
+        .call_one(cpu(0), &|_| {
+            let call = AssertUnwindSafe(|| machine.post(&mask(&[1]), |_| ()));
+            assert!(catch_unwind(call).is_err());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_post_that_arrives_during_the_own_part_of_a_call_is_not_forgotten() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    machine
+        .call_one(cpu(0), &|_| {
+            machine.platform().as_cpu(1, || {
+                machine.post(&mask(&[0]), |_| {
+                    RUNS.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+            machine.poll(); // takes the inbox, may serve flushes only
+            assert_eq!(
+                RUNS.load(Ordering::Relaxed),
+                0,
+                "a function ran inside a function"
+            );
+        })
+        .unwrap();
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn initiators_are_served_in_rotation() {
+    static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    let machine = machine::<4>();
+    let post_from = |initiator: u32| {
+        machine.platform().as_cpu(initiator, || {
+            machine.post(&mask(&[0]), move |_| ORDER.lock().unwrap().push(initiator));
+        });
+    };
+    post_from(2);
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    (1..4).for_each(post_from);
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    assert_eq!(
+        *ORDER.lock().unwrap(),
+        [2, 3, 1, 2],
+        "after 2 comes 3, not the lowest number"
+    );
+}
+
+#[test]
+fn functions_that_keep_coming_do_not_hold_the_interrupt_for_ever() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    /// Posts itself to CPU 0 from CPU 1 each time it runs.
+    fn again(machine: &'static puppet::Machine<2>) {
+        machine.platform().as_cpu(1, || {
+            machine.post(&CpuMask::only(CpuId::new(0)), move |_| {
+                RUNS.fetch_add(1, Ordering::Relaxed);
+                again(machine);
+            });
+        });
+    }
+    again(machine);
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    let first = RUNS.load(Ordering::Relaxed);
+    assert!(
+        (1..=8).contains(&first),
+        "{first} functions in one interrupt"
+    );
+    assert!(
+        machine.platform().is_interrupted(0),
+        "nobody comes for the rest"
+    );
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    assert!(RUNS.load(Ordering::Relaxed) > first);
+}
+
+#[test]
+fn a_waiter_serves_its_own_inbox_with_interrupts_off() {
+    static SERVED: AtomicU32 = AtomicU32::new(0);
+    for policy in [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST] {
+        let machine = machine::<2>();
+        machine.set_policy(policy);
+        SERVED.store(0, Ordering::Relaxed);
+        machine.platform().as_cpu(1, || {
+            machine.post(&mask(&[0]), |_| {
+                SERVED.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        machine.platform().set_irqs_off(true);
+        // CPU 1 answers only after CPU 0 has served it: as if it spun for it with interrupts off.
+        let ticket = machine.submit(
+            &mask(&[1]),
+            |_| assert_eq!(SERVED.load(Ordering::Relaxed), 1),
+            Wait::Done,
+        );
+        machine
+            .platform()
+            .deliver_on_relax
+            .store(false, Ordering::Relaxed);
+        while !machine.poll() {}
+        machine
+            .platform()
+            .deliver_on_relax
+            .store(true, Ordering::Relaxed);
+        ticket.wait();
+        machine.platform().set_irqs_off(false);
+    }
+}
+
+#[test]
+fn waits_are_measured_when_asked() {
+    let machine = machine::<2>();
+    machine.call_one(cpu(1), &|_| ()).unwrap();
+    assert_eq!(machine.total_stats().wait_ns(500), None);
+    machine.set_policy(Policy::BEST.with_measured_waits(true));
+    assert_eq!(machine.policy().name(), "best");
+    machine.call_one(cpu(1), &|_| ()).unwrap();
+    assert_eq!(machine.total_stats().waits_finished, 2);
+    assert!(machine.total_stats().wait_ns(990).is_some());
+}

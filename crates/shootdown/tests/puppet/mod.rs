@@ -1,0 +1,334 @@
+//! A deterministic machine on one thread: the test says which CPU it is, interrupts are taken when the test says
+//! so or when the running CPU relaxes.
+//!
+//! Each CPU has a TLB that caches what it walked and forgets only what the engine tells it to, so a test can ask
+//! what a CPU would still use.
+
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(missing_debug_implementations, reason = "tests only")]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use shootdown::*;
+
+pub const PAGE: usize = 4096;
+
+#[derive(Default)]
+struct PuppetCpu {
+    interrupted: AtomicBool,
+    irqs_off: AtomicBool,
+    preempt_count: AtomicUsize,
+    tlb: Mutex<BTreeMap<usize, u64>>,
+}
+
+/// A call back into the engine, whose size the puppet's type does not name.
+type Hook<R> = fn(&'static Puppet) -> R;
+
+pub struct Puppet {
+    current: AtomicU32,
+    cpus: Vec<PuppetCpu>,
+    table: Mutex<BTreeMap<usize, u64>>,
+    trace: Mutex<Vec<TraceEvent>>,
+    flushes: Mutex<Vec<(CpuId, LocalFlush)>>,
+    multicasts: Mutex<Vec<Vec<u32>>>,
+    /// Refuse this many interrupts before accepting again.
+    pub refuse: AtomicUsize,
+    /// Whether `flush_remote` does the work.
+    pub assist: AtomicBool,
+    /// Whether a relaxing CPU lets the others take their interrupts.
+    pub deliver_on_relax: AtomicBool,
+    relaxed: AtomicUsize,
+    /// Events at which an NMI on that CPU would have been told to leave user memory alone.
+    user_access_denied: Mutex<Vec<TraceEvent>>,
+    handler: Mutex<Option<Hook<()>>>,
+    user_access_ok: Mutex<Option<Hook<bool>>>,
+    engine: AtomicUsize,
+}
+
+pub type Machine<const N: usize> = Shootdown<&'static Puppet, N>;
+
+// SAFETY: one thread plays all CPUs and switches between them only in `as_cpu`, so the current CPU is fixed while a
+// CPU has interrupts off except where the engine itself relaxes; flushes drop the entries they name; accepted
+// interrupts stay pending until they are taken.
+unsafe impl Platform for &'static Puppet {
+    type IrqState = bool;
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(self.current.load(Ordering::Relaxed))
+    }
+
+    fn irq_save(&self) -> bool {
+        self.me().irqs_off.swap(true, Ordering::Relaxed)
+    }
+
+    fn irq_restore(&self, state: bool) {
+        self.me().irqs_off.store(state, Ordering::Relaxed);
+    }
+
+    fn preempt_disable(&self) {
+        self.me().preempt_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn preempt_enable(&self) {
+        self.me().preempt_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        assert!(
+            self.me().irqs_off.load(Ordering::Relaxed),
+            "interrupts are on while one is sent"
+        );
+        let left = self.refuse.load(Ordering::Relaxed);
+        if left > 0 {
+            self.refuse.store(left - 1, Ordering::Relaxed);
+            return Err(IpiRefused);
+        }
+        self.cpus[target.index()]
+            .interrupted
+            .store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+        self.multicasts
+            .lock()
+            .unwrap()
+            .push(targets.iter().map(CpuId::as_u32).collect());
+        targets.iter().try_for_each(|target| self.send_ipi(target))
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        assert!(
+            self.me().irqs_off.load(Ordering::Relaxed),
+            "interrupts are on during a flush"
+        );
+        self.flushes
+            .lock()
+            .unwrap()
+            .push((self.current_cpu(), operation));
+        let mut tlb = self.me().tlb.lock().unwrap();
+        match operation {
+            LocalFlush::Pages(range) => {
+                assert!(range.page_count() <= FLUSH_CEILING_PAGES);
+                for page in range.iter_pages() {
+                    tlb.remove(&page);
+                }
+            }
+            LocalFlush::Space | LocalFlush::All => tlb.clear(),
+        }
+    }
+
+    fn load_root(&self, _: Root) {
+        self.me().tlb.lock().unwrap().clear();
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.relaxed.load(Ordering::Relaxed) as u64
+    }
+
+    fn relax(&self) {
+        let turns = self.relaxed.fetch_add(1, Ordering::Relaxed);
+        assert!(turns < 1_000_000, "nobody makes progress");
+        if self.deliver_on_relax.load(Ordering::Relaxed) {
+            self.deliver_all();
+        }
+    }
+
+    fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
+        if !self.assist.load(Ordering::Relaxed) {
+            return RemoteFlush::NotTaken;
+        }
+        for target in targets.iter() {
+            let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
+            tlb.retain(|page, _| !(request.range().start()..request.range().end()).contains(page));
+        }
+        RemoteFlush::Done
+    }
+
+    fn on_trace(&self, event: TraceEvent) {
+        self.trace.lock().unwrap().push(event);
+        let ask = *self.user_access_ok.lock().unwrap();
+        if ask.is_some_and(|ask| !ask(self)) {
+            self.user_access_denied.lock().unwrap().push(event);
+        }
+    }
+}
+
+impl Puppet {
+    fn me(&self) -> &PuppetCpu {
+        &self.cpus[self.current.load(Ordering::Relaxed) as usize]
+    }
+
+    /// Plays CPU `cpu` for the length of `body`.
+    pub fn as_cpu<R>(&self, cpu: u32, body: impl FnOnce() -> R) -> R {
+        let before = self.current.swap(cpu, Ordering::Relaxed);
+        let result = body();
+        self.current.store(before, Ordering::Relaxed);
+        result
+    }
+
+    /// Every CPU but the running one takes its pending interrupt, in ascending order.
+    pub fn deliver_all(&'static self) {
+        let me = self.current.load(Ordering::Relaxed);
+        for cpu in (0..self.cpus.len() as u32).filter(|cpu| *cpu != me) {
+            self.deliver(cpu);
+        }
+    }
+
+    /// CPU `cpu` takes its pending interrupt if there is one and it has interrupts on; tells whether it did.
+    pub fn deliver(&'static self, cpu: u32) -> bool {
+        let state = &self.cpus[cpu as usize];
+        if state.irqs_off.load(Ordering::Relaxed)
+            || !state.interrupted.swap(false, Ordering::Relaxed)
+        {
+            return false;
+        }
+        let handler = self
+            .handler
+            .lock()
+            .unwrap()
+            .expect("the machine is complete");
+        self.as_cpu(cpu, || handler(self));
+        true
+    }
+
+    /// Whether CPU `cpu` has an interrupt pending.
+    pub fn is_interrupted(&self, cpu: u32) -> bool {
+        self.cpus[cpu as usize].interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Turns maskable interrupts of the running CPU off or on.
+    pub fn set_irqs_off(&self, off: bool) {
+        self.me().irqs_off.store(off, Ordering::Relaxed);
+    }
+
+    pub fn preempt_count(&self, cpu: u32) -> usize {
+        self.cpus[cpu as usize]
+            .preempt_count
+            .load(Ordering::Relaxed)
+    }
+
+    /// Writes a page-table entry.
+    pub fn map(&self, page: usize, frame: u64) {
+        self.table.lock().unwrap().insert(page * PAGE, frame);
+    }
+
+    /// What CPU `cpu` translates `page` to, from its TLB or by a walk that it caches.
+    pub fn access(&self, cpu: u32, page: usize) -> u64 {
+        let walked = self.table.lock().unwrap()[&(page * PAGE)];
+        *self.cpus[cpu as usize]
+            .tlb
+            .lock()
+            .unwrap()
+            .entry(page * PAGE)
+            .or_insert(walked)
+    }
+
+    /// Takes the events so far.
+    pub fn take_trace(&self) -> Vec<TraceEvent> {
+        std::mem::take(&mut self.trace.lock().unwrap())
+    }
+
+    /// Takes the events so far at which user memory was out of bounds.
+    pub fn take_user_access_denied(&self) -> Vec<TraceEvent> {
+        std::mem::take(&mut self.user_access_denied.lock().unwrap())
+    }
+
+    /// Takes the local flushes so far.
+    pub fn take_flushes(&self) -> Vec<(u32, LocalFlush)> {
+        let flushes = std::mem::take(&mut *self.flushes.lock().unwrap());
+        flushes
+            .into_iter()
+            .map(|(cpu, operation)| (cpu.as_u32(), operation))
+            .collect()
+    }
+
+    /// Takes the target sets of multicasts so far.
+    pub fn take_multicasts(&self) -> Vec<Vec<u32>> {
+        std::mem::take(&mut self.multicasts.lock().unwrap())
+    }
+}
+
+/// A machine with `N` CPUs, none online. It lives to the end of the process.
+pub fn powered_off<const N: usize>() -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let puppet: &'static Puppet = Box::leak(Box::new(Puppet {
+        current: AtomicU32::new(0),
+        cpus: (0..N).map(|_| PuppetCpu::default()).collect(),
+        table: Mutex::default(),
+        trace: Mutex::default(),
+        flushes: Mutex::default(),
+        multicasts: Mutex::default(),
+        refuse: AtomicUsize::new(0),
+        assist: AtomicBool::new(false),
+        deliver_on_relax: AtomicBool::new(true),
+        relaxed: AtomicUsize::new(0),
+        user_access_denied: Mutex::default(),
+        handler: Mutex::new(None),
+        user_access_ok: Mutex::new(None),
+        engine: AtomicUsize::new(0),
+    }));
+    let machine: &'static Machine<N> = Box::leak(Box::new(Shootdown::new(puppet)));
+    puppet.engine.store(
+        std::ptr::from_ref(machine).expose_provenance(),
+        Ordering::Relaxed,
+    );
+    *puppet.handler.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).handle_ipi());
+    *puppet.user_access_ok.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).user_access_ok());
+    machine
+}
+
+/// The engine of a machine that `powered_off::<N>` made.
+fn engine_of<const N: usize>(puppet: &Puppet) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let address = puppet.engine.load(Ordering::Relaxed);
+    // SAFETY: `powered_off` stored it from a `&'static Machine<N>`, and its callers pass the same N.
+    unsafe { &*std::ptr::with_exposed_provenance(address) }
+}
+
+/// A machine with all of its `N` CPUs online, and an empty record.
+pub fn machine<const N: usize>() -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = powered_off::<N>();
+    for cpu in 0..N as u32 {
+        machine.platform().as_cpu(cpu, || machine.online());
+    }
+    machine.platform().take_trace();
+    machine.platform().take_flushes();
+    machine
+}
+
+/// A new space that the CPUs `0..count` have loaded.
+pub fn space_on<const N: usize>(machine: &Machine<N>, count: u32) -> AddressSpace<N>
+where
+    Cpus<N>: Capacity,
+{
+    let space = AddressSpace::new(machine, Root(1));
+    for cpu in 0..count {
+        machine
+            .platform()
+            .as_cpu(cpu, || machine.switch_to(None, &space));
+    }
+    machine.platform().take_trace();
+    space
+}
+
+/// CPUs `0..count` leave the space, so that it may be dropped.
+pub fn leave<const N: usize>(machine: &Machine<N>, space: AddressSpace<N>, count: u32)
+where
+    Cpus<N>: Capacity,
+{
+    for cpu in 0..count {
+        machine
+            .platform()
+            .as_cpu(cpu, || machine.switch_away(&space, Root(0)));
+    }
+}

@@ -1,0 +1,135 @@
+//! Properties of CPU sets and flush ranges.
+
+#![cfg(not(loom))]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use shootdown::*;
+
+const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
+
+fn set_of<const N: usize>(mask: &CpuMask<N>) -> BTreeSet<u32>
+where
+    Cpus<N>: Capacity,
+{
+    mask.iter().map(CpuId::as_u32).collect()
+}
+
+fn mask_of<const N: usize>(set: &BTreeSet<u32>) -> CpuMask<N>
+where
+    Cpus<N>: Capacity,
+{
+    set.iter().map(|number| CpuId::new(*number)).collect()
+}
+
+/// A mask behaves as a set of numbers.
+fn behaves_as_a_set<const N: usize>(left: &BTreeSet<u32>, right: &BTreeSet<u32>, probe: u32)
+where
+    Cpus<N>: Capacity,
+{
+    let within = |set: &BTreeSet<u32>| set.iter().copied().filter(|n| (*n as usize) < N).collect();
+    let (left, right): (BTreeSet<u32>, BTreeSet<u32>) = (within(left), within(right));
+    let (a, b) = (mask_of::<N>(&left), mask_of::<N>(&right));
+    assert_eq!(set_of(&a), left);
+    assert_eq!((a.len(), a.is_empty()), (left.len(), left.is_empty()));
+    assert_eq!(a.as_set().len(), left.len());
+    assert_eq!(a.contains(CpuId::new(probe)), left.contains(&probe));
+    assert_eq!(a == b, left == right);
+    let combine = |operation: fn(&mut CpuMask<N>, &CpuMask<N>)| {
+        let mut result = a;
+        operation(&mut result, &b);
+        set_of(&result)
+    };
+    assert_eq!(combine(CpuMask::unite), &left | &right);
+    assert_eq!(combine(CpuMask::intersect), &left & &right);
+    assert_eq!(combine(CpuMask::subtract), &left - &right);
+    let (mut mask, mut set) = (a, left);
+    assert_eq!(mask.remove(CpuId::new(probe)), set.remove(&probe));
+    if (probe as usize) < N {
+        assert_eq!(mask.insert(CpuId::new(probe)), set.insert(probe));
+    }
+    assert_eq!(set_of(&mask), set);
+}
+
+fn numbers() -> impl Strategy<Value = BTreeSet<u32>> {
+    proptest::collection::btree_set(0u32..300, 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn masks_behave_as_sets(left in numbers(), right in numbers(), probe in 0u32..300) {
+        behaves_as_a_set::<1>(&left, &right, probe);
+        behaves_as_a_set::<4>(&left, &right, probe);
+        behaves_as_a_set::<64>(&left, &right, probe);
+        behaves_as_a_set::<256>(&left, &right, probe);
+    }
+
+    #[test]
+    fn first_is_the_lowest_numbers(count in 0usize..=256) {
+        let expected: BTreeSet<u32> = (0..count as u32).collect();
+        prop_assert_eq!(set_of(&CpuMask::<256>::first(count)), expected);
+    }
+
+    #[test]
+    fn a_range_covers_every_byte_that_was_asked(start: usize, len in 0usize..1 << 40, shift in 12u8..31) {
+        let size = PageSize::from_shift(shift);
+        let end = start.saturating_add(len);
+        let range = FlushRange::new(start, end, size);
+        if end > start {
+            prop_assert!(range.start() <= start && range.end() >= end);
+            prop_assert!(range == FlushRange::WHOLE || range.start().is_multiple_of(size.bytes()));
+        } else {
+            prop_assert!(range.is_empty());
+        }
+        if range.page_count() <= 1000 {
+            let pages: Vec<usize> = range.iter_pages().collect();
+            prop_assert_eq!(pages.len(), range.page_count());
+            prop_assert!(pages.windows(2).all(|pair| pair[1] - pair[0] == size.bytes()));
+        }
+    }
+
+    #[test]
+    fn a_union_covers_both(a in 0usize..1 << 30, b in 0usize..1 << 30, n in 0usize..50, m in 0usize..50) {
+        let left = FlushRange::pages(a, n, PageSize::SIZE_4K);
+        let right = FlushRange::pages(b, m, PageSize::SIZE_2M);
+        let both = left.union(&right);
+        for part in [left, right] {
+            prop_assert!(part.is_empty() || both.start() <= part.start() && both.end() >= part.end());
+        }
+        if n > 0 && m > 0 {
+            prop_assert_eq!(both, right.union(&left));
+            prop_assert_eq!(both.page_size(), PageSize::SIZE_4K);
+        }
+    }
+}
+
+#[test]
+fn ranges_at_the_end_of_memory_become_the_whole() {
+    assert_eq!(
+        FlushRange::new(usize::MAX - 5, usize::MAX, PageSize::SIZE_4K),
+        FlushRange::WHOLE
+    );
+    assert_eq!(
+        FlushRange::pages(usize::MAX - 5, 1, PageSize::SIZE_4K),
+        FlushRange::WHOLE
+    );
+    assert_eq!(
+        FlushRange::pages(0, usize::MAX, PageSize::SIZE_4K),
+        FlushRange::WHOLE
+    );
+    assert!(FlushRange::WHOLE.exceeds_ceiling());
+    assert!(!FlushRange::pages(0, FLUSH_CEILING_PAGES, PageSize::SIZE_4K).exceeds_ceiling());
+    assert!(FlushRange::pages(0, FLUSH_CEILING_PAGES + 1, PageSize::SIZE_4K).exceeds_ceiling());
+}
+
+#[test]
+fn policies_have_names() {
+    for name in ["before", "published", "best"] {
+        assert_eq!(Policy::from_name(name).map(Policy::name), Some(name));
+    }
+    assert_eq!(Policy::from_name("Best"), None);
+    assert_eq!(Policy::default(), Policy::BEST);
+}

@@ -1,0 +1,225 @@
+//! CPUs as threads: everything at once, on a machine whose interleavings nobody chose. Also run under Miri.
+//!
+//! A thread takes its interrupts where it relaxes and between operations. Each caches translations in a TLB of its
+//! own; an oracle beside the engine knows the oldest version of each page that may still be used.
+
+#![cfg(not(loom))]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use shootdown::*;
+
+const CPUS: usize = 4;
+const PAGES: usize = 40;
+const PAGE: usize = 4096;
+const OPERATIONS: usize = if cfg!(miri) { 8 } else { 1000 };
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    static IRQS_OFF: Cell<bool> = const { Cell::new(false) };
+    static TLB: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+#[derive(Debug)]
+struct Threads {
+    interrupted: [AtomicBool; CPUS],
+}
+
+// SAFETY: a thread is one CPU for good; interrupts run only in `take_interrupt`, which respects `IRQS_OFF`;
+// flushes drop the thread's own entries; a flag stored with Release is the interrupt.
+unsafe impl Platform for Threads {
+    type IrqState = bool;
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(CPU.get())
+    }
+
+    fn irq_save(&self) -> bool {
+        IRQS_OFF.replace(true)
+    }
+
+    fn irq_restore(&self, state: bool) {
+        IRQS_OFF.set(state);
+    }
+
+    fn preempt_disable(&self) {}
+
+    fn preempt_enable(&self) {}
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        self.interrupted[target.index()].store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        TLB.with_borrow_mut(|tlb| match operation {
+            LocalFlush::Pages(range) => {
+                tlb.retain(|page, _| !(range.start()..range.end()).contains(page))
+            }
+            LocalFlush::Space | LocalFlush::All => tlb.clear(),
+        });
+    }
+
+    fn load_root(&self, _: Root) {
+        TLB.with_borrow_mut(BTreeMap::clear);
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+}
+
+struct World {
+    engine: Shootdown<Threads, CPUS>,
+    space: AddressSpace<CPUS>,
+    /// The page table: the version of each page.
+    table: [AtomicU64; PAGES],
+    /// The oldest version that a CPU may still use: raised when a flush has returned.
+    oldest: [AtomicU64; PAGES],
+    posts: AtomicUsize,
+    runs: AtomicUsize,
+    finished: AtomicUsize,
+}
+
+impl World {
+    fn take_interrupt(&self) {
+        let pending = &self.engine.platform().interrupted[CPU.get() as usize];
+        if !IRQS_OFF.get() && pending.swap(false, Ordering::Acquire) {
+            self.engine.handle_ipi();
+        }
+    }
+
+    /// A load from user mode.
+    fn access(&self, page: usize) {
+        self.take_interrupt();
+        let oldest = self.oldest[page].load(Ordering::Acquire);
+        let used = TLB.with_borrow_mut(|tlb| {
+            *tlb.entry(page * PAGE)
+                .or_insert_with(|| self.table[page].load(Ordering::Relaxed))
+        });
+        assert!(
+            used >= oldest,
+            "CPU {} used version {used} of page {page}, {oldest} is flushed",
+            CPU.get()
+        );
+    }
+
+    /// Changes `count` pages and flushes them.
+    fn change(&self, first: usize, count: usize) {
+        let pages = first..(first + count).min(PAGES);
+        let versions: Vec<u64> = pages
+            .clone()
+            .map(|page| self.table[page].fetch_add(1, Ordering::Relaxed) + 1)
+            .collect();
+        let range = FlushRange::pages(first * PAGE, pages.len(), PageSize::SIZE_4K);
+        self.engine.flush(&self.space, range, FreedTables::No);
+        for (page, version) in pages.zip(versions) {
+            self.oldest[page].fetch_max(version, Ordering::AcqRel);
+        }
+    }
+
+    fn operate(&'static self, random: &mut u64) {
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        let (choice, page) = (*random >> 8 & 15, (*random >> 16) as usize % PAGES);
+        let mask: CpuMask<CPUS> = (0..CPUS as u32)
+            .filter(|cpu| *random >> (32 + cpu) & 1 == 1)
+            .map(CpuId::new)
+            .collect();
+        let count = move |_: CpuId| {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+        };
+        match choice {
+            0..5 => self.access(page),
+            5..8 => self.change(page, 1 + (*random >> 40) as usize % 36),
+            8..10 => {
+                let ran = self.engine.post(&mask, count);
+                self.posts.fetch_add(ran.len(), Ordering::Relaxed);
+            }
+            10..12 => {
+                let inside = AtomicUsize::new(0);
+                let ran = self.engine.call_many(&mask, &|_| {
+                    inside.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(inside.into_inner(), ran.len(), "a call returned early");
+            }
+            12 => {
+                // A called function that flushes.
+                self.engine.call_many(&mask, &|_| self.change(page, 1));
+            }
+            13 => {
+                let ticket = self.engine.submit(&mask, count, Wait::Received);
+                self.posts
+                    .fetch_add(ticket.targets().len(), Ordering::Relaxed);
+                ticket.wait();
+            }
+            14 => {
+                self.engine.switch_away(&self.space, Root(0));
+                self.engine.switch_to(None, &self.space);
+            }
+            _ => self
+                .engine
+                .set_policy([Policy::BEFORE, Policy::PUBLISHED, Policy::BEST][page % 3]),
+        }
+    }
+
+    fn run_cpu(&'static self, cpu: u32, start: &Barrier) {
+        CPU.set(cpu);
+        self.engine.online();
+        self.engine.switch_to(None, &self.space);
+        start.wait();
+        let mut random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(cpu) << 32 | 1;
+        for _ in 0..OPERATIONS {
+            self.operate(&mut random);
+        }
+        self.finished.fetch_add(1, Ordering::AcqRel);
+        while self.finished.load(Ordering::Acquire) < CPUS {
+            self.take_interrupt();
+            std::thread::yield_now();
+        }
+        self.take_interrupt();
+        self.engine.switch_away(&self.space, Root(0));
+    }
+}
+
+#[test]
+fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
+    let engine = Shootdown::new(Threads {
+        interrupted: Default::default(),
+    });
+    let space = AddressSpace::new(&engine, Root(1));
+    let world: &'static World = Box::leak(Box::new(World {
+        engine,
+        space,
+        table: std::array::from_fn(|_| AtomicU64::new(0)),
+        oldest: std::array::from_fn(|_| AtomicU64::new(0)),
+        posts: AtomicUsize::new(0),
+        runs: AtomicUsize::new(0),
+        finished: AtomicUsize::new(0),
+    }));
+    let start = Arc::new(Barrier::new(CPUS));
+    let cpus: Vec<_> = (0..CPUS as u32)
+        .map(|cpu| {
+            let start = start.clone();
+            std::thread::spawn(move || world.run_cpu(cpu, &start))
+        })
+        .collect();
+    for cpu in cpus {
+        cpu.join().expect("a CPU failed");
+    }
+    assert_eq!(
+        world.posts.load(Ordering::Relaxed),
+        world.runs.load(Ordering::Relaxed),
+        "a post was lost"
+    );
+    let stats = world.engine.total_stats();
+    assert!(stats.remote_flushes > 0 && stats.functions_run > 0);
+}

@@ -1,0 +1,484 @@
+//! Behaviour of TLB coherence, on the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use puppet::{Machine, PAGE, leave, machine, powered_off, space_on};
+use shootdown::*;
+
+const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+}
+
+/// Position of an event in a trace.
+fn position(trace: &[TraceEvent], wanted: TraceEvent) -> usize {
+    trace
+        .iter()
+        .position(|event| *event == wanted)
+        .unwrap_or_else(|| panic!("{wanted:?} in {trace:?}"))
+}
+
+fn flush_finished(number: u32, space: &AddressSpace<4>) -> TraceEvent {
+    TraceEvent::FlushFinished {
+        cpu: cpu(number),
+        space: space.id(),
+    }
+}
+
+const ACKNOWLEDGED: TraceEvent = TraceEvent::Acknowledged {
+    cpu: CpuId::new(1),
+    initiator: CpuId::new(0),
+};
+
+/// After a flush returns no CPU uses the old translation, whatever the policy, size and machine.
+fn no_cpu_keeps_a_flushed_translation<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    for policy in POLICIES {
+        for count in [1, 33, 34] {
+            let machine = machine::<N>();
+            machine.set_policy(policy);
+            let space = space_on(machine, N as u32);
+            (0..count).for_each(|page| machine.platform().map(page, 1));
+            for number in 0..N as u32 {
+                (0..count).for_each(|page| assert_eq!(machine.platform().access(number, page), 1));
+            }
+            (0..count).for_each(|page| machine.platform().map(page, 2));
+            machine.flush(&space, pages(0, count), FreedTables::No);
+            for number in 0..N as u32 {
+                (0..count).for_each(|page| assert_eq!(machine.platform().access(number, page), 2));
+            }
+            let flushes = machine.platform().take_flushes();
+            assert_eq!(flushes.len(), N, "one flush a CPU");
+            let partial = flushes
+                .iter()
+                .all(|(_, flush)| matches!(flush, LocalFlush::Pages(_)));
+            assert_eq!(partial, count <= FLUSH_CEILING_PAGES);
+            leave(machine, space, N as u32);
+        }
+    }
+}
+
+#[test]
+fn no_cpu_keeps_a_flushed_translation_at_any_size() {
+    no_cpu_keeps_a_flushed_translation::<1>();
+    no_cpu_keeps_a_flushed_translation::<4>();
+    no_cpu_keeps_a_flushed_translation::<64>();
+    no_cpu_keeps_a_flushed_translation::<256>();
+}
+
+#[test]
+fn cpus_without_the_space_are_left_alone() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine.flush(&space, pages(0, 1), FreedTables::No);
+    assert_eq!(machine.total_stats().ipis_sent, 1);
+    assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
+    machine
+        .platform()
+        .as_cpu(1, || machine.switch_away(&space, Root(0)));
+    machine.flush(&space, pages(0, 1), FreedTables::Yes);
+    assert_eq!(machine.total_stats().ipis_sent, 1, "it has left");
+    leave(machine, space, 1);
+}
+
+#[test]
+fn an_initiator_without_the_space_flushes_nothing_here() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine
+        .platform()
+        .as_cpu(3, || machine.flush(&space, pages(0, 1), FreedTables::No));
+    let flushed: Vec<u32> = machine
+        .platform()
+        .take_flushes()
+        .iter()
+        .map(|(cpu, _)| *cpu)
+        .collect();
+    assert_eq!(flushed, [0, 1]);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn under_before_the_local_flush_comes_last() {
+    let machine = machine::<4>();
+    machine.set_policy(Policy::BEFORE);
+    let space = space_on(machine, 2);
+    let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+    assert_eq!(
+        machine.platform().preempt_count(0),
+        1,
+        "preemption stays off until the wait"
+    );
+    assert!(!ticket.is_done());
+    ticket.wait();
+    assert_eq!(machine.platform().preempt_count(0), 0);
+    let trace = machine.platform().take_trace();
+    let [remote, ack, local] = [
+        flush_finished(1, &space),
+        ACKNOWLEDGED,
+        flush_finished(0, &space),
+    ]
+    .map(|event| position(&trace, event));
+    assert!(remote < ack && ack < local, "{trace:?}");
+    let stats = machine.total_stats();
+    assert_eq!(
+        (
+            stats.early_acks,
+            stats.flushes_overlapped,
+            stats.shared_lines_read
+        ),
+        (0, 0, 2)
+    );
+    leave(machine, space, 2);
+}
+
+#[test]
+fn concurrent_policies_flush_here_before_the_acknowledgement_arrives() {
+    for policy in [Policy::PUBLISHED, Policy::BEST] {
+        let machine = machine::<4>();
+        machine.set_policy(policy);
+        let space = space_on(machine, 2);
+        machine.flush(&space, pages(0, 1), FreedTables::No);
+        let trace = machine.platform().take_trace();
+        let [local, ack, remote] = [
+            flush_finished(0, &space),
+            ACKNOWLEDGED,
+            flush_finished(1, &space),
+        ]
+        .map(|event| position(&trace, event));
+        assert!(local < ack && ack < remote, "{trace:?}");
+        let stats = machine.total_stats();
+        assert_eq!(
+            (
+                stats.early_acks,
+                stats.flushes_overlapped,
+                stats.shared_lines_read
+            ),
+            (1, 1, 1)
+        );
+        leave(machine, space, 2);
+    }
+}
+
+#[test]
+fn freed_tables_and_kernel_ranges_are_acknowledged_after_the_flush() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine.flush(&space, pages(0, 512), FreedTables::Yes);
+    let trace = machine.platform().take_trace();
+    assert!(position(&trace, flush_finished(1, &space)) < position(&trace, ACKNOWLEDGED));
+    machine.flush_kernel(pages(0, 1));
+    assert_eq!(machine.total_stats().early_acks, 0);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn user_memory_is_out_of_bounds_between_acknowledgement_and_flush() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine.flush(&space, pages(0, 1), FreedTables::No);
+    let started = TraceEvent::FlushStarted {
+        cpu: cpu(1),
+        space: space.id(),
+    };
+    let denied = machine.platform().take_user_access_denied();
+    assert_eq!(
+        denied,
+        [ACKNOWLEDGED, started, flush_finished(1, &space)],
+        "from acknowledgement to flush"
+    );
+    machine.flush(&space, pages(0, 1), FreedTables::Yes);
+    assert!(
+        machine.platform().take_user_access_denied().is_empty(),
+        "flushed before acknowledging"
+    );
+    leave(machine, space, 2);
+}
+
+#[test]
+fn freed_tables_without_a_range_flush_everything() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 1);
+    machine.flush(&space, pages(0, 0), FreedTables::No);
+    assert!(
+        machine.platform().take_flushes().is_empty(),
+        "nothing changed"
+    );
+    machine.flush(&space, pages(0, 0), FreedTables::Yes);
+    assert_eq!(machine.platform().take_flushes(), [(0, LocalFlush::Space)]);
+    leave(machine, space, 1);
+}
+
+#[test]
+fn a_gap_in_generations_makes_a_full_flush_and_covers_what_was_skipped() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine.platform().take_flushes();
+    // CPU 2 and CPU 3 change two pages; CPU 1 gets both requests in one interrupt. Rotation serves flushes in
+    // ascending order, so submit from 3 first: its generation is the older one.
+    let older = machine.platform().as_cpu(3, || {
+        machine.submit_flush(&space, pages(0, 1), FreedTables::No)
+    });
+    let newer = machine.platform().as_cpu(2, || {
+        machine.submit_flush(&space, pages(1, 1), FreedTables::No)
+    });
+    machine.platform().as_cpu(2, || {
+        machine.platform().deliver(1);
+        machine.platform().deliver(0);
+    });
+    let flushes = machine.platform().take_flushes();
+    assert_eq!(flushes, [(1, LocalFlush::Space), (0, LocalFlush::Space)]);
+    assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
+    drop((older, newer));
+    leave(machine, space, 2);
+}
+
+#[test]
+fn a_request_for_a_space_that_was_left_does_nothing() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+    machine
+        .platform()
+        .as_cpu(1, || machine.switch_away(&space, Root(0)));
+    ticket.wait();
+    assert_eq!(machine.stats(cpu(1)).flushes_stray, 1);
+    assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
+    leave(machine, space, 1);
+}
+
+#[test]
+fn flushes_come_before_functions_in_the_same_interrupt() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    let ticket = machine.platform().as_cpu(3, || {
+        machine.submit_flush(&space, pages(0, 1), FreedTables::No)
+    });
+    machine.platform().deliver(1);
+    let trace = machine.platform().take_trace();
+    let function = TraceEvent::FunctionStarted {
+        cpu: cpu(1),
+        initiator: cpu(0),
+    };
+    assert!(
+        position(&trace, flush_finished(1, &space)) < position(&trace, function),
+        "{trace:?}"
+    );
+    machine.platform().as_cpu(3, || drop(ticket));
+    leave(machine, space, 2);
+}
+
+#[test]
+fn a_flush_finds_a_slot_when_functions_occupy_all_of_theirs() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    machine
+        .platform()
+        .deliver_on_relax
+        .store(false, Ordering::Relaxed);
+    while machine.try_post(&CpuMask::only(cpu(2)), |_| ()).is_ok() {}
+    let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+    machine.platform().deliver(1);
+    assert!(ticket.is_done());
+    drop(ticket);
+    machine.platform().deliver(2);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn kernel_ranges_reach_every_online_cpu_and_global_pages() {
+    let machine = powered_off::<4>();
+    for number in [0, 1, 3] {
+        machine.platform().as_cpu(number, || machine.online());
+    }
+    machine.platform().take_flushes();
+    machine.flush_kernel(pages(7, 2));
+    machine.flush_kernel(FlushRange::WHOLE);
+    let flushes = machine.platform().take_flushes();
+    for number in [0, 1, 3] {
+        let own: Vec<_> = flushes
+            .iter()
+            .filter(|(cpu, _)| *cpu == number)
+            .map(|(_, flush)| *flush)
+            .collect();
+        assert_eq!(own, [LocalFlush::Pages(pages(7, 2)), LocalFlush::All]);
+    }
+}
+
+#[test]
+fn large_pages_are_dropped_at_their_stride() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 1);
+    machine.platform().take_flushes();
+    let range = FlushRange::pages(0, 3, PageSize::SIZE_2M);
+    machine.flush(&space, range, FreedTables::No);
+    assert_eq!(
+        machine.platform().take_flushes(),
+        [(0, LocalFlush::Pages(range))]
+    );
+    assert_eq!(machine.stats(cpu(0)).pages_flushed, 3);
+    leave(machine, space, 1);
+}
+
+#[test]
+fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
+    let machine = machine::<4>();
+    machine.platform().assist.store(true, Ordering::Relaxed);
+    let space = space_on(machine, 4);
+    machine.platform().map(0, 1);
+    (0..4).for_each(|number| assert_eq!(machine.platform().access(number, 0), 1));
+    machine.platform().map(0, 2);
+    machine.flush(&space, pages(0, 1), FreedTables::No);
+    (0..4).for_each(|number| assert_eq!(machine.platform().access(number, 0), 2));
+    let stats = machine.total_stats();
+    assert_eq!((stats.ipis_sent, stats.ipis_avoided), (0, 3));
+    leave(machine, space, 4);
+}
+
+/// Frames that count how many of them exist, to see where they go.
+#[derive(Debug)]
+struct Frame(#[allow(dead_code, reason = "its count is what matters")] Rc<()>);
+
+fn batch_of(frames: &Rc<()>, count: usize) -> FlushBatch<Frame, 4> {
+    let mut batch = FlushBatch::new();
+    for page in 0..count {
+        batch
+            .page(page * PAGE, PageSize::SIZE_4K, Frame(frames.clone()))
+            .unwrap();
+    }
+    batch
+}
+
+#[test]
+fn frames_come_back_only_when_the_flush_is_complete() {
+    for policy in POLICIES {
+        let machine = machine::<4>();
+        machine.set_policy(policy);
+        let space = space_on(machine, 3);
+        let frames = Rc::new(());
+        let ticket = machine.submit_batch(&space, batch_of(&frames, 3));
+        assert!(!ticket.is_done());
+        assert_eq!(Rc::strong_count(&frames), 4);
+        let reclaimed = ticket.wait();
+        assert_eq!(reclaimed.len(), 3);
+        assert_eq!(machine.total_stats().remote_flushes, 2);
+        drop(reclaimed.take(1).collect::<Vec<_>>());
+        assert_eq!(
+            Rc::strong_count(&frames),
+            1,
+            "what was not taken is dropped"
+        );
+        leave(machine, space, 3);
+    }
+}
+
+#[test]
+fn a_dropped_ticket_or_batch_gives_no_frame_back() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    let frames = Rc::new(());
+    drop(machine.submit_batch(&space, batch_of(&frames, 2)));
+    assert_eq!(
+        machine.total_stats().remote_flushes,
+        1,
+        "dropping the ticket waits"
+    );
+    assert_eq!(Rc::strong_count(&frames), 3, "and leaks");
+    drop(batch_of(&frames, 1));
+    assert_eq!(Rc::strong_count(&frames), 4);
+    leave(machine, space, 2);
+    std::mem::forget(frames);
+}
+
+#[test]
+fn a_full_batch_returns_the_frame() {
+    let frames = Rc::new(());
+    let mut batch = batch_of(&frames, 4);
+    assert!(batch.is_full());
+    let covered = batch.covered();
+    let full = batch
+        .page(9 * PAGE, PageSize::SIZE_4K, Frame(frames.clone()))
+        .unwrap_err();
+    drop(full.0);
+    assert_eq!(
+        batch.covered(),
+        covered,
+        "a page that was not taken is not covered"
+    );
+    assert_eq!(Rc::strong_count(&frames), 5);
+    std::mem::forget((batch, frames));
+}
+
+#[test]
+fn a_batch_with_a_table_covers_what_the_table_translated() {
+    let mut batch = FlushBatch::<u64, 4>::new();
+    assert!(batch.is_empty());
+    batch.table(0x40_3000, PageSize::SIZE_2M, 1).unwrap();
+    assert_eq!(batch.freed_tables(), FreedTables::Yes);
+    assert_eq!(
+        (batch.covered().start(), batch.covered().end()),
+        (0x40_0000, 0x60_0000)
+    );
+    batch.range(FlushRange::pages(0x70_0000, 1, PageSize::SIZE_4K));
+    assert_eq!(batch.covered().end(), 0x70_1000);
+}
+
+#[test]
+fn space_names_are_never_reused() {
+    let machine = machine::<4>();
+    let first = AddressSpace::new(machine, Root(1)).id();
+    let second = AddressSpace::new(machine, Root(1)).id();
+    assert_ne!(first, second);
+}
+
+#[test]
+fn a_loaded_space_may_not_be_dropped() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(space))).is_err());
+}
+
+/// Whether `switch` panics.
+fn refuses(switch: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(switch)).is_err()
+}
+
+#[test]
+fn a_switch_names_what_is_loaded() {
+    let machine: &Machine<4> = machine::<4>();
+    let [first, second] = [1, 2].map(|root| AddressSpace::new(machine, Root(root)));
+    assert!(refuses(|| machine.switch_to(Some(&first), &second)));
+    machine.switch_to(None, &first);
+    assert!(refuses(|| machine.switch_to(None, &second)));
+    machine.switch_to(Some(&first), &second);
+    assert_eq!((first.cpus().len(), second.cpus().len()), (0, 1));
+    machine.switch_to(Some(&second), &second);
+    assert_eq!(
+        second.cpus().len(),
+        1,
+        "switching to the same space leaves it loaded"
+    );
+    machine.switch_away(&second, Root(0));
+    assert!(second.cpus().is_empty());
+}
+
+#[test]
+fn a_space_is_not_loaded_before_its_cpu_is_online() {
+    let machine = powered_off::<4>();
+    let space = AddressSpace::new(machine, Root(1));
+    assert!(refuses(|| machine.switch_to(None, &space)));
+}

@@ -1,0 +1,11 @@
+//! Misuse that does not compile.
+
+#![cfg(all(not(loom), not(miri)))]
+
+#[test]
+fn misuse_does_not_compile() {
+    let cases = trybuild::TestCases::new();
+    // The same kernel and calls, used as meant: the cases below fail for their own reason only.
+    cases.pass("tests/ui_pass/adopt.rs");
+    cases.compile_fail("tests/ui/*.rs");
+}

@@ -1,0 +1,13 @@
+#[path = "../ui_kernel/mod.rs"]
+mod kernel;
+use kernel::*;
+use shootdown::*;
+
+fn main() {
+    // A submitted batch is gone: nothing can be added to it behind the flush.
+    let space = AddressSpace::new(&SHOOTDOWN, Root(0));
+    let mut batch = FlushBatch::<u64, 4>::new();
+    let ticket = SHOOTDOWN.submit_batch(&space, batch);
+    batch.page(0, PageSize::SIZE_4K, 7).unwrap();
+    drop(ticket.wait());
+}

@@ -1,0 +1,9 @@
+#[path = "../ui_kernel/mod.rs"]
+mod kernel;
+use kernel::*;
+
+fn main() {
+    // Several CPUs run the function at once, so it must be Sync.
+    let cell = std::cell::Cell::new(0);
+    SHOOTDOWN.call_all(&|_| cell.set(1));
+}

@@ -1,0 +1,15 @@
+#[path = "../ui_kernel/mod.rs"]
+mod kernel;
+use kernel::*;
+use shootdown::*;
+
+fn main() {
+    // Frames come back from `wait` and from nowhere else.
+    let space = AddressSpace::new(&SHOOTDOWN, Root(0));
+    let mut batch = FlushBatch::<u64, 4>::new();
+    batch.page(0, PageSize::SIZE_4K, 7).unwrap();
+    let ticket = SHOOTDOWN.submit_batch(&space, batch);
+    for frame in ticket {
+        std::hint::black_box(frame);
+    }
+}

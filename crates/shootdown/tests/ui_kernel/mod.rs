@@ -1,0 +1,28 @@
+//! A kernel of one CPU for the compile-fail cases.
+#![allow(dead_code, missing_debug_implementations)]
+
+use shootdown::*;
+
+pub struct Kernel;
+
+// SAFETY: never run.
+unsafe impl Platform for Kernel {
+    type IrqState = ();
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(0)
+    }
+    fn irq_save(&self) {}
+    fn irq_restore(&self, (): ()) {}
+    fn preempt_disable(&self) {}
+    fn preempt_enable(&self) {}
+    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
+        Ok(())
+    }
+    fn local_flush(&self, _: LocalFlush) {}
+    fn load_root(&self, _: Root) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+pub static SHOOTDOWN: Shootdown<Kernel, 4> = Shootdown::new(Kernel);

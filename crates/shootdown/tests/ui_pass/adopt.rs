@@ -1,0 +1,13 @@
+#[path = "../ui_kernel/mod.rs"]
+mod kernel;
+use kernel::*;
+use shootdown::*;
+
+fn main() {
+    SHOOTDOWN.online();
+    let payload = [0u64; 5];
+    SHOOTDOWN.post(&CpuMask::first(4), move |_| {
+        std::hint::black_box(payload);
+    });
+    SHOOTDOWN.call_all(&|_| ());
+}
