@@ -1,7 +1,124 @@
-//! The serial console: log lines and the raw output of programs.
+//! The serial console: log lines and the raw output of programs, through COM1.
+
+use core::fmt::{self, Write};
+
+use log::{LevelFilter, Log, Metadata, Record};
+use uart_16550::backend::PioBackend;
+use uart_16550::{Config, Uart16550};
+
+use crate::arch::percpu;
+use crate::sync::IrqMutex;
+use crate::time;
+
+/// COM1.
+const PORT: u16 = 0x3f8;
+
+static UART: IrqMutex<Uart> = IrqMutex::new(Uart(None));
+
+/// The device; None when the machine has none, and output is dropped.
+struct Uart(Option<Uart16550<PioBackend>>);
+
+impl Uart {
+    fn send(&mut self, bytes: &[u8]) {
+        if let Some(device) = &mut self.0 {
+            device.send_bytes_exact(bytes);
+        }
+    }
+}
+
+impl Write for Uart {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.send(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Finds the device and makes it the target of `log`. Boot CPU, once.
+pub fn init() {
+    // SAFETY: COM1 by convention; this lock is its only user.
+    if let Ok(mut device) = unsafe { Uart16550::new_port(PORT) }
+        && device.init(Config::default()).is_ok()
+    {
+        UART.lock().0 = Some(device);
+    }
+    log::set_logger(&Logger).expect("the only logger");
+    log::set_max_level(LevelFilter::Info);
+}
+
+/// Sets the log level from the value of `loglevel=`: error, warn, info, debug or trace.
+pub fn set_level(name: Option<&str>) {
+    match name.map(str::parse) {
+        None => {}
+        Some(Ok(level)) => log::set_max_level(level),
+        Some(Err(_)) => log::warn!(
+            "loglevel={} is none of error, warn, info, debug, trace; using info",
+            name.unwrap_or_default()
+        ),
+    }
+}
 
 /// Writes bytes as they are, as one piece: output of other CPUs never lands in between.
 pub fn write(bytes: &[u8]) {
-    let _ = bytes;
-    todo!()
+    UART.lock().send(bytes);
+}
+
+/// Writes formatted text as one piece, without the prefix of log lines.
+pub fn print(text: fmt::Arguments<'_>) {
+    // Errors: `Uart` has none.
+    let _ = UART.lock().write_fmt(text);
+}
+
+/// As [`print`], for a panic: takes the device even if a stopped CPU holds the lock.
+pub fn print_in_panic(text: fmt::Arguments<'_>) {
+    /// Long enough for another CPU to finish its line at 115200 baud.
+    const PATIENCE: u32 = 1_000_000;
+    for _ in 0..PATIENCE {
+        if let Some(mut uart) = UART.try_lock() {
+            let _ = uart.write_fmt(text);
+            return;
+        }
+        core::hint::spin_loop();
+    }
+    // Its owner was stopped, or is this CPU: a device of our own. Output may be mixed.
+    // SAFETY: COM1; whoever had it does not run any more.
+    if let Ok(device) = unsafe { Uart16550::new_port(PORT) } {
+        let _ = Uart(Some(device)).write_fmt(text);
+    }
+}
+
+struct Logger;
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let us = time::now_ns() / 1000;
+        print(format_args!(
+            "[{:3}.{:06}] c{} {}: {}\n",
+            us / 1_000_000,
+            us % 1_000_000,
+            percpu::cpu_id().as_u32(),
+            Lowercase(record.level()),
+            record.args()
+        ));
+    }
+
+    fn flush(&self) {}
+}
+
+/// The level in small letters.
+struct Lowercase(log::Level);
+
+impl fmt::Display for Lowercase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            log::Level::Error => "error",
+            log::Level::Warn => "warn",
+            log::Level::Info => "info",
+            log::Level::Debug => "debug",
+            log::Level::Trace => "trace",
+        })
+    }
 }

@@ -1,6 +1,172 @@
 //! The end of the kernel: message, registers, backtrace, other CPUs stopped, exit code.
+//!
+//! The first CPU that panics stops the others by NMI, which reaches them with interrupts off too. A
+//! panic during a panic prints one line and ends the machine at once.
+
+use core::fmt;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use shootdown_x86::apic::Destination;
+
+use crate::arch::exit::{self, qemu_exit};
+use crate::arch::trap::{TrapFrame, vectors};
+use crate::arch::{apic, irq, paging, percpu, stacks, uaccess};
+use crate::console::print_in_panic;
+
+/// Frames shown at most.
+const BACKTRACE_LIMIT: usize = 32;
+/// No CPU panics.
+const NOBODY: u32 = u32::MAX;
+
+static PANICKING: AtomicU32 = AtomicU32::new(NOBODY);
+
+/// Prints without end of line handling.
+macro_rules! say {
+    ($($argument:tt)*) => {
+        print_in_panic(format_args!($($argument)*))
+    };
+}
 
 #[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
+fn panic(info: &PanicInfo<'_>) -> ! {
+    begin();
+    let message = info.message();
+    match info.location() {
+        Some(at) => headline(format_args!("{message} ({}:{})", at.file(), at.line())),
+        None => headline(format_args!("{message}")),
+    }
+    backtrace(frame_pointer());
+    qemu_exit(exit::PANIC)
+}
+
+/// Ends the kernel because of an exception in it. Any context.
+pub fn exception(frame: &TrapFrame) -> ! {
+    begin();
+    let name = vectors::name(frame.vector);
+    let cr2 = x86_64::registers::control::Cr2::read_raw() as usize;
+    headline(format_args!(
+        "{name} in ring {} at {:#x}, error code {:#x}, cr2 {cr2:#x}",
+        frame.cs & 3,
+        frame.rip,
+        frame.error_code
+    ));
+    if let Some(cpu) = stacks::guard_owner(cr2) {
+        say!("a kernel stack of cpu{cpu} overflowed\n");
+    }
+    registers(frame);
+    show_frame(0, frame.rip as usize);
+    backtrace(frame.rbp as usize);
+    qemu_exit(exit::PANIC)
+}
+
+/// Called by the NMI handler: never returns on a machine that ends.
+pub fn stop_if_panicking() {
+    if PANICKING.load(Ordering::Relaxed) != NOBODY {
+        halt();
+    }
+}
+
+fn halt() -> ! {
+    irq::disable();
+    loop {
+        x86_64::instructions::hlt();
+    }
+}
+
+/// Makes this CPU the only one that runs, or ends the machine if it panics again.
+fn begin() {
+    irq::disable();
+    let me = percpu::cpu_id().as_u32();
+    match PANICKING.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {}
+        Err(first) if first == me => {
+            say!("KERNEL PANIC cpu{me}: another panic while panicking\n");
+            qemu_exit(exit::PANIC);
+        }
+        // Another CPU was first and stops this one.
+        Err(_) => halt(),
+    }
+    if apic::is_chosen() && apic::MAP.online() > 1 {
+        // SAFETY: the NMI handler has a stack of its own and only halts. A failure to stop others is
+        // no reason to stop.
+        let _ = unsafe { apic::local().send_nmi(Destination::AllButSelf) };
+    }
+}
+
+fn headline(message: fmt::Arguments<'_>) {
+    say!(
+        "\nKERNEL PANIC cpu{}: {message}\n",
+        percpu::cpu_id().as_u32()
+    );
+}
+
+fn registers(f: &TrapFrame) {
+    say!(
+        "rip {:016x} rsp {:016x} flags {:08x} cs {:02x} ss {:02x}\n",
+        f.rip,
+        f.rsp,
+        f.rflags,
+        f.cs,
+        f.ss
+    );
+    say!(
+        "rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}\n",
+        f.rax,
+        f.rbx,
+        f.rcx,
+        f.rdx
+    );
+    say!(
+        "rsi {:016x} rdi {:016x} rbp {:016x} r8  {:016x}\n",
+        f.rsi,
+        f.rdi,
+        f.rbp,
+        f.r8
+    );
+    say!(
+        "r9  {:016x} r10 {:016x} r11 {:016x} r12 {:016x}\n",
+        f.r9,
+        f.r10,
+        f.r11,
+        f.r12
+    );
+    say!("r13 {:016x} r14 {:016x} r15 {:016x}\n", f.r13, f.r14, f.r15);
+}
+
+/// RBP of the caller.
+#[inline(always)]
+fn frame_pointer() -> usize {
+    let rbp: usize;
+    // SAFETY: only reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rbp", out(reg) rbp, options(nomem, nostack, preserves_flags))
+    };
+    rbp
+}
+
+/// Follows saved frame pointers (System V ABI for AMD64, "The Stack Frame"), which may be anything:
+/// every read may fail.
+fn backtrace(mut frame: usize) {
+    for number in 1..=BACKTRACE_LIMIT {
+        let (Ok(next), Ok(address)) = (
+            uaccess::probe_kernel(frame),
+            uaccess::probe_kernel(frame.wrapping_add(8)),
+        ) else {
+            return;
+        };
+        if !paging::is_kernel_code(address) {
+            return;
+        }
+        // The call is before the return address.
+        show_frame(number, address - 1);
+        if next <= frame {
+            return;
+        }
+        frame = next;
+    }
+}
+
+fn show_frame(number: usize, address: usize) {
+    say!("  #{number} {address:#018x}\n");
 }

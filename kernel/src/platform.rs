@@ -1,9 +1,13 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
 use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown};
+use shootdown_x86::apic::Destination;
+use shootdown_x86::{SendError, Tlb};
+use spin::Once;
 
 use crate::arch::irq::{self, IrqState};
-use crate::arch::percpu;
+use crate::arch::trap::vectors;
+use crate::arch::{apic, cpu, percpu};
 
 /// Most CPUs that the kernel uses; more in the machine stay parked.
 pub const MAX_CPUS: usize = 16;
@@ -18,44 +22,89 @@ pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
 #[derive(Debug)]
 pub struct KernelPlatform;
 
-// SAFETY: placeholder until the local APIC is up; replaced together with the boot code.
+/// Invalidation by the instructions that this machine has.
+fn tlb() -> &'static Tlb {
+    static TLB: Once<Tlb> = Once::new();
+    // SAFETY: 1. the kernel. 2. all CPUs of a machine are taken to be alike.
+    TLB.call_once(|| unsafe { Tlb::new(cpu::features()) })
+}
+
+fn refused(error: SendError) -> IpiRefused {
+    match error {
+        SendError::Busy => IpiRefused,
+        // Only CPUs that came online are targets, and those are in the map.
+        SendError::Unmapped(cpu) => unreachable!("CPU {cpu} is online but not in the APIC map"),
+    }
+}
+
+// SAFETY: duties as numbered at the trait.
+// 1. GS holds the CPU's own number, and nothing changes it; threads move only with interrupts on.
+// 2. CLI; NMI and machine-check handlers do not use the engine.
+// 3. INVLPG drops one page and all paging-structure caches; CR3 and INVPCID or CR4.PGE the rest
+//    (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
+// 4. CR3 without PCIDs drops all that is not global, and user translations never are.
+// 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
+// 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
+//    then calls `handle_ipi`.
 unsafe impl Platform for KernelPlatform {
     type IrqState = IrqState;
 
+    #[inline]
     fn current_cpu(&self) -> CpuId {
         percpu::cpu_id()
     }
 
+    #[inline]
     fn irq_save(&self) -> IrqState {
         irq::save()
     }
 
+    #[inline]
     fn irq_restore(&self, state: IrqState) {
         irq::restore(state);
     }
 
+    #[inline]
     fn preempt_disable(&self) {
         percpu::preempt_disable();
     }
 
+    #[inline]
     fn preempt_enable(&self) {
         percpu::preempt_enable();
     }
 
-    fn send_ipi(&self, _target: CpuId) -> Result<(), IpiRefused> {
-        todo!()
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        let Some(id) = apic::MAP.id(target.index()) else {
+            return Err(refused(SendError::Unmapped(target.index())));
+        };
+        apic::local()
+            .send(Destination::Physical(id), vectors::SHOOTDOWN)
+            .map_err(refused)
     }
 
-    fn send_ipi_mask(&self, _targets: CpuSet<'_>) -> Result<(), IpiRefused> {
-        todo!()
+    fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+        let initiator = percpu::cpu_id().index();
+        apic::local()
+            .send_many(&apic::MAP, initiator, targets.words(), vectors::SHOOTDOWN)
+            .map_err(refused)
     }
 
-    fn local_flush(&self, _operation: LocalFlush) {
-        todo!()
+    fn local_flush(&self, operation: LocalFlush) {
+        match operation {
+            LocalFlush::Pages(range) => {
+                for address in range.iter_pages() {
+                    tlb().flush_page(address);
+                }
+            }
+            LocalFlush::Space => tlb().flush_non_global(),
+            LocalFlush::All => tlb().flush_all(),
+        }
     }
 
-    fn load_root(&self, _root: Root) {
-        todo!()
+    fn load_root(&self, root: Root) {
+        // SAFETY: 1. every root of this kernel has the kernel's half.
+        unsafe { tlb().load_root(root.0) };
     }
 
     fn now_ns(&self) -> u64 {

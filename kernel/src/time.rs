@@ -1,11 +1,166 @@
 //! Clocks: nanoseconds since kernel entry (TSC) and wall-clock time (CMOS clock read once at boot).
+//!
+//! The TSC is taken to run at one rate and in step on all CPUs, as on every machine with an invariant
+//! TSC and in QEMU. Its rate, and that of the local APIC's timer, come from the one clock with a known
+//! rate that every PC has: channel 2 of the 8254 timer at 1.193182 MHz (Intel 8254 data sheet).
 
-/// Nanoseconds since kernel entry. Monotonic on every CPU; any context.
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use shootdown_x86::apic::TimerRate;
+use x86_64::instructions::port::{Port, PortWriteOnly};
+
+use crate::arch::{apic, irq};
+use crate::boot::fail::boot_fail;
+
+mod pit;
+mod rtc;
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// How long the clocks are compared.
+const CALIBRATION_COUNTS: u16 = pit::counts_for_ms(10);
+/// A comparison that the host interrupted for longer than the 8254 can count is repeated.
+const CALIBRATION_TRIES: usize = 10;
+/// Fraction bits of `NS_PER_TICK`.
+const SHIFT: u32 = 32;
+
+/// TSC at kernel entry is `boot_tsc`; nanoseconds for each count since, as a binary fraction. 0 until
+/// calibrated.
+static NS_PER_TICK: AtomicU64 = AtomicU64::new(0);
+/// Wall-clock time at kernel entry.
+static ENTRY_REALTIME_NS: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C" {
+    /// Written by `boot/entry.s`.
+    static boot_tsc: u64;
+}
+
+/// What [`calibrate`] found.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// TSC counts a second.
+    pub tsc_hz: u64,
+    /// Rate of the local APIC's timer under [`apic::TIMER_DIVIDE`].
+    pub apic_timer: TimerRate,
+}
+
+/// Nanoseconds since kernel entry, 0 before calibration. Any context.
+#[inline]
 pub fn now_ns() -> u64 {
-    todo!()
+    // SAFETY: written once before any Rust code ran.
+    let entry = unsafe { boot_tsc };
+    let ticks = tsc().saturating_sub(entry);
+    (u128::from(ticks) * u128::from(NS_PER_TICK.load(Ordering::Relaxed)) >> SHIFT) as u64
 }
 
 /// Nanoseconds since 1970-01-01 UTC. Any context.
 pub fn realtime_ns() -> u64 {
-    todo!()
+    ENTRY_REALTIME_NS.load(Ordering::Relaxed) + now_ns()
+}
+
+/// Waits. Any context, after calibration.
+pub fn spin_ns(span_ns: u64) {
+    let end = now_ns() + span_ns;
+    while now_ns() < end {
+        core::hint::spin_loop();
+    }
+}
+
+fn tsc() -> u64 {
+    // SAFETY: every x86-64 processor has it, and CR4.TSD is clear.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Measures the clocks, sets this module's, and stops the legacy interrupt controllers. Boot CPU,
+/// interrupts off, local APIC on.
+pub fn calibrate() -> Clocks {
+    debug_assert!(!irq::enabled());
+    mask_legacy_interrupts();
+    for _ in 0..CALIBRATION_TRIES {
+        if let Some(clocks) = try_calibrate() {
+            NS_PER_TICK.store(
+                ((u128::from(NS_PER_S) << SHIFT) / u128::from(clocks.tsc_hz)) as u64,
+                Ordering::Relaxed,
+            );
+            let now = rtc::read_ns();
+            ENTRY_REALTIME_NS.store(now.saturating_sub(now_ns()), Ordering::Relaxed);
+            return clocks;
+        }
+    }
+    boot_fail!(
+        "the 8254 timer does not count, so no clock can be trusted; use a machine with one (-machine pc or q35)"
+    )
+}
+
+/// One comparison; None if it cannot be trusted.
+fn try_calibrate() -> Option<Clocks> {
+    pit::start();
+    apic::local().start_calibration(apic::TIMER_DIVIDE);
+    let first = Sample::take();
+    let mut polls = 0u32;
+    while first.pit.wrapping_sub(pit::read()) < CALIBRATION_COUNTS {
+        polls = polls
+            .checked_add(1)
+            .filter(|&polls| polls < pit::POLL_LIMIT)?;
+    }
+    let last = Sample::take();
+    apic::local().stop_timer();
+    if pit::expired() {
+        return None;
+    }
+    let counts = u64::from(first.pit.wrapping_sub(last.pit));
+    let elapsed_ns = counts * NS_PER_S / pit::HZ;
+    let tsc_hz = (last.tsc - first.tsc) * pit::HZ / counts;
+    let timer = TimerRate::from_sample(last.apic - first.apic, elapsed_ns)?;
+    (tsc_hz > 0).then_some(Clocks {
+        tsc_hz,
+        apic_timer: timer,
+    })
+}
+
+/// The three clocks at one moment.
+struct Sample {
+    tsc: u64,
+    pit: u16,
+    apic: u32,
+}
+
+impl Sample {
+    /// The host may stop this CPU between two reads, so take the tightest of several.
+    fn take() -> Self {
+        const TRIES: usize = 8;
+        let once = |_| {
+            let before = tsc();
+            let pit = pit::read();
+            let apic = apic::local().timer_elapsed();
+            let after = tsc();
+            let sample = Self {
+                tsc: before + (after - before) / 2,
+                pit,
+                apic,
+            };
+            (after - before, sample)
+        };
+        let tightest = (0..TRIES).map(once).min_by_key(|&(width, _)| width);
+        tightest.expect("TRIES is not 0").1
+    }
+}
+
+/// Both 8259s: all lines masked. Nothing but the local APIC interrupts this kernel.
+fn mask_legacy_interrupts() {
+    for port in [0x21u16, 0xa1] {
+        // SAFETY: the mask registers; all ones is "no interrupts".
+        unsafe { PortWriteOnly::new(port).write(0xffu8) };
+    }
+}
+
+/// A byte from an I/O port of the timer or the clock.
+fn port_read(port: u16) -> u8 {
+    // SAFETY: reading the 8254, its gate port and the CMOS clock has no effect on memory.
+    unsafe { Port::new(port).read() }
+}
+
+/// A byte to an I/O port of the timer or the clock.
+fn port_write(port: u16, value: u8) {
+    // SAFETY: as for `port_read`.
+    unsafe { Port::new(port).write(value) };
 }

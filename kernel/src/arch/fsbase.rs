@@ -1,13 +1,21 @@
-//! The user's FS base: where thread-local storage lives.
+//! The user's FS base: where thread-local storage lives. The kernel does not use FS.
+
+use x86_64::VirtAddr;
+use x86_64::registers::model_specific::FsBase;
 
 /// The FS base of this CPU.
+#[inline]
 pub fn read() -> u64 {
-    todo!()
+    FsBase::read().as_u64()
 }
 
-/// Sets the FS base of this CPU. The address must be canonical (callers check that it is below
-/// [`USER_END`](crate::addr::USER_END)), else the processor raises #GP.
+/// Sets the FS base of this CPU.
+///
+/// # Panics
+///
+/// When the address is not canonical (the processor would raise #GP); callers check user values
+/// against [`USER_END`](crate::addr::USER_END).
+#[inline]
 pub fn write(base: u64) {
-    let _ = base;
-    todo!()
+    FsBase::write(VirtAddr::new(base));
 }

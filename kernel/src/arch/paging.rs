@@ -1,19 +1,185 @@
-//! The kernel's half of every page-table root.
+//! The kernel's half of every page-table root: built once at boot, never changed.
+//!
+//! * PML4 entry 256: the direct map of all memory, 2 MiB pages, data only.
+//! * PML4 entry 511: the kernel image, 4 KiB pages, each section with its own permissions and the
+//!   guard pages of the boot stacks left out; and the page of the local APIC.
+//!
+//! Because the 256 entries never change, copying them into a new root is enough.
+
+use core::ptr::NonNull;
 
 use shootdown::Root;
+use spin::Once;
+use x86_64::registers::control::Cr3;
+use x86_64::structures::paging::PhysFrame;
+
+use super::stacks;
+use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES, PhysAddr};
 
 /// Entries of one page table.
 pub const TABLE_ENTRIES: usize = 512;
+/// Where the registers of the local APIC are mapped: the last GiB.
+pub const APIC_PAGE: usize = 0xffff_ffff_c000_0000;
+/// Most memory that the direct map can show: one PML4 entry.
+pub const DIRECT_MAP_LIMIT: u64 = 512 << 30;
+
+const LARGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Page-table entry bits (SDM vol. 3A, "Paging-Structure Entries").
+const PRESENT: u64 = 1 << 0;
+const WRITE: u64 = 1 << 1;
+const UNCACHED: u64 = 1 << 3 | 1 << 4;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NX: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// Accessed and dirty are set at once: the processor need not write them later.
+const DATA: u64 = PRESENT | WRITE | NX | GLOBAL | ACCESSED | DIRTY;
+const READ_ONLY: u64 = PRESENT | NX | GLOBAL | ACCESSED;
+const CODE: u64 = PRESENT | GLOBAL | ACCESSED;
+
+unsafe extern "C" {
+    static image_start: u8;
+    static text_end: u8;
+    static rodata_end: u8;
+    static image_end: u8;
+}
+
+/// Physical range of the kernel image, page aligned.
+pub fn image() -> (PhysAddr, PhysAddr) {
+    (
+        PhysAddr::of(&raw const image_start),
+        PhysAddr::of(&raw const image_end),
+    )
+}
+
+/// Whether `address` is in the kernel's code: for backtraces.
+pub fn is_kernel_code(address: usize) -> bool {
+    ((&raw const image_start).addr()..(&raw const text_end).addr()).contains(&address)
+}
+
+/// A page table, seen through the direct map.
+type Table = NonNull<[u64; TABLE_ENTRIES]>;
+
+static KERNEL_ROOT: Once<Root> = Once::new();
 
 /// The root that maps the kernel only: idle CPUs and dying processes load it.
+///
+/// # Panics
+///
+/// Before [`build`].
 pub fn kernel_root() -> Root {
-    todo!()
+    *KERNEL_ROOT
+        .get()
+        .expect("the kernel's page tables are built at boot")
 }
 
 /// PML4 entries 256..512 of every root. They never change after boot, so a copy stays true.
 pub fn kernel_half() -> [u64; TABLE_ENTRIES / 2] {
-    todo!()
+    let table = table_at(PhysAddr::new(kernel_root().0));
+    // SAFETY: built below, not written since.
+    let entries = unsafe { table.as_ref() };
+    core::array::from_fn(|index| entries[TABLE_ENTRIES / 2 + index])
 }
 
-/// Whether pages may be marked no-execute (always: boot refuses a CPU without NX).
-pub const NX: u64 = 1 << 63;
+/// Loads the kernel's root on this CPU, away from the boot tables.
+pub fn load_kernel_root() {
+    let frame = PhysFrame::containing_address(x86_64::PhysAddr::new(kernel_root().0));
+    let (_, flags) = Cr3::read();
+    // SAFETY: it maps the kernel image, its stacks and the direct map at the same addresses.
+    unsafe { Cr3::write(frame, flags) };
+}
+
+/// Number of frames that [`build`] takes at most for memory up to `memory_end`.
+pub fn frames_needed(memory_end: u64) -> u64 {
+    let (start, end) = image();
+    let gigabytes = memory_end.div_ceil(1 << 30);
+    let image_tables = (end.as_u64() - start.as_u64()).div_ceil(LARGE_PAGE_BYTES as u64) + 1;
+    // PML4, two PDPTs, a directory for the image, a directory and a table for the APIC page.
+    gigabytes + image_tables + 6
+}
+
+/// Builds the tables. Boot CPU, once, on the boot page tables. `frame` gives zeroed frames below
+/// 4 GiB.
+pub fn build(memory_end: u64, apic: Option<PhysAddr>, frame: &mut dyn FnMut() -> PhysAddr) {
+    let mut builder = Builder {
+        root: frame(),
+        frame,
+    };
+    for physical in (0..memory_end).step_by(LARGE_PAGE_BYTES) {
+        let virt = DIRECT_MAP + physical as usize;
+        builder.set(virt, Level::Directory, physical | DATA | LARGE);
+    }
+    builder.map_image();
+    if let Some(page) = apic {
+        builder.set(APIC_PAGE, Level::Table, page.as_u64() | DATA | UNCACHED);
+    }
+    let root = Root(builder.root.as_u64());
+    KERNEL_ROOT.call_once(|| root);
+}
+
+/// Which table an entry goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Table = 0,
+    Directory = 1,
+}
+
+struct Builder<'a> {
+    root: PhysAddr,
+    frame: &'a mut dyn FnMut() -> PhysAddr,
+}
+
+impl Builder<'_> {
+    /// Maps text, constants and data with their permissions.
+    fn map_image(&mut self) {
+        let text_end_at = (&raw const text_end).addr();
+        let rodata_end_at = (&raw const rodata_end).addr();
+        let range = (&raw const image_start).addr()..(&raw const image_end).addr();
+        for virt in range.step_by(PAGE_BYTES) {
+            if stacks::guard_owner(virt).is_some() {
+                continue;
+            }
+            let flags = if virt < text_end_at {
+                CODE
+            } else if virt < rodata_end_at {
+                READ_ONLY
+            } else {
+                DATA
+            };
+            self.set(virt, Level::Table, (virt - KERNEL_BASE) as u64 | flags);
+        }
+    }
+
+    /// Writes the entry for `virt` at a level, making the tables above it.
+    fn set(&mut self, virt: usize, level: Level, entry: u64) {
+        let mut table = table_at(self.root);
+        for above in (level as usize + 1..4).rev() {
+            let slot = slot(table, virt, above);
+            // SAFETY: an entry of a table that only this builder uses.
+            let mut next = unsafe { slot.read() };
+            if next & PRESENT == 0 {
+                next = (self.frame)().as_u64() | PRESENT | WRITE | ACCESSED;
+                // SAFETY: as above.
+                unsafe { slot.write(next) };
+            }
+            table = table_at(PhysAddr::new(next & ADDRESS));
+        }
+        // SAFETY: as above.
+        unsafe { slot(table, virt, level as usize).write(entry) };
+    }
+}
+
+/// The entry for `virt` in a table of the given level (0: 4 KiB pages).
+fn slot(table: Table, virt: usize, level: usize) -> NonNull<u64> {
+    let index = virt >> (12 + 9 * level) & (TABLE_ENTRIES - 1);
+    // SAFETY: the index is below 512.
+    unsafe { table.cast::<u64>().add(index) }
+}
+
+fn table_at(physical: PhysAddr) -> Table {
+    NonNull::new(physical.to_direct().cast()).expect("the direct map is not at 0")
+}

@@ -1,41 +1,161 @@
 //! Per-CPU data, found through GS.
+//!
+//! In the kernel the GS base points at this CPU's [`PerCpu`]; `entry.s` says how it gets there. Only
+//! its own CPU writes an entry, so plain instructions with a GS prefix are enough: each is one
+//! instruction and cannot be torn by an interrupt or a migration.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
 
 use shootdown::CpuId;
+use x86_64::VirtAddr;
+use x86_64::registers::model_specific::{GsBase, KernelGsBase};
+
+use super::descriptors;
+use crate::platform::MAX_CPUS;
+
+/// What one CPU keeps for itself. Reached by offset from `entry.s` and below.
+#[repr(C, align(128))]
+pub struct PerCpu {
+    cpu: u32,
+    preempt_count: u32,
+    /// Stack pointer at entry from ring 3.
+    kernel_stack: usize,
+    /// SYSCALL keeps the user's stack pointer here for three instructions.
+    user_rsp: usize,
+    current_thread: *mut (),
+    ticks: u64,
+}
+
+/// Where `entry.s` finds the kernel stack.
+pub const KERNEL_STACK: usize = offset_of!(PerCpu, kernel_stack);
+/// Where `entry.s` puts the user's stack pointer.
+pub const USER_RSP: usize = offset_of!(PerCpu, user_rsp);
+
+struct Slot(UnsafeCell<PerCpu>);
+
+// SAFETY: after `install` each slot is accessed by its own CPU alone, through GS.
+unsafe impl Sync for Slot {}
+
+static PER_CPU: [Slot; MAX_CPUS] = [const {
+    Slot(UnsafeCell::new(PerCpu {
+        cpu: 0,
+        preempt_count: 0,
+        kernel_stack: 0,
+        user_rsp: 0,
+        current_thread: core::ptr::null_mut(),
+        ticks: 0,
+    }))
+}; MAX_CPUS];
+
+/// Reads a field of this CPU with one instruction.
+macro_rules! gs_read {
+    ($field:ident, $register:ident, $format:literal, $type:ty) => {{
+        let value: $type;
+        // SAFETY: GS points at this CPU's `PerCpu` since `install`; the field has this width.
+        unsafe {
+            asm!(concat!("mov {", $format, "}, gs:[{offset}]"), out($register) value,
+                 offset = const offset_of!(PerCpu, $field),
+                 options(nostack, preserves_flags, readonly));
+        }
+        value
+    }};
+}
+
+/// Writes a field of this CPU with one instruction.
+macro_rules! gs_write {
+    ($field:ident, $value:expr) => {{
+        // SAFETY: as for `gs_read`; the fields written are 8 bytes wide.
+        unsafe {
+            asm!("mov gs:[{offset}], {value}", value = in(reg) $value,
+                 offset = const offset_of!(PerCpu, $field),
+                 options(nostack, preserves_flags));
+        }
+    }};
+}
+
+/// Makes slot `cpu` this CPU's. Once, before anything else here.
+pub fn install(cpu: usize) {
+    let slot = PER_CPU[cpu].0.get();
+    // SAFETY: in bounds; no other CPU uses this slot, and this CPU only begins to.
+    unsafe { (*slot).cpu = cpu as u32 };
+    GsBase::write(VirtAddr::from_ptr(slot));
+    // The user's: always 0, as nothing lets programs change it.
+    KernelGsBase::write(VirtAddr::zero());
+}
 
 /// The running CPU. Stale at once when the caller can be moved.
+#[inline]
 pub fn cpu_id() -> CpuId {
-    todo!()
+    CpuId::new(gs_read!(cpu, reg, "0:e", u32))
 }
 
 /// What [`set_current_thread`] stored on this CPU; null before.
+#[inline]
 pub fn current_thread() -> *mut () {
-    todo!()
+    gs_read!(current_thread, reg, "0:r", *mut ())
 }
 
 /// Remembers the running thread of this CPU. Opaque here.
+#[inline]
 pub fn set_current_thread(thread: *mut ()) {
-    let _ = thread;
-    todo!()
+    gs_write!(current_thread, thread);
 }
 
 /// Where this CPU's stack pointer starts on entry from ring 3 (interrupts, exceptions, SYSCALL).
-/// 16-byte aligned.
+/// 16-byte aligned. Interrupts are off.
 pub fn set_kernel_stack(top: usize) {
-    let _ = top;
-    todo!()
+    assert!(
+        top.is_multiple_of(16),
+        "kernel stack {top:#x} is not aligned"
+    );
+    gs_write!(kernel_stack, top);
+    descriptors::set_ring0_stack(cpu_id().index(), top);
 }
 
 /// Forbids `schedule` on this CPU. Nests.
+#[inline]
 pub fn preempt_disable() {
-    todo!()
+    // SAFETY: as for `gs_read`; one instruction, so an interrupt cannot split it.
+    unsafe {
+        asm!("inc dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
+             options(nostack));
+    }
 }
 
 /// Undoes one [`preempt_disable`].
+#[inline]
 pub fn preempt_enable() {
-    todo!()
+    debug_assert!(preempt_count() > 0);
+    // SAFETY: as for `preempt_disable`.
+    unsafe {
+        asm!("dec dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
+             options(nostack));
+    }
 }
 
 /// How many [`preempt_disable`] are open on this CPU.
+#[inline]
 pub fn preempt_count() -> u32 {
-    todo!()
+    gs_read!(preempt_count, reg, "0:e", u32)
+}
+
+/// Counts a timer tick of this CPU.
+#[inline]
+pub fn count_tick() {
+    // SAFETY: as for `preempt_disable`.
+    unsafe {
+        asm!("inc qword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, ticks),
+             options(nostack));
+    }
+}
+
+/// Timer ticks of any CPU so far; may be a little old.
+pub fn ticks(cpu: usize) -> u64 {
+    let slot = PER_CPU[cpu].0.get();
+    // SAFETY: in bounds and aligned.
+    let ticks = unsafe { &raw const (*slot).ticks };
+    // SAFETY: valid; the owner's increments are single aligned stores, never torn.
+    unsafe { ticks.read_volatile() }
 }

@@ -1,5 +1,10 @@
 //! What the boot loader left for the rest of the kernel.
 
+use arrayvec::{ArrayString, ArrayVec};
+use spin::Once;
+
+use super::memory::MAX_REGIONS;
+use super::start_info::CMDLINE_BYTES;
 use crate::addr::PhysAddr;
 
 /// One piece of the memory map, page aligned. Regions are sorted and do not overlap.
@@ -29,14 +34,48 @@ pub struct BootInfo {
 impl BootInfo {
     /// The value of `name=value` on the command line before ` -- `, the last one if repeated.
     pub fn option(&self, name: &str) -> Option<&'static str> {
-        let own = self.cmdline.split(" -- ").next().unwrap_or("");
-        own.split_ascii_whitespace()
-            .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-            .last()
+        option(self.cmdline, name)
     }
 }
 
+static INFO: Once<BootInfo> = Once::new();
+static REGIONS: Once<ArrayVec<MemoryRegion, MAX_REGIONS>> = Once::new();
+static CMDLINE: Once<ArrayString<CMDLINE_BYTES>> = Once::new();
+
 /// The boot information. Any context, from `mm::init` on.
+///
+/// # Panics
+///
+/// Before that.
 pub fn info() -> &'static BootInfo {
-    todo!()
+    INFO.get()
+        .expect("the boot information is read first thing")
+}
+
+/// Keeps a copy of the command line, out of memory that will be reused.
+pub(super) fn keep_cmdline(line: &str) -> &'static str {
+    CMDLINE.call_once(|| ArrayString::from(line).expect("the loader's reader checked the length"))
+}
+
+/// Publishes the boot information. Once.
+pub(super) fn publish(
+    cmdline: &'static str,
+    initramfs: &'static [u8],
+    regions: ArrayVec<MemoryRegion, MAX_REGIONS>,
+    cpus: usize,
+) -> &'static BootInfo {
+    INFO.call_once(|| BootInfo {
+        cmdline,
+        initramfs,
+        memory: REGIONS.call_once(|| regions),
+        cpus,
+    })
+}
+
+/// The value of `name=value` in `cmdline` before ` -- `, the last one if repeated.
+pub(super) fn option(cmdline: &'static str, name: &str) -> Option<&'static str> {
+    let own = cmdline.split(" -- ").next().unwrap_or("");
+    own.split_ascii_whitespace()
+        .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        .next_back()
 }

@@ -1,9 +1,15 @@
 //! From the first instruction to all CPUs running.
+//!
+//! [`entry`] holds the first instructions, [`start`] the order of everything after them.
 
+mod acpi;
+mod entry;
+pub mod fail;
 mod info;
+mod memory;
+mod physical;
+mod smp;
+mod start;
+mod start_info;
 
-#[allow(
-    unused_imports,
-    reason = "the stubs of other modules do not use all yet"
-)]
 pub use info::{BootInfo, MemoryRegion, info};

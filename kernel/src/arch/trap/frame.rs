@@ -1,4 +1,6 @@
-//! Exceptions, interrupts and system calls, from the entry stubs to the handlers.
+//! The interrupted registers, and the exceptions of ring 3 as the task layer sees them.
+
+use crate::arch::descriptors::{USER_CS, USER_SS};
 
 /// The interrupted registers, in the order in which the entry stubs push them.
 ///
@@ -46,9 +48,18 @@ impl TrapFrame {
 
     /// A frame that starts a program at `rip` with stack `rsp`: user segments, interrupts on, all
     /// other registers 0.
-    pub const fn user(rip: usize, rsp: usize) -> Self {
-        let _ = (rip, rsp);
-        todo!()
+    pub fn user(rip: usize, rsp: usize) -> Self {
+        /// Interrupts enabled, and the bit that is always 1.
+        const START_FLAGS: u64 = 0x0202;
+        Self {
+            vector: Self::SYSCALL,
+            rip: rip as u64,
+            cs: u64::from(USER_CS),
+            rflags: START_FLAGS,
+            rsp: rsp as u64,
+            ss: u64::from(USER_SS),
+            ..Self::default()
+        }
     }
 }
 

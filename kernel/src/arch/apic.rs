@@ -1,0 +1,81 @@
+//! This machine's local APICs: the one value through which all CPUs reach their own, the map of all
+//! of them, and the periodic timer.
+
+use core::ptr::NonNull;
+
+use shootdown_x86::apic::{TimerDivide, TimerMode, TimerRate, physical_base};
+use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, Features, LocalApic};
+use spin::Once;
+
+use super::trap::vectors;
+use crate::addr::PhysAddr;
+use crate::arch::paging::APIC_PAGE;
+use crate::platform::MAX_CPUS;
+
+/// Which CPU has which APIC id.
+pub static MAP: ApicMap<MAX_CPUS> = ApicMap::new();
+
+/// How the timer is divided: QEMU's runs at 1 GHz, real ones at 25 to 200 MHz; By16 leaves both
+/// enough resolution for milliseconds.
+pub const TIMER_DIVIDE: TimerDivide = TimerDivide::By16;
+
+static LOCAL: Once<LocalApic> = Once::new();
+
+/// The local APIC of the running CPU.
+///
+/// # Panics
+///
+/// Before [`choose`].
+#[inline]
+pub fn local() -> &'static LocalApic {
+    LOCAL
+        .get()
+        .expect("the local APIC is chosen first thing at boot")
+}
+
+/// Whether [`choose`] has run: a panic before it has nobody to stop.
+pub fn is_chosen() -> bool {
+    LOCAL.is_completed()
+}
+
+/// Physical address of the register page, to be mapped uncached at [`APIC_PAGE`].
+pub fn register_page() -> PhysAddr {
+    // SAFETY: 1. the kernel runs at CPL 0.
+    PhysAddr::new(unsafe { physical_base() })
+}
+
+/// Chooses the mode and the way to address CPUs. Boot CPU, once.
+pub fn choose(features: &Features, cpus: usize) {
+    let mode = ApicMode::detect(features);
+    LOCAL.call_once(|| match mode {
+        ApicMode::XApic => {
+            let page = NonNull::new(APIC_PAGE as *mut u8).expect("not at 0");
+            // SAFETY: 1. the kernel. 2. `paging` maps the page uncached and for ever, before the
+            // first use. 3. `enable` below.
+            unsafe { LocalApic::new_xapic(page) }
+        }
+        // SAFETY: 1. the kernel. 2. CPUID says so. 3. `enable` below.
+        ApicMode::X2Apic => unsafe { LocalApic::new_x2apic() },
+    });
+    MAP.configure(Delivery::choose(mode, cpus))
+        .expect("no CPU was inserted yet");
+}
+
+/// Switches this CPU's controller on. Interrupts off, IDT loaded.
+pub fn enable(cpu: usize) {
+    // SAFETY: 1. and 2. as promised above; the spurious vector's handler does nothing. 3. the map
+    // knows the delivery mode, which is the same everywhere.
+    unsafe { local().enable(vectors::SPURIOUS, MAP.flat_id(cpu)) };
+    MAP.set_online(cpu);
+}
+
+/// Starts the periodic tick of this CPU.
+pub fn start_tick(rate: TimerRate, hz: u32) {
+    let count = rate.counts_for_ns(1_000_000_000 / u64::from(hz));
+    local().start_timer(TimerMode::Periodic, TIMER_DIVIDE, vectors::TIMER, count);
+}
+
+/// The id of the running CPU's controller.
+pub fn own_id() -> ApicId {
+    local().id()
+}

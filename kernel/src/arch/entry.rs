@@ -1,0 +1,24 @@
+//! Assembles `entry.s`.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use super::descriptors::{USER_CS, USER_SS};
+use super::percpu::{KERNEL_STACK, USER_RSP};
+use super::smap;
+use super::trap::{self, TrapFrame};
+
+global_asm!(
+    include_str!("entry.s"),
+    clac = const smap::CLAC,
+    cs = const offset_of!(TrapFrame, cs),
+    user_cs = const USER_CS,
+    user_ss = const USER_SS,
+    user_rsp = const USER_RSP,
+    kernel_stack = const KERNEL_STACK,
+    syscall_vector = const TrapFrame::SYSCALL,
+    trap = sym trap::trap,
+    trap_paranoid = sym trap::trap_paranoid,
+    syscall = sym trap::syscall,
+    options(att_syntax),
+);

@@ -1,0 +1,109 @@
+//! Who handles which vector, and what happens before every return to ring 3.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::fault;
+use super::frame::{TrapFrame, UserException};
+use super::vectors;
+use crate::addr::USER_END;
+use crate::arch::descriptors::{USER_CS, USER_SS};
+use crate::arch::{apic, irq, percpu};
+use crate::platform::SHOOTDOWN;
+use crate::{panic, syscall as syscalls, task};
+
+const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
+const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
+const SPURIOUS_VECTOR: u64 = vectors::SPURIOUS.as_u8() as u64;
+
+/// Carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment check, id: what
+/// ring 3 may set in RFLAGS (SDM vol. 1, "EFLAGS Register").
+const USER_FLAGS: u64 = 0x0025_0dd5;
+/// Interrupts enabled, and the bit that is always 1.
+const FIXED_FLAGS: u64 = 0x0202;
+/// Trap and resume flags: SYSRET would act on them too early or drop them.
+const FLAGS_FOR_IRET: u64 = 1 << 8 | 1 << 16;
+
+/// All vectors but NMI, #DF and #MC. Called by `entry.s` with interrupts off.
+pub extern "C" fn trap(frame: &mut TrapFrame) {
+    match frame.vector {
+        SHOOTDOWN_VECTOR => {
+            // First the end of interrupt, so that a request that comes during the handler
+            // interrupts again (I7).
+            apic::local().end_of_interrupt();
+            SHOOTDOWN.handle_ipi();
+        }
+        TIMER_VECTOR => {
+            apic::local().end_of_interrupt();
+            percpu::count_tick();
+            task::timer_tick();
+        }
+        SPURIOUS_VECTOR => {}
+        vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),
+        _ => fault::exception(frame),
+    }
+    if frame.from_user() {
+        prepare_user_return(frame);
+    }
+}
+
+/// System calls. True: the frame may be left by SYSRET.
+pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
+    irq::enable();
+    syscalls::dispatch(frame);
+    irq::disable();
+    prepare_user_return(frame);
+    frame.vector == TrapFrame::SYSCALL
+        && frame.rcx == frame.rip
+        && frame.r11 == frame.rflags
+        && frame.rflags & FLAGS_FOR_IRET == 0
+        && frame.rip < USER_END as u64
+}
+
+/// NMI, #DF and #MC, on stacks of their own.
+pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
+    if frame.vector == vectors::NMI as u64 {
+        // The only sender of NMIs is a CPU that panics.
+        panic::stop_if_panicking();
+        // Any other (a button, a debugger) is ignored; a message here could deadlock on the console.
+        return;
+    }
+    panic::exception(frame);
+}
+
+/// Runs the scheduler's hook until the frame can be loaded without a fault in ring 0: IRET and
+/// SYSRET to a non-canonical address raise #GP in the kernel (SDM vol. 2, "IRET", "SYSRET").
+fn prepare_user_return(frame: &mut TrapFrame) {
+    irq::disable();
+    loop {
+        task::before_user_return(frame);
+        if is_canonical(frame.rip) {
+            break;
+        }
+        irq::enable();
+        task::user_exception(frame, UserException::Protection { code: 0 });
+        irq::disable();
+    }
+    sanitize(frame);
+}
+
+/// Leaves nothing in the frame that ring 3 may not choose.
+pub(crate) fn sanitize(frame: &mut TrapFrame) {
+    frame.cs = u64::from(USER_CS);
+    frame.ss = u64::from(USER_SS);
+    frame.rflags = frame.rflags & USER_FLAGS | FIXED_FLAGS;
+}
+
+/// Bits 63 to 47 are equal.
+const fn is_canonical(address: u64) -> bool {
+    let top = address as i64 >> 47;
+    top == 0 || top == -1
+}
+
+/// Nothing but the local APIC interrupts this kernel; legacy controllers are masked.
+fn unexpected_interrupt(vector: u64) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        log::warn!("unexpected interrupt {vector:#x}; further ones are not reported");
+    }
+    apic::local().end_of_interrupt();
+}

@@ -1,0 +1,100 @@
+//! Exceptions: page faults go to the address space, other faults of ring 3 to the task, and what
+//! the kernel itself did wrong ends it.
+
+use x86_64::registers::control::Cr2;
+
+use super::frame::{TrapFrame, UserException};
+use super::vectors;
+use crate::addr::USER_END;
+use crate::arch::extable;
+use crate::arch::irq::{self, IrqState};
+use crate::mm::{self, FaultAccess};
+use crate::{panic, task};
+
+/// Error code of #PF (SDM vol. 3A, "Interrupt 14: Page-Fault Exception").
+const CODE_PRESENT: u64 = 1 << 0;
+const CODE_WRITE: u64 = 1 << 1;
+const CODE_USER: u64 = 1 << 2;
+const CODE_RESERVED: u64 = 1 << 3;
+const CODE_FETCH: u64 = 1 << 4;
+
+/// Handles one exception. Interrupts are off on entry, and as in the interrupted context while
+/// others are asked.
+pub(super) fn exception(frame: &mut TrapFrame) {
+    if frame.vector == vectors::PAGE_FAULT as u64 {
+        // Before interrupts can come and fault themselves.
+        let address = Cr2::read_raw() as usize;
+        page_fault(frame, address);
+    } else if frame.from_user() {
+        irq::enable();
+        task::user_exception(frame, classify(frame));
+        irq::disable();
+    } else if let Some(fixup) = extable::fixup(frame.rip as usize) {
+        frame.rip = fixup as u64;
+    } else {
+        panic::exception(frame);
+    }
+}
+
+fn page_fault(frame: &mut TrapFrame, address: usize) {
+    let code = frame.error_code;
+    if code & CODE_RESERVED != 0 {
+        // A page-table entry with a reserved bit: the tables are corrupt, whoever stepped on it.
+        panic::exception(frame);
+    }
+    let access = FaultAccess {
+        write: code & CODE_WRITE != 0,
+        exec: code & CODE_FETCH != 0,
+        user: code & CODE_USER != 0,
+        present: code & CODE_PRESENT != 0,
+    };
+    if frame.from_user() {
+        irq::enable();
+        if let Err(error) = mm::handle_fault(address, access) {
+            let fault = UserException::PageFault {
+                address,
+                access,
+                error,
+            };
+            task::user_exception(frame, fault);
+        }
+        irq::disable();
+        return;
+    }
+    // The kernel may fault on user memory, and only in instructions that have a fixup.
+    let Some(fixup) = extable::fixup(frame.rip as usize) else {
+        panic::exception(frame);
+    };
+    let resolved = address < USER_END && {
+        irq::restore(IrqState::from_rflags(frame.rflags));
+        let resolved = mm::handle_fault(address, access).is_ok();
+        irq::disable();
+        resolved
+    };
+    if !resolved {
+        frame.rip = fixup as u64;
+    }
+}
+
+/// The exception's name for the task layer. Only for frames from ring 3, not for #PF.
+fn classify(frame: &TrapFrame) -> UserException {
+    match frame.vector as usize {
+        vectors::DIVIDE_ERROR => UserException::DivideError,
+        vectors::DEBUG => UserException::Debug,
+        vectors::BREAKPOINT => UserException::Breakpoint,
+        vectors::OVERFLOW => UserException::Overflow,
+        vectors::BOUND_RANGE => UserException::BoundRange,
+        vectors::INVALID_OPCODE => UserException::InvalidOpcode,
+        vectors::DEVICE_NOT_AVAILABLE => UserException::DeviceNotAvailable,
+        vectors::SEGMENT_NOT_PRESENT | vectors::STACK_SEGMENT | vectors::GENERAL_PROTECTION => {
+            UserException::Protection {
+                code: frame.error_code,
+            }
+        }
+        vectors::X87 | vectors::SIMD => UserException::FloatingPoint,
+        vectors::ALIGNMENT_CHECK => UserException::AlignmentCheck,
+        _ => UserException::Other {
+            vector: frame.vector,
+        },
+    }
+}

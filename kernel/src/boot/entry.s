@@ -1,0 +1,196 @@
+# From the loader's 32-bit protected mode to 64-bit code in the kernel's half.
+#
+# State on entry (Xen's "x86/HVM direct boot ABI"): flat 32-bit segments, paging off, interrupts
+# off, EBX = physical address of the start info. Code here runs at its physical address until
+# `high_half`, so every symbol is used as `symbol - KERNEL_BASE`.
+
+.set KERNEL_BASE, 0xffffffff80000000
+.set PRESENT_WRITE, 0x3
+.set HUGE, 0x80
+
+# The note by which the loader finds the entry: owner "Xen", type 18 (PHYS32_ENTRY). Aligned to 4:
+# QEMU takes the segment's alignment for that of the note's fields.
+.pushsection .note.pvh, "a", @note
+.balign 4
+.long 4
+.long 8
+.long 18
+.asciz "Xen"
+.quad pvh_entry - KERNEL_BASE
+.popsection
+
+.pushsection .bss.boot, "aw", @nobits
+.balign 4096
+.global boot_pml4
+boot_pml4: .skip 4096
+boot_pdpt_low: .skip 4096
+boot_pdpt_high: .skip 4096
+boot_directories: .skip 4 * 4096
+.popsection
+
+.pushsection .data.boot, "aw"
+.balign 8
+.global boot_tsc
+boot_tsc: .quad 0
+boot_gdt:
+    .quad 0
+    .quad 0x00af9b000000ffff    # 0x08: 64-bit code, ring 0
+    .quad 0x00cf93000000ffff    # 0x10: data, ring 0
+boot_gdt_pointer:
+    .word . - boot_gdt - 1
+    .long boot_gdt - KERNEL_BASE
+no_long_mode: .asciz "shootdown: cannot boot: this CPU has no 64-bit mode; use an x86-64 CPU\r\n"
+no_nx: .asciz "shootdown: cannot boot: this CPU has no no-execute pages (NX); enable it in the firmware or use another -cpu\r\n"
+.popsection
+
+.pushsection .boot.text, "ax"
+.code32
+.global pvh_entry
+pvh_entry:
+    cli
+    cld
+    rdtsc
+    movl %eax, boot_tsc - KERNEL_BASE
+    movl %edx, boot_tsc - KERNEL_BASE + 4
+    movl %ebx, %ebp
+    movl $({stacks} + {main_stack_end} - KERNEL_BASE), %esp
+
+    # CPUID 0x80000001 EDX: bit 29 long mode, bit 20 NX (SDM vol. 2A, "CPUID").
+    movl $(no_long_mode - KERNEL_BASE), %esi
+    movl $0x80000000, %eax
+    cpuid
+    cmpl $0x80000001, %eax
+    jb boot_failed
+    movl $0x80000001, %eax
+    cpuid
+    btl $29, %edx
+    jnc boot_failed
+    movl $(no_nx - KERNEL_BASE), %esi
+    btl $20, %edx
+    jnc boot_failed
+
+    # 2048 pages of 2 MiB: the first 4 GiB, at 0, at the direct map and (1 GiB) at KERNEL_BASE.
+    movl $(boot_directories - KERNEL_BASE), %edi
+    movl $(PRESENT_WRITE | HUGE), %eax
+    movl $2048, %ecx
+2:  movl %eax, (%edi)
+    addl $0x200000, %eax
+    addl $8, %edi
+    loop 2b
+
+    movl $(boot_pdpt_low - KERNEL_BASE), %edi
+    movl $(boot_directories - KERNEL_BASE + PRESENT_WRITE), %eax
+    movl $4, %ecx
+2:  movl %eax, (%edi)
+    addl $0x1000, %eax
+    addl $8, %edi
+    loop 2b
+
+    movl $(boot_directories - KERNEL_BASE + PRESENT_WRITE), boot_pdpt_high - KERNEL_BASE + 510 * 8
+    movl $(boot_pdpt_low - KERNEL_BASE + PRESENT_WRITE), boot_pml4 - KERNEL_BASE
+    movl $(boot_pdpt_low - KERNEL_BASE + PRESENT_WRITE), boot_pml4 - KERNEL_BASE + 256 * 8
+    movl $(boot_pdpt_high - KERNEL_BASE + PRESENT_WRITE), boot_pml4 - KERNEL_BASE + 511 * 8
+
+    call enable_long_mode
+    lgdt boot_gdt_pointer - KERNEL_BASE
+    ljmp $0x08, $(low_long_mode - KERNEL_BASE)
+
+# PAE, then EFER.LME and EFER.NXE, then paging with write protection (SDM vol. 3A, "Initializing
+# IA-32e Mode").
+enable_long_mode:
+    movl %cr4, %eax
+    orl $(1 << 5), %eax
+    movl %eax, %cr4
+    movl $(boot_pml4 - KERNEL_BASE), %eax
+    movl %eax, %cr3
+    movl $0xc0000080, %ecx
+    rdmsr
+    orl $(1 << 8 | 1 << 11), %eax
+    wrmsr
+    movl %cr0, %eax
+    orl $(1 << 31 | 1 << 16), %eax
+    movl %eax, %cr0
+    ret
+
+# ESI: message. Straight to COM1; there is nothing else yet.
+boot_failed:
+2:  movb (%esi), %bl
+    testb %bl, %bl
+    jz 4f
+    movw $0x3fd, %dx
+3:  inb %dx, %al
+    testb $0x20, %al
+    jz 3b
+    movw $0x3f8, %dx
+    movb %bl, %al
+    outb %al, %dx
+    incl %esi
+    jmp 2b
+4:  movl ${boot_error}, %eax
+    outl %eax, $0xf4
+5:  hlt
+    jmp 5b
+
+.code64
+low_long_mode:
+    movabsq $high_half, %rax
+    jmp *%rax
+.popsection
+
+.pushsection .text.boot, "ax"
+.code64
+high_half:
+    movw $0x10, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+    xorl %eax, %eax
+    movw %ax, %fs
+    movw %ax, %gs
+    leaq {stacks} + {main_stack_end}(%rip), %rsp
+    movl %ebp, %edi
+    xorl %ebp, %ebp
+    call {boot_main}
+    ud2
+
+# Other CPUs arrive here from the trampoline, in 64-bit mode, on the boot page tables, without a
+# stack. Each finds its number by its APIC id: from leaf 0xb where it exists, else from leaf 1.
+.global ap_high_half
+ap_high_half:
+    movw $0x10, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+    xorl %eax, %eax
+    movw %ax, %fs
+    movw %ax, %gs
+    cpuid
+    cmpl $0xb, %eax
+    jb 2f
+    movl $0xb, %eax
+    xorl %ecx, %ecx
+    cpuid
+    testl %ebx, %ebx
+    jnz 3f
+2:  movl $1, %eax
+    cpuid
+    shrl $24, %ebx
+    movl %ebx, %edx
+3:  xorl %edi, %edi
+    leaq {apic_ids}(%rip), %rsi
+4:  cmpl %edx, (%rsi, %rdi, 4)
+    je 5f
+    incl %edi
+    cmpl ${max_cpus}, %edi
+    jb 4b
+    # Not one of ours.
+6:  hlt
+    jmp 6b
+5:  movl %edi, %eax
+    imulq ${stacks_stride}, %rax, %rax
+    leaq {stacks} + {main_stack_end}(%rip), %rsp
+    addq %rax, %rsp
+    xorl %ebp, %ebp
+    call {ap_main}
+    ud2
+.popsection

@@ -1,0 +1,148 @@
+//! Starting the other CPUs, all at once: INIT, start-up IPI, and a second one for those that slept
+//! through the first (SDM vol. 3A, "Typical BSP Initialization Sequence").
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use shootdown_x86::apic::{StartupPage, TimerRate};
+use shootdown_x86::{ApicId, SendError};
+use spin::Once;
+
+use super::fail::boot_fail;
+use crate::addr::{PAGE_BYTES, PhysAddr};
+use crate::arch::{apic, cpu as processor, paging};
+use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::{task, time};
+
+/// Ids that no CPU has: the broadcast address.
+const NOBODY: u32 = u32::MAX;
+/// Where a CPU finds its number, in `entry.s`.
+pub static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(NOBODY) }; MAX_CPUS];
+
+/// Number of CPUs that have reached [`ap_main`]'s end.
+static ARRIVED: AtomicU32 = AtomicU32::new(0);
+/// What each starts its timer with.
+static TICK: Once<(TimerRate, u32)> = Once::new();
+
+/// After INIT (SDM, as above).
+const INIT_DELAY_NS: u64 = 10_000_000;
+/// Before a start-up IPI is repeated. The manual's 200 us is for real CPUs; in an emulator on a busy
+/// host the first needs longer, and a second that comes too early costs nothing but is ignored.
+const STARTUP_DELAY_NS: u64 = 200_000;
+/// An emulator on a busy host may not run a virtual CPU for seconds.
+const ARRIVAL_LIMIT_NS: u64 = 20_000_000_000;
+/// The trampoline goes to the first page of RAM from here on (below are interrupt vectors and the
+/// loader's data).
+const LOWEST_PAGE: u64 = 0x8000;
+
+unsafe extern "C" {
+    static trampoline_start: u8;
+    static trampoline_end: u8;
+    static trampoline_gdt_base: u8;
+    static trampoline_to_32: u8;
+    static trampoline_to_64: u8;
+}
+
+/// Notes the APIC id of CPU `cpu`, before it starts.
+pub fn set_apic_id(cpu: usize, id: ApicId) {
+    APIC_IDS[cpu].store(id.0, Ordering::Relaxed);
+}
+
+/// Starts CPUs 1 to `cpus - 1` and returns when all are online.
+pub fn start_others(cpus: usize, ram: &[(u64, u64)], rate: TimerRate, hz: u32) {
+    if cpus == 1 {
+        return;
+    }
+    TICK.call_once(|| (rate, hz));
+    let page = install_trampoline(ram);
+    let others = || (1..cpus).filter_map(|cpu| apic::MAP.id(cpu));
+    for id in others() {
+        // SAFETY: 1. the CPU has run nothing of this kernel.
+        check(unsafe { apic::local().send_init(id) });
+    }
+    time::spin_ns(INIT_DELAY_NS);
+    for _ in 0..2 {
+        for id in others() {
+            // SAFETY: 1. the trampoline, in place for ever.
+            check(unsafe { apic::local().send_startup(id, page) });
+        }
+        if all_arrive(cpus, STARTUP_DELAY_NS) {
+            return;
+        }
+    }
+    if !all_arrive(cpus, ARRIVAL_LIMIT_NS) {
+        let arrived = ARRIVED.load(Ordering::Acquire) + 1;
+        boot_fail!("only {arrived} of {cpus} CPUs started; use fewer (-smp) or a less busy host");
+    }
+}
+
+fn check(sent: Result<(), SendError>) {
+    if let Err(error) = sent {
+        boot_fail!("cannot start other CPUs: {error}; use one CPU (-smp 1)");
+    }
+}
+
+/// Waits until all CPUs are online, or not longer than `limit_ns`.
+fn all_arrive(cpus: usize, limit_ns: u64) -> bool {
+    let end = time::now_ns() + limit_ns;
+    loop {
+        // ORDERING: acquires what the others set up; pairs with the Release in `ap_main`.
+        if ARRIVED.load(Ordering::Acquire) as usize == cpus - 1 {
+            return true;
+        }
+        if time::now_ns() > end {
+            return false;
+        }
+        SHOOTDOWN.poll();
+        core::hint::spin_loop();
+    }
+}
+
+/// Copies the trampoline to low memory and fills in its absolute addresses.
+fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
+    let start = &raw const trampoline_start;
+    let len = (&raw const trampoline_end).addr() - start.addr();
+    assert!(len <= PAGE_BYTES, "the trampoline has outgrown its page");
+    let fits = |at: u64| {
+        ram.iter()
+            .any(|&(first, end)| first <= at && at + PAGE_BYTES as u64 <= end)
+    };
+    let mut candidates = (LOWEST_PAGE..1 << 20).step_by(PAGE_BYTES);
+    let found = candidates.find_map(|at| {
+        StartupPage::new(at)
+            .filter(|_| fits(at))
+            .map(|page| (at, page))
+    });
+    let Some((at, page)) = found else {
+        boot_fail!("no RAM below 1 MiB to start other CPUs; use one CPU (-smp 1)");
+    };
+    let target = PhysAddr::new(at).to_direct();
+    // SAFETY: both are `len` bytes; RAM below 1 MiB is nobody's.
+    unsafe { target.copy_from_nonoverlapping(start, len) };
+    for field in [
+        &raw const trampoline_gdt_base,
+        &raw const trampoline_to_32,
+        &raw const trampoline_to_64,
+    ] {
+        // SAFETY: the three symbols are inside the trampoline.
+        let word = unsafe { target.add(field.addr() - start.addr()) }.cast::<u32>();
+        // SAFETY: inside the copy; any alignment.
+        let offset = unsafe { word.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { word.write_unaligned(offset + at as u32) };
+    }
+    page
+}
+
+/// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, boot page tables.
+pub extern "C" fn ap_main(cpu: u32) -> ! {
+    let cpu = cpu as usize;
+    paging::load_kernel_root();
+    processor::set_up(cpu);
+    apic::enable(cpu);
+    SHOOTDOWN.online();
+    let &(rate, hz) = TICK.get().expect("set before any CPU starts");
+    apic::start_tick(rate, hz);
+    // ORDERING: publishes this CPU's set-up; pairs with the Acquire in `all_arrive`.
+    ARRIVED.fetch_add(1, Ordering::Release);
+    task::start_secondary()
+}

@@ -1,0 +1,128 @@
+//! The boot CPU's path, in order: console, loader data, clocks, page tables, memory, other CPUs,
+//! first program. Each step needs only those before it.
+
+use arrayvec::ArrayVec;
+use shootdown_x86::ApicId;
+
+use super::fail::boot_fail;
+use super::memory::MemoryMap;
+use super::{acpi, info, smp, start_info};
+use crate::addr::{PAGE_BYTES, PhysAddr};
+use crate::arch::{apic, cpu, paging, smap};
+use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::{console, mm, task, time};
+
+/// Timer ticks a second without `hz=`.
+const DEFAULT_HZ: u32 = 1000;
+
+/// Called by `entry.s` on the main stack of CPU 0: interrupts off, boot page tables.
+pub extern "C" fn boot_main(start_info_at: u32) -> ! {
+    cpu::set_up(0);
+    console::init();
+    let loader = start_info::read(u64::from(start_info_at));
+    let cmdline = info::keep_cmdline(loader.cmdline);
+    console::set_level(info::option(cmdline, "loglevel"));
+    if cpu::features().has_smap() {
+        smap::patch();
+    }
+
+    let listed = acpi::cpus(loader.rsdp);
+    let cpus = choose_cpus(info::option(cmdline, "cpus"), listed.len());
+    apic::choose(cpu::features(), cpus);
+
+    let mut memory = MemoryMap::new(&loader.ram);
+    let (image_start, image_end) = paging::image();
+    memory.reserve(image_start.as_u64(), image_end.as_u64());
+    let initramfs = PhysAddr::of(loader.initramfs.as_ptr()).as_u64();
+    memory.reserve(initramfs, initramfs + loader.initramfs.len() as u64);
+    build_page_tables(&mut memory);
+    paging::load_kernel_root();
+
+    insert_cpus(&listed, cpus);
+    apic::enable(0);
+    let clocks = time::calibrate();
+    let hz = tick_rate(info::option(cmdline, "hz"));
+    log::info!(
+        "shootdown kernel {}: {} CPUs, {}, {} MiB free, TSC {} MHz",
+        env!("CARGO_PKG_VERSION"),
+        cpus,
+        apic::local().mode().name(),
+        memory.usable_bytes() >> 20,
+        clocks.tsc_hz / 1_000_000,
+    );
+
+    let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
+    mm::init(boot);
+    SHOOTDOWN.online();
+    apic::start_tick(clocks.apic_timer, hz);
+    smp::start_others(cpus, &loader.ram, clocks.apic_timer, hz);
+    if cpus == listed.len() {
+        apic::MAP.permit_shorthand();
+    }
+    log::debug!("{cpus} CPUs up");
+    #[cfg(feature = "selftest")]
+    crate::selftest::run(boot);
+    task::start_init()
+}
+
+/// How many CPUs to use: all listed, up to the kernel's limit or the command line's.
+fn choose_cpus(wanted: Option<&str>, listed: usize) -> usize {
+    if listed == 0 {
+        boot_fail!("the ACPI table lists no enabled CPU; report the firmware's version");
+    }
+    let limit = match wanted.map(str::parse::<usize>) {
+        None => MAX_CPUS,
+        Some(Ok(limit @ 1..=MAX_CPUS)) => limit,
+        Some(_) => boot_fail!(
+            "cpus={} is not a number from 1 to {MAX_CPUS}; correct -append",
+            wanted.unwrap_or_default()
+        ),
+    };
+    if listed > MAX_CPUS {
+        log::warn!("{listed} CPUs in this machine; the kernel uses the first {MAX_CPUS}");
+    }
+    listed.min(limit)
+}
+
+fn tick_rate(wanted: Option<&str>) -> u32 {
+    match wanted.map(str::parse::<u32>) {
+        None => DEFAULT_HZ,
+        Some(Ok(hz @ 1..=10_000)) => hz,
+        Some(_) => boot_fail!(
+            "hz={} is not a number from 1 to 10000; correct -append",
+            wanted.unwrap_or_default()
+        ),
+    }
+}
+
+/// Builds the final tables in memory just behind the image.
+fn build_page_tables(memory: &mut MemoryMap) {
+    let end = memory.end();
+    let pages = paging::frames_needed(end);
+    let first = memory.take_early(pages);
+    // SAFETY: free memory that the boot tables map; nobody else has it.
+    unsafe {
+        first
+            .to_direct()
+            .write_bytes(0, pages as usize * PAGE_BYTES);
+    }
+    let mut frames =
+        (0..pages).map(|page| PhysAddr::new(first.as_u64() + page * PAGE_BYTES as u64));
+    paging::build(end, Some(apic::register_page()), &mut || {
+        frames.next().expect("frames_needed counts them all")
+    });
+}
+
+/// Numbers the CPUs: the boot CPU is 0, the others follow in the table's order.
+fn insert_cpus(listed: &[ApicId], cpus: usize) {
+    let own = cpu::initial_apic_id();
+    let others = listed.iter().copied().filter(|&id| id != own);
+    let ordered: ArrayVec<ApicId, MAX_CPUS> =
+        core::iter::once(own).chain(others).take(cpus).collect();
+    for (index, &id) in ordered.iter().enumerate() {
+        if let Err(error) = apic::MAP.insert(index, id) {
+            boot_fail!("CPU {index}: {error}; use fewer CPUs (-smp)");
+        }
+        smp::set_apic_id(index, id);
+    }
+}

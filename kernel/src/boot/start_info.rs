@@ -1,0 +1,140 @@
+//! What the loader passes: Xen's `hvm_start_info` ("x86/HVM direct boot ABI"), as QEMU, Xen,
+//! Firecracker and Cloud Hypervisor make it. All of it is data from outside, so every pointer is checked.
+
+use arrayvec::ArrayVec;
+
+use super::fail::boot_fail;
+use super::memory::{self, MAX_REGIONS};
+use super::physical;
+
+const MAGIC: u32 = 0x336e_c578;
+/// Version 1 added the memory map.
+const VERSION_WITH_MEMORY_MAP: u32 = 1;
+/// Type of usable RAM in the memory map (as in E820).
+const TYPE_RAM: u32 = 1;
+/// Longest command line, in bytes.
+pub const CMDLINE_BYTES: usize = 4096;
+
+/// `struct hvm_start_info`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct StartInfo {
+    magic: u32,
+    version: u32,
+    flags: u32,
+    module_count: u32,
+    modules: u64,
+    cmdline: u64,
+    rsdp: u64,
+    memory_map: u64,
+    memory_map_entries: u32,
+    reserved: u32,
+}
+
+/// `struct hvm_modlist_entry`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Module {
+    start: u64,
+    size: u64,
+    cmdline: u64,
+    reserved: u64,
+}
+
+/// `struct hvm_memmap_table_entry`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryEntry {
+    start: u64,
+    size: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// The parts of it that the kernel uses, checked.
+pub struct Loader {
+    /// Command line, still in the loader's memory.
+    pub cmdline: &'static str,
+    /// The first module.
+    pub initramfs: &'static [u8],
+    /// Physical address of the ACPI root pointer; 0 if the loader has none.
+    pub rsdp: u64,
+    /// RAM, unsorted, as the loader gave it: start and end.
+    pub ram: ArrayVec<(u64, u64), MAX_REGIONS>,
+}
+
+/// Reads the loader's data at physical address `at`. Boot page tables are loaded.
+pub fn read(at: u64) -> Loader {
+    let Some(info) = physical::read::<StartInfo>(at) else {
+        boot_fail!("the start info at {at:#x} cannot be reached; boot by PVH below 4 GiB");
+    };
+    if info.magic != MAGIC {
+        boot_fail!("no PVH start info; boot this image with qemu -kernel or another PVH loader");
+    }
+    if info.version < VERSION_WITH_MEMORY_MAP || info.memory_map_entries == 0 {
+        boot_fail!("the loader gives no memory map; use QEMU 4.0 or newer");
+    }
+    Loader {
+        cmdline: cmdline(info.cmdline),
+        initramfs: initramfs(&info),
+        rsdp: info.rsdp,
+        ram: ram(&info),
+    }
+}
+
+fn cmdline(at: u64) -> &'static str {
+    if at == 0 {
+        return "";
+    }
+    let bytes = (0..CMDLINE_BYTES).find_map(|len| match physical::read::<u8>(at + len as u64) {
+        Some(0) => Some(physical::bytes(at, len)),
+        Some(_) => None,
+        None => Some(None),
+    });
+    let Some(Some(bytes)) = bytes else {
+        boot_fail!("the command line is longer than {CMDLINE_BYTES} bytes; shorten -append");
+    };
+    match core::str::from_utf8(bytes) {
+        Ok(line) => line,
+        Err(error) => boot_fail!(
+            "the command line is not UTF-8 from byte {}; correct -append",
+            error.valid_up_to()
+        ),
+    }
+}
+
+fn initramfs(info: &StartInfo) -> &'static [u8] {
+    const REMEDY: &str = "pass one with -initrd (./lab run makes one)";
+    if info.module_count == 0 {
+        boot_fail!("no initramfs; {REMEDY}");
+    }
+    let Some(module) = physical::read::<Module>(info.modules) else {
+        boot_fail!("the module list cannot be reached; {REMEDY}");
+    };
+    if module.size == 0 {
+        boot_fail!("the initramfs is empty; {REMEDY}");
+    }
+    match physical::bytes(module.start, module.size as usize) {
+        Some(bytes) => bytes,
+        None => boot_fail!(
+            "the initramfs at {:#x} reaches beyond 4 GiB; give the machine less memory or a smaller image",
+            module.start
+        ),
+    }
+}
+
+fn ram(info: &StartInfo) -> ArrayVec<(u64, u64), MAX_REGIONS> {
+    let mut ram = ArrayVec::new();
+    let step = size_of::<MemoryEntry>() as u64;
+    for index in 0..u64::from(info.memory_map_entries) {
+        let at = info.memory_map.saturating_add(index * step);
+        let Some(entry) = physical::read::<MemoryEntry>(at) else {
+            boot_fail!("the memory map cannot be reached; boot by PVH below 4 GiB");
+        };
+        let range = (entry.start, entry.start.saturating_add(entry.size));
+        if entry.kind == TYPE_RAM && ram.try_push(range).is_err() {
+            memory::too_many();
+        }
+    }
+    ram
+}
