@@ -1,11 +1,9 @@
 //! Switching between kernel stacks, and the first entry into ring 3.
 
 use core::arch::naked_asm;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::irq;
 use super::trap::{TrapFrame, sanitize};
-use crate::time;
 
 /// Saves the callee-saved registers and the stack pointer in `*prev`, continues at the stack `next`.
 ///
@@ -101,21 +99,7 @@ pub fn enter_user(frame: &TrapFrame) -> ! {
         frame.rip
     );
     sanitize(&mut frame);
-    report_first_entry();
     irq::disable();
     // SAFETY: a sanitized frame with a canonical RIP, interrupts off, GS is the kernel's.
     unsafe { enter_user_frame(&frame) }
-}
-
-/// Boot ends here: says how long it took.
-fn report_first_entry() {
-    static ENTERED: AtomicBool = AtomicBool::new(false);
-    if !ENTERED.swap(true, Ordering::Relaxed) {
-        let us = time::now_ns() / 1000;
-        log::info!(
-            "shootdown: first user instruction at {}.{:06} s",
-            us / 1_000_000,
-            us % 1_000_000
-        );
-    }
 }
