@@ -1,15 +1,11 @@
 //! What workers share: the slots, who watches which, and what was found.
 
-use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::mark;
-use super::private::Damage;
-use super::rule::{Effect, Verdict, Window};
+use super::evidence::{Evidence, Violation};
 use super::slot::Slot;
-use super::state::State;
 
 /// The most violations kept in full; all are counted.
 const KEPT_VIOLATIONS: usize = 6;
@@ -41,54 +37,6 @@ pub struct Board {
 pub struct Desk {
     watching: AtomicUsize,
     accesses: AtomicU64,
-}
-
-/// An access that must not have happened, or its consequence.
-#[derive(Debug, Clone)]
-pub struct Violation {
-    /// Time since the start of the run.
-    pub at: Duration,
-    /// The policy in use, as a number.
-    pub policy: usize,
-    /// The worker that saw it, and the CPU it was on.
-    pub worker: usize,
-    /// See `worker`.
-    pub cpu: usize,
-    /// What was seen.
-    pub evidence: Evidence,
-}
-
-/// What was seen.
-#[derive(Debug, Clone)]
-pub enum Evidence {
-    /// A judged access to a slot.
-    Access {
-        /// The slot's number.
-        slot: usize,
-        /// The page in it.
-        page: usize,
-        /// What the access proves.
-        verdict: Verdict,
-        /// When it happened.
-        window: Window,
-        /// What it did.
-        effect: Effect,
-        /// The slot's last steps.
-        history: Vec<State>,
-    },
-    /// A word of a slot that only its holder writes.
-    Tail {
-        /// The slot's number.
-        slot: usize,
-        /// The page in it.
-        page: usize,
-        /// What the last word must be; the one before must be zero.
-        expected: u64,
-        /// The last two words.
-        seen: (u64, u64),
-    },
-    /// A word of the worker's own pages.
-    Private(Damage),
 }
 
 impl Board {
@@ -243,88 +191,9 @@ impl Desk {
     }
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            worker,
-            cpu,
-            evidence,
-            ..
-        } = self;
-        write!(
-            f,
-            "at {:.3} s, worker {worker} on CPU {cpu}: {evidence}",
-            at.as_secs_f64()
-        )
-    }
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Access {
-                slot,
-                page,
-                verdict,
-                window,
-                effect,
-                history,
-            } => {
-                let Window {
-                    before,
-                    floor,
-                    after,
-                } = window;
-                write!(f, "{verdict:?}: slot {slot} page {page}: ")?;
-                match effect {
-                    Effect::Loaded { content, scribble } => {
-                        let (content, scribble) =
-                            (mark::describe(*content), mark::describe(*scribble));
-                        write!(f, "loaded [{content}] and [{scribble}]")?;
-                    }
-                    Effect::LoadFault => write!(f, "a load faulted")?,
-                    Effect::StoreFault => write!(f, "a store faulted")?,
-                    Effect::Stored => write!(f, "a store went through")?,
-                }
-                write!(
-                    f,
-                    "; expected what {before} to {after} allow, content from {floor} on;"
-                )?;
-                write!(f, " last steps:")?;
-                history.iter().try_for_each(|state| write!(f, " {state}"))
-            }
-            Self::Tail {
-                slot,
-                page,
-                expected,
-                seen,
-            } => {
-                let [first, last, expected] = [seen.0, seen.1, *expected].map(mark::describe);
-                write!(
-                    f,
-                    "Foreign: slot {slot} page {page} ends with [{first}] and [{last}]; \
-                     expected [zero] and [{expected}]"
-                )
-            }
-            Self::Private(Damage {
-                page,
-                word,
-                expected,
-                seen,
-            }) => {
-                let [seen, expected] = [*seen, *expected].map(mark::describe);
-                write!(
-                    f,
-                    "Foreign: own page {page} word {word} holds [{seen}]; expected [{expected}]"
-                )
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::private::Damage;
     use super::*;
 
     #[test]

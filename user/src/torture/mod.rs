@@ -11,22 +11,27 @@
 //! * [`mark`]: what is written into pages;
 //! * [`state`]: what a slot promises, and the word that publishes it;
 //! * [`rule`]: the judgement, and why it is sound;
+//! * [`promise`]: the words in which that is published;
 //! * [`probe`]: an access that survives its fault;
-//! * [`slot`]: shared pages and the changes made to them;
+//! * [`slot`] and [`change`]: shared pages and the changes made to them;
 //! * [`private`]: pages of one worker, which take frames into use as soon as they are free;
-//! * [`board`]: what workers share, and what they found;
-//! * [`worker`]: the turns that a worker takes;
+//! * [`board`] and [`evidence`]: what workers share, and what they found;
+//! * [`worker`] and [`tally`]: the turns that a worker takes, and their count;
 //! * [`run`]: time, policies, rows, exit code.
 
 pub mod board;
+pub mod change;
+pub mod evidence;
 pub mod mark;
 pub mod options;
 pub mod private;
 pub mod probe;
+pub mod promise;
 pub mod rule;
 pub mod run;
 pub mod slot;
 pub mod state;
+pub mod tally;
 pub mod worker;
 
 pub use run::main;

@@ -3,11 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use super::board::{Board, Evidence};
+use super::board::Board;
+use super::change::{Change, SlotGuard};
+use super::evidence::Evidence;
 use super::private::PrivatePages;
 use super::probe::{self, Length};
 use super::rule::{self, Effect, Verdict, Window};
-use super::slot::{Change, SlotGuard};
+use super::tally::Tally;
 use crate::clock::{self, Clock};
 use crate::machine;
 
@@ -27,60 +29,6 @@ const VERIFIED_PAGES: usize = 8;
 const PROBE_BURST: u32 = 16;
 /// A nap: long enough for the CPU to become idle.
 const NAP: Duration = Duration::from_micros(500);
-
-/// What a worker did under one policy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Slots mapped, also over what was there.
-    pub maps: u64,
-    /// Slots filled.
-    pub fills: u64,
-    /// Changes of protection.
-    pub protects: u64,
-    /// Slots and private pages discarded.
-    pub discards: u64,
-    /// Slots unmapped.
-    pub unmaps: u64,
-    /// Accesses judged.
-    pub accesses: u64,
-    /// Those judged with the slot's condition known exactly.
-    pub exact: u64,
-    /// Faults that had to or could happen.
-    pub faults: u64,
-    /// Private pages touched.
-    pub touches: u64,
-}
-
-impl Tally {
-    /// Changes of mappings.
-    pub fn operations(&self) -> u64 {
-        self.maps + self.fills + self.protects + self.discards + self.unmaps
-    }
-
-    /// Adds `other`.
-    pub fn add(&mut self, other: &Self) {
-        let Self {
-            maps,
-            fills,
-            protects,
-            discards,
-            unmaps,
-            accesses,
-            exact,
-            faults,
-            touches,
-        } = other;
-        self.maps += maps;
-        self.fills += fills;
-        self.protects += protects;
-        self.discards += discards;
-        self.unmaps += unmaps;
-        self.accesses += accesses;
-        self.exact += exact;
-        self.faults += faults;
-        self.touches += touches;
-    }
-}
 
 /// One thread of the torture.
 #[derive(Debug)]
@@ -189,7 +137,7 @@ impl<'a> Worker<'a> {
             let choices = Change::choices(guard.slot().state().to);
             let change = choices[self.random.usize(..choices.len())];
             guard.change(change)?;
-            self.count_change(change);
+            self.tallies[self.policy].count(change);
             self.verify(&guard);
             self.linger(number);
         }
@@ -349,17 +297,6 @@ impl<'a> Worker<'a> {
                 history,
             };
             self.board.report(self.number, self.cpu, evidence);
-        }
-    }
-
-    fn count_change(&mut self, change: Change) {
-        let tally = &mut self.tallies[self.policy];
-        match change {
-            Change::Map | Change::Replace => tally.maps += 1,
-            Change::Fill => tally.fills += 1,
-            Change::Freeze | Change::Close | Change::Open => tally.protects += 1,
-            Change::Discard => tally.discards += 1,
-            Change::Unmap => tally.unmaps += 1,
         }
     }
 
