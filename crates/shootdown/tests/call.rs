@@ -76,11 +76,13 @@ fn calls_reach_exactly_their_targets_on_4_cpus() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes")]
 fn calls_reach_exactly_their_targets_on_64_cpus() {
     calls_reach_exactly_their_targets::<64>();
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "minutes")]
 fn calls_reach_exactly_their_targets_on_256_cpus() {
     calls_reach_exactly_their_targets::<256>();
 }
@@ -313,6 +315,7 @@ where
 #[test]
 fn one_interrupt_serves_every_initiator() {
     an_interrupt_on_its_way_serves_all_wide::<64>();
+    #[cfg(not(miri))]
     an_interrupt_on_its_way_serves_all_wide::<256>();
 }
 

@@ -119,6 +119,7 @@ fn loom() -> Command {
         "--release",
         "-p",
         "shootdown",
+        "--lib",
         "--test",
         "loom_*",
     ]);
