@@ -1,9 +1,11 @@
 //! Setting memory up: which physical memory is the heap, which is the frame table, and which is free.
 
-use super::frames;
+use super::clear;
+use super::frames::{self, Frame};
 use super::heap;
 use super::layout::{PAGE_SIZE, PhysAddr};
 use crate::boot::BootInfo;
+use crate::boot::fail::boot_fail;
 use core::slice;
 use core::sync::atomic::AtomicU32;
 
@@ -26,6 +28,7 @@ struct Region {
 /// # Panics
 /// When there is too little memory to begin.
 pub fn init(info: &BootInfo) {
+    select_break(info);
     let total: u64 = usable(info).map(|region| region.end - region.start).sum();
     let top = usable(info).map(|region| region.end).max().unwrap_or(0);
     let heap_bytes = (total / HEAP_SHARE).min(HEAP_LIMIT) & !(PAGE_SIZE as u64 - 1);
@@ -48,12 +51,36 @@ pub fn init(info: &BootInfo) {
         (frame_number(start), frame_number(region.end))
     });
     frames::init(free, links);
+    if let Some(frame) = frames::alloc() {
+        frames::free(calibrated(frame));
+    }
     log::info!(
         "memory: {} MiB usable, heap {} MiB, {} frames free",
         total >> 20,
         heap_bytes >> 20,
         frames::free_count()
     );
+}
+
+/// Obeys `break=NAME` of the command line.
+fn select_break(info: &BootInfo) {
+    let Some(name) = info.option("break") else { return };
+    #[cfg(not(feature = "breaks"))]
+    boot_fail!("break={name} needs a kernel built with `--features breaks`");
+    #[cfg(feature = "breaks")]
+    if super::invalidate::breaks::select(name) {
+        log::warn!("deliberate break: {name}");
+    } else {
+        boot_fail!("break={name} is not known: use no-remote, no-wait or free-early");
+    }
+}
+
+/// Lets [`clear`] try its ways on a frame.
+fn calibrated(frame: Frame) -> Frame {
+    let page = frame.address().to_direct().cast::<clear::Page>();
+    // SAFETY: the frame is owned here, in the direct map, and any words are valid.
+    clear::calibrate(unsafe { &mut *page });
+    frame
 }
 
 /// Usable regions above low memory, cut to whole pages.

@@ -42,7 +42,7 @@ impl Frame {
 
     /// Fills the frame with zeros.
     pub fn clear(&mut self) {
-        let page = self.address().to_direct().cast::<[u64; PAGE_SIZE / 8]>();
+        let page = self.address().to_direct().cast::<crate::mm::clear::Page>();
         // SAFETY: the direct map covers every frame, and `&mut self` is its only owner.
         unsafe { crate::mm::clear::clear_page(page) };
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use spin::Once;
 
 /// Most separate regions of usable memory; firmware reports a handful.
-pub const MAX_REGIONS: usize = 32;
+pub const MAX_REGIONS: usize = 64;
 
 static LINKS: Once<&'static [AtomicU32]> = Once::new();
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
