@@ -64,7 +64,9 @@ pub fn init(info: &BootInfo) {
 
 /// Obeys `break=NAME` of the command line.
 fn select_break(info: &BootInfo) {
-    let Some(name) = info.option("break") else { return };
+    let Some(name) = info.option("break") else {
+        return;
+    };
     #[cfg(not(feature = "breaks"))]
     boot_fail!("break={name} needs a kernel built with `--features breaks`");
     #[cfg(feature = "breaks")]
