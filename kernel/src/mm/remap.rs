@@ -121,9 +121,10 @@ impl Inner {
         }
         self.move_entries(old, new, gather);
         self.areas.remove(old)?;
+        // Before pruning: a table may serve the end of the new range and the start of the old one.
+        self.areas.replace(Area { range: new, ..area })?;
         self.discard(old, gather);
         self.prune(old, gather);
-        self.areas.replace(Area { range: new, ..area })?;
         Ok(new.start())
     }
 

@@ -192,7 +192,12 @@ fn threads_are_reached() {
             while HITS.load(Ordering::Relaxed) == before {
                 assert!(start.elapsed() < Duration::from_secs(20), "no signal came");
                 if sleeps {
-                    thread::sleep(Duration::from_secs(5));
+                    let long = libc::timespec {
+                        tv_sec: 15,
+                        tv_nsec: 0,
+                    };
+                    // SAFETY: a valid time; the call ends early for a signal, unlike std's sleep.
+                    unsafe { libc::nanosleep(&long, ptr::null_mut()) };
                 }
                 std::hint::spin_loop();
             }
@@ -205,7 +210,7 @@ fn threads_are_reached() {
             unsafe { libc::pthread_kill(target.as_pthread_t() as libc::pthread_t, libc::SIGUSR1) },
             0
         );
-        target.join().unwrap();
+        assert!(target.join().unwrap() < Duration::from_secs(10));
         assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
     }
     restore(libc::SIGUSR1, &action);
