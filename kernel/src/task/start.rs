@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::affinity::Affinity;
 use super::clone::ReservedTid;
@@ -21,6 +22,7 @@ use crate::fs::{FdTable, normalise};
 use crate::mm::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
+use crate::time;
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -151,6 +153,17 @@ extern "C" fn thread_main(_: usize) -> ! {
     let mut frame = me
         .with_context(|context| context.entry.take())
         .expect("a new thread");
+    report_first_entry();
     sched::before_user_return(&mut frame);
     context::enter_user(&frame)
+}
+
+/// One line as the first program enters user mode: boot ends here.
+fn report_first_entry() {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        let us = time::now_ns() / 1_000;
+        let (seconds, fraction) = (us / 1_000_000, us % 1_000_000);
+        log::info!("shootdown: first user instruction at {seconds}.{fraction:06} s");
+    }
 }
