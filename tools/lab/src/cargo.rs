@@ -36,22 +36,12 @@ struct Artifact {
 
 /// Builds the reference kernel and returns a copy that later builds leave alone.
 pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
-    let mut arguments = vec![
-        "build",
-        "--release",
-        "-p",
-        "shootdown-kernel",
-        "--target",
-        KERNEL_TARGET,
-    ];
-    let name = match flavour {
-        Flavour::Plain => "kernel",
-        Flavour::Breakable => {
-            arguments.extend(["--features", "breaks"]);
-            "kernel-breakable"
-        }
+    let (name, features) = match flavour {
+        Flavour::Plain => ("kernel", ""),
+        Flavour::Breakable => ("kernel-breakable", "--features breaks"),
     };
-    let built = build(&arguments, "the kernel")?;
+    let words = format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}");
+    let built = build(&words, "the kernel")?;
     let image = built
         .values()
         .next()
@@ -63,34 +53,20 @@ pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
 
 /// Builds every user program for the ABI that the kernel runs, by name.
 pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
-    build(
-        &[
-            "build",
-            "--release",
-            "-p",
-            "shootdown-user",
-            "--bins",
-            "--target",
-            USER_TARGET,
-        ],
-        "the user programs",
-    )
+    let words = format!("build --release -p shootdown-user --bins --target {USER_TARGET}");
+    build(&words, "the user programs")
 }
 
-fn build(arguments: &[&str], what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
-    let mut command = command(arguments);
+fn build(words: &str, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
+    let mut command = command(words);
     command.args(["--quiet", "--message-format=json-render-diagnostics"]);
     let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
     if !child.status.is_some_and(|status| status.success()) {
-        return Err(Failure::work(format!(
-            "cannot build {what}:\n{}",
-            tail(&child.errors)
-        )));
+        let tail = tail(&child.errors);
+        return Err(Failure::work(format!("cannot build {what}:\n{tail}")));
     }
-    let artifacts = child
-        .output
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    let lines = child.output.lines();
+    let artifacts = lines.filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
     Ok(artifacts
         .filter_map(|artifact| named(artifact.executable?))
         .collect())
@@ -101,14 +77,14 @@ fn named(path: PathBuf) -> Option<(String, PathBuf)> {
     Some((name, path))
 }
 
-/// A cargo command that runs in the checkout.
-pub fn command(arguments: &[&str]) -> Command {
+/// A cargo command that runs in the checkout, from its arguments with spaces between.
+pub fn command(words: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command
-        .args(arguments)
-        .current_dir(place::root())
-        .env("CARGO_TERM_COLOR", "never");
+        .args(words.split_whitespace())
+        .current_dir(place::root());
+    command.env("CARGO_TERM_COLOR", "never");
     command
 }
 
@@ -120,9 +96,7 @@ pub fn tail(text: &str) -> String {
 
 /// Removes this process's copies of the kernel.
 pub fn forget_copies() {
-    let Ok(directory) = place::keep("images") else {
-        return;
-    };
+    let directory = place::root().join(".lab/images");
     let suffix = format!("-{}.elf", std::process::id());
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().ends_with(&suffix) {

@@ -89,7 +89,7 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
     Ok(vec![
         required(
             "cargo",
-            answer(cargo::command(&["--version"])),
+            answer(cargo::command("--version")),
             "builds everything",
             "see https://rustup.rs",
         ),
@@ -119,25 +119,25 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
         ),
         required(
             "rustfmt",
-            answer(cargo::command(&["fmt", "--version"])),
+            answer(cargo::command("fmt --version")),
             "`./lab test` checks the format",
             "rustup component add rustfmt",
         ),
         required(
             "clippy",
-            answer(cargo::command(&["clippy", "--version"])),
+            answer(cargo::command("clippy --version")),
             "`./lab test` lints",
             "rustup component add clippy",
         ),
         optional(
             "cargo-deny",
-            answer(cargo::command(&["deny", "--version"])),
+            answer(cargo::command("deny --version")),
             "checks licences and advisories",
             "cargo install --locked cargo-deny",
         ),
         optional(
             "miri",
-            answer(cargo::command(&["+nightly", "miri", "--version"])),
+            answer(cargo::command("+nightly miri --version")),
             "checks the engine's unsafe code",
             "rustup toolchain install nightly --component miri",
         ),

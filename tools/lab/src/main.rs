@@ -7,6 +7,7 @@ mod cargo;
 mod cli;
 mod doctor;
 mod failure;
+mod host;
 mod initramfs;
 mod machine;
 mod place;

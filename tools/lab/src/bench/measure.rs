@@ -8,6 +8,7 @@ use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
 use super::table;
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
+use crate::host::Usage;
 use crate::machine::{Boot, End, Kernel};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
@@ -64,31 +65,31 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         boots_total,
     };
     let mut rows = Vec::new();
+    let usage = Usage::now();
     for group in &plan.groups {
         rows.extend(course.measure(group)?);
     }
     drop(course);
-    finish(bench, &session, &plan, &rows, started.elapsed())
+    let others = usage.and_then(|usage| usage.others_since());
+    let report = Report::new(bench, &session, &plan, &rows, others);
+    finish(
+        bench,
+        &report,
+        &table::render(bench, &plan, &rows, others),
+        started.elapsed(),
+    )
 }
 
-fn finish(
-    bench: &Bench,
-    session: &Session,
-    plan: &Plan,
-    rows: &[Row],
-    elapsed: Duration,
-) -> Outcome<()> {
-    print!("{}", table::render(bench, plan, rows));
-    let report = Report::new(bench, session, plan, rows);
+fn finish(bench: &Bench, report: &Report<'_>, tables: &str, elapsed: Duration) -> Outcome<()> {
+    print!("{tables}");
     let raw = report.keep()?;
     if let Some(path) = &bench.json {
         report.write(path)?;
     }
-    let stale: u64 = rows.iter().map(|row| row.stale).sum();
+    let (stale, seconds) = (report.stale(), elapsed.as_secs_f64());
     println!(
-        "stale accesses: {stale}   raw samples: {}   took {:.0} s",
-        raw.display(),
-        elapsed.as_secs_f64()
+        "stale accesses: {stale}   raw samples: {}   took {seconds:.0} s",
+        raw.display()
     );
     match stale {
         0 => Ok(()),

@@ -30,7 +30,13 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// Puts the parameters beside the rows.
-    pub fn new(bench: &Bench, session: &Session, plan: &Plan, rows: &'a [Row]) -> Self {
+    pub fn new(
+        bench: &Bench,
+        session: &Session,
+        plan: &Plan,
+        rows: &'a [Row],
+        others: Option<f64>,
+    ) -> Self {
         let base = &plan.groups[0];
         let machines: Vec<&str> = plan
             .machines
@@ -52,7 +58,7 @@ impl<'a> Report<'a> {
             "seed": bench.seed, "quick": bench.quick, "host_cores": host_cores(),
             "qemu": machine::qemu_version(&session.qemu),
             "linux": session.linux.as_deref().and_then(machine::linux_version),
-            "groups": groups,
+            "busy_cores_of_others": others, "groups": groups,
         });
         Self {
             workload: workload_name(bench.workload),
@@ -64,6 +70,11 @@ impl<'a> Report<'a> {
             params,
             rows,
         }
+    }
+
+    /// Accesses that used a translation after it had to be gone.
+    pub fn stale(&self) -> u64 {
+        self.rows.iter().map(|row| row.stale).sum()
     }
 
     /// Writes the result where the caller wants it.

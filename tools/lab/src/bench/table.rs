@@ -21,8 +21,11 @@ const HEADINGS: [&str; 8] = [
     "stale",
 ];
 
+/// Above this, times of two threads on two cores are no longer those of the machine alone.
+const NOISE_CORES: f64 = 0.1;
+
 /// One table for each number of pages, the notes that they need, and the comparison with Linux.
-pub fn render(bench: &Bench, plan: &Plan, rows: &[Row]) -> String {
+pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> String {
     let mut pages: Vec<u32> = rows.iter().map(|row| row.pages).collect();
     pages.sort_unstable();
     pages.dedup();
@@ -57,6 +60,11 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row]) -> String {
     }
     if rows.iter().any(|row| row.policy == "best") {
         line(against_linux(rows));
+    }
+    if let Some(cores) = others.filter(|&cores| cores > NOISE_CORES) {
+        line(format!(
+            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet"
+        ));
     }
     if bench.quick {
         line("--quick: short boots, for a look; take figures without it".into());
