@@ -2,7 +2,7 @@
 //!
 //! The TSC is taken to run at one rate and in step on all CPUs, as on every machine with an invariant
 //! TSC and in QEMU. Its rate, and that of the local APIC's timer, come from the one clock with a known
-//! rate that every PC has: channel 2 of the 8254 timer at 1.193182 MHz (Intel 8254 data sheet).
+//! rate that every PC has: the 8254 timer at 1.193182 MHz (Intel 8254 data sheet).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

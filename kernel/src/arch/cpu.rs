@@ -69,6 +69,11 @@ fn set_control_registers() {
     unsafe { Cr4::write(cr4) };
 }
 
+/// Whether there is a local APIC to use (CPUID leaf 1, EDX bit 9; firmware can switch it off).
+pub fn has_local_apic() -> bool {
+    core::arch::x86_64::__cpuid(1).edx >> 9 & 1 != 0
+}
+
 fn has_umip() -> bool {
     let highest = core::arch::x86_64::__cpuid(0).eax;
     highest >= LEAF_STRUCTURED

@@ -52,6 +52,11 @@ pub fn info() -> &'static BootInfo {
         .expect("the boot information is read first thing")
 }
 
+/// The boot information, if it was read already: for a panic at any time.
+pub fn try_info() -> Option<&'static BootInfo> {
+    INFO.get()
+}
+
 /// Keeps a copy of the command line, out of memory that will be reused.
 pub(super) fn keep_cmdline(line: &str) -> &'static str {
     CMDLINE.call_once(|| ArrayString::from(line).expect("the loader's reader checked the length"))

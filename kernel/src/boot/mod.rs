@@ -12,4 +12,4 @@ mod smp;
 mod start;
 mod start_info;
 
-pub use info::{BootInfo, MemoryRegion, info};
+pub use info::{BootInfo, info, try_info};

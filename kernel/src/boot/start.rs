@@ -9,6 +9,7 @@ use super::memory::MemoryMap;
 use super::{acpi, info, smp, start_info};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{apic, cpu, paging, smap};
+use crate::exec::initramfs;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::{console, mm, task, time};
 
@@ -22,6 +23,9 @@ pub extern "C" fn boot_main(start_info_at: u32) -> ! {
     let loader = start_info::read(u64::from(start_info_at));
     let cmdline = info::keep_cmdline(loader.cmdline);
     console::set_level(info::option(cmdline, "loglevel"));
+    if !cpu::has_local_apic() {
+        boot_fail!("this CPU has no local APIC; use another -cpu");
+    }
     if cpu::features().has_smap() {
         smap::patch();
     }
@@ -52,6 +56,7 @@ pub extern "C" fn boot_main(start_info_at: u32) -> ! {
     );
 
     let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
+    check_initramfs();
     mm::init(boot);
     SHOOTDOWN.online();
     apic::start_tick(clocks.apic_timer, hz);
@@ -82,6 +87,14 @@ fn choose_cpus(wanted: Option<&str>, listed: usize) -> usize {
         log::warn!("{listed} CPUs in this machine; the kernel uses the first {MAX_CPUS}");
     }
     listed.min(limit)
+}
+
+/// Refuses an archive that cannot be read to its end, rather than miss files later.
+fn check_initramfs() {
+    match initramfs::check() {
+        Ok(members) => log::debug!("initramfs: {members} members"),
+        Err(error) => boot_fail!("the initramfs: {error}; pass an uncompressed newc cpio archive"),
+    }
 }
 
 fn tick_rate(wanted: Option<&str>) -> u32 {

@@ -69,7 +69,10 @@ pub fn read(at: u64) -> Loader {
         boot_fail!("the start info at {at:#x} cannot be reached; boot by PVH below 4 GiB");
     };
     if info.magic != MAGIC {
-        boot_fail!("no PVH start info; boot this image with qemu -kernel or another PVH loader");
+        boot_fail!(
+            "no PVH start info; boot this image with qemu -kernel and a command line (-append) \
+             below {CMDLINE_BYTES} bytes"
+        );
     }
     if info.version < VERSION_WITH_MEMORY_MAP || info.memory_map_entries == 0 {
         boot_fail!("the loader gives no memory map; use QEMU 4.0 or newer");

@@ -3,6 +3,8 @@
 //! The first CPU that panics stops the others by NMI, which reaches them with interrupts off too. A
 //! panic during a panic prints one line and ends the machine at once.
 
+mod symbols;
+
 use core::fmt;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -168,5 +170,8 @@ fn backtrace(mut frame: usize) {
 }
 
 fn show_frame(number: usize, address: usize) {
-    say!("  #{number} {address:#018x}\n");
+    match symbols::find(address) {
+        Some(symbol) => say!("  #{number} {address:#018x} {symbol}\n"),
+        None => say!("  #{number} {address:#018x}\n"),
+    }
 }
