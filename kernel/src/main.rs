@@ -25,6 +25,8 @@ mod fs;
 mod mm;
 mod panic;
 mod platform;
+#[cfg(feature = "selftest")]
+mod selftest;
 mod sync;
 mod syscall;
 mod task;

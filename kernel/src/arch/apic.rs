@@ -4,7 +4,7 @@
 use core::ptr::NonNull;
 
 use shootdown_x86::apic::{TimerDivide, TimerMode, TimerRate, physical_base};
-use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, Features, LocalApic};
+use shootdown_x86::{ApicMap, ApicMode, Delivery, Features, LocalApic};
 use spin::Once;
 
 use super::trap::vectors;
@@ -73,9 +73,4 @@ pub fn enable(cpu: usize) {
 pub fn start_tick(rate: TimerRate, hz: u32) {
     let count = rate.counts_for_ns(1_000_000_000 / u64::from(hz));
     local().start_timer(TimerMode::Periodic, TIMER_DIVIDE, vectors::TIMER, count);
-}
-
-/// The id of the running CPU's controller.
-pub fn own_id() -> ApicId {
-    local().id()
 }

@@ -3,12 +3,6 @@
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::FsBase;
 
-/// The FS base of this CPU.
-#[inline]
-pub fn read() -> u64 {
-    FsBase::read().as_u64()
-}
-
 /// Sets the FS base of this CPU.
 ///
 /// # Panics

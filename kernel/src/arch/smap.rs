@@ -5,10 +5,8 @@
 //! replaces the NOPs once, before other CPUs start and while the boot page tables still let the
 //! kernel write its own code.
 
-/// Third opcode byte of CLAC.
+/// Third opcode byte of CLAC, for `entry.s`; STAC's is 0xcb.
 pub const CLAC: u64 = 0xca;
-/// Third opcode byte of STAC.
-pub const STAC: u64 = 0xcb;
 
 /// One place to patch: its address and the third opcode byte.
 #[repr(C)]
@@ -24,7 +22,13 @@ unsafe extern "C" {
 
 /// Assembler text (Intel or AT&T) for an instruction of this module.
 macro_rules! smap_site {
-    ($opcode:literal) => {
+    (clac) => {
+        smap_site!(@ "0xca")
+    };
+    (stac) => {
+        smap_site!(@ "0xcb")
+    };
+    (@ $opcode:literal) => {
         concat!(
             "771: .byte 0x0f, 0x1f, 0x00\n",
             ".pushsection .smap_sites, \"a\"\n",

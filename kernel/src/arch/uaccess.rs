@@ -23,20 +23,12 @@ fn check(start: usize, len: usize) -> Result<(), Fault> {
     }
 }
 
-/// Refuses words that are not aligned or not the user's.
-fn check_word(address: usize) -> Result<(), Fault> {
-    if address.is_multiple_of(size_of::<u32>()) {
-        check(address, size_of::<u32>())
-    } else {
-        Err(Fault)
-    }
-}
-
 fn result(failed: u32) -> Result<(), Fault> {
     if failed == 0 { Ok(()) } else { Err(Fault) }
 }
 
-/// Copies `len` bytes; one side is the user's.
+/// Copies `len` bytes; one side is the user's. 4 and 8 bytes are one access each, so an aligned word
+/// that other threads change is never torn (futexes rely on that).
 ///
 /// # Safety
 ///
@@ -44,20 +36,25 @@ fn result(failed: u32) -> Result<(), Fault> {
 #[inline(never)]
 unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
     let failed: u32;
-    // SAFETY: duty 1 is the caller's; faults at 2 and 3 continue at 4. The direction flag is clear.
+    // SAFETY: duty 1 is the caller's; faults at 2, 3 and 5 continue at 6. The direction flag is clear.
     unsafe {
         asm!(
-            smap_site!("0xcb"),
+            smap_site!(stac),
             "2: rep movsq",
-            "mov rcx, {tail}",
-            "3: rep movsb",
+            "test {tail:e}, 4",
+            "jz 4f",
+            "3: movsd",
+            "4: mov ecx, {tail:e}",
+            "and ecx, 3",
+            "5: rep movsb",
             "xor eax, eax",
-            "jmp 5f",
-            "4: mov eax, 1",
-            "5:",
-            smap_site!("0xca"),
-            fault_at!("2", "4"),
-            fault_at!("3", "4"),
+            "jmp 7f",
+            "6: mov eax, 1",
+            "7:",
+            smap_site!(clac),
+            fault_at!("2", "6"),
+            fault_at!("3", "6"),
+            fault_at!("5", "6"),
             tail = in(reg) len % 8,
             inout("rcx") len / 8 => _,
             inout("rdi") dst => _,
@@ -90,12 +87,12 @@ pub fn clear_user(dst: usize, len: usize) -> Result<(), Fault> {
     // SAFETY: the range was checked; a fault at 2 continues at 3. The direction flag is clear.
     unsafe {
         asm!(
-            smap_site!("0xcb"),
+            smap_site!(stac),
             "2: rep stosb",
             "jmp 4f",
             "3: mov eax, 1",
             "4:",
-            smap_site!("0xca"),
+            smap_site!(clac),
             fault_at!("2", "3"),
             inout("rcx") len => _,
             inout("rdi") dst => _,
@@ -127,7 +124,7 @@ pod!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 // SAFETY: an array of values without padding has none, and any bytes make valid elements.
 unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 
-/// Reads one value. Alignment is not needed.
+/// Reads one value. Alignment is not needed; an aligned `u32` or `u64` is read at once.
 pub fn read_user<T: Pod>(src: usize) -> Result<T, Fault> {
     check(src, size_of::<T>())?;
     let mut value = MaybeUninit::<T>::uninit();
@@ -137,104 +134,11 @@ pub fn read_user<T: Pod>(src: usize) -> Result<T, Fault> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Writes one value. Alignment is not needed.
+/// Writes one value. Alignment is not needed; an aligned `u32` or `u64` is written at once.
 pub fn write_user<T: Pod>(dst: usize, value: T) -> Result<(), Fault> {
     check(dst, size_of::<T>())?;
     // SAFETY: 1. `value` has that size and no padding; the range was checked.
     unsafe { copy(dst as *mut u8, (&raw const value).cast(), size_of::<T>()) }
-}
-
-/// Copies a NUL-terminated string; the result is without the NUL. `Ok(None)`: no NUL within
-/// `dst.len()` bytes.
-pub fn strncpy_from_user(dst: &mut [u8], src: usize) -> Result<Option<&mut [u8]>, Fault> {
-    /// The string may end just before a page that cannot be read, so no piece crosses 64 bytes.
-    const PIECE_BYTES: usize = 64;
-    let mut done = 0;
-    while done < dst.len() {
-        let from = src.checked_add(done).ok_or(Fault)?;
-        let piece = (PIECE_BYTES - from % PIECE_BYTES).min(dst.len() - done);
-        let target = &mut dst[done..done + piece];
-        copy_from_user(target, from)?;
-        if let Some(nul) = target.iter().position(|&byte| byte == 0) {
-            return Ok(Some(&mut dst[..done + nul]));
-        }
-        done += piece;
-    }
-    Ok(None)
-}
-
-/// Atomic compare and exchange of an aligned user word: the value found (equal to `current` on
-/// success).
-pub fn compare_exchange_user_u32(address: usize, current: u32, new: u32) -> Result<u32, Fault> {
-    check_word(address)?;
-    let found: u32;
-    let failed: u32;
-    // SAFETY: the word was checked; a fault at 2 continues at 3.
-    unsafe {
-        asm!(
-            smap_site!("0xcb"),
-            "2: lock cmpxchg dword ptr [{address}], {new:e}",
-            "jmp 4f",
-            "3: mov {failed:e}, 1",
-            "4:",
-            smap_site!("0xca"),
-            fault_at!("2", "3"),
-            address = in(reg) address,
-            new = in(reg) new,
-            failed = inout(reg) 0u32 => failed,
-            inout("eax") current => found,
-            options(nostack),
-        );
-    }
-    result(failed).map(|()| found)
-}
-
-/// Atomic exchange of an aligned user word: the value found.
-pub fn exchange_user_u32(address: usize, new: u32) -> Result<u32, Fault> {
-    check_word(address)?;
-    let found: u32;
-    let failed: u32;
-    // SAFETY: the word was checked; a fault at 2 continues at 3.
-    unsafe {
-        asm!(
-            smap_site!("0xcb"),
-            "2: xchg dword ptr [{address}], {value:e}",
-            "jmp 4f",
-            "3: mov {failed:e}, 1",
-            "4:",
-            smap_site!("0xca"),
-            fault_at!("2", "3"),
-            address = in(reg) address,
-            value = inout(reg) new => found,
-            failed = inout(reg) 0u32 => failed,
-            options(nostack),
-        );
-    }
-    result(failed).map(|()| found)
-}
-
-/// Atomic load of an aligned user word.
-pub fn load_user_u32(address: usize) -> Result<u32, Fault> {
-    check_word(address)?;
-    let found: u32;
-    let failed: u32;
-    // SAFETY: the word was checked; a fault at 2 continues at 3.
-    unsafe {
-        asm!(
-            smap_site!("0xcb"),
-            "2: mov {found:e}, dword ptr [{address}]",
-            "jmp 4f",
-            "3: mov {failed:e}, 1",
-            "4:",
-            smap_site!("0xca"),
-            fault_at!("2", "3"),
-            address = in(reg) address,
-            found = inout(reg) 0u32 => found,
-            failed = inout(reg) 0u32 => failed,
-            options(nostack),
-        );
-    }
-    result(failed).map(|()| found)
 }
 
 /// Reads a word of kernel memory that may not be mapped: for backtraces over doubtful pointers.

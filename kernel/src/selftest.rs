@@ -1,0 +1,198 @@
+//! Checks of the architecture layer on the running machine, before the first program: built with the
+//! feature `selftest`, chosen by `selftest=` on the command line.
+//!
+//! `selftest=all` runs those that pass silently and prints one line for each. Every other name does one
+//! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use shootdown_x86::apic::Destination;
+
+use crate::addr::{DIRECT_MAP, KERNEL_BASE};
+use crate::arch::{apic, irq, paging, percpu, uaccess};
+use crate::boot::BootInfo;
+use crate::boot::fail::boot_fail;
+use crate::platform::SHOOTDOWN;
+use crate::time;
+
+/// Checks that return.
+const PASSING: [(&str, fn(&BootInfo)); 6] = [
+    ("ticks", ticks_on_all_cpus),
+    ("ipi", calls_reach_all_cpus),
+    ("uaccess", user_faults_become_errors),
+    ("probe", probing_survives_any_pointer),
+    ("nmi", nmi_returns),
+    ("clock", clock_advances_evenly),
+];
+
+/// Actions that must panic.
+const FATAL: [(&str, fn()); 8] = [
+    ("panic", || panic!("asked for")),
+    ("write-text", write_text),
+    ("write-rodata", write_rodata),
+    ("run-data", run_data),
+    ("null", read_null),
+    ("overflow", || overflow(0)),
+    ("breakpoint", breakpoint),
+    ("other-cpu", panic_elsewhere),
+];
+
+/// Does what the command line asks for. Boot CPU, all CPUs up.
+pub fn run(boot: &BootInfo) {
+    let Some(name) = boot.option("selftest") else {
+        return;
+    };
+    irq::enable();
+    if name == "all" {
+        for (name, check) in PASSING {
+            check(boot);
+            log::info!("selftest: {name} passed");
+        }
+    } else if let Some((_, act)) = FATAL.iter().find(|(known, _)| *known == name) {
+        act();
+        boot_fail!("selftest={name} should have panicked; this is a bug of the kernel");
+    } else {
+        boot_fail!("selftest={name} is unknown; see kernel/src/selftest.rs");
+    }
+    irq::disable();
+}
+
+fn ticks_on_all_cpus(boot: &BootInfo) {
+    const WANTED: u64 = 5;
+    const LIMIT_NS: u64 = 10_000_000_000;
+    let end = time::now_ns() + LIMIT_NS;
+    for cpu in 0..boot.cpus {
+        let start = percpu::ticks(cpu);
+        while percpu::ticks(cpu) < start + WANTED {
+            assert!(time::now_ns() < end, "cpu{cpu} has no timer");
+            core::hint::spin_loop();
+        }
+    }
+}
+
+fn calls_reach_all_cpus(boot: &BootInfo) {
+    const ROUNDS: u32 = 200;
+    let ran = AtomicU32::new(0);
+    for _ in 0..ROUNDS {
+        let reached = SHOOTDOWN.call_all(&|cpu| {
+            assert_eq!(
+                cpu,
+                percpu::cpu_id(),
+                "a call ran on another CPU than it was told"
+            );
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(reached.len(), boot.cpus);
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), ROUNDS * boot.cpus as u32);
+}
+
+/// No program runs yet, so every user address is unmapped.
+fn user_faults_become_errors(_: &BootInfo) {
+    let mut buffer = [0; 24];
+    for address in [
+        0,
+        0x1000,
+        0x7fff_ffff_efff,
+        0x7fff_ffff_f000,
+        DIRECT_MAP,
+        KERNEL_BASE,
+        usize::MAX,
+    ] {
+        assert!(uaccess::copy_from_user(&mut buffer, address).is_err());
+        assert!(uaccess::copy_to_user(address, &buffer).is_err());
+        assert!(uaccess::clear_user(address, 8).is_err());
+        assert!(uaccess::read_user::<u32>(address).is_err());
+        assert!(uaccess::write_user::<u64>(address, 0).is_err());
+    }
+}
+
+fn probing_survives_any_pointer(_: &BootInfo) {
+    for address in [
+        0,
+        8,
+        usize::MAX - 7,
+        0xdead_beef_0000_0000,
+        paging::APIC_PAGE + 0x10_0000,
+    ] {
+        assert!(uaccess::probe_kernel(address).is_err());
+    }
+    let word = 0x1234usize;
+    assert_eq!(uaccess::probe_kernel((&raw const word).addr()), Ok(word));
+}
+
+/// An NMI that nobody sent because of a panic is ignored, also between any two instructions.
+fn nmi_returns(_: &BootInfo) {
+    const ROUNDS: usize = 100;
+    let own = apic::MAP
+        .id(percpu::cpu_id().index())
+        .expect("this CPU is in the map");
+    for _ in 0..ROUNDS {
+        // SAFETY: 1. the handler has a stack of its own and looks at GS itself.
+        let sent = unsafe { apic::local().send_nmi(Destination::Physical(own)) };
+        assert!(sent.is_ok());
+    }
+}
+
+/// The calibrated clock agrees with the wall clock's scale: ticks at the chosen rate.
+fn clock_advances_evenly(_: &BootInfo) {
+    let start = time::now_ns();
+    time::spin_ns(20_000_000);
+    let elapsed = time::now_ns() - start;
+    assert!(
+        (20_000_000..2_000_000_000).contains(&elapsed),
+        "20 ms took {elapsed} ns"
+    );
+}
+
+fn write_text() {
+    let target = write_text as *const () as *mut u8;
+    // SAFETY: none: the page is not writable, and that is what is tested.
+    unsafe { target.write_volatile(0xcc) };
+}
+
+fn write_rodata() {
+    static CONSTANT: u32 = 7;
+    let target = (&raw const CONSTANT).cast_mut();
+    // SAFETY: none: the page is not writable, and that is what is tested.
+    unsafe { target.write_volatile(8) };
+}
+
+fn run_data() {
+    static CODE: AtomicU32 = AtomicU32::new(0xc3c3_c3c3);
+    let target = CODE.as_ptr() as usize;
+    // SAFETY: none: the page is not executable, and that is what is tested.
+    unsafe { core::arch::asm!("call {}", in(reg) target, clobber_abi("C")) };
+}
+
+fn read_null() {
+    let target = core::hint::black_box(8usize) as *const u32;
+    // SAFETY: none: nothing is mapped there, and that is what is tested.
+    let value = unsafe { target.read_volatile() };
+    core::hint::black_box(value);
+}
+
+/// Runs into the guard page of the boot stack.
+#[expect(unconditional_recursion, reason = "that is the test")]
+fn overflow(depth: usize) {
+    let mut room = [depth; 64];
+    core::hint::black_box(&mut room);
+    overflow(depth + 1);
+    core::hint::black_box(&mut room);
+}
+
+fn breakpoint() {
+    x86_64::instructions::interrupts::int3();
+}
+
+/// The panic happens in an interrupt handler of another CPU, while this one spins.
+fn panic_elsewhere() {
+    let me = percpu::cpu_id();
+    let ready = SHOOTDOWN.ready_cpus();
+    match ready.iter().filter(|&cpu| cpu != me).last() {
+        Some(other) => {
+            let _ = SHOOTDOWN.call_one(other, &|cpu| panic!("asked for on {cpu}"));
+        }
+        None => panic!("asked for, with one CPU"),
+    }
+}
