@@ -3,10 +3,9 @@
 
 pub mod cpio;
 pub mod elf;
-mod error;
+pub mod error;
 pub mod initramfs;
 mod load;
 pub mod stack;
 
-pub use error::ExecError;
 pub use load::{UserEntry, load};

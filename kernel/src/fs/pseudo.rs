@@ -118,7 +118,7 @@ fn maps(out: &mut String) -> core::fmt::Result {
             AreaKind::Image => &*exe,
             AreaKind::Heap => "[heap]",
             AreaKind::Stack => "[stack]",
-            AreaKind::Anonymous => "",
+            AreaKind::Anonymous | AreaKind::File => "",
         };
         // Names start in the column where Linux puts them.
         writeln!(out, "{}", format!("{line:<72} {name}").trim_end())?;

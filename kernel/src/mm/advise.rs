@@ -3,7 +3,7 @@
 use super::error::MapError;
 use super::invalidate::Gather;
 use super::range::UserRange;
-use super::space::MemorySpace;
+use super::space::{Inner, MemorySpace};
 use super::vma::AreaKind;
 
 /// What an advice makes this kernel do.
@@ -33,7 +33,7 @@ impl MemorySpace {
     /// Follows an advice about the range.
     ///
     /// # Errors
-    /// [`MapError::Invalid`] for an unaligned address or program memory, [`MapError::NoMemory`] for a
+    /// [`MapError::Invalid`] for an unaligned address or memory that holds a file's contents, [`MapError::NoMemory`] for a
     /// hole in the range (the mapped parts have followed the advice, as on Linux).
     pub fn advise(&self, addr: usize, len: usize, advice: Advice) -> Result<(), MapError> {
         if len == 0 && UserRange::new(addr, 1).is_ok() {
@@ -41,10 +41,8 @@ impl MemorySpace {
         }
         let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
-        let area = inner.areas.find(range.start()).copied();
-        let whole =
-            area.is_some_and(|area| area.range.contains(range)) || inner.areas.covers(range);
-        let outcome = if whole {
+        let (covered, holds_files) = inner.survey(range);
+        let outcome = if covered {
             Ok(())
         } else {
             Err(MapError::NoMemory)
@@ -52,8 +50,8 @@ impl MemorySpace {
         if advice == Advice::Ignore {
             return outcome;
         }
-        // A program's pages have no file behind them here: discarding would lose them for good.
-        if area.is_some_and(|area| area.kind == AreaKind::Image) {
+        // Copies of files have no file behind them here: discarding would lose their contents.
+        if holds_files {
             return Err(MapError::Invalid);
         }
         let mut gather = Gather::new();
@@ -62,5 +60,20 @@ impl MemorySpace {
         drop(inner);
         pending.finish();
         outcome
+    }
+}
+
+impl Inner {
+    /// Whether areas cover all of `range`, and whether one of them holds the contents of a file.
+    fn survey(&self, range: UserRange) -> (bool, bool) {
+        let mut covered_to = range.start();
+        let mut holds_files = false;
+        for area in self.areas.touching(range) {
+            holds_files |= matches!(area.kind, AreaKind::Image | AreaKind::File);
+            if area.range.start() <= covered_to {
+                covered_to = area.range.end();
+            }
+        }
+        (covered_to >= range.end(), holds_files)
     }
 }

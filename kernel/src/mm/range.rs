@@ -2,7 +2,7 @@
 //! trusted afterwards.
 
 use super::error::MapError;
-use super::layout::{PAGE_SIZE, USER_END, page_ceil, page_floor};
+use super::layout::{PAGE_SIZE, USER_END, page_ceil};
 
 /// Page-aligned, non-empty, and inside the user half by construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,6 @@ impl UserRange {
             return Err(MapError::NoMemory);
         }
         Ok(Self { start, end })
-    }
-
-    /// All pages that the bytes `start..start + len` touch; `None` if empty or outside the user half.
-    pub fn covering(start: usize, len: usize) -> Option<Self> {
-        let end = page_ceil(start.checked_add(len)?)?;
-        Self::from_bounds(page_floor(start), end)
     }
 
     /// From page-aligned bounds; `None` if empty, unaligned or outside the user half.

@@ -17,6 +17,8 @@ pub const MAX_AREAS: usize = 65530;
 pub enum AreaKind {
     /// A segment of the program file.
     Image,
+    /// A copy of another file's contents, from `mmap`.
+    File,
     /// What `brk` made.
     Heap,
     /// Anonymous memory from `mmap`.
@@ -71,6 +73,13 @@ impl Areas {
         self.list[self.first_ending_after(addr)..]
             .iter()
             .find(|area| area.range.start() > addr)
+    }
+
+    /// The areas that have pages of `range`, lowest first.
+    pub fn touching(&self, range: UserRange) -> impl Iterator<Item = &Area> {
+        self.list[self.first_ending_after(range.start())..]
+            .iter()
+            .take_while(move |area| area.range.start() < range.end())
     }
 
     /// Whether no area touches `range`.

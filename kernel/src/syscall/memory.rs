@@ -75,6 +75,7 @@ fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
     let space = space()?;
     let at = space.map(MapRequest {
         prot: Prot::READ_WRITE,
+        kind: AreaKind::File,
         ..request
     })?;
     let start = usize::try_from(offset)

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use shootdown_kernel_tests::exec::elf::{Image, LoadAddress};
-use shootdown_kernel_tests::exec::{ExecError, load};
+use shootdown_kernel_tests::exec::error::ExecError;
+use shootdown_kernel_tests::exec::load;
 use shootdown_kernel_tests::memory;
 use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Prot, layout};
 

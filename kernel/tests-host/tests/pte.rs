@@ -1,7 +1,8 @@
 //! Page-table entries as values.
 
+use shootdown_kernel_tests::addr::PhysAddr;
+use shootdown_kernel_tests::mm::Prot;
 use shootdown_kernel_tests::mm::pte::Pte;
-use shootdown_kernel_tests::mm::{PhysAddr, Prot};
 
 const FRAME: PhysAddr = PhysAddr::new(0x1234_5000);
 

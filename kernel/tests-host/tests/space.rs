@@ -181,6 +181,17 @@ fn discarding_flushes_and_frees_and_reads_zero_again() {
         Err(MapError::Invalid)
     );
     assert_eq!(space.advise(AT, 0, Advice::Discard), Ok(()));
+    let file = MapRequest {
+        kind: AreaKind::File,
+        ..request(AT + PAGE_SIZE, 1, Placement::Fixed)
+    };
+    space.map(file).unwrap();
+    let all = 4 * PAGE_SIZE;
+    assert_eq!(
+        space.advise(AT, all, Advice::Discard),
+        Err(MapError::Invalid)
+    );
+    assert_eq!(space.advise(AT, all, Advice::Ignore), Ok(()));
 }
 
 #[test]

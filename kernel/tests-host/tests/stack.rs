@@ -1,6 +1,6 @@
 //! The initial stack, read back as a C runtime would.
 
-use shootdown_kernel_tests::exec::ExecError;
+use shootdown_kernel_tests::exec::error::ExecError;
 use shootdown_kernel_tests::exec::stack::{StackImage, build};
 use shootdown_kernel_tests::mm::layout::STACK_TOP;
 

@@ -46,11 +46,4 @@ impl Frame {
         // SAFETY: the direct map covers every frame, and `&mut self` is its only owner.
         unsafe { crate::mm::clear::clear_page(page) };
     }
-
-    /// The bytes of the frame, while it is owned here.
-    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
-        // SAFETY: the direct map covers every frame, `&mut self` is its only owner, and any bytes
-        // are valid.
-        unsafe { &mut *self.address().to_direct().cast::<[u8; PAGE_SIZE]>() }
-    }
 }

@@ -16,4 +16,3 @@ mod gather;
 mod pending;
 
 pub use gather::Gather;
-pub use pending::Pending;
