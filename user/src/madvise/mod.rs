@@ -6,7 +6,7 @@
 //! each round, in an order that rotates, so that a disturbance of the machine hits all alike.
 //!
 //! * [`options`]: the command line;
-//! * [`slice`]: the measured loop;
+//! * [`mod@slice`]: the measured loop;
 //! * [`companions`]: the threads that busy-wait;
 //! * [`rule`] and [`check`]: the self-check, and the reasoning why what it counts as stale is
 //!   stale;
