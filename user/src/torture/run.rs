@@ -23,7 +23,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// How often the main thread looks whether something was found.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a worker may take to end.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Exit status of a run that found a violation, or that could not go on.
 const FAILED: i32 = 1;
 
@@ -167,8 +167,7 @@ impl Run {
         for (number, worker) in workers.into_iter().enumerate() {
             while !worker.is_finished() {
                 if start.elapsed() > END_PATIENCE {
-                    eprintln!("{PROGRAM}: worker {number} does not end: lost wake-up or lost CPU");
-                    std::process::exit(FAILED);
+                    self.abandon(number);
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -202,28 +201,44 @@ impl Run {
                 "private_touches": tally.touches,
             }));
         }
-        let violations = self.violations();
-        for violation in self.board.kept() {
-            let policy = &self.policies[violation.policy];
-            report::say(&format!("{PROGRAM}: {policy}: {violation}"));
-        }
+        self.print_findings();
         if let Some(failure) = self.board.failure() {
             eprintln!("{PROGRAM}: {failure}");
             return ExitCode::from(FAILED as u8);
         }
-        let operations: u64 = tallies.iter().map(Tally::operations).sum();
-        if violations > 0 {
-            report::say(&format!(
-                "{PROGRAM}: FAILED: {violations} violations; seed {}, {} workers on {} CPUs",
-                self.options.seed,
-                self.workers,
-                self.cpus.len()
-            ));
+        if self.violations() > 0 {
             return ExitCode::from(FAILED as u8);
         }
+        let operations: u64 = tallies.iter().map(Tally::operations).sum();
         report::say(&format!(
             "{PROGRAM}: OK: {operations} changes, no violation"
         ));
         ExitCode::SUCCESS
+    }
+
+    /// Prints the first few violations and their number, if there are any.
+    fn print_findings(&self) {
+        for violation in self.board.kept() {
+            let policy = &self.policies[violation.policy];
+            report::say(&format!("{PROGRAM}: {policy}: {violation}"));
+        }
+        let violations = self.violations();
+        if violations > 0 {
+            let (seed, cpus) = (self.options.seed, self.cpus.len());
+            let workers = self.workers;
+            report::say(&format!(
+                "{PROGRAM}: FAILED: {violations} violations; \
+                 seed {seed}, {workers} workers on {cpus} CPUs"
+            ));
+        }
+    }
+
+    /// Ends the process, because worker `number` does not end: it lost its CPU or a wake-up, or
+    /// what was done to its memory made it run wild.
+    fn abandon(&self, number: usize) -> ! {
+        self.print_findings();
+        eprintln!("{PROGRAM}: worker {number} does not end");
+        report::drain();
+        std::process::exit(FAILED)
     }
 }
