@@ -7,18 +7,20 @@ use cpio::newc::{Builder, trailer};
 const DIRECTORY: u32 = 0o040_755;
 const CONSOLE: u32 = 0o020_600;
 const PROGRAM: u32 = 0o100_755;
+const DATA: u32 = 0o100_644;
 /// Linux hands `/dev/console` (5:1) to the first process as its standard streams.
 const CONSOLE_DEVICE: (u32, u32) = (5, 1);
 
-/// Packs the directories that programs expect, the console and `programs` (as `/bin/<name>`).
-pub fn pack(programs: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
+/// Packs the directories that programs expect, the console, `programs` (as `/bin/<name>`) and the
+/// kernel's function names (as `/boot/System.map`).
+pub fn pack(programs: &[(&str, &[u8])], symbols: Option<&str>) -> io::Result<Vec<u8>> {
     let mut archive = Vec::new();
     let mut inode = 1;
     let mut next = |name: &str, mode: u32| {
         inode += 1;
         Builder::new(name).ino(inode).mode(mode)
     };
-    for directory in ["bin", "dev", "proc", "sys", "tmp"] {
+    for directory in ["bin", "boot", "dev", "proc", "sys", "tmp"] {
         next(directory, DIRECTORY)
             .nlink(2)
             .write(&mut archive, 0)
@@ -30,12 +32,18 @@ pub fn pack(programs: &[(&str, &[u8])]) -> io::Result<Vec<u8>> {
         .rdev_minor(minor)
         .write(&mut archive, 0)
         .finish()?;
-    for (name, image) in programs {
-        let size = u32::try_from(image.len()).map_err(|_| {
-            io::Error::other(format!("{name} is larger than a cpio archive can hold"))
+    let programs = programs
+        .iter()
+        .map(|&(name, image)| (format!("bin/{name}"), PROGRAM, image));
+    let symbols = symbols
+        .iter()
+        .map(|text| ("boot/System.map".to_owned(), DATA, text.as_bytes()));
+    for (path, mode, data) in programs.chain(symbols) {
+        let size = u32::try_from(data.len()).map_err(|_| {
+            io::Error::other(format!("{path} is larger than a cpio archive can hold"))
         })?;
-        let mut entry = next(&format!("bin/{name}"), PROGRAM).write(&mut archive, size);
-        entry.write_all(image)?;
+        let mut entry = next(&path, mode).write(&mut archive, size);
+        entry.write_all(data)?;
         entry.finish()?;
     }
     trailer(&mut archive)?;
@@ -48,7 +56,7 @@ mod tests {
 
     #[test]
     fn archive_starts_with_the_newc_magic_and_ends_with_the_trailer() {
-        let archive = pack(&[]).unwrap();
+        let archive = pack(&[], None).unwrap();
         assert_eq!(&archive[..6], b"070701");
         assert!(archive.windows(10).any(|window| window == b"TRAILER!!!"));
         assert_eq!(archive.len() % 4, 0, "entries are padded to four bytes");
@@ -56,7 +64,7 @@ mod tests {
 
     #[test]
     fn programs_and_console_come_back_as_they_went_in() {
-        let archive = pack(&[("one", b"abc"), ("two", b"")]).unwrap();
+        let archive = pack(&[("one", b"abc"), ("two", b"")], Some("1 t f\n")).unwrap();
         let mut left = archive.as_slice();
         let mut seen = Vec::new();
         loop {
@@ -75,13 +83,14 @@ mod tests {
         assert!(seen.contains(&("dev/console".into(), CONSOLE, (5, 1), vec![])));
         assert!(seen.contains(&("bin/one".into(), PROGRAM, (0, 0), b"abc".to_vec())));
         assert!(seen.contains(&("bin/two".into(), PROGRAM, (0, 0), vec![])));
+        assert!(seen.contains(&("boot/System.map".into(), DATA, (0, 0), b"1 t f\n".to_vec())));
     }
 
     #[test]
     fn data_keeps_the_four_byte_padding() {
         for length in 0..9 {
             let data = vec![7u8; length];
-            assert_eq!(pack(&[("p", &data)]).unwrap().len() % 4, 0);
+            assert_eq!(pack(&[("p", &data)], None).unwrap().len() % 4, 0);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::accel::Accel;
 use super::child::Child;
 use super::end::End;
+use super::symbols;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{initramfs, place};
 
@@ -67,7 +68,12 @@ impl Boot<'_> {
     /// The emulator could not be started, or a file could not be written.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Outcome<Finished> {
         let started = Instant::now();
-        let archive = initramfs::pack(&[self.program]).doing("pack the initial file system")?;
+        let symbols = match self.kernel {
+            Kernel::Shootdown(image) => symbols::table(image),
+            Kernel::Linux(_) => None,
+        };
+        let archive = initramfs::pack(&[self.program], symbols.as_deref())
+            .doing("pack the initial file system")?;
         let initrd = tempfile::Builder::new()
             .prefix("lab-")
             .suffix(".cpio")

@@ -7,6 +7,7 @@ mod end;
 mod fetch;
 mod linux;
 mod qemu;
+mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};
 pub use boot::{Boot, Finished, Kernel};
