@@ -91,7 +91,6 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
         .option("init")
         .or(info.option("rdinit"))
         .unwrap_or(DEFAULT_INIT);
-    initramfs::check().map_err(|why| alloc::format!("initramfs: {why}; build it again"))?;
     let file = initramfs::find(path).ok_or_else(|| {
         alloc::format!("init program {path} is not in the initramfs: pass init=/bin/PROGRAM")
     })?;

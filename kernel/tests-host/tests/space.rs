@@ -357,6 +357,21 @@ fn moving_takes_the_frames_along() {
     assert_eq!(space.remap(AT, 0, PAGE_SIZE, fixed), Err(MapError::Invalid));
 }
 
+/// Found by the user program `t_remap`: the table was pruned with the old range.
+#[test]
+fn a_move_within_one_table_keeps_the_table() {
+    let machine = Machine::new();
+    let space = machine.space();
+    machine.map(AT, 1).unwrap();
+    space.fault(AT, WRITE).unwrap();
+    let to = AT + 8 * PAGE_SIZE;
+    assert_eq!(
+        space.remap(AT, PAGE_SIZE, PAGE_SIZE, Destination::Fixed(to)),
+        Ok(to)
+    );
+    assert_eq!(machine.used(), TABLES + 1);
+}
+
 #[test]
 fn growing_in_place_uses_free_room() {
     let machine = Machine::new();
