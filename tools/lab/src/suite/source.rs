@@ -63,7 +63,7 @@ pub fn check(test: &Test, tally: &mut Tally) {
         "source: miri",
         "+nightly miri --version",
         |tally, name| {
-            tally.count(name, || tests(cargo::command(MIRI), MIRI_DEADLINE));
+            tally.count(name, || tests(miri(), MIRI_DEADLINE));
         },
     );
 }
@@ -93,12 +93,20 @@ fn documentation() -> Outcome<String> {
 
 /// The models build in their own directory: their flag would rebuild everything else.
 fn loom() -> Command {
-    let mut command = cargo::command("test --quiet --release -p shootdown --test loom_*");
+    let mut command = cargo::command("test --quiet --release -p shootdown --lib --test loom_*");
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| place::root().join("target"), PathBuf::from);
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", target.join("loom"));
+    command
+}
+
+/// The test machines live to the end of the process, and find their engine through its address.
+fn miri() -> Command {
+    let mut command = cargo::command(MIRI);
+    let flags = "-Zmiri-ignore-leaks -Zmiri-permissive-provenance";
+    command.env("MIRIFLAGS", flags);
     command
 }
 
