@@ -15,8 +15,11 @@ use crate::boot::fail::boot_fail;
 use crate::platform::SHOOTDOWN;
 use crate::time;
 
+/// Panics unless what it checks is so.
+type Check = fn(&BootInfo);
+
 /// Checks that return.
-const PASSING: [(&str, fn(&BootInfo)); 6] = [
+const PASSING: [(&str, Check); 6] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),

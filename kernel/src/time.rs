@@ -49,7 +49,8 @@ pub fn now_ns() -> u64 {
     // SAFETY: written once before any Rust code ran.
     let entry = unsafe { boot_tsc };
     let ticks = tsc().saturating_sub(entry);
-    (u128::from(ticks) * u128::from(NS_PER_TICK.load(Ordering::Relaxed)) >> SHIFT) as u64
+    let fraction = u128::from(NS_PER_TICK.load(Ordering::Relaxed));
+    ((u128::from(ticks) * fraction) >> SHIFT) as u64
 }
 
 /// Nanoseconds since 1970-01-01 UTC. Any context.

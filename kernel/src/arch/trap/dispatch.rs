@@ -41,7 +41,7 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),
         _ => fault::exception(frame),
     }
-    if frame.from_user() {
+    if frame.is_from_user() {
         prepare_user_return(frame);
     }
 }

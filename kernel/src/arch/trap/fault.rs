@@ -25,7 +25,7 @@ pub(super) fn exception(frame: &mut TrapFrame) {
         // Before interrupts can come and fault themselves.
         let address = Cr2::read_raw() as usize;
         page_fault(frame, address);
-    } else if frame.from_user() {
+    } else if frame.is_from_user() {
         irq::enable();
         task::user_exception(frame, classify(frame));
         irq::disable();
@@ -48,7 +48,7 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
         user: code & CODE_USER != 0,
         present: code & CODE_PRESENT != 0,
     };
-    if frame.from_user() {
+    if frame.is_from_user() {
         irq::enable();
         if let Err(error) = mm::handle_fault(address, access) {
             let fault = UserException::PageFault {

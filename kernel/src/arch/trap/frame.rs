@@ -42,7 +42,7 @@ impl TrapFrame {
     pub const SYSCALL: u64 = 0x100;
 
     /// Whether the frame came from ring 3.
-    pub const fn from_user(&self) -> bool {
+    pub const fn is_from_user(&self) -> bool {
         self.cs & 3 == 3
     }
 
