@@ -5,13 +5,17 @@ use std::io::{self, Write};
 use cpio::newc::{Builder, trailer};
 
 const DIRECTORY: u32 = 0o040_755;
-const CONSOLE: u32 = 0o020_600;
 const PROGRAM: u32 = 0o100_755;
 const DATA: u32 = 0o100_644;
-/// Linux hands `/dev/console` (5:1) to the first process as its standard streams.
-const CONSOLE_DEVICE: (u32, u32) = (5, 1);
+/// Name, mode, major and minor number. Linux hands the console to the first process as its standard
+/// streams; programs that start others want the rest.
+const DEVICES: [(&str, u32, u32, u32); 3] = [
+    ("console", 0o020_600, 5, 1),
+    ("null", 0o020_666, 1, 3),
+    ("zero", 0o020_666, 1, 5),
+];
 
-/// Packs the directories that programs expect, the console, `programs` (as `/bin/<name>`) and the
+/// Packs the directories that programs expect, the devices, `programs` (as `/bin/<name>`) and the
 /// kernel's function names (as `/boot/System.map`).
 pub fn pack(programs: &[(&str, &[u8])], symbols: Option<&str>) -> io::Result<Vec<u8>> {
     let mut archive = Vec::new();
@@ -26,12 +30,12 @@ pub fn pack(programs: &[(&str, &[u8])], symbols: Option<&str>) -> io::Result<Vec
             .write(&mut archive, 0)
             .finish()?;
     }
-    let (major, minor) = CONSOLE_DEVICE;
-    next("dev/console", CONSOLE)
-        .rdev_major(major)
-        .rdev_minor(minor)
-        .write(&mut archive, 0)
-        .finish()?;
+    for (name, mode, major, minor) in DEVICES {
+        let entry = next(&format!("dev/{name}"), mode)
+            .rdev_major(major)
+            .rdev_minor(minor);
+        entry.write(&mut archive, 0).finish()?;
+    }
     let programs = programs
         .iter()
         .map(|&(name, image)| (format!("bin/{name}"), PROGRAM, image));
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_console_come_back_as_they_went_in() {
+    fn programs_and_devices_come_back_as_they_went_in() {
         let archive = pack(&[("one", b"abc"), ("two", b"")], Some("1 t f\n")).unwrap();
         let mut left = archive.as_slice();
         let mut seen = Vec::new();
@@ -80,7 +84,8 @@ mod tests {
             assert_eq!(data.len(), size as usize);
             seen.push((name, mode, device, data));
         }
-        assert!(seen.contains(&("dev/console".into(), CONSOLE, (5, 1), vec![])));
+        assert!(seen.contains(&("dev/console".into(), 0o020_600, (5, 1), vec![])));
+        assert!(seen.contains(&("dev/null".into(), 0o020_666, (1, 3), vec![])));
         assert!(seen.contains(&("bin/one".into(), PROGRAM, (0, 0), b"abc".to_vec())));
         assert!(seen.contains(&("bin/two".into(), PROGRAM, (0, 0), vec![])));
         assert!(seen.contains(&("boot/System.map".into(), DATA, (0, 0), b"1 t f\n".to_vec())));
