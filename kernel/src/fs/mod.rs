@@ -4,6 +4,7 @@
 //! can be created, renamed or removed.
 
 mod attributes;
+mod budget;
 mod console;
 mod machine;
 mod open;

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as linux;
 
 use super::attributes::{Attributes, Kind};
+use super::budget::{Budget, Share};
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
 use super::transfer::{copy_in, copy_out, zero_out};
@@ -22,6 +23,15 @@ use crate::task::Process;
 
 /// Most bytes of one write to a pseudo file.
 const PSEUDO_WRITE_BYTES: usize = 256;
+
+/// Most open files of all processes together.
+const MOST_OPEN: usize = 4096;
+
+/// Most texts of pseudo files kept between reads; the others are made anew for each read.
+const MOST_TEXTS: usize = 64;
+
+static OPEN_FILES: Budget<MOST_OPEN> = Budget::new();
+static KEPT_TEXTS: Budget<MOST_TEXTS> = Budget::new();
 
 /// What a name or a descriptor stands for.
 #[derive(Debug)]
@@ -99,6 +109,7 @@ pub enum Mappable {
 /// An open file, shared by all descriptors that were copied from one another.
 #[derive(Debug)]
 pub struct OpenFile {
+    _share: Share<MOST_OPEN>,
     node: Node,
     path: String,
     access: u32,
@@ -110,7 +121,7 @@ pub struct OpenFile {
 struct Cursor {
     offset: u64,
     /// The text of a pseudo file since it was last read from its start.
-    text: Option<Arc<[u8]>>,
+    text: Option<(Share<MOST_TEXTS>, Arc<String>)>,
 }
 
 /// Opens what is there; nothing can be created.
@@ -136,7 +147,7 @@ pub fn open(process: &Process, path: &str, request: OpenRequest) -> Result<Arc<O
         }
         _ => {}
     }
-    let mut file = OpenFile::bare(node, request.flags & linux::O_ACCMODE);
+    let mut file = OpenFile::bare(node, request.flags & linux::O_ACCMODE)?;
     file.path = path;
     file.set_nonblocking(request.has(linux::O_NONBLOCK));
     Ok(Arc::new(file))
@@ -156,12 +167,16 @@ pub fn executable(process: &Process, path: &str) -> Result<(String, &'static [u8
 
 impl OpenFile {
     /// Opened without a path. `access` is `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
-    pub(super) fn new(node: Node, access: u32) -> Arc<Self> {
-        Arc::new(Self::bare(node, access))
+    ///
+    /// # Errors
+    /// ENFILE when too many files are open.
+    pub(super) fn new(node: Node, access: u32) -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self::bare(node, access)?))
     }
 
-    fn bare(node: Node, access: u32) -> Self {
-        Self {
+    fn bare(node: Node, access: u32) -> Result<Self, Errno> {
+        Ok(Self {
+            _share: OPEN_FILES.take().ok_or(Errno::ENFILE)?,
             node,
             path: String::new(),
             access,
@@ -170,7 +185,7 @@ impl OpenFile {
                 offset: 0,
                 text: None,
             }),
-        }
+        })
     }
 
     /// Reads from the present offset and moves it.
@@ -194,8 +209,8 @@ impl OpenFile {
         match &self.node {
             Node::Static(file) => copy_out(to, from_offset(file.data, offset)),
             Node::Pseudo(pseudo) => {
-                let text = self.text(*pseudo, offset);
-                copy_out(to, from_offset(&text, offset))
+                let text = self.text(*pseudo, offset)?;
+                copy_out(to, from_offset(text.as_bytes(), offset))
             }
             Node::PipeReader(_) | Node::PipeWriter(_) => Err(Errno::ESPIPE),
             _ => self.read_stream(to),
@@ -353,15 +368,18 @@ impl OpenFile {
     }
 
     /// The text of a pseudo file: made anew at its start, so that one pass sees one state.
-    fn text(&self, pseudo: Pseudo, offset: u64) -> Arc<[u8]> {
-        let kept = if offset == 0 {
-            None
-        } else {
-            self.cursor.lock().text.clone()
-        };
-        let text = kept.unwrap_or_else(|| Arc::from(pseudo.text().into_bytes()));
-        self.cursor.lock().text = Some(text.clone());
-        text
+    fn text(&self, pseudo: Pseudo, offset: u64) -> Result<Arc<String>, Errno> {
+        let kept = |cursor: &Cursor| cursor.text.as_ref().map(|(_, text)| text.clone());
+        if offset > 0
+            && let Some(text) = kept(&self.cursor.lock())
+        {
+            return Ok(text);
+        }
+        let text = Arc::new(pseudo.text()?);
+        let keep = KEPT_TEXTS.take().map(|share| (share, text.clone()));
+        let old = core::mem::replace(&mut self.cursor.lock().text, keep);
+        drop(old);
+        Ok(text)
     }
 }
 

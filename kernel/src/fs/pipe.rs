@@ -7,6 +7,7 @@ use core::fmt;
 
 use linux_raw_sys::general as linux;
 
+use super::budget::{Budget, Share};
 use super::open::{Node, OpenFile};
 use super::transfer::copy_in;
 use crate::errno::Errno;
@@ -28,9 +29,14 @@ struct State {
     writer_open: bool,
 }
 
+/// Most pipes at one time: they hold a quarter of the kernel heap at most.
+static BUDGET: Budget<MOST_PIPES> = Budget::new();
+const MOST_PIPES: usize = 96;
+
 /// What both ends share.
 #[derive(Debug)]
 struct Pipe {
+    _share: Share<MOST_PIPES>,
     state: Mutex<State>,
     changed: WaitQueue,
 }
@@ -42,21 +48,31 @@ pub(super) struct PipeReader(Arc<Pipe>);
 pub(super) struct PipeWriter(Arc<Pipe>);
 
 /// A new pipe: its reading and its writing end.
-pub fn new_pipe(nonblocking: bool) -> (Arc<OpenFile>, Arc<OpenFile>) {
+///
+/// # Errors
+/// ENFILE when there are too many pipes or open files, ENOMEM when the kernel heap is too full.
+pub fn new_pipe(nonblocking: bool) -> Result<(Arc<OpenFile>, Arc<OpenFile>), Errno> {
+    let share = BUDGET.take().ok_or(Errno::ENFILE)?;
+    let mut bytes = VecDeque::new();
+    // All of it now: a full heap is refused here, and never found out while writing.
+    bytes
+        .try_reserve_exact(CAPACITY_BYTES)
+        .map_err(|_| Errno::ENOMEM)?;
     let state = State {
-        bytes: VecDeque::new(),
+        bytes,
         reader_open: true,
         writer_open: true,
     };
     let pipe = Arc::new(Pipe {
+        _share: share,
         state: Mutex::new(state),
         changed: WaitQueue::new(),
     });
-    let reader = OpenFile::new(Node::PipeReader(PipeReader(pipe.clone())), linux::O_RDONLY);
-    let writer = OpenFile::new(Node::PipeWriter(PipeWriter(pipe)), linux::O_WRONLY);
+    let reader = OpenFile::new(Node::PipeReader(PipeReader(pipe.clone())), linux::O_RDONLY)?;
+    let writer = OpenFile::new(Node::PipeWriter(PipeWriter(pipe)), linux::O_WRONLY)?;
     reader.set_nonblocking(nonblocking);
     writer.set_nonblocking(nonblocking);
-    (reader, writer)
+    Ok((reader, writer))
 }
 
 impl PipeReader {

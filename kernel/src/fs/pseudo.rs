@@ -2,7 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use shootdown::Policy;
 
@@ -34,6 +34,9 @@ pub(super) enum Pseudo {
     Comm,
 }
 
+/// Room for this many lines with the name of the program, in `maps`.
+const EXE_LINES: usize = 16;
+
 /// Path, what it shows, permissions.
 pub(super) const FILES: &[(&str, Pseudo, u32)] = &[
     ("/proc/shootdown/policy", Pseudo::Policy, 0o644),
@@ -52,8 +55,8 @@ pub(super) const FILES: &[(&str, Pseudo, u32)] = &[
 ];
 
 impl Pseudo {
-    /// The text as it is now, for the running thread.
-    pub fn text(self) -> String {
+    /// The text as it is now, for the running thread. ENOMEM when the kernel heap cannot hold it.
+    pub fn text(self) -> Result<String, Errno> {
         let mut text = String::new();
         let written = match self {
             Self::Policy => writeln!(text, "{}", SHOOTDOWN.policy().name()),
@@ -65,8 +68,8 @@ impl Pseudo {
             Self::CpusOnline => writeln!(text, "{}", cpu_range()),
             Self::Comm => writeln!(text, "{}", task::current().name()),
         };
-        debug_assert!(written.is_ok(), "a string takes everything");
-        text
+        written.map_err(|fmt::Error| Errno::ENOMEM)?;
+        Ok(text)
     }
 
     /// Takes what was written to it in one call.
@@ -85,14 +88,14 @@ impl Pseudo {
     }
 }
 
-fn stats(out: &mut String) -> core::fmt::Result {
+fn stats(out: &mut String) -> fmt::Result {
     SHOOTDOWN
         .total_stats()
         .iter()
         .try_for_each(|(name, value)| writeln!(out, "{name} {value}"))
 }
 
-fn info(out: &mut String) -> core::fmt::Result {
+fn info(out: &mut String) -> fmt::Result {
     writeln!(out, "cpus {}", task::cpu_count())?;
     writeln!(out, "apic {}", machine::apic_mode_name())?;
     writeln!(out, "accel_hint {}", machine::hypervisor_name())?;
@@ -102,11 +105,17 @@ fn info(out: &mut String) -> core::fmt::Result {
     Ok(())
 }
 
-fn maps(out: &mut String) -> core::fmt::Result {
-    let areas = mm::current()
-        .and_then(|space| space.areas().ok())
-        .unwrap_or_default();
+fn maps(out: &mut String) -> fmt::Result {
+    /// More than the longest line without the name of the program.
+    const LINE_BYTES: usize = 96;
+    let Some(space) = mm::current() else {
+        return Ok(());
+    };
+    let areas = space.areas().map_err(|_| fmt::Error)?;
     let exe = task::current().process().exe();
+    // A program may have megabytes of areas: this much may be refused.
+    out.try_reserve_exact(areas.len() * LINE_BYTES + exe.len() * EXE_LINES)
+        .map_err(|_| fmt::Error)?;
     for area in &areas {
         let line = format!(
             "{:x}-{:x} {}p 00000000 00:00 0",
@@ -126,7 +135,7 @@ fn maps(out: &mut String) -> core::fmt::Result {
     Ok(())
 }
 
-fn cpu_info(out: &mut String) -> core::fmt::Result {
+fn cpu_info(out: &mut String) -> fmt::Result {
     (0..task::cpu_count()).try_for_each(|cpu| {
         writeln!(
             out,
@@ -136,7 +145,7 @@ fn cpu_info(out: &mut String) -> core::fmt::Result {
     })
 }
 
-fn mem_info(out: &mut String) -> core::fmt::Result {
+fn mem_info(out: &mut String) -> fmt::Result {
     let kib = |frames: usize| frames * PAGE_BYTES / 1024;
     let (total, free) = (kib(mm::frames::capacity()), kib(mm::frames::free_count()));
     writeln!(out, "MemTotal:       {total:>8} kB")?;

@@ -53,15 +53,15 @@ impl FdTable {
     }
 
     /// Standard input, output and error on the console, as the first process has them.
-    pub fn with_console() -> Self {
-        let console = OpenFile::new(Node::Device(Device::Console), linux::O_RDWR);
+    pub fn with_console() -> Result<Self, Errno> {
+        let console = OpenFile::new(Node::Device(Device::Console), linux::O_RDWR)?;
         let standard = Descriptor {
             file: console,
             close_on_exec: CloseOnExec::No,
         };
-        Self {
+        Ok(Self {
             descriptors: alloc::vec![Some(standard); 3],
-        }
+        })
     }
 
     /// The file behind the number.

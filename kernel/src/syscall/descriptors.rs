@@ -80,7 +80,7 @@ pub(super) fn pipe2(me: &Current, a: &Args) -> Outcome {
 }
 
 fn make_pipe(me: &Current, a: &Args, flags: u32) -> Outcome {
-    let (reader, writer) = fs::new_pipe(flags & linux::O_NONBLOCK != 0);
+    let (reader, writer) = fs::new_pipe(flags & linux::O_NONBLOCK != 0)?;
     let close_on_exec = CloseOnExec::from_open_flags(flags);
     let files = &me.process().files;
     let read_fd = files.lock().insert(reader, close_on_exec, 0)? as i32;
@@ -88,9 +88,8 @@ fn make_pipe(me: &Current, a: &Args, flags: u32) -> Outcome {
     let told = write_fd.and_then(|write_fd| {
         a.ptr::<[i32; 2]>(0)
             .write([read_fd, write_fd as i32])
-            .map_err(|errno| {
+            .inspect_err(|_| {
                 drop(files.lock().remove(write_fd as i32));
-                errno
             })
     });
     if let Err(errno) = told {

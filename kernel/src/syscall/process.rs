@@ -87,6 +87,9 @@ pub(super) fn execve(me: &Current, a: &Args, frame: &mut TrapFrame) -> Outcome {
 /// Reads a null-terminated array of strings; a null array is empty.
 fn read_strings(array: UserPtr<usize>, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
     let mut strings = Vec::new();
+    strings
+        .try_reserve_exact(MOST_ARGUMENTS)
+        .map_err(|_| Errno::ENOMEM)?;
     if array.is_null() {
         return Ok(strings);
     }

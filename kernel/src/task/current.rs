@@ -44,7 +44,7 @@ pub fn current_space() -> Option<Arc<MemorySpace>> {
 
 impl Current {
     /// A counted reference to the thread.
-    pub fn to_arc(&self) -> Arc<Thread> {
+    pub fn to_arc(self) -> Arc<Thread> {
         let raw = self.thread.as_ptr().cast_const();
         // SAFETY: the pointer came from `Arc::as_ptr` (`sched` sets it) and the scheduler holds a
         // reference while the thread runs.

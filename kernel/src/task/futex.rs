@@ -16,7 +16,6 @@ use super::timer::Deadline;
 use super::{Thread, sched};
 use crate::arch::uaccess;
 use crate::errno::Errno;
-use crate::mm::MemorySpace;
 use crate::sync::Mutex;
 
 /// Number of buckets; a power of two.
@@ -40,7 +39,7 @@ impl FutexKey {
         }
         let space = super::current_space().ok_or(Errno::EFAULT)?;
         Ok(Self {
-            space: Arc::as_ptr(&space) as *const MemorySpace as usize,
+            space: Arc::as_ptr(&space).addr(),
             address,
         })
     }

@@ -105,13 +105,8 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
     let reserved = ReservedTid::new().map_err(|_| explain(&"too many threads"))?;
     let stack = KernelStack::new().ok_or_else(|| explain(&"out of memory"))?;
     let exe = Arc::from(normalise(path));
-    let process = Process::new(
-        reserved.tid(),
-        None,
-        exe,
-        FdTable::with_console(),
-        Actions::new(),
-    );
+    let files = FdTable::with_console().map_err(|_| explain(&"too many open files"))?;
+    let process = Process::new(reserved.tid(), None, exe, files, Actions::new());
     let thread = new_thread(NewThread {
         tid: reserved.tid(),
         process: process.clone(),

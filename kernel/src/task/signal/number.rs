@@ -16,7 +16,6 @@ impl Signal {
     /// Number of signals.
     pub const COUNT: usize = 64;
 
-    pub const HUP: Self = Self(linux::SIGHUP as u8);
     pub const ILL: Self = Self(linux::SIGILL as u8);
     pub const TRAP: Self = Self(linux::SIGTRAP as u8);
     pub const BUS: Self = Self(linux::SIGBUS as u8);
