@@ -1,0 +1,255 @@
+//! Memory at its limits: all of it, too many areas, everybody at once, and nothing lost afterwards.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+const PAGE: usize = 4096;
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Maps anonymous memory; the address, or the error number.
+fn map(at: usize, bytes: usize, prot: i32, extra: i32) -> Result<usize, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra;
+    // SAFETY: fixed addresses are only ever inside mappings of the caller's own.
+    let found = unsafe { libc::mmap(ptr::without_provenance_mut(at), bytes, prot, flags, -1, 0) };
+    if found == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    Ok(found.addr())
+}
+
+fn unmap(at: usize, bytes: usize) -> Result<(), i32> {
+    // SAFETY: only ever called for mappings of the caller's own.
+    match unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), bytes) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+fn protect(at: usize, bytes: usize, prot: i32) -> Result<(), i32> {
+    // SAFETY: as for `unmap`.
+    match unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(at), bytes, prot) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn word(at: usize) -> *mut usize {
+    ptr::with_exposed_provenance_mut(at)
+}
+
+/// Free memory in KiB, as the kernel says; on Linux, where others use memory too, always the same.
+fn free_kib() -> usize {
+    if !fs::exists("/proc/shootdown").unwrap_or(false) {
+        return 0;
+    }
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    let number = line.and_then(|line| line.split_ascii_whitespace().next());
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("MemFree in /proc/meminfo")
+}
+
+/// The child's side of [`exhaustion_kills_the_eater_alone`]: never returns alive.
+fn eat_everything() -> ! {
+    let bytes = 64 << 20;
+    loop {
+        let at = map(0, bytes, READ_WRITE, 0).expect("address space lasts longer than memory");
+        for page in (at..at + bytes).step_by(PAGE) {
+            // SAFETY: inside the new mapping.
+            unsafe { word(page).write_volatile(page) };
+        }
+    }
+}
+
+fn exhaustion_kills_the_eater_alone() {
+    let before = free_kib();
+    for round in 0..3 {
+        let own = std::env::current_exe().expect("the name of this program");
+        let status = Command::new(own).arg("eat").status().expect("a child");
+        assert_eq!(
+            status.signal(),
+            Some(libc::SIGKILL),
+            "round {round}: {status:?}"
+        );
+    }
+    let lost = before.saturating_sub(free_kib());
+    assert!(lost < 1024, "{lost} KiB are gone with the children");
+}
+
+fn too_many_areas_are_refused() {
+    let pages = 140_000;
+    let base = map(0, pages * PAGE, READ_WRITE, 0).expect("room");
+    let mut refused = None;
+    for page in (0..pages).step_by(2) {
+        if let Err(error) = protect(base + page * PAGE, PAGE, libc::PROT_READ) {
+            refused = Some((page, error));
+            break;
+        }
+    }
+    let (page, error) = refused.expect("a limit on the number of areas");
+    assert_eq!(error, libc::ENOMEM);
+    assert!(page > 60_000, "refused already at page {page}");
+    unmap(base, pages * PAGE).expect("removing everything");
+    let again = map(0, PAGE, READ_WRITE, 0).expect("room again");
+    unmap(again, PAGE).expect("a mapping of one page");
+}
+
+fn sizes_and_places_are_checked() {
+    let top = 0x7fff_ffff_f000;
+    assert_eq!(map(0, 0, READ_WRITE, 0), Err(libc::EINVAL));
+    assert_eq!(map(0, usize::MAX, READ_WRITE, 0), Err(libc::ENOMEM));
+    assert_eq!(map(0, top, READ_WRITE, 0), Err(libc::ENOMEM));
+    assert_eq!(
+        map(0x1001, PAGE, READ_WRITE, libc::MAP_FIXED),
+        Err(libc::EINVAL)
+    );
+    assert_eq!(
+        map(top, PAGE, READ_WRITE, libc::MAP_FIXED),
+        Err(libc::ENOMEM)
+    );
+    assert_eq!(
+        map(usize::MAX - 4095, PAGE, READ_WRITE, libc::MAP_FIXED),
+        Err(libc::ENOMEM)
+    );
+    assert_eq!(unmap(0x1001, PAGE), Err(libc::EINVAL));
+    assert_eq!(unmap(0x1000, 0), Err(libc::EINVAL));
+    assert_eq!(unmap(usize::MAX - 4095, PAGE), Err(libc::EINVAL));
+    assert_eq!(
+        protect(0x7000_0000_0000, PAGE, READ_WRITE),
+        Err(libc::ENOMEM)
+    );
+    let own = map(0, PAGE, READ_WRITE, 0).expect("room");
+    assert_eq!(
+        map(own, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE),
+        Err(libc::EEXIST)
+    );
+    assert_eq!(map(own, PAGE, READ_WRITE, libc::MAP_FIXED), Ok(own));
+    unmap(own, PAGE).expect("a mapping of one page");
+}
+
+fn sparse_mappings_reach_everywhere() {
+    for shift in [21, 30, 39, 46] {
+        let at = 1 << shift;
+        for page in [at - PAGE, at] {
+            assert_eq!(
+                map(page, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE),
+                Ok(page)
+            );
+            // SAFETY: just mapped.
+            unsafe { word(page).write_volatile(page) };
+        }
+        for page in [at - PAGE, at] {
+            // SAFETY: still mapped.
+            assert_eq!(unsafe { word(page).read_volatile() }, page);
+        }
+        unmap(at - PAGE, 2 * PAGE).expect("both pages");
+    }
+}
+
+/// One worker: its own mappings, made, tagged, checked, hidden, shown and removed in random order.
+fn churn(worker: usize, rounds: usize) -> usize {
+    let mut random = fastrand::Rng::with_seed(worker as u64 + 1);
+    let mut held: Vec<(usize, usize)> = Vec::new();
+    let mut wrong = 0;
+    for _ in 0..rounds {
+        if held.len() < 20 && random.bool() {
+            let pages = random.usize(1..40);
+            let at = map(0, pages * PAGE, READ_WRITE, 0).expect("room");
+            for page in 0..pages {
+                let place = word(at + page * PAGE);
+                // SAFETY: a page of this worker's own.
+                wrong += usize::from(unsafe { place.read_volatile() } != 0);
+                // SAFETY: as above.
+                unsafe { place.write_volatile(at + page + worker) };
+            }
+            held.push((at, pages));
+        } else if !held.is_empty() {
+            let (at, pages) = held.swap_remove(random.usize(0..held.len()));
+            protect(at, pages * PAGE, libc::PROT_NONE).expect("own memory");
+            protect(at, pages * PAGE, libc::PROT_READ).expect("own memory");
+            for page in 0..pages {
+                // SAFETY: a page of this worker's own, readable again.
+                let tag = unsafe { word(at + page * PAGE).read_volatile() };
+                wrong += usize::from(tag != at + page + worker);
+            }
+            unmap(at, pages * PAGE).expect("own memory");
+        }
+    }
+    for (at, pages) in held {
+        unmap(at, pages * PAGE).expect("own memory");
+    }
+    wrong
+}
+
+fn everybody_at_once_loses_nothing() {
+    let all_at_once = || {
+        let wrong = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for worker in 0..6 {
+                let wrong = &wrong;
+                scope.spawn(move || wrong.fetch_add(churn(worker, 150), Ordering::Relaxed));
+            }
+        });
+        assert_eq!(wrong.into_inner(), 0, "pages with a foreign or lost tag");
+    };
+    all_at_once();
+    let before = free_kib();
+    for _ in 0..3 {
+        all_at_once();
+    }
+    let lost = before.saturating_sub(free_kib());
+    assert!(lost < 1024, "{lost} KiB are gone");
+}
+
+fn the_stack_grows_to_its_limit() {
+    fn descend(left: usize) -> usize {
+        let frame = std::hint::black_box([left as u8; 2 * PAGE]);
+        if left == 0 {
+            usize::from(frame[0])
+        } else {
+            descend(left - 1) + usize::from(frame[left % PAGE] == 0)
+        }
+    }
+    // 7 of the 8 MiB.
+    assert!(std::hint::black_box(descend(7 * 1024 / 8)) < 7 * 1024);
+}
+
+fn main() -> ExitCode {
+    shootdown_user::machine::prepare();
+    if std::env::args().nth(1).as_deref() == Some("eat") {
+        eat_everything();
+    }
+    let tests: [(&str, fn()); 6] = [
+        ("sizes_and_places_are_checked", sizes_and_places_are_checked),
+        (
+            "sparse_mappings_reach_everywhere",
+            sparse_mappings_reach_everywhere,
+        ),
+        ("the_stack_grows_to_its_limit", the_stack_grows_to_its_limit),
+        ("too_many_areas_are_refused", too_many_areas_are_refused),
+        (
+            "everybody_at_once_loses_nothing",
+            everybody_at_once_loses_nothing,
+        ),
+        (
+            "exhaustion_kills_the_eater_alone",
+            exhaustion_kills_the_eater_alone,
+        ),
+    ];
+    for (name, test) in tests {
+        // A failed assertion prints its message and ends the program.
+        test();
+        println!("t_memory: {name} ok");
+    }
+    println!("t_memory: OK");
+    ExitCode::SUCCESS
+}
