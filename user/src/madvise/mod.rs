@@ -10,11 +10,13 @@
 //! * [`companions`]: the threads that busy-wait;
 //! * [`rule`] and [`check`]: the self-check, and the reasoning why what it counts as stale is
 //!   stale;
-//! * [`run`]: rounds, rows, exit code.
+//! * [`row`]: one row of the table;
+//! * [`run`]: rounds, exit code.
 
 pub mod check;
 pub mod companions;
 pub mod options;
+pub mod row;
 pub mod rule;
 pub mod run;
 pub mod slice;

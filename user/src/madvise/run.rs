@@ -5,23 +5,21 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::companions::Companions;
 use super::options::{HELP, Options};
+use super::row::{Row, Shape};
 use super::{check, slice};
 use crate::args::UsageError;
 use crate::clock::Clock;
-use crate::counters::{self, CounterSource, Counters};
+use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
 use crate::region::Region;
-use crate::summary::{self, Summary};
+use crate::summary::Summary;
 use crate::{machine, report};
 
 const PROGRAM: &str = "madvise";
-/// Samples of one row, before thinning; they bound the memory a run needs.
-const MAX_SAMPLES: usize = 1 << 19;
-
 /// The program `madvise`.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     machine::prepare();
@@ -63,45 +61,8 @@ struct Run {
     switch: PolicySwitch,
     clock: Clock,
     counters: CounterSource,
-    rows: Vec<RowData>,
+    rows: Vec<Row>,
     done: usize,
-}
-
-/// What is gathered for one policy; the buffer serves one configuration after another.
-struct RowData {
-    policy: String,
-    samples: Vec<u32>,
-    taken: usize,
-    iterations: u64,
-    stale: u64,
-    counters: Counters,
-}
-
-impl RowData {
-    fn new(policy: String) -> Self {
-        // Written, not just reserved: the measured loop must not fault on it.
-        let samples = vec![1; MAX_SAMPLES];
-        Self {
-            policy,
-            samples,
-            taken: 0,
-            iterations: 0,
-            stale: 0,
-            counters: Counters::new(),
-        }
-    }
-
-    fn reset(&mut self) {
-        (self.taken, self.iterations, self.stale) = (0, 0, 0);
-        self.counters.clear();
-    }
-}
-
-/// One line of the table's axes.
-#[derive(Clone, Copy)]
-struct Shape {
-    threads: usize,
-    pages: usize,
 }
 
 impl Run {
@@ -112,7 +73,7 @@ impl Run {
         options.fit(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.policies)?;
-        let rows = policies.into_iter().map(RowData::new).collect();
+        let rows = policies.into_iter().map(Row::new).collect();
         let clock = Clock::calibrate();
         let counters = CounterSource::of_this_kernel();
         Ok(Self {
@@ -144,7 +105,7 @@ impl Run {
         let region = Region::new(shape.pages)?;
         let companions = Companions::start(&self.cpus[1..shape.threads])?;
         let label = format!("{} threads, {} pages", shape.threads, shape.pages);
-        self.rows.iter_mut().for_each(RowData::reset);
+        self.rows.iter_mut().for_each(Row::reset);
         self.progress(&label);
         self.warm_up(&region)?;
         for round in 0..self.options.rounds {
@@ -158,7 +119,7 @@ impl Run {
         drop(companions);
         self.check(&region, shape)?;
         self.print_rows(shape);
-        Ok(self.rows.iter().map(|row| row.stale).sum())
+        Ok(self.rows.iter().map(|row| row.found.stale).sum())
     }
 
     fn warm_up(&mut self, region: &Region) -> io::Result<()> {
@@ -169,7 +130,7 @@ impl Run {
         for row in &mut self.rows {
             self.switch.select(&row.policy).map_err(io::Error::other)?;
             let slice = slice::run(region, region.pages(), ticks, &mut row.samples)?;
-            row.stale += slice.dirty_pages;
+            row.found.stale += slice.dirty_pages;
         }
         Ok(())
     }
@@ -180,14 +141,14 @@ impl Run {
         self.switch.select(&row.policy).map_err(io::Error::other)?;
         // Each slice has its share, so that a fast row is not made of its first rounds only.
         let share = row.samples.len() / self.options.rounds;
-        let samples = &mut row.samples[row.taken..row.taken + share];
+        let samples = &mut row.samples[row.found.taken..row.found.taken + share];
         let before = self.counters.read();
         let slice = slice::run(region, region.pages(), ticks, samples)?;
         let after = self.counters.read();
-        counters::accumulate(&mut row.counters, &before, &after);
-        row.taken += slice.samples;
-        row.iterations += slice.iterations as u64;
-        row.stale += slice.dirty_pages;
+        counters::accumulate(&mut row.found.counters, &before, &after);
+        row.found.taken += slice.samples;
+        row.found.iterations += slice.iterations as u64;
+        row.found.stale += slice.dirty_pages;
         Ok(())
     }
 
@@ -205,17 +166,14 @@ impl Run {
             if let Some(finding) = outcome.first {
                 eprintln!("{PROGRAM}: {}: {finding}", row.policy);
             }
-            row.stale += outcome.violations;
+            row.found.stale += outcome.violations;
+            (row.found.check_rounds, row.found.check_reads) = (outcome.rounds, outcome.reads);
         }
         Ok(())
     }
 
     fn print_rows(&mut self, shape: Shape) {
-        let summaries: Vec<Option<Summary>> = self
-            .rows
-            .iter_mut()
-            .map(|row| Summary::of(&mut row.samples[..row.taken]))
-            .collect();
+        let summaries: Vec<Option<Summary>> = self.rows.iter_mut().map(Row::summarise).collect();
         let reference = self
             .rows
             .iter()
@@ -225,32 +183,10 @@ impl Run {
             .map(|summary| summary.median);
         for (row, summary) in self.rows.iter().zip(&summaries) {
             if let Some(summary) = summary {
-                report::row(&self.row(row, shape, summary, reference));
+                let limit = self.options.row_samples;
+                report::row(&row.to_json(shape, summary, reference, &self.clock, limit));
             }
         }
-    }
-
-    fn row(&self, row: &RowData, shape: Shape, ticks: &Summary, reference: Option<u64>) -> Value {
-        let per_operation = counters::per_operation(&row.counters, row.iterations);
-        let thinned = summary::thin(&row.samples[..row.taken], self.options.row_samples);
-        let samples: Vec<u64> = thinned
-            .iter()
-            .map(|&t| self.clock.to_ns(u64::from(t)))
-            .collect();
-        json!({
-            "policy": row.policy,
-            "threads": shape.threads,
-            "pages": shape.pages,
-            "median_ns": self.clock.to_ns(ticks.median),
-            "p99_ns": self.clock.to_ns(ticks.p99),
-            "min_ns": self.clock.to_ns(ticks.min),
-            "ratio": summary::ratio(ticks.median, reference),
-            "iterations": row.iterations,
-            "ipis_per_op": counters::share(counters::ipis_sent(&row.counters), row.iterations),
-            "stale": row.stale,
-            "counters": per_operation,
-            "samples": samples,
-        })
     }
 
     fn print_info(&self) {
