@@ -274,8 +274,10 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
     });
     // Another thread of the same space or its dying thread holds a reference too, see `exit`.
     drop(old_space);
-    // SAFETY: both are kept alive by `local`, `next` from here on and `prev` until `finish_switch`.
-    let (prev, next) = unsafe { (&*prev_ptr, &*next_ptr) };
+    // SAFETY: `local.leaving` keeps it alive until `finish_switch`.
+    let prev = unsafe { &*prev_ptr };
+    // SAFETY: `local.current` keeps it alive.
+    let next = unsafe { &*next_ptr };
     assert!(
         prev.stack_is_intact(),
         "kernel stack of {prev:?} has overflowed"

@@ -11,8 +11,11 @@ const PAGE: usize = 4096;
 const RIGHTS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
+/// Takes until refused; says how much it got.
+type Hog = fn() -> u64;
+
 /// What is taken. A limit keeps it from taking down a real Linux.
-const HOGS: &[(&str, fn() -> u64)] = &[
+const HOGS: &[(&str, Hog)] = &[
     ("threads", threads),
     ("children", children),
     ("descriptors", descriptors),

@@ -51,6 +51,10 @@ fn busy_threads(count: usize) {
 }
 
 /// The child's side.
+#[allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one reason for all: the process ends"
+)]
 fn end(how: &str) -> ExitCode {
     use std::arch::asm;
     // SAFETY: every assembly line below ends this process, which is what the test is about.

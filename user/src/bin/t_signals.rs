@@ -43,8 +43,10 @@ extern "C" fn note(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
 /// Skips the faulting instruction by going where the test says.
 extern "C" fn skip(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     note(0, info, context);
-    // SAFETY: a siginfo of a fault.
-    ADDRESS.store(unsafe { (*info).si_addr() } as usize, Ordering::Relaxed);
+    // SAFETY: the kernel passes a valid siginfo.
+    let info = unsafe { &*info };
+    // SAFETY: of a fault.
+    ADDRESS.store(unsafe { info.si_addr() } as usize, Ordering::Relaxed);
     let context = context.cast::<ucontext_t>();
     // SAFETY: the kernel passes a valid context.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
@@ -205,11 +207,10 @@ fn threads_are_reached() {
         });
         thread::sleep(Duration::from_millis(20));
         use std::os::unix::thread::JoinHandleExt;
+        let thread = target.as_pthread_t() as libc::pthread_t;
         // SAFETY: the thread has not been joined.
-        assert_eq!(
-            unsafe { libc::pthread_kill(target.as_pthread_t() as libc::pthread_t, libc::SIGUSR1) },
-            0
-        );
+        let result = unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+        assert_eq!(result, 0);
         assert!(target.join().unwrap() < Duration::from_secs(10));
         assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
     }
@@ -226,7 +227,9 @@ fn floating_point_survives_handlers() {
     }
     let action = install(libc::SIGUSR1, scribble, 0);
     // SAFETY: no arguments.
-    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    let pid = unsafe { libc::getpid() };
+    // SAFETY: no arguments.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     for value in [1u64, u64::MAX, 0x4009_21fb_5444_2d18] {
         let (low, high): (u64, u64);
         // SAFETY: tgkill to this thread; the handler runs before the instruction behind it.

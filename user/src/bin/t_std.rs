@@ -8,6 +8,8 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, Once, RwLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use shootdown_user::machine;
+
 /// More than any machine here has CPUs, so that they share them.
 const CROWD: usize = 24;
 
@@ -118,33 +120,8 @@ fn sleeping_takes_its_time() {
     );
 }
 
-fn affinity() -> libc::cpu_set_t {
-    // SAFETY: a zeroed CPU set is the empty one.
-    let mut set = unsafe { std::mem::zeroed() };
-    // SAFETY: the size is that of the set.
-    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
-    assert_eq!(result, 0);
-    set
-}
-
-fn cpus() -> Vec<usize> {
-    let set = affinity();
-    // SAFETY: the index is below the capacity of the set.
-    (0..libc::CPU_SETSIZE as usize)
-        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
-        .collect()
-}
-
 fn pin(cpu: usize) {
-    // SAFETY: a zeroed CPU set is the empty one.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the index came from a set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the size is that of the set.
-    assert_eq!(
-        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) },
-        0
-    );
+    machine::pin_to(cpu).unwrap();
 }
 
 fn running_on() -> usize {
@@ -153,7 +130,7 @@ fn running_on() -> usize {
 }
 
 fn pinning_moves_at_once_and_holds() {
-    let all = cpus();
+    let all = machine::allowed_cpus().unwrap();
     assert_eq!(all.len(), thread::available_parallelism().unwrap().get());
     thread::scope(|scope| {
         for first in 0..all.len().min(8) {
@@ -263,7 +240,7 @@ fn big_allocations_work() {
 }
 
 fn main() -> ExitCode {
-    shootdown_user::machine::prepare();
+    machine::prepare();
     let tests: &[(&str, fn())] = &[
         ("mutexes_count_right", mutexes_count_right),
         ("condvars_hand_over", condvars_hand_over),
