@@ -101,8 +101,8 @@ impl<'a> Worker<'a> {
         match self.random.u8(..) {
             0..2 => std::thread::sleep(NAP),
             2..5 => self.hop()?,
-            5..100 => self.watch_turn(Access::Load),
-            100..170 => self.watch_turn(Access::Store),
+            5..70 => self.watch_turn(Access::Load),
+            70..120 => self.watch_turn(Access::Store),
             _ => self.ambush_turn()?,
         }
         Ok(())
