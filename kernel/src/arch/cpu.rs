@@ -45,8 +45,10 @@ fn set_control_registers() {
         | Cr0Flags::EXTENSION_TYPE
         | Cr0Flags::NUMERIC_ERROR
         | Cr0Flags::WRITE_PROTECT
+        | Cr0Flags::ALIGNMENT_MASK
         | Cr0Flags::PAGING;
-    // SAFETY: paging and protection stay on; the rest concerns floating point.
+    // SAFETY: paging and protection stay on; the rest concerns floating point and
+    // what RFLAGS.AC means in ring 3.
     unsafe { Cr0::write(cr0) };
 
     let features = features();

@@ -50,7 +50,12 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
     };
     if frame.is_from_user() {
         irq::enable();
-        if let Err(error) = mm::handle_fault(address, access) {
+        if !access.user {
+            // The instruction made the processor look into a system table, or QEMU 7 read an IRET's
+            // stack as the kernel, which SMAP forbids however often it is tried.
+            let code = frame.error_code;
+            task::user_exception(frame, UserException::Protection { code });
+        } else if let Err(error) = mm::handle_fault(address, access) {
             let fault = UserException::PageFault {
                 address,
                 access,
