@@ -34,9 +34,10 @@ fn main() {
     println!("t_entry: OK");
 }
 
-/// What instructions end with which signal.
+/// What instructions end with which signal. (Not IRET: QEMU 7 reads its stack as the kernel, and with
+/// SMAP Linux ends the program.)
 fn single_instructions(page: *mut u8) {
-    let cases: [(&str, &[u8], i32); 13] = [
+    let cases: [(&str, &[u8], i32); 12] = [
         ("ud2", &[0x0f, 0x0b], libc::SIGILL),
         ("int3", &[0xcc], libc::SIGTRAP),
         ("hlt", &[0xf4], libc::SIGSEGV),
@@ -46,11 +47,6 @@ fn single_instructions(page: *mut u8) {
         ("swapgs", &[0x0f, 0x01, 0xf8], libc::SIGSEGV),
         ("mov cr0, rax", &[0x0f, 0x22, 0xc0], libc::SIGSEGV),
         ("rdmsr", &[0x0f, 0x32], libc::SIGSEGV),
-        (
-            "iretq of zeroes",
-            &[0x6a, 0, 0x6a, 0, 0x6a, 0, 0x6a, 0, 0x6a, 0, 0x48, 0xcf],
-            libc::SIGSEGV,
-        ),
         ("div by zero", &[0x31, 0xc9, 0xf7, 0xf1], libc::SIGFPE),
         // mov rax, 1 << 63; jmp rax
         (
@@ -239,7 +235,9 @@ fn run(page: *mut u8, code: &[u8]) -> i32 {
     // SAFETY: the page is writable and this thread's; `code` is shorter.
     unsafe { page.copy_from_nonoverlapping(code.as_ptr(), code.len()) };
     // SAFETY: as above.
-    unsafe { page.add(code.len()).write(RET) };
+    let end = unsafe { page.add(code.len()) };
+    // SAFETY: as above.
+    unsafe { end.write(RET) };
     SIGNAL.store(0, Ordering::Relaxed);
     // SAFETY: whatever the code does to registers, stack pointer and flags, execution goes on at 2
     // with the stack pointer saved here; everything else is clobbered.
@@ -287,10 +285,8 @@ fn install_handlers() {
         ss_size: ALT_STACK_BYTES,
     };
     // SAFETY: a leaked stack, described rightly.
-    assert_eq!(
-        unsafe { libc::sigaltstack(&alternate, std::ptr::null_mut()) },
-        0
-    );
+    let result = unsafe { libc::sigaltstack(&alternate, std::ptr::null_mut()) };
+    assert_eq!(result, 0);
     for signal in [
         libc::SIGILL,
         libc::SIGTRAP,
