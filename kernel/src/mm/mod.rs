@@ -1,6 +1,6 @@
 //! Memory: physical frames, the kernel heap, address spaces, and the page faults that fill them.
 //!
-//! From the bottom up: [`frames`] owns physical memory; [`heap`] is the kernel's own allocator;
+//! From the bottom up: [`frames`] owns physical memory; `heap` is the kernel's own allocator;
 //! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
 //! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap` and [`fault`] are the
 //! operations on it. [`invalidate`] is the only module that flushes.

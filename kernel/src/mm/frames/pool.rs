@@ -69,7 +69,7 @@ impl Pool {
 /// Sets the allocator up. Called once at boot, before any other function of this module.
 ///
 /// `regions` are ranges of usable frame numbers, disjoint, without frame 0; those past
-/// [`MAX_REGIONS`] are not used. `links` has a zeroed word for every frame number in them.
+/// `MAX_REGIONS` are not used. `links` has a zeroed word for every frame number in them.
 pub fn init(regions: impl Iterator<Item = (u32, u32)>, links: &'static [AtomicU32]) {
     LINKS.call_once(|| links);
     let mut pool = POOL.lock();

@@ -2,10 +2,10 @@
 //!
 //! Every operation that empties or weakens entries does it in this order:
 //! 1. lock the address space, change entries, gather them in a [`Gather`];
-//! 2. [`submit`](MemorySpace::submit) still under the lock, so that the change happens before the
+//! 2. `MemorySpace::submit` still under the lock, so that the change happens before the
 //!    generation bump and no other thread can install something in between (I1);
 //! 3. unlock: other CPUs may be spinning for the lock with interrupts off;
-//! 4. [`Pending::finish`]: wait, and only then free the frames (I5) and tables (I4).
+//! 4. `Pending::finish`: wait, and only then free the frames (I5) and tables (I4).
 //!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.
