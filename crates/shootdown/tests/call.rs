@@ -243,6 +243,17 @@ fn a_ticket_tracks_its_own_request_only() {
 }
 
 #[test]
+fn dropping_a_ticket_waits() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    drop(machine.submit(&mask(&[1]), count, Wait::Done));
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_forgotten_ticket_costs_no_slot() {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let machine = machine::<2>();
@@ -435,6 +446,10 @@ fn functions_that_keep_coming_do_not_hold_the_interrupt_for_ever() {
     assert!(
         machine.platform().is_interrupted(0),
         "nobody comes for the rest"
+    );
+    assert!(
+        machine.platform().take_sent().contains(&(0, 0)),
+        "it relied on somebody else's interrupt"
     );
     machine
         .platform()

@@ -150,6 +150,48 @@ fn a_ticket_outlives_the_reuse_of_its_slot() {
     });
 }
 
+/// A waiter on another CPU that learns of the end of its call only by the slot's next use sees what the call
+/// wrote all the same.
+#[test]
+fn a_waiter_that_meets_the_next_request_sees_the_last_ones_work() {
+    struct Shared(loom::cell::UnsafeCell<u32>);
+    // SAFETY: the wait orders the target's write before the waiter's read; loom checks that.
+    unsafe impl Sync for Shared {}
+    check(2, || {
+        let machine: &'static Machine<3> = Box::leak(Box::new(model_machine()));
+        online_all(machine, 3);
+        let shared: &'static Shared = Box::leak(Box::new(Shared(loom::cell::UnsafeCell::new(0))));
+        let ran: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let responder = loom::thread::spawn(move || {
+            become_cpu(1);
+            idle_until(machine, || ran.load(Ordering::Relaxed) == 2);
+        });
+        let ticket = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
+                // SAFETY: as above.
+                shared.0.with_mut(|value| unsafe { *value = 7 });
+                ran.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::Done,
+        );
+        let waiter = loom::thread::spawn(move || {
+            become_cpu(2);
+            // One look: `wait` would block on an event of the initiator's CPU.
+            if ticket.is_done() {
+                // SAFETY: as above.
+                assert_eq!(shared.0.with(|value| unsafe { *value }), 7);
+            }
+            core::mem::forget(ticket);
+        });
+        machine.post(&CpuMask::only(cpu(1)), move |_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        waiter.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
 /// Two CPUs call each other and take no interrupts while they wait: each serves its inbox. (Afterwards each
 /// takes interrupts until the other is done, as an idle CPU would.)
 #[test]

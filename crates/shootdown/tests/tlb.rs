@@ -250,6 +250,21 @@ fn a_gap_in_generations_makes_a_full_flush_and_covers_what_was_skipped() {
 }
 
 #[test]
+fn a_request_that_a_switch_has_overtaken_does_nothing() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+    machine.platform().as_cpu(1, || {
+        machine.switch_away(&space, Root(0));
+        machine.switch_to(None, &space);
+    });
+    ticket.wait();
+    assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
+    assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
+    leave(machine, space, 2);
+}
+
+#[test]
 fn a_request_for_a_space_that_was_left_does_nothing() {
     let machine = machine::<4>();
     let space = space_on(machine, 2);

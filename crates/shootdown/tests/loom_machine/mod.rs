@@ -16,10 +16,13 @@ use shootdown::*;
 use std::cell::Cell;
 
 pub const PAGES: usize = 2;
+/// The root without a user part.
+pub const NO_USER: Root = Root(0);
 pub const PAGE: usize = 4096;
 
 loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
+    static LOADED: Cell<Root> = Cell::new(NO_USER);
     static IRQS_OFF: Cell<bool> = Cell::new(false);
     static CACHED: Cell<[Option<u64>; PAGES]> = Cell::new([None; PAGES]);
 }
@@ -28,7 +31,7 @@ loom::thread_local! {
 pub struct Event(Mutex<bool>, Condvar);
 
 impl Event {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(Mutex::new(false), Condvar::new())
     }
 
@@ -46,7 +49,29 @@ impl Event {
     }
 }
 
+/// A page-table page as plain memory: loom reports a reuse that a walk may overlap.
+pub struct TablePage(loom::cell::UnsafeCell<u64>);
+
+// SAFETY: flushes order every walk before the reuse; loom checks that claim.
+unsafe impl Sync for TablePage {}
+
+impl TablePage {
+    /// What a processor does to it at any time while it is reachable.
+    pub fn walk(&self) {
+        // SAFETY: as above.
+        self.0.with(|entry| std::hint::black_box(unsafe { *entry }));
+    }
+
+    /// What its next owner does to it.
+    pub fn reuse(&self) {
+        // SAFETY: as above.
+        self.0.with_mut(|entry| unsafe { *entry = 1 });
+    }
+}
+
 pub struct Model<const N: usize> {
+    /// Walked by every CPU that has a user root, up to the moment that it loads another one.
+    pub table_page: TablePage,
     events: [Event; N],
     interrupted: [AtomicBool; N],
     /// The page table: a frame number a page.
@@ -95,8 +120,14 @@ unsafe impl<const N: usize> Platform for Model<N> {
         });
     }
 
-    fn load_root(&self, _: Root) {
-        CACHED.with(|cached| cached.set([None; PAGES]));
+    fn load_root(&self, root: Root) {
+        if LOADED.with(|loaded| loaded.replace(root)) != NO_USER {
+            self.table_page.walk();
+        }
+        // A processor may walk the new tables at once, on speculation.
+        let walked =
+            |page: usize| (root != NO_USER).then(|| self.table[page].load(Ordering::Relaxed));
+        CACHED.with(|cached| cached.set(std::array::from_fn(walked)));
     }
 
     fn now_ns(&self) -> u64 {
@@ -120,11 +151,20 @@ pub fn machine<const N: usize>() -> Arc<Machine<N>>
 where
     Cpus<N>: Capacity,
 {
-    Arc::new(Shootdown::new(Model {
+    Arc::new(model_machine())
+}
+
+/// A machine with no CPU online.
+pub fn model_machine<const N: usize>() -> Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    Shootdown::new(Model {
+        table_page: TablePage(loom::cell::UnsafeCell::new(0)),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
         table: std::array::from_fn(|_| AtomicU64::new(0)),
-    }))
+    })
 }
 
 /// Makes this loom thread CPU `cpu`.

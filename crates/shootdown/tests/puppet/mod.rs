@@ -33,6 +33,7 @@ pub struct Puppet {
     trace: Mutex<Vec<TraceEvent>>,
     flushes: Mutex<Vec<(CpuId, LocalFlush)>>,
     multicasts: Mutex<Vec<Vec<u32>>>,
+    sent: Mutex<Vec<(u32, u32)>>,
     /// Refuse this many interrupts before accepting again.
     pub refuse: AtomicUsize,
     /// Whether `flush_remote` does the work.
@@ -85,6 +86,8 @@ unsafe impl Platform for &'static Puppet {
             self.refuse.store(left - 1, Ordering::Relaxed);
             return Err(IpiRefused);
         }
+        let route = (self.current_cpu().as_u32(), target.as_u32());
+        self.sent.lock().unwrap().push(route);
         self.cpus[target.index()]
             .interrupted
             .store(true, Ordering::Relaxed);
@@ -245,6 +248,11 @@ impl Puppet {
             .collect()
     }
 
+    /// Takes the accepted interrupts so far: from whom, to whom.
+    pub fn take_sent(&self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.sent.lock().unwrap())
+    }
+
     /// Takes the target sets of multicasts so far.
     pub fn take_multicasts(&self) -> Vec<Vec<u32>> {
         std::mem::take(&mut self.multicasts.lock().unwrap())
@@ -263,6 +271,7 @@ where
         trace: Mutex::default(),
         flushes: Mutex::default(),
         multicasts: Mutex::default(),
+        sent: Mutex::default(),
         refuse: AtomicUsize::new(0),
         assist: AtomicBool::new(false),
         deliver_on_relax: AtomicBool::new(true),
