@@ -4,8 +4,14 @@ use crate::errno::Errno;
 use crate::syscall::args::UserBytes;
 use crate::task;
 
-/// Bytes between two looks at whether the thread is to end.
+/// Bytes between two looks at whether others wait, for this CPU or for this thread.
 const LOOK_BYTES: usize = 64 << 10;
+
+/// Gives others on this CPU their turn when it is due. False when a signal waits.
+fn may_go_on() -> bool {
+    task::yield_if_due();
+    !task::current().is_interrupted()
+}
 
 /// Copies kernel bytes to user memory. Returns how many; stops early for a signal.
 pub(super) fn copy_out(to: UserBytes, bytes: &[u8]) -> Result<usize, Errno> {
@@ -16,7 +22,7 @@ pub(super) fn copy_out(to: UserBytes, bytes: &[u8]) -> Result<usize, Errno> {
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
-        if task::current().is_interrupted() {
+        if !may_go_on() {
             break;
         }
     }
@@ -33,7 +39,7 @@ pub(super) fn zero_out(to: UserBytes) -> Result<usize, Errno> {
             Err(fault) if done == 0 => return Err(fault.into()),
             Err(_) => break,
         }
-        if task::current().is_interrupted() {
+        if !may_go_on() {
             break;
         }
     }
@@ -61,7 +67,7 @@ pub(super) fn copy_in<const PIECE: usize>(
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
-        if task::current().is_interrupted() {
+        if !may_go_on() {
             break;
         }
     }

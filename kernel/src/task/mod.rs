@@ -40,7 +40,7 @@ pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, th
 pub use process::{ExitStatus, Process};
 pub use sched::{
     before_user_return, cpu_count, set_affinity, sleep_until, timer_tick, usable_cpu_bits,
-    yield_now,
+    yield_if_due, yield_now,
 };
 pub use signal::user_exception;
 pub use start::{start_init, start_secondary};

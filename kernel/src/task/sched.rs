@@ -132,7 +132,20 @@ pub(super) fn reschedule_idle() {
     reschedule(Leave::Ready);
 }
 
+/// Lets others on this CPU run when this thread has had its turn; for long work in the kernel.
+///
+/// Context: as [`yield_now`].
+pub fn yield_if_due() {
+    let state = irq::save();
+    if cpu::this().need_resched() {
+        reschedule(Leave::Ready);
+    }
+    irq::restore(state);
+}
+
 /// Lets others on this CPU run first, if there are any.
+///
+/// Context: a user thread inside a system call, no lock held, preemption enabled.
 pub fn yield_now() {
     let state = irq::save();
     reschedule(Leave::Ready);

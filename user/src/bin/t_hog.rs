@@ -162,6 +162,30 @@ fn free_kib() -> u64 {
         .unwrap()
 }
 
+/// All hogs but that of memory together; some are refused what others have, and abort.
+fn everything_at_once() {
+    let exe = std::env::current_exe().unwrap();
+    let hogs = HOGS
+        .iter()
+        .filter(|(name, _)| *name != "memory")
+        .cycle()
+        .take(28);
+    let children: Vec<_> = hogs
+        .filter_map(|(name, _)| {
+            Command::new(&exe)
+                .arg(name)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .ok()
+        })
+        .collect();
+    println!("t_hog: {} at once", children.len());
+    for mut child in children {
+        child.wait().unwrap();
+    }
+}
+
 fn main() -> ExitCode {
     if let Some(what) = std::env::args().nth(1) {
         if what == "sleep" {
@@ -198,6 +222,7 @@ fn main() -> ExitCode {
             );
         }
     }
+    everything_at_once();
     println!("t_hog: OK");
     ExitCode::SUCCESS
 }

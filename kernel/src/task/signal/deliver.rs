@@ -78,11 +78,11 @@ fn deliver(me: &Current, frame: &mut TrapFrame, info: SigInfo, restart: Option<u
             frame::push(frame, &call)
         });
     if pushed.is_err() {
+        let rip = frame.rip;
         die_of(
             me,
             Signal::SEGV,
-            format_args!("no room for the frame of {signal}"),
-            frame,
+            format_args!("no room for the frame of {signal} at rip {rip:#x}"),
         );
     }
     if action.is_one_shot() {
@@ -99,19 +99,18 @@ pub fn force(me: &Current, frame: &mut TrapFrame, info: SigInfo, cause: core::fm
     let blocked = me.signals.lock().blocked.contains(signal);
     let action = me.process().actions.lock().get(signal);
     if blocked || action.handler().is_none() {
-        die_of(me, signal, cause, frame);
+        die_of(me, signal, cause);
     }
     deliver(me, frame, info, None);
 }
 
 /// Says why in one line and ends the process.
-fn die_of(me: &Current, signal: Signal, cause: core::fmt::Arguments<'_>, frame: &TrapFrame) -> ! {
+fn die_of(me: &Current, signal: Signal, cause: core::fmt::Arguments<'_>) -> ! {
     log::warn!(
-        "pid {} ({}) tid {} killed by {signal}: {cause} at rip {:#x}",
+        "pid {} ({}) tid {} killed by {signal}: {cause}",
         me.process().pid(),
         me.process().name(),
-        me.tid(),
-        frame.rip
+        me.tid()
     );
     kill_current(signal)
 }
@@ -124,12 +123,12 @@ pub fn sigreturn(me: &Current, frame: &mut TrapFrame) -> u64 {
             restore_alt_stack(me, resumed.alt_stack, frame.rsp as usize);
         }
         Err(frame::BadFrame) => {
-            let (info, rsp) = (SigInfo::from_kernel(Signal::SEGV), frame.rsp);
+            let (info, rsp, rip) = (SigInfo::from_kernel(Signal::SEGV), frame.rsp, frame.rip);
             force(
                 me,
                 frame,
                 info,
-                format_args!("bad signal frame at {rsp:#x}"),
+                format_args!("bad signal frame at {rsp:#x}, rip {rip:#x}"),
             );
         }
     }

@@ -28,8 +28,10 @@ pub fn user_exception(frame: &mut TrapFrame, exception: UserException) {
         );
         kill_current(Signal::KILL);
     }
-    let info = signal_for(exception, frame.rip as usize);
-    force(&me, frame, info, format_args!("{}", Cause(exception)));
+    let rip = frame.rip as usize;
+    let info = signal_for(exception, rip);
+    let cause = Cause { exception, rip };
+    force(&me, frame, info, format_args!("{cause}"));
 }
 
 /// The signal that Linux sends for it.
@@ -58,11 +60,15 @@ fn signal_for(exception: UserException, rip: usize) -> SigInfo {
 }
 
 /// Prints what happened, for the log.
-struct Cause(UserException);
+struct Cause {
+    exception: UserException,
+    rip: usize,
+}
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        let rip = self.rip;
+        let what = match self.exception {
             UserException::PageFault {
                 address,
                 access,
@@ -73,24 +79,27 @@ impl fmt::Display for Cause {
                     (false, true) => "write to",
                     (false, false) => "read of",
                 };
-                write!(f, "{what} {address:#x} ({error})")
+                return write!(f, "{what} {address:#x} at rip {rip:#x} ({error})");
             }
-            UserException::DivideError => f.write_str("division by zero or overflow"),
-            UserException::FloatingPoint => f.write_str("floating-point error"),
-            UserException::InvalidOpcode => f.write_str("undefined instruction"),
-            UserException::Debug => f.write_str("debug trap"),
-            UserException::Breakpoint => f.write_str("breakpoint"),
-            UserException::AlignmentCheck => f.write_str("misaligned access"),
-            UserException::Overflow => f.write_str("overflow trap"),
-            UserException::BoundRange => f.write_str("bound range exceeded"),
-            UserException::DeviceNotAvailable => f.write_str("no floating-point unit"),
             UserException::Protection { code } => {
-                write!(
+                return write!(
                     f,
-                    "privileged instruction or bad address (error code {code:#x})"
-                )
+                    "privileged instruction or bad address at rip {rip:#x} (error code {code:#x})"
+                );
             }
-            UserException::Other { vector } => write!(f, "exception {vector}"),
-        }
+            UserException::Other { vector } => {
+                return write!(f, "exception {vector} at rip {rip:#x}");
+            }
+            UserException::DivideError => "division by zero or overflow",
+            UserException::FloatingPoint => "floating-point error",
+            UserException::InvalidOpcode => "undefined instruction",
+            UserException::Debug => "debug trap",
+            UserException::Breakpoint => "breakpoint",
+            UserException::AlignmentCheck => "misaligned access",
+            UserException::Overflow => "overflow trap",
+            UserException::BoundRange => "bound range exceeded",
+            UserException::DeviceNotAvailable => "no floating-point unit",
+        };
+        write!(f, "{what} at rip {rip:#x}")
     }
 }
