@@ -24,9 +24,7 @@ struct Region {
 }
 
 /// Sets up heap and frame allocator. Called once, on the boot CPU, before the other CPUs start.
-///
-/// # Panics
-/// When there is too little memory to begin.
+/// Ends the boot when there is too little memory.
 pub fn init(info: &BootInfo) {
     select_break(info);
     let total: u64 = usable(info).map(|region| region.end - region.start).sum();
@@ -36,7 +34,10 @@ pub fn init(info: &BootInfo) {
     let taken = heap_bytes + link_bytes;
     let home = usable(info).find(|region| region.end - region.start > taken);
     let Some(home) = home else {
-        panic!("no region of {taken} bytes for heap and frame table in {total} bytes of memory");
+        boot_fail!(
+            "no {} KiB of memory in one piece for heap and frame table; give the machine more (-m 512M)",
+            taken >> 10
+        );
     };
     let heap = PhysAddr::new(home.start).to_direct();
     // SAFETY: usable memory that nobody else was given: it is cut off below.
