@@ -24,7 +24,8 @@ const TAIL_LINES: usize = 40;
 pub enum Flavour {
     /// The one that is measured.
     Plain,
-    /// The one that can be told to leave out a step, to prove that the tests notice.
+    /// The one that can be told to leave out a step, to prove that the tests notice, and to test or
+    /// break itself before the first program.
     Breakable,
 }
 
@@ -38,7 +39,7 @@ struct Artifact {
 pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
     let (name, features) = match flavour {
         Flavour::Plain => ("kernel", ""),
-        Flavour::Breakable => ("kernel-breakable", "--features breaks"),
+        Flavour::Breakable => ("kernel-breakable", "--features breaks,selftest"),
     };
     let words = format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}");
     let built = build(&words, "the kernel")?;

@@ -4,6 +4,7 @@ mod coherence;
 mod fleet;
 mod itself;
 mod machines;
+mod ring0;
 mod source;
 mod tally;
 
@@ -24,6 +25,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     match Fleet::open(test) {
         Ok(fleet) => {
             machines::check(test, &fleet, &mut tally);
+            ring0::check(test, &fleet, &mut tally);
             coherence::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }

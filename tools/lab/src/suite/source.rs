@@ -44,7 +44,7 @@ pub fn check(test: &Test, tally: &mut Tally) {
         return;
     }
     tally.check("source: clippy, breakable kernel", || {
-        clippy(&format!("{KERNEL} --features breaks"))
+        clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
     tally.check("source: documentation", documentation);
     tally.count("source: loom models", || tests(loom(), BUILD_DEADLINE));

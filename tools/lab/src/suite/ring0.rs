@@ -1,0 +1,73 @@
+//! Checks of the kernel's lowest layer on the running machine: its own self-tests, and that what must not
+//! happen ends in a panic that says where.
+
+use std::time::Duration;
+
+use super::fleet::{Fleet, Start};
+use super::tally::Tally;
+use crate::cli::Test;
+use crate::failure::{Failure, Outcome};
+use crate::machine::{End, Finished};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// A program to go on with; its own checks are elsewhere.
+const PROGRAM: &str = "hello";
+
+/// What the kernel is told to do, what it has to say first, and a function of its backtrace.
+const FATAL: [(&str, &str, &str); 8] = [
+    ("panic", "asked for (", "selftest::run"),
+    ("write-text", "#PF", "selftest::write_text"),
+    ("write-rodata", "#PF", "selftest::write_rodata"),
+    ("run-data", "#PF", "selftest::run"),
+    ("null", "#PF", "selftest::read_null"),
+    ("overflow", "#DF", "selftest::overflow"),
+    ("breakpoint", "#BP", "selftest::breakpoint"),
+    ("other-cpu", "asked for on cpu", "trap::dispatch::trap"),
+];
+
+/// Runs them all.
+pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
+    let machines: &[usize] = if test.fast { &[2] } else { &[1, 2, 4, 16] };
+    for &cpus in machines {
+        tally.check(&format!("kernel: self-tests on {cpus} CPUs"), || {
+            boot(fleet, "selftest=all", cpus)?.expect_success(PROGRAM)?;
+            Ok(String::new())
+        });
+    }
+    for (name, headline, function) in FATAL {
+        tally.check(&format!("kernel: panic by {name} says where"), || {
+            panics(fleet, name, headline, function)
+        });
+    }
+}
+
+fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
+    let start = Start {
+        options,
+        arguments: &[],
+        cpus,
+        deadline: DEADLINE,
+    };
+    fleet.boot(fleet.breakable(), PROGRAM, start)
+}
+
+fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<String> {
+    let finished = boot(fleet, &format!("selftest={name}"), 2)?;
+    let said = match &finished.end {
+        End::Panicked(line) => line.clone(),
+        _ => return Err(unexpected("a panic", &finished)),
+    };
+    if !said.contains(headline) {
+        return Err(unexpected(&format!("a panic with {headline:?}"), &finished));
+    }
+    let is_frame = |line: &str| line.trim_start().starts_with('#') && line.contains(function);
+    if !finished.console.lines().any(is_frame) {
+        let what = format!("a backtrace through {function}");
+        return Err(unexpected(&what, &finished));
+    }
+    Ok(String::new())
+}
+
+fn unexpected(what: &str, finished: &Finished) -> Failure {
+    Failure::work(format!("expected: {what}; but {}", finished.account()))
+}
