@@ -7,11 +7,14 @@ use uart_16550::backend::PioBackend;
 use uart_16550::{Config, Uart16550};
 
 use crate::arch::percpu;
+use crate::platform::SHOOTDOWN;
 use crate::sync::IrqMutex;
 use crate::time;
 
 /// COM1.
 const PORT: u16 = 0x3f8;
+/// What the device takes at once.
+const FIFO_BYTES: usize = 16;
 
 static UART: IrqMutex<Uart> = IrqMutex::new(Uart(None));
 
@@ -26,10 +29,31 @@ impl Uart {
     }
 }
 
+/// For panics: bytes and nothing else.
 impl Write for Uart {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.send(text.as_bytes());
         Ok(())
+    }
+}
+
+/// For everybody else: interrupts are off while the lock is held, and a long line takes a second at
+/// 115200 baud, so shootdowns are served in between. What other CPUs have this one run must not log.
+struct Serving<'a>(&'a mut Uart);
+
+impl Write for Serving<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.send(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Serving<'_> {
+    fn send(&mut self, bytes: &[u8]) {
+        for burst in bytes.chunks(FIFO_BYTES) {
+            self.0.send(burst);
+            SHOOTDOWN.poll();
+        }
     }
 }
 
@@ -59,13 +83,13 @@ pub fn set_level(name: Option<&str>) {
 
 /// Writes bytes as they are, as one piece: output of other CPUs never lands in between.
 pub fn write(bytes: &[u8]) {
-    UART.lock().send(bytes);
+    Serving(&mut UART.lock()).send(bytes);
 }
 
 /// Writes formatted text as one piece, without the prefix of log lines.
 pub fn print(text: fmt::Arguments<'_>) {
     // Errors: `Uart` has none.
-    let _ = UART.lock().write_fmt(text);
+    let _ = Serving(&mut UART.lock()).write_fmt(text);
 }
 
 /// As [`print`], for a panic: takes the device even if a stopped CPU holds the lock.
