@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use serde_json::Value;
 
 use super::plan::Plan;
 use super::rows::Row;
@@ -19,6 +20,15 @@ const HEADINGS: [&str; 8] = [
     "/ linux",
     "IPIs/op",
     "stale",
+];
+
+/// What the engine counted: heading, and counter of the engine.
+const MECHANISM: [(&str, &str); 5] = [
+    ("acks before flush", "early_acks"),
+    ("flushed here first", "flushes_overlapped"),
+    ("nobody waited", "flushes_unwaited"),
+    ("lines read", "shared_lines_read"),
+    ("pages dropped", "pages_flushed"),
 ];
 
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
@@ -40,6 +50,10 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> 
             "\nmadvise: {pages} {plural} a flush; ns an iteration on the initiator"
         ));
         line(table(rows.iter().filter(|row| row.pages == pages)));
+    }
+    if let Some(counts) = mechanism(rows) {
+        line("\nwhat the engine counted an iteration; counts hold on any host".into());
+        line(counts);
     }
     for group in &plan.groups {
         line(format!(
@@ -97,6 +111,44 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
         }
     }
     table.to_string()
+}
+
+/// How each policy works, in counts: they show the overlap where an emulator's times hide it.
+fn mechanism(rows: &[Row]) -> Option<String> {
+    let mut rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.threads > 1 && row.counters.contains_key("shared_lines_read"))
+        .collect();
+    rows.sort_by_key(|row| (row.pages, row.threads));
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = Table::new();
+    let headings = ["pages", "threads", "policy"].into_iter();
+    table
+        .load_style(UTF8_FULL_CONDENSED)
+        .set_header(headings.chain(MECHANISM.map(|(heading, _)| heading)));
+    for row in rows {
+        let axes = [
+            row.pages.to_string(),
+            row.threads.to_string(),
+            row.policy.clone(),
+        ];
+        let counts = MECHANISM.map(|(_, name)| format!("{:.2}", count(row, name)));
+        table.add_row(axes.into_iter().chain(counts));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index != 2 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    Some(table.to_string())
+}
+
+/// A counter of a row; programs leave out those that did not move.
+fn count(row: &Row, name: &str) -> f64 {
+    let counter = row.counters.get(name);
+    counter.and_then(Value::as_f64).unwrap_or_default()
 }
 
 fn ratio(value: Option<f64>) -> String {
