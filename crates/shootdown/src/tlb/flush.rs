@@ -87,19 +87,18 @@ where
         request: FlushRequest,
         holders: impl FnOnce() -> CpuMask<N>,
     ) -> FlushTicket<'_, P, N> {
+        let mut holders = holders();
+        holders.intersect(&self.ready_cpus());
+        if self.flush_without_interrupts(&request, &holders) {
+            return FlushTicket::done(self);
+        }
         let policy = self.policy();
-        let mut remote = holders();
-        remote.intersect(&self.ready_cpus());
         let slot = self.free_slot(SlotClass::Flush);
         let me = slot.initiator;
+        let mut remote = holders;
         remote.remove(me);
-        let assisted = !remote.is_empty()
-            && self.platform.flush_remote(remote.as_set(), &request) == RemoteFlush::Done;
-        if remote.is_empty() || assisted {
-            self.state(me)
-                .counters
-                .ipis_avoided
-                .add(remote.len() as u64);
+        if remote.is_empty() {
+            // Waiting for the slot has taken us to the one CPU that needs the flush.
             self.flush_here(me, &request, Role::Initiator);
             return FlushTicket::done(self);
         }
@@ -129,6 +128,26 @@ where
             counters.flushes_overlapped.add(1);
         }
         FlushTicket::published(self, published)
+    }
+
+    /// Does the whole flush, without a request slot, when no other CPU holds anything or the platform reaches the
+    /// others by itself; tells whether it did.
+    fn flush_without_interrupts(&self, request: &FlushRequest, holders: &CpuMask<N>) -> bool {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        let mut remote = *holders;
+        remote.remove(me);
+        let is_covered = remote.is_empty()
+            || self.platform.flush_remote(remote.as_set(), request) == RemoteFlush::Done;
+        if is_covered {
+            self.state(me)
+                .counters
+                .ipis_avoided
+                .add(remote.len() as u64);
+            self.flush_here(me, request, Role::Initiator);
+        }
+        drop(irq);
+        is_covered
     }
 
     /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).
