@@ -6,7 +6,10 @@
 mod attributes;
 mod budget;
 mod console;
+mod directory;
+mod file;
 mod machine;
+mod node;
 mod open;
 mod pipe;
 mod pseudo;
@@ -15,7 +18,8 @@ mod transfer;
 mod tree;
 
 pub use attributes::{Attributes, Kind};
-pub use open::{Mappable, OpenFile, OpenRequest, Whence, executable, open};
+pub use file::{Mappable, OpenFile, Whence};
+pub use open::{OpenRequest, executable, open};
 pub use pipe::new_pipe;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
 pub use tree::{attributes, join, normalise, read_link};

@@ -1,66 +1,15 @@
-//! Open files: a node with an offset.
+//! Opening files, and finding programs.
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as linux;
 
-use super::attributes::{Attributes, Kind};
-use super::budget::{Budget, Share};
-use super::pipe::{PipeReader, PipeWriter};
-use super::pseudo::Pseudo;
-use super::transfer::{copy_in, copy_out, zero_out};
-use super::tree::{self, Device};
-use super::{console, normalise};
+use super::file::OpenFile;
+use super::node::Node;
+use super::tree::{self, normalise};
 use crate::errno::Errno;
-use crate::exec::initramfs::File;
-use crate::sync::Mutex;
-use crate::syscall::args::UserBytes;
-use crate::syscall::fill_user;
 use crate::task::Process;
-
-/// Most bytes of one write to a pseudo file.
-const PSEUDO_WRITE_BYTES: usize = 256;
-
-/// Most open files of all processes together.
-const MOST_OPEN: usize = 4096;
-
-/// Most texts of pseudo files kept between reads; the others are made anew for each read.
-const MOST_TEXTS: usize = 64;
-
-static OPEN_FILES: Budget<MOST_OPEN> = Budget::new();
-static KEPT_TEXTS: Budget<MOST_TEXTS> = Budget::new();
-
-/// What a name or a descriptor stands for.
-#[derive(Debug)]
-pub(super) enum Node {
-    Device(Device),
-    Static(File),
-    Pseudo(Pseudo),
-    Directory,
-    PipeReader(PipeReader),
-    PipeWriter(PipeWriter),
-}
-
-impl Node {
-    pub fn attributes(&self, path: &str) -> Attributes {
-        match self {
-            Self::Device(device) => tree::device_attributes(*device, path),
-            Self::Static(file) => {
-                Attributes::new(Kind::Regular, file.mode, file.data.len() as u64, path)
-            }
-            Self::Pseudo(pseudo) => {
-                Attributes::new(Kind::Regular, tree::pseudo_permissions(*pseudo), 0, path)
-            }
-            Self::Directory => Attributes::new(Kind::Directory, 0o755, 0, path),
-            Self::PipeReader(_) | Self::PipeWriter(_) => {
-                Attributes::new(Kind::Pipe, 0o600, 0, path)
-            }
-        }
-    }
-}
 
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -86,44 +35,6 @@ impl OpenRequest {
     }
 }
 
-/// Where a seek counts from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whence {
-    /// The first byte.
-    Start,
-    /// The present offset.
-    Current,
-    /// One past the last byte.
-    End,
-}
-
-/// What a mapping of a file shows.
-#[derive(Clone, Copy, Debug)]
-pub enum Mappable {
-    /// These bytes, and zeroes after them.
-    Bytes(&'static [u8]),
-    /// Zeroes.
-    Zeroes,
-}
-
-/// An open file, shared by all descriptors that were copied from one another.
-#[derive(Debug)]
-pub struct OpenFile {
-    _share: Share<MOST_OPEN>,
-    node: Node,
-    path: String,
-    access: u32,
-    nonblocking: AtomicBool,
-    cursor: Mutex<Cursor>,
-}
-
-#[derive(Debug)]
-struct Cursor {
-    offset: u64,
-    /// The text of a pseudo file since it was last read from its start.
-    text: Option<(Share<MOST_TEXTS>, Arc<String>)>,
-}
-
 /// Opens what is there; nothing can be created.
 pub fn open(process: &Process, path: &str, request: OpenRequest) -> Result<Arc<OpenFile>, Errno> {
     let mut path = normalise(path);
@@ -147,10 +58,9 @@ pub fn open(process: &Process, path: &str, request: OpenRequest) -> Result<Arc<O
         }
         _ => {}
     }
-    let mut file = OpenFile::bare(node, request.flags & linux::O_ACCMODE)?;
-    file.path = path;
+    let file = OpenFile::at_path(node, request.flags & linux::O_ACCMODE, path)?;
     file.set_nonblocking(request.has(linux::O_NONBLOCK));
-    Ok(Arc::new(file))
+    Ok(file)
 }
 
 /// The program at that path: its absolute path and its bytes.
@@ -163,248 +73,4 @@ pub fn executable(process: &Process, path: &str) -> Result<(String, &'static [u8
         Node::Static(file) if file.mode & 0o111 != 0 => Ok((path, file.data)),
         _ => Err(Errno::EACCES),
     }
-}
-
-impl OpenFile {
-    /// Opened without a path. `access` is `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
-    ///
-    /// # Errors
-    /// ENFILE when too many files are open.
-    pub(super) fn new(node: Node, access: u32) -> Result<Arc<Self>, Errno> {
-        Ok(Arc::new(Self::bare(node, access)?))
-    }
-
-    fn bare(node: Node, access: u32) -> Result<Self, Errno> {
-        Ok(Self {
-            _share: OPEN_FILES.take().ok_or(Errno::ENFILE)?,
-            node,
-            path: String::new(),
-            access,
-            nonblocking: AtomicBool::new(false),
-            cursor: Mutex::new(Cursor {
-                offset: 0,
-                text: None,
-            }),
-        })
-    }
-
-    /// Reads from the present offset and moves it.
-    pub fn read(&self, to: UserBytes) -> Result<usize, Errno> {
-        self.may_read()?;
-        match &self.node {
-            Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
-            Node::Static(_) | Node::Pseudo(_) => {
-                let offset = self.cursor.lock().offset;
-                let count = self.read_at(to, offset)?;
-                self.cursor.lock().offset = offset + count as u64;
-                Ok(count)
-            }
-            _ => self.read_stream(to),
-        }
-    }
-
-    /// Reads from `offset`, leaving the file's own alone.
-    pub fn read_at(&self, to: UserBytes, offset: u64) -> Result<usize, Errno> {
-        self.may_read()?;
-        match &self.node {
-            Node::Static(file) => copy_out(to, from_offset(file.data, offset)),
-            Node::Pseudo(pseudo) => {
-                let text = self.text(*pseudo, offset)?;
-                copy_out(to, from_offset(text.as_bytes(), offset))
-            }
-            Node::PipeReader(_) | Node::PipeWriter(_) => Err(Errno::ESPIPE),
-            _ => self.read_stream(to),
-        }
-    }
-
-    /// What has no offsets and never waits.
-    fn read_stream(&self, to: UserBytes) -> Result<usize, Errno> {
-        match &self.node {
-            // Nobody types.
-            Node::Device(Device::Console | Device::Null) => Ok(0),
-            Node::Device(Device::Zero) => zero_out(to),
-            Node::Device(Device::Random) => fill_user(to.limit(1 << 20)),
-            Node::Directory => Err(Errno::EISDIR),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Writes at the present offset.
-    pub fn write(&self, from: UserBytes) -> Result<usize, Errno> {
-        if self.access == linux::O_RDONLY {
-            return Err(Errno::EBADF);
-        }
-        match &self.node {
-            Node::Device(Device::Console) => console::write(from),
-            Node::Device(_) => Ok(from.len),
-            Node::Pseudo(pseudo) if from.len <= PSEUDO_WRITE_BYTES => {
-                copy_in::<PSEUDO_WRITE_BYTES>(from, |bytes| {
-                    pseudo.accept(bytes)?;
-                    Ok(bytes.len())
-                })
-            }
-            Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Writes at `offset`; only devices and pseudo files take that, and ignore it.
-    pub fn write_at(&self, from: UserBytes, _offset: u64) -> Result<usize, Errno> {
-        match &self.node {
-            Node::PipeReader(_) | Node::PipeWriter(_) => Err(Errno::ESPIPE),
-            _ => self.write(from),
-        }
-    }
-
-    /// Moves the offset. Returns the new one.
-    pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
-        let end = match &self.node {
-            Node::Static(file) => file.data.len() as i64,
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
-                return Err(Errno::ESPIPE);
-            }
-            _ => 0,
-        };
-        let mut cursor = self.cursor.lock();
-        let base = match whence {
-            Whence::Start => 0,
-            Whence::Current => cursor.offset as i64,
-            Whence::End => end,
-        };
-        let to = base
-            .checked_add(by)
-            .filter(|&to| to >= 0)
-            .ok_or(Errno::EINVAL)?;
-        cursor.offset = to as u64;
-        Ok(to as usize)
-    }
-
-    /// Writes directory entries from the present offset on, as `getdents64` has them.
-    pub fn read_directory(&self, to: UserBytes) -> Result<usize, Errno> {
-        let Node::Directory = self.node else {
-            return Err(Errno::ENOTDIR);
-        };
-        let mut entries: Vec<(String, Kind)> = Vec::new();
-        entries.push((String::from("."), Kind::Directory));
-        entries.push((String::from(".."), Kind::Directory));
-        entries.extend(tree::children(&self.path));
-        let first = self.cursor.lock().offset;
-        let mut bytes = Vec::new();
-        let mut next = first;
-        for (name, kind) in entries
-            .iter()
-            .skip(usize::try_from(first).unwrap_or(usize::MAX))
-        {
-            let entry = directory_entry(name, *kind, next + 1);
-            if bytes.len() + entry.len() > to.len {
-                break;
-            }
-            bytes.extend_from_slice(&entry);
-            next += 1;
-        }
-        if bytes.is_empty() && (first as usize) < entries.len() {
-            return Err(Errno::EINVAL);
-        }
-        to.copy_from(&bytes)?;
-        self.cursor.lock().offset = next;
-        Ok(bytes.len())
-    }
-
-    /// What `poll` may report now.
-    pub fn ready(&self) -> u16 {
-        let bits = match &self.node {
-            Node::PipeReader(pipe) => pipe.ready(),
-            Node::PipeWriter(pipe) => pipe.ready(),
-            _ => linux::POLLIN | linux::POLLOUT,
-        };
-        bits as u16
-    }
-
-    /// What `stat` says.
-    pub fn attributes(&self) -> Attributes {
-        self.node.attributes(&self.path)
-    }
-
-    /// Its path, if it is a directory.
-    pub fn directory_path(&self) -> Option<String> {
-        matches!(self.node, Node::Directory).then(|| self.path.clone())
-    }
-
-    /// What `mmap` of it shows.
-    pub fn mappable(&self) -> Result<Mappable, Errno> {
-        match &self.node {
-            Node::Static(file) => Ok(Mappable::Bytes(file.data)),
-            Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
-            Node::Directory => Err(Errno::EACCES),
-            _ => Err(Errno::ENODEV),
-        }
-    }
-
-    /// Access and status flags, as `fcntl` tells them.
-    pub fn status_flags(&self) -> u32 {
-        self.access
-            | if self.is_nonblocking() {
-                linux::O_NONBLOCK
-            } else {
-                0
-            }
-    }
-
-    /// Should reads and writes fail instead of waiting?
-    pub fn set_nonblocking(&self, nonblocking: bool) {
-        self.nonblocking.store(nonblocking, Ordering::Relaxed);
-    }
-
-    fn is_nonblocking(&self) -> bool {
-        self.nonblocking.load(Ordering::Relaxed)
-    }
-
-    fn may_read(&self) -> Result<(), Errno> {
-        if self.access == linux::O_WRONLY {
-            Err(Errno::EBADF)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The text of a pseudo file: made anew at its start, so that one pass sees one state.
-    fn text(&self, pseudo: Pseudo, offset: u64) -> Result<Arc<String>, Errno> {
-        let kept = |cursor: &Cursor| cursor.text.as_ref().map(|(_, text)| text.clone());
-        if offset > 0
-            && let Some(text) = kept(&self.cursor.lock())
-        {
-            return Ok(text);
-        }
-        let text = Arc::new(pseudo.text()?);
-        let keep = KEPT_TEXTS.take().map(|share| (share, text.clone()));
-        let old = core::mem::replace(&mut self.cursor.lock().text, keep);
-        drop(old);
-        Ok(text)
-    }
-}
-
-fn from_offset(bytes: &[u8], offset: u64) -> &[u8] {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
-    &bytes[start..]
-}
-
-/// One `struct linux_dirent64`: inode, next offset, length, type, name, padded to 8.
-fn directory_entry(name: &str, kind: Kind, next: u64) -> Vec<u8> {
-    let kind = match kind {
-        Kind::Regular => linux::DT_REG,
-        Kind::Directory => linux::DT_DIR,
-        Kind::Device => linux::DT_CHR,
-        Kind::Pipe => linux::DT_FIFO,
-    };
-    let len = (19 + name.len() + 1).next_multiple_of(8);
-    let mut entry = Vec::with_capacity(len);
-    entry.extend_from_slice(&1u64.to_ne_bytes());
-    entry.extend_from_slice(&next.to_ne_bytes());
-    entry.extend_from_slice(&(len as u16).to_ne_bytes());
-    entry.push(kind as u8);
-    entry.extend_from_slice(name.as_bytes());
-    entry.resize(len, 0);
-    entry
 }

@@ -8,7 +8,8 @@ use core::fmt;
 use linux_raw_sys::general as linux;
 
 use super::budget::{Budget, Share};
-use super::open::{Node, OpenFile};
+use super::file::OpenFile;
+use super::node::Node;
 use super::transfer::copy_in;
 use crate::errno::Errno;
 use crate::sync::Mutex;

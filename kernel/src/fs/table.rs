@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general as linux;
 
-use super::open::{Node, OpenFile};
+use super::file::OpenFile;
+use super::node::Node;
 use super::tree::Device;
 use crate::errno::Errno;
 

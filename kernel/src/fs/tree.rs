@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use super::attributes::{Attributes, Kind};
-use super::open::Node;
+use super::node::Node;
 use super::pseudo::{self, Pseudo};
 use crate::errno::Errno;
 use crate::exec::initramfs;

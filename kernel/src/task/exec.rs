@@ -5,8 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use super::name::ThreadName;
 use super::signal::AltStack;
-use super::thread::{ThreadName, work};
+use super::thread::work;
 use super::timer::Deadline;
 use super::{Current, sched, start};
 use crate::arch::fpu::{self, FpuState};

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `thread`, `process`, `id` | what there is, and its numbers |
-//! | `sched`, `cpu`, `queue`, `timer` | who runs where, who sleeps how long |
+//! | `sched`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
 //! | `futex`, `wait` | sleeping for something to happen |
 //! | `signal` | signals, exceptions of user mode, handlers |
 //! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
@@ -21,6 +21,7 @@ mod exec;
 mod exit;
 pub mod futex;
 mod id;
+mod name;
 mod process;
 mod queue;
 mod sched;
@@ -37,6 +38,7 @@ pub use current::{Current, current, current_space};
 pub use exec::exec;
 pub use exit::{exit_process, exit_thread};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
+pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
     before_user_return, cpu_count, set_affinity, sleep_until, timer_tick, usable_cpu_bits,
@@ -44,6 +46,6 @@ pub use sched::{
 };
 pub use signal::user_exception;
 pub use start::{start_init, start_secondary};
-pub use thread::{NAME_BYTES, Thread};
+pub use thread::Thread;
 pub use timer::Deadline;
 pub use wait::WaitQueue;

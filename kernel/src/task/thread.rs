@@ -9,6 +9,7 @@ use shootdown::CpuId;
 
 use super::affinity::Affinity;
 use super::futex::FutexState;
+use super::name::{NAME_BYTES, ThreadName};
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 use super::{Process, Tid};
@@ -16,9 +17,6 @@ use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
 use crate::mm::MemorySpace;
 use crate::sync::Mutex;
-
-/// Bytes of a thread name with its terminator, as `PR_SET_NAME` has it.
-pub const NAME_BYTES: usize = 16;
 
 /// Things a thread must see to before it returns to user mode; bits of one word.
 pub(super) mod work {
@@ -174,7 +172,7 @@ impl Thread {
 
     /// Its name as set by `PR_SET_NAME`, without the terminator.
     pub fn name(&self) -> ThreadName {
-        ThreadName(*self.name.lock())
+        ThreadName::from_bytes(*self.name.lock())
     }
 
     /// Renames it; the last byte is forced to zero.
@@ -268,35 +266,5 @@ impl fmt::Debug for Thread {
             .field("tid", &self.tid)
             .field("cpu", &self.cpu())
             .finish()
-    }
-}
-
-/// A thread name that prints itself.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadName([u8; NAME_BYTES]);
-
-impl ThreadName {
-    /// The name that a program at this path starts with: the last component, cut to fit.
-    pub fn of_path(path: &str) -> Self {
-        let file = path.rsplit('/').next().unwrap_or(path);
-        let mut name = [0; NAME_BYTES];
-        for (to, from) in name[..NAME_BYTES - 1].iter_mut().zip(file.bytes()) {
-            *to = from;
-        }
-        Self(name)
-    }
-
-    /// The bytes with their terminator.
-    pub const fn as_bytes(&self) -> [u8; NAME_BYTES] {
-        self.0
-    }
-}
-
-impl fmt::Display for ThreadName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = self.0.iter().position(|&b| b == 0).unwrap_or(NAME_BYTES);
-        self.0[..end]
-            .utf8_chunks()
-            .try_for_each(|chunk| f.write_str(chunk.valid()))
     }
 }

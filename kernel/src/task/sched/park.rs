@@ -1,0 +1,83 @@
+//! Sleeping and waking.
+//!
+//! Sleeping is a park with a token, as in `std::thread`: [`unpark`] of a running thread makes its
+//! next [`park`] return at once. A sleeper therefore puts itself where its waker will look, checks
+//! its condition in a loop, and parks; no wake-up can be lost and spurious ones are harmless.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::place::enqueue;
+use super::switch::reschedule;
+use crate::arch::{irq, percpu};
+use crate::errno::Errno;
+use crate::task::Thread;
+use crate::task::cpu::{self, Leave};
+use crate::task::current::current;
+use crate::task::thread::park_state;
+use crate::task::timer::Deadline;
+
+/// Sleeps until the deadline.
+///
+/// # Errors
+/// EINTR when a signal came first.
+pub fn sleep_until(deadline: Deadline) -> Result<(), Errno> {
+    let me = current();
+    while !deadline.has_passed() {
+        if me.is_interrupted() {
+            return Err(Errno::EINTR);
+        }
+        park(Some(deadline));
+    }
+    Ok(())
+}
+
+/// Sleeps until [`unpark`], the deadline, or for no reason: the caller checks its condition in a
+/// loop around this. Returns at once when a wake-up came since the last park.
+///
+/// Context: a user thread inside a system call, no lock held, preemption enabled.
+pub(in crate::task) fn park(deadline: Option<Deadline>) {
+    let me = current();
+    let timer_cpu = deadline.map(|deadline| {
+        let state = irq::save();
+        let cpu = percpu::cpu_id();
+        cpu::of(cpu).timers.lock().insert(me.to_arc(), deadline);
+        irq::restore(state);
+        cpu
+    });
+    let state = irq::save();
+    // ORDERING: acquire of what the waker did before its token; pairs with the release in `unpark`.
+    let sleeping = me.park.compare_exchange(
+        park_state::RUNNABLE,
+        park_state::PARKED,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    match sleeping {
+        Ok(_) => reschedule(Leave::Parked),
+        Err(_) => me.park.store(park_state::RUNNABLE, Ordering::Relaxed),
+    }
+    irq::restore(state);
+    if let Some(cpu) = timer_cpu {
+        drop(cpu::of(cpu).timers.lock().remove(&me));
+    }
+}
+
+/// Wakes the thread, or makes its next [`park`] return at once.
+///
+/// Context: any, interrupt handlers included; leaf locks may be held.
+pub(in crate::task) fn unpark(thread: &Arc<Thread>) {
+    // ORDERING: publishes the condition that the sleeper checks; pairs with `park`.
+    let before =
+        thread
+            .park
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
+                park_state::PARKED => Some(park_state::RUNNABLE),
+                park_state::RUNNABLE => Some(park_state::NOTIFIED),
+                _ => None,
+            });
+    // Whoever took it out of PARKED is the only one to queue it.
+    if before == Ok(park_state::PARKED) {
+        enqueue(thread.clone());
+    }
+}

@@ -1,0 +1,219 @@
+//! Choosing the next thread and switching to it.
+//!
+//! Round robin on every CPU, non-preemptible in kernel mode: a thread gives up its CPU when it
+//! parks, or on its way back to user mode when its slice is over.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{Ordering, fence};
+
+use shootdown::CpuId;
+
+use super::place::enqueue;
+use super::space::load_space_of;
+use crate::arch::trap::TrapFrame;
+use crate::arch::{context, fpu, fsbase, irq, percpu};
+use crate::task::cpu::{self, CpuSched, Leave};
+use crate::task::current::current;
+use crate::task::thread::work;
+use crate::task::{Thread, signal};
+use crate::time;
+
+/// How long a thread runs before others on its CPU get their turn.
+const SLICE_NS: u64 = 10_000_000;
+
+/// Hook of the timer interrupt; interrupts off.
+pub fn timer_tick() {
+    let cpu = cpu::this();
+    if !cpu.is_started() {
+        return;
+    }
+    let now_ns = time::now_ns();
+    cpu.timers.lock().expire(now_ns);
+    cpu.with_local(|local| {
+        local.account(now_ns);
+        if now_ns >= local.slice_end_ns && !local.current.is_idle() {
+            cpu.set_need_resched();
+        }
+    });
+}
+
+/// Hook of every return to user mode; interrupts off, before and after.
+pub fn before_user_return(frame: &mut TrapFrame) {
+    let me = current();
+    // Each round takes at least one request off; new ones come only from outside.
+    while cpu::this().need_resched() || me.work() != 0 {
+        if me.work() & work::MIGRATE != 0 {
+            me.clear_work(work::MIGRATE);
+            reschedule(Leave::Ready);
+        }
+        if cpu::this().need_resched() {
+            reschedule(Leave::Ready);
+        }
+        if me.work() & (work::EXIT | work::SIGNAL) != 0 {
+            irq::enable();
+            signal::handle_work(&me, frame);
+            irq::disable();
+        }
+    }
+}
+
+/// Lets others on this CPU run first, if there are any.
+///
+/// Context: a user thread inside a system call, no lock held, preemption enabled.
+pub fn yield_now() {
+    let state = irq::save();
+    reschedule(Leave::Ready);
+    irq::restore(state);
+}
+
+/// Lets others on this CPU run when this thread has had its turn; for long work in the kernel.
+///
+/// Context: as [`yield_now`].
+pub fn yield_if_due() {
+    let state = irq::save();
+    if cpu::this().need_resched() {
+        reschedule(Leave::Ready);
+    }
+    irq::restore(state);
+}
+
+/// The idle thread gives way to whatever is ready. Interrupts are off.
+pub(in crate::task) fn reschedule_idle() {
+    reschedule(Leave::Ready);
+}
+
+/// Ends the current thread: it is switched away from and never resumed.
+pub(in crate::task) fn leave_forever() -> ! {
+    irq::disable();
+    reschedule(Leave::Dead);
+    unreachable!("a dead thread was resumed");
+}
+
+/// First thing a new thread does on its own stack; interrupts off.
+pub(in crate::task) fn finish_first_switch() {
+    finish_switch();
+}
+
+/// Gives the CPU to the next thread. Returns when this thread runs again, perhaps elsewhere.
+/// Interrupts are off, before and after.
+pub(in crate::task) fn reschedule(leave: Leave) {
+    assert_eq!(
+        percpu::preempt_count(),
+        0,
+        "rescheduling with preemption disabled"
+    );
+    let cpu = cpu::this();
+    let me = percpu::cpu_id();
+    cpu.take_need_resched();
+    let Some((next, leave)) = pick(cpu, me, leave) else {
+        return;
+    };
+    switch(cpu, me, next, leave);
+    finish_switch();
+}
+
+/// The next thread for this CPU, or `None` when the current one simply goes on.
+fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Leave)> {
+    let (current, idle) = cpu.with_local(|local| (local.current.clone(), local.idle.clone()));
+    loop {
+        let goes_on = leave == Leave::Ready && !current.is_idle() && current.may_run_on(me);
+        let next = cpu.ready.lock().pop();
+        // Others' threads are for CPUs that have nothing to do.
+        let Some(next) = next.or_else(|| if goes_on { None } else { steal(me) }) else {
+            cpu.set_load(usize::from(goes_on));
+            if goes_on || current.is_idle() {
+                return renew_slice(cpu);
+            }
+            return Some((idle, leave));
+        };
+        match (Arc::ptr_eq(&next, &current), next.may_run_on(me)) {
+            // Woken before it had gone to sleep.
+            (true, true) => return renew_slice(cpu),
+            (true, false) => leave = Leave::Ready,
+            (false, true) => {
+                cpu.set_load(cpu.ready.lock().len() + 1);
+                return Some((next, leave));
+            }
+            (false, false) => enqueue(next),
+        }
+    }
+}
+
+/// The current thread goes on, with a full slice.
+fn renew_slice<T>(cpu: &CpuSched) -> Option<T> {
+    cpu.with_local(|local| local.slice_end_ns = time::now_ns() + SLICE_NS);
+    None
+}
+
+/// A thread that waits on another CPU and may run here.
+fn steal(me: CpuId) -> Option<Arc<Thread>> {
+    cpu::started()
+        .filter(|&other| other != me && cpu::of(other).load() > 1)
+        .find_map(|other| cpu::of(other).ready.lock().steal_for(me))
+}
+
+/// Switches stacks. On return this is `prev` again, perhaps on another CPU.
+fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
+    let next_ptr = Arc::as_ptr(&next);
+    let (prev_ptr, old_space) = cpu.with_local(|local| {
+        let old_space = load_space_of(local, &next);
+        let now_ns = time::now_ns();
+        local.account(now_ns);
+        local.slice_end_ns = now_ns + SLICE_NS;
+        let prev = core::mem::replace(&mut local.current, next);
+        let prev_ptr = Arc::as_ptr(&prev);
+        local.leaving = Some((prev, leave));
+        (prev_ptr, old_space)
+    });
+    // Another thread of the same space or its dying thread holds a reference too, see `exit`.
+    drop(old_space);
+    // SAFETY: `local.leaving` keeps it alive until `finish_switch`.
+    let prev = unsafe { &*prev_ptr };
+    // SAFETY: `local.current` keeps it alive.
+    let next = unsafe { &*next_ptr };
+    assert!(
+        prev.stack_is_intact(),
+        "kernel stack of {prev:?} has overflowed"
+    );
+    publish_cpu(next, me);
+    percpu::set_current_thread(next_ptr.cast_mut().cast());
+    if let Some(top) = next.stack_top() {
+        percpu::set_kernel_stack(top);
+    }
+    // SAFETY: duty (2) of `context_ptr` for both: this CPU switches from one to the other.
+    let prev_context = unsafe { &mut *prev.context_ptr() };
+    // SAFETY: as above; `next` is not `prev`, and on no CPU.
+    let next_context = unsafe { &mut *next.context_ptr() };
+    if !prev.is_idle() {
+        fpu::save(&mut prev_context.fpu);
+    }
+    if !next.is_idle() {
+        fpu::restore(&next_context.fpu);
+        fsbase::write(next_context.fs_base);
+    }
+    let (save, resume) = (&raw mut prev_context.rsp, next_context.rsp);
+    // SAFETY: `save` outlives the switch with `prev`, `resume` was saved by an earlier switch or
+    // made by `new_stack`, and interrupts are off.
+    unsafe { context::switch(save, resume) };
+}
+
+/// Makes this CPU the one of the thread, visible to whoever sets a work bit, see [`nudge`].
+fn publish_cpu(next: &Thread, me: CpuId) {
+    next.set_cpu(me);
+    next.set_on_cpu(true);
+    // ORDERING: Dekker with `nudge`: the CPU is published before the work bits are read on the way
+    // to user mode.
+    fence(Ordering::SeqCst);
+}
+
+/// Runs on the stack of the thread switched to: lets go of the thread switched from.
+fn finish_switch() {
+    let Some((prev, leave)) = cpu::this().with_local(|local| local.leaving.take()) else {
+        unreachable!("a switch without a predecessor");
+    };
+    prev.set_on_cpu(false);
+    match leave {
+        Leave::Ready if !prev.is_idle() => enqueue(prev),
+        Leave::Ready | Leave::Parked | Leave::Dead => drop(prev),
+    }
+}
