@@ -167,3 +167,16 @@ where
             || self.header.load(Ordering::Acquire) >> 8 != sequence
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Slot;
+
+    /// What `docs/protocol.md` says of the lines that move.
+    #[test]
+    fn a_request_is_one_line_up_to_64_cpus() {
+        assert_eq!((size_of::<Slot<1>>(), align_of::<Slot<1>>()), (64, 64));
+        assert_eq!(size_of::<Slot<64>>(), 64);
+        assert_eq!(size_of::<Slot<512>>(), 128);
+    }
+}
