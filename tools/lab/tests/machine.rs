@@ -47,11 +47,11 @@ fn emulator_that_dies_in_silence_is_named() {
 #[test]
 fn machine_that_hangs_is_ended_at_the_deadline() {
     let started = Instant::now();
-    let answer = run("echo last words; sleep 60", &["--deadline", "1"]);
-    assert!(started.elapsed() < Duration::from_secs(20));
+    let answer = run("echo last words; sleep 60", &["--deadline", "3"]);
+    assert!(started.elapsed() < Duration::from_secs(40));
     assert_eq!(answer.code, Some(125), "{answer:?}");
     assert!(
-        answer.errors.contains("after 1 s") && answer.errors.contains("| last words"),
+        answer.errors.contains("after 3 s") && answer.errors.contains("| last words"),
         "{answer:?}"
     );
 }

@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn overrun_ends_the_child_though_a_grandchild_holds_the_pipe() {
         let started = Instant::now();
-        let (child, lines) = shell("echo up; sleep 20", Duration::from_millis(300));
+        let (child, lines) = shell("echo up; sleep 30", Duration::from_secs(3));
         assert_eq!(child.stopped, Some(Stopped::Overrun));
         assert_eq!(lines, ["up"]);
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < Duration::from_secs(20));
     }
 
     #[test]
