@@ -101,7 +101,7 @@ impl Run {
                 .collect();
             let times = self.watch_over();
             self.board.stop();
-            (self.gather(workers), times)
+            (self.gather(workers, &times), times)
         });
         self.conclude(&tallies, &times)
     }
@@ -160,14 +160,18 @@ impl Run {
             .sum()
     }
 
-    /// Joins all workers; one that does not end ends the process.
-    fn gather(&self, workers: Vec<ScopedJoinHandle<'_, Vec<Tally>>>) -> Vec<Tally> {
+    /// Joins all workers; one that does not end ends the process, after `times` under each policy.
+    fn gather(
+        &self,
+        workers: Vec<ScopedJoinHandle<'_, Vec<Tally>>>,
+        times: &[Duration],
+    ) -> Vec<Tally> {
         let start = Instant::now();
         let mut sums = vec![Tally::default(); self.policies.len()];
         for (number, worker) in workers.into_iter().enumerate() {
             while !worker.is_finished() {
                 if start.elapsed() > END_PATIENCE {
-                    self.abandon(number);
+                    self.abandon(number, &sums, times);
                 }
                 thread::sleep(Duration::from_millis(1));
             }
@@ -182,7 +186,7 @@ impl Run {
         sums
     }
 
-    fn conclude(&self, tallies: &[Tally], times: &[Duration]) -> ExitCode {
+    fn print_rows(&self, tallies: &[Tally], times: &[Duration]) {
         for (policy, (tally, time)) in tallies.iter().zip(times).enumerate() {
             report::row(&json!({
                 "policy": self.policies[policy],
@@ -201,6 +205,10 @@ impl Run {
                 "private_touches": tally.touches,
             }));
         }
+    }
+
+    fn conclude(&self, tallies: &[Tally], times: &[Duration]) -> ExitCode {
+        self.print_rows(tallies, times);
         self.print_findings();
         if let Some(failure) = self.board.failure() {
             eprintln!("{PROGRAM}: {failure}");
@@ -234,8 +242,9 @@ impl Run {
     }
 
     /// Ends the process, because worker `number` does not end: it lost its CPU or a wake-up, or
-    /// what was done to its memory made it run wild.
-    fn abandon(&self, number: usize) -> ! {
+    /// what was done to its memory made it run wild. What the others found is told all the same.
+    fn abandon(&self, number: usize, tallies: &[Tally], times: &[Duration]) -> ! {
+        self.print_rows(tallies, times);
         self.print_findings();
         eprintln!("{PROGRAM}: worker {number} does not end");
         report::drain();
