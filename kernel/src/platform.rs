@@ -110,4 +110,9 @@ unsafe impl Platform for KernelPlatform {
     fn now_ns(&self) -> u64 {
         crate::time::now_ns()
     }
+
+    #[inline]
+    fn prefetch_write(&self, address: usize) {
+        shootdown_x86::cache::prefetch_write(address);
+    }
 }

@@ -1,10 +1,11 @@
 //! x86-64 building blocks for cross-CPU calls and TLB shootdown.
 //!
-//! A kernel's implementation of `shootdown::Platform` needs four things from the processor, and
+//! A kernel's implementation of `shootdown::Platform` needs five things from the processor, and
 //! each has a module here:
 //!
 //! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], [`ApicMap`]);
 //! * [`tlb`]: drop translations on this CPU ([`Tlb`]);
+//! * [`cache`]: ask for cache lines early;
 //! * [`features`]: know what the processor has ([`Features`]);
 //! * [`irq`]: keep this CPU from being interrupted meanwhile.
 //!
@@ -74,6 +75,7 @@
 extern crate std;
 
 pub mod apic;
+pub mod cache;
 pub mod features;
 pub mod irq;
 pub mod msr;

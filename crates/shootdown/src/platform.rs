@@ -83,6 +83,13 @@ pub unsafe trait Platform: Sync {
         core::hint::spin_loop();
     }
 
+    /// A hint: the cache line at `address`, which other CPUs write too, is about to be written here (x86:
+    /// PREFETCHW). It may do nothing, and must not fault.
+    #[inline]
+    fn prefetch_write(&self, address: usize) {
+        let _ = address;
+    }
+
     /// A way to flush other CPUs without interrupting them: a hypercall, or an instruction that
     /// broadcasts. Called with interrupts off, after the page-table change.
     ///

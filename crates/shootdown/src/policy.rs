@@ -13,20 +13,21 @@ const EARLY_ACK: u64 = 1 << 2;
 const MULTICAST: u64 = 1 << 3;
 const SERVE_EARLY: u64 = 1 << 4;
 const MEASURE_WAITS: u64 = 1 << 5;
+const PREFETCH: u64 = 1 << 6;
 
 impl Policy {
-    /// What kernels did before T1: interrupt the targets one by one, wait until they have flushed, then flush
-    /// here; the description of the flush lies on a line of its own and is passed by pointer.
-    pub const BEFORE: Self = Self { bits: 0 };
+    /// What kernels did before T1: interrupt the targets, wait until they have flushed, then flush here; the
+    /// description of the flush lies on a line of its own and is passed by pointer.
+    pub const BEFORE: Self = Self { bits: MULTICAST };
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
     /// targets acknowledge on receipt where that is sound.
     pub const PUBLISHED: Self = Self {
-        bits: CONCURRENT | INLINE | EARLY_ACK,
+        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK,
     };
-    /// `PUBLISHED`, and one multicast for all targets, and waiters that serve their own inbox without
-    /// waiting for the interrupt.
+    /// `PUBLISHED`, and waiters that serve their own inbox without waiting for the interrupt, and cache
+    /// lines asked for before they are needed and for writing at once.
     pub const BEST: Self = Self {
-        bits: Self::PUBLISHED.bits | MULTICAST | SERVE_EARLY,
+        bits: Self::PUBLISHED.bits | SERVE_EARLY | PREFETCH,
     };
 
     const NAMED: [(&'static str, Self); 3] = [
@@ -54,13 +55,12 @@ impl Policy {
 
     /// Whether waits are timed into the histogram of [`Stats`](crate::Stats) (two clock readings a wait).
     pub const fn with_measured_waits(self, on: bool) -> Self {
-        Self {
-            bits: if on {
-                self.bits | MEASURE_WAITS
-            } else {
-                self.bits & !MEASURE_WAITS
-            },
-        }
+        self.with(MEASURE_WAITS, on)
+    }
+
+    /// See [`multicasts`](Self::multicasts).
+    pub const fn with_multicast(self, on: bool) -> Self {
+        self.with(MULTICAST, on)
     }
 
     pub(crate) const fn to_bits(self) -> u64 {
@@ -69,6 +69,16 @@ impl Policy {
 
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self { bits }
+    }
+
+    const fn with(self, bit: u64, on: bool) -> Self {
+        Self {
+            bits: if on {
+                self.bits | bit
+            } else {
+                self.bits & !bit
+            },
+        }
     }
 
     const fn has(self, bit: u64) -> bool {
@@ -90,7 +100,7 @@ impl Policy {
         self.has(EARLY_ACK)
     }
 
-    /// Several targets are interrupted by one multicast.
+    /// Several targets are interrupted by one multicast where the platform has one.
     pub const fn multicasts(self) -> bool {
         self.has(MULTICAST)
     }
@@ -99,6 +109,12 @@ impl Policy {
     /// interrupts off it always does.)
     pub const fn serves_early(self) -> bool {
         self.has(SERVE_EARLY)
+    }
+
+    /// Cache lines that are about to be written are asked for ahead of time
+    /// ([`Platform::prefetch_write`](crate::Platform::prefetch_write)).
+    pub const fn prefetches(self) -> bool {
+        self.has(PREFETCH)
     }
 
     /// See [`with_measured_waits`](Self::with_measured_waits).

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -343,9 +344,33 @@ fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
     let machine = machine::<4>();
     machine.call_all(&|_| ());
     assert_eq!(machine.platform().take_multicasts(), [vec![1, 2, 3]]);
-    machine.set_policy(Policy::PUBLISHED);
+    machine.set_policy(Policy::BEST.with_multicast(false));
     machine.call_all(&|_| ());
     assert!(machine.platform().take_multicasts().is_empty());
+}
+
+#[test]
+fn lines_are_asked_for_ahead_where_the_policy_says() {
+    let machine = machine::<64>();
+    machine.call_all(&|_| ());
+    let hints = machine.platform().take_prefetches();
+    let lines: BTreeSet<_> = hints.iter().filter(|hint| hint.0 == 0).collect();
+    assert_eq!(
+        lines.len(),
+        64,
+        "the initiator: its slot and 63 inboxes, each once"
+    );
+    let slot = hints[0].1;
+    for target in 1..64 {
+        assert!(
+            hints.contains(&(target, slot)),
+            "cpu{target} asks for the slot for writing"
+        );
+    }
+    assert_eq!(hints.len(), 64 + 63);
+    machine.set_policy(Policy::PUBLISHED);
+    machine.call_all(&|_| ());
+    assert!(machine.platform().take_prefetches().is_empty());
 }
 
 #[test]

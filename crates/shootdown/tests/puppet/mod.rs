@@ -33,6 +33,8 @@ pub struct Puppet {
     trace: Mutex<Vec<TraceEvent>>,
     flushes: Mutex<Vec<(CpuId, LocalFlush)>>,
     multicasts: Mutex<Vec<Vec<u32>>>,
+    /// Who asked for which cache line.
+    prefetches: Mutex<Vec<(u32, usize)>>,
     sent: Mutex<Vec<(u32, u32)>>,
     /// Refuse this many interrupts before accepting again.
     pub refuse: AtomicUsize,
@@ -100,6 +102,11 @@ unsafe impl Platform for &'static Puppet {
             .unwrap()
             .push(targets.iter().map(CpuId::as_u32).collect());
         targets.iter().try_for_each(|target| self.send_ipi(target))
+    }
+
+    fn prefetch_write(&self, address: usize) {
+        let cpu = self.current_cpu().as_u32();
+        self.prefetches.lock().unwrap().push((cpu, address));
     }
 
     fn local_flush(&self, operation: LocalFlush) {
@@ -253,6 +260,11 @@ impl Puppet {
         std::mem::take(&mut self.sent.lock().unwrap())
     }
 
+    /// Takes the hints so far: who asked for which cache line.
+    pub fn take_prefetches(&self) -> Vec<(u32, usize)> {
+        std::mem::take(&mut self.prefetches.lock().unwrap())
+    }
+
     /// Takes the target sets of multicasts so far.
     pub fn take_multicasts(&self) -> Vec<Vec<u32>> {
         std::mem::take(&mut self.multicasts.lock().unwrap())
@@ -271,6 +283,7 @@ where
         trace: Mutex::default(),
         flushes: Mutex::default(),
         multicasts: Mutex::default(),
+        prefetches: Mutex::default(),
         sent: Mutex::default(),
         refuse: AtomicUsize::new(0),
         assist: AtomicBool::new(false),
