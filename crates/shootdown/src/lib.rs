@@ -58,6 +58,12 @@ mod sync;
 mod tlb;
 mod trace;
 
+/// What `shootdown-sim` puts under the engine (feature `sim`).
+#[cfg(all(feature = "sim", not(loom)))]
+pub mod sim {
+    pub use crate::sync::simulated::{AtomicU64, Memory, Operation, Ordering, Plain, install};
+}
+
 pub use atomic_mask::AtomicCpuMask;
 pub use call::{CallTicket, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
 pub use capacity::{Capacity, Cpus};

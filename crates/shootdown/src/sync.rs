@@ -1,13 +1,19 @@
 //! The only place in this crate that names atomics.
 //!
 //! Every protocol is written against the names exported here, so that the same source runs on real
-//! atomics and, under `cfg(loom)`, inside a model checker. Statistics are the one exception: they take
-//! part in no protocol, so [`Counter`] always uses `core` atomics and never widens a model.
+//! atomics, under `cfg(loom)` inside a model checker, and with feature `sim` on a simulated machine.
+//! Statistics are the one exception: they take part in no protocol, so [`Counter`] always uses `core`
+//! atomics and never widens a model.
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "sim", not(loom)))]
+pub(crate) mod simulated;
+
+#[cfg(not(any(loom, feature = "sim")))]
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+#[cfg(all(feature = "sim", not(loom)))]
+pub(crate) use simulated::{AtomicBool, AtomicU64, Ordering, fence};
 
 use core::sync::atomic::{AtomicU64 as CoreU64, Ordering as CoreOrdering};
 
@@ -64,6 +70,8 @@ impl<T: Copy> PlainCell<T> {
     /// # Safety
     /// 1. No other access to this cell happens concurrently: the caller owns it by protocol.
     pub(crate) unsafe fn write(&self, value: T) {
+        #[cfg(all(feature = "sim", not(loom)))]
+        simulated::plain(self.value.get() as usize, simulated::Plain::Write);
         #[cfg(not(loom))]
         // SAFETY: duty 1 gives exclusive access for the duration of this store.
         unsafe {
@@ -81,6 +89,8 @@ impl<T: Copy> PlainCell<T> {
     /// # Safety
     /// 1. No write to this cell happens concurrently, and the last one happens-before this read.
     pub(crate) unsafe fn read(&self) -> T {
+        #[cfg(all(feature = "sim", not(loom)))]
+        simulated::plain(self.value.get() as usize, simulated::Plain::Read);
         #[cfg(not(loom))]
         // SAFETY: duty 1.
         unsafe {
