@@ -1,0 +1,291 @@
+//! [`Chooser`]: answers the questions of a run, and remembers the unusual answers.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What is asked. The kind matters to strategies only: each kind has a rate of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Question {
+    /// Which CPU goes on? 0: the same.
+    Cpu,
+    /// How many stores old is the value that a load sees? 0: the newest.
+    Value,
+    /// Is the interrupt late? 0: no.
+    Interrupt,
+    /// What does the TLB do by itself? 0: nothing.
+    Tlb,
+    /// Anything else that a workload leaves to chance. 0: the plain case.
+    Workload,
+}
+
+/// Number of kinds of questions.
+const KINDS: usize = 5;
+
+/// An answer other than 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Deviation {
+    /// The number of the question, from 0.
+    pub at: u32,
+    /// The answer.
+    pub answer: u16,
+}
+
+/// All answers other than 0, by number. Written as `17:2,40:1`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Schedule(pub Vec<Deviation>);
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, deviation) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{}:{}", deviation.at, deviation.answer)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut deviations = Vec::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let parsed = part.split_once(':').and_then(|(at, answer)| {
+                Some(Deviation {
+                    at: at.trim().parse().ok()?,
+                    answer: answer.trim().parse().ok()?,
+                })
+            });
+            let deviation = parsed.ok_or_else(|| format!("`{part}` is not NUMBER:ANSWER"))?;
+            if deviations
+                .last()
+                .is_some_and(|last: &Deviation| last.at >= deviation.at)
+            {
+                return Err(format!("`{part}` is out of order: numbers must rise"));
+            }
+            deviations.push(deviation);
+        }
+        Ok(Self(deviations))
+    }
+}
+
+/// How questions are answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    /// At random, each kind of question with a rate that the seed draws.
+    Random(u64),
+    /// The CPU with the highest priority goes on; priorities change at a few random events (Burckhardt et al., "A
+    /// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). Other questions as `Random`.
+    Priorities {
+        /// The seed.
+        seed: u64,
+        /// How many changes.
+        changes: u32,
+    },
+    /// As written down, 0 beyond.
+    Replay(Schedule),
+}
+
+/// The answers of one run.
+#[derive(Debug)]
+pub struct Chooser {
+    source: Source,
+    asked: u32,
+    taken: Schedule,
+}
+
+#[derive(Debug)]
+enum Source {
+    Random {
+        random: fastrand::Rng,
+        /// One in so many questions of a kind gets another answer than 0.
+        rarity: [u32; KINDS],
+        priorities: Option<Priorities>,
+    },
+    Replay {
+        schedule: Schedule,
+        next: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Priorities {
+    /// Of each CPU; the highest goes on.
+    of: Vec<u32>,
+    changes_left: u32,
+    lowest: u32,
+}
+
+/// Rarities that a run draws from: some runs do a thing often, others hardly ever.
+const RARITIES: [u32; 6] = [2, 3, 6, 15, 50, 400];
+/// A change of priorities comes about once in so many questions.
+const CHANGE_RARITY: u32 = 60;
+/// Above every number of CPUs.
+const FIRST_PRIORITY: u32 = 1 << 20;
+
+impl Chooser {
+    /// Answers by `strategy`, for a machine with `cpus` CPUs.
+    pub fn new(strategy: Strategy, cpus: usize) -> Self {
+        let random = |seed: u64| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let rarity = std::array::from_fn(|_| RARITIES[random.usize(..RARITIES.len())]);
+            (random, rarity)
+        };
+        let source = match strategy {
+            Strategy::Random(seed) => {
+                let (random, rarity) = random(seed);
+                Source::Random {
+                    random,
+                    rarity,
+                    priorities: None,
+                }
+            }
+            Strategy::Priorities { seed, changes } => {
+                let (mut random, rarity) = random(seed);
+                let mut of: Vec<u32> = (0..cpus as u32).map(|cpu| FIRST_PRIORITY + cpu).collect();
+                random.shuffle(&mut of);
+                let priorities = Some(Priorities {
+                    of,
+                    changes_left: changes,
+                    lowest: FIRST_PRIORITY,
+                });
+                Source::Random {
+                    random,
+                    rarity,
+                    priorities,
+                }
+            }
+            Strategy::Replay(schedule) => Source::Replay { schedule, next: 0 },
+        };
+        Self {
+            source,
+            asked: 0,
+            taken: Schedule::default(),
+        }
+    }
+
+    /// An answer below `answers`; with one possible answer nothing is asked.
+    #[inline]
+    pub fn choose(&mut self, question: Question, answers: usize) -> usize {
+        if answers <= 1 {
+            return 0;
+        }
+        let answer = match &mut self.source {
+            Source::Random { random, rarity, .. } => {
+                if random.u32(..rarity[question as usize]) == 0 {
+                    random.usize(..answers)
+                } else {
+                    0
+                }
+            }
+            Source::Replay { schedule, next } => replayed(schedule, next, self.asked),
+        };
+        self.note(answer.min(answers - 1))
+    }
+
+    /// Which of the CPUs in `able` goes on after `current`, which is the first of them if it is able itself.
+    pub fn choose_cpu(&mut self, able: &[usize]) -> usize {
+        let Source::Random {
+            random,
+            priorities: Some(priorities),
+            ..
+        } = &mut self.source
+        else {
+            return able[self.choose(Question::Cpu, able.len())];
+        };
+        if able.len() <= 1 {
+            return able[0];
+        }
+        if priorities.changes_left > 0 && random.u32(..CHANGE_RARITY) == 0 {
+            priorities.changes_left -= 1;
+            priorities.lowest -= 1;
+            priorities.of[able[0]] = priorities.lowest;
+        }
+        let best = (0..able.len()).max_by_key(|index| priorities.of[able[*index]]);
+        able[self.note(best.unwrap_or(0))]
+    }
+
+    /// A spinning CPU gives up its priority: whoever it waits for must get on.
+    pub fn yields(&mut self, cpu: usize) {
+        if let Source::Random {
+            priorities: Some(priorities),
+            ..
+        } = &mut self.source
+        {
+            priorities.lowest -= 1;
+            priorities.of[cpu] = priorities.lowest;
+        }
+    }
+
+    /// The unusual answers so far.
+    pub fn taken(&self) -> &Schedule {
+        &self.taken
+    }
+
+    /// How many questions were asked.
+    pub fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    fn note(&mut self, answer: usize) -> usize {
+        if answer != 0 {
+            self.taken.0.push(Deviation {
+                at: self.asked,
+                answer: answer as u16,
+            });
+        }
+        self.asked += 1;
+        answer
+    }
+}
+
+fn replayed(schedule: &Schedule, next: &mut usize, asked: u32) -> usize {
+    while let Some(deviation) = schedule.0.get(*next) {
+        if deviation.at > asked {
+            break;
+        }
+        *next += 1;
+        if deviation.at == asked {
+            return usize::from(deviation.answer);
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chooser, Question, Schedule, Strategy};
+
+    fn answers(strategy: Strategy) -> (Vec<usize>, Schedule) {
+        let mut chooser = Chooser::new(strategy, 4);
+        let given = (0..200)
+            .map(|_| chooser.choose(Question::Tlb, 3) * 10 + chooser.choose_cpu(&[2, 3, 0]))
+            .collect();
+        (given, chooser.taken().clone())
+    }
+
+    #[test]
+    fn what_was_taken_replays() {
+        for strategy in [
+            Strategy::Random(7),
+            Strategy::Priorities {
+                seed: 7,
+                changes: 5,
+            },
+        ] {
+            let (given, taken) = answers(strategy);
+            assert!(!taken.0.is_empty());
+            let text = taken.to_string();
+            let (again, _) = answers(Strategy::Replay(text.parse().unwrap()));
+            assert_eq!(again, given);
+        }
+    }
+
+    #[test]
+    fn schedules_that_make_no_sense_are_refused() {
+        for text in ["x", "1", "1:", "2:1,2:1", "3:1,2:1", "1:99999999"] {
+            assert!(text.parse::<Schedule>().is_err(), "{text}");
+        }
+        assert_eq!("".parse(), Ok(Schedule::default()));
+    }
+}

@@ -1,0 +1,15 @@
+//! Events that are choices: nothing takes time, and whatever the architecture allows may happen.
+//!
+//! A run is a sequence of questions (who goes on? which value does this load see? does the interrupt arrive
+//! now?). A [`Chooser`] answers them: at random, by priorities, or as written down. Answer 0 always
+//! means that nothing unusual happens, so a run is described by its few other answers.
+
+mod chooser;
+mod memory;
+mod model;
+mod view;
+
+pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};
+pub use memory::Weak;
+pub use model::{Explore, Hardware};
+pub use view::View;

@@ -1,0 +1,220 @@
+//! [`Explore`]: what may happen at each event.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+
+use shootdown::sim::{Operation, Ordering, Plain};
+use shootdown::{LocalFlush, Root};
+
+use crate::explore::{Chooser, Question, View, Weak};
+use crate::machine::{FailureKind, Pending, Processor, State, Status};
+
+/// An interrupt may be late by so many of its target's events, not more.
+const MOST_DELAYS: u32 = 200;
+/// After so many turns of spin loops without a store by anybody, nothing will ever change.
+const FRUITLESS_TURNS: u64 = 20_000;
+
+/// The part of the hardware that a workload brings along: TLBs, and whatever else acts by itself.
+pub trait Hardware: fmt::Debug {
+    /// `cpu` drops translations.
+    fn flush(&mut self, cpu: usize, operation: LocalFlush);
+    /// `cpu` loads a root.
+    fn load_root(&mut self, cpu: usize, root: Root);
+    /// Something happens somewhere: the hardware may act by itself too.
+    ///
+    /// # Errors
+    /// The promise that this breaks.
+    fn at_event(
+        &mut self,
+        memory: &mut Weak,
+        chooser: &mut Chooser,
+    ) -> Result<(), (FailureKind, String)>;
+}
+
+/// Exploration of one run.
+#[derive(Debug)]
+pub struct Explore {
+    /// Who answers.
+    pub chooser: Chooser,
+    /// The memory.
+    pub memory: Weak,
+    /// TLBs.
+    pub hardware: Box<dyn Hardware>,
+    /// What interrupts on their way tell their targets.
+    told: Vec<View>,
+    /// CPUs that spin: they go on when nobody else can.
+    spinning: Vec<bool>,
+    next: usize,
+    fruitless: u64,
+    most_events: u64,
+}
+
+impl Explore {
+    /// Exploration of a machine with `cpus` CPUs, for at most `most_events` events.
+    pub fn new(
+        cpus: usize,
+        chooser: Chooser,
+        hardware: Box<dyn Hardware>,
+        most_events: u64,
+    ) -> Self {
+        Self {
+            chooser,
+            memory: Weak::new(cpus),
+            hardware,
+            told: vec![View::default(); cpus],
+            spinning: vec![false; cpus],
+            next: 0,
+            fruitless: 0,
+            most_events,
+        }
+    }
+
+    pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
+        if is_able(&processors[self.next]) {
+            return Some(self.next);
+        }
+        let able = self.able(processors, running);
+        if able.is_empty() {
+            return None;
+        }
+        self.next = self.chooser.choose_cpu(&able);
+        Some(self.next)
+    }
+
+    /// Decides who goes on; tells whether that is somebody else.
+    fn reschedule(&mut self, processors: &[Processor], running: usize) -> bool {
+        let able = self.able(processors, running);
+        self.next = match able.is_empty() {
+            true => running,
+            false => self.chooser.choose_cpu(&able),
+        };
+        self.next != running
+    }
+
+    /// The CPUs that can go on, the running one first. Spinning ones only if there are no others.
+    fn able(&mut self, processors: &[Processor], running: usize) -> Vec<usize> {
+        let count = processors.len();
+        let able = |spinning: &[bool], spin: bool| -> Vec<usize> {
+            (0..count)
+                .map(|step| (running + step) % count)
+                .filter(|cpu| is_able(&processors[*cpu]) && (spin || !spinning[*cpu]))
+                .collect()
+        };
+        let first = able(&self.spinning, false);
+        if !first.is_empty() {
+            return first;
+        }
+        self.spinning.fill(false);
+        able(&self.spinning, true)
+    }
+
+    pub(crate) fn access(
+        &mut self,
+        cpu: usize,
+        cell: &AtomicU64,
+        operation: Operation,
+        order: Ordering,
+    ) -> u64 {
+        let age = match operation {
+            Operation::Load => {
+                let visible = self.memory.visible(cpu, cell);
+                self.chooser.choose(Question::Value, visible)
+            }
+            _ => {
+                self.fruitless = 0;
+                0
+            }
+        };
+        self.memory.access(cpu, cell, operation, order, age)
+    }
+
+    pub(crate) fn fence(&mut self, cpu: usize, order: Ordering) {
+        self.memory.fence(cpu, order);
+    }
+
+    pub(crate) fn plain(
+        &mut self,
+        cpu: usize,
+        address: usize,
+        access: Plain,
+    ) -> Result<(), String> {
+        self.memory.plain(cpu, address, access)
+    }
+
+    pub(crate) fn relax(&mut self, cpu: usize) {
+        self.fruitless += 1;
+        self.spinning[cpu] = true;
+        self.chooser.yields(cpu);
+    }
+
+    pub(crate) fn send(&mut self, initiator: usize, target: usize) {
+        let told: Rc<View> = self.memory.tell(initiator);
+        self.told[target].join(&told);
+    }
+
+    pub(crate) fn interrupt_arrives(&mut self, _cpu: usize, pending: &mut Pending) -> bool {
+        if pending.delays >= MOST_DELAYS {
+            return true;
+        }
+        let late = self.chooser.choose(Question::Interrupt, 2) == 1;
+        if late {
+            pending.delays += 1;
+        }
+        !late
+    }
+
+    pub(crate) fn enter_handler(&mut self, cpu: usize) {
+        let told = std::mem::take(&mut self.told[cpu]);
+        self.memory.hear(cpu, &told);
+    }
+
+    pub(crate) fn flush(&mut self, cpu: usize, operation: LocalFlush) {
+        self.hardware.flush(cpu, operation);
+    }
+
+    pub(crate) fn load_root(&mut self, cpu: usize, root: Root) {
+        self.hardware.load_root(cpu, root);
+    }
+}
+
+/// Whether a CPU has something to do.
+fn is_able(cpu: &Processor) -> bool {
+    cpu.status == Status::Running || cpu.in_handler || cpu.pending.is_some()
+}
+
+impl State {
+    /// Lets the hardware act and decides who goes on; tells whether that is somebody else.
+    pub(crate) fn explore_event(&mut self) -> bool {
+        let (events, running) = (self.events, self.running);
+        let Some(explore) = self.explore() else {
+            return false;
+        };
+        let broken = explore
+            .hardware
+            .at_event(&mut explore.memory, &mut explore.chooser);
+        let (fruitless, most_events) = (explore.fruitless, explore.most_events);
+        if let Err((kind, message)) = broken {
+            self.fail(kind, message);
+        } else if fruitless > FRUITLESS_TURNS {
+            self.fail(
+                FailureKind::NoProgress,
+                "everybody spins for something that nobody does".into(),
+            );
+        } else if events > most_events {
+            self.fail(
+                FailureKind::NoProgress,
+                format!("not over after {most_events} events"),
+            );
+        }
+        if self.failure.is_some() {
+            return true;
+        }
+        let processors = std::mem::take(&mut self.processors);
+        let gives_way = self
+            .explore()
+            .is_some_and(|explore| explore.reschedule(&processors, running));
+        self.processors = processors;
+        gives_way
+    }
+}

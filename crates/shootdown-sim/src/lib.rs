@@ -1,0 +1,20 @@
+//! A deterministic machine that runs the `shootdown` engine, the very same source, on 1 to 4096 virtual CPUs.
+//!
+//! Each virtual CPU is a coroutine. Every atomic access, fence and spin of the engine is an event
+//! (`shootdown`'s `sync.rs` has a face for it), and so is everything that a CPU asks of its platform. Two
+//! models decide what an event means:
+//!
+//! * [`timed`]: a discrete-event clock with cache lines, interrupts and TLBs that cost what a preset says.
+//!   It answers how long things take.
+//! * [`explore`]: no clock, but choices: who runs next, which of the values that weak memory allows a load
+//!   sees, when an interrupt arrives, what the TLB caches. It answers whether things can go wrong.
+//!
+//! Nothing here knows the engine's protocol, and the engine does not know that it is simulated.
+
+#![deny(missing_docs, missing_debug_implementations)]
+
+pub mod explore;
+pub mod machine;
+pub mod timed;
+
+pub use machine::{Failure, FailureKind, Machine, Program, SimPlatform};

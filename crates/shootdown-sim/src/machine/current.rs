@@ -1,0 +1,243 @@
+//! [`Context`]: the machine that the running coroutine belongs to, and what a program may ask of it.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::Once;
+use std::sync::atomic::AtomicU64;
+
+use shootdown::sim::{Memory, Operation, Ordering, Plain};
+
+use crate::machine::{FailureKind, Machine, Model, State, Status};
+
+thread_local! {
+    static CURRENT: Cell<Option<NonNull<Machine<'static>>>> = const { Cell::new(None) };
+}
+
+static MEMORY: Memory = Memory {
+    access: |cell, operation, order| match try_context() {
+        Some(context) => context.access(cell, operation, order),
+        None => operation.apply(cell, order),
+    },
+    fence: |order| match try_context() {
+        Some(context) => context.fence(order),
+        None => std::sync::atomic::fence(order),
+    },
+    plain: |address, access| {
+        if let Some(context) = try_context() {
+            context.plain(address, access);
+        }
+    },
+};
+
+/// Puts the machine under every engine of this process. Engines on other threads do not notice.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| shootdown::sim::install(&MEMORY));
+}
+
+/// The thread belongs to a machine until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered(());
+
+pub(crate) fn enter(machine: &Machine<'_>) -> Entered {
+    let machine: NonNull<Machine<'_>> = NonNull::from(machine);
+    // SAFETY: only the lifetime changes; `Entered` is dropped before the machine, see `Machine::run`.
+    let machine: NonNull<Machine<'static>> = unsafe { std::mem::transmute(machine) };
+    let before = CURRENT.replace(Some(machine));
+    assert!(before.is_none(), "a run inside a run");
+    Entered(())
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+    }
+}
+
+/// The machine of this thread, or `None` outside a run.
+#[inline]
+pub fn try_context() -> Option<Context<'static>> {
+    let machine = CURRENT.get()?;
+    // SAFETY: `enter` stored it, and clears it before the machine goes away.
+    Some(Context(unsafe { machine.as_ref() }))
+}
+
+/// The machine of this thread.
+///
+/// # Panics
+/// Outside a run.
+pub fn context() -> Context<'static> {
+    try_context().expect("only a program of a virtual CPU may ask this")
+}
+
+/// A virtual CPU's view of its machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a>(&'a Machine<'a>);
+
+impl<'a> Context<'a> {
+    pub(crate) fn of(machine: &'a Machine<'a>) -> Self {
+        Self(machine)
+    }
+
+    /// Looks at the state, or changes it. No event.
+    ///
+    /// # Panics
+    /// When nested.
+    #[inline]
+    pub fn with<R>(self, look: impl FnOnce(&mut State) -> R) -> R {
+        look(&mut self.0.state.borrow_mut())
+    }
+
+    /// The running virtual CPU.
+    pub fn cpu(self) -> usize {
+        self.with(|state| state.running)
+    }
+
+    /// Ends the run. Does not return.
+    pub fn fail(self, kind: FailureKind, message: String) -> ! {
+        self.with(|state| state.fail(kind, message));
+        self.give_way_for_good()
+    }
+
+    /// Lets the machine decide who goes on, after an event that takes until the CPU's clock (timed), or before
+    /// one (exploration).
+    pub(crate) fn event(self) {
+        let gives_way = self.with(State::gives_way);
+        if gives_way {
+            self.give_way();
+        }
+    }
+
+    pub(crate) fn give_way(self) {
+        let cpu = self.cpu();
+        let yielder = self.0.yielders[cpu].get().expect("a coroutine runs");
+        // SAFETY: set by this very coroutine, whose yielder lives as long as its body.
+        let yielder = unsafe { yielder.as_ref() };
+        yielder.suspend(());
+    }
+
+    fn give_way_for_good(self) -> ! {
+        loop {
+            self.give_way();
+        }
+    }
+
+    /// The program is over; the CPU goes on to take interrupts.
+    pub(crate) fn finish(self) {
+        self.with(State::finish);
+        loop {
+            self.sleep();
+        }
+    }
+
+    /// Waits for one interrupt, in user mode or halted, and takes it.
+    ///
+    /// # Panics
+    /// With interrupts off: it would wait for ever.
+    pub fn wait_for_interrupt(self) {
+        self.with(|state| {
+            assert!(state.me().interrupts_on, "waiting with interrupts off");
+            state.me().status = Status::Waiting;
+        });
+        self.sleep();
+        self.with(|state| state.me().status = Status::Running);
+    }
+
+    fn sleep(self) {
+        while !self.take_interrupt() {
+            self.with(|state| state.plan_within(u64::MAX));
+            self.give_way();
+        }
+    }
+
+    /// Spends time on something that is not simulated, such as user code or a system call's own work.
+    /// Interrupts come in between if they are on, and their time is extra. In exploration it is one event.
+    pub fn work(self, time_ps: u64) {
+        let mut left_ps = time_ps;
+        while left_ps > 0 && self.with(|state| state.timed().is_some()) {
+            let started_ps = self.with(|state| state.me().now_ps);
+            if self.with(|state| !state.me().interrupts_on) {
+                self.with(|state| state.me().now_ps += left_ps);
+                break;
+            }
+            self.with(|state| {
+                state.plan_within(left_ps);
+                state.me().status = Status::Waiting;
+            });
+            self.give_way();
+            left_ps -= self.with(|state| {
+                state.me().status = Status::Running;
+                state.me().now_ps - started_ps
+            });
+            while self.take_interrupt() {}
+        }
+        self.event();
+        self.boundary();
+    }
+
+    /// The CPU's clock in picoseconds (timed model).
+    pub fn now_ps(self) -> u64 {
+        self.with(|state| state.me().now_ps)
+    }
+
+    /// Takes the interrupt that is due, if there is one; tells whether there was.
+    pub(crate) fn take_interrupt(self) -> bool {
+        if !self.with(State::interrupt_due) {
+            return false;
+        }
+        self.with(State::enter_handler);
+        self.event();
+        (self.0.handler)();
+        self.with(State::leave_handler);
+        self.event();
+        true
+    }
+
+    pub(crate) fn access(self, cell: &AtomicU64, operation: Operation, order: Ordering) -> u64 {
+        self.with(|state| state.charge_access(cell.as_ptr().addr(), operation));
+        self.event();
+        let value = self.with(|state| {
+            let cpu = state.running;
+            match &mut state.model {
+                Model::Timed(_) => operation.apply(cell, Ordering::Relaxed),
+                Model::Explore(explore) => explore.access(cpu, cell, operation, order),
+            }
+        });
+        self.boundary();
+        value
+    }
+
+    pub(crate) fn fence(self, order: Ordering) {
+        self.with(State::charge_fence);
+        self.event();
+        self.with(|state| {
+            let cpu = state.running;
+            if let Some(explore) = state.explore() {
+                explore.fence(cpu, order);
+            }
+        });
+        self.boundary();
+    }
+
+    pub(crate) fn plain(self, address: usize, access: Plain) {
+        self.with(|state| state.charge_plain(address, access));
+        self.event();
+        let raced = self.with(|state| {
+            let cpu = state.running;
+            state
+                .explore()
+                .and_then(|explore| explore.plain(cpu, address, access).err())
+        });
+        if let Some(race) = raced {
+            self.fail(FailureKind::DataRace, race);
+        }
+    }
+
+    /// An instruction is complete: interrupts may come in, and a failed run ends here.
+    pub(crate) fn boundary(self) {
+        while self.take_interrupt() {}
+        if self.with(|state| state.failure.is_some()) {
+            self.give_way_for_good();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What each event does to the state: the one place where the two models part.
+
+use shootdown::sim::{Operation, Plain};
+use shootdown::{LocalFlush, Root, TraceEvent};
+
+use crate::machine::{Model, Pending, State, Status};
+
+impl State {
+    /// Who goes on, seen from the run loop.
+    pub(crate) fn pick(&mut self) -> Option<usize> {
+        match &mut self.model {
+            Model::Timed(timed) => timed.pick(&mut self.processors),
+            Model::Explore(explore) => explore.pick(&self.processors, self.running),
+        }
+    }
+
+    /// Counts an event; tells whether somebody else goes on now.
+    pub(crate) fn gives_way(&mut self) -> bool {
+        self.events += 1;
+        match &mut self.model {
+            Model::Timed(timed) => timed.gives_way(&self.processors, self.running),
+            Model::Explore(_) => self.explore_event(),
+        }
+    }
+
+    /// Whether the running CPU takes an interrupt now.
+    pub(crate) fn interrupt_due(&mut self) -> bool {
+        let running = self.running;
+        let cpu = &mut self.processors[running];
+        let Some(pending) = &mut cpu.pending else {
+            return false;
+        };
+        if !cpu.interrupts_on || cpu.in_handler {
+            return false;
+        }
+        match &mut self.model {
+            Model::Timed(_) => pending.arrival_ps <= cpu.now_ps,
+            Model::Explore(explore) => {
+                cpu.status != Status::Running || explore.interrupt_arrives(running, pending)
+            }
+        }
+    }
+
+    /// The running CPU does nothing for at most `time_ps`, and less if its interrupt comes in between.
+    pub(crate) fn plan_within(&mut self, time_ps: u64) {
+        let running = self.running;
+        let processors = &self.processors;
+        if let Model::Timed(timed) = &mut self.model {
+            timed.plan_within(&processors[running], running, time_ps);
+        }
+    }
+
+    pub(crate) fn enter_handler(&mut self) {
+        let running = self.running;
+        let cpu = &mut self.processors[running];
+        let pending = cpu.pending.take();
+        cpu.interrupts_on = false;
+        cpu.in_handler = true;
+        match &mut self.model {
+            Model::Timed(timed) => timed.enter_handler(running, cpu, pending),
+            Model::Explore(explore) => explore.enter_handler(running),
+        }
+    }
+
+    pub(crate) fn leave_handler(&mut self) {
+        let running = self.running;
+        let cpu = &mut self.processors[running];
+        cpu.interrupts_on = true;
+        cpu.in_handler = false;
+        if let Model::Timed(timed) = &mut self.model {
+            timed.leave_handler(running, cpu);
+        }
+    }
+
+    pub(crate) fn charge_access(&mut self, address: usize, operation: Operation) {
+        let running = self.running;
+        if let Model::Timed(timed) = &mut self.model {
+            let writes = operation.writes();
+            let locked = operation.is_read_modify_write();
+            timed.access(
+                running,
+                &mut self.processors[running],
+                address,
+                writes,
+                locked,
+            );
+        }
+    }
+
+    pub(crate) fn charge_plain(&mut self, address: usize, access: Plain) {
+        let running = self.running;
+        if let Model::Timed(timed) = &mut self.model {
+            let writes = access == Plain::Write;
+            timed.access(
+                running,
+                &mut self.processors[running],
+                address,
+                writes,
+                false,
+            );
+        }
+    }
+
+    pub(crate) fn charge_fence(&mut self) {
+        let running = self.running;
+        if let Model::Timed(timed) = &mut self.model {
+            timed.fence(&mut self.processors[running]);
+        }
+    }
+
+    pub(crate) fn relax(&mut self) {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.relax(&mut self.processors[running]),
+            Model::Explore(explore) => explore.relax(running),
+        }
+    }
+
+    pub(crate) fn prefetch(&mut self, address: usize) {
+        let running = self.running;
+        if let Model::Timed(timed) = &mut self.model {
+            timed.prefetch(running, &mut self.processors[running], address);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, operation: LocalFlush) {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.flush(running, &mut self.processors[running], operation),
+            Model::Explore(explore) => explore.flush(running, operation),
+        }
+    }
+
+    pub(crate) fn load_root(&mut self, root: Root) {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.load_root(running, &mut self.processors[running], root),
+            Model::Explore(explore) => explore.load_root(running, root),
+        }
+    }
+
+    /// The running CPU interrupts others. An interrupt that its target has not taken yet absorbs a new one.
+    pub(crate) fn send(&mut self, targets: impl Iterator<Item = usize>) {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.send(&mut self.processors, running, targets),
+            Model::Explore(explore) => {
+                for target in targets {
+                    explore.send(running, target);
+                    self.processors[target].pending.get_or_insert(Pending {
+                        arrival_ps: 0,
+                        initiator: running,
+                        delays: 0,
+                    });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn trace(&mut self, event: TraceEvent) {
+        let running = self.running;
+        if let Model::Timed(timed) = &mut self.model {
+            timed.trace(&self.processors[running], event);
+        }
+    }
+}

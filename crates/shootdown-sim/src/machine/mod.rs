@@ -1,0 +1,18 @@
+//! What both models share: virtual CPUs as coroutines, their interrupt state, and the way from the
+//! engine's accesses to the model.
+
+mod current;
+mod events;
+mod failure;
+mod platform;
+mod processor;
+mod run;
+mod state;
+
+pub use failure::{Failure, FailureKind};
+pub use platform::SimPlatform;
+pub use processor::{Pending, Processor, Status};
+pub use run::{Machine, Program};
+pub use state::{Model, State};
+
+pub use current::{Context, context, try_context};

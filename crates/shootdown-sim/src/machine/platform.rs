@@ -1,0 +1,86 @@
+//! [`SimPlatform`]: what the engine finds under itself.
+
+use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root};
+
+use crate::machine::{State, context};
+
+/// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SimPlatform;
+
+// SAFETY: duties as numbered at the trait.
+// 1. A coroutine never moves between virtual CPUs.
+// 2. Interrupts are taken at instruction boundaries, and only while the flag is on.
+// 3. and 4. The models' TLBs drop what the operation names before the method returns.
+// 5. `send` carries everything that the initiator has written or seen (exploration); the timed model's memory
+//    is sequentially consistent.
+// 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
+unsafe impl Platform for SimPlatform {
+    type IrqState = bool;
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(context().cpu() as u32)
+    }
+
+    fn irq_save(&self) -> bool {
+        context().with(|state| std::mem::replace(&mut state.me().interrupts_on, false))
+    }
+
+    fn irq_restore(&self, state: bool) {
+        let context = context();
+        context.with(|machine| machine.me().interrupts_on = state);
+        if state {
+            context.event();
+            context.boundary();
+        }
+    }
+
+    fn preempt_disable(&self) {}
+
+    fn preempt_enable(&self) {}
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        let context = context();
+        context.with(|state| state.send(std::iter::once(target.index())));
+        context.event();
+        Ok(())
+    }
+
+    fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+        let context = context();
+        context.with(|state| state.send(targets.iter().map(CpuId::index)));
+        context.event();
+        Ok(())
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        let context = context();
+        context.with(|state| state.flush(operation));
+        context.event();
+    }
+
+    fn load_root(&self, root: Root) {
+        let context = context();
+        context.with(|state| state.load_root(root));
+        context.event();
+    }
+
+    fn now_ns(&self) -> u64 {
+        context().with(|state| state.me().now_ps / 1000)
+    }
+
+    fn relax(&self) {
+        let context = context();
+        context.with(State::relax);
+        context.event();
+        context.boundary();
+    }
+
+    fn prefetch_write(&self, address: usize) {
+        context().with(|state| state.prefetch(address));
+    }
+
+    fn on_trace(&self, event: shootdown::TraceEvent) {
+        context().with(|state| state.trace(event));
+    }
+}

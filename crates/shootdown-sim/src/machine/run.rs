@@ -1,0 +1,153 @@
+//! [`Machine`]: the coroutines of one run, and the loop that resumes them.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+
+use crate::machine::current::{self, Context};
+use crate::machine::{Failure, FailureKind, Model, State};
+
+/// What one virtual CPU executes.
+pub type Program<'a> = Box<dyn FnOnce(Context<'_>) + 'a>;
+
+/// Enough for the engine's deepest path with sets of 4096 CPUs, in a debug build.
+const STACK_BYTES: usize = 256 * 1024;
+
+thread_local! {
+    /// Stacks of ended runs: mapping fresh ones costs more than a short run.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One machine, for one run.
+pub struct Machine<'a> {
+    pub(crate) state: RefCell<State>,
+    pub(crate) handler: Box<dyn Fn() + 'a>,
+    /// How each coroutine gives way; set while it exists.
+    pub(crate) yielders: Vec<Cell<Option<NonNull<Yielder<(), ()>>>>>,
+}
+
+impl fmt::Debug for Machine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// A machine with `cpus` virtual CPUs, on each of which the engine's interrupt leads to `handler`.
+    ///
+    /// # Panics
+    /// With no CPU.
+    pub fn new(cpus: usize, model: Model, handler: impl Fn() + 'a) -> Self {
+        assert!(cpus > 0, "a machine needs a CPU");
+        current::install();
+        Self {
+            state: RefCell::new(State::new(cpus, model)),
+            handler: Box::new(handler),
+            yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
+        }
+    }
+
+    /// Runs one program on each CPU to the end, and gives the state back.
+    ///
+    /// # Errors
+    /// The state, whose `failure` is set.
+    ///
+    /// # Panics
+    /// When there are not as many programs as CPUs, or on a thread that is inside a run.
+    pub fn run(self, programs: Vec<Program<'_>>) -> (State, Option<Failure>) {
+        assert_eq!(programs.len(), self.yielders.len(), "one program a CPU");
+        {
+            let entered = current::enter(&self);
+            let mut coroutines: Vec<_> = programs
+                .into_iter()
+                .enumerate()
+                .map(|(cpu, program)| VirtualCpu::new(&self, cpu, program))
+                .collect();
+            while let Some(next) = self.next() {
+                coroutines[next].resume();
+            }
+            drop(coroutines);
+            drop(entered);
+        }
+        let state = self.state.into_inner();
+        let failure = state.failure.clone();
+        (state, failure)
+    }
+
+    /// Whom to resume, or nobody when the run is over.
+    fn next(&self) -> Option<usize> {
+        let mut state = self.state.borrow_mut();
+        if state.is_over() {
+            return None;
+        }
+        let next = state.pick();
+        match next {
+            Some(cpu) => state.running = cpu,
+            None => state.fail(
+                FailureKind::NoProgress,
+                "every CPU waits for an interrupt that nobody sends".to_owned(),
+            ),
+        }
+        next
+    }
+}
+
+/// One coroutine.
+struct VirtualCpu(Option<Coroutine<(), (), (), DefaultStack>>);
+
+impl VirtualCpu {
+    fn new(machine: &Machine<'_>, cpu: usize, program: Program<'_>) -> Self {
+        let stack = STACKS
+            .with_borrow_mut(Vec::pop)
+            .unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a stack"));
+        let machine: NonNull<Machine<'_>> = NonNull::from(machine);
+        // SAFETY: only lifetimes change. `Machine::run` drops every coroutine, finished or not, before it
+        // returns, and what the program and the machine borrow outlives that call.
+        let program: Program<'static> = unsafe { std::mem::transmute(program) };
+        // SAFETY: as above.
+        let machine: NonNull<Machine<'static>> = unsafe { std::mem::transmute(machine) };
+        Self(Some(Coroutine::with_stack(stack, move |yielder, ()| {
+            // SAFETY: the machine outlives its coroutines, see above.
+            let machine = unsafe { machine.as_ref() };
+            machine.yielders[cpu].set(Some(NonNull::from(yielder)));
+            let context = Context::of(machine);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(context))) {
+                context.fail(FailureKind::Panic, message_of(panic.as_ref()));
+            }
+            context.finish();
+        })))
+    }
+
+    fn resume(&mut self) {
+        if let Some(coroutine) = &mut self.0 {
+            coroutine.resume(());
+        }
+    }
+}
+
+impl Drop for VirtualCpu {
+    fn drop(&mut self) {
+        let Some(mut coroutine) = self.0.take() else {
+            return;
+        };
+        if !coroutine.done() {
+            // SAFETY: what is left on the stack is forgotten without being dropped: no reference to it leaves
+            // the coroutine, and unwinding it instead would run waits that cannot end any more.
+            unsafe { coroutine.force_reset() };
+        }
+        STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(owned).unwrap_or("panicked").to_owned()
+}

@@ -1,0 +1,86 @@
+//! [`State`]: everything about a run that changes, apart from the coroutines.
+
+use crate::explore::Explore;
+use crate::machine::{Failure, FailureKind, Processor, Status};
+use crate::timed::Timed;
+
+/// What an event means.
+#[derive(Debug)]
+pub enum Model {
+    /// It costs time.
+    Timed(Box<Timed>),
+    /// It is a choice.
+    Explore(Box<Explore>),
+}
+
+/// The changing part of a machine.
+#[derive(Debug)]
+pub struct State {
+    /// The virtual CPUs.
+    pub processors: Vec<Processor>,
+    /// The one whose coroutine runs.
+    pub running: usize,
+    /// What events mean.
+    pub model: Model,
+    /// Events so far.
+    pub events: u64,
+    /// Why the run is over before its end.
+    pub failure: Option<Failure>,
+    /// Programs that are not over.
+    pub unfinished: usize,
+}
+
+impl State {
+    pub(crate) fn new(cpus: usize, model: Model) -> Self {
+        Self {
+            processors: vec![Processor::new(); cpus],
+            running: 0,
+            model,
+            events: 0,
+            failure: None,
+            unfinished: cpus,
+        }
+    }
+
+    /// The running virtual CPU.
+    pub fn me(&mut self) -> &mut Processor {
+        &mut self.processors[self.running]
+    }
+
+    /// Ends the run; the first failure counts.
+    pub fn fail(&mut self, kind: FailureKind, message: String) {
+        if self.failure.is_none() {
+            self.failure = Some(Failure {
+                kind,
+                cpu: self.running,
+                event: self.events,
+                message,
+            });
+        }
+    }
+
+    /// Whether nothing is left to do: every program over, no interrupt to take.
+    pub fn is_over(&self) -> bool {
+        self.failure.is_some()
+            || (self.unfinished == 0 && self.processors.iter().all(|cpu| cpu.pending.is_none()))
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.me().status = Status::Finished;
+        self.unfinished -= 1;
+    }
+
+    pub(crate) fn timed(&mut self) -> Option<&mut Timed> {
+        match &mut self.model {
+            Model::Timed(timed) => Some(timed),
+            Model::Explore(_) => None,
+        }
+    }
+
+    pub(crate) fn explore(&mut self) -> Option<&mut Explore> {
+        match &mut self.model {
+            Model::Explore(explore) => Some(explore),
+            Model::Timed(_) => None,
+        }
+    }
+}

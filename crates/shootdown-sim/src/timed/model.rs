@@ -1,0 +1,171 @@
+//! [`Timed`]: what each event costs the virtual CPU that causes it.
+
+use shootdown::{LocalFlush, Root, TraceEvent};
+
+use crate::machine::{Pending, Processor, Status};
+use crate::timed::{Clock, Costs, Lines};
+
+/// The timed model of one machine.
+#[derive(Debug)]
+pub struct Timed {
+    /// What things cost.
+    pub costs: Costs,
+    /// Who has which cache line.
+    pub lines: Lines,
+    clock: Clock,
+}
+
+impl Timed {
+    /// A machine with `cpus` virtual CPUs.
+    pub fn new(cpus: usize, costs: Costs) -> Self {
+        Self {
+            costs,
+            lines: Lines::new(cpus),
+            clock: Clock::new(cpus),
+        }
+    }
+
+    pub(crate) fn pick(&mut self, processors: &mut [Processor]) -> Option<usize> {
+        let (time_ps, cpu) = self.clock.next()?;
+        processors[cpu].now_ps = processors[cpu].now_ps.max(time_ps);
+        Some(cpu)
+    }
+
+    /// `cpu` has nothing to do before `time_ps` have passed or its interrupt arrives; `u64::MAX` for ever.
+    pub(crate) fn plan_within(&mut self, processor: &Processor, cpu: usize, time_ps: u64) {
+        let wakes_ps = processor
+            .pending
+            .filter(|_| processor.interrupts_on)
+            .map(|pending| pending.arrival_ps.max(processor.now_ps));
+        let ends_ps = processor.now_ps.checked_add(time_ps);
+        if let Some(at_ps) = wakes_ps.into_iter().chain(ends_ps).min() {
+            self.clock.plan(cpu, at_ps);
+        }
+    }
+
+    /// Whether somebody acts before the running CPU's clock.
+    #[inline]
+    pub(crate) fn gives_way(&mut self, processors: &[Processor], running: usize) -> bool {
+        let now_ps = processors[running].now_ps;
+        let preceded = self.clock.is_preceded(running, now_ps);
+        if preceded {
+            self.clock.plan(running, now_ps);
+        }
+        preceded
+    }
+
+    #[inline]
+    pub(crate) fn access(
+        &mut self,
+        cpu: usize,
+        processor: &mut Processor,
+        address: usize,
+        writes: bool,
+        locked: bool,
+    ) {
+        let there_ps = self
+            .lines
+            .access(&self.costs, cpu, address, writes, processor.now_ps);
+        let locked_ps = if locked { self.costs.locked_ps } else { 0 };
+        processor.now_ps = there_ps + self.costs.hit_ps + locked_ps;
+    }
+
+    pub(crate) fn fence(&self, processor: &mut Processor) {
+        processor.now_ps += self.costs.fence_ps;
+    }
+
+    pub(crate) fn relax(&self, processor: &mut Processor) {
+        processor.now_ps += self.costs.relax_ps;
+    }
+
+    pub(crate) fn prefetch(&mut self, cpu: usize, processor: &mut Processor, address: usize) {
+        self.lines
+            .prefetch(&self.costs, cpu, address, processor.now_ps);
+        processor.now_ps += self.costs.prefetch_ps;
+    }
+
+    pub(crate) fn flush(&mut self, cpu: usize, processor: &mut Processor, operation: LocalFlush) {
+        let _ = cpu;
+        processor.now_ps += match operation {
+            LocalFlush::Pages(range) => range.page_count() as u64 * self.costs.flush_page_ps,
+            LocalFlush::Space => self.costs.flush_space_ps,
+            LocalFlush::All => self.costs.flush_all_ps,
+        };
+    }
+
+    pub(crate) fn load_root(&mut self, cpu: usize, processor: &mut Processor, root: Root) {
+        let _ = (cpu, root);
+        processor.now_ps += self.costs.load_root_ps;
+    }
+
+    /// One register write a cluster; the interrupt arrives when its cluster's write is done and has travelled.
+    pub(crate) fn send(
+        &mut self,
+        processors: &mut [Processor],
+        running: usize,
+        targets: impl Iterator<Item = usize>,
+    ) {
+        let topology = self.costs.topology;
+        let mut cluster = None;
+        for target in targets {
+            if cluster != Some(target / topology.cluster) {
+                cluster = Some(target / topology.cluster);
+                processors[running].now_ps += self.costs.icr_ps;
+            }
+            let travel_ps = self
+                .costs
+                .delivery_ps
+                .at(topology.distance(running, target));
+            let arrival_ps = processors[running].now_ps + travel_ps;
+            self.deliver(processors, running, target, arrival_ps);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        processors: &mut [Processor],
+        initiator: usize,
+        target: usize,
+        arrival_ps: u64,
+    ) {
+        let processor = &mut processors[target];
+        let earlier = processor
+            .pending
+            .is_none_or(|pending| arrival_ps < pending.arrival_ps);
+        if !earlier {
+            return;
+        }
+        processor.pending = Some(Pending {
+            arrival_ps,
+            initiator,
+            delays: 0,
+        });
+        let wakes_ps = arrival_ps.max(processor.now_ps);
+        let planned_ps = self.clock.planned_ps(target);
+        if processor.status != Status::Running
+            && !processor.in_handler
+            && planned_ps.is_none_or(|planned_ps| wakes_ps < planned_ps)
+        {
+            self.clock.plan(target, wakes_ps);
+        }
+    }
+
+    pub(crate) fn enter_handler(
+        &mut self,
+        cpu: usize,
+        processor: &mut Processor,
+        pending: Option<Pending>,
+    ) {
+        let _ = (cpu, pending);
+        processor.now_ps += self.costs.entry_ps;
+    }
+
+    pub(crate) fn leave_handler(&mut self, cpu: usize, processor: &mut Processor) {
+        let _ = cpu;
+        processor.now_ps += self.costs.exit_ps;
+    }
+
+    pub(crate) fn trace(&mut self, processor: &Processor, event: TraceEvent) {
+        let _ = (processor, event);
+    }
+}

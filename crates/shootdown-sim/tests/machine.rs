@@ -1,0 +1,159 @@
+//! The machine itself: both models run the engine, and do so the same way every time.
+
+use std::cell::RefCell;
+
+use shootdown::{
+    AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize, Root, Shootdown,
+};
+use shootdown_sim::explore::{Chooser, Explore, Hardware, Strategy, Weak};
+use shootdown_sim::machine::{Model, context};
+use shootdown_sim::timed::{Costs, PerDistance, Timed, Topology};
+use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
+
+const CPUS: usize = 4;
+
+#[derive(Debug)]
+struct NoTlb;
+
+impl Hardware for NoTlb {
+    fn flush(&mut self, _: usize, _: LocalFlush) {}
+    fn load_root(&mut self, _: usize, _: Root) {}
+    fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
+        Ok(())
+    }
+}
+
+fn costs() -> Costs {
+    let each = |socket| PerDistance {
+        core: socket / 4,
+        socket,
+        machine: socket * 3,
+    };
+    Costs {
+        topology: Topology {
+            threads_per_core: 1,
+            cores_per_socket: 8,
+            cluster: 16,
+        },
+        hit_ps: 1_000,
+        locked_ps: 5_000,
+        fence_ps: 8_000,
+        transfer_ps: each(45_000),
+        read_occupancy_ps: 10_000,
+        prefetch_ps: 1_000,
+        relax_ps: 10_000,
+        icr_ps: 60_000,
+        delivery_ps: each(100_000),
+        entry_ps: 100_000,
+        exit_ps: 50_000,
+        flush_page_ps: 200_000,
+        flush_space_ps: 300_000,
+        flush_all_ps: 400_000,
+        load_root_ps: 100_000,
+    }
+}
+
+type Engine = Shootdown<SimPlatform, CPUS>;
+
+/// Every CPU calls all others and flushes a shared space; returns what happened, in order.
+fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Failure>) {
+    let engine: Engine = Shootdown::new(SimPlatform);
+    let space = AddressSpace::new(&engine, Root(1));
+    let log = RefCell::new(Vec::new());
+    let machine = Machine::new(CPUS, model, || engine.handle_ipi());
+    let programs = (0..CPUS)
+        .map(|me| -> Program<'_> {
+            let (engine, space, log) = (&engine, &space, &log);
+            Box::new(move |_| {
+                engine.online();
+                while engine.ready_cpus().len() < CPUS {
+                    std::hint::spin_loop();
+                    context().work(10_000);
+                }
+                engine.switch_to(None, space);
+                let shared = std::sync::Mutex::new(0u32);
+                let ran = engine.call_all(&|_: CpuId| *shared.lock().unwrap() += 1);
+                assert_eq!(ran, CpuMask::first(CPUS));
+                log.borrow_mut().push((me, *shared.lock().unwrap()));
+                let page = FlushRange::pages(me << 12, 1, PageSize::SIZE_4K);
+                engine.flush(space, page, FreedTables::No);
+                engine.switch_away(space, Root(0));
+            })
+        })
+        .collect();
+    let (state, failure) = machine.run(programs);
+    (log.into_inner(), state.events, failure)
+}
+
+fn timed() -> Model {
+    Model::Timed(Box::new(Timed::new(CPUS, costs())))
+}
+
+fn explored(seed: u64) -> Model {
+    let chooser = Chooser::new(Strategy::Random(seed), CPUS);
+    Model::Explore(Box::new(Explore::new(
+        CPUS,
+        chooser,
+        Box::new(NoTlb),
+        200_000,
+    )))
+}
+
+#[test]
+fn every_call_runs_on_every_cpu_in_virtual_time() {
+    let (log, _, failure) = everybody_calls_everybody(timed());
+    assert_eq!(failure, None);
+    assert_eq!(log.len(), CPUS);
+    assert!(log.iter().all(|(_, ran)| *ran == CPUS as u32), "{log:?}");
+}
+
+#[test]
+fn every_call_runs_on_every_cpu_whatever_the_order() {
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..300 {
+        let (log, _, failure) = everybody_calls_everybody(explored(seed));
+        assert_eq!(failure, None, "seed {seed}");
+        assert!(log.iter().all(|(_, ran)| *ran == CPUS as u32), "{log:?}");
+        orders.insert(log);
+    }
+    assert!(orders.len() > 5, "only {} orders", orders.len());
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [1, 2] {
+        assert_eq!(
+            everybody_calls_everybody(explored(seed)),
+            everybody_calls_everybody(explored(seed))
+        );
+    }
+    assert_eq!(
+        everybody_calls_everybody(timed()),
+        everybody_calls_everybody(timed())
+    );
+}
+
+#[test]
+fn a_wait_for_nobody_is_found() {
+    let engine: Engine = Shootdown::new(SimPlatform);
+    let machine = Machine::new(1, explored_alone(), || engine.handle_ipi());
+    let program: Program<'_> = Box::new(|context| context.wait_for_interrupt());
+    let failure = machine.run(vec![program]).1.unwrap();
+    assert_eq!(failure.kind, FailureKind::NoProgress);
+}
+
+#[test]
+fn a_panic_ends_the_run_with_its_message() {
+    let machine = Machine::new(1, explored_alone(), || ());
+    let program: Program<'_> = Box::new(|_| panic!("on purpose"));
+    let failure = machine.run(vec![program]).1.unwrap();
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (FailureKind::Panic, "on purpose")
+    );
+}
+
+fn explored_alone() -> Model {
+    let chooser = Chooser::new(Strategy::Random(1), 1);
+    Model::Explore(Box::new(Explore::new(1, chooser, Box::new(NoTlb), 1000)))
+}
