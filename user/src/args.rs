@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
+use crate::machine;
+
 /// The exit status for a command line that makes no sense.
 pub const USAGE_STATUS: u8 = 2;
 
@@ -44,6 +46,12 @@ pub fn text(parser: &mut lexopt::Parser) -> Result<String, UsageError> {
     value
         .into_string()
         .map_err(|raw| UsageError(format!("{raw:?} is not UTF-8 text")))
+}
+
+/// The CPUs that this process may run on.
+pub fn cpus() -> Result<Vec<usize>, UsageError> {
+    machine::allowed_cpus()
+        .map_err(|error| UsageError(format!("cannot tell which CPUs there are: {error}")))
 }
 
 /// Reads a number that must lie in `range`.

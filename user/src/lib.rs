@@ -20,6 +20,7 @@ pub mod counters;
 pub mod machine;
 pub mod madvise;
 pub mod policy;
+pub mod program;
 pub mod region;
 pub mod report;
 pub mod summary;

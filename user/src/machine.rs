@@ -54,6 +54,16 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     }
 }
 
+/// Free memory in KiB, as `/proc/meminfo` tells.
+pub fn free_kib() -> io::Result<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo")?;
+    let mut lines = info.lines();
+    lines
+        .find_map(|line| line.strip_prefix("MemFree:"))
+        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok())
+        .ok_or_else(|| io::Error::other("/proc/meminfo has no MemFree"))
+}
+
 /// The kernel's name and release, such as `Linux 6.12.0`.
 pub fn kernel_name() -> String {
     // SAFETY: `utsname` is made of byte arrays only, for which zero is a valid value.

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{io, ptr};
 
+use shootdown_user::machine::free_kib;
+
 const PAGE: usize = 4096;
 const RIGHTS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -149,19 +151,6 @@ fn futexes() -> u64 {
     100
 }
 
-fn free_kib() -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("MemFree:"))
-        .unwrap();
-    line.split_ascii_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
 /// All hogs but that of memory together; some are refused what others have, and abort.
 fn everything_at_once() {
     let exe = std::env::current_exe().unwrap();
@@ -200,7 +189,7 @@ fn main() -> ExitCode {
     }
     shootdown_user::machine::prepare();
     let ours = std::fs::exists("/proc/shootdown").unwrap();
-    let before = free_kib();
+    let before = free_kib().unwrap();
     for round in 0..2 {
         for (name, _) in HOGS {
             let start = Instant::now();
@@ -211,7 +200,7 @@ fn main() -> ExitCode {
             let fine = status.success() || status.signal() == Some(libc::SIGKILL);
             assert!(fine, "{name}: {status}");
             thread::sleep(Duration::from_millis(20));
-            let lost = before.saturating_sub(free_kib());
+            let lost = before.saturating_sub(free_kib().unwrap());
             println!(
                 "t_hog: {name}: {status}, {} ms, {lost} KiB fewer free",
                 start.elapsed().as_millis()

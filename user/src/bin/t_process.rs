@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use shootdown_user::machine::free_kib;
+
 /// How a child ends, and what its parent must see: an exit code or a signal.
 const ENDS: &[(&str, Option<i32>, Option<i32>)] = &[
     ("exit", Some(7), None),
@@ -111,19 +113,6 @@ fn child(how: &str) -> Command {
     command
 }
 
-fn free_kib() -> u64 {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let line = info
-        .lines()
-        .find(|line| line.starts_with("MemFree:"))
-        .unwrap();
-    line.split_ascii_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
 fn every_end_is_told() {
     for &(how, code, signal) in ENDS {
         let start = Instant::now();
@@ -142,7 +131,7 @@ fn nothing_leaks() {
         // On Linux others use memory too.
         return;
     }
-    let before = free_kib();
+    let before = free_kib().unwrap();
     let mut least_lost = u64::MAX;
     for _ in 0..4 {
         for how in ["leave-threads", "segv", "exit"] {
@@ -150,7 +139,7 @@ fn nothing_leaks() {
         }
         // Threads of the last child may still be on their way out.
         thread::sleep(Duration::from_millis(20));
-        least_lost = least_lost.min(before.saturating_sub(free_kib()));
+        least_lost = least_lost.min(before.saturating_sub(free_kib().unwrap()));
     }
     // Caches and tables of this process may have grown; children have megabytes each.
     assert!(

@@ -17,41 +17,14 @@ use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
 use crate::region::Region;
 use crate::summary::Summary;
-use crate::{machine, report};
+use crate::{args, machine, program, report};
 
 const PROGRAM: &str = "madvise";
+
 /// The program `madvise`.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    machine::prepare();
-    let code = run(arguments);
-    report::drain();
-    code
-}
-
-fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let run = match Options::parse(arguments) {
-        Ok(Some(options)) => Run::new(options),
-        Ok(None) => {
-            report::say(HELP.trim_end());
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => Err(error),
-    };
-    let mut run = match run {
-        Ok(run) => run,
-        Err(error) => return error.report(PROGRAM),
-    };
-    match run.all() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(stale) => {
-            eprintln!("{PROGRAM}: {stale} reads saw what they must not");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{PROGRAM}: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let options = Options::parse(arguments);
+    program::run(PROGRAM, HELP, options, Run::new, Run::conclude)
 }
 
 /// Everything set up before the first slice.
@@ -67,9 +40,7 @@ struct Run {
 
 impl Run {
     fn new(options: Options) -> Result<Self, UsageError> {
-        let cpus = machine::allowed_cpus().map_err(|error| {
-            UsageError::new(format!("cannot tell which CPUs there are: {error}"))
-        })?;
+        let cpus = args::cpus()?;
         options.fit(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.policies)?;
@@ -85,6 +56,20 @@ impl Run {
             rows,
             done: 0,
         })
+    }
+
+    fn conclude(mut self) -> ExitCode {
+        match self.all() {
+            Ok(0) => ExitCode::SUCCESS,
+            Ok(stale) => {
+                eprintln!("{PROGRAM}: {stale} reads saw what they must not");
+                ExitCode::FAILURE
+            }
+            Err(error) => {
+                eprintln!("{PROGRAM}: {error}");
+                ExitCode::FAILURE
+            }
+        }
     }
 
     /// Runs every shape; returns how many reads saw what they must not.

@@ -15,7 +15,7 @@ use super::worker::Worker;
 use crate::args::UsageError;
 use crate::clock::Clock;
 use crate::policy::PolicySwitch;
-use crate::{machine, report};
+use crate::{args, machine, program, report};
 
 const PROGRAM: &str = "tlbtorture";
 /// The longest time one policy stays in use.
@@ -29,25 +29,8 @@ const FAILED: i32 = 1;
 
 /// The program `tlbtorture`.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    machine::prepare();
-    let code = run(arguments);
-    report::drain();
-    code
-}
-
-fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let run = match Options::parse(arguments) {
-        Ok(Some(options)) => Run::new(options),
-        Ok(None) => {
-            report::say(HELP.trim_end());
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => Err(error),
-    };
-    match run {
-        Ok(run) => run.all(),
-        Err(error) => error.report(PROGRAM),
-    }
+    let options = Options::parse(arguments);
+    program::run(PROGRAM, HELP, options, Run::new, |run| run.all())
 }
 
 /// Everything set up before the first worker starts.
@@ -63,9 +46,7 @@ struct Run {
 
 impl Run {
     fn new(options: Options) -> Result<Self, UsageError> {
-        let cpus = machine::allowed_cpus().map_err(|error| {
-            UsageError::new(format!("cannot tell which CPUs there are: {error}"))
-        })?;
+        let cpus = args::cpus()?;
         let workers = options.workers(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.policies)?;
