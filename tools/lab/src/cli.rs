@@ -26,6 +26,8 @@ pub enum Command {
     Run(Run),
     /// Run every check and end with the totals.
     Test(Test),
+    /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
+    Mutants(Mutants),
     /// Say what is present or missing, and the command that installs it.
     Doctor(Doctor),
 }
@@ -147,6 +149,23 @@ pub struct Test {
     pub only: Option<String>,
     #[command(flatten)]
     pub emulator: Emulator,
+}
+
+/// `lab mutants`
+#[derive(Debug, Args)]
+pub struct Mutants {
+    /// Which mistakes, by the names of their files in verify/mutants; without it all
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Schedules that the fuzzer may use on each
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Where the fuzzer's seeds begin
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Keep the copy and its builds in .lab/mutants: the next run is faster
+    #[arg(long)]
+    pub keep: bool,
 }
 
 /// `lab doctor`

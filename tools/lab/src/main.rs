@@ -10,6 +10,7 @@ mod failure;
 mod host;
 mod initramfs;
 mod machine;
+mod mutants;
 mod place;
 mod program;
 mod progress;
@@ -44,6 +45,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Bench(arguments) => bench::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
+        Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Doctor(arguments) => doctor::command(&arguments),
     }
 }

@@ -1,0 +1,149 @@
+//! The descriptions in `verify/mutants`.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::check::Check;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::place;
+
+/// One deliberate mistake.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mutant {
+    /// Its name; that of its file.
+    pub id: String,
+    /// Where such a mistake was made or described before.
+    pub origin: String,
+    /// What is left out or altered.
+    pub breaks: String,
+    /// What goes wrong then.
+    pub happens: String,
+    /// The checks that are expected to notice, in the order in which they are tried.
+    pub killers: Vec<Check>,
+    /// The changes that make the mistake.
+    pub edits: Vec<Edit>,
+}
+
+/// One change of one file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// Path from the root of the workspace.
+    pub file: PathBuf,
+    /// What is replaced; occurs exactly once.
+    pub find: String,
+    /// What stands there instead.
+    pub replace: String,
+}
+
+impl Edit {
+    /// The changed text.
+    ///
+    /// # Errors
+    /// The edit does not apply exactly once.
+    pub fn apply(&self, text: &str) -> Outcome<String> {
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+            count => Err(Failure::work(format!(
+                "the edit no longer applies: its text occurs {count} times in {}, not once",
+                self.file.display()
+            ))),
+        }
+    }
+}
+
+/// All mutants, by name.
+pub fn read_all() -> Outcome<Vec<Mutant>> {
+    let directory = place::root().join("verify/mutants");
+    let entries = std::fs::read_dir(&directory).doing("list verify/mutants")?;
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    files.iter().map(read).collect()
+}
+
+fn read(file: &PathBuf) -> Outcome<Mutant> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let text = std::fs::read_to_string(file).doing(format!("read the mutant {name}"))?;
+    let mutant: Mutant = toml::from_str(&text).doing(format!("understand the mutant {name}"))?;
+    if mutant.id != name {
+        return Err(Failure::work(format!(
+            "the mutant in {name}.toml calls itself {}",
+            mutant.id
+        )));
+    }
+    if mutant.killers.is_empty() || mutant.edits.is_empty() {
+        return Err(Failure::work(format!(
+            "the mutant {name} has no edit or no check that should notice it"
+        )));
+    }
+    Ok(mutant)
+}
+
+/// Those that were named, or all.
+pub fn select(mutants: Vec<Mutant>, ids: &[String]) -> Outcome<Vec<Mutant>> {
+    if let Some(unknown) = ids
+        .iter()
+        .find(|id| mutants.iter().all(|mutant| mutant.id != **id))
+    {
+        let known: Vec<&str> = mutants.iter().map(|mutant| mutant.id.as_str()).collect();
+        return Err(Failure::input(
+            format!("there is no mutant {unknown}"),
+            format!("name some of {}", known.join(", ")),
+        ));
+    }
+    Ok(mutants
+        .into_iter()
+        .filter(|mutant| ids.is_empty() || ids.contains(&mutant.id))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_edit_applies_to_the_present_sources_exactly_once() {
+        let mutants = read_all().unwrap();
+        assert!(!mutants.is_empty());
+        for mutant in &mutants {
+            for edit in &mutant.edits {
+                let text = std::fs::read_to_string(place::root().join(&edit.file))
+                    .unwrap_or_else(|error| panic!("{}: {error}", mutant.id));
+                let changed = edit
+                    .apply(&text)
+                    .unwrap_or_else(|failure| panic!("{}: {failure}", mutant.id));
+                assert_ne!(changed, text, "{} changes nothing", mutant.id);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_known_ones() {
+        let failure = select(read_all().unwrap(), &["nobody".into()]).unwrap_err();
+        assert!(
+            failure
+                .to_string()
+                .starts_with("there is no mutant nobody: name some of ")
+        );
+    }
+
+    #[test]
+    fn an_edit_that_applies_twice_is_refused() {
+        let edit = Edit {
+            file: "f".into(),
+            find: "a".into(),
+            replace: "b".into(),
+        };
+        assert_eq!(edit.apply("xay").unwrap(), "xby");
+        assert!(edit.apply("aa").is_err() && edit.apply("x").is_err());
+    }
+}

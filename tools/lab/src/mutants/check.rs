@@ -1,0 +1,268 @@
+//! The checks that may notice a mutant.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::scratch::Scratch;
+use crate::cargo::{self, BUILD_DEADLINE};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::Child;
+
+/// No check takes longer on the unchanged tree, even on one slow core.
+pub const LONGEST: Duration = Duration::from_secs(900);
+
+/// How much fuzzing one mutant gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Schedules at most.
+    pub runs: u64,
+    /// Where the seeds begin.
+    pub seed: u64,
+}
+
+/// One check as a mutant names it: its kind, for tests a test program, and a part of a test's name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Check {
+    kind: Kind,
+    program: Option<String>,
+    test: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Fuzz,
+    Sim,
+    Engine,
+    Loom,
+    X86,
+    Kernel,
+}
+
+const KINDS: [(&str, Kind); 6] = [
+    ("fuzz", Kind::Fuzz),
+    ("sim", Kind::Sim),
+    ("engine", Kind::Engine),
+    ("loom", Kind::Loom),
+    ("x86", Kind::X86),
+    ("kernel", Kind::Kernel),
+];
+
+impl TryFrom<String> for Check {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut words = text.split_whitespace().map(str::to_owned);
+        let kind = words.next().unwrap_or_default();
+        let kind = KINDS.iter().find(|(name, _)| *name == kind);
+        let check = Self {
+            kind: kind.ok_or_else(|| format!("no such check: {text:?}"))?.1,
+            program: words.next(),
+            test: words.next(),
+        };
+        if words.next().is_some() || (check.kind == Kind::Fuzz && check.program.is_some()) {
+            return Err(format!("too many words: {text:?}"));
+        }
+        Ok(check)
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind);
+        f.write_str(name.map_or("", |(name, _)| name))?;
+        for word in [&self.program, &self.test].into_iter().flatten() {
+            write!(f, " {word}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The line of cargo's report that names a built program.
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    executable: Option<PathBuf>,
+}
+
+/// What a check has come to.
+#[derive(Debug)]
+pub enum Ran {
+    /// It noticed nothing.
+    Passed,
+    /// It failed, with this evidence.
+    Failed(String),
+}
+
+/// The programs of a check, built and not yet run. They are started directly, not by cargo: one that hangs must
+/// not outlive us.
+#[derive(Debug)]
+pub struct Built<'a> {
+    check: &'a Check,
+    programs: Vec<PathBuf>,
+}
+
+impl Check {
+    /// Builds what the check runs, or returns what the compiler says.
+    pub fn build(&self, scratch: &Scratch) -> Outcome<Result<Built<'_>, String>> {
+        let target = match self.kind {
+            Kind::Loom => "target-loom",
+            _ => "target",
+        };
+        let mut command = cargo::command(&self.words());
+        command
+            .args(["--quiet", "--message-format=json-render-diagnostics"])
+            .current_dir(scratch.tree())
+            .env("CARGO_TARGET_DIR", scratch.path().join(target));
+        if self.kind == Kind::Loom {
+            command.env("RUSTFLAGS", "--cfg loom");
+        }
+        let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
+        if !child.status.is_some_and(|status| status.success()) {
+            return Ok(Err(cargo::tail(&child.errors)));
+        }
+        let programs: Vec<PathBuf> = child
+            .output
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Artifact>(line).ok()?.executable)
+            .collect();
+        if programs.is_empty() {
+            return Err(Failure::work(format!("cargo built nothing for {self}")));
+        }
+        Ok(Ok(Built {
+            check: self,
+            programs,
+        }))
+    }
+
+    /// The arguments of cargo.
+    fn words(&self) -> String {
+        let which = |all: &str| match self.program.as_deref() {
+            None => all.to_owned(),
+            Some("lib") => "--lib".to_owned(),
+            Some(program) => format!("--test {program}"),
+        };
+        match self.kind {
+            Kind::Fuzz => "build --release -p shootdown-sim --example fuzz".to_owned(),
+            Kind::Sim => format!("test --no-run -p shootdown-sim {}", which("--tests")),
+            Kind::Engine => format!(
+                "test --no-run -p shootdown {}",
+                which("--lib --test call --test sets --test tlb --test threads")
+            ),
+            Kind::Loom => format!(
+                "test --no-run --release -p shootdown {}",
+                which("--lib --test loom_*")
+            ),
+            Kind::X86 => format!("test --no-run -p shootdown-x86 {}", which("--tests")),
+            Kind::Kernel => format!(
+                "test --no-run -p shootdown-kernel-tests {}",
+                which("--tests")
+            ),
+        }
+    }
+}
+
+impl Built<'_> {
+    /// Runs the programs one after the other until one fails. One that does not end by `deadline` fails.
+    pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Ran> {
+        for program in &self.programs {
+            let mut command = Command::new(program);
+            command.env("RUST_BACKTRACE", "0");
+            if self.check.kind == Kind::Fuzz {
+                let (runs, seed) = (effort.runs.to_string(), effort.seed.to_string());
+                command.args(["--runs", &runs, "--seed", &seed]);
+            } else {
+                // One at a time: the name of a test that hangs is the last one printed.
+                command.arg("--test-threads=1").args(&self.check.test);
+            }
+            let child = Child::run(&mut command, deadline, &mut |_| ())
+                .doing(format!("start {}", program.display()))?;
+            if !child.status.is_some_and(|status| status.success()) {
+                return Ok(Ran::Failed(self.evidence(&child)));
+            }
+            if !has_checked_something(&child.output) {
+                return Err(Failure::work(format!("{} checked nothing", self.check)));
+            }
+        }
+        Ok(Ran::Passed)
+    }
+
+    fn evidence(&self, child: &Child) -> String {
+        let how = match (child.stopped, child.status) {
+            (None, Some(status)) => status.to_string(),
+            _ => "did not end".to_owned(),
+        };
+        match self.check.kind {
+            Kind::Fuzz => match child.output.trim_end().lines().last() {
+                Some(last) if child.stopped.is_none() && last.starts_with("failed after") => {
+                    last.to_owned()
+                }
+                _ => format!("{how}: {}", last_line(&child.errors)),
+            },
+            _ => match failed_tests(&child.output) {
+                tests if tests.is_empty() => format!("{how}: {}", last_line(&child.errors)),
+                tests if child.stopped.is_some() => format!("{how}: {}", tests.join(", ")),
+                tests => tests.join(", "),
+            },
+        }
+    }
+}
+
+/// A test program whose filter matches nothing passes, and so would a campaign without a run.
+fn has_checked_something(output: &str) -> bool {
+    let is_proof = |line: &str| {
+        (line.starts_with("test result: ok. ") && !line.contains(" 0 passed"))
+            || (line.starts_with("ok: ") && !line.starts_with("ok: 0 "))
+    };
+    output.lines().any(is_proof)
+}
+
+/// The tests that failed, and the one that was running when the program ended.
+fn failed_tests(output: &str) -> Vec<String> {
+    output
+        .lines()
+        .filter_map(|line| {
+            let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+            (result.trim_end() != "ok" && result.trim_end() != "ignored").then(|| name.to_owned())
+        })
+        .collect()
+}
+
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().last().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_named_by_words() {
+        for text in ["fuzz", "engine", "loom loom_tlb", "engine tlb a_gap"] {
+            assert_eq!(Check::try_from(text.to_owned()).unwrap().to_string(), text);
+        }
+        for text in ["", "miracle", "fuzz hard", "engine a b c"] {
+            assert!(Check::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn failed_and_hanging_tests_are_found_in_the_output() {
+        let output =
+            "running 4 tests\ntest a ... ok\ntest b ... FAILED\ntest c ... ignored\ntest d ... ";
+        assert_eq!(failed_tests(output), ["b", "d"]);
+    }
+
+    #[test]
+    fn a_run_without_a_test_proves_nothing() {
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out";
+        assert!(!has_checked_something(none));
+        assert!(has_checked_something(&none.replace("ok. 0", "ok. 3")));
+        assert!(
+            has_checked_something("ok: 10 schedules") && !has_checked_something("ok: 0 schedules")
+        );
+    }
+}

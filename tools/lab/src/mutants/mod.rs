@@ -1,0 +1,129 @@
+//! `lab mutants`: breaks the code on purpose, one small edit at a time, and expects the checks to notice.
+//!
+//! A mutant is a file in `verify/mutants` (see the README there). The edits are made in a copy of the
+//! workspace below `.lab/mutants`, never in the checkout.
+
+mod catalogue;
+mod check;
+mod scratch;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::cli::Mutants;
+use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
+use catalogue::Mutant;
+use check::{Check, Effort, Ran};
+use scratch::Scratch;
+use verdict::{Tally, Verdict};
+
+/// How much longer than on the unchanged tree a check may take before it counts as hanging.
+const PATIENCE: u32 = 10;
+/// Added to that, for hosts that do other things besides.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How long each check took on the unchanged tree.
+type Baseline = BTreeMap<Check, Duration>;
+
+/// Runs the mutants that were named, or all. Exit code 1 if one survives or no longer applies.
+///
+/// # Errors
+/// A name is unknown, a description cannot be read, or the unchanged tree fails a check.
+pub fn command(arguments: &Mutants) -> Outcome<ExitCode> {
+    let mutants = catalogue::select(catalogue::read_all()?, &arguments.ids)?;
+    let effort = Effort {
+        runs: arguments.runs,
+        seed: arguments.seed,
+    };
+    let mut tally = Tally::new();
+    run(
+        &mutants,
+        effort,
+        arguments.keep,
+        &mut |mutant, verdict, took| {
+            tally.add(mutant, verdict, took);
+        },
+    )?;
+    Ok(tally.close())
+}
+
+/// Tries each mutant in turn and reports its verdict.
+///
+/// # Errors
+/// There can be no verdict at all: the unchanged tree fails a check, or the copy cannot be made.
+pub fn run(
+    mutants: &[Mutant],
+    effort: Effort,
+    keep: bool,
+    report: &mut dyn FnMut(&Mutant, &Verdict, Duration),
+) -> Outcome<()> {
+    let mut progress = Progress::new();
+    let scratch = Scratch::open()?;
+    let baseline = pass_unchanged(&scratch, mutants, effort, &mut progress)?;
+    for (index, mutant) in mutants.iter().enumerate() {
+        progress.step(index as u64, mutants.len() as u64, &mutant.id);
+        let started = Instant::now();
+        let verdict = try_one(&scratch, mutant, effort, &baseline);
+        report(mutant, &verdict, started.elapsed());
+    }
+    if keep {
+        println!("kept {}", scratch.path().display());
+        return Ok(());
+    }
+    scratch.remove()
+}
+
+/// A check that fails anyway proves nothing about a mutant.
+fn pass_unchanged(
+    scratch: &Scratch,
+    mutants: &[Mutant],
+    effort: Effort,
+    progress: &mut Progress,
+) -> Outcome<Baseline> {
+    let mut baseline = Baseline::new();
+    for check in mutants.iter().flat_map(|mutant| &mutant.killers) {
+        if baseline.contains_key(check) {
+            continue;
+        }
+        progress.stage(&format!("unchanged tree: {check}"));
+        let built = check.build(scratch)?.map_err(|errors| {
+            Failure::work(format!("the unchanged tree does not build\n{errors}"))
+        })?;
+        let started = Instant::now();
+        match built.run(effort, check::LONGEST)? {
+            Ran::Passed => baseline.insert(check.clone(), started.elapsed()),
+            Ran::Failed(evidence) => {
+                return Err(Failure::work(format!(
+                    "the unchanged tree fails {check}, so no mutant can be judged: {evidence}"
+                )));
+            }
+        };
+    }
+    Ok(baseline)
+}
+
+/// Edits the copy, tries its killers in their order, and restores the copy.
+fn try_one(scratch: &Scratch, mutant: &Mutant, effort: Effort, baseline: &Baseline) -> Verdict {
+    let verdict = scratch.with_edits(&mutant.edits, || {
+        for check in &mutant.killers {
+            let built = match check.build(scratch)? {
+                Ok(built) => built,
+                Err(errors) => {
+                    return Err(Failure::work(format!("it does not build\n{errors}")));
+                }
+            };
+            let deadline = baseline[check] * PATIENCE + GRACE;
+            if let Ran::Failed(evidence) = built.run(effort, deadline)? {
+                return Ok(Verdict::Killed {
+                    by: check.to_string(),
+                    evidence,
+                });
+            }
+        }
+        Ok(Verdict::Survived)
+    });
+    verdict.unwrap_or_else(|failure| Verdict::Broken(failure.to_string()))
+}
