@@ -58,6 +58,11 @@ where
     assert_eq!(upper.len(), N - N.div_ceil(2));
 
     assert!(machine.call_many(&CpuMask::EMPTY, &count).is_empty());
+    for beyond in [cpu(N as u32), cpu(u32::MAX)] {
+        let refused = Err(NotReady { cpu: beyond });
+        assert_eq!(machine.call_one(beyond, &count), refused);
+    }
+    assert_eq!(take(), expect(&|_| false));
     assert_eq!(take(), expect(&|_| false));
     let stats = machine.total_stats();
     assert_eq!(
@@ -344,6 +349,9 @@ fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
     let machine = machine::<4>();
     machine.call_all(&|_| ());
     assert_eq!(machine.platform().take_multicasts(), [vec![1, 2, 3]]);
+    machine.call_one(cpu(1), &|_| ()).unwrap();
+    let none: [Vec<u32>; 0] = [];
+    assert_eq!(machine.platform().take_multicasts(), none, "one target");
     machine.set_policy(Policy::BEST.with_multicast(false));
     machine.call_all(&|_| ());
     assert!(machine.platform().take_multicasts().is_empty());
@@ -400,10 +408,13 @@ fn a_called_function_may_not_call_and_wait_but_may_post() {
         .unwrap();
 }
 
-#[test]
-fn a_post_that_arrives_during_the_own_part_of_a_call_is_not_forgotten() {
+fn a_post_that_arrives_during_the_own_part_of_a_call_is_run<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    let machine = machine::<2>();
+    RUNS.store(0, Ordering::Relaxed);
+    let machine = machine::<N>();
     machine
         .call_one(cpu(0), &|_| {
             machine.platform().as_cpu(1, || {
@@ -420,6 +431,55 @@ fn a_post_that_arrives_during_the_own_part_of_a_call_is_not_forgotten() {
         })
         .unwrap();
     assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_post_that_arrives_during_the_own_part_of_a_call_is_not_forgotten() {
+    a_post_that_arrives_during_the_own_part_of_a_call_is_run::<2>();
+    a_post_that_arrives_during_the_own_part_of_a_call_is_run::<128>();
+}
+
+/// The doorbell is silent again once its CPU has looked.
+fn a_served_inbox_is_rung_again<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine::<N>();
+    for round in 1..=3 {
+        machine.post(&mask(&[1]), |_| ());
+        assert!(
+            machine.platform().deliver(1),
+            "no interrupt in round {round}"
+        );
+        assert_eq!(machine.stats(cpu(1)).functions_run, round);
+    }
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 3);
+}
+
+#[test]
+fn every_post_to_an_idle_cpu_interrupts_it() {
+    a_served_inbox_is_rung_again::<2>();
+    a_served_inbox_is_rung_again::<128>();
+}
+
+/// Its initiator would wait for ever otherwise, on top of borrowed memory. The test plays both processes.
+#[cfg(not(miri))]
+#[test]
+fn a_called_function_that_unwinds_ends_the_machine() {
+    const CHILD: &str = "SHOOTDOWN_TEST_UNWINDS";
+    let name = "a_called_function_that_unwinds_ends_the_machine";
+    if std::env::var_os(CHILD).is_some() {
+        let machine = machine::<2>();
+        let call = || machine.call_one(cpu(1), &|_| panic!("on purpose"));
+        let _ = catch_unwind(AssertUnwindSafe(call));
+        return;
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert_eq!(child.status.code(), None, "it lived on: {child:?}");
 }
 
 #[test]
@@ -444,6 +504,29 @@ fn initiators_are_served_in_rotation() {
         [2, 3, 1, 2],
         "after 2 comes 3, not the lowest number"
     );
+}
+
+#[test]
+fn one_interrupt_serves_every_slot_of_every_initiator() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<4>();
+    let mut posted = 0;
+    for initiator in 1..4 {
+        let count = |_: CpuId| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+        };
+        machine.platform().as_cpu(initiator, || {
+            while machine.try_post(&mask(&[0]), count).is_ok() {
+                posted += 1;
+            }
+        });
+    }
+    machine
+        .platform()
+        .as_cpu(1, || machine.platform().deliver(0));
+    assert_eq!(RUNS.load(Ordering::Relaxed), posted);
+    assert!(posted > 3, "several slots each");
+    assert!(!machine.platform().is_interrupted(0));
 }
 
 #[test]

@@ -442,6 +442,20 @@ fn a_full_batch_returns_the_frame() {
 }
 
 #[test]
+fn a_batch_covers_every_change_it_gathered() {
+    let mut batch = FlushBatch::<u32, 4>::new();
+    assert!(batch.is_empty());
+    for (count, page) in [(1, 7), (2, 3), (3, 9)] {
+        batch.page(page * PAGE, PageSize::SIZE_4K, 0).unwrap();
+        assert_eq!((batch.len(), batch.is_empty()), (count, false));
+    }
+    assert_eq!(batch.covered(), pages(3, 7));
+    batch.range(pages(1, 1));
+    assert_eq!(batch.covered(), pages(1, 9));
+    assert_eq!(batch.freed_tables(), FreedTables::No);
+}
+
+#[test]
 fn a_batch_with_a_table_covers_what_the_table_translated() {
     let mut batch = FlushBatch::<u64, 4>::new();
     assert!(batch.is_empty());

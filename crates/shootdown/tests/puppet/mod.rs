@@ -43,6 +43,8 @@ pub struct Puppet {
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
     relaxed: AtomicUsize,
+    /// Time that passed otherwise than by relaxing.
+    pub skipped_ns: AtomicUsize,
     /// Events at which an NMI on that CPU would have been told to leave user memory alone.
     user_access_denied: Mutex<Vec<TraceEvent>>,
     handler: Mutex<Option<Hook<()>>>,
@@ -135,7 +137,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn now_ns(&self) -> u64 {
-        self.relaxed.load(Ordering::Relaxed) as u64
+        (self.relaxed.load(Ordering::Relaxed) + self.skipped_ns.load(Ordering::Relaxed)) as u64
     }
 
     fn relax(&self) {
@@ -289,6 +291,7 @@ where
         assist: AtomicBool::new(false),
         deliver_on_relax: AtomicBool::new(true),
         relaxed: AtomicUsize::new(0),
+        skipped_ns: AtomicUsize::new(0),
         user_access_denied: Mutex::default(),
         handler: Mutex::new(None),
         user_access_ok: Mutex::new(None),

@@ -1,0 +1,110 @@
+//! What the engine tells people: counters, histograms, names and messages.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::sync::atomic::Ordering;
+
+use puppet::machine;
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+#[test]
+fn messages_name_the_cause() {
+    assert_eq!(cpu(7).to_string(), "cpu7");
+    let not_ready = NotReady { cpu: cpu(7) }.to_string();
+    assert!(not_ready.starts_with("cpu7 is not online"), "{not_ready}");
+    assert!(SlotsBusy.to_string().contains("every request slot"));
+    assert!(BatchFull(0).to_string().contains("batch is full"));
+}
+
+/// The bucket in which one wait of `elapsed_ns` is counted.
+fn bucket_of(elapsed_ns: u64) -> usize {
+    let machine = machine::<2>();
+    machine.set_policy(Policy::BEST.with_measured_waits(true));
+    // The waiter relaxes once, which takes 1 ns and lets the target run.
+    let ran = machine.call_one(cpu(1), &|_| {
+        let rest_ns = elapsed_ns as usize - 1;
+        machine
+            .platform()
+            .skipped_ns
+            .store(rest_ns, Ordering::Relaxed);
+    });
+    assert_eq!(ran, Ok(()));
+    let waits = machine.total_stats().waits_ns;
+    assert_eq!(waits.iter().sum::<u64>(), 1);
+    waits.iter().position(|count| *count == 1).unwrap()
+}
+
+#[test]
+fn a_wait_is_counted_in_the_bucket_of_its_length() {
+    for (elapsed_ns, bucket) in [
+        (1, 0),
+        (2, 1),
+        (3, 1),
+        (8, 3),
+        ((1 << 31) - 1, 30),
+        (1 << 31, WAIT_BUCKETS - 1),
+        (1 << 40, WAIT_BUCKETS - 1),
+    ] {
+        assert_eq!(bucket_of(elapsed_ns), bucket, "{elapsed_ns} ns");
+    }
+}
+
+#[test]
+fn percentiles_are_the_upper_bound_of_the_bucket_that_holds_them() {
+    let mut stats = Stats::default();
+    assert_eq!(stats.wait_ns(500), None);
+    // 3 waits of 4 to 7 ns, 1 of 32 to 63 ns.
+    stats.waits_ns[2] = 3;
+    stats.waits_ns[5] = 1;
+    for (per_mille, bound_ns) in [(0, 7), (500, 7), (749, 7), (750, 63), (990, 63), (1000, 63)] {
+        assert_eq!(stats.wait_ns(per_mille), Some(bound_ns), "{per_mille}");
+    }
+}
+
+#[test]
+fn an_interrupt_that_finds_nothing_is_counted_as_spurious() {
+    let machine = machine::<2>();
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    let counts = |at: u32| {
+        let stats = machine.stats(cpu(at));
+        (stats.ipis_received, stats.ipis_spurious)
+    };
+    machine.platform().deliver(1);
+    assert_eq!(counts(1), (1, 0));
+    machine.platform().as_cpu(1, || machine.handle_ipi());
+    assert_eq!(counts(1), (2, 1));
+}
+
+#[test]
+fn every_policy_is_what_its_name_says() {
+    let (before, published, best) = (Policy::BEFORE, Policy::PUBLISHED, Policy::BEST);
+    let traits = |policy: Policy| {
+        (
+            policy.is_concurrent(),
+            policy.is_inline(),
+            policy.acknowledges_early(),
+            policy.multicasts(),
+            policy.serves_early(),
+            policy.prefetches(),
+            policy.measures_waits(),
+        )
+    };
+    assert_eq!(
+        traits(before),
+        (false, false, false, true, false, false, false)
+    );
+    assert_eq!(
+        traits(published),
+        (true, true, true, true, false, false, false)
+    );
+    assert_eq!(traits(best), (true, true, true, true, true, true, false));
+    assert_eq!(best.with_multicast(true), best, "on already");
+    assert_eq!(best.with_multicast(false).with_multicast(true), best);
+    assert_eq!(best.with_multicast(false).name(), "custom");
+}
