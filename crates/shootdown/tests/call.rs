@@ -228,9 +228,11 @@ fn wait_levels_end_where_they_say() {
 fn a_ticket_may_be_waited_for_on_another_cpu() {
     let machine = machine::<3>();
     let ticket = machine.submit(&mask(&[1]), |_| (), Wait::Done);
-    machine
-        .platform()
-        .as_cpu(2, || assert_eq!(ticket.wait(), mask(&[1])));
+    machine.platform().as_cpu(2, || {
+        assert!(!ticket.is_done(), "it looks at somebody else's request");
+        assert_eq!(ticket.wait(), mask(&[1]));
+    });
+    assert_eq!(machine.stats(cpu(1)).functions_run, 1);
 }
 
 #[test]
