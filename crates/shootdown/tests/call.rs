@@ -600,6 +600,32 @@ fn a_waiter_serves_its_own_inbox_with_interrupts_off() {
     }
 }
 
+/// How often a waiter with interrupts off relaxes before it serves its own inbox.
+fn turns_before_serving(policy: Policy) -> u64 {
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+    let machine = machine::<2>();
+    machine.set_policy(policy);
+    let deliver = &machine.platform().deliver_on_relax;
+    // CPU 1 answers only once CPU 0 has served it.
+    deliver.store(false, Ordering::Relaxed);
+    machine.platform().as_cpu(1, || {
+        machine.post(&mask(&[0]), move |_| {
+            TURNS.store(machine.platform().now_ns(), Ordering::Relaxed);
+            let deliver = &machine.platform().deliver_on_relax;
+            deliver.store(true, Ordering::Relaxed);
+        });
+    });
+    machine.platform().set_irqs_off(true);
+    machine.call_one(cpu(1), &|_| ()).unwrap();
+    TURNS.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_waiter_leaves_its_inbox_to_the_interrupt_for_a_while_where_the_policy_says() {
+    assert_eq!(turns_before_serving(Policy::BEST), 0);
+    assert_eq!(turns_before_serving(Policy::PUBLISHED), 64);
+}
+
 #[test]
 fn waits_are_measured_when_asked() {
     let machine = machine::<2>();

@@ -392,10 +392,12 @@ fn frames_come_back_only_when_the_flush_is_complete() {
         let ticket = machine.submit_batch(&space, batch_of(&frames, 3));
         assert!(!ticket.is_done());
         assert_eq!(Rc::strong_count(&frames), 4);
-        let reclaimed = ticket.wait();
+        let mut reclaimed = ticket.wait();
         assert_eq!(reclaimed.len(), 3);
         assert_eq!(machine.total_stats().remote_flushes, 2);
-        drop(reclaimed.take(1).collect::<Vec<_>>());
+        drop(reclaimed.next());
+        assert_eq!(reclaimed.len(), 2);
+        drop(reclaimed);
         assert_eq!(
             Rc::strong_count(&frames),
             1,
@@ -449,10 +451,14 @@ fn a_batch_covers_every_change_it_gathered() {
     for (count, page) in [(1, 7), (2, 3), (3, 9)] {
         batch.page(page * PAGE, PageSize::SIZE_4K, 0).unwrap();
         assert_eq!((batch.len(), batch.is_empty()), (count, false));
+        assert!(!batch.is_full());
     }
     assert_eq!(batch.covered(), pages(3, 7));
     batch.range(pages(1, 1));
     assert_eq!(batch.covered(), pages(1, 9));
+    let mut protection = FlushBatch::<u32, 4>::new();
+    protection.range(pages(1, 1));
+    assert_eq!((protection.len(), protection.is_empty()), (0, false));
     assert_eq!(batch.freed_tables(), FreedTables::No);
 }
 

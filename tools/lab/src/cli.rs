@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine::AccelChoice;
+use crate::mutants::Effort;
 
 /// How many virtual CPUs the reference kernel supports.
 pub const MAX_CPUS: i64 = 16;
@@ -158,10 +159,10 @@ pub struct Mutants {
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Schedules that the fuzzer may use on each
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = Effort::default().runs, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Where the fuzzer's seeds begin
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = Effort::default().seed)]
     pub seed: u64,
     /// Keep the copy and its builds in .lab/mutants: the next run is faster
     #[arg(long)]

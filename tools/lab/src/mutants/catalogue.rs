@@ -14,6 +14,8 @@ use crate::place;
 pub struct Mutant {
     /// Its name; that of its file.
     pub id: String,
+    /// The row of the list of bugs that this field really had, if it has one there.
+    pub row: Option<String>,
     /// Where such a mistake was made or described before.
     pub origin: String,
     /// What is left out or altered.

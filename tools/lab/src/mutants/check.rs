@@ -24,6 +24,15 @@ pub struct Effort {
     pub seed: u64,
 }
 
+impl Default for Effort {
+    fn default() -> Self {
+        Self {
+            runs: 20_000,
+            seed: 1,
+        }
+    }
+}
+
 /// One check as a mutant names it: its kind, for tests a test program, and a part of a test's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -204,8 +213,8 @@ impl Built<'_> {
             },
             _ => match failed_tests(&child.output) {
                 tests if tests.is_empty() => format!("{how}: {}", last_line(&child.errors)),
-                tests if child.stopped.is_some() => format!("{how}: {}", tests.join(", ")),
-                tests => tests.join(", "),
+                tests if child.stopped.is_some() => format!("{how}: {}", some_of(&tests)),
+                tests => some_of(&tests),
             },
         }
     }
@@ -229,6 +238,13 @@ fn failed_tests(output: &str) -> Vec<String> {
             (result.trim_end() != "ok" && result.trim_end() != "ignored").then(|| name.to_owned())
         })
         .collect()
+}
+
+fn some_of(tests: &[String]) -> String {
+    match tests {
+        [first, _, ..] => format!("{first} and {} more", tests.len() - 1),
+        _ => tests.join(""),
+    }
 }
 
 fn last_line(text: &str) -> &str {

@@ -15,10 +15,13 @@ use std::time::{Duration, Instant};
 use crate::cli::Mutants;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use catalogue::Mutant;
-use check::{Check, Effort, Ran};
+use check::{Check, Ran};
 use scratch::Scratch;
-use verdict::{Tally, Verdict};
+use verdict::Tally;
+
+pub use catalogue::{Mutant, read_all};
+pub use check::Effort;
+pub use verdict::Verdict;
 
 /// How much longer than on the unchanged tree a check may take before it counts as hanging.
 const PATIENCE: u32 = 10;
@@ -33,7 +36,7 @@ type Baseline = BTreeMap<Check, Duration>;
 /// # Errors
 /// A name is unknown, a description cannot be read, or the unchanged tree fails a check.
 pub fn command(arguments: &Mutants) -> Outcome<ExitCode> {
-    let mutants = catalogue::select(catalogue::read_all()?, &arguments.ids)?;
+    let mutants = catalogue::select(read_all()?, &arguments.ids)?;
     let effort = Effort {
         runs: arguments.runs,
         seed: arguments.seed,

@@ -4,6 +4,7 @@ mod coherence;
 mod fleet;
 mod itself;
 mod machines;
+mod mistakes;
 mod ring0;
 mod source;
 mod tally;
@@ -22,6 +23,7 @@ use tally::Tally;
 pub fn command(test: &Test) -> Outcome<ExitCode> {
     let mut tally = Tally::new(test.only.clone());
     source::check(test, &mut tally);
+    mistakes::check(test, &mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
             machines::check(test, &fleet, &mut tally);

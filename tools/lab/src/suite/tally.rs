@@ -112,7 +112,8 @@ impl Tally {
         self.failures.push(name.to_owned());
     }
 
-    fn is_wanted(&self, name: &str) -> bool {
+    /// Whether a check of this name is to run.
+    pub fn is_wanted(&self, name: &str) -> bool {
         self.only
             .as_ref()
             .is_none_or(|only| name.contains(only.as_str()))

@@ -1,0 +1,41 @@
+//! Checks of the checks: mistakes that this field really made are noticed.
+
+use super::tally::Tally;
+use crate::cli::Test;
+use crate::failure::{Failure, Outcome};
+use crate::mutants::{self, Effort, Mutant, Verdict};
+
+/// Tries every mutant that stands for a row of the list of the field's bugs; `./lab mutants` tries all.
+pub fn check(test: &Test, tally: &mut Tally) {
+    let name = |mutant: &Mutant| format!("mutants: {}", mutant.id);
+    let mut chosen = match mutants::read_all() {
+        Ok(mutants) => mutants,
+        Err(failure) => return tally.check("mutants: descriptions", || Err(failure)),
+    };
+    chosen.retain(|mutant| mutant.row.is_some() && tally.is_wanted(&name(mutant)));
+    if chosen.is_empty() {
+        return;
+    }
+    if test.fast {
+        tally.skip("mutants: bugs that the field had", "left out by --fast");
+        return;
+    }
+    let tried = mutants::run(
+        &chosen,
+        Effort::default(),
+        false,
+        &mut |mutant, verdict, _| {
+            tally.check(&name(mutant), || outcome(mutant, verdict));
+        },
+    );
+    if let Err(failure) = tried {
+        tally.check("mutants: can be tried", || Err(failure));
+    }
+}
+
+fn outcome(mutant: &Mutant, verdict: &Verdict) -> Outcome<String> {
+    match verdict {
+        Verdict::Killed { by, evidence } => Ok(format!("{by}: {evidence}")),
+        _ => Err(Failure::work(verdict.line(mutant))),
+    }
+}
