@@ -365,6 +365,28 @@ fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
     (0..4).for_each(|number| assert_eq!(machine.platform().access(number, 0), 2));
     let stats = machine.total_stats();
     assert_eq!((stats.ipis_sent, stats.ipis_avoided), (0, 3));
+    machine.flush(&space, pages(1, 2), FreedTables::Yes);
+    machine.flush_kernel(pages(5, 1));
+    let told: Vec<_> = machine
+        .platform()
+        .take_assisted()
+        .iter()
+        .map(|request| {
+            let generation = request.generation().as_u64();
+            let tables = request.freed_tables();
+            (request.space(), generation, request.range(), tables)
+        })
+        .collect();
+    let user = Some(space.id());
+    assert_eq!(
+        told,
+        [
+            (user, 2, pages(0, 1), FreedTables::No),
+            (user, 3, pages(1, 2), FreedTables::Yes),
+            (None, 0, pages(5, 1), FreedTables::Yes),
+        ],
+        "what the platform is told"
+    );
     leave(machine, space, 4);
 }
 

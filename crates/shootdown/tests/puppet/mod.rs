@@ -40,6 +40,7 @@ pub struct Puppet {
     pub refuse: AtomicUsize,
     /// Whether `flush_remote` does the work.
     pub assist: AtomicBool,
+    assisted: Mutex<Vec<FlushRequest>>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
     relaxed: AtomicUsize,
@@ -152,6 +153,7 @@ unsafe impl Platform for &'static Puppet {
         if !self.assist.load(Ordering::Relaxed) {
             return RemoteFlush::NotTaken;
         }
+        self.assisted.lock().unwrap().push(*request);
         for target in targets.iter() {
             let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
             tlb.retain(|page, _| !(request.range().start()..request.range().end()).contains(page));
@@ -267,6 +269,11 @@ impl Puppet {
         std::mem::take(&mut self.prefetches.lock().unwrap())
     }
 
+    /// Takes the requests so far that `flush_remote` did.
+    pub fn take_assisted(&self) -> Vec<FlushRequest> {
+        std::mem::take(&mut self.assisted.lock().unwrap())
+    }
+
     /// Takes the target sets of multicasts so far.
     pub fn take_multicasts(&self) -> Vec<Vec<u32>> {
         std::mem::take(&mut self.multicasts.lock().unwrap())
@@ -289,6 +296,7 @@ where
         sent: Mutex::default(),
         refuse: AtomicUsize::new(0),
         assist: AtomicBool::new(false),
+        assisted: Mutex::default(),
         deliver_on_relax: AtomicBool::new(true),
         relaxed: AtomicUsize::new(0),
         skipped_ns: AtomicUsize::new(0),

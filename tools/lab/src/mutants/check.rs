@@ -159,7 +159,7 @@ impl Check {
             Kind::Sim => format!("test --no-run -p shootdown-sim {}", which("--tests")),
             Kind::Engine => format!(
                 "test --no-run -p shootdown {}",
-                which("--lib --test call --test sets --test tlb --test threads")
+                which("--lib --test call --test reports --test sets --test tlb --test threads")
             ),
             Kind::Loom => format!(
                 "test --no-run --release -p shootdown {}",
