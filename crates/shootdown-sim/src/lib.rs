@@ -16,5 +16,6 @@
 pub mod explore;
 pub mod machine;
 pub mod timed;
+pub mod trace;
 
 pub use machine::{Failure, FailureKind, Machine, Program, SimPlatform};

@@ -71,6 +71,11 @@ pub enum TraceEvent {
         /// Where the waiter runs now.
         cpu: CpuId,
     },
+    /// A request was found complete by the one that wanted to wait for it: no wait.
+    FoundDone {
+        /// Whose request it was.
+        initiator: CpuId,
+    },
     /// Another address space was loaded.
     Switched {
         /// Where.

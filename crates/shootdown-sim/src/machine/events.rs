@@ -54,6 +54,9 @@ impl State {
         let running = self.running;
         let cpu = &mut self.processors[running];
         let pending = cpu.pending.take();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.taken(running, cpu.now_ps);
+        }
         cpu.interrupts_on = false;
         cpu.in_handler = true;
         match &mut self.model {
@@ -69,6 +72,9 @@ impl State {
         cpu.in_handler = false;
         if let Model::Timed(timed) = &mut self.model {
             timed.leave_handler(running, cpu);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.returned(running, cpu.now_ps);
         }
     }
 
@@ -142,6 +148,12 @@ impl State {
     /// The running CPU interrupts others. An interrupt that its target has not taken yet absorbs a new one.
     pub(crate) fn send(&mut self, targets: impl Iterator<Item = usize>) {
         let running = self.running;
+        let now_ps = self.processors[running].now_ps;
+        let targets = targets.inspect(|target| {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.sent(running, now_ps, *target);
+            }
+        });
         match &mut self.model {
             Model::Timed(timed) => timed.send(&mut self.processors, running, targets),
             Model::Explore(explore) => {
@@ -159,8 +171,8 @@ impl State {
 
     pub(crate) fn trace(&mut self, event: TraceEvent) {
         let running = self.running;
-        if let Model::Timed(timed) = &mut self.model {
-            timed.trace(&self.processors[running], event);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.engine(running, self.processors[running].now_ps, event);
         }
     }
 }

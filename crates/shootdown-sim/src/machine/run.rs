@@ -11,6 +11,7 @@ use corosensei::{Coroutine, Yielder};
 
 use crate::machine::current::{self, Context};
 use crate::machine::{Failure, FailureKind, Model, State};
+use crate::trace::Recorder;
 
 /// What one virtual CPU executes.
 pub type Program<'a> = Box<dyn FnOnce(Context<'_>) + 'a>;
@@ -52,6 +53,11 @@ impl<'a> Machine<'a> {
             handler: Box::new(handler),
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
         }
+    }
+
+    /// Records what happens from now on; the recorder comes back in the state.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.state.get_mut().recorder = Some(Box::new(recorder));
     }
 
     /// Runs one program on each CPU to the end, and gives the state back.

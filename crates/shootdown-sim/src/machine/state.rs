@@ -3,6 +3,7 @@
 use crate::explore::Explore;
 use crate::machine::{Failure, FailureKind, Processor, Status};
 use crate::timed::Timed;
+use crate::trace::Recorder;
 
 /// What an event means.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// Programs that are not over.
     pub unfinished: usize,
+    /// What hears everything that happens, if a trace is wanted (timed model).
+    pub recorder: Option<Box<Recorder>>,
 }
 
 impl State {
@@ -39,6 +42,7 @@ impl State {
             events: 0,
             failure: None,
             unfinished: cpus,
+            recorder: None,
         }
     }
 

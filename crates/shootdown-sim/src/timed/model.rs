@@ -1,6 +1,6 @@
 //! [`Timed`]: what each event costs the virtual CPU that causes it.
 
-use shootdown::{LocalFlush, Root, TraceEvent};
+use shootdown::{LocalFlush, Root};
 
 use crate::machine::{Pending, Processor, Status};
 use crate::timed::{Clock, Costs, Lines};
@@ -163,9 +163,5 @@ impl Timed {
     pub(crate) fn leave_handler(&mut self, cpu: usize, processor: &mut Processor) {
         let _ = cpu;
         processor.now_ps += self.costs.exit_ps;
-    }
-
-    pub(crate) fn trace(&mut self, processor: &Processor, event: TraceEvent) {
-        let _ = (processor, event);
     }
 }

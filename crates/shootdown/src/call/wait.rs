@@ -33,6 +33,9 @@ where
     /// waiters with interrupts off cannot wait for each other for ever.
     pub(crate) fn wait_for(&self, request: RequestRef) {
         if self.is_done(request) {
+            self.platform.on_trace(TraceEvent::FoundDone {
+                initiator: request.initiator,
+            });
             return;
         }
         let policy = self.policy();

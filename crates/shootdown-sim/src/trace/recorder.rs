@@ -1,0 +1,270 @@
+//! [`Recorder`]: hears what happens, in the order in which it does, and makes spans, instants and flows of it.
+
+use shootdown::TraceEvent;
+
+use crate::trace::{Flow, Instant, InstantKind, Span, SpanKind, Trace};
+
+/// Name of the span of the engine's own handler, inside the one of the interrupt.
+const ENGINE_HANDLER: &str = "handle_ipi";
+
+/// Records one run.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    lanes: Vec<Lane>,
+    open_flows: Vec<OpenFlow>,
+    trace: Trace,
+}
+
+/// One CPU.
+#[derive(Clone, Default, Debug)]
+struct Lane {
+    /// Spans that have begun and not ended, the outermost first.
+    open: Vec<(SpanKind, &'static str, u64)>,
+    /// Requests submitted so far.
+    requests: u64,
+    last_ps: u64,
+}
+
+#[derive(Clone, Debug)]
+struct OpenFlow {
+    initiator: usize,
+    request: u64,
+    target: usize,
+    sent_ps: u64,
+    taken_ps: Option<u64>,
+    acknowledged_ps: Option<u64>,
+}
+
+impl Recorder {
+    /// Nothing has happened on a machine with `cpus` virtual CPUs.
+    pub fn new(cpus: usize) -> Self {
+        Self {
+            lanes: vec![Lane::default(); cpus],
+            open_flows: Vec::new(),
+            trace: Trace {
+                cpus,
+                ..Trace::default()
+            },
+        }
+    }
+
+    /// Ends what has not ended. Flows whose initiator has not seen the acknowledgement are left out.
+    pub fn finish(mut self) -> Trace {
+        let end_ps = self.lanes.iter().map(|l| l.last_ps).max().unwrap_or(0);
+        for cpu in 0..self.lanes.len() {
+            while !self.lanes[cpu].open.is_empty() {
+                self.end_innermost(cpu, end_ps);
+            }
+        }
+        self.trace.sort();
+        self.trace
+    }
+
+    /// From now on `cpu` executes its program's `name`. Inside an interrupt, a wait or a flush it is not heard.
+    pub(crate) fn doing(&mut self, cpu: usize, now_ps: u64, kind: SpanKind, name: &'static str) {
+        match self.lanes[cpu].open[..] {
+            [] => {}
+            [(SpanKind::User | SpanKind::Kernel, ..)] => self.end_innermost(cpu, now_ps),
+            _ => return,
+        }
+        self.begin(cpu, now_ps, kind, name);
+    }
+
+    pub(crate) fn mark(&mut self, cpu: usize, now_ps: u64, name: &'static str) {
+        self.instant(cpu, now_ps, InstantKind::Mark(name));
+    }
+
+    /// `initiator` begins to send an interrupt.
+    pub(crate) fn sent(&mut self, initiator: usize, now_ps: u64, target: usize) {
+        self.open_flows.push(OpenFlow {
+            initiator,
+            request: self.lanes[initiator].requests,
+            target,
+            sent_ps: now_ps,
+            taken_ps: None,
+            acknowledged_ps: None,
+        });
+    }
+
+    /// `cpu` takes an interrupt, which may stand for several.
+    pub(crate) fn taken(&mut self, cpu: usize, now_ps: u64) {
+        self.begin(cpu, now_ps, SpanKind::Handler, "interrupt");
+        for flow in &mut self.open_flows {
+            let awaits = flow.target == cpu && flow.acknowledged_ps.is_none();
+            if awaits && flow.taken_ps.is_none() && flow.sent_ps <= now_ps {
+                flow.taken_ps = Some(now_ps);
+            }
+        }
+    }
+
+    /// `cpu` goes on with what it was interrupted in.
+    pub(crate) fn returned(&mut self, cpu: usize, now_ps: u64) {
+        self.end(cpu, now_ps, SpanKind::Handler);
+    }
+
+    /// What the engine says.
+    pub(crate) fn engine(&mut self, cpu: usize, now_ps: u64, event: TraceEvent) {
+        match event {
+            TraceEvent::Submitted { .. } => {
+                self.lanes[cpu].requests += 1;
+                self.instant(cpu, now_ps, InstantKind::Submitted);
+            }
+            TraceEvent::HandlerEntered { .. } => {
+                self.begin(cpu, now_ps, SpanKind::Handler, ENGINE_HANDLER)
+            }
+            TraceEvent::HandlerLeft { .. } => self.end(cpu, now_ps, SpanKind::Handler),
+            TraceEvent::FlushStarted { .. } => self.begin(cpu, now_ps, SpanKind::Flush, "flush"),
+            TraceEvent::FlushFinished { .. } => self.end(cpu, now_ps, SpanKind::Flush),
+            TraceEvent::Acknowledged { initiator, .. } => {
+                self.instant(cpu, now_ps, InstantKind::Acknowledged);
+                self.acknowledged(initiator.index(), cpu, now_ps);
+            }
+            TraceEvent::FunctionStarted { .. } => {
+                self.begin(cpu, now_ps, SpanKind::Function, "function")
+            }
+            TraceEvent::FunctionFinished { .. } => self.end(cpu, now_ps, SpanKind::Function),
+            TraceEvent::WaitStarted { .. } => self.begin(cpu, now_ps, SpanKind::Wait, "wait"),
+            TraceEvent::WaitFinished { .. } => {
+                self.seen(cpu, now_ps);
+                self.end(cpu, now_ps, SpanKind::Wait);
+            }
+            TraceEvent::FoundDone { initiator } => self.seen(initiator.index(), now_ps),
+            _ => {}
+        }
+    }
+
+    /// The oldest request of `initiator` that `target` has still to acknowledge is meant; requests that needed no
+    /// interrupt have no flow.
+    fn acknowledged(&mut self, initiator: usize, target: usize, now_ps: u64) {
+        let mut flows = self.open_flows.iter_mut();
+        let flow = flows.find(|flow| {
+            (flow.initiator, flow.target) == (initiator, target) && flow.acknowledged_ps.is_none()
+        });
+        if let Some(flow) = flow {
+            flow.acknowledged_ps = Some(now_ps);
+        }
+    }
+
+    /// `initiator` has seen that a request is complete, and with it every one that is.
+    fn seen(&mut self, initiator: usize, now_ps: u64) {
+        let incomplete: Vec<u64> = self
+            .open_flows
+            .iter()
+            .filter(|flow| flow.initiator == initiator && flow.acknowledged_ps.is_none())
+            .map(|flow| flow.request)
+            .collect();
+        let flows = &mut self.trace.flows;
+        self.open_flows.retain(|flow| {
+            let Some(acknowledged_ps) = flow.acknowledged_ps else {
+                return true;
+            };
+            if flow.initiator != initiator || incomplete.contains(&flow.request) {
+                return true;
+            }
+            flows.push(Flow {
+                initiator,
+                target: flow.target,
+                sent_ps: flow.sent_ps,
+                taken_ps: flow.taken_ps,
+                acknowledged_ps,
+                seen_ps: now_ps,
+            });
+            false
+        });
+    }
+
+    fn instant(&mut self, cpu: usize, at_ps: u64, kind: InstantKind) {
+        self.lanes[cpu].last_ps = at_ps;
+        self.trace.instants.push(Instant { cpu, kind, at_ps });
+    }
+
+    fn begin(&mut self, cpu: usize, now_ps: u64, kind: SpanKind, name: &'static str) {
+        self.lanes[cpu].last_ps = now_ps;
+        self.lanes[cpu].open.push((kind, name, now_ps));
+    }
+
+    /// Ends the innermost span, which is of this kind unless recording began inside it.
+    fn end(&mut self, cpu: usize, now_ps: u64, kind: SpanKind) {
+        if self.lanes[cpu].open.last().is_some_and(|l| l.0 == kind) {
+            self.end_innermost(cpu, now_ps);
+        }
+    }
+
+    fn end_innermost(&mut self, cpu: usize, now_ps: u64) {
+        let lane = &mut self.lanes[cpu];
+        lane.last_ps = lane.last_ps.max(now_ps);
+        let Some((kind, name, start_ps)) = lane.open.pop() else {
+            return;
+        };
+        if start_ps < now_ps {
+            self.trace.spans.push(Span {
+                cpu,
+                kind,
+                name,
+                depth: lane.open.len(),
+                start_ps,
+                end_ps: now_ps,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shootdown::CpuId;
+
+    fn acknowledged(cpu: u32) -> TraceEvent {
+        TraceEvent::Acknowledged {
+            cpu: CpuId::new(cpu),
+            initiator: CpuId::new(0),
+        }
+    }
+
+    #[test]
+    fn a_flow_ends_only_when_every_target_of_its_request_has_acknowledged() {
+        let found = TraceEvent::FoundDone {
+            initiator: CpuId::new(0),
+        };
+        let mut recorder = Recorder::new(3);
+        recorder.sent(0, 10, 1);
+        recorder.sent(0, 10, 2);
+        recorder.taken(1, 20);
+        recorder.engine(1, 25, acknowledged(1));
+        recorder.engine(0, 30, found);
+        assert!(recorder.trace.flows.is_empty());
+        recorder.engine(2, 40, acknowledged(2));
+        recorder.engine(0, 50, found);
+        let trace = recorder.finish();
+        let flows: Vec<_> = trace
+            .flows
+            .iter()
+            .map(|flow| {
+                (
+                    flow.target,
+                    flow.taken_ps,
+                    flow.acknowledged_ps,
+                    flow.seen_ps,
+                )
+            })
+            .collect();
+        assert_eq!(flows, [(1, Some(20), 25, 50), (2, None, 40, 50)]);
+    }
+
+    #[test]
+    fn what_a_program_says_inside_an_interrupt_does_not_break_nesting() {
+        let mut recorder = Recorder::new(1);
+        recorder.doing(0, 0, SpanKind::User, "user");
+        recorder.taken(0, 10);
+        recorder.doing(0, 15, SpanKind::Kernel, "kernel");
+        recorder.returned(0, 20);
+        recorder.doing(0, 30, SpanKind::Kernel, "kernel");
+        let spans: Vec<_> = recorder
+            .finish()
+            .spans
+            .iter()
+            .map(|span| (span.name, span.depth, span.start_ps, span.end_ps))
+            .collect();
+        assert_eq!(spans, [("user", 0, 0, 30), ("interrupt", 1, 10, 20)]);
+    }
+}
