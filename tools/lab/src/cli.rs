@@ -164,7 +164,10 @@ pub struct Mutants {
     /// Where the fuzzer's seeds begin
     #[arg(long, value_name = "S", default_value_t = Effort::default().seed)]
     pub seed: u64,
-    /// Keep the copy and its builds in .lab/mutants: the next run is faster
+    /// How many to try at once, each in a copy of its own; a second one pays from 4 processors up
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// Keep the copies and their builds in .lab/mutants: the next run is faster
     #[arg(long)]
     pub keep: bool,
 }

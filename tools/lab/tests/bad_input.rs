@@ -213,3 +213,16 @@ fn version_and_help_are_no_mistakes() {
     }
     assert!(Path::new(fixture.path()).exists());
 }
+
+#[test]
+fn mutants_that_do_not_exist_and_efforts_that_prove_nothing() {
+    let fixture = Fixture::new();
+    for (arguments, words) in [
+        (&["mutants", "nobody"][..], "no mutant nobody"),
+        (&["mutants", "--runs", "0"], "--runs"),
+        (&["mutants", "--jobs", "0"], "--jobs"),
+        (&["mutants", "--seed", "x"], "--seed"),
+    ] {
+        assert_refused(&fixture.lab(arguments), &[words]);
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::scratch::Scratch;
+use super::scratch::Copy;
 use crate::cargo::{self, BUILD_DEADLINE};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
@@ -116,7 +116,7 @@ pub struct Built<'a> {
 
 impl Check {
     /// Builds what the check runs, or returns what the compiler says.
-    pub fn build(&self, scratch: &Scratch) -> Outcome<Result<Built<'_>, String>> {
+    pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
         let target = match self.kind {
             Kind::Loom => "target-loom",
             _ => "target",
@@ -124,8 +124,8 @@ impl Check {
         let mut command = cargo::command(&self.words());
         command
             .args(["--quiet", "--message-format=json-render-diagnostics"])
-            .current_dir(scratch.tree())
-            .env("CARGO_TARGET_DIR", scratch.path().join(target));
+            .current_dir(copy.tree())
+            .env("CARGO_TARGET_DIR", copy.path().join(target));
         if self.kind == Kind::Loom {
             command.env("RUSTFLAGS", "--cfg loom");
         }

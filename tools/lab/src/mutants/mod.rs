@@ -10,13 +10,15 @@ mod verdict;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cli::Mutants;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
 use check::{Check, Ran};
-use scratch::Scratch;
+use scratch::{Copy, Scratch};
 use verdict::Tally;
 
 pub use catalogue::{Mutant, read_all};
@@ -37,42 +39,65 @@ type Baseline = BTreeMap<Check, Duration>;
 /// A name is unknown, a description cannot be read, or the unchanged tree fails a check.
 pub fn command(arguments: &Mutants) -> Outcome<ExitCode> {
     let mutants = catalogue::select(read_all()?, &arguments.ids)?;
-    let effort = Effort {
-        runs: arguments.runs,
-        seed: arguments.seed,
+    let options = Options {
+        effort: Effort {
+            runs: arguments.runs,
+            seed: arguments.seed,
+        },
+        jobs: arguments.jobs as usize,
+        keep: arguments.keep,
     };
     let mut tally = Tally::new();
-    run(
-        &mutants,
-        effort,
-        arguments.keep,
-        &mut |mutant, verdict, took| {
-            tally.add(mutant, verdict, took);
-        },
-    )?;
+    run(&mutants, options, &mut |mutant, verdict, took| {
+        tally.add(mutant, verdict, took);
+    })?;
     Ok(tally.close())
 }
 
-/// Tries each mutant in turn and reports its verdict.
+/// How mutants are tried.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How much fuzzing each gets.
+    pub effort: Effort,
+    /// How many are tried at once, each in a copy of its own.
+    pub jobs: usize,
+    /// Whether the copies and their builds stay.
+    pub keep: bool,
+}
+
+/// Tries each mutant and reports its verdict.
 ///
 /// # Errors
-/// There can be no verdict at all: the unchanged tree fails a check, or the copy cannot be made.
+/// There can be no verdict at all: the unchanged tree fails a check, or no copy can be made.
 pub fn run(
     mutants: &[Mutant],
-    effort: Effort,
-    keep: bool,
-    report: &mut dyn FnMut(&Mutant, &Verdict, Duration),
+    options: Options,
+    report: &mut (dyn FnMut(&Mutant, &Verdict, Duration) + Send),
 ) -> Outcome<()> {
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
-    let baseline = pass_unchanged(&scratch, mutants, effort, &mut progress)?;
-    for (index, mutant) in mutants.iter().enumerate() {
-        progress.step(index as u64, mutants.len() as u64, &mutant.id);
-        let started = Instant::now();
-        let verdict = try_one(&scratch, mutant, effort, &baseline);
-        report(mutant, &verdict, started.elapsed());
-    }
-    if keep {
+    let copies = options.jobs.clamp(1, mutants.len().max(1));
+    let copies = (0..copies)
+        .map(|number| scratch.copy(number))
+        .collect::<Outcome<Vec<Copy>>>()?;
+    let baseline = pass_unchanged(&copies[0], mutants, options.effort, &mut progress)?;
+    let next = AtomicUsize::new(0);
+    let show = Mutex::new((progress, report));
+    std::thread::scope(|scope| {
+        for copy in &copies {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = Instant::now();
+                    let verdict = try_one(copy, mutant, options.effort, &baseline);
+                    let mut show = show.lock().unwrap_or_else(PoisonError::into_inner);
+                    (show.1)(mutant, &verdict, started.elapsed());
+                    let done = next.load(Ordering::Relaxed).min(mutants.len());
+                    show.0.step(done as u64, mutants.len() as u64, &mutant.id);
+                }
+            });
+        }
+    });
+    if options.keep {
         println!("kept {}", scratch.path().display());
         return Ok(());
     }
@@ -81,7 +106,7 @@ pub fn run(
 
 /// A check that fails anyway proves nothing about a mutant.
 fn pass_unchanged(
-    scratch: &Scratch,
+    copy: &Copy,
     mutants: &[Mutant],
     effort: Effort,
     progress: &mut Progress,
@@ -92,7 +117,7 @@ fn pass_unchanged(
             continue;
         }
         progress.stage(&format!("unchanged tree: {check}"));
-        let built = check.build(scratch)?.map_err(|errors| {
+        let built = check.build(copy)?.map_err(|errors| {
             Failure::work(format!("the unchanged tree does not build\n{errors}"))
         })?;
         let started = Instant::now();
@@ -109,10 +134,10 @@ fn pass_unchanged(
 }
 
 /// Edits the copy, tries its killers in their order, and restores the copy.
-fn try_one(scratch: &Scratch, mutant: &Mutant, effort: Effort, baseline: &Baseline) -> Verdict {
-    let verdict = scratch.with_edits(&mutant.edits, || {
+fn try_one(copy: &Copy, mutant: &Mutant, effort: Effort, baseline: &Baseline) -> Verdict {
+    let verdict = copy.with_edits(&mutant.edits, || {
         for check in &mutant.killers {
-            let built = match check.build(scratch)? {
+            let built = match check.build(copy)? {
                 Ok(built) => built,
                 Err(errors) => {
                     return Err(Failure::work(format!("it does not build\n{errors}")));

@@ -11,7 +11,7 @@ use crate::place;
 /// What is not copied: history, results, builds.
 const LEFT_OUT: [&str; 3] = [".git", ".lab", "target"];
 
-/// A copy of the workspace with its builds, of which there is one at a time.
+/// The directory of the copies; one process at a time has it.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -20,8 +20,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the copy like the checkout. Files that are the same already are left alone, so that builds
-    /// that were kept stay of use.
+    /// Takes the directory.
+    ///
+    /// # Errors
+    /// Another lab has it.
     pub fn open() -> Outcome<Self> {
         let path = place::keep("mutants")?;
         let lock = File::create(place::keep("")?.join("mutants.lock")).doing("make a lock file")?;
@@ -31,11 +33,37 @@ impl Scratch {
                 "wait until it is done",
             ));
         }
-        let scratch = Self { path, _lock: lock };
-        mirror(&place::root(), &scratch.tree())?;
-        Ok(scratch)
+        Ok(Self { path, _lock: lock })
     }
 
+    /// Makes copy number `number` like the checkout. Files that are the same already are left alone, so that
+    /// builds that were kept stay of use.
+    pub fn copy(&self, number: usize) -> Outcome<Copy> {
+        let copy = Copy {
+            path: self.path.join(number.to_string()),
+        };
+        mirror(&place::root(), &copy.tree())?;
+        Ok(copy)
+    }
+
+    /// Where the copies are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the copies and their builds.
+    pub fn remove(self) -> Outcome<()> {
+        fs::remove_dir_all(&self.path).doing("remove the copies of the workspace")
+    }
+}
+
+/// One copy of the workspace with its builds.
+#[derive(Debug)]
+pub struct Copy {
+    path: PathBuf,
+}
+
+impl Copy {
     /// The copy and its builds.
     pub fn path(&self) -> &Path {
         &self.path
@@ -60,11 +88,6 @@ impl Scratch {
             undo.0.push((file, text));
         }
         work()
-    }
-
-    /// Removes the copy and its builds.
-    pub fn remove(self) -> Outcome<()> {
-        fs::remove_dir_all(&self.path).doing("remove the copy of the workspace")
     }
 }
 

@@ -3,7 +3,7 @@
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::mutants::{self, Effort, Mutant, Verdict};
+use crate::mutants::{self, Effort, Mutant, Options, Verdict};
 
 /// Tries every mutant that stands for a row of the list of the field's bugs; `./lab mutants` tries all.
 pub fn check(test: &Test, tally: &mut Tally) {
@@ -20,14 +20,14 @@ pub fn check(test: &Test, tally: &mut Tally) {
         tally.skip("mutants: bugs that the field had", "left out by --fast");
         return;
     }
-    let tried = mutants::run(
-        &chosen,
-        Effort::default(),
-        false,
-        &mut |mutant, verdict, _| {
-            tally.check(&name(mutant), || outcome(mutant, verdict));
-        },
-    );
+    let options = Options {
+        effort: Effort::default(),
+        jobs: 1,
+        keep: false,
+    };
+    let tried = mutants::run(&chosen, options, &mut |mutant, verdict, _| {
+        tally.check(&name(mutant), || outcome(mutant, verdict));
+    });
     if let Err(failure) = tried {
         tally.check("mutants: can be tried", || Err(failure));
     }
