@@ -217,6 +217,7 @@ fn version_and_help_are_no_mistakes() {
 #[test]
 fn mutants_that_do_not_exist_and_efforts_that_prove_nothing() {
     let fixture = Fixture::new();
+    std::fs::create_dir_all(Path::new(fixture.path()).join("verify/mutants")).unwrap();
     for (arguments, words) in [
         (&["mutants", "nobody"][..], "no mutant nobody"),
         (&["mutants", "--runs", "0"], "--runs"),
