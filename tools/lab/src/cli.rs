@@ -81,6 +81,12 @@ pub struct Bench {
     /// Also write the result here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a trace of one iteration on the simulated machine here, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Draw one shootdown on the simulated machine here, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

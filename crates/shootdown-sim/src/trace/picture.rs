@@ -3,7 +3,9 @@
 //! in light and dark surroundings.
 
 use svg::Document;
-use svg::node::element::{Circle, Definitions, Group, Line, Marker, Path, Rectangle, Style, Text};
+use svg::node::element::{
+    Circle, Definitions, Group, Line, Marker, Path, Rectangle, Style, Text, Title,
+};
 
 use crate::trace::{Flow, Span, SpanKind, Trace};
 
@@ -61,6 +63,7 @@ pub fn svg(panels: &[Panel<'_>]) -> String {
         .set("width", WIDTH as u32)
         .set("height", height as u32)
         .set("role", "img")
+        .add(Title::new("One TLB shootdown, CPU by CPU"))
         .add(Style::new(STYLE))
         .add(definitions())
         .add(background(height))

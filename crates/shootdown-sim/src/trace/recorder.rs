@@ -22,6 +22,10 @@ struct Lane {
     open: Vec<(SpanKind, &'static str, u64)>,
     /// Requests submitted so far.
     requests: u64,
+    /// Acknowledgements of those that have still to come.
+    awaited: u32,
+    /// Who has acknowledged a request while it was being submitted: found by looking, before the interrupt.
+    early: Vec<usize>,
     last_ps: u64,
 }
 
@@ -74,8 +78,12 @@ impl Recorder {
         self.instant(cpu, now_ps, InstantKind::Mark(name));
     }
 
-    /// `initiator` begins to send an interrupt.
+    /// `initiator` begins to send an interrupt. Of no interest: one to itself, to go on
+    /// serving later, and one to a target that has already acknowledged.
     pub(crate) fn sent(&mut self, initiator: usize, now_ps: u64, target: usize) {
+        if initiator == target || self.lanes[initiator].early.contains(&target) {
+            return;
+        }
         self.open_flows.push(OpenFlow {
             initiator,
             request: self.lanes[initiator].requests,
@@ -105,8 +113,10 @@ impl Recorder {
     /// What the engine says.
     pub(crate) fn engine(&mut self, cpu: usize, now_ps: u64, event: TraceEvent) {
         match event {
-            TraceEvent::Submitted { .. } => {
-                self.lanes[cpu].requests += 1;
+            TraceEvent::Submitted { targets, .. } => {
+                let lane = &mut self.lanes[cpu];
+                lane.requests += 1;
+                lane.awaited += targets.saturating_sub(lane.early.drain(..).count() as u32);
                 self.instant(cpu, now_ps, InstantKind::Submitted);
             }
             TraceEvent::HandlerEntered { .. } => {
@@ -136,6 +146,11 @@ impl Recorder {
     /// The oldest request of `initiator` that `target` has still to acknowledge is meant; requests that needed no
     /// interrupt have no flow.
     fn acknowledged(&mut self, initiator: usize, target: usize, now_ps: u64) {
+        let lane = &mut self.lanes[initiator];
+        match lane.awaited.checked_sub(1) {
+            Some(left) => lane.awaited = left,
+            None => return lane.early.push(target),
+        }
         let mut flows = self.open_flows.iter_mut();
         let flow = flows.find(|flow| {
             (flow.initiator, flow.target) == (initiator, target) && flow.acknowledged_ps.is_none()
@@ -196,7 +211,8 @@ impl Recorder {
         let Some((kind, name, start_ps)) = lane.open.pop() else {
             return;
         };
-        if start_ps < now_ps {
+        let is_program = matches!(kind, SpanKind::User | SpanKind::Kernel);
+        if start_ps < now_ps || !is_program {
             self.trace.spans.push(Span {
                 cpu,
                 kind,
@@ -221,6 +237,27 @@ mod tests {
         }
     }
 
+    fn submitted(targets: u32) -> TraceEvent {
+        TraceEvent::Submitted {
+            cpu: CpuId::new(0),
+            targets,
+            ipis: targets,
+        }
+    }
+
+    #[test]
+    fn an_interrupt_that_comes_after_the_acknowledgement_has_no_flow() {
+        let mut recorder = Recorder::new(2);
+        recorder.engine(1, 5, acknowledged(1));
+        recorder.sent(0, 10, 1);
+        recorder.engine(0, 15, submitted(1));
+        assert!(recorder.open_flows.is_empty());
+        recorder.sent(0, 20, 1);
+        recorder.engine(0, 25, submitted(1));
+        recorder.engine(1, 30, acknowledged(1));
+        assert_eq!(recorder.open_flows[0].acknowledged_ps, Some(30));
+    }
+
     #[test]
     fn a_flow_ends_only_when_every_target_of_its_request_has_acknowledged() {
         let found = TraceEvent::FoundDone {
@@ -229,6 +266,7 @@ mod tests {
         let mut recorder = Recorder::new(3);
         recorder.sent(0, 10, 1);
         recorder.sent(0, 10, 2);
+        recorder.engine(0, 15, submitted(2));
         recorder.taken(1, 20);
         recorder.engine(1, 25, acknowledged(1));
         recorder.engine(0, 30, found);

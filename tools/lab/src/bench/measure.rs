@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
-use super::table;
+use super::{table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
@@ -31,6 +31,9 @@ struct Course<'a> {
 /// Something is missing (exit code 2); a machine failed, a row is missing or an access was stale.
 pub fn command(bench: &Bench) -> Outcome<()> {
     let started = Instant::now();
+    if trace::write(bench)? && bench.machine.is_empty() {
+        return Ok(());
+    }
     if let Some(path) = &bench.json {
         Report::probe(path)?;
     }

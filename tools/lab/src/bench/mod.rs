@@ -5,5 +5,6 @@ mod plan;
 mod report;
 mod rows;
 mod table;
+mod trace;
 
 pub use measure::command;

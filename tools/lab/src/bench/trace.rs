@@ -1,0 +1,136 @@
+//! `--trace` and `--picture`: one shootdown on the simulated machine, for people to look at.
+
+use std::path::Path;
+
+use shootdown_sim::trace::{Trace, chrome, scene};
+
+use crate::cli::{Bench, MachineKind};
+use crate::failure::{Failure, Outcome};
+
+/// Writes what is asked for; tells whether anything is.
+///
+/// # Errors
+/// A file cannot be written, or the options contradict each other (exit code 2).
+pub fn write(bench: &Bench) -> Outcome<bool> {
+    if let Some(path) = &bench.trace {
+        check_machines(bench, "--trace")?;
+        keep("--trace", path, &trace(&bench.policies)?)?;
+        println!(
+            "trace of one iteration, for ui.perfetto.dev: {}",
+            path.display()
+        );
+    }
+    if let Some(path) = &bench.picture {
+        check_machines(bench, "--picture")?;
+        keep("--picture", path, &scene::picture())?;
+        println!("picture of one shootdown: {}", path.display());
+    }
+    Ok(bench.trace.is_some() || bench.picture.is_some())
+}
+
+/// Time stands still while somebody looks only on the simulated machine.
+fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
+    let others = [MachineKind::Qemu, MachineKind::Linux];
+    if bench.machine.is_empty() || bench.machine.iter().any(|kind| !others.contains(kind)) {
+        return Ok(());
+    }
+    Err(Failure::input(
+        format!("{option} shows the simulated machine, which --machine leaves out"),
+        format!("use {option} without --machine qemu or linux"),
+    ))
+}
+
+fn trace(policies: &[String]) -> Outcome<String> {
+    let traces = policies
+        .iter()
+        .map(|asked| {
+            scene::POLICIES
+                .iter()
+                .find(|(name, _)| name == asked)
+                .map(|(name, policy)| (*name, scene::steady_iteration(*policy)))
+                .ok_or_else(|| {
+                    let cause = format!("no policy is called {asked}");
+                    Failure::input(cause, "use before, published or best")
+                })
+        })
+        .collect::<Outcome<Vec<_>>>()?;
+    let named: Vec<(&str, &Trace)> = traces.iter().map(|(name, trace)| (*name, trace)).collect();
+    Ok(chrome::text(&named))
+}
+
+fn keep(option: &str, path: &Path, text: &str) -> Outcome<()> {
+    std::fs::write(path, text).map_err(|error| {
+        Failure::input(
+            format!("cannot write {}: {error}", path.display()),
+            format!("give {option} a file that can be written"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn bench(words: &[&str]) -> Bench {
+        let words = ["lab", "bench"].iter().chain(words);
+        match Cli::try_parse_from(words).expect("options").command {
+            Command::Bench(bench) => bench,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_policy_asked_for_is_a_process_of_the_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let words = [
+            "--policies",
+            "best,before",
+            "--trace",
+            path.to_str().unwrap(),
+        ];
+        assert!(write(&bench(&words)).unwrap());
+        let text = std::fs::read_to_string(path).unwrap();
+        let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let names: Vec<_> = whole["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["name"] == "process_name")
+            .map(|event| event["args"]["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["best", "before"]);
+    }
+
+    #[test]
+    fn nothing_is_written_unasked() {
+        assert!(!write(&bench(&[])).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_done_names_cause_and_remedy() {
+        let cases: [(&[&str], &str); 3] = [
+            (
+                &["--trace", "/nonexistent/trace.json"],
+                "cannot write /nonexistent/trace.json",
+            ),
+            (
+                &["--trace", "/dev/null", "--policies", "fast"],
+                "no policy is called fast",
+            ),
+            (
+                &["--picture", "/dev/null", "--machine", "qemu"],
+                "--picture shows the simulated machine",
+            ),
+        ];
+        for (words, cause) in cases {
+            let failure = write(&bench(words)).unwrap_err();
+            assert!(matches!(failure, Failure::Input { .. }), "{failure}");
+            assert!(failure.to_string().starts_with(cause), "{failure}");
+            assert_eq!(failure.to_string().lines().count(), 1);
+        }
+    }
+}
