@@ -225,7 +225,10 @@ fn mutants_that_do_not_exist_and_efforts_that_prove_nothing() {
         (&["mutants", "--seed", "x"], "--seed"),
     ] {
         assert_refused(&fixture.lab(arguments), &[words]);
+    }
+}
 
+#[test]
 fn traces_and_pictures_that_cannot_be_written() {
     let fixture = Fixture::new();
     for option in ["--trace", "--picture"] {
