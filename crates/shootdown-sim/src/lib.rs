@@ -14,7 +14,10 @@
 #![deny(missing_docs, missing_debug_implementations)]
 
 pub mod explore;
+pub mod fuzz;
 pub mod machine;
+pub mod mm;
+pub mod oracle;
 pub mod timed;
 pub mod trace;
 

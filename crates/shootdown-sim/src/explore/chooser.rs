@@ -14,12 +14,14 @@ pub enum Question {
     Interrupt,
     /// What does the TLB do by itself? 0: nothing.
     Tlb,
+    /// Does a non-maskable interrupt come? 0: no.
+    Nmi,
     /// Anything else that a workload leaves to chance. 0: the plain case.
     Workload,
 }
 
 /// Number of kinds of questions.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// An answer other than 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -33,6 +33,27 @@ struct Location {
     stores: VecDeque<Message>,
 }
 
+impl Location {
+    /// How many stores somebody may see who knows of store `known`.
+    fn visible(&self, known: u32) -> usize {
+        let newest = self.stores.len();
+        let unseen = self.stores.iter().rev();
+        unseen
+            .take_while(|store| store.number >= known)
+            .count()
+            .clamp(1, newest)
+    }
+
+    fn store(&self, age: usize) -> &Message {
+        let newest = self.stores.len() - 1;
+        &self.stores[newest - age.min(newest)]
+    }
+}
+
+/// What a page walk knows: see [`Weak::walk`].
+#[derive(Clone, Debug)]
+pub struct Walk(Rc<View>);
+
 /// What one CPU knows.
 #[derive(Clone, Default, Debug)]
 struct Knowledge {
@@ -86,21 +107,29 @@ impl Weak {
     /// How many values a load of `cell` by `cpu` may see.
     pub fn visible(&mut self, cpu: usize, cell: &AtomicU64) -> usize {
         let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
-        let known = self.cpus[cpu].view.at(at);
-        let stores = &self.locations[at].stores;
-        stores
-            .iter()
-            .rev()
-            .take_while(|store| store.number >= known)
-            .count()
-            .max(1)
+        self.locations[at].visible(self.cpus[cpu].view.at(at))
     }
 
-    /// The value of `cell` that is `age` stores old, without learning anything: what a page walk may see.
-    pub fn glimpse(&mut self, cell: &AtomicU64, age: usize) -> u64 {
+    /// A page walk by `cpu`, which may see whatever a load there may see now.
+    pub fn walk(&self, cpu: usize) -> Walk {
+        Walk(self.cpus[cpu].view.clone())
+    }
+
+    /// How many values `walk` may find in `cell`.
+    pub fn walk_visible(&mut self, walk: &Walk, cell: &AtomicU64) -> usize {
         let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
-        let stores = &self.locations[at].stores;
-        stores[stores.len() - 1 - age.min(stores.len() - 1)].value
+        self.locations[at].visible(walk.0.at(at))
+    }
+
+    /// The value of `cell` that is `age` stores old. The walk goes on from there: what that store published is
+    /// known to the steps that follow (they depend on its address), though not to the CPU.
+    pub fn walk_step(&mut self, walk: &mut Walk, cell: &AtomicU64, age: usize) -> u64 {
+        let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
+        let seen = self.locations[at].store(age);
+        let view = Rc::make_mut(&mut walk.0);
+        view.learn(at, seen.number);
+        view.join(&seen.publishes);
+        seen.value
     }
 
     /// One atomic access. A load sees the value that is `age` stores old.
@@ -113,12 +142,8 @@ impl Weak {
         age: usize,
     ) -> u64 {
         let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
-        let stores = &self.locations[at].stores;
-        let newest = stores.len() - 1;
-        let seen = match operation {
-            Operation::Load => stores[newest - age.min(newest)].clone(),
-            _ => stores[newest].clone(),
-        };
+        let age = if operation == Operation::Load { age } else { 0 };
+        let seen = self.locations[at].store(age).clone();
         if !matches!(operation, Operation::Store(_)) {
             self.learn(cpu, at, &seen, order);
         }

@@ -10,6 +10,6 @@ mod model;
 mod view;
 
 pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};
-pub use memory::Weak;
+pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware};
 pub use view::View;

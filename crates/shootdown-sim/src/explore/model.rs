@@ -8,7 +8,7 @@ use shootdown::sim::{Operation, Ordering, Plain};
 use shootdown::{LocalFlush, Root};
 
 use crate::explore::{Chooser, Question, View, Weak};
-use crate::machine::{FailureKind, Pending, Processor, State, Status};
+use crate::machine::{FailureKind, Model, Pending, Processor, State, Status};
 
 /// An interrupt may be late by so many of its target's events, not more.
 const MOST_DELAYS: u32 = 200;
@@ -45,6 +45,8 @@ pub struct Explore {
     told: Vec<View>,
     /// CPUs that spin: they go on when nobody else can.
     spinning: Vec<bool>,
+    /// Whom `choose_next` found.
+    able: Vec<usize>,
     next: usize,
     fruitless: u64,
     most_events: u64,
@@ -64,6 +66,7 @@ impl Explore {
             hardware,
             told: vec![View::default(); cpus],
             spinning: vec![false; cpus],
+            able: Vec::with_capacity(cpus),
             next: 0,
             fruitless: 0,
             most_events,
@@ -71,42 +74,41 @@ impl Explore {
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
-        if is_able(&processors[self.next]) {
-            return Some(self.next);
+        if !is_able(&processors[self.next]) {
+            self.next = self.choose_next(processors, running)?;
         }
-        let able = self.able(processors, running);
-        if able.is_empty() {
-            return None;
-        }
-        self.next = self.chooser.choose_cpu(&able);
         Some(self.next)
     }
 
     /// Decides who goes on; tells whether that is somebody else.
     fn reschedule(&mut self, processors: &[Processor], running: usize) -> bool {
-        let able = self.able(processors, running);
-        self.next = match able.is_empty() {
-            true => running,
-            false => self.chooser.choose_cpu(&able),
-        };
+        self.next = self.choose_next(processors, running).unwrap_or(running);
         self.next != running
     }
 
-    /// The CPUs that can go on, the running one first. Spinning ones only if there are no others.
-    fn able(&mut self, processors: &[Processor], running: usize) -> Vec<usize> {
-        let count = processors.len();
-        let able = |spinning: &[bool], spin: bool| -> Vec<usize> {
-            (0..count)
-                .map(|step| (running + step) % count)
-                .filter(|cpu| is_able(&processors[*cpu]) && (spin || !spinning[*cpu]))
-                .collect()
-        };
-        let first = able(&self.spinning, false);
-        if !first.is_empty() {
-            return first;
+    fn choose_next(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
+        self.find_able(processors, running, false);
+        if self.able.is_empty() {
+            self.spinning.fill(false);
+            self.find_able(processors, running, true);
         }
-        self.spinning.fill(false);
-        able(&self.spinning, true)
+        match self.able.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            able => Some(self.chooser.choose_cpu(able)),
+        }
+    }
+
+    /// The CPUs that can go on, the running one first; those that spin only if asked for.
+    fn find_able(&mut self, processors: &[Processor], running: usize, spinning: bool) {
+        self.able.clear();
+        let (before, from) = processors.split_at(running);
+        let cpus = (running..).zip(from).chain((0..).zip(before));
+        for (cpu, processor) in cpus {
+            if is_able(processor) && (spinning || !self.spinning[cpu]) {
+                self.able.push(cpu);
+            }
+        }
     }
 
     pub(crate) fn access(
@@ -210,11 +212,9 @@ impl State {
         if self.failure.is_some() {
             return true;
         }
-        let processors = std::mem::take(&mut self.processors);
-        let gives_way = self
-            .explore()
-            .is_some_and(|explore| explore.reschedule(&processors, running));
-        self.processors = processors;
-        gives_way
+        match &mut self.model {
+            Model::Explore(explore) => explore.reschedule(&self.processors, running),
+            Model::Timed(_) => false,
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
 
+use crate::explore::Question;
 use crate::machine::{FailureKind, Machine, Model, State, Status};
 
 thread_local! {
@@ -101,7 +102,7 @@ impl<'a> Context<'a> {
 
     /// Lets the machine decide who goes on, after an event that takes until the CPU's clock (timed), or before
     /// one (exploration).
-    pub(crate) fn event(self) {
+    pub fn event(self) {
         let gives_way = self.with(State::gives_way);
         if gives_way {
             self.give_way();
@@ -219,7 +220,9 @@ impl<'a> Context<'a> {
         self.boundary();
     }
 
-    pub(crate) fn plain(self, address: usize, access: Plain) {
+    /// A plain access to the memory at `address`, which a protocol must have made exclusive: in exploration a race
+    /// ends the run.
+    pub fn plain(self, address: usize, access: Plain) {
         self.with(|state| state.charge_plain(address, access));
         self.event();
         let raced = self.with(|state| {
@@ -231,6 +234,24 @@ impl<'a> Context<'a> {
         if let Some(race) = raced {
             self.fail(FailureKind::DataRace, race);
         }
+    }
+
+    /// A non-maskable interrupt may come here; only exploration asks, and only if the machine has a handler.
+    pub(crate) fn maybe_nmi(self) {
+        let Some(nmi) = &self.0.nmi else {
+            return;
+        };
+        let comes = self.with(|state| match state.explore() {
+            Some(explore) => explore.chooser.choose(Question::Nmi, 2) == 1,
+            None => false,
+        });
+        if !comes {
+            return;
+        }
+        let interrupts_on =
+            self.with(|state| std::mem::replace(&mut state.me().interrupts_on, false));
+        nmi();
+        self.with(|state| state.me().interrupts_on = interrupts_on);
     }
 
     /// An instruction is complete: interrupts may come in, and a failed run ends here.

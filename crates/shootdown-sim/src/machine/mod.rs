@@ -6,6 +6,7 @@ mod events;
 mod failure;
 mod platform;
 mod processor;
+mod quiet;
 mod run;
 mod state;
 

@@ -81,6 +81,8 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn on_trace(&self, event: shootdown::TraceEvent) {
-        context().with(|state| state.trace(event));
+        let context = context();
+        context.with(|state| state.trace(event));
+        context.maybe_nmi();
     }
 }

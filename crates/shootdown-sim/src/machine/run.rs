@@ -1,6 +1,5 @@
 //! [`Machine`]: the coroutines of one run, and the loop that resumes them.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +9,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
 use crate::machine::current::{self, Context};
+use crate::machine::quiet;
 use crate::machine::{Failure, FailureKind, Model, State};
 use crate::trace::Recorder;
 
@@ -28,6 +28,7 @@ thread_local! {
 pub struct Machine<'a> {
     pub(crate) state: RefCell<State>,
     pub(crate) handler: Box<dyn Fn() + 'a>,
+    pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
     /// How each coroutine gives way; set while it exists.
     pub(crate) yielders: Vec<Cell<Option<NonNull<Yielder<(), ()>>>>>,
 }
@@ -51,6 +52,7 @@ impl<'a> Machine<'a> {
         Self {
             state: RefCell::new(State::new(cpus, model)),
             handler: Box::new(handler),
+            nmi: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
         }
     }
@@ -58,6 +60,13 @@ impl<'a> Machine<'a> {
     /// Records what happens from now on; the recorder comes back in the state.
     pub fn record(&mut self, recorder: Recorder) {
         self.state.get_mut().recorder = Some(Box::new(recorder));
+    }
+
+    /// In exploration, non-maskable interrupts may come wherever the engine tells of an event, and lead to `nmi`.
+    #[must_use]
+    pub fn with_nmi(mut self, nmi: impl Fn() + 'a) -> Self {
+        self.nmi = Some(Box::new(nmi));
+        self
     }
 
     /// Runs one program on each CPU to the end, and gives the state back.
@@ -71,6 +80,7 @@ impl<'a> Machine<'a> {
         assert_eq!(programs.len(), self.yielders.len(), "one program a CPU");
         {
             let entered = current::enter(&self);
+            quiet::panics_are_reported_by_runs();
             let mut coroutines: Vec<_> = programs
                 .into_iter()
                 .enumerate()
@@ -124,8 +134,8 @@ impl VirtualCpu {
             let machine = unsafe { machine.as_ref() };
             machine.yielders[cpu].set(Some(NonNull::from(yielder)));
             let context = Context::of(machine);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(context))) {
-                context.fail(FailureKind::Panic, message_of(panic.as_ref()));
+            if catch_unwind(AssertUnwindSafe(|| program(context))).is_err() {
+                context.fail(FailureKind::Panic, quiet::take_message());
             }
             context.finish();
         })))
@@ -150,10 +160,4 @@ impl Drop for VirtualCpu {
         }
         STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let owned = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(owned).unwrap_or("panicked").to_owned()
 }

@@ -63,10 +63,10 @@ impl State {
         }
     }
 
-    /// Whether nothing is left to do: every program over, no interrupt to take.
+    /// Whether nothing is left to do: every program over, no interrupt to take or being served.
     pub fn is_over(&self) -> bool {
-        self.failure.is_some()
-            || (self.unfinished == 0 && self.processors.iter().all(|cpu| cpu.pending.is_none()))
+        let is_quiet = |cpu: &Processor| cpu.pending.is_none() && !cpu.in_handler;
+        self.failure.is_some() || (self.unfinished == 0 && self.processors.iter().all(is_quiet))
     }
 
     pub(crate) fn finish(&mut self) {
@@ -74,14 +74,16 @@ impl State {
         self.unfinished -= 1;
     }
 
-    pub(crate) fn timed(&mut self) -> Option<&mut Timed> {
+    /// The timed model, unless this is an exploration.
+    pub fn timed(&mut self) -> Option<&mut Timed> {
         match &mut self.model {
             Model::Timed(timed) => Some(timed),
             Model::Explore(_) => None,
         }
     }
 
-    pub(crate) fn explore(&mut self) -> Option<&mut Explore> {
+    /// The exploration, unless the model is timed.
+    pub fn explore(&mut self) -> Option<&mut Explore> {
         match &mut self.model {
             Model::Explore(explore) => Some(explore),
             Model::Timed(_) => None,

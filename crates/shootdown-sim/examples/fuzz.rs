@@ -1,0 +1,63 @@
+//! Fuzzes the engine: what `./lab sim fuzz` does, without the lab. `lab mutants` builds this against a changed engine.
+//!
+//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N]`
+
+use std::process::ExitCode;
+
+use shootdown_sim::fuzz::{Campaign, Case, campaign, shrink};
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!(
+                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}]",
+                Case::MOST_CPUS
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let report = campaign(options, |_| ());
+    let seconds = report.progress.elapsed.as_secs_f64();
+    let Some((case, failed)) = report.failure else {
+        let (runs, events) = (report.progress.runs, report.progress.events);
+        println!("{events} events, {:.0} schedules/s", runs as f64 / seconds);
+        println!("ok: {runs} schedules");
+        return ExitCode::SUCCESS;
+    };
+    let small = shrink(&case, &failed);
+    println!("./lab sim replay {case}");
+    println!("./lab sim replay {small}");
+    if let Some(failure) = failed.failure {
+        let schedules = case.seed.wrapping_sub(options.seed) + 1;
+        println!("failed after {schedules} schedules: {failure}");
+    }
+    ExitCode::FAILURE
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options = Campaign {
+        runs: 1000,
+        seed: 1,
+        cpus: None,
+        threads,
+    };
+    while let Some(word) = words.next() {
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{word} wants a number"))?;
+        let number: u64 = value
+            .parse()
+            .map_err(|_| format!("{word} wants a number, not `{value}`"))?;
+        match word.as_str() {
+            "--runs" => options.runs = number,
+            "--seed" => options.seed = number,
+            "--cpus" if (1..=Case::MOST_CPUS as u64).contains(&number) => {
+                options.cpus = Some(number as usize);
+            }
+            _ => return Err(format!("`{word} {value}` makes no sense")),
+        }
+    }
+    Ok(options)
+}

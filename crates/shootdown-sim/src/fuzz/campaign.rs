@@ -1,0 +1,102 @@
+//! Many runs, on several threads, until one fails.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fuzz::{Case, Report, run};
+
+/// What to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Campaign {
+    /// How many schedules.
+    pub runs: u64,
+    /// The seed of the first; each further one has the next.
+    pub seed: u64,
+    /// Virtual CPUs of each; 2, 3 and 4 in turn if not given.
+    pub cpus: Option<usize>,
+    /// Threads of the host.
+    pub threads: usize,
+}
+
+/// How far a campaign is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Runs that are over.
+    pub runs: u64,
+    /// Their events.
+    pub events: u64,
+    /// Time since the start.
+    pub elapsed: Duration,
+}
+
+/// What a campaign came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CampaignReport {
+    /// The end.
+    pub progress: Progress,
+    /// The failing run with the lowest seed, if any failed.
+    pub failure: Option<(Case, Report)>,
+}
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+impl Campaign {
+    /// The case of the run with this number.
+    pub fn case(&self, number: u64) -> Case {
+        let cpus = self.cpus.unwrap_or(2 + (number % 3) as usize);
+        Case::new(cpus, self.seed.wrapping_add(number))
+    }
+}
+
+/// Runs a campaign. Which run fails first does not depend on the number of threads.
+pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignReport {
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let events = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
+    let failure: Mutex<Option<(u64, Report)>> = Mutex::new(None);
+    let progress = || Progress {
+        runs: done.load(Ordering::Relaxed),
+        events: events.load(Ordering::Relaxed),
+        elapsed: started.elapsed(),
+    };
+    let work = || {
+        // Numbers are handed out in order, so every run before the failing one has begun and will end.
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= campaign.runs {
+                break;
+            }
+            let report = run(&campaign.case(number));
+            done.fetch_add(1, Ordering::Relaxed);
+            events.fetch_add(report.events, Ordering::Relaxed);
+            if report.failure.is_some() {
+                failed.store(true, Ordering::Relaxed);
+                let mut first = failure.lock().unwrap_or_else(|poison| poison.into_inner());
+                if first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
+                    *first = Some((number, report));
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..campaign.threads.max(1))
+            .map(|_| scope.spawn(work))
+            .collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            thread::park_timeout(TELL_EVERY.min(Duration::from_millis(20)));
+            tell(progress());
+        }
+    });
+    let failure = failure
+        .into_inner()
+        .unwrap_or_else(|poison| poison.into_inner());
+    CampaignReport {
+        progress: progress(),
+        failure: failure.map(|(number, report)| (campaign.case(number), report)),
+    }
+}

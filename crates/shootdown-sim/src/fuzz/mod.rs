@@ -1,0 +1,17 @@
+//! Many runs of the virtual mm under exploration.
+//!
+//! * [`Case`]: all that one run depends on; it prints and parses as the options of `./lab sim replay`.
+//! * [`run`]: one run. [`campaign`]: many, on all cores. [`shrink`]: the same failure with a shorter schedule.
+//! * [`exhaust`]: every schedule of a small case with few deviations.
+
+mod campaign;
+mod case;
+mod exhaust;
+mod run;
+mod shrink;
+
+pub use campaign::{Campaign, CampaignReport, Progress, campaign};
+pub use case::Case;
+pub use exhaust::{ExhaustReport, exhaust};
+pub use run::{Report, run};
+pub use shrink::shrink;

@@ -1,0 +1,80 @@
+//! One run.
+
+use std::mem;
+
+use shootdown::{Capacity, Cpus};
+
+use crate::explore::{Chooser, Explore, Schedule};
+use crate::fuzz::Case;
+use crate::machine::{Failure, FailureKind, Machine, Model, Program};
+use crate::mm::{Plan, World};
+
+/// More events than any run needs that gets on.
+const MOST_EVENTS: u64 = 400_000;
+
+/// What one run came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// What went wrong, if anything.
+    pub failure: Option<Failure>,
+    /// Events of all CPUs.
+    pub events: u64,
+    /// Questions that had more than one answer.
+    pub questions: u32,
+    /// The unusual answers: with them as its schedule, the case runs in the same way.
+    pub schedule: Schedule,
+}
+
+/// Runs a case. Deterministic.
+pub fn run(case: &Case) -> Report {
+    if case.is_wide() {
+        run_on::<128>(case)
+    } else {
+        run_on::<8>(case)
+    }
+}
+
+fn run_on<const N: usize>(case: &Case) -> Report
+where
+    Cpus<N>: Capacity,
+{
+    let world = World::<N>::new(case.cpus);
+    let chooser = Chooser::new(case.strategy(), case.cpus);
+    let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS);
+    let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
+        world.engine.handle_ipi();
+    })
+    .with_nmi(|| world.nmi());
+    let plan = Plan {
+        seed: case.seed,
+        operations: case.operations,
+    };
+    let programs = (0..case.cpus).map(|_| -> Program<'_> {
+        let world = &world;
+        Box::new(move |_| world.run(plan))
+    });
+    let (mut state, mut failure) = machine.run(programs.collect());
+    if failure.is_none()
+        && let Err(message) = world.check_end()
+    {
+        failure = Some(Failure {
+            kind: FailureKind::WrongCall,
+            cpu: 0,
+            event: state.events,
+            message,
+        });
+    }
+    let events = state.events;
+    let chooser = state.explore().map(|explore| &explore.chooser);
+    let report = Report {
+        failure,
+        events,
+        questions: chooser.map_or(0, Chooser::asked),
+        schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
+    };
+    if report.failure.is_some() {
+        // Spaces are still loaded on CPUs that no longer exist, which their drop would rightly refuse.
+        mem::forget(world);
+    }
+    report
+}

@@ -1,0 +1,190 @@
+//! Cross-CPU calls of every kind, and the check that each ran exactly where and as often as it should.
+
+use std::cell::{Cell, RefCell};
+
+use shootdown::sim::Plain;
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Wait};
+
+use crate::machine::{FailureKind, context};
+use crate::mm::World;
+use crate::mm::world::now;
+
+thread_local! {
+    /// Runs of posted functions, `(serial, cpu)`: those functions borrow nothing, so they find it here.
+    static POSTED_RUNS: RefCell<Vec<(u64, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What makes a serial number recognisable.
+const MARK: u64 = 0x5eed_c0de_0000_0000;
+
+/// The calls of a run.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    next: Cell<u64>,
+    posted: RefCell<Vec<(u64, Vec<usize>)>>,
+    /// One argument and one answer cell a CPU: plain memory that the calls must order.
+    arguments: Vec<Cell<u64>>,
+    answers: Vec<Vec<Cell<u64>>>,
+}
+
+impl Ledger {
+    pub(super) fn new(cpus: usize) -> Self {
+        POSTED_RUNS.with_borrow_mut(Vec::clear);
+        Self {
+            next: Cell::new(1),
+            posted: RefCell::default(),
+            arguments: vec![Cell::new(0); cpus],
+            answers: vec![vec![Cell::new(0); cpus]; cpus],
+        }
+    }
+
+    fn serial(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+}
+
+/// How a call is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    All,
+    Many,
+    One,
+    If,
+}
+
+fn address<T>(cell: &Cell<T>) -> usize {
+    core::ptr::from_ref(cell).addr()
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Calls and waits. Every target must have run once when it returns, must have seen the argument, and its
+    /// answer must be there.
+    pub(super) fn call(&self, call: Call, wanted: &CpuMask<N>) {
+        let me = context().cpu();
+        let serial = self.ledger.serial();
+        let argument = &self.ledger.arguments[me];
+        context().plain(address(argument), Plain::Write);
+        argument.set(serial);
+        let runs: Vec<Cell<u32>> = vec![Cell::new(0); self.online.len()];
+        let runs = Unshared(&runs);
+        let answers = Unshared(&self.ledger.answers[me]);
+        let argument = Unshared(argument);
+        let function = |cpu: CpuId| {
+            let (runs, answers, argument) = (&runs, &answers, &argument);
+            if cpu.index() != context().cpu() {
+                let message = format!("a function for {cpu} runs on cpu{}", context().cpu());
+                context().fail(FailureKind::WrongCall, message);
+            }
+            context().plain(address(argument.0), Plain::Read);
+            if argument.0.get() != serial {
+                let message = format!("{cpu} saw argument {} of call {serial}", argument.0.get());
+                context().fail(FailureKind::WrongCall, message);
+            }
+            let answer = &answers.0[cpu.index()];
+            context().plain(address(answer), Plain::Write);
+            answer.set(serial);
+            let run = &runs.0[cpu.index()];
+            run.set(run.get() + 1);
+        };
+        let ran = match call {
+            Call::All => self.engine.call_all(&function),
+            Call::Many => self.engine.call_many(wanted, &function),
+            Call::If => {
+                let odd = |cpu: CpuId| cpu.index() % 2 == 1;
+                self.engine.call_if(wanted, odd, &function)
+            }
+            Call::One => {
+                let target = wanted.iter().next().unwrap_or(CpuId::new(me as u32));
+                match self.engine.call_one(target, &function) {
+                    Ok(()) => CpuMask::only(target),
+                    Err(_) => CpuMask::EMPTY,
+                }
+            }
+        };
+        for (cpu, run) in runs.0.iter().enumerate() {
+            let expected = u32::from(ran.contains(CpuId::new(cpu as u32)));
+            if run.get() != expected {
+                let kind = match run.get() {
+                    0 => FailureKind::EarlyReturn,
+                    _ => FailureKind::WrongCall,
+                };
+                let message = format!(
+                    "call {serial} by cpu{me} ran {} times on cpu{cpu}, not {expected}",
+                    run.get()
+                );
+                context().fail(kind, message);
+            }
+            if expected == 1 {
+                context().plain(address(&answers.0[cpu]), Plain::Read);
+            }
+        }
+    }
+
+    /// Sends a copy and does not wait for it to run, except as far as `wait` says.
+    pub(super) fn post(&self, wanted: &CpuMask<N>, wait: Option<Wait>) {
+        let serial = self.ledger.serial();
+        let mark = serial ^ MARK;
+        let function = move |cpu: CpuId| note_posted(serial, mark, cpu);
+        let sent = match wait {
+            Some(wait) => self.engine.submit(wanted, function, wait).wait(),
+            None => match self.engine.try_post(wanted, function) {
+                Ok(sent) => sent,
+                Err(_) => return,
+            },
+        };
+        let targets: Vec<usize> = sent.iter().map(CpuId::index).collect();
+        if wait == Some(Wait::Done) {
+            self.check_posted(serial, &targets, FailureKind::EarlyReturn);
+        }
+        self.ledger.posted.borrow_mut().push((serial, targets));
+    }
+
+    /// The run is over, no interrupt is left: every posted function ran once on each target.
+    pub(super) fn check_all_posted(&self) -> Result<(), String> {
+        for (serial, targets) in self.ledger.posted.borrow().iter() {
+            let mut runs = runs_of(*serial);
+            runs.sort_unstable();
+            if runs != *targets {
+                return Err(format!("post {serial} to {targets:?} ran on {runs:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_posted(&self, serial: u64, targets: &[usize], kind: FailureKind) {
+        let mut runs = runs_of(serial);
+        runs.sort_unstable();
+        if runs != targets {
+            let message = format!(
+                "call {serial} to {targets:?} had run on {runs:?} when its wait ended at event {}",
+                now()
+            );
+            context().fail(kind, message);
+        }
+    }
+}
+
+fn runs_of(serial: u64) -> Vec<usize> {
+    POSTED_RUNS.with_borrow(|runs| {
+        let of_it = runs.iter().filter(|run| run.0 == serial);
+        of_it.map(|run| run.1).collect()
+    })
+}
+
+fn note_posted(serial: u64, mark: u64, cpu: CpuId) {
+    let here = context().cpu();
+    if mark != serial ^ MARK || cpu.index() != here {
+        let message = format!("post {serial} with mark {mark:#x} for {cpu} ran on cpu{here}");
+        context().fail(FailureKind::WrongCall, message);
+    }
+    POSTED_RUNS.with_borrow_mut(|runs| runs.push((serial, here)));
+}
+
+/// What functions on virtual CPUs share: all of them run on one thread of the host.
+struct Unshared<T>(T);
+
+// SAFETY: a machine and all its coroutines live on one thread, see `Machine::run`.
+unsafe impl<T> Sync for Unshared<T> {}

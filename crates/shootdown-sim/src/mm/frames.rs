@@ -1,0 +1,104 @@
+//! [`Frames`]: the frame allocator. What was freed last is taken first, so a frame that somebody still uses is soon
+//! somebody else's.
+
+use std::cell::RefCell;
+
+use shootdown::sim::Ordering;
+use shootdown::{Capacity, Cpus};
+
+use crate::machine::{FailureKind, context};
+use crate::mm::physical::FRAMES;
+use crate::mm::{Lock, PAGES_PER_TABLE, World};
+use crate::oracle::FrameKind;
+
+/// The free frames, and how many pages share each used one.
+#[derive(Debug)]
+pub(super) struct Frames {
+    lock: Lock,
+    free: RefCell<Vec<u16>>,
+    sharers: RefCell<[u8; FRAMES]>,
+}
+
+impl Frames {
+    pub(super) fn from(first: u16) -> Self {
+        Self {
+            lock: Lock::new(),
+            free: RefCell::new((first..FRAMES as u16).rev().collect()),
+            sharers: RefCell::new([0; FRAMES]),
+        }
+    }
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A frame for data, with one sharer; `None` when memory is full.
+    pub(super) fn take_data(&self) -> Option<u16> {
+        let frame = self.take(FrameKind::Data)?;
+        self.frames.sharers.borrow_mut()[usize::from(frame)] = 1;
+        Some(frame)
+    }
+
+    /// An empty table.
+    pub(super) fn take_table(&self) -> Option<u16> {
+        let frame = self.take(FrameKind::Table)?;
+        for index in 0..PAGES_PER_TABLE {
+            let cell = self.hardware.physical.entry(frame, index);
+            // Nobody can walk it yet; the entry that will lead here publishes this.
+            cell.store(0, Ordering::Relaxed);
+        }
+        Some(frame)
+    }
+
+    fn take(&self, kind: FrameKind) -> Option<u16> {
+        let held = self.frames.lock.take(&self.engine);
+        let frame = self.frames.free.borrow_mut().pop();
+        if let Some(frame) = frame {
+            self.hardware.book.borrow_mut().take(frame, kind);
+        }
+        drop(held);
+        frame
+    }
+
+    /// One more page maps the frame.
+    pub(super) fn share(&self, frame: u16) {
+        self.frames.sharers.borrow_mut()[usize::from(frame)] += 1;
+    }
+
+    /// Whether one page alone maps the frame.
+    pub(super) fn is_sole(&self, frame: u16) -> bool {
+        self.frames.sharers.borrow()[usize::from(frame)] == 1
+    }
+
+    /// A page that mapped the frame is gone, and so are its translations; frees it after the last.
+    pub(super) fn release_data(&self, frame: u16) {
+        let left = {
+            let sharers = &mut self.frames.sharers.borrow_mut()[usize::from(frame)];
+            *sharers -= 1;
+            *sharers
+        };
+        if left == 0 {
+            self.release(frame);
+        }
+    }
+
+    /// Frees a table, which no CPU may be able to walk any more.
+    pub(super) fn release_table(&self, table: u16) {
+        let walker = (self.hardware.tlbs.borrow().iter()).position(|tlb| tlb.reaches_table(table));
+        if let Some(walker) = walker {
+            context().fail(
+                FailureKind::FreedTable,
+                format!("the table in frame {table} is freed, and cpu{walker} can still walk it"),
+            );
+        }
+        self.release(table);
+    }
+
+    fn release(&self, frame: u16) {
+        let held = self.frames.lock.take(&self.engine);
+        self.hardware.book.borrow_mut().release(frame);
+        self.frames.free.borrow_mut().push(frame);
+        drop(held);
+    }
+}

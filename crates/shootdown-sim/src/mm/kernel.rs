@@ -1,0 +1,84 @@
+//! The kernel's own mappings: global pages that every root shares.
+
+use shootdown::{Capacity, Cpus, FlushRange, PageSize};
+
+use crate::machine::{FailureKind, context};
+use crate::mm::world::{KERNEL, address_of};
+use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, Pte, World};
+
+/// The page number of a kernel page.
+pub(super) const fn kernel_page(index: usize) -> usize {
+    KERNEL_REGION * PAGES_PER_TABLE + index
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Maps a fresh frame, if nothing is there.
+    pub(super) fn map_kernel(&self, index: usize) {
+        let held = self.kernel_lock.take(&self.engine);
+        if self.kernel_pages.borrow()[index].is_none()
+            && let Some(frame) = self.take_data()
+        {
+            self.kernel_pages.borrow_mut()[index] = Some(frame);
+            let page = kernel_page(index);
+            let mut book = self.hardware.book.borrow_mut();
+            book.promise(KERNEL, page, frame, true);
+            drop(book);
+            self.write_entry(Self::kernel_table(), index, Pte::to(frame, true));
+        }
+        drop(held);
+    }
+
+    /// Unmaps a kernel page on all CPUs. When the flush returns, the translation is gone everywhere: the kernel
+    /// uses its own mappings at any time, also inside the responder.
+    pub(super) fn unmap_kernel(&self, index: usize) {
+        let held = self.kernel_lock.take(&self.engine);
+        let Some(frame) = self.kernel_pages.borrow_mut()[index].take() else {
+            drop(held);
+            return;
+        };
+        let page = kernel_page(index);
+        self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
+        let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
+        let ticket = self.engine.submit_flush_kernel(range);
+        drop(held);
+        ticket.wait();
+        self.strike(KERNEL, page, frame);
+        for cpu in 0..self.online.len() {
+            if self.online[cpu].get() {
+                self.check_gone(cpu, page, frame);
+            }
+        }
+        self.release_data(frame);
+    }
+
+    fn check_gone(&self, cpu: usize, page: usize, frame: u16) {
+        let tlbs = self.hardware.tlbs.borrow();
+        let stale = tlbs[cpu].leaves().iter();
+        let stale = stale
+            .filter(|leaf| (leaf.page, leaf.frame) == (page, frame))
+            .count();
+        drop(tlbs);
+        if stale > 0 {
+            context().fail(
+                FailureKind::StaleAccess,
+                format!(
+                    "kernel page {page} is flushed, and cpu{cpu} still has it at frame {frame}"
+                ),
+            );
+        }
+    }
+
+    /// `online` has returned: nothing from before is left on this CPU.
+    pub(super) fn check_fresh(&self, cpu: usize) {
+        let leaves = self.hardware.tlbs.borrow()[cpu].leaves().to_vec();
+        for leaf in leaves {
+            let book = self.hardware.book.borrow();
+            let outcome = book.check_access(KERNEL, leaf.page, leaf.frame, false);
+            drop(book);
+            self.insist(outcome);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! [`Lock`]: a spin lock of the virtual kernel.
+
+use shootdown::sim::{AtomicU64, Ordering};
+use shootdown::{Capacity, Cpus, Platform, Shootdown};
+
+use crate::machine::SimPlatform;
+
+/// A spin lock whose waiters serve the engine, as the engine asks of hosts.
+#[derive(Debug)]
+pub struct Lock(AtomicU64);
+
+/// The lock is taken until this is dropped.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Lock);
+
+impl Lock {
+    /// A free lock.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Takes the lock. Interrupts in any state.
+    pub fn take<const N: usize>(&self, engine: &Shootdown<SimPlatform, N>) -> Held<'_>
+    where
+        Cpus<N>: Capacity,
+    {
+        while self.0.swap(1, Ordering::Acquire) != 0 {
+            engine.poll();
+            SimPlatform.relax();
+        }
+        Held(self)
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,155 @@
+//! Mapping, unmapping and protecting pages of a space.
+
+use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
+
+use crate::mm::space::{Mapped, Space};
+use crate::mm::world::{address_of, now};
+use crate::mm::{PAGES_PER_TABLE, Pte, World};
+
+/// What an entry of a region covers, as the engine counts: four pages.
+const REGION_SIZE: PageSize = PageSize::SIZE_16K;
+/// The frames of a region and its table.
+const BATCH: usize = PAGES_PER_TABLE + 1;
+
+/// What is taken from a space.
+#[derive(Clone, Copy, Debug)]
+enum Removed {
+    Page(usize, u16),
+    Table(u16),
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The flush that takes a page from a space is over.
+    pub(super) fn strike(&self, space: u64, page: usize, frame: u16) {
+        let mut book = self.hardware.book.borrow_mut();
+        book.withdraw(space, page, frame, now());
+    }
+
+    /// Writes the entry of a page, whose table is there, and promises what it says. The space's lock is held.
+    pub(super) fn set_page(&self, space: &Space<N>, page: usize, mapped: Mapped) {
+        let table = {
+            let mut inner = space.inner.borrow_mut();
+            inner.pages[page] = Some(mapped);
+            inner.tables[page / PAGES_PER_TABLE].expect("the region has a table")
+        };
+        let (frame, writable) = (mapped.frame, mapped.writable);
+        let mut book = self.hardware.book.borrow_mut();
+        book.promise(space.number, page, frame, writable);
+        drop(book);
+        self.write_entry(table, page % PAGES_PER_TABLE, Pte::to(frame, writable));
+    }
+
+    /// Makes sure that a region has a table; `false` when memory is full. The space's lock is held.
+    pub(super) fn need_table(&self, space: &Space<N>, region: usize) -> bool {
+        if space.inner.borrow().tables[region].is_some() {
+            return true;
+        }
+        let Some(table) = self.take_table() else {
+            return false;
+        };
+        space.inner.borrow_mut().tables[region] = Some(table);
+        self.write_entry(space.root, region, Pte::to(table, true));
+        true
+    }
+
+    /// Maps a fresh frame, if nothing is there. An empty entry is cached nowhere: no flush is due.
+    pub(super) fn map(&self, space: &Space<N>, page: usize, writable: bool) {
+        let held = space.lock.take(&self.engine);
+        if space.inner.borrow().pages[page].is_none()
+            && self.need_table(space, page / PAGES_PER_TABLE)
+            && let Some(frame) = self.take_data()
+        {
+            let mapped = Mapped {
+                frame,
+                writable,
+                copy_on_write: false,
+            };
+            self.set_page(space, page, mapped);
+        }
+        drop(held);
+    }
+
+    /// Unmaps those pages of a region whose bit is set, and its table if that leaves it empty and `prunes`.
+    /// Interrupts may be off from before the lock to after the wait.
+    pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
+        let held = space.lock.take(&self.engine);
+        let mut batch = FlushBatch::<Removed, BATCH>::new();
+        for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
+            self.unlink_page(space, region * PAGES_PER_TABLE + index, &mut batch);
+        }
+        if prunes && space.inner.borrow().is_empty(region) {
+            self.unlink_table(space, region, &mut batch);
+        }
+        if batch.is_empty() {
+            drop(held);
+            return;
+        }
+        let ticket = self.engine.submit_batch(&space.context, batch);
+        drop(held);
+        for removed in ticket.wait() {
+            match removed {
+                Removed::Page(page, frame) => {
+                    self.strike(space.number, page, frame);
+                    self.release_data(frame);
+                }
+                Removed::Table(table) => self.release_table(table),
+            }
+        }
+    }
+
+    fn unlink_page(&self, space: &Space<N>, page: usize, batch: &mut FlushBatch<Removed, BATCH>) {
+        let mut inner = space.inner.borrow_mut();
+        let (Some(mapped), Some(table)) = (
+            inner.pages[page].take(),
+            inner.tables[page / PAGES_PER_TABLE],
+        ) else {
+            return;
+        };
+        drop(inner);
+        self.write_entry(table, page % PAGES_PER_TABLE, Pte::EMPTY);
+        let removed = Removed::Page(page, mapped.frame);
+        let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
+        assert!(recorded.is_ok(), "a batch holds a whole region");
+    }
+
+    fn unlink_table(
+        &self,
+        space: &Space<N>,
+        region: usize,
+        batch: &mut FlushBatch<Removed, BATCH>,
+    ) {
+        let Some(table) = space.inner.borrow_mut().tables[region].take() else {
+            return;
+        };
+        self.write_entry(space.root, region, Pte::EMPTY);
+        let address = address_of(region * PAGES_PER_TABLE);
+        let recorded = batch.table(address, REGION_SIZE, Removed::Table(table));
+        assert!(recorded.is_ok(), "a batch holds a whole region");
+    }
+
+    /// Makes a page read-only.
+    pub(super) fn protect(&self, space: &Space<N>, page: usize) {
+        let held = space.lock.take(&self.engine);
+        let mapped = space.inner.borrow().pages[page].filter(|mapped| mapped.writable);
+        let Some(mapped) = mapped else {
+            drop(held);
+            return;
+        };
+        let read_only = Mapped {
+            writable: false,
+            ..mapped
+        };
+        self.set_page(space, page, read_only);
+        let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
+        let ticket = self
+            .engine
+            .submit_flush(&space.context, range, FreedTables::No);
+        drop(held);
+        ticket.wait();
+        let mut book = self.hardware.book.borrow_mut();
+        book.withdraw_writable(space.number, page, mapped.frame, now());
+    }
+}

@@ -1,0 +1,95 @@
+//! [`Physical`]: page-table entries in simulated memory, and what the hardware shares with the virtual kernel.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use shootdown::sim::AtomicU64;
+
+use crate::mm::Tlb;
+use crate::oracle::{Book, FrameKind};
+
+/// Entries of the root table.
+pub const REGIONS: usize = 4;
+/// Entries of a leaf table.
+pub const PAGES_PER_TABLE: usize = 4;
+/// The region that every root shares: the kernel's.
+pub const KERNEL_REGION: usize = 3;
+/// Pages that a root translates.
+pub const PAGES: usize = REGIONS * PAGES_PER_TABLE;
+/// Pages of them that are a space's own.
+pub const USER_PAGES: usize = KERNEL_REGION * PAGES_PER_TABLE;
+/// Frames of the machine: fewer than three full spaces want, so that they are reused soon.
+pub(super) const FRAMES: usize = 40;
+
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 2;
+const FRAME_SHIFT: u32 = 8;
+
+/// A page-table entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pte(pub u64);
+
+impl Pte {
+    /// Nothing there.
+    pub const EMPTY: Self = Self(0);
+
+    /// An entry that leads to `frame`.
+    pub fn to(frame: u16, writable: bool) -> Self {
+        let rights = if writable { WRITABLE } else { 0 };
+        Self(u64::from(frame) << FRAME_SHIFT | PRESENT | rights)
+    }
+
+    /// Where it leads, if anywhere.
+    pub fn frame(self) -> Option<u16> {
+        (self.0 & PRESENT != 0).then_some((self.0 >> FRAME_SHIFT) as u16)
+    }
+
+    /// Whether it allows stores.
+    pub fn is_writable(self) -> bool {
+        self.0 & WRITABLE != 0
+    }
+}
+
+/// The entries of every frame; only those of tables mean anything.
+#[derive(Debug)]
+pub struct Physical {
+    entries: Vec<AtomicU64>,
+}
+
+impl Physical {
+    fn new() -> Self {
+        let entries = (0..FRAMES * PAGES_PER_TABLE).map(|_| AtomicU64::new(0));
+        Self {
+            entries: entries.collect(),
+        }
+    }
+
+    /// One entry of the table in `frame`.
+    pub fn entry(&self, frame: u16, index: usize) -> &AtomicU64 {
+        &self.entries[usize::from(frame) * PAGES_PER_TABLE + index]
+    }
+}
+
+/// What the hardware and the virtual kernel both touch.
+#[derive(Debug)]
+pub struct SharedHardware {
+    /// Page-table entries.
+    pub physical: Physical,
+    /// The oracle.
+    pub book: RefCell<Book>,
+    /// One a CPU.
+    pub tlbs: RefCell<Vec<Tlb>>,
+}
+
+impl SharedHardware {
+    /// A machine whose CPUs all start with the root in `kernel_root`.
+    pub fn new(cpus: usize, kernel_root: u16) -> Rc<Self> {
+        let mut book = Book::new(FRAMES);
+        book.take(kernel_root, FrameKind::Table);
+        Rc::new(Self {
+            physical: Physical::new(),
+            book: RefCell::new(book),
+            tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1); cpus]),
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! [`Space`]: address spaces, and how CPUs come to have one loaded.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use shootdown::sim::{AtomicU64, Ordering};
+use shootdown::{AddressSpace, Capacity, Cpus, Root};
+
+use crate::machine::context;
+use crate::mm::world::SPACES;
+use crate::mm::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
+
+/// One mapped page, as its space's owner sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mapped {
+    pub(super) frame: u16,
+    /// What the entry allows.
+    pub(super) writable: bool,
+    /// Whether a store to it may be granted by copying.
+    pub(super) copy_on_write: bool,
+}
+
+/// What the lock of a space protects.
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    pub(super) pages: [Option<Mapped>; USER_PAGES],
+    pub(super) tables: [Option<u16>; KERNEL_REGION],
+}
+
+impl Tables {
+    /// Whether a region maps nothing.
+    pub(super) fn is_empty(&self, region: usize) -> bool {
+        let first = region * PAGES_PER_TABLE;
+        self.pages[first..first + PAGES_PER_TABLE]
+            .iter()
+            .all(Option::is_none)
+    }
+}
+
+/// One address space.
+#[derive(Debug)]
+pub struct Space<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// Its name in the oracle's book; not the engine's.
+    pub(super) number: u64,
+    pub(super) context: AddressSpace<N>,
+    pub(super) root: u16,
+    pub(super) lock: Lock,
+    pub(super) inner: RefCell<Tables>,
+    /// CPUs that have it loaded or are about to, and one for its place among the spaces.
+    users: AtomicU64,
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// An empty space, or `None` when memory is full. Nobody knows of it yet.
+    pub(super) fn new_space(&self) -> Option<Rc<Space<N>>> {
+        let root = self.take_table()?;
+        self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
+        let space = Rc::new(Space {
+            number: self.next_space.replace(self.next_space.get() + 1),
+            context: AddressSpace::new(&self.engine, Root(u64::from(root))),
+            root,
+            lock: Lock::new(),
+            inner: RefCell::new(Tables {
+                pages: [None; USER_PAGES],
+                tables: [None; KERNEL_REGION],
+            }),
+            users: AtomicU64::new(1),
+        });
+        self.all_spaces.borrow_mut().push(space.clone());
+        Some(space)
+    }
+
+    /// Puts a space where others find it, or gives it back when there is no place.
+    pub(super) fn publish_space(&self, space: Rc<Space<N>>) -> Result<(), Rc<Space<N>>> {
+        let held = self.directory.take(&self.engine);
+        let mut spaces = self.spaces.borrow_mut();
+        let outcome = match spaces.iter_mut().find(|place| place.is_none()) {
+            Some(place) => {
+                *place = Some(space);
+                Ok(())
+            }
+            None => Err(space),
+        };
+        drop(spaces);
+        drop(held);
+        outcome
+    }
+
+    /// A space to use, which stays alive until it is put back.
+    pub(super) fn get_space(&self, place: usize) -> Option<Rc<Space<N>>> {
+        let held = self.directory.take(&self.engine);
+        let space = self.spaces.borrow()[place % SPACES].clone();
+        if let Some(space) = &space {
+            space.users.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(held);
+        space
+    }
+
+    /// The user of a space is done with it. The last one takes it apart.
+    pub(super) fn put_space(&self, space: Rc<Space<N>>) {
+        // ORDERING: Release publishes what this user did to the space; Acquire lets the last one see all of it.
+        if space.users.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
+            self.destroy(&space);
+        }
+    }
+
+    /// Takes a space from its place: whoever has it loaded goes on, and the last of them takes it apart.
+    pub(super) fn exit(&self, place: usize) {
+        let held = self.directory.take(&self.engine);
+        let space = self.spaces.borrow_mut()[place % SPACES].take();
+        drop(held);
+        if let Some(space) = space {
+            self.put_space(space);
+        }
+    }
+
+    /// No CPU has it loaded, so no flush is due: frames and tables are free at once.
+    fn destroy(&self, space: &Rc<Space<N>>) {
+        let inner = space.inner.borrow().clone();
+        for (page, mapped) in inner.pages.iter().enumerate() {
+            if let Some(mapped) = mapped {
+                self.strike(space.number, page, mapped.frame);
+                self.release_data(mapped.frame);
+            }
+        }
+        for table in inner.tables.into_iter().flatten() {
+            self.release_table(table);
+        }
+        self.release_table(space.root);
+    }
+
+    /// Loads `next` here, or nothing; gives back what was loaded. Not from an interrupt handler.
+    pub(super) fn switch(&self, next: Option<Rc<Space<N>>>) {
+        let me = context().cpu();
+        let previous = self.current[me].borrow_mut().take();
+        match (&previous, &next) {
+            (previous, Some(next)) => {
+                let previous = previous.as_ref().map(|space| &space.context);
+                self.engine.switch_to(previous, &next.context);
+            }
+            (Some(previous), None) => {
+                let root = Self::kernel_root();
+                self.engine.switch_away(&previous.context, root);
+            }
+            (None, None) => {}
+        }
+        *self.current[me].borrow_mut() = next;
+        if let Some(previous) = previous {
+            self.put_space(previous);
+        }
+    }
+}

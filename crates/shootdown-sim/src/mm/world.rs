@@ -1,0 +1,141 @@
+//! [`World`]: the engine, the spaces and the frames of one run.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shootdown::sim::Ordering;
+use shootdown::{Capacity, Cpus, Platform, Root, Shootdown};
+
+use crate::machine::{SimPlatform, context};
+use crate::mm::calls::Ledger;
+use crate::mm::frames::Frames;
+use crate::mm::{Adversary, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Space};
+use crate::oracle::{Breach, FrameKind};
+
+/// Spaces that exist at once, at most.
+pub(super) const SPACES: usize = 3;
+/// The name of the kernel's part in the oracle's book.
+pub(super) const KERNEL: u64 = 0;
+
+const KERNEL_ROOT: u16 = 0;
+const KERNEL_TABLE: u16 = 1;
+const FIRST_FREE_FRAME: u16 = 2;
+const PAGE_SHIFT: u32 = 12;
+
+/// The address of a page, as the engine counts.
+pub(super) const fn address_of(page: usize) -> usize {
+    page << PAGE_SHIFT
+}
+
+/// The page at an address.
+pub(super) const fn page_at(address: usize) -> usize {
+    address >> PAGE_SHIFT
+}
+
+/// Everything that the virtual kernel owns.
+#[derive(Debug)]
+pub struct World<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// What this is all about.
+    pub engine: Shootdown<SimPlatform, N>,
+    pub(super) hardware: Rc<SharedHardware>,
+    pub(super) frames: Frames,
+    /// Protects `spaces`.
+    pub(super) directory: Lock,
+    pub(super) spaces: RefCell<[Option<Rc<Space<N>>>; SPACES]>,
+    /// Every space there ever was: memory that held atomics must not become other atomics within a run, because
+    /// the simulated memory knows locations by their addresses.
+    pub(super) all_spaces: RefCell<Vec<Rc<Space<N>>>>,
+    pub(super) next_space: Cell<u64>,
+    /// What each CPU has loaded, as the kernel sees it; `None` also while it switches.
+    pub(super) current: Vec<RefCell<Option<Rc<Space<N>>>>>,
+    /// Whether the CPU's `online` has returned.
+    pub(super) online: Vec<Cell<bool>>,
+    pub(super) kernel_lock: Lock,
+    pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
+    pub(super) ledger: Ledger,
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A world for `cpus` CPUs, none of them online.
+    ///
+    /// # Panics
+    /// With more CPUs than the engine is for.
+    pub fn new(cpus: usize) -> Self {
+        assert!(cpus <= N, "{cpus} CPUs on an engine for {N}");
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT);
+        hardware
+            .book
+            .borrow_mut()
+            .take(KERNEL_TABLE, FrameKind::Table);
+        // Before the first event: every CPU knows of it.
+        hardware
+            .physical
+            .entry(KERNEL_ROOT, KERNEL_REGION)
+            .as_core()
+            .store(Pte::to(KERNEL_TABLE, true).0, Ordering::Relaxed);
+        Self {
+            engine: Shootdown::new(SimPlatform),
+            hardware,
+            frames: Frames::from(FIRST_FREE_FRAME),
+            directory: Lock::new(),
+            spaces: RefCell::default(),
+            all_spaces: RefCell::default(),
+            next_space: Cell::new(KERNEL + 1),
+            current: (0..cpus).map(|_| RefCell::default()).collect(),
+            online: vec![Cell::new(false); cpus],
+            kernel_lock: Lock::new(),
+            kernel_pages: RefCell::default(),
+            ledger: Ledger::new(cpus),
+        }
+    }
+
+    /// The TLBs to put under a machine.
+    pub fn adversary(&self) -> Box<Adversary> {
+        Box::new(Adversary(self.hardware.clone()))
+    }
+
+    pub(super) fn kernel_root() -> Root {
+        Root(u64::from(KERNEL_ROOT))
+    }
+
+    pub(super) const fn kernel_table() -> u16 {
+        KERNEL_TABLE
+    }
+
+    /// Ends the run if a promise was broken.
+    pub(super) fn insist<T>(&self, outcome: Result<T, Breach>) -> T {
+        match outcome {
+            Ok(value) => value,
+            Err((kind, message)) => context().fail(kind, message),
+        }
+    }
+
+    /// Writes a page-table entry. What was written before is seen by walks that come through it.
+    pub(super) fn write_entry(&self, table: u16, index: usize, entry: Pte) {
+        let cell = self.hardware.physical.entry(table, index);
+        // ORDERING: Release publishes the contents of what the entry leads to; pairs with the walker's dependency.
+        cell.store(entry.0, Ordering::Release);
+    }
+
+    /// Runs `work` with interrupts off, or as they are.
+    pub(super) fn with_interrupts<T>(&self, off: bool, work: impl FnOnce() -> T) -> T {
+        if !off {
+            return work();
+        }
+        let state = SimPlatform.irq_save();
+        let result = work();
+        SimPlatform.irq_restore(state);
+        result
+    }
+}
+
+/// The event that is now, for the book.
+pub(super) fn now() -> u64 {
+    context().with(|state| state.events)
+}

@@ -1,0 +1,194 @@
+//! [`Book`]: frames, and what was promised about them.
+
+use rustc_hash::FxHashMap;
+
+use crate::machine::FailureKind;
+
+/// A broken promise: its kind, and the story.
+pub type Breach = (FailureKind, String);
+
+/// What a physical frame is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameKind {
+    /// Nothing; its content may change at any time.
+    Free,
+    /// A page of user or kernel data.
+    Data,
+    /// A page-table page.
+    Table,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    kind: FrameKind,
+    /// How often it was taken into use.
+    life: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    frame: u16,
+    writable: bool,
+}
+
+/// What was promised about one page of one space.
+#[derive(Clone, Default, Debug)]
+struct Page {
+    open: Vec<Promise>,
+    struck_at: u64,
+}
+
+/// The oracle's memory.
+#[derive(Clone, Debug)]
+pub struct Book {
+    frames: Vec<Frame>,
+    pages: FxHashMap<(u64, usize), Page>,
+}
+
+impl Book {
+    /// A machine with that many frames, all free.
+    pub fn new(frames: usize) -> Self {
+        let free = Frame {
+            kind: FrameKind::Free,
+            life: 0,
+        };
+        Self {
+            frames: vec![free; frames],
+            pages: FxHashMap::default(),
+        }
+    }
+
+    /// A frame is taken into use.
+    pub fn take(&mut self, frame: u16, kind: FrameKind) {
+        let entry = &mut self.frames[usize::from(frame)];
+        entry.kind = kind;
+        entry.life += 1;
+    }
+
+    /// A frame is free again.
+    pub fn release(&mut self, frame: u16) {
+        self.frames[usize::from(frame)].kind = FrameKind::Free;
+    }
+
+    /// Which life of a table a walker has come upon.
+    ///
+    /// # Errors
+    /// When the frame is none: whoever freed it did not make sure that nobody walks it (I4).
+    pub fn life_of_table(&self, frame: u16) -> Result<u32, Breach> {
+        let entry = self.frames[usize::from(frame)];
+        if entry.kind == FrameKind::Table {
+            return Ok(entry.life);
+        }
+        let kind = format!("{:?}", entry.kind).to_lowercase();
+        Err((
+            FailureKind::FreedTable,
+            format!("a page walk goes through frame {frame}, which is {kind}"),
+        ))
+    }
+
+    /// A walker uses what it remembers of a table.
+    ///
+    /// # Errors
+    /// When the frame has been freed since.
+    pub fn check_table(&self, frame: u16, life: u32) -> Result<(), Breach> {
+        let now = self.life_of_table(frame)?;
+        if now == life {
+            return Ok(());
+        }
+        Err((
+            FailureKind::FreedTable,
+            format!("a page walk goes through frame {frame}, which has become another table since"),
+        ))
+    }
+
+    /// The page tables are about to promise `frame` for a page.
+    pub fn promise(&mut self, space: u64, page: usize, frame: u16, writable: bool) {
+        let promises = &mut self.pages.entry((space, page)).or_default().open;
+        promises.push(Promise { frame, writable });
+    }
+
+    /// The flush that takes `frame` away from a page has reached its level.
+    pub fn withdraw(&mut self, space: u64, page: usize, frame: u16, now: u64) {
+        self.strike(space, page, now, |promise| promise.frame == frame);
+    }
+
+    /// The flush that makes a page read-only has reached its level.
+    pub fn withdraw_writable(&mut self, space: u64, page: usize, frame: u16, now: u64) {
+        self.strike(space, page, now, |promise| {
+            promise.frame == frame && promise.writable
+        });
+    }
+
+    fn strike(&mut self, space: u64, page: usize, now: u64, which: impl Fn(&Promise) -> bool) {
+        if let Some(entry) = self.pages.get_mut(&(space, page)) {
+            entry.open.retain(|promise| !which(promise));
+            entry.struck_at = now;
+        }
+    }
+
+    /// An access happens.
+    ///
+    /// # Errors
+    /// When no open promise covers it.
+    pub fn check_access(
+        &self,
+        space: u64,
+        page: usize,
+        frame: u16,
+        writes: bool,
+    ) -> Result<(), Breach> {
+        let entry = self.pages.get(&(space, page));
+        let open = entry.map_or(&[][..], |entry| &entry.open);
+        let covered = open
+            .iter()
+            .any(|promise| promise.frame == frame && (promise.writable || !writes));
+        if covered {
+            return Ok(());
+        }
+        let verb = if writes { "stores to" } else { "loads from" };
+        let struck_at = entry.map_or(0, |entry| entry.struck_at);
+        Err((
+            FailureKind::StaleAccess,
+            format!(
+                "page {page} of space {space} {verb} frame {frame}; promised is {open:?}, \
+                 and the last promise ended at event {struck_at}"
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Book, FrameKind};
+    use crate::machine::FailureKind;
+
+    #[test]
+    fn an_access_needs_an_open_promise() {
+        let mut book = Book::new(4);
+        assert!(book.check_access(1, 0, 2, false).is_err());
+        book.promise(1, 0, 2, true);
+        book.promise(1, 0, 2, false);
+        assert!(book.check_access(1, 0, 2, true).is_ok());
+        assert!(book.check_access(1, 1, 2, false).is_err());
+        assert!(book.check_access(2, 0, 2, false).is_err());
+        book.withdraw_writable(1, 0, 2, 10);
+        assert!(book.check_access(1, 0, 2, false).is_ok());
+        let breach = book.check_access(1, 0, 2, true).unwrap_err();
+        assert_eq!(breach.0, FailureKind::StaleAccess);
+        book.withdraw(1, 0, 2, 11);
+        assert!(book.check_access(1, 0, 2, false).is_err());
+    }
+
+    #[test]
+    fn a_table_that_was_freed_is_not_the_one_that_was_remembered() {
+        let mut book = Book::new(2);
+        assert!(book.life_of_table(1).is_err());
+        book.take(1, FrameKind::Table);
+        let life = book.life_of_table(1).unwrap();
+        assert!(book.check_table(1, life).is_ok());
+        book.release(1);
+        assert!(book.check_table(1, life).is_err());
+        book.take(1, FrameKind::Table);
+        assert!(book.check_table(1, life).is_err());
+    }
+}
