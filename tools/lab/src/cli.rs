@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use shootdown_sim::explore::Schedule;
+use shootdown_sim::fuzz::Case;
 
 use crate::machine::AccelChoice;
 use crate::mutants::Effort;
@@ -27,6 +29,9 @@ pub enum Command {
     Run(Run),
     /// Run every check and end with the totals.
     Test(Test),
+    /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
+    #[command(subcommand)]
+    Sim(Sim),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
     Mutants(Mutants),
     /// Say what is present or missing, and the command that installs it.
@@ -156,6 +161,52 @@ pub struct Test {
     pub only: Option<String>,
     #[command(flatten)]
     pub emulator: Emulator,
+}
+
+/// The most virtual CPUs of one exploration.
+const MOST_SIM_CPUS: i64 = Case::MOST_CPUS as i64;
+
+/// `lab sim`
+#[derive(Debug, Subcommand)]
+pub enum Sim {
+    /// Try many schedules, with progress and rate; a failure prints the command that replays it
+    Fuzz(SimFuzz),
+    /// Run one schedule again, exactly as it was
+    Replay(SimReplay),
+}
+
+/// `lab sim fuzz`
+#[derive(Debug, Args)]
+pub struct SimFuzz {
+    /// How many schedules
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Seed of the first schedule; each further one has the next
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Virtual CPUs; without it 2, 3 and 4 in turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
+    pub cpus: Option<u8>,
+    /// Threads of this host; without it one a processor. They change nothing but the time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub threads: Option<u8>,
+}
+
+/// `lab sim replay`
+#[derive(Debug, Args)]
+pub struct SimReplay {
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
+    pub cpus: u8,
+    /// Seed of the programs and, without a schedule, of the answers
+    #[arg(long, value_name = "S")]
+    pub seed: u64,
+    /// Operations of each CPU
+    #[arg(long, value_name = "N", default_value_t = Case::OPERATIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub operations: u32,
+    /// The unusual answers, as QUESTION:ANSWER,QUESTION:ANSWER,..; without it they are drawn from the seed
+    #[arg(long, value_name = "ANSWERS")]
+    pub schedule: Option<Schedule>,
 }
 
 /// `lab mutants`

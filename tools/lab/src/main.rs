@@ -17,6 +17,7 @@ mod progress;
 mod protocol;
 mod run;
 mod session;
+mod sim;
 mod suite;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Bench(arguments) => bench::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
+        Command::Sim(arguments) => sim::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Doctor(arguments) => doctor::command(&arguments),
     }

@@ -238,3 +238,36 @@ fn traces_and_pictures_that_cannot_be_written() {
         );
     }
 }
+
+#[test]
+fn simulations_that_cannot_be() {
+    let fixture = Fixture::new();
+    for (arguments, words) in [
+        ("sim fuzz --cpus 0", "--cpus"),
+        ("sim fuzz --cpus 9", "--cpus"),
+        ("sim fuzz --runs 0", "--runs"),
+        ("sim fuzz --seed many", "--seed"),
+        ("sim replay --cpus 4", "--seed"),
+        ("sim replay --cpus 4 --seed 1 --schedule 3", "NUMBER:ANSWER"),
+        (
+            "sim replay --cpus 4 --seed 1 --schedule 9:1,3:1",
+            "out of order",
+        ),
+        (
+            "sim replay --cpus 4 --seed 1 --operations 0",
+            "--operations",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        assert_refused(&fixture.lab(&arguments), &[words]);
+    }
+}
+
+#[test]
+fn a_replay_runs_the_same_twice() {
+    let fixture = Fixture::new();
+    let replay = || fixture.lab(&["sim", "replay", "--cpus", "3", "--seed", "7"]);
+    let first = replay();
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert_eq!(first.output, replay().output);
+}

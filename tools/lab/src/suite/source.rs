@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use shootdown_sim::fuzz::Campaign;
+
 use super::tally::{Counts, Tally};
 use crate::cargo::{self, BUILD_DEADLINE};
 use crate::cli::Test;
@@ -11,6 +13,7 @@ use crate::doctor::answer;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 use crate::place;
+use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// The test programs that the interpreter can run; the others start compilers or need loom.
@@ -31,6 +34,11 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.count("source: cargo test", || {
         tests(tests_of_host, BUILD_DEADLINE)
     });
+    let runs = if test.fast { 2_000 } else { 10_000 };
+    tally.check(
+        &format!("simulator: {runs} schedules at fixed seeds"),
+        || schedules(runs),
+    );
     if test.fast {
         for what in [
             "clippy, breakable kernel",
@@ -66,6 +74,25 @@ pub fn check(test: &Test, tally: &mut Tally) {
             tally.count(name, || tests(miri(), MIRI_DEADLINE));
         },
     );
+}
+
+/// The engine against the adversary, with the same schedules every time.
+fn schedules(runs: u64) -> Outcome<String> {
+    let report = sim::campaign(Campaign {
+        runs,
+        seed: 1,
+        cpus: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    });
+    match report.failure {
+        None => Ok(format!("{} events", report.progress.events)),
+        Some((case, failed)) => Err(Failure::work(format!(
+            "{}; replay with ./lab sim replay {case}",
+            failed
+                .failure
+                .map_or_else(String::new, |failure| failure.to_string()),
+        ))),
+    }
 }
 
 /// Runs a check only where its tool answers.
