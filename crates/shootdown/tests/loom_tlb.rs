@@ -54,23 +54,24 @@ fn late_joiner_sees_new_generation() {
     });
 }
 
-/// A CPU that leaves the space while another frees one of its tables: the flush does not hang, and the table is
-/// freed after the last walk (I4).
-#[test]
-fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_leaves() {
-    check(3, || {
+/// One CPU leaves a space, as `go` says, while another frees one of its tables.
+fn free_a_table_while_a_cpu_leaves(
+    go: fn(&Machine<2>, left: &AddressSpace<2>, other: &AddressSpace<2>),
+) {
+    check(3, move || {
         let machine = machine::<2>();
         online_all(&machine, 2);
-        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let space = Arc::new(AddressSpace::new(&machine, TABLE_OWNER));
+        let other = Arc::new(AddressSpace::new(&machine, Root(2)));
         let done = Arc::new(AtomicBool::new(false));
         let joined = Arc::new(Event::new());
         let leaver = {
-            let (space, done, joined) = (space.clone(), done.clone(), joined.clone());
+            let (space, other) = (space.clone(), other.clone());
+            let (done, joined) = (done.clone(), joined.clone());
             on_cpu(&machine, 1, move |machine| {
                 machine.switch_to(None, &space);
                 joined.set();
-                machine.switch_away(&space, NO_USER);
-                assert_eq!(cached(0), None);
+                go(machine, &space, &other);
                 idle_until(machine, || done.load(Ordering::Acquire));
             })
         };
@@ -80,6 +81,24 @@ fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_leaves() {
         done.store(true, Ordering::Release);
         wake(&machine, 1);
         leaver.join().unwrap();
+    });
+}
+
+/// The flush does not hang, and the table is freed after the last walk (I4).
+#[test]
+fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_leaves() {
+    free_a_table_while_a_cpu_leaves(|machine, left, _| {
+        machine.switch_away(left, NO_USER);
+        assert_eq!(cached(0), None);
+    });
+}
+
+/// The same for a CPU that goes on to another space.
+#[test]
+fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_goes_elsewhere() {
+    free_a_table_while_a_cpu_leaves(|machine, left, other| {
+        machine.switch_to(Some(left), other);
+        machine.switch_away(other, NO_USER);
     });
 }
 

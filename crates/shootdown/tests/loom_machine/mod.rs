@@ -18,6 +18,8 @@ use std::cell::Cell;
 pub const PAGES: usize = 2;
 /// The root without a user part.
 pub const NO_USER: Root = Root(0);
+/// The root that leads through [`Model::table_page`].
+pub const TABLE_OWNER: Root = Root(1);
 pub const PAGE: usize = 4096;
 
 loom::thread_local! {
@@ -70,7 +72,7 @@ impl TablePage {
 }
 
 pub struct Model<const N: usize> {
-    /// Walked by every CPU that has a user root, up to the moment that it loads another one.
+    /// Walked by every CPU that has [`TABLE_OWNER`] loaded, up to the moment that it loads another root.
     pub table_page: TablePage,
     events: [Event; N],
     interrupted: [AtomicBool; N],
@@ -121,7 +123,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 
     fn load_root(&self, root: Root) {
-        if LOADED.with(|loaded| loaded.replace(root)) != NO_USER {
+        if LOADED.with(|loaded| loaded.replace(root)) == TABLE_OWNER {
             self.table_page.walk();
         }
         // A processor may walk the new tables at once, on speculation.
