@@ -7,7 +7,7 @@ use shootdown::{
 };
 use shootdown_sim::explore::{Chooser, Explore, Hardware, Strategy, Weak};
 use shootdown_sim::machine::{Model, context};
-use shootdown_sim::timed::{Costs, PerDistance, Timed, Topology};
+use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
 
 const CPUS: usize = 4;
@@ -24,33 +24,7 @@ impl Hardware for NoTlb {
 }
 
 fn costs() -> Costs {
-    let each = |socket| PerDistance {
-        core: socket / 4,
-        socket,
-        machine: socket * 3,
-    };
-    Costs {
-        topology: Topology {
-            threads_per_core: 1,
-            cores_per_socket: 8,
-            cluster: 16,
-        },
-        hit_ps: 1_000,
-        locked_ps: 5_000,
-        fence_ps: 8_000,
-        transfer_ps: each(45_000),
-        read_occupancy_ps: 10_000,
-        prefetch_ps: 1_000,
-        relax_ps: 10_000,
-        icr_ps: 60_000,
-        delivery_ps: each(100_000),
-        entry_ps: 100_000,
-        exit_ps: 50_000,
-        flush_page_ps: 200_000,
-        flush_space_ps: 300_000,
-        flush_all_ps: 400_000,
-        load_root_ps: 100_000,
-    }
+    Preset::named("haswell-ep").unwrap().costs()
 }
 
 type Engine = Shootdown<SimPlatform, CPUS>;

@@ -16,6 +16,9 @@ use crate::trace::Recorder;
 /// What one virtual CPU executes.
 pub type Program<'a> = Box<dyn FnOnce(Context<'_>) + 'a>;
 
+/// How a coroutine gives way; set while it exists.
+pub(crate) type GiveWay = Cell<Option<NonNull<Yielder<(), ()>>>>;
+
 /// Enough for the engine's deepest path with sets of 4096 CPUs, in a debug build.
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -29,8 +32,7 @@ pub struct Machine<'a> {
     pub(crate) state: RefCell<State>,
     pub(crate) handler: Box<dyn Fn() + 'a>,
     pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
-    /// How each coroutine gives way; set while it exists.
-    pub(crate) yielders: Vec<Cell<Option<NonNull<Yielder<(), ()>>>>>,
+    pub(crate) yielders: Vec<GiveWay>,
 }
 
 impl fmt::Debug for Machine<'_> {

@@ -45,7 +45,7 @@ impl Clock {
     }
 
     /// Takes the next CPU out.
-    pub fn next(&mut self) -> Option<(u64, usize)> {
+    pub fn take(&mut self) -> Option<(u64, usize)> {
         let first = self.first()?;
         self.queue.pop();
         self.planned_ps[first.1] = None;
@@ -71,25 +71,25 @@ mod tests {
     #[test]
     fn the_earliest_goes_first_and_the_lower_number_among_equals() {
         let mut clock = Clock::new(3);
-        assert_eq!(clock.next(), Some((0, 0)));
+        assert_eq!(clock.take(), Some((0, 0)));
         clock.plan(0, 5);
-        assert_eq!(clock.next(), Some((0, 1)));
+        assert_eq!(clock.take(), Some((0, 1)));
         assert!(clock.is_preceded(1, 1));
         assert!(!clock.is_preceded(1, 0));
         clock.plan(1, 5);
-        assert_eq!(clock.next(), Some((0, 2)));
-        assert_eq!(clock.next(), Some((5, 0)));
-        assert_eq!(clock.next(), Some((5, 1)));
-        assert_eq!(clock.next(), None);
+        assert_eq!(clock.take(), Some((0, 2)));
+        assert_eq!(clock.take(), Some((5, 0)));
+        assert_eq!(clock.take(), Some((5, 1)));
+        assert_eq!(clock.take(), None);
     }
 
     #[test]
     fn a_new_plan_replaces_the_old_one() {
         let mut clock = Clock::new(1);
-        clock.next();
+        clock.take();
         clock.plan(0, 10);
         clock.plan(0, 4);
-        assert_eq!(clock.next(), Some((4, 0)));
-        assert_eq!(clock.next(), None);
+        assert_eq!(clock.take(), Some((4, 0)));
+        assert_eq!(clock.take(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! [`Costs`]: the price of everything, in picoseconds.
 
-use crate::timed::Topology;
+use crate::timed::{TlbShape, Topology};
 
 /// How far apart two CPUs are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,7 +14,7 @@ pub enum Distance {
 }
 
 /// One price for each distance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PerDistance {
     /// Within a core.
     pub core: u64,
@@ -35,8 +35,9 @@ impl PerDistance {
     }
 }
 
-/// What a machine costs. Every figure is a parameter; a preset names its sources.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What a machine costs. Every figure is a [parameter](crate::timed::PARAMETERS) with a name; a
+/// [preset](crate::timed::Preset) names its sources.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Costs {
     /// Who is near whom.
     pub topology: Topology,
@@ -52,23 +53,44 @@ pub struct Costs {
     pub read_occupancy_ps: u64,
     /// Issuing a prefetch.
     pub prefetch_ps: u64,
-    /// One turn of a spin loop.
+    /// One turn of a spin loop (PAUSE). An interrupt that finds its target spinning in user mode waits for the
+    /// turn to end.
     pub relax_ps: u64,
     /// One write of the interrupt command register: one interrupt, or one cluster.
     pub icr_ps: u64,
-    /// From that write to the target's first handler instruction, an idle or user-mode target.
+    /// From that write to the target's interrupt controller.
     pub delivery_ps: PerDistance,
-    /// Of the delivery, what the target's own pipeline takes (drain, IDT, stack): it starts when the interrupt has
-    /// arrived and interrupts are on.
+    /// From there to the first instruction of the engine's handler (drain, IDT, stack, registers): starts when the
+    /// interrupt has arrived and interrupts are on.
     pub entry_ps: u64,
     /// From the handler's last instruction to the interrupted one.
     pub exit_ps: u64,
-    /// Dropping one page (INVLPG).
+    /// Dropping one page (INVLPG, and what else the kernel does for each page).
     pub flush_page_ps: u64,
-    /// Dropping everything that is not global (CR3 write).
+    /// Dropping everything of the loaded root that is not global (CR3 write).
     pub flush_space_ps: u64,
-    /// Dropping everything.
+    /// Dropping everything (CR4.PGE, INVPCID of all contexts).
     pub flush_all_ps: u64,
-    /// Loading another root without tags.
+    /// Dropping everything of one tag that is not loaded (INVPCID of one context).
+    pub invpcid_ps: u64,
+    /// Loading another root and dropping what its tag has cached (CR3 write).
     pub load_root_ps: u64,
+    /// Loading another root and keeping what its tag has cached (CR3 write with bit 63).
+    pub load_root_kept_ps: u64,
+    /// The data TLB.
+    pub tlb: TlbShape,
+    /// A translation that the second level serves.
+    pub tlb_l2_hit_ps: u64,
+    /// Reading one page-table entry during a walk, from the own cache.
+    pub walk_step_ps: u64,
+    /// Into the kernel by a system call and out again, together.
+    pub syscall_ps: u64,
+    /// Into the kernel by a page fault and out again, with the kernel's handling, without filling the page.
+    pub fault_ps: u64,
+    /// Filling a fresh page with zeros.
+    pub zero_page_ps: u64,
+    /// What the memory manager itself does in one madvise.
+    pub madvise_ps: u64,
+    /// Between two tasks, without the root.
+    pub context_switch_ps: u64,
 }

@@ -3,24 +3,45 @@
 //! A line is held by one CPU for writing, or by several for reading. Whoever lacks it gets it from the
 //! nearest holder (for reading) or must take it from all (for writing, at the price of the farthest). Requests for
 //! one line are served in the order in which they are made.
+//!
+//! A request reaches the CPU that may write the line half-way through the transfer; until then that CPU goes on
+//! using it. So CPUs that queue for a line each have it for half a transfer before the next one takes it.
 
 use rustc_hash::FxHashMap;
 
-use crate::timed::Costs;
+use crate::timed::{Costs, Distance, Topology};
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
 
+/// Who holds a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holders {
+    /// Nobody yet.
+    None,
+    /// One CPU, which may write it.
+    One(usize),
+    /// So many CPUs, for reading; which, is in the set of the line.
+    Several(usize),
+}
+
 #[derive(Clone, Debug)]
 struct Line {
-    /// Bit set of the CPUs that have a copy.
-    holders: Vec<u64>,
-    /// Whether the one holder may write.
-    exclusive: bool,
+    holders: Holders,
     /// When the line can next be sent.
     free_ps: u64,
-    /// Prefetches under way: who has asked, and when the line is there.
-    arriving: Vec<(usize, u64)>,
+    /// When the line arrives at its one holder.
+    arrives_ps: u64,
+    /// CPUs that have lost the line to a request that has not reached them yet.
+    leaving: Vec<Leaving>,
+}
+
+/// A CPU may still use a line: from its arrival until the request of the next one reaches it.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    cpu: usize,
+    arrives_ps: u64,
+    until_ps: u64,
 }
 
 /// Counts of what moved.
@@ -35,7 +56,10 @@ pub struct Transfers {
 /// All lines that were ever touched.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    lines: FxHashMap<usize, Line>,
+    index: FxHashMap<usize, usize>,
+    lines: Vec<Line>,
+    /// The CPUs that hold each line for reading, `words` a line.
+    sets: Vec<u64>,
     words: usize,
     transfers: Transfers,
 }
@@ -44,7 +68,9 @@ impl Lines {
     /// No line is cached anywhere.
     pub fn new(cpus: usize) -> Self {
         Self {
-            lines: FxHashMap::default(),
+            index: FxHashMap::default(),
+            lines: Vec::new(),
+            sets: Vec::new(),
             words: cpus.div_ceil(64),
             transfers: Transfers::default(),
         }
@@ -64,108 +90,292 @@ impl Lines {
         writes: bool,
         now_ps: u64,
     ) -> u64 {
-        let line = self.line(address);
-        let arrived_ps = line.take_arrival(cpu).map_or(now_ps, |at| at.max(now_ps));
-        let Some(price) = line.price(costs, cpu, writes) else {
-            line.exclusive |= writes;
+        let index = self.index_of(address);
+        let line = &mut self.lines[index];
+        if line.holders == Holders::One(cpu) {
+            return line.arrives_ps.max(now_ps);
+        }
+        if let Some(arrived_ps) = line.still_there(cpu, now_ps) {
             return arrived_ps;
+        }
+        let set = &mut self.sets[index * self.words..][..self.words];
+        let (price, upgrades) = match line.holders {
+            Holders::None => (0, false),
+            Holders::One(holder) => {
+                let distance = costs.topology.distance(cpu, holder);
+                (costs.transfer_ps.at(distance), false)
+            }
+            Holders::Several(_) if !writes && has(set, cpu) => return now_ps,
+
+            Holders::Several(_) => {
+                let distance = match writes {
+                    true => farthest(set, costs.topology, cpu),
+                    false => nearest(set, costs.topology, cpu),
+                };
+                (costs.transfer_ps.at(distance), has(set, cpu))
+            }
         };
-        let upgrade = line.has(cpu);
-        let start = arrived_ps.max(line.free_ps);
-        let done = start + price;
-        line.free_ps = start
-            + if writes {
-                price
-            } else {
-                price.min(costs.read_occupancy_ps)
-            };
-        line.give(cpu, writes);
-        if upgrade {
+        let start_ps = now_ps.max(line.free_ps);
+        let done_ps = start_ps + price;
+        line.free_ps = match writes {
+            true => done_ps,
+            false => start_ps + price.min(costs.read_occupancy_ps),
+        };
+        if let Holders::One(holder) = line.holders {
+            line.leaves(holder, now_ps, start_ps + price / 2);
+        }
+        line.give(set, cpu, writes, done_ps);
+        if upgrades {
             self.transfers.upgraded += 1;
-        } else {
+        } else if price > 0 {
             self.transfers.moved += 1;
         }
-        done
+        done_ps
     }
 
     /// `cpu` asks for the line for writing and does not wait for it.
     pub fn prefetch(&mut self, costs: &Costs, cpu: usize, address: usize, now_ps: u64) {
-        let done = self.access(costs, cpu, address, true, now_ps);
-        if done > now_ps {
-            self.line(address).arriving.push((cpu, done));
-        }
+        // The line notes when it arrives; an access before that waits.
+        self.access(costs, cpu, address, true, now_ps);
     }
 
-    fn line(&mut self, address: usize) -> &mut Line {
-        let words = self.words;
-        self.lines
-            .entry(address / LINE_BYTES)
-            .or_insert_with(|| Line {
-                holders: vec![0; words],
-                exclusive: false,
+    fn index_of(&mut self, address: usize) -> usize {
+        let Self {
+            index,
+            lines,
+            sets,
+            words,
+            ..
+        } = self;
+        *index.entry(address / LINE_BYTES).or_insert_with(|| {
+            lines.push(Line {
+                holders: Holders::None,
                 free_ps: 0,
-                arriving: Vec::new(),
-            })
+                arrives_ps: 0,
+                leaving: Vec::new(),
+            });
+            sets.resize(sets.len() + *words, 0);
+            lines.len() - 1
+        })
     }
 }
 
 impl Line {
-    fn has(&self, cpu: usize) -> bool {
-        self.holders[cpu / 64] & (1 << (cpu % 64)) != 0
+    /// When `cpu`, which is about to lose the line, has it for this access; `None` when it is too late.
+    fn still_there(&self, cpu: usize, now_ps: u64) -> Option<u64> {
+        let leaving = self.leaving.iter().find(|leaving| leaving.cpu == cpu)?;
+        (now_ps <= leaving.until_ps).then_some(leaving.arrives_ps.max(now_ps))
     }
 
-    fn others(&self, cpu: usize) -> impl Iterator<Item = usize> + '_ {
-        self.holders
-            .iter()
-            .enumerate()
-            .flat_map(|(word, bits)| Bits(*bits).map(move |bit| word * 64 + bit))
-            .filter(move |holder| *holder != cpu)
+    fn leaves(&mut self, cpu: usize, now_ps: u64, until_ps: u64) {
+        self.leaving
+            .retain(|leaving| leaving.until_ps > now_ps && leaving.cpu != cpu);
+        self.leaving.push(Leaving {
+            cpu,
+            arrives_ps: self.arrives_ps,
+            until_ps,
+        });
     }
 
-    /// What getting the line costs, or `None` when it is there.
-    fn price(&self, costs: &Costs, cpu: usize, writes: bool) -> Option<u64> {
-        let distances = self
-            .others(cpu)
-            .map(|holder| costs.topology.distance(cpu, holder));
-        let distance = match (self.has(cpu), writes) {
-            (true, false) => return None,
-            (true, true) if self.exclusive => return None,
-            (_, true) => distances.max(),
-            (false, false) => distances.min(),
+    fn give(&mut self, set: &mut [u64], cpu: usize, writes: bool, arrives_ps: u64) {
+        self.leaving.retain(|leaving| leaving.cpu != cpu);
+        self.holders = match (self.holders, writes) {
+            (_, true) | (Holders::None, false) => {
+                self.arrives_ps = arrives_ps;
+                Holders::One(cpu)
+            }
+            (Holders::One(holder), false) => {
+                set.fill(0);
+                insert(set, holder);
+                insert(set, cpu);
+                Holders::Several(2)
+            }
+            (Holders::Several(count), false) => {
+                insert(set, cpu);
+                Holders::Several(count + 1)
+            }
         };
-        match distance {
-            Some(distance) => Some(costs.transfer_ps.at(distance)),
-            // The only holder becomes the writer silently.
-            None if self.has(cpu) => None,
-            // Nobody had it: taken to be in this CPU's cache already, as after a warm-up.
-            None => Some(0),
-        }
-    }
-
-    fn give(&mut self, cpu: usize, writes: bool) {
-        if writes {
-            self.holders.fill(0);
-            self.arriving.clear();
-        }
-        self.holders[cpu / 64] |= 1 << (cpu % 64);
-        self.exclusive = writes;
-    }
-
-    fn take_arrival(&mut self, cpu: usize) -> Option<u64> {
-        let index = self.arriving.iter().position(|(who, _)| *who == cpu)?;
-        Some(self.arriving.swap_remove(index).1)
     }
 }
 
-/// The set bits of a word.
-struct Bits(u64);
+fn has(set: &[u64], cpu: usize) -> bool {
+    set[cpu / 64] & (1 << (cpu % 64)) != 0
+}
 
-impl Iterator for Bits {
-    type Item = usize;
+fn insert(set: &mut [u64], cpu: usize) {
+    set[cpu / 64] |= 1 << (cpu % 64);
+}
 
-    fn next(&mut self) -> Option<usize> {
-        let bit = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
-        self.0 &= self.0 - 1;
-        Some(bit)
+/// How far the nearest other holder is.
+fn nearest(set: &[u64], topology: Topology, cpu: usize) -> Distance {
+    if has_other_in(set, topology.core_of(cpu), cpu) {
+        Distance::Core
+    } else if has_other_in(set, topology.socket_of(cpu), cpu) {
+        Distance::Socket
+    } else {
+        Distance::Machine
+    }
+}
+
+/// How far the farthest other holder is.
+fn farthest(set: &[u64], topology: Topology, cpu: usize) -> Distance {
+    let (core, socket) = (topology.core_of(cpu), topology.socket_of(cpu));
+    let all = 0..set.len() * 64;
+    if has_other_in(set, all.start..socket.start, cpu)
+        || has_other_in(set, socket.end..all.end, cpu)
+    {
+        Distance::Machine
+    } else if has_other_in(set, socket.start..core.start, cpu)
+        || has_other_in(set, core.end..socket.end, cpu)
+    {
+        Distance::Socket
+    } else {
+        Distance::Core
+    }
+}
+
+/// Whether a CPU of the range other than `cpu` is in the set.
+fn has_other_in(set: &[u64], range: std::ops::Range<usize>, cpu: usize) -> bool {
+    let end = range.end.min(set.len() * 64);
+    let mut at = range.start;
+    while at < end {
+        let (word, bit) = (at / 64, at % 64);
+        let bits = (end - at).min(64 - bit);
+        let mut mask = (u64::MAX >> (64 - bits)) << bit;
+        if cpu / 64 == word {
+            mask &= !(1 << (cpu % 64));
+        }
+        if set[word] & mask != 0 {
+            return true;
+        }
+        at += bits;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timed::PerDistance;
+
+    /// Two threads a core, two cores a socket.
+    fn costs() -> Costs {
+        Costs {
+            topology: Topology {
+                threads_per_core: 2,
+                cores_per_socket: 2,
+                cluster: 8,
+            },
+            transfer_ps: PerDistance {
+                core: 10,
+                socket: 100,
+                machine: 1000,
+            },
+            read_occupancy_ps: 30,
+            ..Costs::default()
+        }
+    }
+
+    fn read(lines: &mut Lines, cpu: usize, now_ps: u64) -> u64 {
+        lines.access(&costs(), cpu, 0, false, now_ps)
+    }
+
+    fn write(lines: &mut Lines, cpu: usize, now_ps: u64) -> u64 {
+        lines.access(&costs(), cpu, 0, true, now_ps)
+    }
+
+    #[test]
+    fn the_first_access_is_free_and_so_is_what_one_has() {
+        let mut lines = Lines::new(8);
+        assert_eq!(write(&mut lines, 0, 5), 5);
+        assert_eq!(read(&mut lines, 0, 6), 6);
+        assert_eq!(lines.transfers(), Transfers::default());
+    }
+
+    #[test]
+    fn readers_pay_for_the_nearest_writers_for_the_farthest() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        assert_eq!(read(&mut lines, 4, 10_000), 11_000);
+        assert_eq!(read(&mut lines, 5, 20_000), 20_010);
+        assert_eq!(read(&mut lines, 2, 30_000), 30_100);
+        assert_eq!(read(&mut lines, 2, 40_000), 40_000);
+        assert_eq!(write(&mut lines, 2, 50_000), 51_000);
+        let expected = Transfers {
+            moved: 3,
+            upgraded: 1,
+        };
+        assert_eq!(lines.transfers(), expected);
+    }
+
+    #[test]
+    fn the_only_reader_writes_for_free_only_after_it_was_the_only_holder() {
+        let mut lines = Lines::new(8);
+        read(&mut lines, 3, 0);
+        assert_eq!(write(&mut lines, 3, 1), 1);
+        read(&mut lines, 2, 1000);
+        assert_eq!(write(&mut lines, 3, 2000), 2010);
+    }
+
+    #[test]
+    fn writers_queue_in_the_order_of_their_requests() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        assert_eq!(write(&mut lines, 2, 1000), 1100);
+        assert_eq!(write(&mut lines, 3, 1001), 1110);
+        assert_eq!(write(&mut lines, 1, 1002), 1210);
+    }
+
+    #[test]
+    fn readers_overlap_but_for_the_occupancy() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        assert_eq!(read(&mut lines, 2, 1000), 1100);
+        assert_eq!(read(&mut lines, 3, 1000), 1040);
+        assert_eq!(read(&mut lines, 4, 1000), 2040);
+    }
+
+    #[test]
+    fn whoever_loses_a_line_uses_it_until_the_request_has_come() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        // CPU 2 has it at 1100; the request of CPU 1 starts then and reaches it at 1150.
+        assert_eq!(write(&mut lines, 2, 1000), 1100);
+        assert_eq!(write(&mut lines, 1, 1010), 1200);
+        assert_eq!(write(&mut lines, 2, 1110), 1110);
+        assert_eq!(write(&mut lines, 2, 1150), 1150);
+        assert_eq!(write(&mut lines, 2, 1151), 1300);
+    }
+
+    #[test]
+    fn a_prefetch_hides_what_has_passed_meanwhile() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        lines.prefetch(&costs(), 2, 0, 1000);
+        assert_eq!(read(&mut lines, 2, 1040), 1100);
+        assert_eq!(write(&mut lines, 2, 1120), 1120);
+        assert_eq!(lines.transfers().moved, 1);
+    }
+
+    #[test]
+    fn prefetches_of_several_each_have_the_line_for_a_while() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        lines.prefetch(&costs(), 2, 0, 1000);
+        lines.prefetch(&costs(), 4, 0, 1000);
+        assert_eq!(write(&mut lines, 2, 1010), 1100);
+        assert_eq!(write(&mut lines, 4, 1010), 2100);
+    }
+
+    #[test]
+    fn wide_sets_are_searched_by_range() {
+        let mut set = [0u64; 3];
+        insert(&mut set, 130);
+        insert(&mut set, 5);
+        assert!(has_other_in(&set, 0..192, 5));
+        assert!(!has_other_in(&set, 0..130, 5));
+        assert!(has_other_in(&set, 6..500, 5));
+        assert!(!has_other_in(&set, 131..192, 5));
+        assert!(!has_other_in(&set, 7..7, 5));
     }
 }

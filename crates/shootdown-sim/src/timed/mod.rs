@@ -1,15 +1,24 @@
 //! Events that cost time: a discrete-event clock, cache lines, interrupts and TLBs with a price each.
 //!
-//! Time is in picoseconds, an integer, so that runs agree to the last digit on every machine.
+//! Time is in picoseconds, an integer, so that runs agree to the last digit on every machine. Every price is a
+//! named [parameter](PARAMETERS); a [`Preset`] gives each one a value and says where it comes from.
 
 mod clock;
 mod costs;
 mod lines;
 mod model;
+mod parameters;
+mod preset;
+mod presets;
+mod program;
+mod tlb;
 mod topology;
 
 pub use clock::Clock;
 pub use costs::{Costs, Distance, PerDistance};
-pub use lines::Lines;
+pub use lines::{Lines, Transfers};
 pub use model::Timed;
+pub use parameters::{PARAMETERS, Parameter, ParameterError, Unit};
+pub use preset::{Figure, Origin, Preset};
+pub use tlb::{Tlb, TlbShape, Translation};
 pub use topology::Topology;

@@ -1,9 +1,17 @@
 //! [`Timed`]: what each event costs the virtual CPU that causes it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use shootdown::{LocalFlush, Root};
 
 use crate::machine::{Pending, Processor, Status};
-use crate::timed::{Clock, Costs, Lines};
+use crate::timed::{Clock, Costs, Lines, Tlb, Translation};
+
+/// Page numbers count pages of 4 KiB.
+const PAGE_SHIFT: usize = 12;
+/// The tag of a root, and the bit that keeps what the tag has cached (x86: CR3, Intel SDM 4.10.4.1).
+const TAG_MASK: u16 = 0xfff;
+const KEEP_BIT: u64 = 1 << 63;
 
 /// The timed model of one machine.
 #[derive(Debug)]
@@ -12,21 +20,32 @@ pub struct Timed {
     pub costs: Costs,
     /// Who has which cache line.
     pub lines: Lines,
+    /// What each CPU has translated.
+    pub tlbs: Vec<Tlb>,
     clock: Clock,
+    random: fastrand::Rng,
 }
 
 impl Timed {
-    /// A machine with `cpus` virtual CPUs.
+    /// A machine with `cpus` virtual CPUs, with the seed 0.
     pub fn new(cpus: usize, costs: Costs) -> Self {
+        Self::with_seed(cpus, costs, 0)
+    }
+
+    /// A machine with `cpus` virtual CPUs. The seed decides when within a turn of its user-mode spin loop an
+    /// interrupt finds a CPU; nothing else is random.
+    pub fn with_seed(cpus: usize, costs: Costs, seed: u64) -> Self {
         Self {
             costs,
             lines: Lines::new(cpus),
+            tlbs: vec![Tlb::default(); cpus],
             clock: Clock::new(cpus),
+            random: fastrand::Rng::with_seed(seed),
         }
     }
 
     pub(crate) fn pick(&mut self, processors: &mut [Processor]) -> Option<usize> {
-        let (time_ps, cpu) = self.clock.next()?;
+        let (time_ps, cpu) = self.clock.take()?;
         processors[cpu].now_ps = processors[cpu].now_ps.max(time_ps);
         Some(cpu)
     }
@@ -85,17 +104,52 @@ impl Timed {
     }
 
     pub(crate) fn flush(&mut self, cpu: usize, processor: &mut Processor, operation: LocalFlush) {
-        let _ = cpu;
+        let tlb = &mut self.tlbs[cpu];
         processor.now_ps += match operation {
-            LocalFlush::Pages(range) => range.page_count() as u64 * self.costs.flush_page_ps,
-            LocalFlush::Space => self.costs.flush_space_ps,
-            LocalFlush::All => self.costs.flush_all_ps,
+            LocalFlush::Pages(range) => {
+                for page in range.start() >> PAGE_SHIFT..range.end().div_ceil(1 << PAGE_SHIFT) {
+                    tlb.drop_page(&self.costs, page as u64);
+                }
+                range.page_count() as u64 * self.costs.flush_page_ps
+            }
+            LocalFlush::Space => {
+                tlb.drop_tag(tlb.tag());
+                self.costs.flush_space_ps
+            }
+            LocalFlush::All => {
+                tlb.drop_all();
+                self.costs.flush_all_ps
+            }
         };
     }
 
     pub(crate) fn load_root(&mut self, cpu: usize, processor: &mut Processor, root: Root) {
-        let _ = (cpu, root);
-        processor.now_ps += self.costs.load_root_ps;
+        let (tag, keeps) = (root.0 as u16 & TAG_MASK, root.0 & KEEP_BIT != 0);
+        self.tlbs[cpu].load(tag, keeps);
+        processor.now_ps += match keeps {
+            true => self.costs.load_root_kept_ps,
+            false => self.costs.load_root_ps,
+        };
+    }
+
+    /// Translates a page; a walk reads the leaf entry at `entry` like any other data.
+    pub(crate) fn translate(
+        &mut self,
+        cpu: usize,
+        processor: &mut Processor,
+        page: u64,
+        entry: &AtomicU64,
+    ) -> Translation {
+        let mapped = Some(entry.load(Ordering::Relaxed)).filter(|frame| *frame != 0);
+        let (found, price_ps) = self.tlbs[cpu].translate(&self.costs, page, mapped);
+        processor.now_ps += price_ps;
+        if !matches!(found, Translation::Cached(_)) {
+            let address = entry.as_ptr().addr();
+            processor.now_ps =
+                self.lines
+                    .access(&self.costs, cpu, address, false, processor.now_ps);
+        }
+        found
     }
 
     /// One register write a cluster; the interrupt arrives when its cluster's write is done and has travelled.
@@ -129,6 +183,10 @@ impl Timed {
         arrival_ps: u64,
     ) {
         let processor = &mut processors[target];
+        let arrival_ps = match processor.status {
+            Status::Running => arrival_ps,
+            Status::Waiting | Status::Finished => arrival_ps + self.turn_left_ps(),
+        };
         let earlier = processor
             .pending
             .is_none_or(|pending| arrival_ps < pending.arrival_ps);
@@ -147,6 +205,14 @@ impl Timed {
             && planned_ps.is_none_or(|planned_ps| wakes_ps < planned_ps)
         {
             self.clock.plan(target, wakes_ps);
+        }
+    }
+
+    /// What is left of the turn of a spin loop that an interrupt falls into.
+    fn turn_left_ps(&mut self) -> u64 {
+        match self.costs.relax_ps {
+            0 => 0,
+            turn_ps => self.random.u64(0..turn_ps),
         }
     }
 

@@ -1,5 +1,7 @@
 //! [`Topology`]: which virtual CPUs are near each other.
 
+use std::ops::Range;
+
 use crate::timed::Distance;
 
 /// CPUs are numbered core by core, socket by socket; the threads of one core are neighbours.
@@ -13,15 +15,39 @@ pub struct Topology {
     pub cluster: usize,
 }
 
+impl Default for Topology {
+    /// Single-threaded cores, each a socket and a cluster of its own.
+    fn default() -> Self {
+        Self {
+            threads_per_core: 1,
+            cores_per_socket: 1,
+            cluster: 1,
+        }
+    }
+}
+
 impl Topology {
     /// The socket of a CPU.
     pub fn socket(&self, cpu: usize) -> usize {
         cpu / (self.threads_per_core * self.cores_per_socket)
     }
 
+    /// The CPUs of the core that `cpu` is in.
+    pub fn core_of(&self, cpu: usize) -> Range<usize> {
+        let start = cpu - cpu % self.threads_per_core;
+        start..start + self.threads_per_core
+    }
+
+    /// The CPUs of the socket that `cpu` is in.
+    pub fn socket_of(&self, cpu: usize) -> Range<usize> {
+        let cpus = self.threads_per_core * self.cores_per_socket;
+        let start = cpu - cpu % cpus;
+        start..start + cpus
+    }
+
     /// How far two CPUs are apart.
     pub fn distance(&self, one: usize, other: usize) -> Distance {
-        if one / self.threads_per_core == other / self.threads_per_core {
+        if self.core_of(one).contains(&other) {
             Distance::Core
         } else if self.socket(one) == self.socket(other) {
             Distance::Socket

@@ -59,6 +59,7 @@ pub fn costs() -> Costs {
         flush_space_ps: 115_000,
         flush_all_ps: 230_000,
         load_root_ps: 185_000,
+        ..Costs::default()
     }
 }
 

@@ -1,0 +1,202 @@
+//! [`PARAMETERS`]: every figure of the timed machine by name, so that one can be changed on the command line
+//! and all of them can be swept.
+
+use std::fmt;
+
+use crate::timed::Costs;
+
+/// What a parameter counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Nanoseconds; kept in picoseconds.
+    Time,
+    /// Things; at least one.
+    Count,
+}
+
+/// One figure of [`Costs`].
+#[derive(Clone, Copy)]
+pub struct Parameter {
+    /// Its name, which ends in the unit.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it is.
+    pub about: &'static str,
+    get: fn(&Costs) -> u64,
+    set: fn(&mut Costs, u64),
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! parameters {
+    ($($name:literal $unit:ident $($field:ident).+ : $type:ty, $about:literal;)+) => {
+        /// All of them, in the order in which they are printed.
+        pub static PARAMETERS: &[Parameter] = &[$(Parameter {
+            name: $name,
+            unit: Unit::$unit,
+            about: $about,
+            get: |costs| costs.$($field).+ as u64,
+            set: |costs, value| costs.$($field).+ = value as $type,
+        },)+];
+    };
+}
+
+parameters! {
+    "hit_ns" Time hit_ps: u64, "access that the own cache serves";
+    "locked_ns" Time locked_ps: u64, "locked operation, beyond its access";
+    "fence_ns" Time fence_ps: u64, "full fence";
+    "transfer_core_ns" Time transfer_ps.core: u64, "line from the other thread of the core";
+    "transfer_socket_ns" Time transfer_ps.socket: u64, "line from another core of the socket";
+    "transfer_machine_ns" Time transfer_ps.machine: u64, "line from another socket";
+    "read_occupancy_ns" Time read_occupancy_ps: u64, "line busy for each reader it is sent to";
+    "prefetch_ns" Time prefetch_ps: u64, "issuing a prefetch";
+    "relax_ns" Time relax_ps: u64, "one turn of a spin loop (PAUSE)";
+    "icr_ns" Time icr_ps: u64, "write of the interrupt command register";
+    "delivery_core_ns" Time delivery_ps.core: u64, "interrupt to the other thread of the core";
+    "delivery_socket_ns" Time delivery_ps.socket: u64, "interrupt to another core of the socket";
+    "delivery_machine_ns" Time delivery_ps.machine: u64, "interrupt to another socket";
+    "entry_ns" Time entry_ps: u64, "interrupt entry up to the handler";
+    "exit_ns" Time exit_ps: u64, "interrupt exit";
+    "flush_page_ns" Time flush_page_ps: u64, "dropping one page";
+    "flush_space_ns" Time flush_space_ps: u64, "dropping the loaded space";
+    "flush_all_ns" Time flush_all_ps: u64, "dropping everything, global pages too";
+    "invpcid_ns" Time invpcid_ps: u64, "dropping a space that is not loaded";
+    "load_root_ns" Time load_root_ps: u64, "loading a root, dropping its entries";
+    "load_root_kept_ns" Time load_root_kept_ps: u64, "loading a root, keeping its entries";
+    "tlb_l2_hit_ns" Time tlb_l2_hit_ps: u64, "translation from the second-level TLB";
+    "walk_step_ns" Time walk_step_ps: u64, "reading one page-table entry in a walk";
+    "syscall_ns" Time syscall_ps: u64, "system call, in and out";
+    "fault_ns" Time fault_ps: u64, "page fault, in, handling and out";
+    "zero_page_ns" Time zero_page_ps: u64, "filling a page with zeros";
+    "madvise_ns" Time madvise_ps: u64, "the memory manager's own work in madvise";
+    "context_switch_ns" Time context_switch_ps: u64, "between two tasks, without the root";
+    "threads_per_core" Count topology.threads_per_core: usize, "hardware threads of a core";
+    "cores_per_socket" Count topology.cores_per_socket: usize, "cores of a socket";
+    "cluster_cpus" Count topology.cluster: usize, "CPUs that one ICR write reaches";
+    "tlb_l1_sets" Count tlb.l1_sets: usize, "first-level data TLB: sets";
+    "tlb_l1_ways" Count tlb.l1_ways: usize, "first-level data TLB: ways";
+    "tlb_l2_sets" Count tlb.l2_sets: usize, "second-level TLB: sets";
+    "tlb_l2_ways" Count tlb.l2_ways: usize, "second-level TLB: ways";
+    "walk_cache_entries" Count tlb.walk_entries: usize, "paging-structure cache: entries a level";
+}
+
+/// The largest time that a parameter takes: one second.
+const MOST_NS: f64 = 1e9;
+/// The largest count.
+const MOST_COUNT: f64 = 1e6;
+
+/// Why a parameter cannot have a value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ParameterError {
+    /// No parameter has this name; the nearest one, if any is near.
+    Unknown(String, Option<&'static str>),
+    /// Its value does not fit: name and limits.
+    OutOfRange(&'static str, &'static str),
+}
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name, None) => write!(f, "there is no parameter {name}"),
+            Self::Unknown(name, Some(near)) => {
+                write!(f, "there is no parameter {name}; did you mean {near}?")
+            }
+            Self::OutOfRange(name, limits) => write!(f, "{name} takes {limits}"),
+        }
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+impl Parameter {
+    /// The parameter with this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(name: &str) -> Result<&'static Self, ParameterError> {
+        PARAMETERS
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .ok_or_else(|| {
+                let near = PARAMETERS
+                    .iter()
+                    .map(|parameter| parameter.name)
+                    .find(|known| name.len() > 2 && (known.contains(name) || name.contains(known)));
+                ParameterError::Unknown(name.to_owned(), near)
+            })
+    }
+
+    /// Its value in `costs`, in its own unit.
+    pub fn get(&self, costs: &Costs) -> f64 {
+        let raw = (self.get)(costs) as f64;
+        match self.unit {
+            Unit::Time => raw / 1000.0,
+            Unit::Count => raw,
+        }
+    }
+
+    /// Gives it a value, rounded to a picosecond or to a whole thing.
+    ///
+    /// # Errors
+    /// The value makes no sense.
+    pub fn set(&self, costs: &mut Costs, value: f64) -> Result<(), ParameterError> {
+        let (range, scale, limits) = match self.unit {
+            Unit::Time => (0.0..=MOST_NS, 1000.0, "0 to 1000000000 nanoseconds"),
+            Unit::Count => (1.0..=MOST_COUNT, 1.0, "1 to 1000000"),
+        };
+        if !range.contains(&value) {
+            return Err(ParameterError::OutOfRange(self.name, limits));
+        }
+        (self.set)(costs, (value * scale).round() as u64);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_is_a_figure_of_its_own() {
+        let mut costs = Costs::default();
+        for (index, parameter) in PARAMETERS.iter().enumerate() {
+            parameter.set(&mut costs, index as f64 + 1.0).unwrap();
+        }
+        for (index, parameter) in PARAMETERS.iter().enumerate() {
+            assert_eq!(parameter.get(&costs), index as f64 + 1.0, "{parameter:?}");
+            assert!(std::ptr::eq(
+                Parameter::named(parameter.name).unwrap(),
+                parameter
+            ));
+        }
+    }
+
+    #[test]
+    fn unknown_names_and_senseless_values_are_refused() {
+        let error = Parameter::named("transfer_socket").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no parameter transfer_socket; did you mean transfer_socket_ns?"
+        );
+        assert!(Parameter::named("nonsense").is_err());
+        let mut costs = Costs::default();
+        for (name, wrong) in [
+            ("hit_ns", -1.0),
+            ("hit_ns", f64::NAN),
+            ("hit_ns", 1e12),
+            ("cluster_cpus", 0.0),
+        ] {
+            assert!(
+                Parameter::named(name)
+                    .unwrap()
+                    .set(&mut costs, wrong)
+                    .is_err()
+            );
+        }
+    }
+}

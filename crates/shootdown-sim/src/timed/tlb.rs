@@ -1,0 +1,278 @@
+//! [`Tlb`]: the data TLB of one CPU, in two levels, and its paging-structure caches.
+//!
+//! Pages are numbers of 4 KiB pages. Entries carry the tag (x86: PCID) of the root that was loaded when
+//! they were made, as in Intel SDM 4.10.
+
+use crate::timed::Costs;
+
+/// Levels of a walk: four entries are read where nothing is cached.
+const WALK_LEVELS: usize = 4;
+/// Bits of a page number that one level resolves.
+const LEVEL_BITS: u32 = 9;
+
+/// How large the TLB is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TlbShape {
+    /// Sets of the first level.
+    pub l1_sets: usize,
+    /// Ways of the first level.
+    pub l1_ways: usize,
+    /// Sets of the second level.
+    pub l2_sets: usize,
+    /// Ways of the second level.
+    pub l2_ways: usize,
+    /// Entries of the paging-structure cache, for each upper level.
+    pub walk_entries: usize,
+}
+
+/// How an access found its translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Translation {
+    /// A cached one, which may be older than the page tables: the frame.
+    Cached(u64),
+    /// A walk: the frame in the page tables.
+    Walked(u64),
+    /// A walk that found no page.
+    Fault,
+}
+
+/// One cached translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    tag: u16,
+    page: u64,
+    frame: u64,
+}
+
+/// A set-associative cache; each set has its most recent entry first.
+#[derive(Clone, Default, Debug)]
+struct Cache {
+    sets: Vec<Vec<Entry>>,
+}
+
+impl Cache {
+    fn set(&mut self, sets: usize, page: u64) -> &mut Vec<Entry> {
+        if self.sets.len() != sets {
+            self.sets = vec![Vec::new(); sets];
+        }
+        &mut self.sets[(page % sets as u64) as usize]
+    }
+
+    fn find(&mut self, sets: usize, tag: u16, page: u64) -> Option<Entry> {
+        let set = self.set(sets, page);
+        let index = set
+            .iter()
+            .position(|entry| entry.tag == tag && entry.page == page)?;
+        set[..=index].rotate_right(1);
+        Some(set[0])
+    }
+
+    fn put(&mut self, sets: usize, ways: usize, entry: Entry) {
+        let set = self.set(sets, entry.page);
+        set.truncate(ways - 1);
+        set.insert(0, entry);
+    }
+
+    fn keep(&mut self, is_kept: impl Fn(&Entry) -> bool) {
+        for set in &mut self.sets {
+            set.retain(&is_kept);
+        }
+    }
+}
+
+/// The translations that one CPU has cached.
+#[derive(Clone, Default, Debug)]
+pub struct Tlb {
+    tag: u16,
+    first: Cache,
+    second: Cache,
+    /// Entries of the page-directory, pointer and top level, each fully associative.
+    walk: [Cache; WALK_LEVELS - 1],
+}
+
+impl Tlb {
+    /// Translates `page`, which the page tables map to `mapped`; returns what was found and its price.
+    pub fn translate(
+        &mut self,
+        costs: &Costs,
+        page: u64,
+        mapped: Option<u64>,
+    ) -> (Translation, u64) {
+        let (shape, tag) = (costs.tlb, self.tag);
+        if let Some(entry) = self.first.find(shape.l1_sets, tag, page) {
+            return (Translation::Cached(entry.frame), 0);
+        }
+        if let Some(entry) = self.second.find(shape.l2_sets, tag, page) {
+            self.first.put(shape.l1_sets, shape.l1_ways, entry);
+            return (Translation::Cached(entry.frame), costs.tlb_l2_hit_ps);
+        }
+        let price = self.walk(&shape, page) as u64 * costs.walk_step_ps;
+        let Some(frame) = mapped else {
+            return (Translation::Fault, price);
+        };
+        let entry = Entry { tag, page, frame };
+        self.second.put(shape.l2_sets, shape.l2_ways, entry);
+        self.first.put(shape.l1_sets, shape.l1_ways, entry);
+        (Translation::Walked(frame), price)
+    }
+
+    /// How many entries a walk reads; it leaves the upper ones in the paging-structure caches.
+    fn walk(&mut self, shape: &TlbShape, page: u64) -> usize {
+        let tag = self.tag;
+        let known = (0..WALK_LEVELS - 1)
+            .find(|level| {
+                self.walk[*level]
+                    .find(1, tag, upper(page, *level))
+                    .is_some()
+            })
+            .unwrap_or(WALK_LEVELS - 1);
+        for level in 0..known {
+            let entry = Entry {
+                tag,
+                page: upper(page, level),
+                frame: 0,
+            };
+            self.walk[level].put(1, shape.walk_entries, entry);
+        }
+        known + 1
+    }
+
+    /// Drops one page of the loaded tag, and every paging-structure entry of that tag (SDM 4.10.4.1, INVLPG).
+    pub fn drop_page(&mut self, costs: &Costs, page: u64) {
+        let tag = self.tag;
+        for (cache, sets) in [
+            (&mut self.first, costs.tlb.l1_sets),
+            (&mut self.second, costs.tlb.l2_sets),
+        ] {
+            cache
+                .set(sets, page)
+                .retain(|entry| entry.tag != tag || entry.page != page);
+        }
+        for level in &mut self.walk {
+            level.keep(|entry| entry.tag != tag);
+        }
+    }
+
+    /// Drops everything of a tag.
+    pub fn drop_tag(&mut self, tag: u16) {
+        for cache in self.caches() {
+            cache.keep(|entry| entry.tag != tag);
+        }
+    }
+
+    /// Drops everything.
+    pub fn drop_all(&mut self) {
+        for cache in self.caches() {
+            cache.keep(|_| false);
+        }
+    }
+
+    /// The tag that is loaded.
+    pub fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    /// Loads a root with this tag; drops what the tag has cached unless it is to be kept.
+    pub fn load(&mut self, tag: u16, keeps: bool) {
+        self.tag = tag;
+        if !keeps {
+            self.drop_tag(tag);
+        }
+    }
+
+    fn caches(&mut self) -> impl Iterator<Item = &mut Cache> {
+        [&mut self.first, &mut self.second]
+            .into_iter()
+            .chain(&mut self.walk)
+    }
+}
+
+/// Which entry of an upper level leads to `page`; level 0 is the page directory.
+fn upper(page: u64, level: usize) -> u64 {
+    page >> (LEVEL_BITS * (level as u32 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Translation::{Cached, Fault, Walked};
+
+    fn costs() -> Costs {
+        Costs {
+            tlb: TlbShape {
+                l1_sets: 1,
+                l1_ways: 2,
+                l2_sets: 2,
+                l2_ways: 2,
+                walk_entries: 2,
+            },
+            tlb_l2_hit_ps: 7,
+            walk_step_ps: 10,
+            ..Costs::default()
+        }
+    }
+
+    #[test]
+    fn a_miss_walks_and_a_hit_is_free() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+        assert_eq!(tlb.translate(&costs, 5, Some(1)), (Walked(1), 10));
+        assert_eq!(tlb.translate(&costs, 5, Some(1)), (Cached(1), 0));
+        assert_eq!(tlb.translate(&costs, 6, Some(2)), (Walked(2), 10));
+        // Another page directory, then another pointer table.
+        assert_eq!(tlb.translate(&costs, 1 << 9, Some(3)), (Walked(3), 20));
+        assert_eq!(tlb.translate(&costs, 1 << 18, Some(3)), (Walked(3), 30));
+    }
+
+    #[test]
+    fn the_first_level_evicts_into_the_second_and_the_second_for_good() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        for page in [0, 1, 2] {
+            tlb.translate(&costs, page, Some(page));
+        }
+        assert_eq!(tlb.translate(&costs, 0, None), (Cached(0), 7));
+        // The second level has one set of two ways for even pages.
+        tlb.translate(&costs, 4, Some(4));
+        tlb.translate(&costs, 6, Some(6));
+        assert_eq!(tlb.translate(&costs, 0, None), (Fault, 10));
+    }
+
+    #[test]
+    fn the_least_recently_used_entry_goes() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        tlb.translate(&costs, 0, Some(0));
+        tlb.translate(&costs, 1, Some(1));
+        tlb.translate(&costs, 0, Some(0));
+        tlb.translate(&costs, 3, Some(3));
+        assert_eq!(tlb.translate(&costs, 0, Some(0)), (Cached(0), 0));
+        assert_eq!(tlb.translate(&costs, 1, Some(1)), (Cached(1), 7));
+    }
+
+    #[test]
+    fn dropping_a_page_drops_the_walk_caches_of_its_tag() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        tlb.translate(&costs, 5, Some(1));
+        tlb.translate(&costs, 6, Some(2));
+        tlb.drop_page(&costs, 5);
+        assert_eq!(tlb.translate(&costs, 6, None), (Cached(2), 0));
+        assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+    }
+
+    #[test]
+    fn tags_keep_entries_apart_and_alive() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        tlb.translate(&costs, 5, Some(1));
+        tlb.load(3, true);
+        assert_eq!(tlb.translate(&costs, 5, Some(9)), (Walked(9), 40));
+        tlb.load(0, true);
+        assert_eq!(tlb.translate(&costs, 5, None), (Cached(1), 0));
+        tlb.drop_tag(3);
+        tlb.load(3, true);
+        assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+        tlb.load(0, false);
+        assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+        tlb.translate(&costs, 5, Some(1));
+        tlb.drop_all();
+        assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+    }
+}
