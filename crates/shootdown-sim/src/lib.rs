@@ -20,5 +20,6 @@ pub mod mm;
 pub mod oracle;
 pub mod timed;
 pub mod trace;
+pub mod workload;
 
 pub use machine::{Failure, FailureKind, Machine, Program, SimPlatform};

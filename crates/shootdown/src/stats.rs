@@ -49,6 +49,17 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name),)+].into_iter()
             }
 
+            /// What was counted since an earlier reading of the same counters.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                let mut stats = *self;
+                $(stats.$name = self.$name.wrapping_sub(earlier.$name);)+
+                for (to, from) in stats.waits_ns.iter_mut().zip(&earlier.waits_ns) {
+                    *to = to.wrapping_sub(*from);
+                }
+                stats
+            }
+
             /// Adds another reading.
             pub fn merge(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+

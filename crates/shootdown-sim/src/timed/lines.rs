@@ -4,8 +4,8 @@
 //! nearest holder (for reading) or must take it from all (for writing, at the price of the farthest). Requests for
 //! one line are served in the order in which they are made.
 //!
-//! A request reaches the CPU that may write the line half-way through the transfer; until then that CPU goes on
-//! using it. So CPUs that queue for a line each have it for half a transfer before the next one takes it.
+//! A request reaches those who hold the line half-way through the transfer; until then they go on using it. So
+//! CPUs that queue for a line each have it for half a transfer before the next one takes it.
 
 use rustc_hash::FxHashMap;
 
@@ -32,6 +32,8 @@ struct Line {
     free_ps: u64,
     /// When the line arrives at its one holder.
     arrives_ps: u64,
+    /// Until when those in the set may still read it, although one CPU has taken it for writing.
+    shared_until_ps: u64,
     /// CPUs that have lost the line to a request that has not reached them yet.
     leaving: Vec<Leaving>,
 }
@@ -99,6 +101,9 @@ impl Lines {
             return arrived_ps;
         }
         let set = &mut self.sets[index * self.words..][..self.words];
+        if !writes && now_ps < line.shared_until_ps && has(set, cpu) {
+            return now_ps;
+        }
         let (price, upgrades) = match line.holders {
             Holders::None => (0, false),
             Holders::One(holder) => {
@@ -121,8 +126,11 @@ impl Lines {
             true => done_ps,
             false => start_ps + price.min(costs.read_occupancy_ps),
         };
-        if let Holders::One(holder) = line.holders {
-            line.leaves(holder, now_ps, start_ps + price / 2);
+        let until_ps = start_ps + price / 2;
+        match line.holders {
+            Holders::One(holder) => line.leaves(holder, now_ps, until_ps),
+            Holders::Several(_) if writes => line.shared_until_ps = until_ps,
+            Holders::None | Holders::Several(_) => {}
         }
         line.give(set, cpu, writes, done_ps);
         if upgrades {
@@ -152,6 +160,7 @@ impl Lines {
                 holders: Holders::None,
                 free_ps: 0,
                 arrives_ps: 0,
+                shared_until_ps: 0,
                 leaving: Vec::new(),
             });
             sets.resize(sets.len() + *words, 0);
@@ -185,6 +194,7 @@ impl Line {
                 Holders::One(cpu)
             }
             (Holders::One(holder), false) => {
+                self.shared_until_ps = 0;
                 set.fill(0);
                 insert(set, holder);
                 insert(set, cpu);
@@ -345,6 +355,17 @@ mod tests {
         assert_eq!(write(&mut lines, 2, 1110), 1110);
         assert_eq!(write(&mut lines, 2, 1150), 1150);
         assert_eq!(write(&mut lines, 2, 1151), 1300);
+    }
+
+    #[test]
+    fn readers_keep_their_copy_until_the_writer_s_request_has_come() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        read(&mut lines, 2, 1000);
+        assert_eq!(write(&mut lines, 3, 2000), 2100);
+        assert_eq!(read(&mut lines, 2, 2049), 2049);
+        assert_eq!(read(&mut lines, 0, 2050), 2200);
+        assert_eq!(read(&mut lines, 2, 2300), 2310);
     }
 
     #[test]

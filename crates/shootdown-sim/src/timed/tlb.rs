@@ -11,7 +11,7 @@ const WALK_LEVELS: usize = 4;
 const LEVEL_BITS: u32 = 9;
 
 /// How large the TLB is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TlbShape {
     /// Sets of the first level.
     pub l1_sets: usize,
@@ -23,6 +23,19 @@ pub struct TlbShape {
     pub l2_ways: usize,
     /// Entries of the paging-structure cache, for each upper level.
     pub walk_entries: usize,
+}
+
+impl Default for TlbShape {
+    /// The smallest: one entry everywhere.
+    fn default() -> Self {
+        Self {
+            l1_sets: 1,
+            l1_ways: 1,
+            l2_sets: 1,
+            l2_ways: 1,
+            walk_entries: 1,
+        }
+    }
 }
 
 /// How an access found its translation.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown};
 
 use crate::machine::{Context, Machine, Model, Program, SimPlatform};
-use crate::timed::{Costs, PerDistance, Timed, Topology};
+use crate::timed::{Costs, Preset, Timed};
 use crate::trace::picture::{self, Panel};
 use crate::trace::{Recorder, Span, SpanKind, Trace};
 
@@ -30,37 +30,12 @@ const MARGIN_PS: u64 = 80_000;
 
 type Engine = Shootdown<SimPlatform, CPUS>;
 
-/// What the scene's machine costs: the model of table T1 (interrupt command register 60 ns, delivery and entry 245,
-/// a line 60, flush 230), and the figures of Haswell-EP for what that model leaves out.
+/// What the scene's machine costs: the preset of table T1.
+///
+/// # Panics
+/// Never: the preset exists.
 pub fn costs() -> Costs {
-    let each = |socket| PerDistance {
-        core: socket / 4,
-        socket,
-        machine: socket * 2,
-    };
-    Costs {
-        topology: Topology {
-            threads_per_core: 1,
-            cores_per_socket: 18,
-            cluster: 16,
-        },
-        hit_ps: 1_700,
-        locked_ps: 8_300,
-        fence_ps: 14_300,
-        transfer_ps: each(60_000),
-        read_occupancy_ps: 10_000,
-        prefetch_ps: 400,
-        relax_ps: 3_900,
-        icr_ps: 60_000,
-        delivery_ps: each(145_000),
-        entry_ps: 100_000,
-        exit_ps: 60_000,
-        flush_page_ps: 230_000,
-        flush_space_ps: 115_000,
-        flush_all_ps: 230_000,
-        load_root_ps: 185_000,
-        ..Costs::default()
-    }
+    Preset::named("haswell-ep").expect("a preset").costs()
 }
 
 /// The trace of one iteration in the steady state: the initiator is CPU 0.

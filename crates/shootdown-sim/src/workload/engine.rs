@@ -1,0 +1,33 @@
+//! Engines of the size that a machine needs.
+
+use std::panic::resume_unwind;
+use std::thread;
+
+/// The largest machine.
+pub const MAX_CPUS: usize = 4096;
+
+/// An engine for 4096 CPUs has some 16 MB, which an unoptimised build moves about on the stack.
+const STACK_BYTES: usize = 512 << 20;
+
+/// Runs `work` where engines of any size fit on the stack; returns what it returns.
+pub fn on_large_stack<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, work)
+            .expect("memory for a stack");
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Calls a generic function with the smallest engine size that has room for so many CPUs.
+macro_rules! with_size {
+    ($cpus:expr, $function:ident($($argument:expr),*)) => {
+        match $cpus {
+            0..=64 => $function::<64>($($argument),*),
+            65..=512 => $function::<512>($($argument),*),
+            _ => $function::<4096>($($argument),*),
+        }
+    };
+}
+pub(crate) use with_size;

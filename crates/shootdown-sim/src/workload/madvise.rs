@@ -1,0 +1,292 @@
+//! Table T1: one thread drops pages and touches them again, the others spin in user mode.
+//!
+//! Thread 0 on CPU 0 repeats: system call, the memory manager's work, the page-table change, the engine's flush,
+//! return, then a write to each page, which walks, faults, zeroes a page and enters it. Thread n spins on CPU n
+//! with the space loaded. What is measured is the time of one iteration on thread 0.
+
+use std::cell::Cell;
+
+use shootdown::sim::{AtomicU64, Ordering};
+use shootdown::{
+    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Root, Shootdown,
+    Stats,
+};
+
+use crate::machine::{Context, Machine, Model, Program, SimPlatform};
+use crate::timed::{Costs, Timed, Transfers, Translation};
+use crate::workload::engine::with_size;
+
+/// What the authors of T1 measured: policy, threads, nanoseconds an iteration with one page.
+pub const PUBLISHED: [(&str, usize, f64); 6] = [
+    ("before", 1, 661.0),
+    ("before", 2, 1436.0),
+    ("before", 4, 1571.0),
+    ("published", 1, 663.0),
+    ("published", 2, 923.0),
+    ("published", 4, 1070.0),
+];
+
+/// Iterations after which every line and every translation is where it is at the start of each.
+const WARM_UP: usize = 32;
+/// Iterations that check the others' translations, after the measured ones.
+const CHECKS: usize = 4;
+/// Long enough for every target to be back in user mode.
+const SETTLE_PS: u64 = 50_000_000;
+/// Number of the first page of the region, in units of 4 KiB.
+const FIRST_PAGE: usize = 0x7f00_0000;
+/// Pages of the region at most: one page table.
+const MOST_PAGES: usize = 512;
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct Madvise {
+    /// Threads of the program, each on a CPU of its own; at most 4096.
+    pub threads: usize,
+    /// Pages a flush, 1 to 512.
+    pub pages: usize,
+    /// How flushes are carried out.
+    pub policy: Policy,
+    /// The machine.
+    pub costs: Costs,
+    /// Decides when within a turn of their spin loop interrupts find the others.
+    pub seed: u64,
+    /// Iterations that are measured.
+    pub iterations: usize,
+}
+
+/// What a row measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Each iteration, in the order of time, in picoseconds.
+    pub samples_ps: Vec<u64>,
+    /// What the engine counted meanwhile, on all CPUs.
+    pub stats: Stats,
+    /// Cache lines that moved meanwhile.
+    pub lines: u64,
+    /// Accesses through a translation that had to be gone.
+    pub stale: u64,
+    /// Events of the whole run.
+    pub events: u64,
+}
+
+impl Measured {
+    /// The time that so many thousandths of the iterations did not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, per_mille: usize) -> f64 {
+        let mut sorted = self.samples_ps.clone();
+        sorted.sort_unstable();
+        let index = (sorted.len() * per_mille / 1000).min(sorted.len() - 1);
+        sorted[index] as f64 / 1000.0
+    }
+
+    /// The median in nanoseconds.
+    pub fn median_ns(&self) -> f64 {
+        self.quantile_ns(500)
+    }
+
+    /// A count, an iteration.
+    pub fn per_iteration(&self, count: u64) -> f64 {
+        count as f64 / self.samples_ps.len() as f64
+    }
+}
+
+impl Madvise {
+    /// Runs the row.
+    ///
+    /// # Panics
+    /// With no thread, too many of them or of pages, no iteration, or when the engine fails.
+    pub fn run(&self) -> Measured {
+        assert!((1..=MOST_PAGES).contains(&self.pages) && self.iterations > 0);
+        with_size!(self.threads, run_sized(self))
+    }
+}
+
+/// The leaf page table of the region, on lines of its own.
+#[repr(align(4096))]
+struct Table([AtomicU64; MOST_PAGES]);
+
+/// What the threads of a run share.
+struct World<'a, const N: usize>
+where
+    shootdown::Cpus<N>: shootdown::Capacity,
+{
+    row: &'a Madvise,
+    engine: &'a Shootdown<SimPlatform, N>,
+    space: &'a AddressSpace<N>,
+    table: &'a Table,
+    /// Frames below this one must not be reached any more.
+    oldest_frame: Cell<u64>,
+    /// Whether the others touch the pages whenever they are interrupted.
+    checks: Cell<bool>,
+    stale: Cell<u64>,
+    is_over: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct Counts {
+    stats: Stats,
+    lines: u64,
+}
+
+// Not inlined: the frame of the largest size has room for an engine, which the others need not pay for.
+#[inline(never)]
+fn run_sized<const N: usize>(row: &Madvise) -> Measured
+where
+    shootdown::Cpus<N>: shootdown::Capacity,
+{
+    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    engine.set_policy(row.policy);
+    let space = Box::new(AddressSpace::new(&engine, Root(1)));
+    let table = Box::new(Table([const { AtomicU64::new(0) }; MOST_PAGES]));
+    let world = World {
+        row,
+        engine: &engine,
+        space: &space,
+        table: &table,
+        oldest_frame: Cell::new(0),
+        checks: Cell::new(false),
+        stale: Cell::new(0),
+        is_over: Cell::new(false),
+    };
+    let model = Timed::with_seed(row.threads, row.costs.clone(), row.seed);
+    let machine = Machine::new(row.threads, Model::Timed(Box::new(model)), || {
+        engine.handle_ipi();
+    });
+    let outcome = Cell::new(None);
+    let programs = (0..row.threads)
+        .map(|cpu| -> Program<'_> {
+            let (world, outcome) = (&world, &outcome);
+            Box::new(move |context| match cpu {
+                0 => outcome.set(Some(world.initiator(context))),
+                _ => world.spinner(context),
+            })
+        })
+        .collect();
+    let (state, failure) = machine.run(programs);
+    assert_eq!(failure, None, "the engine under madvise");
+    let (samples_ps, counts) = outcome.take().expect("the initiator has finished");
+    Measured {
+        samples_ps,
+        stats: counts.stats,
+        lines: counts.lines,
+        stale: world.stale.get(),
+        events: state.events,
+    }
+}
+
+impl<const N: usize> World<'_, N>
+where
+    shootdown::Cpus<N>: shootdown::Capacity,
+{
+    fn spinner(&self, context: Context<'_>) {
+        self.engine.online();
+        self.engine.switch_to(None, self.space);
+        while !self.is_over.get() {
+            context.wait_for_interrupt();
+            if self.checks.get() {
+                self.touch_as_bystander(context);
+            }
+        }
+        self.engine.switch_away(self.space, Root(0));
+    }
+
+    fn initiator(&self, context: Context<'_>) -> (Vec<u64>, Counts) {
+        self.engine.online();
+        self.engine.switch_to(None, self.space);
+        while self.space.cpus().len() < self.row.threads {
+            context.work(SETTLE_PS);
+        }
+        for _ in 0..WARM_UP {
+            self.iteration(context);
+        }
+        let before = self.counts(context);
+        let samples = (0..self.row.iterations)
+            .map(|_| self.iteration(context))
+            .collect();
+        let after = self.counts(context);
+        self.check(context);
+        self.is_over.set(true);
+        self.wake_others();
+        self.engine.switch_away(self.space, Root(0));
+        (samples, after.since(&before))
+    }
+
+    fn iteration(&self, context: Context<'_>) -> u64 {
+        let (started_ps, costs) = (context.now_ps(), &self.row.costs);
+        context.work(costs.syscall_ps / 2 + costs.madvise_ps);
+        for entry in self.entries() {
+            entry.swap(0, Ordering::AcqRel);
+        }
+        let range = FlushRange::pages(FIRST_PAGE << 12, self.row.pages, PageSize::SIZE_4K);
+        self.engine.flush(self.space, range, FreedTables::No);
+        self.oldest_frame.set(self.oldest_frame.get() + 1);
+        context.work(costs.syscall_ps - costs.syscall_ps / 2);
+        for (index, entry) in self.entries().iter().enumerate() {
+            self.touch(context, index, entry);
+        }
+        context.now_ps() - started_ps
+    }
+
+    /// A write to a page that has just been dropped.
+    fn touch(&self, context: Context<'_>, index: usize, entry: &AtomicU64) {
+        let page = (FIRST_PAGE + index) as u64;
+        if context.touch(page, entry.as_core()) != Translation::Fault {
+            self.stale.set(self.stale.get() + 1);
+        }
+        context.work(self.row.costs.fault_ps + self.row.costs.zero_page_ps);
+        entry.store(self.oldest_frame.get(), Ordering::Release);
+        context.touch(page, entry.as_core());
+    }
+
+    /// Lets every other thread cache the pages, drops them, and lets them look again.
+    fn check(&self, context: Context<'_>) {
+        self.checks.set(true);
+        for _ in 0..CHECKS {
+            self.wake_others();
+            context.work(SETTLE_PS);
+            self.iteration(context);
+            context.work(SETTLE_PS);
+        }
+        self.wake_others();
+        context.work(SETTLE_PS);
+    }
+
+    fn touch_as_bystander(&self, context: Context<'_>) {
+        for (index, entry) in self.entries().iter().enumerate() {
+            let oldest = self.oldest_frame.get();
+            let page = (FIRST_PAGE + index) as u64;
+            if let Translation::Cached(frame) = context.touch(page, entry.as_core())
+                && frame < oldest
+            {
+                self.stale.set(self.stale.get() + 1);
+            }
+        }
+    }
+
+    fn wake_others(&self) {
+        for cpu in 1..self.row.threads {
+            let sent = self.engine.platform().send_ipi(CpuId::new(cpu as u32));
+            assert_eq!(sent, Ok(()), "the simulated platform refuses nothing");
+        }
+    }
+
+    fn entries(&self) -> &[AtomicU64] {
+        &self.table.0[..self.row.pages]
+    }
+
+    fn counts(&self, context: Context<'_>) -> Counts {
+        let Transfers { moved, upgraded } = context.timed(|timed| timed.lines.transfers());
+        Counts {
+            stats: self.engine.total_stats(),
+            lines: moved + upgraded,
+        }
+    }
+}
+
+impl Counts {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            stats: self.stats.since(&before.stats),
+            lines: self.lines - before.lines,
+        }
+    }
+}
