@@ -149,7 +149,8 @@ impl Recorder {
         let lane = &mut self.lanes[initiator];
         match lane.awaited.checked_sub(1) {
             Some(left) => lane.awaited = left,
-            None => return lane.early.push(target),
+            // It served the request while the interrupts were still being sent.
+            None => lane.early.push(target),
         }
         let mut flows = self.open_flows.iter_mut();
         let flow = flows.find(|flow| {
