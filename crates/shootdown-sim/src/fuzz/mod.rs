@@ -13,5 +13,5 @@ mod shrink;
 pub use campaign::{Campaign, CampaignReport, Progress, campaign};
 pub use case::Case;
 pub use exhaust::{ExhaustReport, exhaust};
-pub use run::{Report, run};
+pub use run::{Report, run, run_with_story};
 pub use shrink::shrink;

@@ -23,28 +23,42 @@ pub struct Report {
     pub questions: u32,
     /// The unusual answers: with them as its schedule, the case runs in the same way.
     pub schedule: Schedule,
+    /// What happened, in words; empty unless it was asked for.
+    pub story: Vec<String>,
 }
 
 /// Runs a case. Deterministic.
 pub fn run(case: &Case) -> Report {
+    run_either(case, false)
+}
+
+/// Runs a case and tells what happens.
+pub fn run_with_story(case: &Case) -> Report {
+    run_either(case, true)
+}
+
+fn run_either(case: &Case, tells: bool) -> Report {
     if case.is_wide() {
-        run_on::<128>(case)
+        run_on::<128>(case, tells)
     } else {
-        run_on::<8>(case)
+        run_on::<8>(case, tells)
     }
 }
 
-fn run_on<const N: usize>(case: &Case) -> Report
+fn run_on<const N: usize>(case: &Case, tells: bool) -> Report
 where
     Cpus<N>: Capacity,
 {
     let world = World::<N>::new(case.cpus);
     let chooser = Chooser::new(case.strategy(), case.cpus);
     let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS);
-    let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
+    let mut machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
         world.engine.handle_ipi();
     })
     .with_nmi(|| world.nmi());
+    if tells {
+        machine = machine.with_story();
+    }
     let plan = Plan {
         seed: case.seed,
         operations: case.operations,
@@ -65,12 +79,14 @@ where
         });
     }
     let events = state.events;
+    let story = state.story.take().unwrap_or_default();
     let chooser = state.explore().map(|explore| &explore.chooser);
     let report = Report {
         failure,
         events,
         questions: chooser.map_or(0, Chooser::asked),
         schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
+        story,
     };
     if report.failure.is_some() {
         // Spaces are still loaded on CPUs that no longer exist, which their drop would rightly refuse.

@@ -89,6 +89,11 @@ impl<'a> Context<'a> {
         look(&mut self.0.state.borrow_mut())
     }
 
+    /// Adds to the story of the run, if it is wanted.
+    pub fn tell(self, what: impl FnOnce() -> String) {
+        self.with(|state| state.tell(what));
+    }
+
     /// The running virtual CPU.
     pub fn cpu(self) -> usize {
         self.with(|state| state.running)

@@ -55,12 +55,14 @@ unsafe impl Platform for SimPlatform {
 
     fn local_flush(&self, operation: LocalFlush) {
         let context = context();
+        context.tell(|| format!("drops {operation:?}"));
         context.with(|state| state.flush(operation));
         context.event();
     }
 
     fn load_root(&self, root: Root) {
         let context = context();
+        context.tell(|| format!("loads {root:?}"));
         context.with(|state| state.load_root(root));
         context.event();
     }
@@ -82,6 +84,7 @@ unsafe impl Platform for SimPlatform {
 
     fn on_trace(&self, event: shootdown::TraceEvent) {
         let context = context();
+        context.tell(|| format!("{event:?}"));
         context.with(|state| state.trace(event));
         context.maybe_nmi();
     }

@@ -64,6 +64,13 @@ impl<'a> Machine<'a> {
         self.state.get_mut().recorder = Some(Box::new(recorder));
     }
 
+    /// Keeps the story of the run in the state.
+    #[must_use]
+    pub fn with_story(mut self) -> Self {
+        self.state.get_mut().story = Some(Vec::new());
+        self
+    }
+
     /// In exploration, non-maskable interrupts may come wherever the engine tells of an event, and lead to `nmi`.
     #[must_use]
     pub fn with_nmi(mut self, nmi: impl Fn() + 'a) -> Self {

@@ -27,6 +27,8 @@ pub struct State {
     pub events: u64,
     /// Why the run is over before its end.
     pub failure: Option<Failure>,
+    /// What happened, in words, if somebody wants to read it.
+    pub story: Option<Vec<String>>,
     /// Programs that are not over.
     pub unfinished: usize,
     /// What hears everything that happens, if a trace is wanted (timed model).
@@ -41,6 +43,7 @@ impl State {
             model,
             events: 0,
             failure: None,
+            story: None,
             unfinished: cpus,
             recorder: None,
         }
@@ -49,6 +52,13 @@ impl State {
     /// The running virtual CPU.
     pub fn me(&mut self) -> &mut Processor {
         &mut self.processors[self.running]
+    }
+
+    /// Adds to the story, if it is wanted.
+    pub fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{:>6} cpu{} {}", self.events, self.running, what()));
+        }
     }
 
     /// Ends the run; the first failure counts.

@@ -43,6 +43,13 @@ where
             self.hardware.fault(cpu, page);
             return false;
         }
+        let verb = if writes { "stores to" } else { "loads from" };
+        context().tell(|| {
+            format!(
+                "{verb} page {page} of space {} at frame {}",
+                space.number, leaf.frame
+            )
+        });
         let book = self.hardware.book.borrow();
         let outcome = book.check_access(space.number, page, leaf.frame, writes);
         drop(book);

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Plain;
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Wait};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Wait};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::World;
-use crate::mm::world::now;
+use crate::mm::kernel::kernel_page;
+use crate::mm::world::{address_of, now};
 
 thread_local! {
     /// Runs of posted functions, `(serial, cpu)`: those functions borrow nothing, so they find it here.
@@ -123,23 +124,53 @@ where
         }
     }
 
-    /// Sends a copy and does not wait for it to run, except as far as `wait` says.
-    pub(super) fn post(&self, wanted: &CpuMask<N>, wait: Option<Wait>) {
-        let serial = self.ledger.serial();
-        let mark = serial ^ MARK;
-        let function = move |cpu: CpuId| note_posted(serial, mark, cpu);
-        let sent = match wait {
-            Some(wait) => self.engine.submit(wanted, function, wait).wait(),
-            None => match self.engine.try_post(wanted, function) {
-                Ok(sent) => sent,
-                Err(_) => return,
-            },
-        };
-        let targets: Vec<usize> = sent.iter().map(CpuId::index).collect();
-        if wait == Some(Wait::Done) {
+    /// Sends a copy and waits as far as `wait` says, or drops the ticket, which must be the same.
+    pub(super) fn submit(&self, wanted: &CpuMask<N>, wait: Wait, drops: bool) {
+        let (serial, function) = self.posted_function();
+        let ticket = self.engine.submit(wanted, function, wait);
+        let sent = ticket.targets();
+        if drops {
+            drop(ticket);
+        } else {
+            ticket.wait();
+        }
+        let targets = self.note_sent(serial, &sent);
+        if wait == Wait::Done {
             self.check_posted(serial, &targets, FailureKind::EarlyReturn);
         }
-        self.ledger.posted.borrow_mut().push((serial, targets));
+    }
+
+    /// Sends a copy if there is a slot, and does not wait.
+    pub(super) fn try_post(&self, wanted: &CpuMask<N>) {
+        let (serial, function) = self.posted_function();
+        if let Ok(sent) = self.engine.try_post(wanted, function) {
+            self.note_sent(serial, &sent);
+        }
+    }
+
+    /// Calls a function that flushes and posts, as called functions may.
+    pub(super) fn call_and_flush(&self, wanted: &CpuMask<N>) {
+        let everybody = self.engine.ready_cpus();
+        let world = Unshared(self);
+        self.engine.call_many(wanted, &|_| {
+            let world = &world;
+            let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
+            world.0.engine.flush_kernel(range);
+            world.0.try_post(&everybody);
+        });
+    }
+
+    fn posted_function(&self) -> (u64, impl Fn(CpuId) + Copy + Send + 'static) {
+        let serial = self.ledger.serial();
+        let mark = serial ^ MARK;
+        (serial, move |cpu: CpuId| note_posted(serial, mark, cpu))
+    }
+
+    fn note_sent(&self, serial: u64, sent: &CpuMask<N>) -> Vec<usize> {
+        let targets: Vec<usize> = sent.iter().map(CpuId::index).collect();
+        let mut posted = self.ledger.posted.borrow_mut();
+        posted.push((serial, targets.clone()));
+        targets
     }
 
     /// The run is over, no interrupt is left: every posted function ran once on each target.

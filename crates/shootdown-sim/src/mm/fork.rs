@@ -5,7 +5,7 @@ use std::rc::Rc;
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize};
 
 use crate::mm::space::{Mapped, Space};
-use crate::mm::world::{address_of, now};
+use crate::mm::world::address_of;
 use crate::mm::{PAGES_PER_TABLE, USER_PAGES, World};
 
 impl<const N: usize> World<N>
@@ -18,6 +18,7 @@ where
             return;
         };
         let held = parent.lock.take(&self.engine);
+        let mark = self.mark();
         let mut weakened = Vec::new();
         for page in 0..USER_PAGES {
             let mapped = parent.inner.borrow().pages[page];
@@ -36,7 +37,7 @@ where
             self.set_page(&child, page, shared);
             if shared != mapped {
                 self.set_page(parent, page, shared);
-                weakened.push((page, mapped.frame));
+                weakened.push(page);
             }
         }
         let range = FlushRange::new(0, address_of(USER_PAGES), PageSize::SIZE_4K);
@@ -50,9 +51,8 @@ where
             .submit_flush(&parent.context, range, FreedTables::No);
         drop(held);
         ticket.wait();
-        for (page, frame) in weakened {
-            let mut book = self.hardware.book.borrow_mut();
-            book.withdraw_writable(parent.number, page, frame, now());
+        for page in weakened {
+            self.strike_writable(parent.number, page, mark);
         }
         if let Err(child) = self.publish_space(child) {
             self.put_space(child);
@@ -62,6 +62,7 @@ where
     /// Grants a store to a page that waits to be copied; tells whether it did.
     pub(super) fn copy_on_write(&self, space: &Rc<Space<N>>, page: usize) -> bool {
         let held = space.lock.take(&self.engine);
+        let mark = self.mark();
         let mapped = space.inner.borrow().pages[page].filter(|mapped| mapped.copy_on_write);
         let Some(shared) = mapped else {
             drop(held);
@@ -89,7 +90,7 @@ where
             .submit_flush(&space.context, range, FreedTables::No);
         drop(held);
         ticket.wait();
-        self.strike(space.number, page, shared.frame);
+        self.strike(space.number, page, mark);
         self.release_data(shared.frame);
         true
     }

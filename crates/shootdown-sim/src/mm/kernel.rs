@@ -1,6 +1,6 @@
 //! The kernel's own mappings: global pages that every root shares.
 
-use shootdown::{Capacity, Cpus, FlushRange, PageSize};
+use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::world::{KERNEL, address_of};
@@ -33,19 +33,22 @@ where
 
     /// Unmaps a kernel page on all CPUs. When the flush returns, the translation is gone everywhere: the kernel
     /// uses its own mappings at any time, also inside the responder.
-    pub(super) fn unmap_kernel(&self, index: usize) {
+    /// With `widely`, the range has more pages than are dropped one by one.
+    pub(super) fn unmap_kernel(&self, index: usize, widely: bool) {
         let held = self.kernel_lock.take(&self.engine);
         let Some(frame) = self.kernel_pages.borrow_mut()[index].take() else {
             drop(held);
             return;
         };
         let page = kernel_page(index);
+        let mark = self.mark();
         self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
-        let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
+        let pages = if widely { 2 * FLUSH_CEILING_PAGES } else { 1 };
+        let range = FlushRange::pages(address_of(page), pages, PageSize::SIZE_4K);
         let ticket = self.engine.submit_flush_kernel(range);
         drop(held);
         ticket.wait();
-        self.strike(KERNEL, page, frame);
+        self.strike(KERNEL, page, mark);
         for cpu in 0..self.online.len() {
             if self.online[cpu].get() {
                 self.check_gone(cpu, page, frame);

@@ -2,9 +2,11 @@
 
 use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
 
+use crate::machine::context;
 use crate::mm::space::{Mapped, Space};
 use crate::mm::world::{address_of, now};
 use crate::mm::{PAGES_PER_TABLE, Pte, World};
+use crate::oracle::Mark;
 
 /// What an entry of a region covers, as the engine counts: four pages.
 const REGION_SIZE: PageSize = PageSize::SIZE_16K;
@@ -22,10 +24,23 @@ impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
 {
+    /// Here, before entries are changed under their lock.
+    pub(super) fn mark(&self) -> Mark {
+        self.hardware.book.borrow().mark()
+    }
+
     /// The flush that takes a page from a space is over.
-    pub(super) fn strike(&self, space: u64, page: usize, frame: u16) {
+    pub(super) fn strike(&self, space: u64, page: usize, mark: Mark) {
+        context().tell(|| format!("page {page} of space {space} must have forgotten {mark:?}"));
         let mut book = self.hardware.book.borrow_mut();
-        book.withdraw(space, page, frame, now());
+        book.withdraw(space, page, mark, now());
+    }
+
+    /// The flush that makes a page read-only is over.
+    pub(super) fn strike_writable(&self, space: u64, page: usize, mark: Mark) {
+        context().tell(|| format!("page {page} of space {space} must be read-only since {mark:?}"));
+        let mut book = self.hardware.book.borrow_mut();
+        book.withdraw_writable(space, page, mark, now());
     }
 
     /// Writes the entry of a page, whose table is there, and promises what it says. The space's lock is held.
@@ -76,6 +91,7 @@ where
     /// Interrupts may be off from before the lock to after the wait.
     pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
         let held = space.lock.take(&self.engine);
+        let mark = self.mark();
         let mut batch = FlushBatch::<Removed, BATCH>::new();
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
             self.unlink_page(space, region * PAGES_PER_TABLE + index, &mut batch);
@@ -92,7 +108,7 @@ where
         for removed in ticket.wait() {
             match removed {
                 Removed::Page(page, frame) => {
-                    self.strike(space.number, page, frame);
+                    self.strike(space.number, page, mark);
                     self.release_data(frame);
                 }
                 Removed::Table(table) => self.release_table(table),
@@ -130,14 +146,15 @@ where
         assert!(recorded.is_ok(), "a batch holds a whole region");
     }
 
-    /// Makes a page read-only.
-    pub(super) fn protect(&self, space: &Space<N>, page: usize) {
+    /// Makes a page read-only. With `drops`, the ticket is dropped, which must be as good as waiting.
+    pub(super) fn protect(&self, space: &Space<N>, page: usize, drops: bool) {
         let held = space.lock.take(&self.engine);
         let mapped = space.inner.borrow().pages[page].filter(|mapped| mapped.writable);
         let Some(mapped) = mapped else {
             drop(held);
             return;
         };
+        let mark = self.mark();
         let read_only = Mapped {
             writable: false,
             ..mapped
@@ -148,8 +165,11 @@ where
             .engine
             .submit_flush(&space.context, range, FreedTables::No);
         drop(held);
-        ticket.wait();
-        let mut book = self.hardware.book.borrow_mut();
-        book.withdraw_writable(space.number, page, mapped.frame, now());
+        if drops {
+            drop(ticket);
+        } else {
+            ticket.wait();
+        }
+        self.strike_writable(space.number, page, mark);
     }
 }

@@ -1,6 +1,7 @@
 //! [`Physical`]: page-table entries in simulated memory, and what the hardware shares with the virtual kernel.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use shootdown::sim::AtomicU64;
@@ -47,6 +48,16 @@ impl Pte {
     /// Whether it allows stores.
     pub fn is_writable(self) -> bool {
         self.0 & WRITABLE != 0
+    }
+}
+
+impl fmt::Display for Pte {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.frame() {
+            None => f.write_str("empty"),
+            Some(frame) if self.is_writable() => write!(f, "frame {frame}, writable"),
+            Some(frame) => write!(f, "frame {frame}, read-only"),
+        }
     }
 }
 

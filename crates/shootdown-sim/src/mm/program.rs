@@ -5,7 +5,7 @@ use shootdown::{Capacity, CpuId, CpuMask, Cpus, Policy, Wait};
 use crate::machine::context;
 use crate::mm::calls::Call;
 use crate::mm::world::SPACES;
-use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, USER_PAGES, World};
+use crate::mm::{PAGES_PER_TABLE, USER_PAGES, World};
 
 /// How much the CPUs do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,113 @@ pub struct Plan {
 
 /// A CPU comes online after so many idle events, at most.
 const LATEST_ONLINE: u64 = 40;
+/// The policies that a host may choose.
+const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
+
+/// What a CPU may do, and how often where nothing is special.
+const WEIGHTS: [(Operation, u32); 11] = [
+    (Operation::Touch, 28),
+    (Operation::ChangeOwn, 12),
+    (Operation::ChangeAny, 18),
+    (Operation::Switch, 10),
+    (Operation::Exit, 3),
+    (Operation::MapKernel, 4),
+    (Operation::UnmapKernel, 4),
+    (Operation::TouchKernel, 4),
+    (Operation::Call, 13),
+    (Operation::ChangePolicy, 2),
+    (Operation::Rest, 2),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operation {
+    Touch,
+    ChangeOwn,
+    ChangeAny,
+    Switch,
+    Exit,
+    MapKernel,
+    UnmapKernel,
+    TouchKernel,
+    Call,
+    ChangePolicy,
+    Rest,
+}
+
+/// What is special about a run: some operations come more often, others never, and few pages or spaces make
+/// the CPUs meet more often. Groce et al., "Swarm Testing", explain why that finds more than an even mix.
+#[derive(Clone, Debug)]
+struct Theme {
+    weights: [u32; WEIGHTS.len()],
+    spaces: usize,
+    pages: usize,
+}
+
+impl Theme {
+    /// Of one CPU; in every other run all CPUs do the same.
+    fn of(seed: u64, cpu: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(!seed);
+        let spaces = random.usize(1..=SPACES);
+        let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
+        if random.bool() {
+            random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
+        }
+        Self {
+            weights: WEIGHTS.map(|(_, weight)| weight * [0, 1, 1, 4][random.usize(..4)]),
+            spaces,
+            pages,
+        }
+    }
+
+    fn operation(&self, random: &mut fastrand::Rng) -> Operation {
+        let total: u32 = self.weights.iter().sum();
+        let mut left = random.u32(..total.max(1));
+        for (weight, (operation, _)) in self.weights.iter().zip(WEIGHTS) {
+            match left.checked_sub(*weight) {
+                Some(less) => left = less,
+                None => return operation,
+            }
+        }
+        Operation::Rest
+    }
+}
+
+/// One CPU's source of chance.
+#[derive(Debug)]
+struct Draw {
+    random: fastrand::Rng,
+    theme: Theme,
+}
+
+impl Draw {
+    fn of(plan: Plan, cpu: usize) -> Self {
+        Self {
+            random: fastrand::Rng::with_seed(plan.seed ^ (cpu as u64 + 1) << 48),
+            theme: Theme::of(plan.seed, cpu),
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.random.usize(..limit)
+    }
+
+    /// True once in so many times.
+    fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len())]
+    }
+
+    fn page(&mut self) -> usize {
+        self.below(self.theme.pages)
+    }
+
+    fn place(&mut self) -> usize {
+        self.below(self.theme.spaces)
+    }
+}
 
 impl<const N: usize> World<N>
 where
@@ -26,20 +133,19 @@ where
     /// The program of the CPU that calls this.
     pub fn run(&self, plan: Plan) {
         let me = context().cpu();
-        let mut random = fastrand::Rng::with_seed(plan.seed ^ (me as u64 + 1) << 48);
+        let mut draw = Draw::of(plan, me);
         if me > 0 {
-            for _ in 0..random.u64(..LATEST_ONLINE) {
+            for _ in 0..draw.random.u64(..LATEST_ONLINE) {
                 context().work(1);
             }
         }
         self.come_online(me);
         if me == 0 {
-            let policies = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
-            self.engine
-                .set_policy(policies[random.usize(..policies.len())]);
+            self.engine.set_policy(draw.one_of(&POLICIES));
         }
         for _ in 0..plan.operations {
-            self.operation(&mut random);
+            let operation = draw.theme.operation(&mut draw.random);
+            self.operate(operation, &mut draw);
         }
         self.switch(None);
     }
@@ -52,64 +158,77 @@ where
         });
     }
 
-    fn operation(&self, random: &mut fastrand::Rng) {
-        match random.u32(..100) {
-            0..28 => self.touch(random.usize(..USER_PAGES), random.bool()),
-            28..40 => self.change_own(random),
-            40..58 => self.change_any(random),
-            58..68 => self.switch_somewhere(random),
-            68..71 => self.exit(random.usize(..SPACES)),
-            71..75 => self.map_kernel(random.usize(..PAGES_PER_TABLE)),
-            75..79 => {
-                let off = random.u32(..4) == 0;
-                let index = random.usize(..PAGES_PER_TABLE);
-                self.with_interrupts(off, || self.unmap_kernel(index));
+    fn operate(&self, operation: Operation, draw: &mut Draw) {
+        let index = draw.below(PAGES_PER_TABLE);
+        match operation {
+            Operation::Touch => {
+                let writes = draw.random.bool();
+                self.touch(draw.page(), writes);
             }
-            79..83 => self.touch_kernel(random.usize(..PAGES_PER_TABLE)),
-            83..96 => self.call_somebody(random),
-            96..98 => self.change_policy(random),
-            _ => self.rest(random),
+            Operation::ChangeOwn => self.change_own(draw),
+            Operation::ChangeAny => self.change_any(draw),
+            Operation::Switch => self.switch_somewhere(draw),
+            Operation::Exit => self.exit(draw.place()),
+            Operation::MapKernel => self.map_kernel(index),
+            Operation::UnmapKernel => {
+                let widely = draw.once_in(3);
+                let off = draw.once_in(4);
+                self.with_interrupts(off, || self.unmap_kernel(index, widely));
+            }
+            Operation::TouchKernel => self.touch_kernel(index),
+            Operation::Call => self.call_somebody(draw),
+            Operation::ChangePolicy => {
+                let policy = draw.one_of(&POLICIES);
+                let multicast = draw.random.bool();
+                self.engine.set_policy(policy.with_multicast(multicast));
+            }
+            Operation::Rest => self.rest(draw),
         }
     }
 
     /// Changes the space that is loaded here, as user code's system calls do.
-    fn change_own(&self, random: &mut fastrand::Rng) {
+    fn change_own(&self, draw: &mut Draw) {
         let me = context().cpu();
-        let Some(space) = self.current[me].borrow().clone() else {
-            return self.switch_somewhere(random);
-        };
-        self.change(&space, random);
+        let space = self.current[me].borrow().clone();
+        match space {
+            Some(space) => self.change(&space, draw),
+            None => self.switch_somewhere(draw),
+        }
     }
 
     /// Changes any space, loaded here or not (reclaim, a debugger).
-    fn change_any(&self, random: &mut fastrand::Rng) {
-        if let Some(space) = self.get_space(random.usize(..SPACES)) {
-            self.change(&space, random);
+    fn change_any(&self, draw: &mut Draw) {
+        if let Some(space) = self.get_space(draw.place()) {
+            self.change(&space, draw);
             self.put_space(space);
         }
     }
 
-    fn change(&self, space: &super::Space<N>, random: &mut fastrand::Rng) {
-        let page = random.usize(..USER_PAGES);
-        let off = random.u32(..6) == 0;
-        match random.u32(..10) {
-            0..4 => self.map(space, page, random.u32(..4) > 0),
+    fn change(&self, space: &super::Space<N>, draw: &mut Draw) {
+        let page = draw.page();
+        let off = draw.once_in(6);
+        match draw.below(10) {
+            0..4 => self.map(space, page, !draw.once_in(4)),
             4..8 => {
-                let region = random.usize(..KERNEL_REGION);
-                let pages = 1 << random.u32(..4) | 1 << random.u32(..4) | random.u8(..16);
-                let prunes = random.bool();
+                let pages = 1 << (page % PAGES_PER_TABLE) | draw.random.u8(..16);
+                let prunes = draw.random.bool();
+                let region = page / PAGES_PER_TABLE;
                 self.with_interrupts(off, || self.unmap(space, region, pages, prunes));
             }
-            8 => self.with_interrupts(off, || self.protect(space, page)),
+            8 => {
+                let drops = draw.random.bool();
+                self.with_interrupts(off, || self.protect(space, page, drops));
+            }
             _ => self.fork(space),
         }
     }
 
-    fn switch_somewhere(&self, random: &mut fastrand::Rng) {
-        if random.u32(..5) == 0 {
+    fn switch_somewhere(&self, draw: &mut Draw) {
+        // With few spaces, leaving is half of all switching.
+        if draw.once_in(draw.theme.spaces + 1) {
             return self.switch(None);
         }
-        let place = random.usize(..SPACES);
+        let place = draw.place();
         let next = self.get_space(place).or_else(|| {
             let fresh = self.new_space()?;
             if let Err(fresh) = self.publish_space(fresh) {
@@ -122,44 +241,38 @@ where
         };
         self.switch(Some(next.clone()));
         // So that there is something to go stale.
-        for _ in 0..random.u32(..3) {
-            self.map(&next, random.usize(..USER_PAGES), true);
+        for _ in 0..draw.below(3) {
+            self.map(&next, draw.page(), true);
         }
     }
 
-    fn call_somebody(&self, random: &mut fastrand::Rng) {
+    fn call_somebody(&self, draw: &mut Draw) {
         let wanted: CpuMask<N> = (0..self.online.len())
-            .filter(|_| random.bool())
+            .filter(|_| draw.random.bool())
             .map(|cpu| CpuId::new(cpu as u32))
             .collect();
-        let off = random.u32(..4) == 0;
-        let calls = [Call::All, Call::Many, Call::One, Call::If];
-        let waits = [Wait::None, Wait::Received, Wait::Done];
-        match random.u32(..8) {
+        let off = draw.once_in(4);
+        let wait = draw.one_of(&[Wait::None, Wait::Received, Wait::Done]);
+        match draw.below(8) {
             0..4 => {
-                let call = calls[random.usize(..calls.len())];
+                let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::If]);
                 self.with_interrupts(off, || self.call(call, &wanted));
             }
-            4..7 => {
-                let wait = waits[random.usize(..waits.len())];
-                self.with_interrupts(off, || self.post(&wanted, Some(wait)));
+            4 => self.with_interrupts(off, || self.call_and_flush(&wanted)),
+            5..7 => {
+                let drops = draw.random.bool();
+                self.with_interrupts(off, || self.submit(&wanted, wait, drops));
             }
-            _ => self.post(&wanted, None),
+            _ => self.try_post(&wanted),
         }
-    }
-
-    fn change_policy(&self, random: &mut fastrand::Rng) {
-        let policies = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
-        let policy = policies[random.usize(..policies.len())];
-        self.engine.set_policy(policy.with_multicast(random.bool()));
     }
 
     /// Nothing loaded, nothing to do, for a while.
-    fn rest(&self, random: &mut fastrand::Rng) {
-        if random.bool() {
+    fn rest(&self, draw: &mut Draw) {
+        if draw.random.bool() {
             self.switch(None);
         }
-        for _ in 0..random.u32(..20) {
+        for _ in 0..draw.below(20) {
             context().work(1);
         }
     }

@@ -126,7 +126,7 @@ where
         let inner = space.inner.borrow().clone();
         for (page, mapped) in inner.pages.iter().enumerate() {
             if let Some(mapped) = mapped {
-                self.strike(space.number, page, mapped.frame);
+                self.strike(space.number, page, self.mark());
                 self.release_data(mapped.frame);
             }
         }
@@ -140,6 +140,14 @@ where
     pub(super) fn switch(&self, next: Option<Rc<Space<N>>>) {
         let me = context().cpu();
         let previous = self.current[me].borrow_mut().take();
+        let number = |space: &Option<Rc<Space<N>>>| space.as_ref().map_or(0, |space| space.number);
+        context().tell(|| {
+            format!(
+                "switches from space {} to {}",
+                number(&previous),
+                number(&next)
+            )
+        });
         match (&previous, &next) {
             (previous, Some(next)) => {
                 let previous = previous.as_ref().map(|space| &space.context);

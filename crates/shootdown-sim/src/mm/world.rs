@@ -118,6 +118,7 @@ where
 
     /// Writes a page-table entry. What was written before is seen by walks that come through it.
     pub(super) fn write_entry(&self, table: u16, index: usize, entry: Pte) {
+        context().tell(|| format!("writes entry {index} of table {table}: {entry}"));
         let cell = self.hardware.physical.entry(table, index);
         // ORDERING: Release publishes the contents of what the entry leads to; pairs with the walker's dependency.
         cell.store(entry.0, Ordering::Release);

@@ -29,7 +29,15 @@ struct Frame {
 struct Promise {
     frame: u16,
     writable: bool,
+    number: u64,
 }
+
+/// A point in the book: what was promised before, and what after.
+///
+/// A call withdraws what was promised before it changed the entry. While it waits, the page may be unmapped by
+/// others and mapped again, even to the same frame: that is another promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark(u64);
 
 /// What was promised about one page of one space.
 #[derive(Clone, Default, Debug)]
@@ -43,6 +51,7 @@ struct Page {
 pub struct Book {
     frames: Vec<Frame>,
     pages: FxHashMap<(u64, usize), Page>,
+    promises: u64,
 }
 
 impl Book {
@@ -55,6 +64,7 @@ impl Book {
         Self {
             frames: vec![free; frames],
             pages: FxHashMap::default(),
+            promises: 0,
         }
     }
 
@@ -103,19 +113,29 @@ impl Book {
 
     /// The page tables are about to promise `frame` for a page.
     pub fn promise(&mut self, space: u64, page: usize, frame: u16, writable: bool) {
+        self.promises += 1;
         let promises = &mut self.pages.entry((space, page)).or_default().open;
-        promises.push(Promise { frame, writable });
+        promises.push(Promise {
+            frame,
+            writable,
+            number: self.promises,
+        });
     }
 
-    /// The flush that takes `frame` away from a page has reached its level.
-    pub fn withdraw(&mut self, space: u64, page: usize, frame: u16, now: u64) {
-        self.strike(space, page, now, |promise| promise.frame == frame);
+    /// Here, before an entry is changed.
+    pub fn mark(&self) -> Mark {
+        Mark(self.promises)
+    }
+
+    /// The flush that takes away what was promised before `mark` has reached its level.
+    pub fn withdraw(&mut self, space: u64, page: usize, mark: Mark, now: u64) {
+        self.strike(space, page, now, |promise| promise.number <= mark.0);
     }
 
     /// The flush that makes a page read-only has reached its level.
-    pub fn withdraw_writable(&mut self, space: u64, page: usize, frame: u16, now: u64) {
+    pub fn withdraw_writable(&mut self, space: u64, page: usize, mark: Mark, now: u64) {
         self.strike(space, page, now, |promise| {
-            promise.frame == frame && promise.writable
+            promise.number <= mark.0 && promise.writable
         });
     }
 
@@ -167,16 +187,27 @@ mod tests {
         let mut book = Book::new(4);
         assert!(book.check_access(1, 0, 2, false).is_err());
         book.promise(1, 0, 2, true);
+        let mark = book.mark();
         book.promise(1, 0, 2, false);
         assert!(book.check_access(1, 0, 2, true).is_ok());
         assert!(book.check_access(1, 1, 2, false).is_err());
         assert!(book.check_access(2, 0, 2, false).is_err());
-        book.withdraw_writable(1, 0, 2, 10);
+        book.withdraw_writable(1, 0, mark, 10);
         assert!(book.check_access(1, 0, 2, false).is_ok());
         let breach = book.check_access(1, 0, 2, true).unwrap_err();
         assert_eq!(breach.0, FailureKind::StaleAccess);
-        book.withdraw(1, 0, 2, 11);
+        book.withdraw(1, 0, book.mark(), 11);
         assert!(book.check_access(1, 0, 2, false).is_err());
+    }
+
+    #[test]
+    fn a_late_withdrawal_leaves_later_promises_alone() {
+        let mut book = Book::new(4);
+        book.promise(1, 0, 2, true);
+        let mark = book.mark();
+        book.promise(1, 0, 2, true);
+        book.withdraw_writable(1, 0, mark, 10);
+        assert!(book.check_access(1, 0, 2, true).is_ok());
     }
 
     #[test]

@@ -20,4 +20,4 @@
 
 mod book;
 
-pub use book::{Book, Breach, FrameKind};
+pub use book::{Book, Breach, FrameKind, Mark};
