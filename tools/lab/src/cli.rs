@@ -207,6 +207,9 @@ pub struct SimReplay {
     /// The unusual answers, as QUESTION:ANSWER,QUESTION:ANSWER,..; without it they are drawn from the seed
     #[arg(long, value_name = "ANSWERS")]
     pub schedule: Option<Schedule>,
+    /// Tell what happens, a line each: event, CPU, what
+    #[arg(long)]
+    pub story: bool,
 }
 
 /// `lab mutants`

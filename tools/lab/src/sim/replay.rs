@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use shootdown_sim::fuzz::{Case, run};
+use shootdown_sim::fuzz::{Case, run, run_with_story};
 
 use crate::cli::SimReplay;
 
@@ -13,7 +13,14 @@ pub fn command(arguments: &SimReplay) -> ExitCode {
         schedule: arguments.schedule.clone(),
         ..Case::new(usize::from(arguments.cpus), arguments.seed)
     };
-    let report = run(&case);
+    let report = if arguments.story {
+        run_with_story(&case)
+    } else {
+        run(&case)
+    };
+    for line in &report.story {
+        println!("{line}");
+    }
     println!(
         "{} events, {} questions with more than one answer, {} unusual answers",
         report.events,
