@@ -91,3 +91,49 @@ fn what_does_not_fail_without_an_answer_keeps_it() {
     });
     assert_eq!(shrink(&case, &report).schedule, Some(report.schedule));
 }
+
+/// Cases of all sizes.
+fn cases() -> impl Iterator<Item = Case> {
+    (0..24).map(|seed| Case::new(1 + seed as usize % Case::MOST_CPUS, seed))
+}
+
+#[test]
+fn a_case_is_the_same_run_on_every_thread() {
+    let here: Vec<_> = cases().map(|case| run(&case)).collect();
+    // Other threads, which have run something else before: other stacks, other addresses.
+    let others = [1, 2].map(|before| {
+        std::thread::spawn(move || {
+            cases().take(before).for_each(|case| drop(run(&case)));
+            cases().map(|case| run(&case)).collect::<Vec<_>>()
+        })
+    });
+    for other in others {
+        assert!(other.join().expect("no panic outside runs") == here);
+    }
+}
+
+#[test]
+fn what_is_printed_as_a_case_parses() {
+    for case in cases() {
+        let case = Case {
+            schedule: Some(run(&case).schedule),
+            ..case
+        };
+        assert_eq!(case.to_string().parse(), Ok(case));
+    }
+}
+
+#[test]
+fn a_campaign_does_not_depend_on_its_threads() {
+    let of = |threads| {
+        let plan = Campaign {
+            runs: 60,
+            seed: 900,
+            cpus: None,
+            threads,
+        };
+        let report = campaign(plan, |_| ());
+        (report.failure, report.progress.runs, report.progress.events)
+    };
+    assert_eq!(of(1), of(2));
+}

@@ -1,6 +1,7 @@
 //! [`Case`]: all that one run depends on.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
 
@@ -61,5 +62,72 @@ impl fmt::Display for Case {
             write!(f, " --schedule {schedule}")?;
         }
         Ok(())
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    /// Reads what `Display` writes; `--operations` and `--schedule` may be missing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let (mut cpus, mut seed) = (None, None);
+        let mut case = Self::new(1, 0);
+        while let Some(name) = words.next() {
+            let value = words
+                .next()
+                .ok_or_else(|| format!("{name} wants a value"))?;
+            match name {
+                "--cpus" => cpus = Some(number(name, value)?),
+                "--seed" => seed = Some(number(name, value)?),
+                "--operations" => case.operations = number(name, value)?,
+                "--schedule" => case.schedule = Some(value.parse()?),
+                _ => return Err(format!("`{name}` is not an option of a case")),
+            }
+        }
+        case.cpus = cpus.ok_or("--cpus is missing")?;
+        case.seed = seed.ok_or("--seed is missing")?;
+        if (1..=Self::MOST_CPUS).contains(&case.cpus) {
+            return Ok(case);
+        }
+        Err(format!("--cpus goes from 1 to {}", Self::MOST_CPUS))
+    }
+}
+
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{name} wants a number, not `{value}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Case;
+
+    #[test]
+    fn what_is_printed_parses() {
+        for text in [
+            "--cpus 3 --seed 451",
+            "--cpus 3 --seed 451 --operations 7 --schedule 17:2,40:1",
+        ] {
+            assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn cases_that_make_no_sense_are_refused() {
+        for text in [
+            "",
+            "--cpus 3",
+            "--seed 3",
+            "--cpus 0 --seed 1",
+            "--cpus 9 --seed 1",
+            "--cpus x --seed 1",
+            "--cpus 2 --seed",
+            "--cpus 2 --seed 1 --speed 9",
+            "--cpus 2 --seed 1 --schedule 2:1,1:1",
+        ] {
+            assert!(text.parse::<Case>().is_err(), "{text}");
+        }
     }
 }

@@ -1,0 +1,92 @@
+//! Stories about calls.
+
+use std::cell::RefCell;
+
+use shootdown::{CpuId, CpuMask, Platform, Wait};
+use shootdown_sim::machine::context;
+use shootdown_sim::{FailureKind, SimPlatform};
+
+use crate::scene::{Scene, explore};
+
+const CPUS: usize = 3;
+
+thread_local! {
+    /// What posted functions ran, `(payload, cpu)`.
+    static RUNS: RefCell<Vec<([u64; 4], usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn insist(holds: bool, kind: FailureKind, story: impl FnOnce() -> String) {
+    if !holds {
+        context().fail(kind, story());
+    }
+}
+
+/// How often the function with this payload ran on `cpu`.
+fn runs(payload: [u64; 4], cpu: usize) -> usize {
+    RUNS.with_borrow(|runs| runs.iter().filter(|run| **run == (payload, cpu)).count())
+}
+
+/// More posts than there are slots, each with words that must arrive whole, and once.
+fn posts(scene: &Scene) {
+    scene.online_all(CPUS);
+    let me = context().cpu() as u64;
+    for round in 0..8 {
+        let word = 1 + me * 100 + round;
+        let payload = [word, !word, word << 32, word];
+        let wait = [Wait::None, Wait::Received, Wait::Done][round as usize % 3];
+        let targets = CpuMask::first(CPUS);
+        let ran_on = move |_: CpuId| {
+            let cpu = context().cpu();
+            RUNS.with_borrow_mut(|runs| runs.push((payload, cpu)));
+        };
+        scene.engine.submit(&targets, ran_on, wait).wait();
+        for cpu in 0..CPUS {
+            let count = runs(payload, cpu);
+            let expected = if wait == Wait::Done { 1..=1 } else { 0..=1 };
+            insist(expected.contains(&count), FailureKind::WrongCall, || {
+                format!("post {payload:?} ran {count} times on cpu{cpu}")
+            });
+        }
+    }
+    // A call that waits comes after the posts of this CPU.
+    scene.engine.call_all(&|_: CpuId| ());
+}
+
+/// Slots are used again at once, and every payload arrives whole.
+#[test]
+fn reused_slot_delivers_every_payload_once() {
+    explore(&[
+        |scene| {
+            RUNS.with_borrow_mut(Vec::clear);
+            posts(scene);
+        },
+        posts,
+        posts,
+    ]);
+}
+
+/// All CPUs call all others with interrupts off: nobody waits for somebody who does not serve.
+#[test]
+fn calls_with_interrupts_off_serve_each_other() {
+    fn calls(scene: &Scene) {
+        scene.online_all(CPUS);
+        let state = SimPlatform.irq_save();
+        for _ in 0..3 {
+            let ran = std::sync::Mutex::new([0; CPUS]);
+            let targets = scene
+                .engine
+                .call_all(&|cpu: CpuId| ran.lock().unwrap()[cpu.index()] += 1);
+            let ran = ran.into_inner().unwrap();
+            insist(
+                targets == CpuMask::first(CPUS),
+                FailureKind::WrongCall,
+                || format!("a call to all went to {targets:?}"),
+            );
+            insist(ran == [1; CPUS], FailureKind::EarlyReturn, || {
+                format!("a call that has returned ran {ran:?} times")
+            });
+        }
+        SimPlatform.irq_restore(state);
+    }
+    explore(&[calls, calls, calls]);
+}
