@@ -59,6 +59,8 @@ pub enum MachineKind {
     Qemu,
     /// A Linux kernel in the same emulator.
     Linux,
+    /// The simulated machine that is built into the lab (for bench).
+    Sim,
 }
 
 /// A workload: a user program and its table.
@@ -74,12 +76,21 @@ pub struct Bench {
     /// What to measure
     #[arg(value_enum, default_value = "madvise")]
     pub workload: Workload,
-    /// Where to measure; without it on qemu, and on linux too if an image is found
+    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
-    /// Virtual CPUs (1 to 16); without it 2, and as many as threads where a row has more
+    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 16-core or large-server
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Change a figure of the simulated machine; may be given again
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Also halve and double every figure of the simulated machine, and show what that does
+    #[arg(long)]
+    pub sweep: bool,
     /// Fewer and shorter boots: done within 45 s
     #[arg(long)]
     pub quick: bool,

@@ -20,6 +20,9 @@ pub struct Session {
 impl Session {
     /// Finds the emulator (or installs it) and a Linux image; fetches one if `machines` has Linux.
     pub fn open(emulator: &Emulator, machines: &[MachineKind]) -> Outcome<Self> {
+        if machines.contains(&MachineKind::Sim) {
+            return Err(boots_nothing());
+        }
         let mut linux = machine::find_linux(linux_name(emulator).as_deref())?;
         if linux.is_none() && machines.contains(&MachineKind::Linux) {
             machine::fetch_linux()?;
@@ -39,8 +42,16 @@ impl Session {
                     "name one with --kernel or SHOOTDOWN_LINUX; `./lab doctor` says how to get one",
                 )
             }),
+            MachineKind::Sim => Err(boots_nothing()),
         }
     }
+}
+
+fn boots_nothing() -> Failure {
+    Failure::input(
+        "the simulated machine runs no programs, only the workloads of bench",
+        "use --machine qemu or linux",
+    )
 }
 
 /// The emulator that the caller names, by option or environment.

@@ -89,7 +89,12 @@ fn cpus_outside_1_to_16() {
             &fixture.lab(&["run", "--cpus", cpus, &program]),
             &["1 to 16", cpus],
         );
-        assert_refused(&fixture.lab(&["bench", "--cpus", cpus]), &["1 to 16", cpus]);
+        let bench = ["bench", "--machine", "qemu", "--cpus", cpus];
+        assert_refused(&fixture.lab(&bench), &["1 to 16", cpus]);
+        assert_refused(
+            &fixture.lab(&["run", "--machine", "sim", &program]),
+            &["runs no programs", "--machine qemu"],
+        );
     }
 }
 

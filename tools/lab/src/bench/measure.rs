@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
-use super::{table, trace};
+use super::{simulated, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
@@ -36,6 +36,9 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     }
     if let Some(path) = &bench.json {
         Report::probe(path)?;
+    }
+    if simulated::is_meant(bench)? {
+        return simulated::command(bench);
     }
     if let Some(asked) = bench.cpus {
         session::cpus(asked)?;

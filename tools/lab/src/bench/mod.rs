@@ -4,6 +4,8 @@ mod measure;
 mod plan;
 mod report;
 mod rows;
+mod sensitivity;
+mod simulated;
 mod table;
 mod trace;
 

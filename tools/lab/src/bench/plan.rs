@@ -146,7 +146,7 @@ impl Group {
     /// The rows that a boot must print: policies of that machine, threads, pages.
     pub fn rows(&self, bench: &Bench, kind: MachineKind) -> Vec<(String, u32, u32)> {
         let policies = match kind {
-            MachineKind::Qemu => bench.policies.clone(),
+            MachineKind::Qemu | MachineKind::Sim => bench.policies.clone(),
             MachineKind::Linux => vec!["linux".into()],
         };
         let mut rows = Vec::new();
@@ -186,7 +186,8 @@ fn machines(bench: &Bench, session: &Session) -> Vec<MachineKind> {
     }
 }
 
-fn check_axes(bench: &Bench) -> Outcome<()> {
+/// What every machine refuses.
+pub fn check_axes(bench: &Bench) -> Outcome<()> {
     const POLICIES: [&str; 3] = ["before", "published", "best"];
     if let Some(pages) = bench
         .pages
@@ -217,7 +218,8 @@ fn check_axes(bench: &Bench) -> Outcome<()> {
     }
 }
 
-fn distinct(values: &[u32]) -> Vec<u32> {
+/// Sorted, each value once.
+pub fn distinct(values: &[u32]) -> Vec<u32> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted.dedup();

@@ -171,6 +171,7 @@ pub fn machine_name(kind: MachineKind) -> &'static str {
     match kind {
         MachineKind::Qemu => "qemu",
         MachineKind::Linux => "linux",
+        MachineKind::Sim => "sim",
     }
 }
 

@@ -15,4 +15,7 @@ pub use child::Child;
 pub use end::{End, signal_number};
 pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
 pub use linux::{find as find_linux, version as linux_version};
-pub use qemu::{QEMU_PACKAGE, find as find_qemu, find_or_install, version as qemu_version};
+pub use qemu::{
+    INSTALL as QEMU_INSTALL, QEMU_PACKAGE, find as find_qemu, find_or_install,
+    version as qemu_version,
+};

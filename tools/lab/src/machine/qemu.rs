@@ -11,7 +11,8 @@ use crate::failure::{Failure, Outcome};
 pub const QEMU_COMMAND: &str = "qemu-system-x86_64";
 /// The Debian package that has it.
 pub const QEMU_PACKAGE: &str = "qemu-system-x86";
-const INSTALL: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
+/// What installs it.
+pub const INSTALL: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
 const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
 
 /// The emulator that the caller named, else the one on the path; none if there is none.

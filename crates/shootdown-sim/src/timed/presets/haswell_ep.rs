@@ -116,7 +116,7 @@ pub(crate) static HASWELL_EP: Preset = Preset {
         figure(
             "tlb_l2_hit_ns",
             3.0,
-            Published("7 cycles at 2.3 GHz, Intel optimization manual, Haswell"),
+            Assumed("7 cycles at 2.3 GHz on top of a first-level hit"),
         ),
         figure(
             "walk_step_ns",
