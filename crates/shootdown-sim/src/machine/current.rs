@@ -114,6 +114,14 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// An event in exploration only, where it costs no time: others may go on before the hardware obeys. Atomic
+    /// accesses come after their event, so without this nobody could come between one and the flush that follows.
+    pub(crate) fn choice(self) {
+        if self.with(|state| state.explore().is_some()) {
+            self.event();
+        }
+    }
+
     pub(crate) fn give_way(self) {
         let cpu = self.cpu();
         let yielder = self.0.yielders[cpu].get().expect("a coroutine runs");

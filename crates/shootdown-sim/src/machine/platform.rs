@@ -55,6 +55,7 @@ unsafe impl Platform for SimPlatform {
 
     fn local_flush(&self, operation: LocalFlush) {
         let context = context();
+        context.choice();
         context.tell(|| format!("drops {operation:?}"));
         context.with(|state| state.flush(operation));
         context.event();
@@ -62,6 +63,7 @@ unsafe impl Platform for SimPlatform {
 
     fn load_root(&self, root: Root) {
         let context = context();
+        context.choice();
         context.tell(|| format!("loads {root:?}"));
         context.with(|state| state.load_root(root));
         context.event();
