@@ -35,13 +35,12 @@ struct Line {
     /// Until when those in the set may still read it, although one CPU has taken it for writing.
     shared_until_ps: u64,
     /// CPUs that have lost the line to a request that has not reached them yet.
-    leaving: Vec<Leaving>,
+    leaving: FxHashMap<usize, Leaving>,
 }
 
 /// A CPU may still use a line: from its arrival until the request of the next one reaches it.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
-    cpu: usize,
     arrives_ps: u64,
     until_ps: u64,
 }
@@ -128,7 +127,7 @@ impl Lines {
         };
         let until_ps = start_ps + price / 2;
         match line.holders {
-            Holders::One(holder) => line.leaves(holder, now_ps, until_ps),
+            Holders::One(holder) => line.leaves(holder, until_ps),
             Holders::Several(_) if writes => line.shared_until_ps = until_ps,
             Holders::None | Holders::Several(_) => {}
         }
@@ -161,7 +160,7 @@ impl Lines {
                 free_ps: 0,
                 arrives_ps: 0,
                 shared_until_ps: 0,
-                leaving: Vec::new(),
+                leaving: FxHashMap::default(),
             });
             sets.resize(sets.len() + *words, 0);
             lines.len() - 1
@@ -171,23 +170,31 @@ impl Lines {
 
 impl Line {
     /// When `cpu`, which is about to lose the line, has it for this access; `None` when it is too late.
-    fn still_there(&self, cpu: usize, now_ps: u64) -> Option<u64> {
-        let leaving = self.leaving.iter().find(|leaving| leaving.cpu == cpu)?;
-        (now_ps <= leaving.until_ps).then_some(leaving.arrives_ps.max(now_ps))
+    fn still_there(&mut self, cpu: usize, now_ps: u64) -> Option<u64> {
+        if self.leaving.is_empty() {
+            return None;
+        }
+        let leaving = self.leaving.get(&cpu)?;
+        if now_ps > leaving.until_ps {
+            self.leaving.remove(&cpu);
+            return None;
+        }
+        Some(leaving.arrives_ps.max(now_ps))
     }
 
-    fn leaves(&mut self, cpu: usize, now_ps: u64, until_ps: u64) {
-        self.leaving
-            .retain(|leaving| leaving.until_ps > now_ps && leaving.cpu != cpu);
-        self.leaving.push(Leaving {
-            cpu,
-            arrives_ps: self.arrives_ps,
+    fn leaves(&mut self, cpu: usize, until_ps: u64) {
+        let arrives_ps = self.arrives_ps;
+        let leaving = Leaving {
+            arrives_ps,
             until_ps,
-        });
+        };
+        self.leaving.insert(cpu, leaving);
     }
 
     fn give(&mut self, set: &mut [u64], cpu: usize, writes: bool, arrives_ps: u64) {
-        self.leaving.retain(|leaving| leaving.cpu != cpu);
+        if !self.leaving.is_empty() {
+            self.leaving.remove(&cpu);
+        }
         self.holders = match (self.holders, writes) {
             (_, true) | (Holders::None, false) => {
                 self.arrives_ps = arrives_ps;

@@ -4,6 +4,7 @@
 //! named [parameter](PARAMETERS); a [`Preset`] gives each one a value and says where it comes from.
 
 mod clock;
+mod closed_form;
 mod costs;
 mod lines;
 mod model;
@@ -15,6 +16,7 @@ mod tlb;
 mod topology;
 
 pub use clock::Clock;
+pub use closed_form::ClosedForm;
 pub use costs::{Costs, Distance, PerDistance};
 pub use lines::{Lines, Transfers};
 pub use model::Timed;

@@ -12,6 +12,9 @@ use crate::workload::engine::with_size;
 /// Long enough for everybody to be in user mode with the space loaded.
 const SETTLE_PS: u64 = 1_000_000_000;
 
+/// Shootdowns of a run; the one that this host simulated fastest counts, for it did the least else meanwhile.
+const SHOTS: usize = 5;
+
 /// What one shootdown took, after one that warmed everything up.
 #[derive(Clone, Copy, Debug)]
 pub struct Shot {
@@ -75,16 +78,19 @@ where
                 if cpu == 0 {
                     context.work(SETTLE_PS);
                     flush();
-                    let (wall, before) = (Instant::now(), counts());
-                    let (submit_ps, time_ps) = flush();
-                    let (wall, after) = (wall.elapsed(), counts());
-                    shot.set(Some(Shot {
-                        time_ps,
-                        submit_ps,
-                        lines: after.1 - before.1,
-                        events: after.0 - before.0,
-                        wall,
-                    }));
+                    let shots = [(); SHOTS].map(|()| {
+                        let (wall, before) = (Instant::now(), counts());
+                        let (submit_ps, time_ps) = flush();
+                        let (wall, after) = (wall.elapsed(), counts());
+                        Shot {
+                            time_ps,
+                            submit_ps,
+                            lines: after.1 - before.1,
+                            events: after.0 - before.0,
+                            wall,
+                        }
+                    });
+                    shot.set(shots.into_iter().min_by_key(|shot| shot.wall));
                     is_over.set(true);
                     flush();
                 } else {

@@ -1,5 +1,7 @@
 //! `--machine sim`: the workload on the simulated machine. The same words print the same bytes, on every host.
 
+use std::io::Write;
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
@@ -81,27 +83,11 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 pub fn command(bench: &Bench) -> Outcome<()> {
     let setup = Setup::new(bench)?;
     let rows = on_large_stack(|| setup.measure(bench));
-    for pages in &setup.pages {
-        let plural = if *pages == 1 { "page" } else { "pages" };
-        println!(
-            "\nmadvise on the simulated machine {}: {pages} {plural} a flush; virtual ns an iteration on the initiator",
-            setup.preset.name
-        );
-        println!("{}", table(&rows, *pages));
-    }
-    println!("\n{}: {}", setup.preset.name, setup.preset.about);
-    println!("{}", setup.figures());
-    println!("seed {}   {}", bench.seed, setup.fitted());
-    if bench.sweep {
-        let rows = setup.rows(bench, setup.pages[0]);
-        println!("{}", on_large_stack(|| sensitivity::render(&rows)));
-    } else {
-        println!(
-            "what this hangs on: --sweep halves and doubles every figure; --set NAME=VALUE changes one"
-        );
-    }
+    let mut text = setup.render(bench, &rows);
     let stale: u64 = rows.iter().map(|row| row.measured.stale).sum();
-    println!("stale accesses: {stale}");
+    text.push_str(&format!("stale accesses: {stale}\n"));
+    // A reader that has seen enough may have gone.
+    let _ = std::io::stdout().write_all(text.as_bytes());
     if let Some(path) = &bench.json {
         let text = setup.json(bench, &rows).to_string();
         std::fs::write(path, text + "\n")
@@ -198,6 +184,30 @@ impl Setup {
             }));
         }
         measured
+    }
+
+    /// The tables, the figures, and what they hang on.
+    fn render(&self, bench: &Bench, rows: &[Row<'_>]) -> String {
+        let mut lines = Vec::new();
+        for pages in &self.pages {
+            let plural = if *pages == 1 { "page" } else { "pages" };
+            lines.push(format!(
+                "\nmadvise on the simulated machine {}: {pages} {plural} a flush; virtual ns an iteration on the initiator",
+                self.preset.name
+            ));
+            lines.push(table(rows, *pages));
+        }
+        lines.push(format!("\n{}: {}", self.preset.name, self.preset.about));
+        lines.push(self.figures());
+        lines.push(format!("seed {}   {}", bench.seed, self.fitted()));
+        lines.push(match bench.sweep {
+            true => {
+                let rows = self.rows(bench, self.pages[0]);
+                on_large_stack(|| sensitivity::render(&rows))
+            }
+            false => "what this hangs on: --sweep halves and doubles every figure; --set NAME=VALUE changes one".into(),
+        });
+        lines.join("\n") + "\n"
     }
 
     /// Every figure with its origin.
