@@ -61,6 +61,14 @@ fn the_table_stands_beside_what_was_published_and_says_where_figures_come_from()
 }
 
 #[test]
+fn another_machine_is_not_compared_with_what_was_published() {
+    let answer = small(&Fixture::new(), &["--preset", "40-core", "--threads", "2"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(!answer.output.contains("1436"), "{answer:?}");
+    assert!(answer.output.contains("no figure was fitted"), "{answer:?}");
+}
+
+#[test]
 fn a_figure_that_is_set_changes_the_table_and_is_marked() {
     let fixture = Fixture::new();
     let words = ["--threads", "2", "--set", "icr_ns=5000"];
