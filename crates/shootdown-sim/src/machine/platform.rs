@@ -41,6 +41,7 @@ unsafe impl Platform for SimPlatform {
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         let context = context();
+        context.choice();
         context.with(|state| state.send(std::iter::once(target.index())));
         context.event();
         Ok(())
@@ -48,6 +49,7 @@ unsafe impl Platform for SimPlatform {
 
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
         let context = context();
+        context.choice();
         context.with(|state| state.send(targets.iter().map(CpuId::index)));
         context.event();
         Ok(())

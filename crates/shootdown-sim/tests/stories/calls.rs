@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use shootdown::{CpuId, CpuMask, Platform, Wait};
+use shootdown::{CpuId, CpuMask, FlushRange, Platform, Wait};
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, SimPlatform};
 
@@ -90,3 +90,29 @@ fn calls_with_interrupts_off_serve_each_other() {
     }
     explore(&[calls, calls, calls]);
 }
+
+/// A function that flushes waits inside the handler; what others send meanwhile is put back and runs afterwards.
+#[test]
+fn calls_that_come_while_a_function_runs_are_not_lost() {
+    fn calls(scene: &Scene) {
+        scene.online_all(CPUS);
+        let engine = Unshared(&scene.engine);
+        let targets = CpuMask::first(CPUS);
+        for _ in 0..2 {
+            scene.engine.call_all(&|_: CpuId| {
+                let engine = &engine;
+                engine.0.flush_kernel(FlushRange::WHOLE);
+            });
+            let posted = scene.engine.submit(&targets, |_: CpuId| (), Wait::Done);
+            context().work(1);
+            posted.wait();
+        }
+    }
+    explore(&[calls, calls, calls]);
+}
+
+/// What functions on virtual CPUs share: all of them run on one thread of the host.
+struct Unshared<'a>(&'a crate::scene::Engine);
+
+// SAFETY: a machine and all its coroutines live on one thread, see `Machine::run`.
+unsafe impl Sync for Unshared<'_> {}

@@ -6,11 +6,11 @@ use std::mem;
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, Platform, Root, Shootdown};
-use shootdown_sim::explore::{Chooser, Explore, Strategy};
+use shootdown::{AddressSpace, LocalFlush, Platform, Root, Shootdown};
+use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Weak};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::mm::{Adversary, KERNEL_REGION, PAGES_PER_TABLE, Pte, SharedHardware};
-use shootdown_sim::oracle::FrameKind;
+use shootdown_sim::oracle::{Breach, FrameKind};
 use shootdown_sim::{FailureKind, Machine, Program, SimPlatform};
 
 /// The engine of a scene.
@@ -144,6 +144,30 @@ impl Scene {
     }
 }
 
+/// The adversary, which knows what a scene is about: pages 0 and 1.
+#[derive(Debug)]
+struct Eager(Adversary);
+
+impl Hardware for Eager {
+    fn flush(&mut self, cpu: usize, operation: LocalFlush) {
+        self.0.flush(cpu, operation);
+    }
+
+    fn load_root(&mut self, cpu: usize, root: Root) {
+        self.0.load_root(cpu, root);
+    }
+
+    fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
+        let shared = &self.0.0;
+        let cpus = shared.tlbs.borrow().len();
+        let wish = chooser.choose(Question::Tlb, 1 + 2 * cpus).checked_sub(1);
+        if let Some(wish) = wish {
+            shared.translate(memory, chooser, wish / 2, wish % 2)?;
+        }
+        self.0.at_event(memory, chooser)
+    }
+}
+
 /// One CPU's part in a story.
 pub type Part = fn(&Scene);
 
@@ -164,7 +188,7 @@ pub fn explore_with_nmi(parts: &[Part], nmi: Part) {
         };
         let scene = Scene::new(parts.len());
         let chooser = Chooser::new(strategy, parts.len());
-        let tlbs = Box::new(Adversary(scene.hardware.clone()));
+        let tlbs = Box::new(Eager(Adversary(scene.hardware.clone())));
         let model = Explore::new(parts.len(), chooser, tlbs, MOST_EVENTS);
         let handler = || {
             scene.engine.handle_ipi();

@@ -8,8 +8,13 @@ use shootdown_sim::oracle::FrameKind;
 
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE, explore, explore_with_nmi};
 
+/// Changes that the initiator of a story makes.
 const ROUNDS: u16 = 4;
-const LOADS: usize = 6;
+/// How long a page or table stays.
+const DWELL: usize = 10;
+/// What others do meanwhile, so that they are not done before it.
+const VISITS: usize = 12;
+const LOADS: usize = 40;
 
 fn page(number: usize) -> FlushRange {
     FlushRange::pages(number << 12, 1, PageSize::SIZE_4K)
@@ -20,7 +25,10 @@ fn unmaps(scene: &Scene, number: usize) {
     for round in 0..ROUNDS {
         let frame = FIRST_FRAME + round;
         scene.map(number, frame);
-        context().work(1);
+        // So that others come to cache it.
+        for _ in 0..DWELL {
+            context().work(1);
+        }
         scene.unmap(number);
         scene
             .engine
@@ -30,12 +38,21 @@ fn unmaps(scene: &Scene, number: usize) {
 }
 
 fn comes_and_goes(scene: &Scene) {
-    for _ in 0..ROUNDS {
+    for _ in 0..VISITS {
         scene.engine.switch_to(None, &scene.space);
-        scene.load(0);
-        scene.load(0);
+        for _ in 0..LOADS / VISITS {
+            scene.load(0);
+        }
         scene.engine.switch_away(&scene.space, Root(0));
     }
+}
+
+fn stays(scene: &Scene) {
+    scene.engine.switch_to(None, &scene.space);
+    for _ in 0..LOADS {
+        scene.load(0);
+    }
+    scene.engine.switch_away(&scene.space, Root(0));
 }
 
 fn looks_at_two_pages(scene: &Scene) {
@@ -134,7 +151,7 @@ fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
 fn freed_table_is_walked_by_nobody() {
     explore(&[
         |scene| {
-            scene.online_all(2);
+            scene.online_all(3);
             let whole = FlushRange::pages(0, 4, PageSize::SIZE_4K);
             for round in 0..ROUNDS {
                 let table = TABLE + round;
@@ -152,12 +169,18 @@ fn freed_table_is_walked_by_nobody() {
                 book.take(table + 1, FrameKind::Table);
                 drop(book);
                 scene.link(Pte::to(table + 1, true));
-                context().work(1);
+                for _ in 0..DWELL {
+                    context().work(1);
+                }
             }
         },
         |scene| {
-            scene.online_all(2);
+            scene.online_all(3);
             comes_and_goes(scene);
+        },
+        |scene| {
+            scene.online_all(3);
+            stays(scene);
         },
     ]);
 }
@@ -187,7 +210,7 @@ fn kernel_translation_is_gone_everywhere() {
         },
         |scene| {
             scene.online();
-            for _ in 0..LOADS {
+            for _ in 0..LOADS / 4 {
                 scene.load(KERNEL_PAGE);
             }
         },
