@@ -5,14 +5,16 @@ use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
 use crate::mutants::{self, Effort, Mutant, Options, Verdict};
 
-/// Tries every mutant that stands for a row of the list of the field's bugs; `./lab mutants` tries all.
+/// Tries the mutants that bear the name of their row in the list of the field's bugs, one a row; `./lab mutants`
+/// tries all, which takes longer than a test may.
 pub fn check(test: &Test, tally: &mut Tally) {
     let name = |mutant: &Mutant| format!("mutants: {}", mutant.id);
     let mut chosen = match mutants::read_all() {
         Ok(mutants) => mutants,
         Err(failure) => return tally.check("mutants: descriptions", || Err(failure)),
     };
-    chosen.retain(|mutant| mutant.row.is_some() && tally.is_wanted(&name(mutant)));
+    chosen
+        .retain(|mutant| mutant.row.as_ref() == Some(&mutant.id) && tally.is_wanted(&name(mutant)));
     if chosen.is_empty() {
         return;
     }
