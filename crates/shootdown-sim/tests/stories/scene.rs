@@ -1,6 +1,6 @@
-//! [`Scene`]: an engine, one space with one page table, and what may no longer be reached.
+//! [`Scene`]: an engine, a space with one page table, an empty one, and what may no longer be reached.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::mem;
 use std::rc::Rc;
@@ -28,6 +28,8 @@ const ROOT: u16 = 2;
 pub const TABLE: u16 = 3;
 /// Frames from here on are the story's.
 pub const FIRST_FRAME: u16 = 4;
+/// Above the story's.
+const OTHER_ROOT: u16 = 30;
 /// The first page of the kernel's region.
 pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 
@@ -36,7 +38,11 @@ pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 pub struct Scene {
     pub engine: Box<Engine>,
     pub space: AddressSpace<4>,
+    /// Another space, with no page of its own.
+    pub other: AddressSpace<4>,
     pub hardware: Rc<SharedHardware>,
+    /// Whether the CPU's `online` has returned.
+    online: [Cell<bool>; 4],
     /// Translations that nobody may use any more.
     forbidden: RefCell<BTreeSet<(usize, u16)>>,
 }
@@ -45,13 +51,15 @@ impl Scene {
     fn new(cpus: usize) -> Self {
         let engine = Box::new(Engine::new(SimPlatform));
         let space = AddressSpace::new(&engine, Root(u64::from(ROOT)));
+        let other = AddressSpace::new(&engine, Root(u64::from(OTHER_ROOT)));
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT);
-        for table in [KERNEL_TABLE, ROOT, TABLE] {
+        for table in [KERNEL_TABLE, ROOT, TABLE, OTHER_ROOT] {
             hardware.book.borrow_mut().take(table, FrameKind::Table);
         }
         let links = [
             (KERNEL_ROOT, KERNEL_REGION, KERNEL_TABLE),
             (ROOT, KERNEL_REGION, KERNEL_TABLE),
+            (OTHER_ROOT, KERNEL_REGION, KERNEL_TABLE),
             (ROOT, 0, TABLE),
         ];
         for (root, region, table) in links {
@@ -62,7 +70,9 @@ impl Scene {
         Self {
             engine,
             space,
+            other,
             hardware,
+            online: Default::default(),
             forbidden: RefCell::default(),
         }
     }
@@ -79,6 +89,7 @@ impl Scene {
     pub fn online(&self) {
         let state = SimPlatform.irq_save();
         self.engine.online();
+        self.online[context().cpu()].set(true);
         SimPlatform.irq_restore(state);
     }
 
@@ -136,11 +147,11 @@ impl Scene {
         }
     }
 
-    /// Whether the TLB of a CPU holds this translation.
+    /// Whether the TLB of a CPU that is online holds this translation.
     pub fn caches(&self, cpu: usize, page: usize, frame: u16) -> bool {
         let tlbs = self.hardware.tlbs.borrow();
         let mut leaves = tlbs[cpu].leaves().iter();
-        leaves.any(|leaf| (leaf.page, leaf.frame) == (page, frame))
+        self.online[cpu].get() && leaves.any(|leaf| (leaf.page, leaf.frame) == (page, frame))
     }
 }
 

@@ -38,12 +38,15 @@ fn unmaps(scene: &Scene, number: usize) {
 }
 
 fn comes_and_goes(scene: &Scene) {
-    for _ in 0..VISITS {
-        scene.engine.switch_to(None, &scene.space);
-        for _ in 0..LOADS / VISITS {
-            scene.load(0);
-        }
-        scene.engine.switch_away(&scene.space, Root(0));
+    let (engine, space, other) = (&scene.engine, &scene.space, &scene.other);
+    let looks = || (0..LOADS / VISITS).for_each(|_| scene.load(0));
+    for _ in 0..VISITS / 2 {
+        engine.switch_to(None, space);
+        looks();
+        engine.switch_to(Some(space), other);
+        engine.switch_to(Some(other), space);
+        looks();
+        engine.switch_away(space, Root(0));
     }
 }
 
@@ -202,15 +205,26 @@ fn kernel_translation_is_gone_everywhere() {
                 let frame = FIRST_FRAME + round;
                 scene.set_kernel(Pte::to(frame, true));
                 scene.load(KERNEL_PAGE);
+                for _ in 0..DWELL {
+                    context().work(1);
+                }
                 scene.set_kernel(Pte::EMPTY);
                 scene.engine.flush_kernel(page(KERNEL_PAGE));
                 scene.forbid(KERNEL_PAGE, frame);
-                check(scene, 0, frame);
+                for cpu in 0..3 {
+                    check(scene, cpu, frame);
+                }
             }
         },
         |scene| {
             scene.online();
             for _ in 0..LOADS / 4 {
+                scene.load(KERNEL_PAGE);
+            }
+        },
+        |scene| {
+            scene.online();
+            for _ in 0..LOADS {
                 scene.load(KERNEL_PAGE);
             }
         },
