@@ -372,12 +372,19 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
     );
     let slot = hints[0].1;
     for target in 1..64 {
+        let own: Vec<_> = hints.iter().filter(|hint| hint.0 == target).collect();
+        let inbox = own[0].1;
         assert!(
-            hints.contains(&(target, slot)),
-            "cpu{target} asks for the slot for writing"
+            inbox != slot && hints.contains(&(0, inbox)),
+            "cpu{target} asks for its own inbox for writing first"
+        );
+        assert_eq!(
+            own[1..],
+            [&(target, slot)],
+            "cpu{target}: then for the slot"
         );
     }
-    assert_eq!(hints.len(), 64 + 63);
+    assert_eq!(hints.len(), 64 + 2 * 63);
     machine.set_policy(Policy::PUBLISHED);
     machine.call_all(&|_| ());
     assert!(machine.platform().take_prefetches().is_empty());

@@ -40,12 +40,11 @@ impl ClosedForm {
             true => targets * transfer,
             false => (1 + targets) * transfer,
         };
-        // The target's inbox comes in two steps, read and then taken; the slot too, unless asked for in advance.
-        let look = 2 * transfer + locked;
-        let slot = match policy.prefetches() {
-            true => transfer + locked,
-            false => 2 * transfer + locked,
-        };
+        // The target's inbox comes in two steps, read and then taken, and so does the slot, read and then
+        // acknowledged; in one when it was asked for in advance.
+        let steps = if policy.prefetches() { 1 } else { 2 };
+        let look = steps * transfer + locked;
+        let slot = steps * transfer + locked;
         let first = if policy.acknowledges_early() {
             0
         } else {
@@ -63,11 +62,12 @@ impl ClosedForm {
 
     /// From the call of the flush to its return.
     pub fn total_ps(&self) -> u64 {
-        let away_ps = self.latency_ps + self.receive_ps + self.back_ps;
+        let away_ps = self.latency_ps + self.receive_ps;
+        // The initiator looks for the acknowledgement only when its own flush is done.
         self.send_ps
             + match self.overlaps {
-                true => away_ps.max(self.local_ps),
-                false => away_ps + self.local_ps,
+                true => away_ps.max(self.local_ps) + self.back_ps,
+                false => away_ps + self.back_ps + self.local_ps,
             }
     }
 }

@@ -155,7 +155,7 @@ where
         });
     }
 
-    fn prefetch_inbox(&self, target: CpuId) {
+    pub(crate) fn prefetch_inbox(&self, target: CpuId) {
         let inbox = core::ptr::from_ref(&self.state(target).inbox);
         self.platform.prefetch_write(inbox.addr());
     }

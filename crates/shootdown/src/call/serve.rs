@@ -27,6 +27,11 @@ where
         let me = self.platform.current_cpu();
         self.platform
             .on_trace(TraceEvent::HandlerEntered { cpu: me });
+        if self.policy().prefetches() {
+            // An initiator has just written our inbox, and we are about to empty it: asking for its line for
+            // writing saves the second transfer that a look before the taking costs.
+            self.prefetch_inbox(me);
+        }
         let served = self.serve(me);
         let counters = &self.state(me).counters;
         counters.ipis_received.add(1);
