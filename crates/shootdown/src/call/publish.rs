@@ -105,7 +105,7 @@ where
     ) -> RequestRef {
         let initiator = slot.initiator;
         let cell = &self.state(initiator).slots[slot.index];
-        if self.policy().prefetches() {
+        if self.prefetches() {
             // The slot was written last by a target that acknowledged, each inbox by its CPU: fetch them side by
             // side, not one after the other.
             self.platform
@@ -131,7 +131,7 @@ where
         let mut quiet = CpuMask::EMPTY;
         let mut named = 0;
         let mut ahead = targets.iter();
-        let prefetches = self.policy().prefetches() && ahead.nth(PREFETCH_AHEAD - 1).is_some();
+        let prefetches = self.prefetches() && ahead.nth(PREFETCH_AHEAD - 1).is_some();
         for target in targets.iter() {
             named += 1;
             if prefetches && let Some(later) = ahead.next() {
@@ -153,6 +153,11 @@ where
             targets: named as u32,
             ipis: ipis as u32,
         });
+    }
+
+    /// Whether hints are worth giving; a model checker has no caches, and fewer steps are quicker to explore.
+    pub(crate) fn prefetches(&self) -> bool {
+        !cfg!(loom) && self.policy().prefetches()
     }
 
     pub(crate) fn prefetch_inbox(&self, target: CpuId) {

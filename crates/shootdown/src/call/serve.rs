@@ -27,7 +27,7 @@ where
         let me = self.platform.current_cpu();
         self.platform
             .on_trace(TraceEvent::HandlerEntered { cpu: me });
-        if self.policy().prefetches() {
+        if self.prefetches() {
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(me);
@@ -124,7 +124,7 @@ where
     /// Serves the flush requests of `initiators`, and leaves in the set those that also have functions.
     fn serve_flushes(&self, me: CpuId, initiators: &mut CpuMask<N>) {
         let named = *initiators;
-        let prefetches = self.policy().prefetches();
+        let prefetches = self.prefetches();
         for initiator in named.iter() {
             if prefetches {
                 // Most requests are in the first slot and are acknowledged at once: fetching its line for

@@ -36,14 +36,14 @@ pub(crate) static HASWELL_EP: Preset = Preset {
             "transfer_socket_ns",
             42.1,
             Published(
-                "FD.io CSIT calibration, Xeon E5-2699 v3, Intel MLC 3.5: local L2->L2 42.1 HIT, 47.0 HITM; 42.1 agrees better with T1",
+                "FD.io CSIT calibration, two-socket Haswell Xeon, Intel MLC: local L2->L2 42.1 HIT, 47.0 HITM; 42.1 agrees better with T1",
             ),
         ),
         figure(
             "transfer_machine_ns",
             108.0,
             Published(
-                "FD.io CSIT calibration, Xeon E5-2699 v3, Intel MLC 3.5: remote L2->L2 HITM 106.6 to 108.0",
+                "FD.io CSIT calibration, two-socket Haswell Xeon, Intel MLC: remote L2->L2 HITM 106.6 to 108.0",
             ),
         ),
         figure(
@@ -156,7 +156,7 @@ pub(crate) static HASWELL_EP: Preset = Preset {
         figure(
             "cores_per_socket",
             18.0,
-            Published("Intel Xeon E5-2699 v3: 18 cores"),
+            Assumed("the largest of that generation have 18"),
         ),
         figure(
             "cluster_cpus",
