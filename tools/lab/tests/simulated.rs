@@ -61,6 +61,19 @@ fn the_table_stands_beside_what_was_published_and_says_where_figures_come_from()
 }
 
 #[test]
+fn without_qemu_the_built_in_machine_runs_and_says_so() {
+    let fixture = Fixture::new();
+    let answer = fixture.lab_alone(&["bench", "--pages", "1", "--threads", "2"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.output.contains("simulated machine"), "{answer:?}");
+    let said = answer.errors + &answer.output;
+    assert!(said.contains("no QEMU here"), "{said}");
+    assert!(said.contains("apt-get install"), "{said}");
+    let wanted = fixture.lab_alone(&["bench", "--machine", "qemu"]);
+    assert_eq!(wanted.code, Some(2), "{wanted:?}");
+}
+
+#[test]
 fn another_machine_is_not_compared_with_what_was_published() {
     let answer = small(&Fixture::new(), &["--preset", "40-core", "--threads", "2"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");

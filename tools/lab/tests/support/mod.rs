@@ -69,8 +69,18 @@ impl Fixture {
 
     /// Runs the lab without input and without a terminal.
     pub fn lab(&self, words: &[&str]) -> Answer {
+        self.run(&mut Command::new(env!("CARGO_BIN_EXE_lab")), words)
+    }
+
+    /// As `lab`, on a host that has no other program.
+    pub fn lab_alone(&self, words: &[&str]) -> Answer {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+        self.run(lab.env("PATH", self.path()), words)
+    }
+
+    fn run(&self, lab: &mut Command, words: &[&str]) -> Answer {
         let guard = FORK.lock();
-        let child = Command::new(env!("CARGO_BIN_EXE_lab"))
+        let child = lab
             .args(words)
             .current_dir(self.path())
             .env("SHOOTDOWN_ROOT", self.path())
