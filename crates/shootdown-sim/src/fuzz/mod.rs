@@ -1,8 +1,8 @@
 //! Many runs of the virtual mm under exploration.
 //!
 //! * [`Case`]: all that one run depends on; it prints and parses as the options of `./lab sim replay`.
-//! * [`run`]: one run. [`campaign`]: many, on all cores. [`shrink`]: the same failure with a shorter schedule.
-//! * [`exhaust`]: every schedule of a small case with few deviations.
+//! * [`run()`]: one run. [`campaign()`]: many, on all cores. [`shrink()`]: the same failure with a shorter schedule.
+//! * [`exhaust()`]: every schedule of a small case with few deviations.
 
 mod campaign;
 mod case;
