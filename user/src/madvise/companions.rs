@@ -58,6 +58,11 @@ impl Drop for Companions {
     }
 }
 
+/// A companion is busy, so it pauses now and then, for emulators whose processors take turns at a PAUSE, and not
+/// at every look: under QEMU's multi-threaded TCG each PAUSE takes the emulator's one big lock, which every
+/// exception of every processor takes too, so that the page faults of the measured thread would wait for it.
+const LOOKS_PER_PAUSE: usize = 256;
+
 impl Shared {
     fn spin(&self, cpu: usize) {
         if machine::pin_to(cpu).is_err() {
@@ -65,9 +70,13 @@ impl Shared {
         }
         // ORDERING: publishes `failed`; pairs with the Acquire load in `start`.
         self.ready.fetch_add(1, Ordering::Release);
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stopped_within(LOOKS_PER_PAUSE) {
             std::hint::spin_loop();
         }
+    }
+
+    fn stopped_within(&self, looks: usize) -> bool {
+        (0..looks).any(|_| self.stop.load(Ordering::Relaxed))
     }
 }
 
