@@ -58,7 +58,9 @@ pub struct Preset {
     pub name: &'static str,
     /// What it stands for.
     pub about: &'static str,
-    /// Every parameter, once.
+    /// The preset that has the figures which this one does not give; `None` if it gives all.
+    pub base: Option<&'static Preset>,
+    /// The figures of its own.
     pub figures: &'static [Figure],
 }
 
@@ -86,13 +88,25 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name == name)
     }
 
+    /// Every parameter, once: the figures of its own, and those of its base that it does not replace.
+    pub fn all_figures(&self) -> impl Iterator<Item = &'static Figure> + use<> {
+        let own = self.figures;
+        let inherited = self.base.map_or(&[][..], |base| base.figures);
+        let replaced = |name| own.iter().any(|figure| figure.name == name);
+        own.iter().chain(
+            inherited
+                .iter()
+                .filter(move |figure| !replaced(figure.name)),
+        )
+    }
+
     /// What the machine costs.
     ///
     /// # Panics
     /// When a figure names no parameter or makes no sense, which a test rules out.
     pub fn costs(&self) -> Costs {
         let mut costs = Costs::default();
-        for figure in self.figures {
+        for figure in self.all_figures() {
             Parameter::named(figure.name)
                 .and_then(|parameter| parameter.set(&mut costs, figure.value))
                 .expect("a figure of a preset fits");
@@ -102,8 +116,7 @@ impl Preset {
 
     /// Where the preset has a parameter's value from.
     pub fn origin(&self, parameter: &Parameter) -> Option<Origin> {
-        self.figures
-            .iter()
+        self.all_figures()
             .find(|figure| figure.name == parameter.name)
             .map(|figure| figure.origin)
     }
@@ -117,13 +130,14 @@ mod tests {
     #[test]
     fn every_preset_gives_every_parameter_one_value_and_one_origin() {
         for preset in Preset::ALL {
-            let mut named: Vec<&str> = preset.figures.iter().map(|figure| figure.name).collect();
+            let mut named: Vec<&str> = preset.all_figures().map(|figure| figure.name).collect();
             let mut known: Vec<&str> = PARAMETERS.iter().map(|parameter| parameter.name).collect();
             named.sort_unstable();
             known.sort_unstable();
             assert_eq!(named, known, "{}", preset.name);
             let costs = preset.costs();
-            for figure in preset.figures {
+            assert!(preset.base.is_none_or(|base| base.base.is_none()));
+            for figure in preset.all_figures() {
                 let parameter = Parameter::named(figure.name).unwrap();
                 assert_eq!(parameter.get(&costs), figure.value, "{}", figure.name);
                 assert!(figure.origin.text().len() > 3, "{}", figure.name);

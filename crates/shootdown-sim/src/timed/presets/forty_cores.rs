@@ -9,6 +9,7 @@ use crate::timed::preset::{Preset, figure};
 pub(crate) static FORTY_CORES: Preset = Preset {
     name: "40-core",
     about: "two sockets of 20 cores: the size of the machine of table T2",
+    base: None,
     figures: &[
         figure(
             "hit_ns",

@@ -9,6 +9,7 @@ use crate::timed::preset::{Preset, figure};
 pub(crate) static HASWELL_EP: Preset = Preset {
     name: "haswell-ep",
     about: "two sockets of 18 cores, Haswell-EP: the machine class of table T1",
+    base: None,
     figures: &[
         figure(
             "hit_ns",
