@@ -24,6 +24,7 @@ impl Lock {
     where
         Cpus<N>: Capacity,
     {
+        // ORDERING: Acquire sees what was done under the lock before; pairs with the Release in `drop`.
         while self.0.swap(1, Ordering::Acquire) != 0 {
             engine.poll();
             SimPlatform.relax();
@@ -40,6 +41,7 @@ impl Default for Lock {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        // ORDERING: Release publishes what was done under the lock; pairs with the Acquire in `take`.
         self.0.0.store(0, Ordering::Release);
     }
 }

@@ -71,6 +71,15 @@ impl Tlb {
         self.root == table || self.structures.iter().any(|entry| entry.table == table)
     }
 
+    /// Where among the leaves a page's translation is, if it is cached.
+    fn leaf(&self, page: usize) -> Option<usize> {
+        self.leaves.iter().position(|leaf| leaf.page == page)
+    }
+
+    fn structure(&self, region: usize) -> Option<&Structure> {
+        self.structures.iter().find(|entry| entry.region == region)
+    }
+
     fn load_root(&mut self, root: u16, root_life: u32) {
         self.root = root;
         self.root_life = root_life;
@@ -100,10 +109,7 @@ impl SharedHardware {
         cpu: usize,
         page: usize,
     ) -> Result<Option<Leaf>, Breach> {
-        let cached = self.tlbs.borrow()[cpu]
-            .leaves
-            .iter()
-            .position(|leaf| leaf.page == page);
+        let cached = self.tlbs.borrow()[cpu].leaf(page);
         if let Some(index) = cached {
             if chooser.choose(Question::Tlb, 2) == 0 {
                 return Ok(Some(self.tlbs.borrow()[cpu].leaves[index]));
@@ -150,11 +156,7 @@ impl SharedHardware {
         cpu: usize,
         region: usize,
     ) -> Result<Option<Structure>, Breach> {
-        let cached = self.tlbs.borrow()[cpu]
-            .structures
-            .iter()
-            .find(|entry| entry.region == region)
-            .cloned();
+        let cached = self.tlbs.borrow()[cpu].structure(region).cloned();
         if let Some(cached) = cached
             && chooser.choose(Question::Tlb, 2) == 0
         {
@@ -206,19 +208,13 @@ impl SharedHardware {
     ) -> Result<(), Breach> {
         match act {
             Act::Cache(page) => {
-                let known = self.tlbs.borrow()[cpu]
-                    .leaves
-                    .iter()
-                    .any(|leaf| leaf.page == page);
+                let known = self.tlbs.borrow()[cpu].leaf(page).is_some();
                 if !known && let Some(leaf) = self.walk(memory, chooser, cpu, page)? {
                     self.tlbs.borrow_mut()[cpu].leaves.push(leaf);
                 }
             }
             Act::CacheStructure(region) => {
-                let known = self.tlbs.borrow()[cpu]
-                    .structures
-                    .iter()
-                    .any(|entry| entry.region == region);
+                let known = self.tlbs.borrow()[cpu].structure(region).is_some();
                 if !known && let Some(entry) = self.structure(memory, chooser, cpu, region)? {
                     self.tlbs.borrow_mut()[cpu].structures.push(entry);
                 }
