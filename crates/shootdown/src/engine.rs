@@ -9,7 +9,7 @@ use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::{Counters, Stats};
 use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, PlainCell, array_of, const_fn, fence};
-use crate::tlb::{CpuTlb, FlushRequest, SpaceId};
+use crate::tlb::{CpuTlb, FlushRequest, LazyMark, SpaceId};
 use crate::trace::TraceEvent;
 
 /// Cross-CPU calls and TLB shootdown for up to `N` CPUs.
@@ -40,6 +40,8 @@ where
     pub(crate) slots: [Slot<N>; SLOTS],
     /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`]).
     pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
+    /// Written by this CPU as it becomes idle and busy again, read by every initiator.
+    pub(crate) lazy: LazyMark,
     own: Padded<OwnState>,
 }
 
@@ -62,6 +64,7 @@ where
                 inbox: Inbox::new(),
                 slots: array_of!(Slot::new()),
                 indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE))),
+                lazy: LazyMark::new(),
                 own: Padded(OwnState {
                     tlb: CpuTlb::new(),
                     in_function: OwnFlag(OwnWord::new()),
@@ -173,6 +176,7 @@ where
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
         self.platform.local_flush(LocalFlush::All);
+        self.reset_tags(me);
         self.platform.on_trace(TraceEvent::Online { cpu: me });
         drop(irq);
     }

@@ -71,10 +71,11 @@ pub use cpu::CpuId;
 pub use engine::Shootdown;
 pub use mask::{CpuIter, CpuMask, CpuSet};
 pub use platform::{IpiRefused, LocalFlush, Platform, RemoteFlush};
-pub use policy::Policy;
+pub use policy::{Policy, Tags};
 pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
-    AddressSpace, BatchFull, BatchTicket, FLUSH_CEILING_PAGES, FlushBatch, FlushRange,
-    FlushRequest, FlushTicket, FreedTables, PageSize, Reclaimed, Root, SpaceId, TlbGen,
+    AddressSpace, Asid, AsidSlot, BatchFull, BatchTicket, FLUSH_CEILING_PAGES, FlushBatch,
+    FlushRange, FlushRequest, FlushTicket, FreedTables, PageSize, Reclaimed, Root, SpaceId,
+    TagEntries, TlbGen,
 };
 pub use trace::TraceEvent;

@@ -7,7 +7,7 @@ use core::fmt::Debug;
 
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
-use crate::tlb::{FlushRange, FlushRequest, Root};
+use crate::tlb::{Asid, AsidSlot, FlushRange, FlushRequest, Root, TagEntries};
 use crate::trace::TraceEvent;
 
 /// What a host gives the engine.
@@ -25,7 +25,9 @@ use crate::trace::TraceEvent;
 /// 3. After [`local_flush`](Self::local_flush) returns, this CPU uses no translation, and no cached
 ///    page-table entry, that the operation names and that was established before the call.
 /// 4. After [`load_root`](Self::load_root) returns, this CPU uses no non-global translation of any other
-///    root, nor one of the new root that was established before the call.
+///    root, nor one of the new root that was established before the call. After
+///    [`load_tagged_root`](Self::load_tagged_root) it uses none but those that were established under the new tag,
+///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise.
 /// 5. Whatever the engine wrote before [`send_ipi`](Self::send_ipi) is visible to the target when its
 ///    handler runs (on x86 in x2APIC mode this takes a fence before the ICR write).
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
@@ -63,6 +65,27 @@ pub unsafe trait Platform: Sync {
 
     /// Makes `root` the page-table root of this CPU. Called with interrupts off.
     fn load_root(&self, root: Root);
+
+    /// What `cpu` remembers of its hardware tags: the slot with index `i` belongs to tag `i + 1`. As many as the
+    /// host wants to use; [`Tags`](crate::Tags) says what numbers are worth. None, the default, is a machine
+    /// without tags. Called on `cpu` with interrupts off.
+    ///
+    /// Part of contract 4: always the same slots for a CPU, no other CPU's, no other engine's at the same time, and
+    /// the hardware has all these tags.
+    #[inline]
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        let _ = cpu;
+        &[]
+    }
+
+    /// Makes `root` the page-table root of this CPU, under tag `asid`. Called with interrupts off, for every load
+    /// of a root. Override it together with [`asid_slots`](Self::asid_slots); `asid` is always
+    /// [`Asid::UNTAGGED`] where there are none.
+    #[inline]
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        let _ = (asid, entries);
+        self.load_root(root);
+    }
 
     /// Nanoseconds on a clock that does not run backwards on one CPU.
     fn now_ns(&self) -> u64;
@@ -113,7 +136,7 @@ pub unsafe trait Platform: Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpiRefused;
 
-/// What [`Platform::local_flush`] drops, always for the running CPU and the loaded root.
+/// What [`Platform::local_flush`] drops, always for the running CPU, the loaded root and its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalFlush {
     /// Every translation, global ones too, of every page in the range, and every cached page-table
@@ -122,7 +145,7 @@ pub enum LocalFlush {
     Pages(FlushRange),
     /// Every non-global translation and cached page-table entry of the loaded root.
     Space,
-    /// Every translation and cached page-table entry, global ones too, of every root.
+    /// Every translation and cached page-table entry, global ones too, of every root and every tag.
     All,
 }
 

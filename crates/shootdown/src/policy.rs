@@ -14,20 +14,36 @@ const MULTICAST: u64 = 1 << 3;
 const SERVE_EARLY: u64 = 1 << 4;
 const MEASURE_WAITS: u64 = 1 << 5;
 const PREFETCH: u64 = 1 << 6;
+const SIX_TAGS: u64 = 1 << 7;
+const ALL_TAGS: u64 = 1 << 8;
+const LAZY: u64 = 1 << 9;
+
+/// Which hardware tags are used, where the platform has them
+/// ([`Platform::asid_slots`](crate::Platform::asid_slots)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Tags {
+    /// None: every load of a root drops what the CPU has cached.
+    None,
+    /// Six, any of them for any space, in turn (T4 as published).
+    Six,
+    /// All, four of them for each space.
+    All,
+}
 
 impl Policy {
     /// What kernels did before T1: interrupt the targets, wait until they have flushed, then flush here; the
     /// description of the flush lies on a line of its own and is passed by pointer.
     pub const BEFORE: Self = Self { bits: MULTICAST };
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
-    /// targets acknowledge on receipt where that is sound.
+    /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
+    /// six spaces it ran last. Lazy CPUs are left alone.
     pub const PUBLISHED: Self = Self {
-        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK,
+        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY,
     };
-    /// `PUBLISHED`, and waiters that serve their own inbox without waiting for the interrupt, and cache
+    /// `PUBLISHED` with all hardware tags, and waiters that serve their own inbox without waiting for the interrupt, and cache
     /// lines asked for before they are needed and for writing at once.
     pub const BEST: Self = Self {
-        bits: Self::PUBLISHED.bits | SERVE_EARLY | PREFETCH,
+        bits: Self::PUBLISHED.bits & !SIX_TAGS | ALL_TAGS | SERVE_EARLY | PREFETCH,
     };
 
     const NAMED: [(&'static str, Self); 3] = [
@@ -61,6 +77,17 @@ impl Policy {
     /// See [`multicasts`](Self::multicasts).
     pub const fn with_multicast(self, on: bool) -> Self {
         self.with(MULTICAST, on)
+    }
+
+    /// See [`tags`](Self::tags).
+    pub const fn with_tags(self, tags: Tags) -> Self {
+        self.with(SIX_TAGS, matches!(tags, Tags::Six))
+            .with(ALL_TAGS, matches!(tags, Tags::All))
+    }
+
+    /// See [`is_lazy`](Self::is_lazy).
+    pub const fn with_lazy(self, on: bool) -> Self {
+        self.with(LAZY, on)
     }
 
     pub(crate) const fn to_bits(self) -> u64 {
@@ -115,6 +142,21 @@ impl Policy {
     /// ([`Platform::prefetch_write`](crate::Platform::prefetch_write)).
     pub const fn prefetches(self) -> bool {
         self.has(PREFETCH)
+    }
+
+    /// Which hardware tags a load of a root may use.
+    pub const fn tags(self) -> Tags {
+        match (self.has(SIX_TAGS), self.has(ALL_TAGS)) {
+            (_, true) => Tags::All,
+            (true, false) => Tags::Six,
+            (false, false) => Tags::None,
+        }
+    }
+
+    /// A CPU without user work stays in its space, and flushes leave it alone
+    /// ([`Shootdown::enter_lazy`](crate::Shootdown::enter_lazy)).
+    pub const fn is_lazy(self) -> bool {
+        self.has(LAZY)
     }
 
     /// See [`with_measured_waits`](Self::with_measured_waits).

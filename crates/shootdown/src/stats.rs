@@ -112,6 +112,16 @@ counters! {
     polls_served,
     /// Times a request had to wait because every slot of its CPU was busy.
     slots_exhausted,
+    /// Roots loaded whose tag had kept everything: nothing was dropped.
+    tags_kept,
+    /// Roots loaded whose tag had missed a flush: what it held was dropped.
+    tags_dropped,
+    /// Roots loaded under a tag that was another space's or nobody's.
+    tags_taken,
+    /// CPUs that a flush of this CPU left alone because they were lazy.
+    lazy_skipped,
+    /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
+    lazy_detached,
     /// Waits that ended.
     waits_finished,
 }

@@ -49,7 +49,33 @@ where
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
-        self.begin_flush(request, || space.cpu_set().load(Ordering::Acquire))
+        self.begin_flush(request, || {
+            let mut holders = space.cpu_set().load(Ordering::Acquire);
+            if self.policy().is_lazy() {
+                self.spare_lazy(&mut holders, freed);
+            }
+            holders
+        })
+    }
+
+    /// Takes the CPUs out that a flush need not reach now: before they use the space again they find out
+    /// themselves.
+    fn spare_lazy(&self, holders: &mut CpuMask<N>, freed: FreedTables) {
+        let mut spared = CpuMask::EMPTY;
+        // Perhaps stale already; this CPU flushes here anyway, and nobody is harmed who is not spared.
+        let me = self.platform.current_cpu();
+        for cpu in holders.iter() {
+            if cpu != me && self.state(cpu).lazy.skips(freed) {
+                spared.insert(cpu);
+            }
+        }
+        if !spared.is_empty() {
+            holders.subtract(&spared);
+            let irq = self.irq_guard();
+            let counters = &self.state(self.platform.current_cpu()).counters;
+            counters.lazy_skipped.add(spared.len() as u64);
+            drop(irq);
+        }
     }
 
     /// Makes every CPU forget a range of the kernel's part, which all spaces share, global pages included.

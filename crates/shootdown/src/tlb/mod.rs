@@ -2,24 +2,30 @@
 //!
 //! * [`range`](FlushRange): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
-//! * `switch`: loading a space on a CPU (I2).
+//! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
 
+mod asid;
 mod batch;
 mod flush;
+mod lazy;
+mod loaded;
 mod range;
 mod respond;
 mod space;
 mod switch;
 mod ticket;
 
+pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use respond::FlushRequest;
 pub use space::{AddressSpace, Root, SpaceId, TlbGen};
 pub use ticket::{BatchTicket, FlushTicket};
 
+pub(crate) use asid::{Slots, Why};
+pub(crate) use lazy::{Attention, LazyMark};
+pub(crate) use loaded::CpuTlb;
 pub(crate) use respond::FlushScope;
-pub(crate) use space::CpuTlb;

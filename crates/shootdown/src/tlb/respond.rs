@@ -5,7 +5,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::{FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
+use crate::tlb::{Attention, FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
@@ -145,6 +145,11 @@ where
                 counters.flushes_stray.add(1);
                 return;
             }
+            if state.lazy.get() == Attention::Lazy && request.freed_tables == FreedTables::Yes {
+                // Nothing here uses the space: instead of flushing now and again, let go of it.
+                self.detach(me);
+                return;
+            }
             let local = state.tlb.generation();
             if request.generation <= local {
                 counters.flushes_covered.add(1);
@@ -166,7 +171,12 @@ where
                 _ => LocalFlush::Space,
             });
         }
-        if request.space != SpaceId::KERNEL {
+        if request.space == SpaceId::KERNEL {
+            if partial {
+                // Other tags may still have entries of tables that were freed.
+                state.tlb.void_others();
+            }
+        } else {
             // I3: the generation came with the request, the flush is done, now it may be recorded.
             state.tlb.record(request.generation);
         }

@@ -5,7 +5,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, Padded, const_fn};
+use crate::sync::{AtomicU64, Ordering, Padded};
 
 /// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,53 +122,5 @@ where
             self.cpus.0.is_empty(Ordering::Acquire),
             "address space dropped while a CPU has it loaded: switch_away everywhere first"
         );
-    }
-}
-
-/// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
-#[derive(Debug)]
-pub(crate) struct CpuTlb {
-    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part.
-    loaded: AtomicU64,
-    /// No translation of the loaded space here is older than this generation (I3).
-    generation: AtomicU64,
-    /// An acknowledged flush has yet to be done: user memory must not be touched on this CPU.
-    owes_flush: AtomicBool,
-}
-
-impl CpuTlb {
-    const_fn! {
-        pub(crate) fn new() -> Self {
-            Self {
-                loaded: AtomicU64::new(0),
-                generation: AtomicU64::new(0),
-                owes_flush: AtomicBool::new(false),
-            }
-        }
-    }
-
-    pub(crate) fn loaded(&self) -> SpaceId {
-        SpaceId(self.loaded.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen) {
-        self.loaded.store(space.0, Ordering::Relaxed);
-        self.generation.store(generation.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn generation(&self) -> TlbGen {
-        TlbGen(self.generation.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn record(&self, generation: TlbGen) {
-        self.generation.store(generation.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn owes_flush(&self) -> bool {
-        self.owes_flush.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_owes_flush(&self, owes: bool) {
-        self.owes_flush.store(owes, Ordering::Relaxed);
     }
 }

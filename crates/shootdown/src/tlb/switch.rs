@@ -2,20 +2,23 @@
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
-use crate::engine::Shootdown;
-use crate::platform::Platform;
+use crate::engine::{CpuState, Shootdown};
+use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
-use crate::tlb::{AddressSpace, Root, SpaceId, TlbGen};
+use crate::tlb::{AddressSpace, Asid, Attention, Root, Slots, SpaceId, TagEntries, TlbGen, Why};
 use crate::trace::TraceEvent;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Makes `next` the loaded space of this CPU; `previous` is the one loaded so far, if any.
+    /// Makes `next` the loaded space of this CPU; `previous` is the one loaded so far, lazily or not, if any.
     ///
-    /// Interrupts in any state, but the caller must not leave this CPU meanwhile. Does not block. Every
-    /// translation of `previous` is dropped (there are no hardware tags yet).
+    /// Interrupts in any state, but the caller must not leave this CPU meanwhile. Does not block. Where the platform
+    /// has [tags](Platform::asid_slots), translations of `previous` stay cached under its tag, and
+    /// those that `next` left here are used again if nothing has been flushed since.
+    ///
+    /// With `next` the same as `previous` it ends [lazy mode](Self::enter_lazy), and does nothing otherwise.
     ///
     /// `next` must stay alive and its tables in place until this CPU has left it; dropping it earlier
     /// panics.
@@ -25,25 +28,32 @@ where
     pub fn switch_to(&self, previous: Option<&AddressSpace<N>>, next: &AddressSpace<N>) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        self.check_loaded(me, previous);
+        self.check_host(me, previous);
         assert!(
             self.ready_cpus().contains(me),
             "{me} loads an address space before it is online"
         );
-        if previous.is_some_and(|previous| previous.id() == next.id()) {
+        let state = self.state(me);
+        let stays = previous.is_some_and(|previous| previous.id() == next.id());
+        if stays && state.lazy.get() == Attention::Active && state.tlb.loaded() == next.id() {
             drop(irq);
             return;
         }
-        // I2: publish, full barrier (also when the bit was already there), then read the generation.
+        // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
+        // generation.
+        state.lazy.wake();
         next.cpu_set().insert(me, Ordering::Relaxed);
-        // ORDERING: store CPU bit / load generation, against bump / load CPU set in `begin_flush`: either the
-        // initiator sees our bit, or we see its generation and, by its Release, its PTE change.
+        // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
+        // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = next.generation();
-        self.platform.load_root(next.root());
-        // I3: the generation was read before the root load dropped everything older.
-        self.state(me).tlb.set_loaded(next.id(), generation);
-        if let Some(previous) = previous {
+        if state.tlb.loaded() == next.id() {
+            self.catch_up(state, generation);
+        } else {
+            self.load(me, next.id(), next.root(), generation);
+        }
+        state.tlb.set_host(next.id());
+        if let Some(previous) = previous.filter(|_| !stays) {
             leave(previous, me);
         }
         self.platform.on_trace(TraceEvent::Switched {
@@ -61,27 +71,135 @@ where
     pub fn switch_away(&self, previous: &AddressSpace<N>, kernel_root: Root) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        self.check_loaded(me, Some(previous));
-        self.platform.load_root(kernel_root);
-        self.state(me)
-            .tlb
-            .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0));
+        self.check_host(me, Some(previous));
+        let state = self.state(me);
+        if state.tlb.loaded() != SpaceId::KERNEL {
+            self.load_kernel(me, kernel_root);
+        }
+        state.tlb.set_host(SpaceId::KERNEL);
         leave(previous, me);
-        self.platform.on_trace(TraceEvent::Switched {
-            cpu: me,
-            space: SpaceId::KERNEL,
-        });
+        state.lazy.wake();
+        drop(irq);
+    }
+
+    /// Keeps `space` loaded while this CPU runs something that uses no user memory: the idle loop, a kernel
+    /// thread. Same context as [`switch_to`](Self::switch_to).
+    ///
+    /// Flushes leave the CPU alone from now on, except those that free tables: at the first of these it loads
+    /// `kernel_root`, and then none reaches it. [`switch_to`](Self::switch_to) or
+    /// [`switch_away`](Self::switch_away) with `space` as the previous one ends this; until then `space` must stay
+    /// alive. Under a policy that is not [lazy](crate::Policy::is_lazy) the CPU leaves the space at once, and the host
+    /// need not know.
+    ///
+    /// # Panics
+    /// When `space` is not what this CPU has loaded.
+    pub fn enter_lazy(&self, space: &AddressSpace<N>, kernel_root: Root) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        self.check_host(me, Some(space));
+        let state = self.state(me);
+        if state.tlb.loaded() == SpaceId::KERNEL {
+            // Lazy already, and detached.
+        } else if self.policy().is_lazy() {
+            state.tlb.set_lazy_root(kernel_root);
+            state.lazy.rest(Attention::Lazy);
+        } else {
+            self.load_kernel(me, kernel_root);
+            leave(space, me);
+            state.lazy.rest(Attention::Detached);
+        }
         drop(irq);
     }
 
     /// Whether code that interrupted this CPU anywhere may touch user memory: false between an early
-    /// acknowledgement and the flush it promised. For NMI-like contexts; any context, does not block.
+    /// acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy). For NMI-like contexts; any
+    /// context, does not block.
     pub fn user_access_ok(&self) -> bool {
-        !self.state(self.platform.current_cpu()).tlb.owes_flush()
+        let state = self.state(self.platform.current_cpu());
+        !state.tlb.owes_flush() && state.lazy.get() == Attention::Active
     }
 
-    fn check_loaded(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
-        let loaded = self.state(me).tlb.loaded();
+    /// A lazy CPU lets go of its space: tables of it are about to be freed. Interrupts are off.
+    pub(crate) fn detach(&self, me: CpuId) {
+        let state = self.state(me);
+        self.load_kernel(me, state.tlb.lazy_root());
+        state.lazy.rest(Attention::Detached);
+        state.counters.lazy_detached.add(1);
+    }
+
+    /// The loaded space was not left, but flushes may have passed this CPU by.
+    fn catch_up(&self, state: &CpuState<N>, generation: TlbGen) {
+        if state.tlb.generation() == generation {
+            return;
+        }
+        self.platform.local_flush(LocalFlush::Space);
+        state.counters.full_flushes.add(1);
+        // I3: the generation was read before the flush.
+        state.tlb.record(generation);
+    }
+
+    /// Loads the root of a space whose generation, read after the barrier of I2, is `generation`.
+    fn load(&self, me: CpuId, space: SpaceId, root: Root, generation: TlbGen) {
+        let state = self.state(me);
+        let slots = self.leave_tag(me);
+        let choice = slots.choose(self.policy(), space, generation, &state.tlb.turn);
+        let counters = &state.counters;
+        match choice.why {
+            Why::Current => counters.tags_kept.add(1),
+            Why::Behind => counters.tags_dropped.add(1),
+            Why::Taken => counters.tags_taken.add(1),
+            Why::Untagged => state.tlb.set_untagged_is_kernel(false),
+        }
+        self.platform
+            .load_tagged_root(root, choice.asid, choice.entries);
+        // I3: the generation was read before the load dropped everything older, or is that of the tag.
+        state.tlb.set_loaded(space, generation, choice.asid);
+    }
+
+    /// Loads a root without a user part.
+    fn load_kernel(&self, me: CpuId, root: Root) {
+        let state = self.state(me);
+        let slots = self.leave_tag(me);
+        let keeps = !slots.is_empty() && state.tlb.untagged_is_kernel();
+        let entries = match keeps {
+            true => TagEntries::Keep,
+            false => TagEntries::Drop,
+        };
+        self.platform
+            .load_tagged_root(root, Asid::UNTAGGED, entries);
+        state.tlb.set_untagged_is_kernel(true);
+        state
+            .tlb
+            .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
+        self.platform.on_trace(TraceEvent::Switched {
+            cpu: me,
+            space: SpaceId::KERNEL,
+        });
+    }
+
+    /// Remembers what the loaded tag holds, before another is loaded.
+    fn leave_tag(&self, me: CpuId) -> Slots<'_> {
+        let slots = Slots::new(self.platform.asid_slots(me));
+        let tlb = &self.state(me).tlb;
+        let loaded = tlb.asid();
+        if tlb.take_others_void() {
+            slots.void_all_but(loaded);
+            if loaded != Asid::UNTAGGED {
+                tlb.set_untagged_is_kernel(false);
+            }
+        }
+        slots.leave(loaded, tlb.loaded(), tlb.generation());
+        slots
+    }
+
+    /// Voids every tag: this CPU has dropped what all of them held, and what they remember may be an earlier
+    /// life's.
+    pub(crate) fn reset_tags(&self, me: CpuId) {
+        Slots::new(self.platform.asid_slots(me)).void_all_but(Asid::UNTAGGED);
+    }
+
+    fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
+        let loaded = self.state(me).tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
         assert!(
             loaded == claimed,

@@ -1,0 +1,73 @@
+//! Lazy TLB: a CPU that runs no user code keeps its space loaded and is left alone.
+//!
+//! An idle CPU or a kernel thread needs no user memory. Leaving the space would cost a root load now and perhaps
+//! another soon; staying would cost an interrupt a flush. So the CPU stays in the space's set and says that it is
+//! lazy. Initiators skip it, unless tables were freed: the processor may walk them at any time (I4).
+//! Before the CPU uses the space again it reads the generation after a full barrier, as one that joins (I2).
+//!
+//! A lazy CPU that is interrupted all the same lets go of the space for good: it loads the kernel's root, and nobody
+//! interrupts it again. It cannot take its bit out of the set then, because the engine keeps no pointers to
+//! spaces; the mark says enough, and the bit goes when the host leaves the space.
+
+use crate::sync::{AtomicU64, Ordering, const_fn};
+use crate::tlb::FreedTables;
+
+/// How much a CPU cares for the space that it is in the set of. Read by initiators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attention {
+    /// It may use translations at any time, or is about to.
+    Active,
+    /// It uses none, but its root leads to the tables.
+    Lazy,
+    /// It has loaded the kernel's root.
+    Detached,
+}
+
+/// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, read by
+/// every initiator in between.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct LazyMark(AtomicU64);
+
+impl LazyMark {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
+    }
+
+    pub(crate) fn get(&self) -> Attention {
+        // ORDERING: acquires the CPU's last uses of the space; pairs with `rest`.
+        match self.0.load(Ordering::Acquire) {
+            0 => Attention::Active,
+            1 => Attention::Lazy,
+            _ => Attention::Detached,
+        }
+    }
+
+    /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
+    pub(crate) fn wake(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
+    pub(crate) fn rest(&self, attention: Attention) {
+        let value = match attention {
+            Attention::Active => 0,
+            Attention::Lazy => 1,
+            Attention::Detached => 2,
+        };
+        // ORDERING: Release publishes that every access through the space's translations (and the root load
+        // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Whether a flush need not reach the CPU. Called after the barrier that follows the page-table change.
+    pub(crate) fn skips(&self, freed: FreedTables) -> bool {
+        match self.get() {
+            Attention::Active => false,
+            Attention::Lazy => freed == FreedTables::No,
+            Attention::Detached => true,
+        }
+    }
+}

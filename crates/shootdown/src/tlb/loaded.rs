@@ -1,0 +1,111 @@
+//! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering, OwnWord, const_fn};
+use crate::tlb::{Asid, Root, SpaceId, TlbGen};
+
+/// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
+#[derive(Debug)]
+pub(crate) struct CpuTlb {
+    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part.
+    loaded: AtomicU64,
+    /// No translation of the loaded space here is older than this generation (I3).
+    generation: AtomicU64,
+    /// An acknowledged flush has yet to be done: user memory must not be touched on this CPU.
+    owes_flush: AtomicBool,
+    /// The tag of the loaded root.
+    asid: OwnWord,
+    /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
+    /// let go.
+    host: OwnWord,
+    /// The root to load when a lazy CPU has to let go.
+    lazy_root: OwnWord,
+    /// Whose turn it is to lose a tag.
+    pub(crate) turn: OwnWord,
+    /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
+    others_void: OwnWord,
+    /// [`Asid::UNTAGGED`] holds nothing but translations of the kernel's part, none of them void.
+    untagged_is_kernel: OwnWord,
+}
+
+impl CpuTlb {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self {
+                loaded: AtomicU64::new(0),
+                generation: AtomicU64::new(0),
+                owes_flush: AtomicBool::new(false),
+                asid: OwnWord::new(),
+                host: OwnWord::new(),
+                lazy_root: OwnWord::new(),
+                turn: OwnWord::new(),
+                others_void: OwnWord::new(),
+                untagged_is_kernel: OwnWord::new(),
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&self) -> SpaceId {
+        SpaceId::from_raw(self.loaded.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn generation(&self) -> TlbGen {
+        TlbGen::from_raw(self.generation.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn asid(&self) -> Asid {
+        Asid::new(self.asid.get() as u16)
+    }
+
+    pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
+        self.loaded.store(space.as_u64(), Ordering::Relaxed);
+        self.asid.set(u64::from(asid.as_u16()));
+        self.record(generation);
+    }
+
+    pub(crate) fn record(&self, generation: TlbGen) {
+        self.generation
+            .store(generation.as_u64(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.owes_flush.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_owes_flush(&self, owes: bool) {
+        self.owes_flush.store(owes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn host(&self) -> SpaceId {
+        SpaceId::from_raw(self.host.get())
+    }
+
+    pub(crate) fn set_host(&self, space: SpaceId) {
+        self.host.set(space.as_u64());
+    }
+
+    pub(crate) fn lazy_root(&self) -> Root {
+        Root(self.lazy_root.get())
+    }
+
+    pub(crate) fn set_lazy_root(&self, root: Root) {
+        self.lazy_root.set(root.0);
+    }
+
+    pub(crate) fn void_others(&self) {
+        self.others_void.set(1);
+    }
+
+    pub(crate) fn take_others_void(&self) -> bool {
+        let void = self.others_void.get() != 0;
+        self.others_void.set(0);
+        void
+    }
+
+    pub(crate) fn untagged_is_kernel(&self) -> bool {
+        self.untagged_is_kernel.get() != 0
+    }
+
+    pub(crate) fn set_untagged_is_kernel(&self, is: bool) {
+        self.untagged_is_kernel.set(u64::from(is));
+    }
+}
