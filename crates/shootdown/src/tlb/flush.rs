@@ -51,7 +51,7 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
-            if self.policy().is_lazy() {
+            if holders.len() > 1 && self.policy().is_lazy() {
                 self.spare_lazy(&mut holders, freed);
             }
             holders
