@@ -39,6 +39,8 @@ fn madvise_prints_a_clean_row_for_each_shape() {
         let figure = |name: &str| row[name].as_u64().expect(name);
         assert!(0 < figure("min_ns") && figure("min_ns") <= figure("median_ns"));
         assert!(figure("median_ns") <= figure("p99_ns"));
+        assert!(0 < figure("call_median_ns") && figure("call_median_ns") < figure("median_ns"));
+        assert!(figure("call_median_ns") <= figure("call_p99_ns"));
         assert!(!row["samples"].as_array().expect("samples").is_empty());
     }
 }

@@ -36,7 +36,10 @@ fn the_same_seed_prints_and_writes_the_same_bytes() {
     }
     for row in result["rows"].as_array().unwrap() {
         assert_eq!(row["stale"], 0);
-        assert!(row["median_ns"].as_f64().unwrap() > 600.0);
+        let figure = |name: &str| row[name].as_f64().expect(name);
+        assert!(figure("median_ns") > 600.0);
+        assert!(0.0 < figure("call_median_ns") && figure("call_median_ns") < figure("median_ns"));
+        assert!(figure("call_median_ns") <= figure("call_p99_ns") && figure("call_ratio") > 0.0);
     }
 }
 
@@ -45,6 +48,8 @@ fn the_table_stands_beside_what_was_published_and_says_where_figures_come_from()
     let answer = small(&Fixture::new(), &[]);
     for words in [
         "published ns",
+        "call ns",
+        "call / before",
         "1436",
         "1070",
         "FD.io CSIT",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::slice::Sample;
 use crate::clock::Clock;
 use crate::counters::{self, Counters};
 use crate::summary::{self, Summary};
@@ -23,10 +24,21 @@ pub struct Shape {
 pub struct Row {
     /// The policy's name.
     pub policy: String,
-    /// Ticks of each iteration; the first `found.taken` are of this shape.
-    pub samples: Vec<u32>,
+    /// Times of each iteration; the first `found.taken` are of this shape.
+    pub samples: Vec<Sample>,
     /// Everything else.
     pub found: Found,
+}
+
+/// A row's samples, summarised.
+#[derive(Debug)]
+pub struct Figures {
+    /// Whole iterations.
+    pub whole: Summary,
+    /// The system call in each.
+    pub call: Summary,
+    /// Whole iterations in ascending order.
+    sorted: Vec<u32>,
 }
 
 /// What slices and check found.
@@ -52,7 +64,7 @@ impl Row {
         // Written, not just reserved: the measured loop must not fault on it.
         Self {
             policy,
-            samples: vec![1; MAX_SAMPLES],
+            samples: vec![Sample { whole: 1, call: 1 }; MAX_SAMPLES],
             found: Found::default(),
         }
     }
@@ -62,32 +74,43 @@ impl Row {
         self.found = Found::default();
     }
 
-    /// Sorts and summarises the samples, in ticks; `None` without any.
-    pub fn summarise(&mut self) -> Option<Summary> {
-        Summary::of(&mut self.samples[..self.found.taken])
+    /// The samples of this shape in order, in ticks; `None` without any.
+    pub fn summarise(&self) -> Option<Figures> {
+        let taken = || self.samples[..self.found.taken].iter();
+        let mut sorted: Vec<u32> = taken().map(|sample| sample.whole).collect();
+        let whole = Summary::of(&mut sorted)?;
+        let mut calls: Vec<u32> = taken().map(|sample| sample.call).collect();
+        let call = Summary::of(&mut calls)?;
+        Some(Figures {
+            whole,
+            call,
+            sorted,
+        })
     }
 
-    /// The row for the lab, with at most `limit` samples; `reference` is the median, in ticks, that
-    /// the ratio is to. Call after [`Row::summarise`], which sorts the samples.
+    /// The row for the lab, with at most `limit` samples; `reference` is what the ratios are to.
     pub fn to_json(
         &self,
         shape: Shape,
-        ticks: &Summary,
-        reference: Option<u64>,
+        figures: &Figures,
+        reference: Option<&Figures>,
         clock: &Clock,
         limit: usize,
     ) -> Value {
-        let found = &self.found;
-        let thinned = summary::thin(&self.samples[..found.taken], limit);
+        let (found, whole, call) = (&self.found, &figures.whole, &figures.call);
+        let thinned = summary::thin(&figures.sorted, limit);
         let samples: Vec<u64> = thinned.iter().map(|&t| clock.to_ns(u64::from(t))).collect();
         json!({
             "policy": self.policy,
             "threads": shape.threads,
             "pages": shape.pages,
-            "median_ns": clock.to_ns(ticks.median),
-            "p99_ns": clock.to_ns(ticks.p99),
-            "min_ns": clock.to_ns(ticks.min),
-            "ratio": summary::ratio(ticks.median, reference),
+            "median_ns": clock.to_ns(whole.median),
+            "p99_ns": clock.to_ns(whole.p99),
+            "min_ns": clock.to_ns(whole.min),
+            "ratio": summary::ratio(whole.median, reference.map(|figures| figures.whole.median)),
+            "call_median_ns": clock.to_ns(call.median),
+            "call_p99_ns": clock.to_ns(call.p99),
+            "call_ratio": summary::ratio(call.median, reference.map(|figures| figures.call.median)),
             "iterations": found.iterations,
             "ipis_per_op": counters::share(counters::ipis_sent(&found.counters), found.iterations),
             "stale": found.stale,

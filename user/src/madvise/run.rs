@@ -9,14 +9,13 @@ use serde_json::json;
 
 use super::companions::Companions;
 use super::options::{HELP, Options};
-use super::row::{Row, Shape};
+use super::row::{Figures, Row, Shape};
 use super::{check, slice};
 use crate::args::UsageError;
 use crate::clock::Clock;
 use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
 use crate::region::Region;
-use crate::summary::Summary;
 use crate::{args, machine, program, report};
 
 const PROGRAM: &str = "madvise";
@@ -157,19 +156,17 @@ impl Run {
         Ok(())
     }
 
-    fn print_rows(&mut self, shape: Shape) {
-        let summaries: Vec<Option<Summary>> = self.rows.iter_mut().map(Row::summarise).collect();
+    fn print_rows(&self, shape: Shape) {
+        let figures: Vec<Option<Figures>> = self.rows.iter().map(Row::summarise).collect();
         let reference = self
             .rows
             .iter()
             .position(|row| row.policy == REFERENCE_POLICY);
-        let reference = reference
-            .and_then(|index| summaries[index])
-            .map(|summary| summary.median);
-        for (row, summary) in self.rows.iter().zip(&summaries) {
-            if let Some(summary) = summary {
+        let reference = reference.and_then(|index| figures[index].as_ref());
+        for (row, own) in self.rows.iter().zip(&figures) {
+            if let Some(own) = own {
                 let limit = self.options.row_samples;
-                report::row(&row.to_json(shape, summary, reference, &self.clock, limit));
+                report::row(&row.to_json(shape, own, reference, &self.clock, limit));
             }
         }
     }

@@ -21,22 +21,37 @@ pub struct Slice {
     pub dirty_pages: u64,
 }
 
+/// One iteration's times, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// From one iteration's end to the next one's: the system call and the touches.
+    pub whole: u32,
+    /// Of these, the system call alone, in which the flush is.
+    pub call: u32,
+}
+
 /// Iterates over the first `pages` pages of `region` for `ticks` ticks or until `samples` is full.
 ///
-/// Samples are whole iterations in ticks, from one time stamp to the next. Nothing here allocates;
+/// There are two time stamps an iteration: after the system call, and after the touches. Nothing here allocates;
 /// `samples` must have been written before, or the first pass over it measures its page faults.
-pub fn run(region: &Region, pages: usize, ticks: u64, samples: &mut [u32]) -> io::Result<Slice> {
+pub fn run(region: &Region, pages: usize, ticks: u64, samples: &mut [Sample]) -> io::Result<Slice> {
     let mut dirty_pages = 0;
     for _ in 0..SETTLING_ITERATIONS {
-        dirty_pages += iterate(region, pages)?;
+        region.discard(pages)?;
+        dirty_pages += touch(region, pages);
     }
     let mut taken = 0;
     let mut last = clock::ticks();
     let end = last.wrapping_add(ticks);
     for sample in samples.iter_mut() {
-        dirty_pages += iterate(region, pages)?;
+        region.discard(pages)?;
+        let returned = clock::ticks();
+        dirty_pages += touch(region, pages);
         let now = clock::ticks();
-        *sample = u32::try_from(now.wrapping_sub(last)).unwrap_or(u32::MAX);
+        *sample = Sample {
+            whole: narrow(now.wrapping_sub(last)),
+            call: narrow(returned.wrapping_sub(last)),
+        };
         last = now;
         taken += 1;
         if now >= end {
@@ -50,14 +65,17 @@ pub fn run(region: &Region, pages: usize, ticks: u64, samples: &mut [u32]) -> io
     })
 }
 
-/// One iteration; returns how many pages were not zero after their discard.
+fn narrow(ticks: u64) -> u32 {
+    u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
+/// Writes each page; returns how many were not zero after their discard.
 ///
 /// Reading a page before writing it would add a second fault on kernels that map a shared zero
 /// page for reads. So the first access is the write that faults; the word beside it shows whether
 /// the page is fresh, and is made non-zero for the next iteration to find.
 #[inline(always)]
-fn iterate(region: &Region, pages: usize) -> io::Result<u64> {
-    region.discard(pages)?;
+fn touch(region: &Region, pages: usize) -> u64 {
     let mut dirty = 0;
     for page in 0..pages {
         region.word(page, 0).store(1, Relaxed);
@@ -65,7 +83,7 @@ fn iterate(region: &Region, pages: usize) -> io::Result<u64> {
         dirty += u64::from(witness.load(Relaxed) != 0);
         witness.store(1, Relaxed);
     }
-    Ok(dirty)
+    dirty
 }
 
 #[cfg(test)]
@@ -75,18 +93,27 @@ mod tests {
     #[test]
     fn a_slice_ends_with_its_buffer_and_finds_clean_pages() {
         let region = Region::new(4).unwrap();
-        let mut samples = [0; 10];
+        let mut samples = [Sample::default(); 10];
         let slice = run(&region, 4, u64::MAX / 2, &mut samples).unwrap();
         assert_eq!(
             (slice.samples, slice.iterations, slice.dirty_pages),
             (10, 26, 0)
         );
-        assert!(samples.iter().all(|&ticks| ticks > 0));
+        assert!(samples.iter().all(|sample| sample.call > 0));
     }
 
     #[test]
     fn a_slice_ends_with_its_time() {
         let region = Region::new(1).unwrap();
-        assert_eq!(run(&region, 1, 0, &mut [0; 10]).unwrap().samples, 1);
+        let mut samples = [Sample::default(); 10];
+        assert_eq!(run(&region, 1, 0, &mut samples).unwrap().samples, 1);
+    }
+
+    #[test]
+    fn the_call_is_a_part_of_its_iteration() {
+        let region = Region::new(8).unwrap();
+        let mut samples = [Sample::default(); 10];
+        run(&region, 8, u64::MAX / 2, &mut samples).unwrap();
+        assert!(samples.iter().all(|sample| sample.call < sample.whole));
     }
 }

@@ -59,6 +59,8 @@ pub struct Madvise {
 pub struct Measured {
     /// Each iteration, in the order of time, in picoseconds.
     pub samples_ps: Vec<u64>,
+    /// The system call in each, without the touches after it, in picoseconds.
+    pub calls_ps: Vec<u64>,
     /// What the engine counted meanwhile, on all CPUs.
     pub stats: Stats,
     /// Cache lines that moved meanwhile.
@@ -72,10 +74,12 @@ pub struct Measured {
 impl Measured {
     /// The time that so many thousandths of the iterations did not exceed, in nanoseconds.
     pub fn quantile_ns(&self, per_mille: usize) -> f64 {
-        let mut sorted = self.samples_ps.clone();
-        sorted.sort_unstable();
-        let index = (sorted.len() * per_mille / 1000).min(sorted.len() - 1);
-        sorted[index] as f64 / 1000.0
+        quantile_ns(&self.samples_ps, per_mille)
+    }
+
+    /// The same of the system calls.
+    pub fn call_quantile_ns(&self, per_mille: usize) -> f64 {
+        quantile_ns(&self.calls_ps, per_mille)
     }
 
     /// The median in nanoseconds.
@@ -87,6 +91,13 @@ impl Measured {
     pub fn per_iteration(&self, count: u64) -> f64 {
         count as f64 / self.samples_ps.len() as f64
     }
+}
+
+fn quantile_ns(samples_ps: &[u64], per_mille: usize) -> f64 {
+    let mut sorted = samples_ps.to_vec();
+    sorted.sort_unstable();
+    let index = (sorted.len() * per_mille / 1000).min(sorted.len() - 1);
+    sorted[index] as f64 / 1000.0
 }
 
 impl Madvise {
@@ -119,6 +130,13 @@ where
     checks: Cell<bool>,
     stale: Cell<u64>,
     is_over: Cell<bool>,
+}
+
+/// One iteration's times.
+#[derive(Clone, Copy)]
+struct Sample {
+    whole_ps: u64,
+    call_ps: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -163,9 +181,10 @@ where
         .collect();
     let (state, failure) = machine.run(programs);
     assert_eq!(failure, None, "the engine under madvise");
-    let (samples_ps, counts) = outcome.take().expect("the initiator has finished");
+    let (samples, counts) = outcome.take().expect("the initiator has finished");
     Measured {
-        samples_ps,
+        samples_ps: samples.iter().map(|sample| sample.whole_ps).collect(),
+        calls_ps: samples.iter().map(|sample| sample.call_ps).collect(),
         stats: counts.stats,
         lines: counts.lines,
         stale: world.stale.get(),
@@ -189,7 +208,7 @@ where
         self.engine.switch_away(self.space, Root(0));
     }
 
-    fn initiator(&self, context: Context<'_>) -> (Vec<u64>, Counts) {
+    fn initiator(&self, context: Context<'_>) -> (Vec<Sample>, Counts) {
         self.engine.online();
         self.engine.switch_to(None, self.space);
         while self.space.cpus().len() < self.row.threads {
@@ -210,7 +229,7 @@ where
         (samples, after.since(&before))
     }
 
-    fn iteration(&self, context: Context<'_>) -> u64 {
+    fn iteration(&self, context: Context<'_>) -> Sample {
         let (started_ps, costs) = (context.now_ps(), &self.row.costs);
         context.work(costs.syscall_ps / 2 + costs.madvise_ps);
         for entry in self.entries() {
@@ -220,10 +239,14 @@ where
         self.engine.flush(self.space, range, FreedTables::No);
         self.oldest_frame.set(self.oldest_frame.get() + 1);
         context.work(costs.syscall_ps - costs.syscall_ps / 2);
+        let call_ps = context.now_ps() - started_ps;
         for (index, entry) in self.entries().iter().enumerate() {
             self.touch(context, index, entry);
         }
-        context.now_ps() - started_ps
+        Sample {
+            whole_ps: context.now_ps() - started_ps,
+            call_ps,
+        }
     }
 
     /// A write to a page that has just been dropped.

@@ -214,7 +214,7 @@ fn check_complete(rows: &[Printed], wanted: &[(String, u32, u32)]) -> Result<(),
     }
     match rows
         .iter()
-        .find(|row| row.iterations == 0 || !row.median_ns.is_finite() || row.median_ns <= 0.0)
+        .find(|row| row.iterations == 0 || !is_time(row.median_ns) || !is_time(row.call_median_ns))
     {
         Some(row) => Err(format!(
             "the row for {}, {} threads, {} pages measured nothing",
@@ -229,6 +229,10 @@ fn check_complete(rows: &[Printed], wanted: &[(String, u32, u32)]) -> Result<(),
     }
 }
 
+fn is_time(ns: f64) -> bool {
+    ns.is_finite() && ns > 0.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,6 +240,7 @@ mod tests {
     fn row(policy: &str, iterations: u64) -> Printed {
         let text = format!(
             r#"{{"policy":"{policy}","threads":1,"pages":1,"median_ns":5,"p99_ns":9,"min_ns":1,
+                "call_median_ns":3,"call_p99_ns":4,
                 "iterations":{iterations},"ipis_per_op":null,"stale":0}}"#
         );
         serde_json::from_str(&text).unwrap()
@@ -248,6 +253,11 @@ mod tests {
         assert!(check_complete(&[], &wanted).is_err());
         assert!(check_complete(&[row("best", 3), row("best", 3)], &wanted).is_err());
         assert!(check_complete(&[row("best", 0)], &wanted).is_err());
+        let without_call = Printed {
+            call_median_ns: 0.0,
+            ..row("best", 3)
+        };
+        assert!(check_complete(&[without_call], &wanted).is_err());
         assert!(check_complete(&[row("best", 3), row("other", 3)], &wanted).is_err());
     }
 

@@ -19,6 +19,8 @@ pub struct Printed {
     pub median_ns: f64,
     pub p99_ns: f64,
     pub min_ns: f64,
+    pub call_median_ns: f64,
+    pub call_p99_ns: f64,
     pub iterations: u64,
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
@@ -59,6 +61,11 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The same to Linux in the neighbouring boot.
     pub ratio_to_linux: Option<f64>,
+    /// As above, for the system call in each iteration alone: the flush is in there, the page faults are not.
+    pub call_median_ns: f64,
+    pub call_p99_ns: f64,
+    pub call_ratio: Option<f64>,
+    pub call_ratio_to_linux: Option<f64>,
     /// Interrupts for each iteration, over all boots.
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
@@ -118,6 +125,12 @@ fn merge_one(
         .map(|row| Some(row.ipis_per_op? * row.iterations as f64))
         .sum();
     let boot_medians_ns: Vec<f64> = rows().map(|row| row.median_ns).collect();
+    let to_before = (MachineKind::Qemu, REFERENCE, threads, pages);
+    let to_linux = (MachineKind::Linux, "linux", threads, pages);
+    let (whole, call) = (
+        |row: &Printed| row.median_ns,
+        |row: &Printed| row.call_median_ns,
+    );
     Row {
         machine: machine_name(machine),
         policy: policy.to_owned(),
@@ -129,16 +142,12 @@ fn merge_one(
         median_ns: median(boot_medians_ns.iter().copied()).unwrap_or(0.0),
         p99_ns: median(rows().map(|row| row.p99_ns)).unwrap_or(0.0),
         min_ns: rows().map(|row| row.min_ns).fold(f64::INFINITY, f64::min),
-        ratio: ratio(
-            &own,
-            sightings,
-            (MachineKind::Qemu, REFERENCE, threads, pages),
-        ),
-        ratio_to_linux: ratio(
-            &own,
-            sightings,
-            (MachineKind::Linux, "linux", threads, pages),
-        ),
+        ratio: ratio(&own, sightings, to_before, whole),
+        ratio_to_linux: ratio(&own, sightings, to_linux, whole),
+        call_median_ns: median(rows().map(call)).unwrap_or(0.0),
+        call_p99_ns: median(rows().map(|row| row.call_p99_ns)).unwrap_or(0.0),
+        call_ratio: ratio(&own, sightings, to_before, call),
+        call_ratio_to_linux: ratio(&own, sightings, to_linux, call),
         ipis_per_op: ipis.map(|ipis| ipis / iterations.max(1) as f64),
         stale: rows().map(|row| row.stale).sum(),
         iterations,
@@ -151,17 +160,19 @@ fn merge_one(
     }
 }
 
-/// The median ratio to `reference`, each row against the one of the same (or neighbouring) boot.
+/// The median ratio of `figure` to that of `reference`, each row against the one of the same (or neighbouring) boot.
 fn ratio(
     own: &[&Sighting],
     all: &[Sighting],
     reference: (MachineKind, &str, u32, u32),
+    figure: impl Fn(&Printed) -> f64,
 ) -> Option<f64> {
     let ratios = own.iter().filter_map(|sighting| {
         let other = all
             .iter()
             .find(|other| other.boot == sighting.boot && key(other) == reference)?;
-        (other.row.median_ns > 0.0).then(|| sighting.row.median_ns / other.row.median_ns)
+        let other_ns = figure(&other.row);
+        (other_ns > 0.0).then(|| figure(&sighting.row) / other_ns)
     });
     median(ratios)
 }
@@ -194,9 +205,12 @@ fn thin(samples: Vec<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
+    /// The call is all but 40 ns of the iteration.
     fn sighting(machine: MachineKind, boot: u32, policy: &str, median_ns: f64) -> Sighting {
+        let call_ns = median_ns - 40.0;
         let text = format!(
             r#"{{"policy":"{policy}","threads":2,"pages":1,"median_ns":{median_ns},"p99_ns":9,"min_ns":{boot},
+                "call_median_ns":{call_ns},"call_p99_ns":{boot},
                 "iterations":100,"ipis_per_op":1.0,"stale":{boot},"samples":[1,2]}}"#
         );
         Sighting {
@@ -236,6 +250,20 @@ mod tests {
         );
         assert_eq!(rows[1].ratio_to_linux, Some(0.5));
         assert_eq!(rows[1].median_ns, 120.0);
+    }
+
+    #[test]
+    fn the_call_is_compared_with_the_call() {
+        use MachineKind::{Linux, Qemu};
+        let rows = merged(&[
+            sighting(Qemu, 0, "before", 100.0),
+            sighting(Qemu, 0, "best", 70.0),
+            sighting(Linux, 0, "linux", 160.0),
+        ]);
+        let best = &rows[1];
+        assert_eq!((best.ratio, best.call_ratio), (Some(0.7), Some(0.5)));
+        assert_eq!(best.call_ratio_to_linux, Some(0.25));
+        assert_eq!((best.call_median_ns, best.call_p99_ns), (30.0, 0.0));
     }
 
     #[test]

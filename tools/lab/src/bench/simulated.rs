@@ -298,6 +298,8 @@ impl Setup {
             "median_ns": measured.median_ns(), "p99_ns": measured.quantile_ns(990),
             "min_ns": measured.quantile_ns(0),
             "ratio": row.ratio(rows), "ratio_to_linux": null,
+            "call_median_ns": measured.call_quantile_ns(500), "call_p99_ns": measured.call_quantile_ns(990),
+            "call_ratio": row.call_ratio(rows), "call_ratio_to_linux": null,
             "ipis_per_op": measured.per_iteration(measured.stats.ipis_sent),
             "lines_per_op": measured.per_iteration(measured.lines),
             "published_ns": row.published_ns(),
@@ -309,12 +311,23 @@ impl Setup {
 }
 
 impl Row<'_> {
+    /// `before` with the same axes.
+    fn reference<'a>(&self, rows: &'a [Row<'_>]) -> Option<&'a Measured> {
+        let axes = (REFERENCE, self.threads, self.pages);
+        let row = rows
+            .iter()
+            .find(|row| (row.policy, row.threads, row.pages) == axes)?;
+        Some(&row.measured)
+    }
+
     /// To `before` with the same axes.
     fn ratio(&self, rows: &[Row<'_>]) -> Option<f64> {
-        let reference = rows.iter().find(|row| {
-            (row.policy, row.threads, row.pages) == (REFERENCE, self.threads, self.pages)
-        })?;
-        Some(self.measured.median_ns() / reference.measured.median_ns())
+        Some(self.measured.median_ns() / self.reference(rows)?.median_ns())
+    }
+
+    /// The same of the system calls.
+    fn call_ratio(&self, rows: &[Row<'_>]) -> Option<f64> {
+        Some(self.measured.call_quantile_ns(500) / self.reference(rows)?.call_quantile_ns(500))
     }
 
     /// What the authors of the table measured, with one page, on the machine of the default preset.
@@ -356,6 +369,8 @@ fn table(rows: &[Row<'_>], pages: usize) -> String {
         "/ before",
         "published ns",
         "deviation",
+        "call ns",
+        "call / before",
         "IPIs/op",
         "lines/op",
         "stale",
@@ -375,6 +390,8 @@ fn table(rows: &[Row<'_>], pages: usize) -> String {
             or_dash(row.ratio(rows).map(|ratio| format!("{ratio:.3}"))),
             or_dash(published_ns.map(|ns| format!("{ns:.0}"))),
             or_dash(deviation),
+            format!("{:.0}", measured.call_quantile_ns(500)),
+            or_dash(row.call_ratio(rows).map(|ratio| format!("{ratio:.3}"))),
             format!("{:.2}", measured.per_iteration(measured.stats.ipis_sent)),
             format!("{:.2}", measured.per_iteration(measured.lines)),
             measured.stale.to_string(),

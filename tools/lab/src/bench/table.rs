@@ -11,13 +11,16 @@ use super::rows::Row;
 use crate::cli::Bench;
 use crate::machine::host_cores;
 
-const HEADINGS: [&str; 8] = [
+const HEADINGS: [&str; 11] = [
     "threads",
     "policy",
     "median ns",
     "p99 ns",
     "/ before",
     "/ linux",
+    "call ns",
+    "call p99",
+    "call / before",
     "IPIs/op",
     "stale",
 ];
@@ -47,7 +50,7 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> 
     for &pages in &pages {
         let plural = if pages == 1 { "page" } else { "pages" };
         line(format!(
-            "\nmadvise: {pages} {plural} a flush; ns an iteration on the initiator"
+            "\nmadvise: {pages} {plural} a flush; ns an iteration on the initiator, and in its call"
         ));
         line(table(rows.iter().filter(|row| row.pages == pages)));
     }
@@ -100,6 +103,9 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
             format!("{:.0}", row.p99_ns),
             ratio(row.ratio),
             ratio(row.ratio_to_linux),
+            format!("{:.0}", row.call_median_ns),
+            format!("{:.0}", row.call_p99_ns),
+            ratio(row.call_ratio),
             row.ipis_per_op
                 .map_or_else(|| "-".into(), |ipis| format!("{ipis:.2}")),
             row.stale.to_string(),
@@ -185,5 +191,48 @@ fn against_linux(rows: &[Row]) -> String {
         text
     } else {
         "no comparison with Linux: `./lab doctor --get-linux` fetches an image".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::{Printed, Setting, Sighting, merge};
+    use super::*;
+    use crate::cli::MachineKind;
+
+    fn printed(policy: &str, call_median_ns: f64) -> Printed {
+        let text = format!(
+            r#"{{"policy":"{policy}","threads":2,"pages":32,"median_ns":900,"p99_ns":990,"min_ns":1,
+                "call_median_ns":{call_median_ns},"call_p99_ns":777,"iterations":3,"ipis_per_op":1,"stale":0}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_call_has_columns_of_its_own() {
+        let sightings =
+            [("before", 400.0), ("best", 100.0)].map(|(policy, call_median_ns)| Sighting {
+                machine: MachineKind::Qemu,
+                boot: 0,
+                row: printed(policy, call_median_ns),
+            });
+        let setting = Setting {
+            cpus: 2,
+            accel: "tcg".into(),
+            is_crowded: false,
+        };
+        let text = table(merge(&sightings, &setting).iter());
+        let cells = |line: &str| -> Vec<String> {
+            let cells = line.split(['│', '┆']).map(|cell| cell.trim().to_owned());
+            cells.filter(|cell| !cell.is_empty()).collect()
+        };
+        let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
+        let find = |word: &str| lines.iter().find(|line| line.iter().any(|c| c == word));
+        let (heading, best) = (find("policy").unwrap(), find("best").unwrap());
+        let cell = |name: &str| &best[heading.iter().position(|cell| cell == name).unwrap()];
+        assert_eq!(cell("call ns"), "100");
+        assert_eq!(cell("call p99"), "777");
+        assert_eq!(cell("call / before"), "0.250");
+        assert_eq!(cell("/ before"), "1.000");
     }
 }
