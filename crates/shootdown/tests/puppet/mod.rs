@@ -14,14 +14,25 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use shootdown::*;
 
 pub const PAGE: usize = 4096;
+/// The first global page.
+pub const GLOBAL: usize = 1000;
 
 #[derive(Default)]
 struct PuppetCpu {
     interrupted: AtomicBool,
     irqs_off: AtomicBool,
     preempt_count: AtomicUsize,
-    tlb: Mutex<BTreeMap<usize, u64>>,
+    /// The loaded root and its tag.
+    loaded: Mutex<(u64, u16)>,
+    /// Translations by tag and address; an address from [`GLOBAL`] on is under every tag.
+    tlb: Mutex<BTreeMap<(u16, usize), u64>>,
+    /// Cached entries of kernel page tables, which lead to a table: by tag.
+    structures: Mutex<BTreeMap<u16, u64>>,
+    slots: Vec<AsidSlot>,
 }
+
+/// A root that was loaded: on which CPU, and how.
+pub type Load = (u32, Root, Asid, TagEntries);
 
 /// A call back into the engine, whose size the puppet's type does not name.
 type Hook<R> = fn(&'static Puppet) -> R;
@@ -30,6 +41,9 @@ pub struct Puppet {
     current: AtomicU32,
     cpus: Vec<PuppetCpu>,
     table: Mutex<BTreeMap<usize, u64>>,
+    /// Entries of one root only.
+    own_tables: Mutex<BTreeMap<(u64, usize), u64>>,
+    loads: Mutex<Vec<Load>>,
     trace: Mutex<Vec<TraceEvent>>,
     flushes: Mutex<Vec<(CpuId, LocalFlush)>>,
     multicasts: Mutex<Vec<Vec<u32>>>,
@@ -126,15 +140,44 @@ unsafe impl Platform for &'static Puppet {
             LocalFlush::Pages(range) => {
                 assert!(range.page_count() <= FLUSH_CEILING_PAGES);
                 for page in range.iter_pages() {
-                    tlb.remove(&page);
+                    tlb.remove(&(self.me().tag_of(page), page));
                 }
+                self.me()
+                    .structures
+                    .lock()
+                    .unwrap()
+                    .remove(&self.me().tag());
             }
-            LocalFlush::Space | LocalFlush::All => tlb.clear(),
+            LocalFlush::Space => self.me().drop_tag(&mut tlb, self.me().tag()),
+            LocalFlush::All => {
+                tlb.clear();
+                self.me().structures.lock().unwrap().clear();
+            }
         }
     }
 
     fn load_root(&self, _: Root) {
-        self.me().tlb.lock().unwrap().clear();
+        unreachable!("the engine loads roots under tags");
+    }
+
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        assert_eq!(cpu, self.current_cpu(), "the slots of another CPU");
+        &self.cpus[cpu.index()].slots
+    }
+
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        let me = self.me();
+        assert!(
+            me.irqs_off.load(Ordering::Relaxed),
+            "interrupts are on during a root load"
+        );
+        assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
+        let load = (self.current_cpu().as_u32(), root, asid, entries);
+        self.loads.lock().unwrap().push(load);
+        *me.loaded.lock().unwrap() = (root.0, asid.as_u16());
+        if entries == TagEntries::Drop {
+            me.drop_tag(&mut me.tlb.lock().unwrap(), asid.as_u16());
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -156,7 +199,8 @@ unsafe impl Platform for &'static Puppet {
         self.assisted.lock().unwrap().push(*request);
         for target in targets.iter() {
             let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
-            tlb.retain(|page, _| !(request.range().start()..request.range().end()).contains(page));
+            let range = request.range().start()..request.range().end();
+            tlb.retain(|(_, page), _| !range.contains(page));
         }
         RemoteFlush::Done
     }
@@ -167,6 +211,27 @@ unsafe impl Platform for &'static Puppet {
         if ask.is_some_and(|ask| !ask(self)) {
             self.user_access_denied.lock().unwrap().push(event);
         }
+    }
+}
+
+/// The tag of global translations, which no root has.
+const EVERY_TAG: u16 = u16::MAX;
+
+impl PuppetCpu {
+    fn tag(&self) -> u16 {
+        self.loaded.lock().unwrap().1
+    }
+
+    fn tag_of(&self, address: usize) -> u16 {
+        match address / PAGE {
+            GLOBAL.. => EVERY_TAG,
+            _ => self.tag(),
+        }
+    }
+
+    fn drop_tag(&self, tlb: &mut BTreeMap<(u16, usize), u64>, tag: u16) {
+        tlb.retain(|(of, _), _| *of != tag);
+        self.structures.lock().unwrap().remove(&tag);
     }
 }
 
@@ -229,15 +294,47 @@ impl Puppet {
         self.table.lock().unwrap().insert(page * PAGE, frame);
     }
 
+    /// Writes a page-table entry of one root, which hides that of [`map`](Self::map).
+    pub fn map_in(&self, space: &impl Rooted, page: usize, frame: u64) {
+        let entry = (space.root_number(), page * PAGE);
+        self.own_tables.lock().unwrap().insert(entry, frame);
+    }
+
     /// What CPU `cpu` translates `page` to, from its TLB or by a walk that it caches.
     pub fn access(&self, cpu: u32, page: usize) -> u64 {
-        let walked = self.table.lock().unwrap()[&(page * PAGE)];
-        *self.cpus[cpu as usize]
-            .tlb
+        let cpu = &self.cpus[cpu as usize];
+        let address = page * PAGE;
+        let (root, _) = *cpu.loaded.lock().unwrap();
+        let tag = cpu.tag_of(address);
+        let own = self
+            .own_tables
             .lock()
             .unwrap()
-            .entry(page * PAGE)
+            .get(&(root, address))
+            .copied();
+        let walked = own.unwrap_or_else(|| self.table.lock().unwrap()[&address]);
+        *cpu.tlb
+            .lock()
+            .unwrap()
+            .entry((tag, address))
             .or_insert(walked)
+    }
+
+    /// The kernel page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
+    pub fn kernel_table(&self, cpu: u32, linked: u64) -> u64 {
+        let cpu = &self.cpus[cpu as usize];
+        let mut structures = cpu.structures.lock().unwrap();
+        *structures.entry(cpu.tag()).or_insert(linked)
+    }
+
+    /// Takes the roots loaded so far.
+    pub fn take_loads(&self) -> Vec<Load> {
+        std::mem::take(&mut self.loads.lock().unwrap())
+    }
+
+    /// The number of the root that CPU `cpu` has loaded.
+    pub fn root_of(&self, cpu: u32) -> u64 {
+        self.cpus[cpu as usize].loaded.lock().unwrap().0
     }
 
     /// Takes the events so far.
@@ -280,15 +377,43 @@ impl Puppet {
     }
 }
 
-/// A machine with `N` CPUs, none online. It lives to the end of the process.
+/// What has a root.
+pub trait Rooted {
+    fn root_number(&self) -> u64;
+}
+
+impl<const N: usize> Rooted for AddressSpace<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn root_number(&self) -> u64 {
+        self.root().0
+    }
+}
+
+/// A machine with `N` CPUs, none online and without tags. It lives to the end of the process.
 pub fn powered_off<const N: usize>() -> &'static Machine<N>
 where
     Cpus<N>: Capacity,
 {
+    tagged::<N>(0)
+}
+
+/// The same with `tags` tags on each CPU.
+pub fn tagged<const N: usize>(tags: usize) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let cpu = || PuppetCpu {
+        slots: (0..tags).map(|_| AsidSlot::new()).collect(),
+        ..PuppetCpu::default()
+    };
     let puppet: &'static Puppet = Box::leak(Box::new(Puppet {
         current: AtomicU32::new(0),
-        cpus: (0..N).map(|_| PuppetCpu::default()).collect(),
+        cpus: (0..N).map(|_| cpu()).collect(),
         table: Mutex::default(),
+        own_tables: Mutex::default(),
+        loads: Mutex::default(),
         trace: Mutex::default(),
         flushes: Mutex::default(),
         multicasts: Mutex::default(),
@@ -305,6 +430,14 @@ where
         user_access_ok: Mutex::new(None),
         engine: AtomicUsize::new(0),
     }));
+    start_engine(puppet)
+}
+
+/// A new engine on a machine that had another before, or none.
+pub fn start_engine<const N: usize>(puppet: &'static Puppet) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
     let machine: &'static Machine<N> = Box::leak(Box::new(Shootdown::new(puppet)));
     puppet.engine.store(
         std::ptr::from_ref(machine).expose_provenance(),
@@ -330,7 +463,14 @@ pub fn machine<const N: usize>() -> &'static Machine<N>
 where
     Cpus<N>: Capacity,
 {
-    let machine = powered_off::<N>();
+    online(powered_off::<N>())
+}
+
+/// The same machine with all CPUs online, and an empty record.
+pub fn online<const N: usize>(machine: &'static Machine<N>) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
     for cpu in 0..N as u32 {
         machine.platform().as_cpu(cpu, || machine.online());
     }

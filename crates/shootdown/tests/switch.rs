@@ -1,0 +1,406 @@
+//! Behaviour of switches: what tags keep, and whom lazy mode spares. On the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use puppet::{GLOBAL, Machine, PAGE, leave, online, powered_off, start_engine, tagged};
+use shootdown::*;
+
+const KERNEL_ROOT: Root = Root(0);
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+}
+
+/// Spaces with roots 1, 2, ... in which page 0 is frame 10 times the root.
+fn spaces<const N: usize>(machine: &Machine<N>, count: u64) -> Vec<AddressSpace<N>>
+where
+    Cpus<N>: Capacity,
+{
+    (1..=count)
+        .map(|root| {
+            let space = AddressSpace::new(machine, Root(root));
+            machine.platform().map_in(&space, 0, root * 10);
+            space
+        })
+        .collect()
+}
+
+/// How the last root was loaded.
+fn last_load<const N: usize>(machine: &Machine<N>) -> (Root, Asid, TagEntries)
+where
+    Cpus<N>: Capacity,
+{
+    let (_, root, asid, entries) = *machine.platform().take_loads().last().expect("a load");
+    (root, asid, entries)
+}
+
+/// CPU 0 loads each space once, round robin, `rounds` times, and reads page 0 of each; it ends without a space.
+fn go_round<const N: usize>(machine: &Machine<N>, spaces: &[AddressSpace<N>], rounds: usize)
+where
+    Cpus<N>: Capacity,
+{
+    let mut previous = None;
+    for space in spaces.iter().cycle().take(rounds * spaces.len()) {
+        machine.switch_to(previous, space);
+        assert_eq!(machine.platform().access(0, 0), space.root().0 * 10);
+        previous = Some(space);
+    }
+    machine.switch_away(previous.expect("at least one round"), KERNEL_ROOT);
+}
+
+#[test]
+fn a_space_comes_back_to_its_tag() {
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 2);
+    machine.switch_to(None, &spaces[0]);
+    let (_, first, entries) = last_load(machine);
+    assert_eq!(
+        entries,
+        TagEntries::Drop,
+        "a tag that is new holds anything"
+    );
+    assert_ne!(first, Asid::UNTAGGED);
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    let (_, second, _) = last_load(machine);
+    assert_ne!(first, second);
+    machine.switch_to(Some(&spaces[1]), &spaces[0]);
+    assert_eq!(last_load(machine), (Root(1), first, TagEntries::Keep));
+    let stats = machine.stats(cpu(0));
+    assert_eq!(
+        (stats.tags_taken, stats.tags_kept, stats.tags_dropped),
+        (2, 1, 0)
+    );
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+#[test]
+fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
+    for freed in [FreedTables::No, FreedTables::Yes] {
+        let machine = online(tagged::<2>(8));
+        let spaces = spaces(machine, 2);
+        machine.switch_to(None, &spaces[0]);
+        assert_eq!(machine.platform().access(0, 0), 10);
+        machine.switch_to(Some(&spaces[0]), &spaces[1]);
+        machine.platform().map_in(&spaces[0], 0, 11);
+        machine
+            .platform()
+            .as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
+        assert_eq!(machine.total_stats().ipis_sent, 0, "nobody has it loaded");
+        machine.switch_to(Some(&spaces[1]), &spaces[0]);
+        assert_eq!(machine.platform().access(0, 0), 11);
+        assert_eq!(machine.stats(cpu(0)).tags_dropped, 1);
+        machine.switch_away(&spaces[0], KERNEL_ROOT);
+    }
+}
+
+/// What is flushed while a space is loaded is in its generation when it is left: the tag need not be dropped.
+#[test]
+fn a_flush_that_reached_the_loaded_tag_costs_nothing_later() {
+    let machine = online(tagged::<2>(8));
+    let spaces = spaces(machine, 2);
+    machine.switch_to(None, &spaces[0]);
+    machine.platform().map_in(&spaces[0], 0, 11);
+    machine.platform().as_cpu(1, || {
+        machine.flush(&spaces[0], pages(0, 1), FreedTables::No)
+    });
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    machine.switch_to(Some(&spaces[1]), &spaces[0]);
+    assert_eq!(machine.stats(cpu(0)).tags_kept, 1);
+    assert_eq!(machine.platform().access(0, 0), 11);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+#[test]
+fn six_tags_serve_six_spaces_and_all_tags_serve_more() {
+    for (tags, count, kept) in [
+        (Tags::Six, 6, true),
+        (Tags::Six, 7, false),
+        (Tags::All, 12, true),
+        (Tags::All, 64, true),
+        (Tags::None, 2, false),
+    ] {
+        let machine = online(tagged::<1>(64));
+        machine.set_policy(Policy::BEST.with_tags(tags));
+        let spaces = spaces(machine, count);
+        go_round(machine, &spaces, 1);
+        let before = machine.total_stats();
+        go_round(machine, &spaces, 3);
+        let stats = machine.total_stats().since(&before);
+        let wanted = if kept { 3 * count } else { 0 };
+        assert_eq!(stats.tags_kept, wanted, "{tags:?}, {count} spaces");
+        let taken = if kept || tags == Tags::None {
+            0
+        } else {
+            3 * count
+        };
+        assert_eq!(stats.tags_taken, taken, "{tags:?}, {count} spaces");
+    }
+}
+
+/// A new space under the root of a dead one, perhaps in the same memory, has another name and inherits nothing.
+#[test]
+fn a_new_space_with_an_old_root_inherits_nothing() {
+    let machine = online(tagged::<1>(8));
+    let old = AddressSpace::new(machine, Root(1));
+    machine.platform().map_in(&old, 0, 10);
+    machine.switch_to(None, &old);
+    assert_eq!(machine.platform().access(0, 0), 10);
+    machine.switch_away(&old, KERNEL_ROOT);
+    drop(old);
+    let new = AddressSpace::new(machine, Root(1));
+    machine.platform().map_in(&new, 0, 99);
+    machine.switch_to(None, &new);
+    assert_eq!(machine.platform().access(0, 0), 99);
+    machine.switch_away(&new, KERNEL_ROOT);
+}
+
+/// Slots that an earlier engine filled, or an earlier life of the CPU, say nothing about what is cached now, and
+/// names of spaces start again.
+#[test]
+fn coming_online_voids_every_tag() {
+    let first = online(tagged::<1>(8));
+    let old = spaces(first, 1);
+    first.switch_to(None, &old[0]);
+    first.switch_away(&old[0], KERNEL_ROOT);
+    let second: &Machine<1> = online(start_engine(first.platform()));
+    let new = spaces(second, 1);
+    assert_eq!(old[0].id(), new[0].id(), "the name that must not match");
+    second.switch_to(None, &new[0]);
+    assert_eq!(last_load(second).2, TagEntries::Drop);
+    assert_eq!(second.stats(cpu(0)).tags_kept, 0);
+    second.switch_away(&new[0], KERNEL_ROOT);
+}
+
+#[test]
+fn without_tags_every_load_drops_everything() {
+    for (slots, policy) in [
+        (0, Policy::BEST),
+        (8, Policy::BEST.with_tags(Tags::None)),
+        (8, Policy::BEFORE),
+    ] {
+        let machine = online(tagged::<1>(slots));
+        machine.set_policy(policy);
+        let spaces = spaces(machine, 2);
+        go_round(machine, &spaces, 3);
+        for (_, _, asid, entries) in machine.platform().take_loads() {
+            assert_eq!((asid, entries), (Asid::UNTAGGED, TagEntries::Drop));
+        }
+    }
+}
+
+/// The kernel's root keeps its translations under the reserved tag, but never a user's.
+#[test]
+fn the_kernels_root_keeps_only_what_it_cached_itself() {
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 1);
+    machine.switch_to(None, &spaces[0]);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert_eq!(
+        last_load(machine),
+        (KERNEL_ROOT, Asid::UNTAGGED, TagEntries::Drop)
+    );
+    machine.switch_to(None, &spaces[0]);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert_eq!(last_load(machine).2, TagEntries::Keep);
+    // A user's translations come under the reserved tag.
+    machine.set_policy(Policy::BEST.with_tags(Tags::None));
+    machine.switch_to(None, &spaces[0]);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert_eq!(last_load(machine).2, TagEntries::Drop);
+}
+
+/// Kernel tables may be freed, and other tags have cached entries of them that one page's flush does not reach.
+#[test]
+fn after_a_kernel_flush_no_other_tag_is_kept() {
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 2);
+    machine.switch_to(None, &spaces[0]);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    machine.switch_to(None, &spaces[0]);
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    assert_eq!(machine.platform().kernel_table(0, 1), 1);
+    machine.switch_to(Some(&spaces[1]), &spaces[0]);
+    machine.flush_kernel(pages(GLOBAL, 1));
+    // The loaded tag was flushed, so it may be kept; the others may not.
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    assert_eq!(last_load(machine).2, TagEntries::Drop);
+    assert_eq!(machine.platform().kernel_table(0, 2), 2, "a freed table");
+    machine.switch_to(Some(&spaces[1]), &spaces[0]);
+    assert_eq!(last_load(machine).2, TagEntries::Keep);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert_eq!(last_load(machine).2, TagEntries::Drop);
+}
+
+/// A flush of everything reaches all tags: nothing is void afterwards.
+#[test]
+fn after_a_full_kernel_flush_tags_are_kept() {
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 2);
+    go_round(machine, &spaces, 1);
+    machine.flush_kernel(FlushRange::WHOLE);
+    let before = machine.total_stats();
+    go_round(machine, &spaces, 1);
+    assert_eq!(machine.total_stats().since(&before).tags_kept, 2);
+}
+
+/// Two CPUs have space 0 loaded; CPU 1 is lazy in it, as the policy allows.
+fn lazy_pair(policy: Policy, tags: usize) -> (&'static Machine<2>, Vec<AddressSpace<2>>) {
+    let machine = online(tagged::<2>(tags));
+    machine.set_policy(policy);
+    let spaces = spaces(machine, 2);
+    let puppet = machine.platform();
+    for number in 0..2 {
+        puppet.as_cpu(number, || machine.switch_to(None, &spaces[0]));
+        assert_eq!(puppet.access(number, 0), 10);
+    }
+    puppet.as_cpu(1, || machine.enter_lazy(&spaces[0], KERNEL_ROOT));
+    (machine, spaces)
+}
+
+#[test]
+fn a_lazy_cpu_is_left_alone_and_catches_up() {
+    for tags in [0, 8] {
+        let (machine, spaces) = lazy_pair(Policy::BEST, tags);
+        let puppet = machine.platform();
+        assert!(puppet.as_cpu(1, || !machine.user_access_ok()));
+        puppet.map_in(&spaces[0], 0, 11);
+        machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
+        let stats = machine.stats(cpu(0));
+        assert_eq!((stats.ipis_sent, stats.lazy_skipped), (0, 1));
+        puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+        assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+        assert_eq!(puppet.access(1, 0), 11);
+        // From now on it is a target again.
+        puppet.map_in(&spaces[0], 0, 12);
+        machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
+        assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+        assert_eq!(puppet.access(1, 0), 12);
+        leave(machine, spaces.into_iter().next().unwrap(), 2);
+    }
+}
+
+#[test]
+fn a_lazy_cpu_that_missed_nothing_comes_back_for_free() {
+    let (machine, spaces) = lazy_pair(Policy::BEST, 8);
+    let puppet = machine.platform();
+    puppet.take_loads();
+    puppet.take_flushes();
+    puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+    assert!(puppet.take_loads().is_empty());
+    assert!(puppet.take_flushes().is_empty());
+    leave(machine, spaces.into_iter().next().unwrap(), 2);
+}
+
+#[test]
+fn freed_tables_make_a_lazy_cpu_let_go_once() {
+    let (machine, spaces) = lazy_pair(Policy::BEST, 8);
+    let puppet = machine.platform();
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert_eq!(machine.stats(cpu(1)).lazy_detached, 1);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+    let stats = machine.stats(cpu(0));
+    assert_eq!((stats.ipis_sent, stats.lazy_skipped), (1, 1));
+    // It comes back as one that joins.
+    puppet.map_in(&spaces[0], 0, 11);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
+    puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+    assert_eq!(puppet.root_of(1), 1);
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, spaces.into_iter().next().unwrap(), 2);
+}
+
+#[test]
+fn a_lazy_cpu_may_go_elsewhere() {
+    for detaches in [false, true] {
+        let (machine, spaces) = lazy_pair(Policy::BEST, 8);
+        let puppet = machine.platform();
+        if detaches {
+            machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+        }
+        puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[1]));
+        assert_eq!(puppet.access(1, 0), 20);
+        assert!(!spaces[0].cpus().contains(cpu(1)));
+        assert!(spaces[1].cpus().contains(cpu(1)));
+        // It is a target there.
+        puppet.map_in(&spaces[1], 0, 21);
+        machine.flush(&spaces[1], pages(0, 1), FreedTables::No);
+        assert_eq!(puppet.access(1, 0), 21);
+        puppet.as_cpu(1, || machine.switch_away(&spaces[1], KERNEL_ROOT));
+        assert!(spaces[1].cpus().is_empty());
+        machine.switch_away(&spaces[0], KERNEL_ROOT);
+    }
+}
+
+#[test]
+fn a_lazy_cpu_may_leave() {
+    let (machine, spaces) = lazy_pair(Policy::BEST, 0);
+    let puppet = machine.platform();
+    puppet.as_cpu(1, || machine.switch_away(&spaces[0], KERNEL_ROOT));
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert!(spaces[0].cpus().is_empty());
+}
+
+#[test]
+fn under_a_policy_that_is_not_lazy_the_cpu_leaves_at_once() {
+    let (machine, spaces) = lazy_pair(Policy::BEST.with_lazy(false), 8);
+    let puppet = machine.platform();
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert!(!spaces[0].cpus().contains(cpu(1)));
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+    assert_eq!(machine.total_stats().ipis_sent, 0);
+    // The host goes on as if it had stayed, whatever the policy is by then.
+    machine.set_policy(Policy::BEST);
+    puppet.map_in(&spaces[0], 0, 11);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
+    puppet.as_cpu(1, || machine.enter_lazy(&spaces[0], KERNEL_ROOT));
+    puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, spaces.into_iter().next().unwrap(), 2);
+}
+
+/// A CPU that became lazy under one policy is still there when the policy is another.
+#[test]
+fn a_policy_without_lazy_mode_interrupts_lazy_cpus() {
+    let (machine, spaces) = lazy_pair(Policy::BEST, 8);
+    let puppet = machine.platform();
+    machine.set_policy(Policy::BEFORE);
+    puppet.map_in(&spaces[0], 0, 11);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, spaces.into_iter().next().unwrap(), 2);
+}
+
+/// A kernel thread on a lazy CPU may change the space that it is lazy in.
+#[test]
+fn a_lazy_cpu_may_flush_its_own_space() {
+    for freed in [FreedTables::No, FreedTables::Yes] {
+        let (machine, spaces) = lazy_pair(Policy::BEST, 8);
+        let puppet = machine.platform();
+        puppet.map_in(&spaces[0], 0, 11);
+        puppet.as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
+        assert_eq!(puppet.access(0, 0), 11);
+        puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
+        assert_eq!(puppet.access(1, 0), 11);
+        leave(machine, spaces.into_iter().next().unwrap(), 2);
+    }
+}
+
+#[test]
+#[should_panic(expected = "but the caller leaves")]
+fn lazy_mode_names_what_is_loaded() {
+    let machine = online(powered_off::<1>());
+    let spaces = spaces(machine, 1);
+    machine.enter_lazy(&spaces[0], KERNEL_ROOT);
+}
