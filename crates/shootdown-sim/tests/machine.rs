@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use shootdown::{
-    AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize, Root, Shootdown,
+    AddressSpace, Asid, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize, Root,
+    Shootdown, TagEntries,
 };
 use shootdown_sim::explore::{Chooser, Explore, Hardware, Strategy, Weak};
 use shootdown_sim::machine::{Model, context};
@@ -17,7 +18,7 @@ struct NoTlb;
 
 impl Hardware for NoTlb {
     fn flush(&mut self, _: usize, _: LocalFlush) {}
-    fn load_root(&mut self, _: usize, _: Root) {}
+    fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
     fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{LocalFlush, Root};
+use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
 use crate::explore::{Chooser, Question, View, Weak};
 use crate::machine::{FailureKind, Model, Pending, Processor, State, Status};
@@ -19,8 +19,8 @@ const FRUITLESS_TURNS: u64 = 20_000;
 pub trait Hardware: fmt::Debug {
     /// `cpu` drops translations.
     fn flush(&mut self, cpu: usize, operation: LocalFlush);
-    /// `cpu` loads a root.
-    fn load_root(&mut self, cpu: usize, root: Root);
+    /// `cpu` loads a root under a tag.
+    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
     /// Something happens somewhere: the hardware may act by itself too.
     ///
     /// # Errors
@@ -50,6 +50,7 @@ pub struct Explore {
     next: usize,
     fruitless: u64,
     most_events: u64,
+    asid_slots: usize,
 }
 
 impl Explore {
@@ -70,7 +71,19 @@ impl Explore {
             next: 0,
             fruitless: 0,
             most_events,
+            asid_slots: 0,
         }
+    }
+
+    /// The same with so many hardware tags a CPU, besides the one of untagged roots.
+    #[must_use]
+    pub fn with_asid_slots(mut self, slots: usize) -> Self {
+        self.asid_slots = slots;
+        self
+    }
+
+    pub(crate) fn asid_slots(&self) -> usize {
+        self.asid_slots
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
@@ -175,8 +188,8 @@ impl Explore {
         self.hardware.flush(cpu, operation);
     }
 
-    pub(crate) fn load_root(&mut self, cpu: usize, root: Root) {
-        self.hardware.load_root(cpu, root);
+    pub(crate) fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+        self.hardware.load_root(cpu, root, asid, entries);
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
+use crate::mm::KernelPages;
 
 /// One run. Printed, it is the options that replay it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,21 @@ impl Case {
                 changes: 1 + (self.seed / 4 % 8) as u32,
             },
             None => Strategy::Random(self.seed),
+        }
+    }
+
+    /// How many hardware tags a CPU has: none, too few, as many as are used by [`Tags::Six`](shootdown::Tags::Six),
+    /// more.
+    pub(super) fn asid_slots(&self) -> usize {
+        const SLOTS: [usize; 7] = [0, 1, 2, 4, 6, 7, 16];
+        SLOTS[(self.seed / 3 % SLOTS.len() as u64) as usize]
+    }
+
+    /// Mostly global, as kernels have it.
+    pub(super) fn kernel_pages(&self) -> KernelPages {
+        match (self.seed / 2).is_multiple_of(4) {
+            true => KernelPages::Tagged,
+            false => KernelPages::Global,
         }
     }
 

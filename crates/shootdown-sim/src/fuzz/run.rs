@@ -49,9 +49,10 @@ fn run_on<const N: usize>(case: &Case, tells: bool) -> Report
 where
     Cpus<N>: Capacity,
 {
-    let world = World::<N>::new(case.cpus);
+    let world = World::<N>::new(case.cpus, case.kernel_pages());
     let chooser = Chooser::new(case.strategy(), case.cpus);
-    let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS);
+    let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS)
+        .with_asid_slots(case.asid_slots());
     let mut machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
         world.engine.handle_ipi();
     })

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
+use shootdown::AsidSlot;
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
 
 use crate::explore::Question;
@@ -97,6 +98,11 @@ impl<'a> Context<'a> {
     /// The running virtual CPU.
     pub fn cpu(self) -> usize {
         self.with(|state| state.running)
+    }
+
+    /// What a virtual CPU remembers of its hardware tags.
+    pub(crate) fn asid_slots(self, cpu: usize) -> &'a [AsidSlot] {
+        &self.0.asid_slots[cpu]
     }
 
     /// Ends the run. Does not return.

@@ -1,7 +1,7 @@
 //! What each event does to the state: the one place where the two models part.
 
 use shootdown::sim::{Operation, Plain};
-use shootdown::{LocalFlush, Root, TraceEvent};
+use shootdown::{Asid, LocalFlush, Root, TagEntries, TraceEvent};
 
 use crate::machine::{Model, Pending, State, Status};
 
@@ -137,11 +137,13 @@ impl State {
         }
     }
 
-    pub(crate) fn load_root(&mut self, root: Root) {
+    pub(crate) fn load_root(&mut self, root: Root, asid: Asid, entries: TagEntries) {
         let running = self.running;
         match &mut self.model {
-            Model::Timed(timed) => timed.load_root(running, &mut self.processors[running], root),
-            Model::Explore(explore) => explore.load_root(running, root),
+            Model::Timed(timed) => {
+                timed.load_root(running, &mut self.processors[running], asid, entries);
+            }
+            Model::Explore(explore) => explore.load_root(running, root, asid, entries),
         }
     }
 

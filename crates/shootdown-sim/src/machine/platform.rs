@@ -1,6 +1,8 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
-use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root};
+use shootdown::{
+    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, TagEntries,
+};
 
 use crate::machine::{State, context};
 
@@ -11,7 +13,8 @@ pub struct SimPlatform;
 // SAFETY: duties as numbered at the trait.
 // 1. A coroutine never moves between virtual CPUs.
 // 2. Interrupts are taken at instruction boundaries, and only while the flag is on.
-// 3. and 4. The models' TLBs drop what the operation names before the method returns.
+// 3. and 4. The models' TLBs drop what the operation names before the method returns. Each CPU of a machine has slots
+//    of its own, and a machine has one engine.
 // 5. `send` carries everything that the initiator has written or seen (exploration); the timed model's memory
 //    is sequentially consistent.
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
@@ -64,10 +67,18 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn load_root(&self, root: Root) {
+        self.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
+    }
+
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        context().asid_slots(cpu.index())
+    }
+
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let context = context();
         context.choice();
-        context.tell(|| format!("loads {root:?}"));
-        context.with(|state| state.load_root(root));
+        context.tell(|| format!("loads {root:?} under {asid:?}, {entries:?}"));
+        context.with(|state| state.load_root(root, asid, entries));
         context.event();
     }
 

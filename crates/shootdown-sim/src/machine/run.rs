@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
+use shootdown::AsidSlot;
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
@@ -33,6 +34,8 @@ pub struct Machine<'a> {
     pub(crate) handler: Box<dyn Fn() + 'a>,
     pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
     pub(crate) yielders: Vec<GiveWay>,
+    /// What each CPU remembers of its hardware tags.
+    pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
 }
 
 impl fmt::Debug for Machine<'_> {
@@ -51,11 +54,15 @@ impl<'a> Machine<'a> {
     pub fn new(cpus: usize, model: Model, handler: impl Fn() + 'a) -> Self {
         assert!(cpus > 0, "a machine needs a CPU");
         current::install();
+        let tags = model.asid_slots();
         Self {
             state: RefCell::new(State::new(cpus, model)),
             handler: Box::new(handler),
             nmi: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
+            asid_slots: (0..cpus)
+                .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
+                .collect(),
         }
     }
 

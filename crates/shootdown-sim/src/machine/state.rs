@@ -14,6 +14,16 @@ pub enum Model {
     Explore(Box<Explore>),
 }
 
+impl Model {
+    /// How many hardware tags each CPU has, besides the one of untagged roots.
+    pub(crate) fn asid_slots(&self) -> usize {
+        match self {
+            Self::Timed(_) => 0,
+            Self::Explore(explore) => explore.asid_slots(),
+        }
+    }
+}
+
 /// The changing part of a machine.
 #[derive(Debug)]
 pub struct State {

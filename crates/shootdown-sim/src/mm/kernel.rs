@@ -4,7 +4,7 @@ use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::world::{KERNEL, address_of};
-use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, Pte, World};
+use crate::mm::{KERNEL_REGION, Leaf, PAGES_PER_TABLE, Pte, World};
 
 /// The page number of a kernel page.
 pub(super) const fn kernel_page(index: usize) -> usize {
@@ -59,12 +59,11 @@ where
 
     fn check_gone(&self, cpu: usize, page: usize, frame: u16) {
         let tlbs = self.hardware.tlbs.borrow();
-        let stale = tlbs[cpu].leaves().iter();
-        let stale = stale
-            .filter(|leaf| (leaf.page, leaf.frame) == (page, frame))
-            .count();
+        let is_stale = tlbs[cpu]
+            .usable()
+            .any(|leaf| (leaf.page, leaf.frame) == (page, frame));
         drop(tlbs);
-        if stale > 0 {
+        if is_stale {
             context().fail(
                 FailureKind::StaleAccess,
                 format!(
@@ -76,7 +75,7 @@ where
 
     /// `online` has returned: nothing from before is left on this CPU.
     pub(super) fn check_fresh(&self, cpu: usize) {
-        let leaves = self.hardware.tlbs.borrow()[cpu].leaves().to_vec();
+        let leaves: Vec<Leaf> = self.hardware.tlbs.borrow()[cpu].usable().collect();
         for leaf in leaves {
             let book = self.hardware.book.borrow();
             let outcome = book.check_access(KERNEL, leaf.page, leaf.frame, false);

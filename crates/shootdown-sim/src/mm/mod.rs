@@ -13,6 +13,7 @@
 //! CPUs do not go offline here, because the engine has no such operation yet.
 
 mod access;
+mod adversary;
 mod calls;
 mod fork;
 mod frames;
@@ -25,11 +26,12 @@ mod space;
 mod tlb;
 mod world;
 
+pub use adversary::Adversary;
 pub use lock::{Held, Lock};
 pub use physical::{
     KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware, USER_PAGES,
 };
 pub use program::Plan;
 pub use space::Space;
-pub use tlb::{Adversary, Leaf, Tlb};
+pub use tlb::{KernelPages, Leaf, Tlb};
 pub use world::World;

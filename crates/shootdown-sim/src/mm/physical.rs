@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use shootdown::sim::AtomicU64;
 
-use crate::mm::Tlb;
+use crate::mm::{KernelPages, Tlb};
 use crate::oracle::{Book, FrameKind};
 
 /// Entries of the root table.
@@ -94,13 +94,13 @@ pub struct SharedHardware {
 
 impl SharedHardware {
     /// A machine whose CPUs all start with the root in `kernel_root`.
-    pub fn new(cpus: usize, kernel_root: u16) -> Rc<Self> {
+    pub fn new(cpus: usize, kernel_root: u16, kernel_pages: KernelPages) -> Rc<Self> {
         let mut book = Book::new(FRAMES);
         book.take(kernel_root, FrameKind::Table);
         Rc::new(Self {
             physical: Physical::new(),
             book: RefCell::new(book),
-            tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1); cpus]),
+            tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1, kernel_pages); cpus]),
         })
     }
 }

@@ -9,7 +9,9 @@ use shootdown::{Capacity, Cpus, Platform, Root, Shootdown};
 use crate::machine::{SimPlatform, context};
 use crate::mm::calls::Ledger;
 use crate::mm::frames::Frames;
-use crate::mm::{Adversary, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Space};
+use crate::mm::{
+    Adversary, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Space,
+};
 use crate::oracle::{Breach, FrameKind};
 
 /// Spaces that exist at once, at most.
@@ -66,9 +68,9 @@ where
     ///
     /// # Panics
     /// With more CPUs than the engine is for.
-    pub fn new(cpus: usize) -> Self {
+    pub fn new(cpus: usize, kernel_pages: KernelPages) -> Self {
         assert!(cpus <= N, "{cpus} CPUs on an engine for {N}");
-        let hardware = SharedHardware::new(cpus, KERNEL_ROOT);
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, kernel_pages);
         hardware
             .book
             .borrow_mut()

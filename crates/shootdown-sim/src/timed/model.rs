@@ -2,16 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shootdown::{LocalFlush, Root};
+use shootdown::{Asid, LocalFlush, TagEntries};
 
 use crate::machine::{Pending, Processor, Status};
 use crate::timed::{Clock, Costs, Lines, Tlb, Translation};
 
 /// Page numbers count pages of 4 KiB.
 const PAGE_SHIFT: usize = 12;
-/// The tag of a root, and the bit that keeps what the tag has cached (x86: CR3, Intel SDM 4.10.4.1).
-const TAG_MASK: u16 = 0xfff;
-const KEEP_BIT: u64 = 1 << 63;
 
 /// The timed model of one machine.
 #[derive(Debug)]
@@ -123,9 +120,15 @@ impl Timed {
         };
     }
 
-    pub(crate) fn load_root(&mut self, cpu: usize, processor: &mut Processor, root: Root) {
-        let (tag, keeps) = (root.0 as u16 & TAG_MASK, root.0 & KEEP_BIT != 0);
-        self.tlbs[cpu].load(tag, keeps);
+    pub(crate) fn load_root(
+        &mut self,
+        cpu: usize,
+        processor: &mut Processor,
+        asid: Asid,
+        entries: TagEntries,
+    ) {
+        let keeps = entries == TagEntries::Keep;
+        self.tlbs[cpu].load(asid.as_u16(), keeps);
         processor.now_ps += match keeps {
             true => self.costs.load_root_kept_ps,
             false => self.costs.load_root_ps,

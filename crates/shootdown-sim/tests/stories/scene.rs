@@ -6,10 +6,12 @@ use std::mem;
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, LocalFlush, Platform, Root, Shootdown};
+use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, Shootdown, TagEntries};
 use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Weak};
 use shootdown_sim::machine::{Model, context};
-use shootdown_sim::mm::{Adversary, KERNEL_REGION, PAGES_PER_TABLE, Pte, SharedHardware};
+use shootdown_sim::mm::{
+    Adversary, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware,
+};
 use shootdown_sim::oracle::{Breach, FrameKind};
 use shootdown_sim::{FailureKind, Machine, Program, SimPlatform};
 
@@ -52,7 +54,7 @@ impl Scene {
         let engine = Box::new(Engine::new(SimPlatform));
         let space = AddressSpace::new(&engine, Root(u64::from(ROOT)));
         let other = AddressSpace::new(&engine, Root(u64::from(OTHER_ROOT)));
-        let hardware = SharedHardware::new(cpus, KERNEL_ROOT);
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, KernelPages::Global);
         for table in [KERNEL_TABLE, ROOT, TABLE, OTHER_ROOT] {
             hardware.book.borrow_mut().take(table, FrameKind::Table);
         }
@@ -150,7 +152,7 @@ impl Scene {
     /// Whether the TLB of a CPU that is online holds this translation.
     pub fn caches(&self, cpu: usize, page: usize, frame: u16) -> bool {
         let tlbs = self.hardware.tlbs.borrow();
-        let mut leaves = tlbs[cpu].leaves().iter();
+        let mut leaves = tlbs[cpu].usable();
         self.online[cpu].get() && leaves.any(|leaf| (leaf.page, leaf.frame) == (page, frame))
     }
 }
@@ -164,8 +166,8 @@ impl Hardware for Eager {
         self.0.flush(cpu, operation);
     }
 
-    fn load_root(&mut self, cpu: usize, root: Root) {
-        self.0.load_root(cpu, root);
+    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+        self.0.load_root(cpu, root, asid, entries);
     }
 
     fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
