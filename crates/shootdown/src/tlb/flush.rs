@@ -51,9 +51,7 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
-            if holders.len() > 1 && self.policy().is_lazy() {
-                self.spare_lazy(&mut holders, freed);
-            }
+            self.spare_lazy(&mut holders, freed);
             holders
         })
     }
@@ -61,19 +59,24 @@ where
     /// Takes the CPUs out that a flush need not reach now: before they use the space again they find out
     /// themselves.
     fn spare_lazy(&self, holders: &mut CpuMask<N>, freed: FreedTables) {
-        let mut spared = CpuMask::EMPTY;
         // Perhaps stale already; this CPU flushes here anyway, and nobody is harmed who is not spared.
         let me = self.platform.current_cpu();
-        for cpu in holders.iter() {
-            if cpu != me && self.state(cpu).lazy.skips(freed) {
-                spared.insert(cpu);
+        let mut others = *holders;
+        others.remove(me);
+        if others.is_empty() || !self.policy().is_lazy() {
+            return;
+        }
+        let mut spared = 0;
+        for cpu in others.iter() {
+            if self.state(cpu).lazy.skips(freed) {
+                holders.remove(cpu);
+                spared += 1;
             }
         }
-        if !spared.is_empty() {
-            holders.subtract(&spared);
+        if spared > 0 {
             let irq = self.irq_guard();
             let counters = &self.state(self.platform.current_cpu()).counters;
-            counters.lazy_skipped.add(spared.len() as u64);
+            counters.lazy_skipped.add(spared);
             drop(irq);
         }
     }

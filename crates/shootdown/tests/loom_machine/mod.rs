@@ -16,6 +16,8 @@ use shootdown::*;
 use std::cell::Cell;
 
 pub const PAGES: usize = 2;
+/// Tags of a tagged machine.
+pub const TAGS: usize = 2;
 /// The root without a user part.
 pub const NO_USER: Root = Root(0);
 /// The root that leads through [`Model::table_page`].
@@ -26,7 +28,19 @@ loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
     static LOADED: Cell<Root> = Cell::new(NO_USER);
     static IRQS_OFF: Cell<bool> = Cell::new(false);
-    static CACHED: Cell<[Option<u64>; PAGES]> = Cell::new([None; PAGES]);
+    static TAG: Cell<usize> = Cell::new(0);
+    static CACHED: Cell<[[Option<u64>; PAGES]; TAGS + 1]> = Cell::new([[None; PAGES]; TAGS + 1]);
+}
+
+/// Changes what this CPU has cached under the loaded tag.
+fn with_cached<R>(change: impl FnOnce(&mut [Option<u64>; PAGES]) -> R) -> R {
+    let tag = TAG.with(Cell::get);
+    CACHED.with(|cached| {
+        let mut entries = cached.get();
+        let result = change(&mut entries[tag]);
+        cached.set(entries);
+        result
+    })
 }
 
 /// A sticky wake-up for one CPU.
@@ -51,17 +65,22 @@ impl Event {
     }
 }
 
-/// A page-table page as plain memory: loom reports a reuse that a walk may overlap.
+/// A page-table page, or any frame, as plain memory: loom reports a reuse that a use may overlap.
 pub struct TablePage(loom::cell::UnsafeCell<u64>);
 
 // SAFETY: flushes order every walk before the reuse; loom checks that claim.
 unsafe impl Sync for TablePage {}
 
 impl TablePage {
+    pub fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(0))
+    }
+
     /// What a processor does to it at any time while it is reachable.
     pub fn walk(&self) {
         // SAFETY: as above.
-        self.0.with(|entry| std::hint::black_box(unsafe { *entry }));
+        let owner = self.0.with(|entry| unsafe { *entry });
+        assert_eq!(owner, 0, "use after reuse");
     }
 
     /// What its next owner does to it.
@@ -76,6 +95,8 @@ pub struct Model<const N: usize> {
     pub table_page: TablePage,
     events: [Event; N],
     interrupted: [AtomicBool; N],
+    /// Each CPU's; none without tags.
+    slots: [Vec<AsidSlot>; N],
     /// The page table: a frame number a page.
     pub table: [AtomicU64; PAGES],
 }
@@ -110,26 +131,41 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 
     fn local_flush(&self, operation: LocalFlush) {
-        CACHED.with(|cached| match operation {
-            LocalFlush::Pages(range) => {
-                let mut entries = cached.get();
+        match operation {
+            LocalFlush::Pages(range) => with_cached(|entries| {
                 for address in range.iter_pages() {
                     entries[address / PAGE] = None;
                 }
-                cached.set(entries);
-            }
-            LocalFlush::Space | LocalFlush::All => cached.set([None; PAGES]),
-        });
+            }),
+            LocalFlush::Space => with_cached(|entries| *entries = [None; PAGES]),
+            LocalFlush::All => CACHED.with(|cached| cached.set([[None; PAGES]; TAGS + 1])),
+        }
     }
 
-    fn load_root(&self, root: Root) {
+    fn load_root(&self, _: Root) {
+        unreachable!("the engine loads roots under tags");
+    }
+
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        &self.slots[cpu.index()]
+    }
+
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         if LOADED.with(|loaded| loaded.replace(root)) == TABLE_OWNER {
             self.table_page.walk();
         }
-        // A processor may walk the new tables at once, on speculation.
-        let walked =
-            |page: usize| (root != NO_USER).then(|| self.table[page].load(Ordering::Relaxed));
-        CACHED.with(|cached| cached.set(std::array::from_fn(walked)));
+        TAG.with(|tag| tag.set(usize::from(asid.as_u16())));
+        with_cached(|cached| {
+            for (page, entry) in cached.iter_mut().enumerate() {
+                if entries == TagEntries::Drop {
+                    *entry = None;
+                }
+                // A processor may walk the new tables at once, on speculation.
+                if entry.is_none() && root != NO_USER {
+                    *entry = Some(self.table[page].load(Ordering::Relaxed));
+                }
+            }
+        });
     }
 
     fn now_ns(&self) -> u64 {
@@ -156,13 +192,29 @@ where
     Arc::new(model_machine())
 }
 
-/// A machine with no CPU online.
+/// The same with [`TAGS`] tags.
+pub fn tagged_machine<const N: usize>() -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    Arc::new(machine_with(TAGS))
+}
+
+/// A machine with no CPU online and no tags.
 pub fn model_machine<const N: usize>() -> Machine<N>
 where
     Cpus<N>: Capacity,
 {
+    machine_with(0)
+}
+
+fn machine_with<const N: usize>(tags: usize) -> Machine<N>
+where
+    Cpus<N>: Capacity,
+{
     Shootdown::new(Model {
-        table_page: TablePage(loom::cell::UnsafeCell::new(0)),
+        table_page: TablePage::new(),
+        slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
         table: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -245,19 +297,17 @@ pub fn walk<const N: usize>(machine: &Machine<N>, page: usize) -> u64
 where
     Cpus<N>: Capacity,
 {
-    CACHED.with(|cached| {
-        let mut entries = cached.get();
+    with_cached(|entries| {
         let frame =
             entries[page].unwrap_or_else(|| machine.platform().table[page].load(Ordering::Relaxed));
         entries[page] = Some(frame);
-        cached.set(entries);
         frame
     })
 }
 
 /// The translation of `page` that this CPU would use without a walk.
 pub fn cached(page: usize) -> Option<u64> {
-    CACHED.with(|cached| cached.get()[page])
+    with_cached(|entries| entries[page])
 }
 
 /// A model checker with the preemption bound of this crate's models (`LOOM_MAX_PREEMPTIONS` overrides it).
