@@ -18,7 +18,7 @@ impl Model {
     /// How many hardware tags each CPU has, besides the one of untagged roots.
     pub(crate) fn asid_slots(&self) -> usize {
         match self {
-            Self::Timed(_) => 0,
+            Self::Timed(timed) => timed.costs.asid_slots,
             Self::Explore(explore) => explore.asid_slots(),
         }
     }

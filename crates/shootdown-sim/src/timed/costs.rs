@@ -77,6 +77,8 @@ pub struct Costs {
     pub load_root_ps: u64,
     /// Loading another root and keeping what its tag has cached (CR3 write with bit 63).
     pub load_root_kept_ps: u64,
+    /// Hardware tags that a CPU uses, besides the one of untagged roots.
+    pub asid_slots: usize,
     /// The data TLB.
     pub tlb: TlbShape,
     /// A translation that the second level serves.
@@ -93,4 +95,6 @@ pub struct Costs {
     pub madvise_ps: u64,
     /// Between two tasks, without the root.
     pub context_switch_ps: u64,
+    /// The kernel's own work when a task wakes another through an eventfd and then blocks on its own.
+    pub wake_ps: u64,
 }

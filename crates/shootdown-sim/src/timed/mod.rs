@@ -3,6 +3,7 @@
 //! Time is in picoseconds, an integer, so that runs agree to the last digit on every machine. Every price is a
 //! named [parameter](PARAMETERS); a [`Preset`] gives each one a value and says where it comes from.
 
+mod cache;
 mod clock;
 mod closed_form;
 mod costs;
@@ -22,5 +23,5 @@ pub use lines::{Lines, Transfers};
 pub use model::Timed;
 pub use parameters::{PARAMETERS, Parameter, ParameterError, Unit};
 pub use preset::{Figure, Origin, Preset};
-pub use tlb::{Tlb, TlbShape, Translation};
+pub use tlb::{Tlb, TlbCounts, TlbShape, Translation};
 pub use topology::Topology;

@@ -127,11 +127,10 @@ impl Timed {
         asid: Asid,
         entries: TagEntries,
     ) {
-        let keeps = entries == TagEntries::Keep;
-        self.tlbs[cpu].load(asid.as_u16(), keeps);
-        processor.now_ps += match keeps {
-            true => self.costs.load_root_kept_ps,
-            false => self.costs.load_root_ps,
+        self.tlbs[cpu].load(&self.costs.tlb, asid, entries);
+        processor.now_ps += match entries {
+            TagEntries::Keep => self.costs.load_root_kept_ps,
+            TagEntries::Drop => self.costs.load_root_ps,
         };
     }
 

@@ -12,6 +12,8 @@ pub enum Unit {
     Time,
     /// Things; at least one.
     Count,
+    /// Hardware tags; perhaps none.
+    Tags,
 }
 
 /// One figure of [`Costs`].
@@ -75,6 +77,8 @@ parameters! {
     "zero_page_ns" Time zero_page_ps: u64, "filling a page with zeros";
     "madvise_ns" Time madvise_ps: u64, "the memory manager's own work in madvise";
     "context_switch_ns" Time context_switch_ps: u64, "between two tasks, without the root";
+    "wake_ns" Time wake_ps: u64, "the kernel's own work in a wake-up through an eventfd";
+    "asid_slots" Tags asid_slots: usize, "hardware tags that a CPU uses";
     "threads_per_core" Count topology.threads_per_core: usize, "hardware threads of a core";
     "cores_per_socket" Count topology.cores_per_socket: usize, "cores of a socket";
     "cluster_cpus" Count topology.cluster: usize, "CPUs that one ICR write reaches";
@@ -83,12 +87,16 @@ parameters! {
     "tlb_l2_sets" Count tlb.l2_sets: usize, "second-level TLB: sets";
     "tlb_l2_ways" Count tlb.l2_ways: usize, "second-level TLB: ways";
     "walk_cache_entries" Count tlb.walk_entries: usize, "paging-structure cache: entries a level";
+    "tlb_tags" Count tlb.tags: usize, "hardware tags that the TLB has entries of at a time";
 }
 
 /// The largest time that a parameter takes: one second.
 const MOST_NS: f64 = 1e9;
 /// The largest count.
 const MOST_COUNT: f64 = 1e6;
+
+/// As many tags as x86 has besides tag 0 (12 bits).
+const MOST_TAGS: f64 = 4095.0;
 
 /// Why a parameter cannot have a value.
 #[derive(Clone, PartialEq, Debug)]
@@ -136,7 +144,7 @@ impl Parameter {
         let raw = (self.get)(costs) as f64;
         match self.unit {
             Unit::Time => raw / 1000.0,
-            Unit::Count => raw,
+            Unit::Count | Unit::Tags => raw,
         }
     }
 
@@ -148,6 +156,7 @@ impl Parameter {
         let (range, scale, limits) = match self.unit {
             Unit::Time => (0.0..=MOST_NS, 1000.0, "0 to 1000000000 nanoseconds"),
             Unit::Count => (1.0..=MOST_COUNT, 1.0, "1 to 1000000"),
+            Unit::Tags => (0.0..=MOST_TAGS, 1.0, "0 to 4095"),
         };
         if !range.contains(&value) {
             return Err(ParameterError::OutOfRange(self.name, limits));
@@ -190,6 +199,7 @@ mod tests {
             ("hit_ns", f64::NAN),
             ("hit_ns", 1e12),
             ("cluster_cpus", 0.0),
+            ("asid_slots", 4096.0),
         ] {
             assert!(
                 Parameter::named(name)

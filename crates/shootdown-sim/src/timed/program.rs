@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use shootdown::Asid;
+
 use crate::machine::{Context, State};
 use crate::timed::{Timed, Translation};
 
@@ -27,7 +29,7 @@ impl Context<'_> {
     ///
     /// # Panics
     /// On a machine that is not timed.
-    pub fn drop_tag(self, tag: u16) {
+    pub fn drop_tag(self, tag: Asid) {
         self.with(|state| {
             let cpu = state.running;
             let timed = timed(state);

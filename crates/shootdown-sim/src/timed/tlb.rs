@@ -3,7 +3,10 @@
 //! Pages are numbers of 4 KiB pages. Entries carry the tag (x86: PCID) of the root that was loaded when
 //! they were made, as in Intel SDM 4.10.
 
+use shootdown::{Asid, TagEntries};
+
 use crate::timed::Costs;
+use crate::timed::cache::{Cache, Entry};
 
 /// Levels of a walk: four entries are read where nothing is cached.
 const WALK_LEVELS: usize = 4;
@@ -23,6 +26,9 @@ pub struct TlbShape {
     pub l2_ways: usize,
     /// Entries of the paging-structure cache, for each upper level.
     pub walk_entries: usize,
+    /// Tags of which the processor keeps entries at a time: loading one more drops what the tag loaded least
+    /// recently has.
+    pub tags: usize,
 }
 
 impl Default for TlbShape {
@@ -34,6 +40,7 @@ impl Default for TlbShape {
             l2_sets: 1,
             l2_ways: 1,
             walk_entries: 1,
+            tags: 1,
         }
     }
 }
@@ -49,58 +56,51 @@ pub enum Translation {
     Fault,
 }
 
-/// One cached translation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
-    tag: u16,
-    page: u64,
-    frame: u64,
+/// What translations cost, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TlbCounts {
+    /// Accesses that the first level did not serve.
+    pub l1_misses: u64,
+    /// Accesses that neither level served: walks. Intel counts them as DTLB_LOAD_MISSES.MISS_CAUSES_A_WALK.
+    pub walks: u64,
+    /// Page-table entries that those walks read.
+    pub walk_steps: u64,
 }
 
-/// A set-associative cache; each set has its most recent entry first.
-#[derive(Clone, Default, Debug)]
-struct Cache {
-    sets: Vec<Vec<Entry>>,
-}
-
-impl Cache {
-    fn set(&mut self, sets: usize, page: u64) -> &mut Vec<Entry> {
-        if self.sets.len() != sets {
-            self.sets = vec![Vec::new(); sets];
-        }
-        &mut self.sets[(page % sets as u64) as usize]
-    }
-
-    fn find(&mut self, sets: usize, tag: u16, page: u64) -> Option<Entry> {
-        let set = self.set(sets, page);
-        let index = set
-            .iter()
-            .position(|entry| entry.tag == tag && entry.page == page)?;
-        set[..=index].rotate_right(1);
-        Some(set[0])
-    }
-
-    fn put(&mut self, sets: usize, ways: usize, entry: Entry) {
-        let set = self.set(sets, entry.page);
-        set.truncate(ways - 1);
-        set.insert(0, entry);
-    }
-
-    fn keep(&mut self, is_kept: impl Fn(&Entry) -> bool) {
-        for set in &mut self.sets {
-            set.retain(&is_kept);
+impl TlbCounts {
+    /// What was counted since an earlier reading.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            l1_misses: self.l1_misses - earlier.l1_misses,
+            walks: self.walks - earlier.walks,
+            walk_steps: self.walk_steps - earlier.walk_steps,
         }
     }
 }
 
 /// The translations that one CPU has cached.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub struct Tlb {
-    tag: u16,
+    /// The tags that may have entries, the loaded one first.
+    tags: Vec<Asid>,
+    counts: TlbCounts,
     first: Cache,
     second: Cache,
     /// Entries of the page-directory, pointer and top level, each fully associative.
     walk: [Cache; WALK_LEVELS - 1],
+}
+
+impl Default for Tlb {
+    fn default() -> Self {
+        Self {
+            tags: vec![Asid::UNTAGGED],
+            counts: TlbCounts::default(),
+            first: Cache::default(),
+            second: Cache::default(),
+            walk: Default::default(),
+        }
+    }
 }
 
 impl Tlb {
@@ -111,15 +111,19 @@ impl Tlb {
         page: u64,
         mapped: Option<u64>,
     ) -> (Translation, u64) {
-        let (shape, tag) = (costs.tlb, self.tag);
+        let (shape, tag) = (costs.tlb, self.tag());
         if let Some(entry) = self.first.find(shape.l1_sets, tag, page) {
             return (Translation::Cached(entry.frame), 0);
         }
+        self.counts.l1_misses += 1;
         if let Some(entry) = self.second.find(shape.l2_sets, tag, page) {
             self.first.put(shape.l1_sets, shape.l1_ways, entry);
             return (Translation::Cached(entry.frame), costs.tlb_l2_hit_ps);
         }
-        let price = self.walk(&shape, page) as u64 * costs.walk_step_ps;
+        let steps = self.walk(&shape, page) as u64;
+        self.counts.walks += 1;
+        self.counts.walk_steps += steps;
+        let price = steps * costs.walk_step_ps;
         let Some(frame) = mapped else {
             return (Translation::Fault, price);
         };
@@ -131,7 +135,7 @@ impl Tlb {
 
     /// How many entries a walk reads; it leaves the upper ones in the paging-structure caches.
     fn walk(&mut self, shape: &TlbShape, page: u64) -> usize {
-        let tag = self.tag;
+        let tag = self.tag();
         let known = (0..WALK_LEVELS - 1)
             .find(|level| {
                 self.walk[*level]
@@ -152,44 +156,44 @@ impl Tlb {
 
     /// Drops one page of the loaded tag, and every paging-structure entry of that tag (SDM 4.10.4.1, INVLPG).
     pub fn drop_page(&mut self, costs: &Costs, page: u64) {
-        let tag = self.tag;
-        for (cache, sets) in [
-            (&mut self.first, costs.tlb.l1_sets),
-            (&mut self.second, costs.tlb.l2_sets),
-        ] {
-            cache
-                .set(sets, page)
-                .retain(|entry| entry.tag != tag || entry.page != page);
-        }
-        for level in &mut self.walk {
-            level.keep(|entry| entry.tag != tag);
-        }
+        let tag = self.tag();
+        self.first.drop_page(costs.tlb.l1_sets, tag, page);
+        self.second.drop_page(costs.tlb.l2_sets, tag, page);
+        self.walk.iter_mut().for_each(|level| level.drop_tag(tag));
     }
 
     /// Drops everything of a tag.
-    pub fn drop_tag(&mut self, tag: u16) {
-        for cache in self.caches() {
-            cache.keep(|entry| entry.tag != tag);
-        }
+    pub fn drop_tag(&mut self, tag: Asid) {
+        self.caches().for_each(|cache| cache.drop_tag(tag));
     }
 
     /// Drops everything.
     pub fn drop_all(&mut self) {
-        for cache in self.caches() {
-            cache.keep(|_| false);
-        }
+        self.caches().for_each(Cache::clear);
     }
 
     /// The tag that is loaded.
-    pub fn tag(&self) -> u16 {
-        self.tag
+    pub fn tag(&self) -> Asid {
+        self.tags[0]
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> TlbCounts {
+        self.counts
     }
 
     /// Loads a root with this tag; drops what the tag has cached unless it is to be kept.
-    pub fn load(&mut self, tag: u16, keeps: bool) {
-        self.tag = tag;
-        if !keeps {
+    pub fn load(&mut self, shape: &TlbShape, tag: Asid, entries: TagEntries) {
+        match self.tags.iter().position(|known| *known == tag) {
+            Some(index) => self.tags[..=index].rotate_right(1),
+            None => self.tags.insert(0, tag),
+        }
+        if entries == TagEntries::Drop {
             self.drop_tag(tag);
+        }
+        while self.tags.len() > shape.tags {
+            let forgotten = self.tags.pop().expect("the loaded tag is there");
+            self.drop_tag(forgotten);
         }
     }
 
@@ -208,6 +212,7 @@ fn upper(page: u64, level: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use TagEntries::{Drop, Keep};
     use Translation::{Cached, Fault, Walked};
 
     fn costs() -> Costs {
@@ -218,6 +223,7 @@ mod tests {
                 l2_sets: 2,
                 l2_ways: 2,
                 walk_entries: 2,
+                tags: 3,
             },
             tlb_l2_hit_ps: 7,
             walk_step_ps: 10,
@@ -275,17 +281,45 @@ mod tests {
     fn tags_keep_entries_apart_and_alive() {
         let (costs, mut tlb) = (costs(), Tlb::default());
         tlb.translate(&costs, 5, Some(1));
-        tlb.load(3, true);
+        let (three, shape) = (Asid::new(3), &costs.tlb);
+        tlb.load(shape, three, Keep);
         assert_eq!(tlb.translate(&costs, 5, Some(9)), (Walked(9), 40));
-        tlb.load(0, true);
+        tlb.load(shape, Asid::UNTAGGED, Keep);
         assert_eq!(tlb.translate(&costs, 5, None), (Cached(1), 0));
-        tlb.drop_tag(3);
-        tlb.load(3, true);
+        tlb.drop_tag(three);
+        tlb.load(shape, three, Keep);
         assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
-        tlb.load(0, false);
+        tlb.load(shape, Asid::UNTAGGED, Drop);
         assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
         tlb.translate(&costs, 5, Some(1));
         tlb.drop_all();
         assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
+    }
+
+    #[test]
+    fn one_tag_too_many_costs_the_oldest_its_entries() {
+        for (others, found) in [(1..=2, Cached(1)), (1..=3, Fault)] {
+            let (costs, mut tlb) = (costs(), Tlb::default());
+            tlb.translate(&costs, 5, Some(1));
+            for tag in others {
+                tlb.load(&costs.tlb, Asid::new(tag), Keep);
+            }
+            tlb.load(&costs.tlb, Asid::UNTAGGED, Keep);
+            assert_eq!(tlb.translate(&costs, 5, None).0, found);
+        }
+    }
+
+    #[test]
+    fn misses_walks_and_steps_are_counted() {
+        let (costs, mut tlb) = (costs(), Tlb::default());
+        for page in [0, 1, 2, 0, 0] {
+            tlb.translate(&costs, page, Some(1));
+        }
+        let counts = TlbCounts {
+            l1_misses: 4,
+            walks: 3,
+            walk_steps: 6,
+        };
+        assert_eq!(tlb.counts(), counts);
     }
 }

@@ -353,7 +353,7 @@ fn set(costs: &mut Costs, words: &str) -> Outcome<&'static str> {
     parameter
         .set(costs, number)
         .map_err(|error| refused(error.to_string()))?;
-    if parameter.unit == Unit::Count && number.fract() != 0.0 {
+    if parameter.unit != Unit::Time && number.fract() != 0.0 {
         return Err(refused(format!("{name} takes whole numbers")));
     }
     Ok(parameter.name)

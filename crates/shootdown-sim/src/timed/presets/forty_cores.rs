@@ -105,6 +105,14 @@ pub(crate) static FORTY_CORES: Preset = Preset {
             400.0,
             Assumed("registers and run queue, without the root"),
         ),
+        figure("wake_ns", 500.0, Assumed("as skylake-laptop")),
+        figure(
+            "asid_slots",
+            64.0,
+            Assumed(
+                "the engine's default, a kibibyte for each CPU; docs/measuring.md has the measurement",
+            ),
+        ),
         figure(
             "threads_per_core",
             1.0,
@@ -144,6 +152,11 @@ pub(crate) static FORTY_CORES: Preset = Preset {
             "walk_cache_entries",
             32.0,
             Assumed("not published; the order of the measured sizes"),
+        ),
+        figure(
+            "tlb_tags",
+            4096.0,
+            Assumed("no limit: table T4 states none (see skylake-laptop)"),
         ),
     ],
 };
