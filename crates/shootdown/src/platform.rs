@@ -87,6 +87,23 @@ pub unsafe trait Platform: Sync {
         self.load_root(root);
     }
 
+    /// Whether each space has a second root for user mode, under a second tag that belongs to the first
+    /// (page-table isolation). Then the host asks [`enter_user`](crate::Shootdown::enter_user) each time before it
+    /// loads one.
+    #[inline]
+    fn splits_tags(&self) -> bool {
+        false
+    }
+
+    /// Drops `range` of the user side of `asid`, which is loaded, at once (x86: INVPCID of single addresses); tells
+    /// whether it did. If not, [`enter_user`](crate::Shootdown::enter_user) has the whole user side dropped.
+    /// Called with interrupts off.
+    #[inline]
+    fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
+        let _ = (asid, range);
+        false
+    }
+
     /// Nanoseconds on a clock that does not run backwards on one CPU.
     fn now_ns(&self) -> u64;
 

@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use crate::policy::{Policy, Tags};
 use crate::sync::OwnWord;
-use crate::tlb::{SpaceId, TlbGen};
+use crate::tlb::{SpaceId, TlbGen, UserSide};
 
 /// A hardware tag of translations (x86: PCID or VPID; AMD: ASID of a guest; Arm: ASID).
 ///
@@ -69,6 +69,7 @@ pub enum TagEntries {
 pub struct AsidSlot {
     /// [`SpaceId::KERNEL`] when void.
     space: OwnWord,
+    /// The generation, twice; plus one when the [user side](crate::Shootdown::enter_user) is older.
     generation: OwnWord,
 }
 
@@ -86,16 +87,25 @@ impl AsidSlot {
     }
 
     fn generation(&self) -> TlbGen {
-        TlbGen::from_raw(self.generation.get())
+        TlbGen::from_raw(self.generation.get() >> 1)
+    }
+
+    fn user_side(&self) -> UserSide {
+        match self.generation.get() & 1 {
+            0 => UserSide::Current,
+            _ => UserSide::Due,
+        }
     }
 
     fn is_void(&self) -> bool {
         self.space() == SpaceId::KERNEL
     }
 
-    fn set(&self, space: SpaceId, generation: TlbGen) {
+    fn set(&self, space: SpaceId, generation: TlbGen, user: UserSide) {
         self.space.set(space.as_u64());
-        self.generation.set(generation.as_u64());
+        // Half of all generations is enough: one a nanosecond lasts for centuries.
+        self.generation
+            .set(generation.as_u64() << 1 | u64::from(user == UserSide::Due));
     }
 
     fn void(&self) {
@@ -114,6 +124,7 @@ impl Default for AsidSlot {
 pub(crate) struct Choice {
     pub(crate) asid: Asid,
     pub(crate) entries: TagEntries,
+    pub(crate) user: UserSide,
     pub(crate) why: Why,
 }
 
@@ -156,18 +167,27 @@ impl<'a> Slots<'a> {
             return Choice {
                 asid: Asid::UNTAGGED,
                 entries: TagEntries::Drop,
+                user: UserSide::Due,
                 why: Why::Untagged,
             };
         };
         if let Some(index) = candidates.iter().position(|slot| slot.space() == space) {
             // Only the newest generation is good enough: whatever the tag missed was not kept (I3, I10).
             let is_current = candidates[index].generation() == generation;
-            let (entries, why) = match is_current {
-                true => (TagEntries::Keep, Why::Current),
-                false => (TagEntries::Drop, Why::Behind),
+            let (entries, user, why) = match is_current {
+                true => (
+                    TagEntries::Keep,
+                    candidates[index].user_side(),
+                    Why::Current,
+                ),
+                false => (TagEntries::Drop, UserSide::Due, Why::Behind),
             };
-            let asid = Asid::of_slot(range.start + index);
-            return Choice { asid, entries, why };
+            return Choice {
+                asid: Asid::of_slot(range.start + index),
+                entries,
+                user,
+                why,
+            };
         }
         let index = candidates
             .iter()
@@ -182,6 +202,7 @@ impl<'a> Slots<'a> {
         Choice {
             asid: Asid::of_slot(range.start + index),
             entries: TagEntries::Drop,
+            user: UserSide::Due,
             why: Why::Taken,
         }
     }
@@ -202,9 +223,9 @@ impl<'a> Slots<'a> {
     }
 
     /// Remembers what the tag holds as it is left.
-    pub(crate) fn leave(self, asid: Asid, space: SpaceId, generation: TlbGen) {
+    pub(crate) fn leave(self, asid: Asid, space: SpaceId, generation: TlbGen, user: UserSide) {
         if let Some(slot) = asid.slot().and_then(|index| self.0.get(index)) {
-            slot.set(space, generation);
+            slot.set(space, generation, user);
         }
     }
 
@@ -234,7 +255,7 @@ mod tests {
         spaces
             .map(|raw| {
                 let choice = slots.choose(policy, space(raw), GENERATION, &turn);
-                slots.leave(choice.asid, space(raw), GENERATION);
+                slots.leave(choice.asid, space(raw), GENERATION, UserSide::Current);
                 choice.why
             })
             .collect()
@@ -290,7 +311,7 @@ mod tests {
         let slots = some::<4>();
         let (slots, turn) = (Slots::new(&slots), OwnWord::new());
         let first = slots.choose(Policy::BEST, space(1), GENERATION, &turn);
-        slots.leave(first.asid, space(1), GENERATION);
+        slots.leave(first.asid, space(1), GENERATION, UserSide::Current);
         let newer = TlbGen::from_raw(8);
         let second = slots.choose(Policy::BEST, space(1), newer, &turn);
         assert_eq!((second.asid, second.why), (first.asid, Why::Behind));
@@ -333,9 +354,9 @@ mod tests {
         let slots = some::<4>();
         let (slots, turn) = (Slots::new(&slots), OwnWord::new());
         let kept = slots.choose(Policy::BEST, space(1), GENERATION, &turn).asid;
-        slots.leave(kept, space(1), GENERATION);
+        slots.leave(kept, space(1), GENERATION, UserSide::Current);
         let other = slots.choose(Policy::BEST, space(2), GENERATION, &turn).asid;
-        slots.leave(other, space(2), GENERATION);
+        slots.leave(other, space(2), GENERATION, UserSide::Current);
         slots.void_all_but(kept);
         let why = |raw| {
             slots

@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, OwnWord, const_fn};
-use crate::tlb::{Asid, Root, SpaceId, TlbGen};
+use crate::tlb::{Asid, Root, SpaceId, TlbGen, UserSide};
 
 /// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct CpuTlb {
     owes_flush: AtomicBool,
     /// The tag of the loaded root.
     asid: OwnWord,
+    /// Whether the user side of the tag missed a flush.
+    user_side_due: OwnWord,
     /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
     /// let go.
     host: OwnWord,
@@ -35,6 +37,7 @@ impl CpuTlb {
                 generation: AtomicU64::new(0),
                 owes_flush: AtomicBool::new(false),
                 asid: OwnWord::new(),
+                user_side_due: OwnWord::new(),
                 host: OwnWord::new(),
                 lazy_root: OwnWord::new(),
                 turn: OwnWord::new(),
@@ -65,6 +68,17 @@ impl CpuTlb {
     pub(crate) fn record(&self, generation: TlbGen) {
         self.generation
             .store(generation.as_u64(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn user_side(&self) -> UserSide {
+        match self.user_side_due.get() {
+            0 => UserSide::Current,
+            _ => UserSide::Due,
+        }
+    }
+
+    pub(crate) fn set_user_side(&self, user: UserSide) {
+        self.user_side_due.set(u64::from(user == UserSide::Due));
     }
 
     pub(crate) fn owes_flush(&self) -> bool {

@@ -3,6 +3,7 @@
 //! * [`range`](FlushRange): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * `split`: a second root for user mode.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
@@ -15,6 +16,7 @@ mod loaded;
 mod range;
 mod respond;
 mod space;
+mod split;
 mod switch;
 mod ticket;
 
@@ -29,3 +31,4 @@ pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
 pub(crate) use respond::FlushScope;
+pub(crate) use split::UserSide;

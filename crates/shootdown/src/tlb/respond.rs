@@ -163,20 +163,19 @@ where
         });
         if partial {
             counters.pages_flushed.add(range.page_count() as u64);
-            self.platform.local_flush(LocalFlush::Pages(range));
         } else {
             counters.full_flushes.add(1);
-            self.platform.local_flush(match request.space {
-                SpaceId::KERNEL => LocalFlush::All,
-                _ => LocalFlush::Space,
-            });
         }
-        if request.space == SpaceId::KERNEL {
-            if partial {
+        match (request.space, partial) {
+            (SpaceId::KERNEL, false) => self.platform.local_flush(LocalFlush::All),
+            (SpaceId::KERNEL, true) => {
+                self.drop_loaded(state, Some(range));
                 // Other tags may still have entries of tables that were freed.
                 state.tlb.void_others();
             }
-        } else {
+            (_, partial) => self.drop_loaded(state, partial.then_some(range)),
+        }
+        if request.space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded.
             state.tlb.record(request.generation);
         }

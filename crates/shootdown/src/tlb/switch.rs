@@ -5,7 +5,10 @@ use crate::cpu::CpuId;
 use crate::engine::{CpuState, Shootdown};
 use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
-use crate::tlb::{AddressSpace, Asid, Attention, Root, Slots, SpaceId, TagEntries, TlbGen, Why};
+use crate::tlb::{
+    AddressSpace, Asid, Attention, FlushRange, Root, Slots, SpaceId, TagEntries, TlbGen, UserSide,
+    Why,
+};
 use crate::trace::TraceEvent;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -132,10 +135,19 @@ where
         if state.tlb.generation() == generation {
             return;
         }
-        self.platform.local_flush(LocalFlush::Space);
+        self.drop_loaded(state, None);
         state.counters.full_flushes.add(1);
         // I3: the generation was read before the flush.
         state.tlb.record(generation);
+    }
+
+    /// Drops `range`, or everything, of the loaded space under its tag, both sides.
+    pub(crate) fn drop_loaded(&self, state: &CpuState<N>, range: Option<FlushRange>) {
+        self.platform
+            .local_flush(range.map_or(LocalFlush::Space, LocalFlush::Pages));
+        if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
+            state.tlb.set_user_side(UserSide::Due);
+        }
     }
 
     /// Loads the root of a space whose generation, read after the barrier of I2, is `generation`.
@@ -154,6 +166,7 @@ where
             .load_tagged_root(root, choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
         state.tlb.set_loaded(space, generation, choice.asid);
+        state.tlb.set_user_side(choice.user);
     }
 
     /// Loads a root without a user part.
@@ -188,7 +201,7 @@ where
                 tlb.set_untagged_is_kernel(false);
             }
         }
-        slots.leave(loaded, tlb.loaded(), tlb.generation());
+        slots.leave(loaded, tlb.loaded(), tlb.generation(), tlb.user_side());
         slots
     }
 

@@ -29,6 +29,8 @@ struct PuppetCpu {
     /// Cached entries of kernel page tables, which lead to a table: by tag.
     structures: Mutex<BTreeMap<u16, u64>>,
     slots: Vec<AsidSlot>,
+    /// Translations that user mode has cached, by tag and address.
+    user_tlb: Mutex<BTreeMap<(u16, usize), u64>>,
 }
 
 /// A root that was loaded: on which CPU, and how.
@@ -54,6 +56,10 @@ pub struct Puppet {
     pub refuse: AtomicUsize,
     /// Whether `flush_remote` does the work.
     pub assist: AtomicBool,
+    /// Whether spaces have a second root for user mode.
+    pub split: AtomicBool,
+    /// Whether single pages of the user side can be flushed at once.
+    pub flushes_user_side: AtomicBool,
     assisted: Mutex<Vec<FlushRequest>>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
@@ -151,9 +157,29 @@ unsafe impl Platform for &'static Puppet {
             LocalFlush::Space => self.me().drop_tag(&mut tlb, self.me().tag()),
             LocalFlush::All => {
                 tlb.clear();
+                self.me().user_tlb.lock().unwrap().clear();
                 self.me().structures.lock().unwrap().clear();
             }
         }
+    }
+
+    fn splits_tags(&self) -> bool {
+        self.split.load(Ordering::Relaxed)
+    }
+
+    fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
+        assert!(
+            self.splits_tags(),
+            "asked for the user side of {asid:?}, which has none"
+        );
+        let does = self.flushes_user_side.load(Ordering::Relaxed);
+        if does {
+            let mut tlb = self.me().user_tlb.lock().unwrap();
+            for page in range.iter_pages() {
+                tlb.remove(&(asid.as_u16(), page));
+            }
+        }
+        does
     }
 
     fn load_root(&self, _: Root) {
@@ -320,6 +346,30 @@ impl Puppet {
             .or_insert(walked)
     }
 
+    /// CPU `cpu` enters user mode by the second root and uses `page` there: what it translates it to. Also tells
+    /// what the engine said about the tag's entries.
+    pub fn user_access<const N: usize>(
+        &self,
+        machine: &Machine<N>,
+        cpu: u32,
+        page: usize,
+    ) -> (u64, TagEntries)
+    where
+        Cpus<N>: Capacity,
+    {
+        let (asid, entries) = self.as_cpu(cpu, || machine.enter_user());
+        let cpu = &self.cpus[cpu as usize];
+        let ((root, tag), address) = (*cpu.loaded.lock().unwrap(), page * PAGE);
+        assert_eq!(tag, asid.as_u16());
+        let mut tlb = cpu.user_tlb.lock().unwrap();
+        if entries == TagEntries::Drop {
+            tlb.retain(|(of, _), _| *of != tag);
+        }
+        let walked = self.own_tables.lock().unwrap()[&(root, address)];
+        let frame = *tlb.entry((tag, address)).or_insert(walked);
+        (frame, entries)
+    }
+
     /// The kernel page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
     pub fn kernel_table(&self, cpu: u32, linked: u64) -> u64 {
         let cpu = &self.cpus[cpu as usize];
@@ -421,6 +471,8 @@ where
         sent: Mutex::default(),
         refuse: AtomicUsize::new(0),
         assist: AtomicBool::new(false),
+        split: AtomicBool::new(false),
+        flushes_user_side: AtomicBool::new(false),
         assisted: Mutex::default(),
         deliver_on_relax: AtomicBool::new(true),
         relaxed: AtomicUsize::new(0),

@@ -1,0 +1,57 @@
+//! Split tags: a root for the kernel and one for user mode, each under a tag of its own.
+//!
+//! A kernel that hides itself from user mode (page-table isolation) gives every space two roots, so every tag of
+//! the engine is a pair: the kernel side, which is loaded while the kernel runs, and the user side. The engine
+//! flushes the loaded side at once. The user side is not loaded meanwhile, so it can wait: the CPU is told on its way
+//! to user mode whether to drop it, once for any number of flushes. (Linux does the same: `user_pcid_flush_mask` in
+//! `arch/x86/mm/tlb.c`.)
+
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::tlb::{Asid, FlushRange, TagEntries};
+
+/// Whether the user side of a tag is as new as its kernel side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UserSide {
+    /// It is.
+    Current,
+    /// It must be dropped before it is loaded.
+    Due,
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// How to load the user side's root now: under which tag's user side, and whether what that has cached may be
+    /// used. For hosts with two roots a space ([`Platform::splits_tags`]).
+    ///
+    /// Call it on the way to user mode, with interrupts off until the root is loaded, each time. Does not block.
+    pub fn enter_user(&self) -> (Asid, TagEntries) {
+        let tlb = &self.state(self.platform.current_cpu()).tlb;
+        let asid = tlb.asid();
+        if asid == Asid::UNTAGGED {
+            // Both sides share it, and so do all spaces.
+            return (asid, TagEntries::Drop);
+        }
+        let entries = match tlb.user_side() {
+            UserSide::Current => TagEntries::Keep,
+            UserSide::Due => TagEntries::Drop,
+        };
+        // I3: interrupts stay off until the drop is done, and nothing else looks.
+        tlb.set_user_side(UserSide::Current);
+        (asid, entries)
+    }
+
+    /// The kernel side of the loaded tag has been flushed: `range` of it, or all.
+    pub(crate) fn flush_user_side(&self, asid: Asid, range: Option<FlushRange>) -> UserSide {
+        if !self.platform.splits_tags() {
+            return UserSide::Current;
+        }
+        match range {
+            Some(range) if self.platform.flush_user_side(asid, range) => UserSide::Current,
+            _ => UserSide::Due,
+        }
+    }
+}

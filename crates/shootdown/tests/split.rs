@@ -1,0 +1,202 @@
+//! Behaviour of split tags: the user side is dropped when it must be, and only then. On the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+use puppet::{Machine, PAGE, online, tagged};
+use shootdown::TagEntries::{Drop, Keep};
+use shootdown::*;
+
+const KERNEL_ROOT: Root = Root(0);
+const SPACES: u64 = 3;
+const PAGES: usize = 2;
+
+fn split_machine(tags: usize, flushes_user_side: bool) -> &'static Machine<1> {
+    let machine = online(tagged::<1>(tags));
+    let puppet = machine.platform();
+    puppet.split.store(true, Ordering::Relaxed);
+    puppet
+        .flushes_user_side
+        .store(flushes_user_side, Ordering::Relaxed);
+    machine
+}
+
+/// Spaces with roots 1, 2, ... and [`PAGES`] pages each.
+fn spaces(machine: &Machine<1>) -> Vec<AddressSpace<1>> {
+    (1..=SPACES)
+        .map(|root| {
+            let space = AddressSpace::new(machine, Root(root));
+            (0..PAGES).for_each(|page| machine.platform().map_in(&space, page, root * 100));
+            space
+        })
+        .collect()
+}
+
+fn one_page(page: usize) -> FlushRange {
+    FlushRange::pages(page * PAGE, 1, PageSize::SIZE_4K)
+}
+
+/// What the engine says each time that user mode is entered, and that what is used there is right.
+fn enters(machine: &Machine<1>, frame: u64) -> TagEntries {
+    let (seen, entries) = machine.platform().user_access(machine, 0, 0);
+    assert_eq!(seen, frame);
+    entries
+}
+
+#[test]
+fn the_user_side_is_dropped_once_after_any_number_of_flushes() {
+    let machine = split_machine(8, false);
+    let spaces = spaces(machine);
+    machine.switch_to(None, &spaces[0]);
+    assert_eq!(
+        enters(machine, 100),
+        Drop,
+        "a tag that is new holds anything"
+    );
+    assert_eq!(enters(machine, 100), Keep);
+    for frame in [101, 102] {
+        machine.platform().map_in(&spaces[0], 0, frame);
+        machine.flush(&spaces[0], one_page(0), FreedTables::No);
+    }
+    assert_eq!(enters(machine, 102), Drop);
+    assert_eq!(enters(machine, 102), Keep);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+#[test]
+fn a_drop_that_is_due_survives_a_switch() {
+    let machine = split_machine(8, false);
+    let spaces = spaces(machine);
+    machine.switch_to(None, &spaces[0]);
+    enters(machine, 100);
+    machine.platform().map_in(&spaces[0], 0, 101);
+    machine.flush(&spaces[0], one_page(0), FreedTables::No);
+    // Away before user mode was entered again: the kernel side is current, the user side is not.
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    enters(machine, 200);
+    machine.switch_to(Some(&spaces[1]), &spaces[0]);
+    assert_eq!(machine.stats(CpuId::new(0)).tags_kept, 1);
+    assert_eq!(enters(machine, 101), Drop);
+    // And what was not due is not dropped.
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    assert_eq!(enters(machine, 200), Keep);
+    machine.switch_away(&spaces[1], KERNEL_ROOT);
+}
+
+#[test]
+fn a_platform_that_flushes_pages_of_the_user_side_drops_nothing_else() {
+    let machine = split_machine(8, true);
+    let spaces = spaces(machine);
+    machine.switch_to(None, &spaces[0]);
+    enters(machine, 100);
+    machine.platform().map_in(&spaces[0], 0, 101);
+    machine.flush(&spaces[0], one_page(0), FreedTables::No);
+    assert_eq!(enters(machine, 101), Keep);
+    machine.flush(&spaces[0], FlushRange::WHOLE, FreedTables::No);
+    assert_eq!(enters(machine, 101), Drop);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+/// User roots map a little of the kernel: its changes reach the user side too.
+#[test]
+fn a_kernel_flush_reaches_the_user_side() {
+    let machine = split_machine(8, false);
+    let spaces = spaces(machine);
+    machine.switch_to(None, &spaces[0]);
+    enters(machine, 100);
+    machine.flush_kernel(one_page(puppet::GLOBAL));
+    assert_eq!(enters(machine, 100), Drop);
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+#[test]
+fn without_tags_both_sides_drop_everything() {
+    let machine = split_machine(0, false);
+    let spaces = spaces(machine);
+    machine.switch_to(None, &spaces[0]);
+    for _ in 0..2 {
+        assert_eq!(enters(machine, 100), Drop);
+    }
+    machine.switch_away(&spaces[0], KERNEL_ROOT);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    SwitchTo(usize),
+    Rest,
+    Remap(usize, usize),
+    FlushKernel(bool),
+    UseUser(usize),
+    UseKernel(usize),
+    Tags(Tags),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let space = 0..SPACES as usize;
+    let tags = prop_oneof![Just(Tags::None), Just(Tags::Six), Just(Tags::All)];
+    prop_oneof![
+        4 => space.clone().prop_map(Step::SwitchTo),
+        1 => Just(Step::Rest),
+        3 => (space, 0..PAGES).prop_map(|(space, page)| Step::Remap(space, page)),
+        1 => any::<bool>().prop_map(Step::FlushKernel),
+        6 => (0..PAGES).prop_map(Step::UseUser),
+        3 => (0..PAGES).prop_map(Step::UseKernel),
+        1 => tags.prop_map(Step::Tags),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order, neither side uses what was flushed.
+    #[test]
+    fn neither_side_is_ever_stale(
+        steps in prop::collection::vec(step(), 1..60),
+        tags in 0..4usize,
+        flushes_user_side in any::<bool>(),
+    ) {
+        let machine = split_machine(tags, flushes_user_side);
+        let puppet = machine.platform();
+        let spaces = spaces(machine);
+        let mut frames = [[0; PAGES]; SPACES as usize];
+        for (space, frames) in frames.iter_mut().enumerate() {
+            *frames = [(space as u64 + 1) * 100; PAGES];
+        }
+        let mut loaded: Option<usize> = None;
+        for step in steps {
+            match (step, loaded) {
+                (Step::SwitchTo(next), _) => {
+                    machine.switch_to(loaded.map(|space| &spaces[space]), &spaces[next]);
+                    loaded = Some(next);
+                }
+                (Step::Rest, Some(space)) => {
+                    machine.enter_lazy(&spaces[space], KERNEL_ROOT);
+                    machine.switch_to(Some(&spaces[space]), &spaces[space]);
+                }
+                (Step::Remap(space, page), _) => {
+                    frames[space][page] += 1;
+                    puppet.map_in(&spaces[space], page, frames[space][page]);
+                    machine.flush(&spaces[space], one_page(page), FreedTables::No);
+                }
+                (Step::FlushKernel(whole), _) => machine.flush_kernel(match whole {
+                    true => FlushRange::WHOLE,
+                    false => one_page(puppet::GLOBAL),
+                }),
+                (Step::UseUser(page), Some(space)) => {
+                    let (seen, _) = puppet.user_access(machine, 0, page);
+                    prop_assert_eq!(seen, frames[space][page]);
+                }
+                (Step::UseKernel(page), Some(space)) => {
+                    prop_assert_eq!(puppet.access(0, page), frames[space][page]);
+                }
+                (Step::Tags(tags), _) => machine.set_policy(Policy::BEST.with_tags(tags)),
+                (Step::Rest | Step::UseUser(_) | Step::UseKernel(_), None) => {}
+            }
+        }
+        if let Some(space) = loaded {
+            machine.switch_away(&spaces[space], KERNEL_ROOT);
+        }
+    }
+}
