@@ -14,6 +14,7 @@ use shootdown::*;
 const KERNEL_ROOT: Root = Root(0);
 const SPACES: u64 = 3;
 const PAGES: usize = 2;
+const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 
 fn split_machine(tags: usize, flushes_user_side: bool) -> &'static Machine<1> {
     let machine = online(tagged::<1>(tags));
@@ -150,6 +151,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whatever happens in whatever order, neither side uses what was flushed.
     #[test]
     fn neither_side_is_ever_stale(

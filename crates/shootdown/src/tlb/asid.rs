@@ -5,6 +5,8 @@
 //! it: its generation falls behind, and the next load of its space finds that out and drops what the tag holds (I3). So a
 //! flush never walks tags or CPUs that do not have the space loaded.
 //!
+//! A hypervisor uses the same for its guests: the root is that of the nested tables, the tag a VPID or a guest's ASID.
+//!
 //! A space may have its tag in few slots only, which share a cache line: looking for it costs one line however many
 //! tags there are. Inside them the next to go is chosen round robin.
 
