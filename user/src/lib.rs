@@ -1,10 +1,12 @@
 //! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
 //!
 //! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
-//! in the same emulator, and on the machine that built it. Two of them matter:
+//! in the same emulator, and on the machine that built it. Three of them matter:
 //!
 //! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
 //!   that no thread ever reads a discarded page's old value after the call returned.
+//! * [`pingpong`] measures how long processes on one CPU take to hand a token round (workload T4) and checks that
+//!   none of them ever reads another's page, or an old one of its own.
 //! * [`torture`] changes mappings at random from every CPU while other threads read and write
 //!   through them, and reports every access that used a translation which was no longer valid.
 //!
@@ -17,8 +19,10 @@ compile_error!("these programs are for x86-64 Linux: they use rdtsc and its sign
 pub mod args;
 pub mod clock;
 pub mod counters;
+pub mod effort;
 pub mod machine;
 pub mod madvise;
+pub mod pingpong;
 pub mod policy;
 pub mod program;
 pub mod region;

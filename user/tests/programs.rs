@@ -1,6 +1,7 @@
 //! The programs as a whole, on the kernel that runs this test: they must pass on Linux.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -46,6 +47,74 @@ fn madvise_prints_a_clean_row_for_each_shape() {
 }
 
 #[test]
+fn pingpong_prints_a_clean_row_for_each_shape() {
+    let line = "--spaces 2,5 --pages 0,64 --slice-ms 5 --rounds 2 --self-check";
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let output = run(env!("CARGO_BIN_EXE_pingpong"), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let rows = rows(&output);
+    let shapes = [(2, 0), (2, 64), (5, 0), (5, 64)];
+    assert_eq!(rows.len(), shapes.len());
+    for (row, (spaces, pages)) in rows.iter().zip(shapes) {
+        assert_eq!(
+            (&row["spaces"], &row["pages"]),
+            (&spaces.into(), &pages.into())
+        );
+        assert_eq!(row["stale"], 0);
+        let figure = |name: &str| row[name].as_f64().expect(name);
+        assert!(0.0 < figure("min_ns") && figure("min_ns") <= figure("median_ns"));
+        assert!(figure("median_ns") <= figure("p99_ns"));
+        assert!(figure("check_rounds") >= 8.0);
+        assert!(!row["samples"].as_array().expect("samples").is_empty());
+    }
+}
+
+#[test]
+fn pingpong_notices_that_one_of_its_processes_died() {
+    let arguments = ["--spaces", "3", "--pages", "0", "--slice-ms", "60000"];
+    let program = Command::new(env!("CARGO_BIN_EXE_pingpong"))
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    // Both others are there, and in the middle of a slice that would take a minute.
+    let patience = Instant::now() + Duration::from_secs(20);
+    let children = loop {
+        let children = children_of(program.id());
+        if children.len() == 2 || Instant::now() > patience {
+            break children;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    let victim = children.last().expect("it has children").to_string();
+    let killed = Command::new("kill").args(["-KILL", &victim]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let started = Instant::now();
+    let output = program.wait_with_output().expect("its end");
+    assert!(started.elapsed() < Duration::from_secs(30), "it went on");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("has died"));
+    for child in children {
+        assert!(!std::path::Path::new(&format!("/proc/{child}")).exists());
+    }
+}
+
+/// The processes whose parent is `parent`.
+fn children_of(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        // The parent's number is the second word after the name, which is in brackets.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(parent.to_string().as_str())
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_child).collect()
+}
+
+#[test]
 fn tlbtorture_passes_with_more_threads_than_cpus_too() {
     let cpus = shootdown_user::machine::allowed_cpus()
         .expect("affinity")
@@ -75,11 +144,13 @@ fn tlbtorture_passes_with_more_threads_than_cpus_too() {
 fn bad_arguments_are_one_line_and_status_2() {
     for program in [
         env!("CARGO_BIN_EXE_madvise"),
+        env!("CARGO_BIN_EXE_pingpong"),
         env!("CARGO_BIN_EXE_tlbtorture"),
     ] {
         for arguments in [
             &["--threads", "1000"][..],
             &["--threads"],
+            &["--spaces", "1"],
             &["--what"],
             &["stray"],
         ] {

@@ -3,20 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lexopt::Arg::{Long, Short};
-
 use crate::args::{self, UsageError};
+use crate::effort::Effort;
 
 /// The most threads one run may ask for.
 const MAX_THREADS: u64 = 1024;
 /// The most pages one iteration may discard.
 const MAX_PAGES: u64 = 4096;
-/// The most samples a row may carry.
-const MAX_ROW_SAMPLES: u64 = 2000;
-/// How long each row's self-check runs when it was not asked for.
-const SHORT_CHECK: Duration = Duration::from_millis(20);
-/// How long each row's self-check runs with `--self-check`.
-const LONG_CHECK: Duration = Duration::from_millis(1000);
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -45,20 +38,8 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Numbers of pages per iteration.
     pub pages: Vec<usize>,
-    /// Names of policies, in the order of the first round.
-    pub policies: Vec<String>,
-    /// Length of one slice.
-    pub slice: Duration,
-    /// Slices of each policy for each number of threads and pages.
-    pub rounds: usize,
-    /// Unmeasured time of each policy before the first round.
-    pub warmup: Duration,
-    /// The most samples a row carries.
-    pub row_samples: usize,
-    /// Seed of every choice made.
-    pub seed: u64,
-    /// Length of the self-check of each row.
-    pub check: Duration,
+    /// How long, how often, in which order.
+    pub effort: Effort,
 }
 
 impl Default for Options {
@@ -66,13 +47,7 @@ impl Default for Options {
         Self {
             threads: vec![1, 2],
             pages: vec![1, 8, 32],
-            policies: ["before", "published", "best"].map(str::to_owned).to_vec(),
-            slice: Duration::from_millis(60),
-            rounds: 7,
-            warmup: Duration::from_millis(50),
-            row_samples: MAX_ROW_SAMPLES as usize,
-            seed: 1,
-            check: SHORT_CHECK,
+            effort: Effort::default(),
         }
     }
 }
@@ -84,49 +59,18 @@ impl Options {
         I: IntoIterator<Item: Into<OsString>>,
     {
         let mut options = Self::default();
-        let mut parser = lexopt::Parser::from_args(arguments);
-        while let Some(argument) = parser.next()? {
-            let name = match argument {
-                Long("help") | Short('h') => return Ok(None),
-                Long("self-check") => {
-                    options.check = LONG_CHECK;
-                    continue;
-                }
-                Long(name) => format!("--{name}"),
-                other => return Err(other.unexpected().into()),
-            };
-            options.set(&name, &mut parser)?;
-        }
-        Ok(Some(options))
-    }
-
-    fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<(), UsageError> {
-        const KNOWN: [&str; 8] = [
-            "--threads",
-            "--pages",
-            "--policies",
-            "--slice-ms",
-            "--rounds",
-            "--warmup-ms",
-            "--samples",
-            "--seed",
-        ];
-        if !KNOWN.contains(&name) {
-            return Err(UsageError::new(format!("there is no option {name}")));
-        }
-        let text = args::text(parser)?;
-        let number = |range| args::number(name, &text, range);
-        match name {
-            "--threads" => self.threads = args::numbers(name, &text, 1..=MAX_THREADS)?,
-            "--pages" => self.pages = args::numbers(name, &text, 1..=MAX_PAGES)?,
-            "--policies" => self.policies = args::names(name, &text)?,
-            "--slice-ms" => self.slice = Duration::from_millis(number(1..=60_000)?),
-            "--rounds" => self.rounds = number(1..=1000)? as usize,
-            "--warmup-ms" => self.warmup = Duration::from_millis(number(0..=60_000)?),
-            "--samples" => self.row_samples = number(0..=MAX_ROW_SAMPLES)? as usize,
-            _ => self.seed = number(0..=u64::MAX)?,
-        }
-        Ok(())
+        let (threads, pages) = (&mut options.threads, &mut options.pages);
+        let set = |name: &str, text: &str| {
+            match name {
+                "--threads" => *threads = args::numbers(name, text, 1..=MAX_THREADS)?,
+                _ => *pages = args::numbers(name, text, 1..=MAX_PAGES)?,
+            }
+            Ok(())
+        };
+        let goes_on = options
+            .effort
+            .parse(arguments, &["--threads", "--pages"], set)?;
+        Ok(goes_on.then_some(options))
     }
 
     /// Refuses more threads than there are CPUs to pin them to.
@@ -142,8 +86,7 @@ impl Options {
 
     /// Measured and checked time of the whole run.
     pub fn duration(&self, policies: usize) -> Duration {
-        let row = self.slice * self.rounds as u32 + self.warmup + self.check;
-        row * (self.threads.len() * self.pages.len() * policies) as u32
+        self.effort.row() * (self.threads.len() * self.pages.len() * policies) as u32
     }
 }
 
@@ -162,12 +105,9 @@ mod tests {
         let options = parse(line).unwrap().unwrap();
         assert_eq!(options.threads, [1, 2, 4]);
         assert_eq!(options.pages, [1]);
-        assert_eq!(options.policies, ["best"]);
-        assert_eq!(
-            (options.rounds, options.row_samples, options.seed),
-            (3, 10, 9)
-        );
-        assert_eq!(options.check, LONG_CHECK);
+        let effort = &options.effort;
+        assert_eq!(effort.policies, ["best"]);
+        assert_eq!((effort.rounds, effort.row_samples, effort.seed), (3, 10, 9));
         assert_eq!(
             options.duration(1),
             Duration::from_millis(3 * (5 * 3 + 1000))

@@ -42,7 +42,7 @@ impl Run {
         let cpus = args::cpus()?;
         options.fit(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
-        let policies = switch.resolve(&options.policies)?;
+        let policies = switch.resolve(&options.effort.policies)?;
         let rows = policies.into_iter().map(Row::new).collect();
         let clock = Clock::calibrate();
         let counters = CounterSource::of_this_kernel();
@@ -92,10 +92,9 @@ impl Run {
         self.rows.iter_mut().for_each(Row::reset);
         self.progress(&label);
         self.warm_up(&region)?;
-        for round in 0..self.options.rounds {
-            for position in 0..self.rows.len() {
-                let turn = self.options.seed as usize % self.rows.len() + round + position;
-                self.slice(&region, turn % self.rows.len())?;
+        for round in 0..self.options.effort.rounds {
+            for index in self.options.effort.order(round, self.rows.len()) {
+                self.slice(&region, index)?;
             }
             self.progress(&label);
         }
@@ -107,10 +106,11 @@ impl Run {
     }
 
     fn warm_up(&mut self, region: &Region) -> io::Result<()> {
-        if self.options.warmup.is_zero() {
+        let warmup = self.options.effort.warmup;
+        if warmup.is_zero() {
             return Ok(());
         }
-        let ticks = self.clock.to_ticks(self.options.warmup);
+        let ticks = self.clock.to_ticks(warmup);
         for row in &mut self.rows {
             self.switch.select(&row.policy).map_err(io::Error::other)?;
             let slice = slice::run(region, region.pages(), ticks, &mut row.samples)?;
@@ -120,11 +120,11 @@ impl Run {
     }
 
     fn slice(&mut self, region: &Region, index: usize) -> io::Result<()> {
-        let ticks = self.clock.to_ticks(self.options.slice);
+        let ticks = self.clock.to_ticks(self.options.effort.slice);
         let row = &mut self.rows[index];
         self.switch.select(&row.policy).map_err(io::Error::other)?;
         // Each slice has its share, so that a fast row is not made of its first rounds only.
-        let share = row.samples.len() / self.options.rounds;
+        let share = row.samples.len() / self.options.effort.rounds;
         let samples = &mut row.samples[row.found.taken..row.found.taken + share];
         let before = self.counters.read();
         let slice = slice::run(region, region.pages(), ticks, samples)?;
@@ -138,11 +138,7 @@ impl Run {
 
     fn check(&mut self, region: &Region, shape: Shape) -> io::Result<()> {
         let watchers = &self.cpus[1..shape.threads];
-        let Options {
-            check: length,
-            seed,
-            ..
-        } = self.options;
+        let (length, seed) = (self.options.effort.check, self.options.effort.seed);
         for row in &mut self.rows {
             self.switch.select(&row.policy).map_err(io::Error::other)?;
             let discard = |region: &Region| region.discard(region.pages());
@@ -165,7 +161,7 @@ impl Run {
         let reference = reference.and_then(|index| figures[index].as_ref());
         for (row, own) in self.rows.iter().zip(&figures) {
             if let Some(own) = own {
-                let limit = self.options.row_samples;
+                let limit = self.options.effort.row_samples;
                 report::row(&row.to_json(shape, own, reference, &self.clock, limit));
             }
         }
@@ -174,6 +170,7 @@ impl Run {
     fn print_info(&self) {
         let policies: Vec<&str> = self.rows.iter().map(|row| row.policy.as_str()).collect();
         let options = &self.options;
+        let effort = &options.effort;
         let millis = |duration: Duration| duration.as_millis() as u64;
         report::info(&json!({
             "program": PROGRAM,
@@ -182,11 +179,11 @@ impl Run {
             "threads": options.threads,
             "pages": options.pages,
             "policies": policies,
-            "slice_ms": millis(options.slice),
-            "rounds": options.rounds,
-            "warmup_ms": millis(options.warmup),
-            "check_ms": millis(options.check),
-            "seed": options.seed,
+            "slice_ms": millis(effort.slice),
+            "rounds": effort.rounds,
+            "warmup_ms": millis(effort.warmup),
+            "check_ms": millis(effort.check),
+            "seed": effort.seed,
             "ticks_per_second": self.clock.frequency(),
             "expected_ms": millis(options.duration(policies.len())),
         }));
@@ -194,7 +191,7 @@ impl Run {
 
     fn progress(&mut self, label: &str) {
         let shapes = self.options.threads.len() * self.options.pages.len();
-        let total = shapes * (self.options.rounds + 1);
+        let total = shapes * (self.options.effort.rounds + 1);
         report::progress(self.done.min(total), total, label);
         self.done += 1;
     }
