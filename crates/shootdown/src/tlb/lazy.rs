@@ -47,7 +47,8 @@ impl LazyMark {
 
     /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
     pub(crate) fn wake(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
+        self.0.store(0, Ordering::Release);
     }
 
     /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.

@@ -10,7 +10,8 @@ pub(crate) struct CpuTlb {
     loaded: AtomicU64,
     /// No translation of the loaded space here is older than this generation (I3).
     generation: AtomicU64,
-    /// An acknowledged flush has yet to be done: user memory must not be touched on this CPU.
+    /// A flush that was acknowledged, or that passed the lazy CPU by, has yet to be done: user memory must not be
+    /// touched on this CPU.
     owes_flush: AtomicBool,
     /// The tag of the loaded root.
     asid: OwnWord,

@@ -42,19 +42,7 @@ where
             drop(irq);
             return;
         }
-        // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
-        // generation.
-        state.lazy.wake();
-        next.cpu_set().insert(me, Ordering::Relaxed);
-        // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
-        // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
-        fence(Ordering::SeqCst);
-        let generation = next.generation();
-        if state.tlb.loaded() == next.id() {
-            self.catch_up(state, generation);
-        } else {
-            self.load(me, next.id(), next.root(), generation);
-        }
+        self.join(me, next);
         state.tlb.set_host(next.id());
         if let Some(previous) = previous.filter(|_| !stays) {
             leave(previous, me);
@@ -115,8 +103,8 @@ where
     }
 
     /// Whether code that interrupted this CPU anywhere may touch user memory: false between an early
-    /// acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy). For NMI-like contexts; any
-    /// context, does not block.
+    /// acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) until a switch has made up for
+    /// what passed this CPU by. For NMI-like contexts; any context, does not block.
     pub fn user_access_ok(&self) -> bool {
         let state = self.state(self.platform.current_cpu());
         !state.tlb.owes_flush() && state.lazy.get() == Attention::Active
@@ -128,6 +116,32 @@ where
         self.load_kernel(me, state.tlb.lazy_root());
         state.lazy.rest(Attention::Detached);
         state.counters.lazy_detached.add(1);
+    }
+
+    /// Makes `space` the one that this CPU has loaded and may use.
+    fn join(&self, me: CpuId, space: &AddressSpace<N>) {
+        let state = self.state(me);
+        // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
+        let passed_by = state.lazy.get() == Attention::Lazy;
+        if passed_by {
+            state.tlb.set_owes_flush(true);
+        }
+        // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
+        // generation.
+        state.lazy.wake();
+        space.cpu_set().insert(me, Ordering::Relaxed);
+        // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
+        // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
+        fence(Ordering::SeqCst);
+        let generation = space.generation();
+        if state.tlb.loaded() == space.id() {
+            self.catch_up(state, generation);
+        } else {
+            self.load(me, space.id(), space.root(), generation);
+        }
+        if passed_by {
+            state.tlb.set_owes_flush(false);
+        }
     }
 
     /// The loaded space was not left, but flushes may have passed this CPU by.
