@@ -61,6 +61,7 @@ unsafe impl Platform for SimPlatform {
     fn local_flush(&self, operation: LocalFlush) {
         let context = context();
         context.choice();
+        context.maybe_nmi();
         context.tell(|| format!("drops {operation:?}"));
         context.with(|state| state.flush(operation));
         context.event();
@@ -77,6 +78,7 @@ unsafe impl Platform for SimPlatform {
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let context = context();
         context.choice();
+        context.maybe_nmi();
         context.tell(|| format!("loads {root:?} under {asid:?}, {entries:?}"));
         context.with(|state| state.load_root(root, asid, entries));
         context.event();

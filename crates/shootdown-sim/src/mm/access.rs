@@ -71,10 +71,9 @@ where
         drop(held);
     }
 
-    /// A non-maskable interrupt that would like to look at user memory.
+    /// A non-maskable interrupt that would like to look at user memory, whichever root it finds loaded.
     pub fn nmi(&self) {
-        let me = context().cpu();
-        let Some(space) = self.current[me].borrow().clone() else {
+        let Some(space) = self.loaded_space(context().cpu()) else {
             return;
         };
         if self.engine.user_access_ok() {
@@ -88,6 +87,16 @@ where
             });
             self.access(&space, page, false);
         }
+    }
+
+    /// The space whose root the hardware has loaded.
+    fn loaded_space(&self, cpu: usize) -> Option<Rc<Space<N>>> {
+        let root = self.hardware.tlbs.borrow()[cpu].root();
+        let spaces = self.all_spaces.borrow();
+        let mut latest = spaces.iter().rev();
+        latest
+            .find(|space| (space.root, space.life) == root)
+            .cloned()
     }
 
     fn translate(&self, page: usize) -> Option<Leaf> {

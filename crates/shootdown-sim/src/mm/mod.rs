@@ -18,11 +18,13 @@ mod calls;
 mod fork;
 mod frames;
 mod kernel;
+mod lazy;
 mod lock;
 mod map;
 mod physical;
 mod program;
 mod space;
+mod theme;
 mod tlb;
 mod world;
 

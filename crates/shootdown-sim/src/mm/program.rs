@@ -1,11 +1,11 @@
 //! What each CPU does: a list of operations drawn from a seed.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Policy, Wait};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Wait};
 
 use crate::machine::context;
 use crate::mm::calls::Call;
-use crate::mm::world::SPACES;
-use crate::mm::{PAGES_PER_TABLE, USER_PAGES, World};
+use crate::mm::theme::{Draw, Operation};
+use crate::mm::{PAGES_PER_TABLE, World};
 
 /// How much the CPUs do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,114 +18,8 @@ pub struct Plan {
 
 /// A CPU comes online after so many idle events, at most.
 const LATEST_ONLINE: u64 = 40;
-/// The policies that a host may choose.
-const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
-
-/// What a CPU may do, and how often where nothing is special.
-const WEIGHTS: [(Operation, u32); 11] = [
-    (Operation::Touch, 28),
-    (Operation::ChangeOwn, 12),
-    (Operation::ChangeAny, 18),
-    (Operation::Switch, 10),
-    (Operation::Exit, 3),
-    (Operation::MapKernel, 4),
-    (Operation::UnmapKernel, 4),
-    (Operation::TouchKernel, 4),
-    (Operation::Call, 13),
-    (Operation::ChangePolicy, 2),
-    (Operation::Rest, 2),
-];
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Operation {
-    Touch,
-    ChangeOwn,
-    ChangeAny,
-    Switch,
-    Exit,
-    MapKernel,
-    UnmapKernel,
-    TouchKernel,
-    Call,
-    ChangePolicy,
-    Rest,
-}
-
-/// What is special about a run: some operations come more often, others never, and few pages or spaces make
-/// the CPUs meet more often. Groce et al., "Swarm Testing", explain why that finds more than an even mix.
-#[derive(Clone, Debug)]
-struct Theme {
-    weights: [u32; WEIGHTS.len()],
-    spaces: usize,
-    pages: usize,
-}
-
-impl Theme {
-    /// Of one CPU; in every other run all CPUs do the same.
-    fn of(seed: u64, cpu: usize) -> Self {
-        let mut random = fastrand::Rng::with_seed(!seed);
-        let spaces = random.usize(1..=SPACES);
-        let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
-        if random.bool() {
-            random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
-        }
-        Self {
-            weights: WEIGHTS.map(|(_, weight)| weight * [0, 1, 1, 4][random.usize(..4)]),
-            spaces,
-            pages,
-        }
-    }
-
-    fn operation(&self, random: &mut fastrand::Rng) -> Operation {
-        let total: u32 = self.weights.iter().sum();
-        let mut left = random.u32(..total.max(1));
-        for (weight, (operation, _)) in self.weights.iter().zip(WEIGHTS) {
-            match left.checked_sub(*weight) {
-                Some(less) => left = less,
-                None => return operation,
-            }
-        }
-        Operation::Rest
-    }
-}
-
-/// One CPU's source of chance.
-#[derive(Debug)]
-struct Draw {
-    random: fastrand::Rng,
-    theme: Theme,
-}
-
-impl Draw {
-    fn of(plan: Plan, cpu: usize) -> Self {
-        Self {
-            random: fastrand::Rng::with_seed(plan.seed ^ (cpu as u64 + 1) << 48),
-            theme: Theme::of(plan.seed, cpu),
-        }
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.random.usize(..limit)
-    }
-
-    /// True once in so many times.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-
-    fn page(&mut self) -> usize {
-        self.below(self.theme.pages)
-    }
-
-    fn place(&mut self) -> usize {
-        self.below(self.theme.spaces)
-    }
-}
-
+/// A CPU idles for so many events, at most.
+const LONGEST_IDLE: usize = 20;
 impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
@@ -141,10 +35,10 @@ where
         }
         self.come_online(me);
         if me == 0 {
-            self.engine.set_policy(draw.one_of(&POLICIES));
+            self.engine.set_policy(draw.policy());
         }
         for _ in 0..plan.operations {
-            let operation = draw.theme.operation(&mut draw.random);
+            let operation = draw.operation();
             self.operate(operation, &mut draw);
         }
         self.switch(None);
@@ -163,11 +57,13 @@ where
         match operation {
             Operation::Touch => {
                 let writes = draw.random.bool();
+                self.wake();
                 self.touch(draw.page(), writes);
             }
             Operation::ChangeOwn => self.change_own(draw),
             Operation::ChangeAny => self.change_any(draw),
             Operation::Switch => self.switch_somewhere(draw),
+            Operation::Lazy => self.idle_lazily(draw),
             Operation::Exit => self.exit(draw.place()),
             Operation::MapKernel => self.map_kernel(index),
             Operation::UnmapKernel => {
@@ -178,7 +74,7 @@ where
             Operation::TouchKernel => self.touch_kernel(index),
             Operation::Call => self.call_somebody(draw),
             Operation::ChangePolicy => {
-                let policy = draw.one_of(&POLICIES);
+                let policy = draw.policy();
                 let multicast = draw.random.bool();
                 self.engine.set_policy(policy.with_multicast(multicast));
             }
@@ -191,6 +87,13 @@ where
         let me = context().cpu();
         let space = self.current[me].borrow().clone();
         match space {
+            // A kernel thread, which may work on the space that it borrows.
+            Some(space) if self.is_lazy[me].get() => {
+                if self.revive(&space) {
+                    self.change(&space, draw);
+                    self.put_space(space);
+                }
+            }
             Some(space) => self.change(&space, draw),
             None => self.switch_somewhere(draw),
         }
@@ -225,7 +128,7 @@ where
 
     fn switch_somewhere(&self, draw: &mut Draw) {
         // With few spaces, leaving is half of all switching.
-        if draw.once_in(draw.theme.spaces + 1) {
+        if draw.once_in(draw.spaces() + 1) {
             return self.switch(None);
         }
         let place = draw.place();
@@ -267,12 +170,23 @@ where
         }
     }
 
+    /// No user code for a while; then, as likely as not, what was there before.
+    fn idle_lazily(&self, draw: &mut Draw) {
+        self.enter_lazy();
+        for _ in 0..draw.below(LONGEST_IDLE) {
+            context().work(1);
+        }
+        if draw.random.bool() {
+            self.wake();
+        }
+    }
+
     /// Nothing loaded, nothing to do, for a while.
     fn rest(&self, draw: &mut Draw) {
         if draw.random.bool() {
             self.switch(None);
         }
-        for _ in 0..draw.below(20) {
+        for _ in 0..draw.below(LONGEST_IDLE) {
             context().work(1);
         }
     }

@@ -49,8 +49,13 @@ where
     pub(super) root: u16,
     pub(super) lock: Lock,
     pub(super) inner: RefCell<Tables>,
-    /// CPUs that have it loaded or are about to, and one for its place among the spaces.
-    users: AtomicU64,
+    /// Which life of the root's frame it is.
+    pub(super) life: u32,
+    /// CPUs that run it or are about to, those that change it, and one for its place among the spaces. Without any,
+    /// nothing is mapped any more.
+    pub(super) users: AtomicU64,
+    /// CPUs that are lazy in it, and one for all users together. Without any, the root is free.
+    pub(super) keepers: AtomicU64,
 }
 
 impl<const N: usize> World<N>
@@ -61,6 +66,7 @@ where
     pub(super) fn new_space(&self) -> Option<Rc<Space<N>>> {
         let root = self.take_table()?;
         self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
+        let life = self.hardware.book.borrow().life_of_table(root);
         let space = Rc::new(Space {
             number: self.next_space.replace(self.next_space.get() + 1),
             context: AddressSpace::new(&self.engine, Root(u64::from(root))),
@@ -70,7 +76,9 @@ where
                 pages: [None; USER_PAGES],
                 tables: [None; KERNEL_REGION],
             }),
+            life: self.insist(life),
             users: AtomicU64::new(1),
+            keepers: AtomicU64::new(1),
         });
         self.all_spaces.borrow_mut().push(space.clone());
         Some(space)
@@ -103,14 +111,6 @@ where
         space
     }
 
-    /// The user of a space is done with it. The last one takes it apart.
-    pub(super) fn put_space(&self, space: Rc<Space<N>>) {
-        // ORDERING: Release publishes what this user did to the space; Acquire lets the last one see all of it.
-        if space.users.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
-            self.destroy(&space);
-        }
-    }
-
     /// Takes a space from its place: whoever has it loaded goes on, and the last of them takes it apart.
     pub(super) fn exit(&self, place: usize) {
         let held = self.directory.take(&self.engine);
@@ -119,21 +119,6 @@ where
         if let Some(space) = space {
             self.put_space(space);
         }
-    }
-
-    /// No CPU has it loaded, so no flush is due: frames and tables are free at once.
-    fn destroy(&self, space: &Rc<Space<N>>) {
-        let inner = space.inner.borrow().clone();
-        for (page, mapped) in inner.pages.iter().enumerate() {
-            if let Some(mapped) = mapped {
-                self.strike(space.number, page, self.mark());
-                self.release_data(mapped.frame);
-            }
-        }
-        for table in inner.tables.into_iter().flatten() {
-            self.release_table(table);
-        }
-        self.release_table(space.root);
     }
 
     /// Loads `next` here, or nothing; gives back what was loaded. Not from an interrupt handler.
@@ -160,8 +145,11 @@ where
             (None, None) => {}
         }
         *self.current[me].borrow_mut() = next;
-        if let Some(previous) = previous {
-            self.put_space(previous);
+        let was_lazy = self.is_lazy[me].replace(false);
+        match previous {
+            Some(previous) if was_lazy => self.put_keeper(&previous),
+            Some(previous) => self.put_space(previous),
+            None => {}
         }
     }
 }

@@ -53,6 +53,8 @@ where
     pub(super) next_space: Cell<u64>,
     /// What each CPU has loaded, as the kernel sees it; `None` also while it switches.
     pub(super) current: Vec<RefCell<Option<Rc<Space<N>>>>>,
+    /// Whether the CPU runs no user code and only keeps what it has loaded.
+    pub(super) is_lazy: Vec<Cell<bool>>,
     /// Whether the CPU's `online` has returned.
     pub(super) online: Vec<Cell<bool>>,
     pub(super) kernel_lock: Lock,
@@ -90,6 +92,7 @@ where
             all_spaces: RefCell::default(),
             next_space: Cell::new(KERNEL + 1),
             current: (0..cpus).map(|_| RefCell::default()).collect(),
+            is_lazy: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),

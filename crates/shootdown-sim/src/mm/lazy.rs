@@ -1,0 +1,100 @@
+//! CPUs without user code that keep their space loaded, and what that means for the end of a space.
+//!
+//! As in real kernels a space has two counts. When its last user is gone, everything is unmapped, tables included,
+//! with a flush if CPUs are still lazy in it. Only when these have left is its root free.
+
+use std::rc::Rc;
+
+use shootdown::sim::Ordering;
+use shootdown::{Capacity, Cpus};
+
+use crate::machine::context;
+use crate::mm::{KERNEL_REGION, Space, World};
+
+/// All pages of a region.
+const WHOLE_REGION: u8 = u8::MAX;
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// This CPU goes on without user code, the loaded space stays loaded.
+    pub(super) fn enter_lazy(&self) {
+        let me = context().cpu();
+        let Some(space) = self.current[me].borrow().clone() else {
+            return;
+        };
+        context().tell(|| format!("is lazy in space {}", space.number));
+        let was_lazy = self.is_lazy[me].replace(true);
+        if !was_lazy {
+            space.keepers.fetch_add(1, Ordering::Relaxed);
+        }
+        // Again is allowed: from one kernel thread to the next.
+        self.engine.enter_lazy(&space.context, Self::kernel_root());
+        if !was_lazy {
+            self.put_space(space);
+        }
+    }
+
+    /// This CPU wants to run user code again: that of the space that it kept, unless that is gone.
+    pub(super) fn wake(&self) {
+        let me = context().cpu();
+        if !self.is_lazy[me].get() {
+            return;
+        }
+        let space = self.current[me].borrow().clone();
+        self.switch(space.filter(|space| self.revive(space)));
+    }
+
+    /// Becomes a user of a space that this CPU only keeps; tells whether it could.
+    pub(super) fn revive(&self, space: &Rc<Space<N>>) -> bool {
+        let held = self.directory.take(&self.engine);
+        // Its place is a user; without a place it may have had its last one.
+        let mut places = self.spaces.borrow().clone().into_iter().flatten();
+        let is_alive = places.any(|other| Rc::ptr_eq(&other, space));
+        if is_alive {
+            space.users.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(held);
+        is_alive
+    }
+
+    /// The user of a space is done with it. After the last one nothing is mapped.
+    pub(super) fn put_space(&self, space: Rc<Space<N>>) {
+        // ORDERING: Release publishes what this user did to the space; Acquire lets the last one see all of it.
+        if space.users.fetch_add(u64::MAX, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // ORDERING: acquires that those who were lazy here have left; pairs with `put_keeper`.
+        if space.keepers.load(Ordering::Acquire) == 1 {
+            self.free_unused(&space);
+        } else {
+            for region in 0..KERNEL_REGION {
+                self.unmap(&space, region, WHOLE_REGION, true);
+            }
+        }
+        self.put_keeper(&space);
+    }
+
+    /// No CPU has it loaded, and none will, so no flush is due: frames and tables are free at once.
+    fn free_unused(&self, space: &Space<N>) {
+        let inner = space.inner.borrow().clone();
+        for (page, mapped) in inner.pages.iter().enumerate() {
+            if let Some(mapped) = mapped {
+                self.strike(space.number, page, self.mark());
+                self.release_data(mapped.frame);
+            }
+        }
+        for table in inner.tables.into_iter().flatten() {
+            self.release_table(table);
+        }
+    }
+
+    /// A CPU has left a space that it kept, or its last user is gone. The last one frees the root.
+    pub(super) fn put_keeper(&self, space: &Space<N>) {
+        // ORDERING: Release publishes that this CPU's root is another one; Acquire lets the last one see that of all.
+        if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
+            self.release_table(space.root);
+        }
+    }
+}
