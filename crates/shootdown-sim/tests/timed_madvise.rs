@@ -102,7 +102,7 @@ fn no_single_parameter_turns_the_order_of_the_policies() {
     let effects = sweep(&rows);
     assert!(effects.len() > 50);
     for effect in effects {
-        let [before, published, best] = effect.medians_ns[..] else {
+        let [before, published, best] = effect.figures_ns[..] else {
             panic!("three rows")
         };
         assert!(best <= published && published < before, "{effect:?}");

@@ -13,7 +13,8 @@ use shootdown::{
 };
 
 use crate::machine::{Context, Machine, Model, Program, SimPlatform};
-use crate::timed::{Costs, Timed, Transfers, Translation};
+use crate::timed::{Costs, Timed, TlbCounts, Transfers, Translation};
+use crate::workload::Measured;
 use crate::workload::engine::with_size;
 
 /// What the authors of T1 measured: policy, threads, nanoseconds an iteration with one page.
@@ -52,52 +53,6 @@ pub struct Madvise {
     pub seed: u64,
     /// Iterations that are measured.
     pub iterations: usize,
-}
-
-/// What a row measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Each iteration, in the order of time, in picoseconds.
-    pub samples_ps: Vec<u64>,
-    /// The system call in each, without the touches after it, in picoseconds.
-    pub calls_ps: Vec<u64>,
-    /// What the engine counted meanwhile, on all CPUs.
-    pub stats: Stats,
-    /// Cache lines that moved meanwhile.
-    pub lines: u64,
-    /// Accesses through a translation that had to be gone.
-    pub stale: u64,
-    /// Events of the whole run.
-    pub events: u64,
-}
-
-impl Measured {
-    /// The time that so many thousandths of the iterations did not exceed, in nanoseconds.
-    pub fn quantile_ns(&self, per_mille: usize) -> f64 {
-        quantile_ns(&self.samples_ps, per_mille)
-    }
-
-    /// The same of the system calls.
-    pub fn call_quantile_ns(&self, per_mille: usize) -> f64 {
-        quantile_ns(&self.calls_ps, per_mille)
-    }
-
-    /// The median in nanoseconds.
-    pub fn median_ns(&self) -> f64 {
-        self.quantile_ns(500)
-    }
-
-    /// A count, an iteration.
-    pub fn per_iteration(&self, count: u64) -> f64 {
-        count as f64 / self.samples_ps.len() as f64
-    }
-}
-
-fn quantile_ns(samples_ps: &[u64], per_mille: usize) -> f64 {
-    let mut sorted = samples_ps.to_vec();
-    sorted.sort_unstable();
-    let index = (sorted.len() * per_mille / 1000).min(sorted.len() - 1);
-    sorted[index] as f64 / 1000.0
 }
 
 impl Madvise {
@@ -142,6 +97,7 @@ struct Sample {
 #[derive(Clone, Copy)]
 struct Counts {
     stats: Stats,
+    translations: TlbCounts,
     lines: u64,
 }
 
@@ -186,6 +142,7 @@ where
         samples_ps: samples.iter().map(|sample| sample.whole_ps).collect(),
         calls_ps: samples.iter().map(|sample| sample.call_ps).collect(),
         stats: counts.stats,
+        translations: counts.translations,
         lines: counts.lines,
         stale: world.stale.get(),
         events: state.events,
@@ -300,6 +257,7 @@ where
         let Transfers { moved, upgraded } = context.timed(|timed| timed.lines.transfers());
         Counts {
             stats: self.engine.total_stats(),
+            translations: context.timed(|timed| timed.tlbs[0].counts()),
             lines: moved + upgraded,
         }
     }
@@ -309,6 +267,7 @@ impl Counts {
     fn since(&self, before: &Self) -> Self {
         Self {
             stats: self.stats.since(&before.stats),
+            translations: self.translations.since(&before.translations),
             lines: self.lines - before.lines,
         }
     }

@@ -2,10 +2,14 @@
 
 mod engine;
 mod madvise;
+mod measured;
+mod pingpong;
 mod shootdown;
 mod sweep;
 
 pub use engine::{MAX_CPUS, on_large_stack};
-pub use madvise::{Madvise, Measured, PUBLISHED};
+pub use madvise::{Madvise, PUBLISHED};
+pub use measured::Measured;
+pub use pingpong::{Names, Order, PUBLISHED_PINGPONG, Pingpong, Placement};
 pub use shootdown::{Shot, shoot};
-pub use sweep::{Change, Effect, sweep};
+pub use sweep::{Change, Effect, Row, sweep};

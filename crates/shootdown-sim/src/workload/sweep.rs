@@ -1,7 +1,36 @@
 //! What the rows of a table hang on: each parameter halved and doubled.
 
-use crate::timed::{PARAMETERS, Parameter};
-use crate::workload::Madvise;
+use crate::timed::{Costs, PARAMETERS, Parameter};
+use crate::workload::{Madvise, Pingpong};
+
+/// A row that can be measured on other machines.
+pub trait Row: Clone {
+    /// The machine.
+    fn costs(&mut self) -> &mut Costs;
+
+    /// The figure of the table, in nanoseconds.
+    fn figure_ns(&self) -> f64;
+}
+
+impl Row for Madvise {
+    fn costs(&mut self) -> &mut Costs {
+        &mut self.costs
+    }
+
+    fn figure_ns(&self) -> f64 {
+        self.run().median_ns()
+    }
+}
+
+impl Row for Pingpong {
+    fn costs(&mut self) -> &mut Costs {
+        &mut self.costs
+    }
+
+    fn figure_ns(&self) -> f64 {
+        self.run().mean_ns()
+    }
+}
 
 /// One parameter at another value.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +48,12 @@ pub struct Change {
 pub struct Effect {
     /// The change.
     pub change: Change,
-    /// The median of each row, in nanoseconds, in the order of the rows.
-    pub medians_ns: Vec<f64>,
+    /// The figure of each row, in nanoseconds, in the order of the rows.
+    pub figures_ns: Vec<f64>,
 }
 
 /// Runs all rows once for each parameter halved and doubled. Leaves out changes that rounding undoes.
-pub fn sweep(rows: &[Madvise]) -> Vec<Effect> {
+pub fn sweep<R: Row>(rows: &[R]) -> Vec<Effect> {
     PARAMETERS
         .iter()
         .flat_map(|parameter| [(parameter, 0.5), (parameter, 2.0)])
@@ -32,8 +61,8 @@ pub fn sweep(rows: &[Madvise]) -> Vec<Effect> {
         .collect()
 }
 
-fn effect(rows: &[Madvise], parameter: &'static Parameter, factor: f64) -> Option<Effect> {
-    let costs = &rows.first()?.costs;
+fn effect<R: Row>(rows: &[R], parameter: &'static Parameter, factor: f64) -> Option<Effect> {
+    let costs = &rows.first()?.clone().costs().clone();
     let mut changed = costs.clone();
     parameter
         .set(&mut changed, parameter.get(costs) * factor)
@@ -46,13 +75,13 @@ fn effect(rows: &[Madvise], parameter: &'static Parameter, factor: f64) -> Optio
         factor,
         value: parameter.get(&changed),
     };
-    let medians_ns = rows
+    let figures_ns = rows
         .iter()
         .map(|row| {
             let mut row = row.clone();
-            row.costs = changed.clone();
-            row.run().median_ns()
+            row.costs().clone_from(&changed);
+            row.figure_ns()
         })
         .collect();
-    Some(Effect { change, medians_ns })
+    Some(Effect { change, figures_ns })
 }

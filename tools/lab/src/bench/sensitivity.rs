@@ -58,10 +58,10 @@ fn group(threads: usize, named: &[&(String, Madvise)]) -> String {
             number(change.factor),
             number(change.value),
         ];
-        let percents = effect.medians_ns.iter().zip(&base_ns);
+        let percents = effect.figures_ns.iter().zip(&base_ns);
         let percents =
             percents.map(|(ns, base_ns)| format!("{:+.1} %", (ns / base_ns - 1.0) * 100.0));
-        let ratios = ratios_of(&effect.medians_ns);
+        let ratios = ratios_of(&effect.figures_ns);
         table.add_row(axes.into_iter().chain(percents).chain(ratios));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -90,14 +90,14 @@ fn group(threads: usize, named: &[&(String, Madvise)]) -> String {
 }
 
 fn is_visible(effect: &Effect, base_ns: &[f64]) -> bool {
-    let mut changes = effect.medians_ns.iter().zip(base_ns);
+    let mut changes = effect.figures_ns.iter().zip(base_ns);
     changes.any(|(ns, base_ns)| (ns / base_ns - 1.0).abs() * 1000.0 >= VISIBLE_PER_MILLE)
 }
 
 /// Each row but the first against the first.
-fn ratios_of(medians_ns: &[f64]) -> impl Iterator<Item = String> {
-    let first_ns = medians_ns[0];
-    medians_ns[1..]
+fn ratios_of(figures_ns: &[f64]) -> impl Iterator<Item = String> {
+    let first_ns = figures_ns[0];
+    figures_ns[1..]
         .iter()
         .map(move |ns| format!("{:.3}", ns / first_ns))
 }
@@ -108,7 +108,7 @@ fn conclusion<'a>(
     index: usize,
     effects: impl Iterator<Item = &'a Effect>,
 ) -> String {
-    let ratio = |effect: &Effect| effect.medians_ns[index] / effect.medians_ns[0];
+    let ratio = |effect: &Effect| effect.figures_ns[index] / effect.figures_ns[0];
     let mut sorted: Vec<&Effect> = effects.collect();
     sorted.sort_by(|one, other| ratio(one).total_cmp(&ratio(other)));
     let (Some(least), Some(most)) = (sorted.first(), sorted.last()) else {
