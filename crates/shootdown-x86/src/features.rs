@@ -6,6 +6,8 @@
 use bitflags::bitflags;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
+use crate::processor::Processor;
+
 const LEAF_BASIC: u32 = 0;
 const LEAF_FEATURES: u32 = 1;
 const LEAF_STRUCTURED: u32 = 7;
@@ -65,6 +67,7 @@ pub enum Hypervisor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     flags: FeatureFlags,
+    processor: Processor,
     hypervisor: Hypervisor,
     invlpgb_max_pages: u32,
 }
@@ -127,6 +130,7 @@ impl Features {
         };
         Self {
             flags,
+            processor: Processor::from_leaves(leaves(LEAF_BASIC, 0), basic.eax),
             hypervisor,
             invlpgb_max_pages,
         }
@@ -136,9 +140,20 @@ impl Features {
     pub const fn with_flags(flags: FeatureFlags) -> Self {
         Self {
             flags,
+            processor: Processor::UNKNOWN,
             hypervisor: Hypervisor::None,
             invlpgb_max_pages: 0,
         }
+    }
+
+    /// The same features on another processor, for tests and simulators.
+    pub const fn with_processor(self, processor: Processor) -> Self {
+        Self { processor, ..self }
+    }
+
+    /// Which processor it is.
+    pub const fn processor(&self) -> Processor {
+        self.processor
     }
 
     /// All flags at once, for printing.

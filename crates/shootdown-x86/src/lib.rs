@@ -4,9 +4,9 @@
 //! each has a module here:
 //!
 //! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], [`ApicMap`]);
-//! * [`tlb`]: drop translations on this CPU ([`Tlb`]);
+//! * [`tlb`]: drop translations on this CPU, load roots with and without tags ([`Tlb`], [`Pcid`]);
 //! * [`cache`]: ask for cache lines early;
-//! * [`features`]: know what the processor has ([`Features`]);
+//! * [`features`], [`processor`]: know what the processor has, and which one it is ([`Features`]);
 //! * [`irq`]: keep this CPU from being interrupted meanwhile.
 //!
 //! The crate allocates nothing, waits for nothing without a bound, and keeps no state of its own
@@ -15,7 +15,8 @@
 //! # What touches the machine, and what does not
 //!
 //! Every sequence of register accesses whose *order* matters (the two halves of the ICR, the fence
-//! before it, the toggling of CR4.PGE) is written against a trait, [`apic::Port`] or [`tlb::Port`].
+//! before it, the toggling of CR4.PGE, the tag in CR3) is written against a trait, [`apic::Port`] or
+//! [`tlb::Port`].
 //! The implementations for real hardware are a few lines of assembler; the tests run the same
 //! sequences against a recorder on the host.
 //!
@@ -79,9 +80,10 @@ pub mod cache;
 pub mod features;
 pub mod irq;
 pub mod msr;
+pub mod processor;
 pub mod tlb;
 
 pub use apic::{ApicId, ApicMap, ApicMode, Delivery, Destination, LocalApic, SendError, Vector};
 pub use features::{Features, Hypervisor};
 pub use irq::IrqState;
-pub use tlb::Tlb;
+pub use tlb::{Pcid, PcidSupport, Tlb};

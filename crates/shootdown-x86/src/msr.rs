@@ -9,6 +9,8 @@ pub struct Msr(pub u32);
 impl Msr {
     /// Where the local APIC is and whether it is on (SDM vol. 3A, "Local APIC Status and Location").
     pub const APIC_BASE: Self = Self(0x1b);
+    /// Revision of the microcode, in the upper half (SDM vol. 3A, "Microcode Update Facilities").
+    pub const BIOS_SIGN_ID: Self = Self(0x8b);
     /// Time-stamp value at which the APIC timer fires (SDM vol. 3A, "TSC-Deadline Mode").
     pub const TSC_DEADLINE: Self = Self(0x6e0);
 }

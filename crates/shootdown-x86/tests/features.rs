@@ -3,7 +3,9 @@
 use std::arch::x86_64::CpuidResult;
 
 use shootdown_x86::features::FeatureFlags;
-use shootdown_x86::{ApicMode, Features, Hypervisor};
+use shootdown_x86::processor::{Microcode, Processor, Vendor};
+use shootdown_x86::tlb::InvlpgMiss;
+use shootdown_x86::{ApicMode, Features, Hypervisor, PcidSupport};
 
 const NOTHING: CpuidResult = CpuidResult {
     eax: 0,
@@ -134,4 +136,130 @@ fn x2apic_is_preferred_where_it_exists() {
 #[test]
 fn this_processor_has_what_every_x86_64_has() {
     assert!(Features::detect().has_pge());
+}
+
+#[test]
+fn processors_are_told_by_vendor_and_signature() {
+    let named = |name: &[u8; 12], signature: u32| {
+        let part = |from: usize| u32::from_le_bytes(name[from..from + 4].try_into().unwrap());
+        Features::from_leaves(|leaf, _| match leaf {
+            0 => CpuidResult {
+                eax: 1,
+                ebx: part(0),
+                edx: part(4),
+                ecx: part(8),
+            },
+            1 => CpuidResult {
+                eax: signature,
+                ..NOTHING
+            },
+            _ => NOTHING,
+        })
+        .processor()
+    };
+    let processor = |vendor, family, model, stepping| Processor {
+        vendor,
+        family,
+        model,
+        stepping,
+    };
+    // Alder Lake, Zen 3, and a family that does not extend its model.
+    assert_eq!(
+        named(b"GenuineIntel", 0x0009_0672),
+        processor(Vendor::Intel, 6, 0x97, 2)
+    );
+    assert_eq!(
+        named(b"AuthenticAMD", 0x00a2_0f10),
+        processor(Vendor::Amd, 0x19, 0x21, 0)
+    );
+    assert_eq!(
+        named(b"CentaurHauls", 0x0001_0543),
+        processor(Vendor::Other, 5, 4, 3)
+    );
+}
+
+fn support(processor: Processor, microcode: u32) -> PcidSupport {
+    let features = Features::with_flags(FeatureFlags::all()).with_processor(processor);
+    PcidSupport::judge(&features, || Microcode(microcode))
+}
+
+#[test]
+fn pcids_stay_off_where_invlpg_misses_global_pages() {
+    for (model, fixed_in) in [
+        (0x97, 0x2e),
+        (0x9a, 0x42c),
+        (0xbe, 0x11),
+        (0xb7, 0x118),
+        (0xba, 0x4117),
+        (0xbf, 0x2e),
+    ] {
+        let processor = Processor {
+            vendor: Vendor::Intel,
+            family: 6,
+            model,
+            stepping: 2,
+        };
+        let miss = InvlpgMiss::of_processor(processor).unwrap();
+        assert_eq!(miss.fixed_in(), Microcode(fixed_in));
+        assert_eq!(
+            support(processor, fixed_in - 1),
+            PcidSupport::InvlpgMisses(miss)
+        );
+        assert_eq!(support(processor, fixed_in), PcidSupport::Usable);
+        for other in [
+            Processor {
+                vendor: Vendor::Amd,
+                ..processor
+            },
+            Processor {
+                family: 0x13,
+                ..processor
+            },
+            Processor {
+                model: 0x55,
+                ..processor
+            },
+        ] {
+            assert_eq!(support(other, 0), PcidSupport::Usable, "{other:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hypervisors_word_on_microcode_is_not_taken() {
+    let signature = CpuidResult {
+        eax: 0x0009_0672,
+        ecx: 1 << 31 | 1 << 17,
+        edx: 1 << 13,
+        ..NOTHING
+    };
+    let features = Features::from_leaves(|leaf, _| match leaf {
+        0 => CpuidResult {
+            eax: 1,
+            ebx: u32::from_le_bytes(*b"Genu"),
+            edx: u32::from_le_bytes(*b"ineI"),
+            ecx: u32::from_le_bytes(*b"ntel"),
+        },
+        1 => signature,
+        _ => NOTHING,
+    });
+    let asked = || unreachable!("a hypervisor was asked for its microcode");
+    assert!(matches!(
+        PcidSupport::judge(&features, asked),
+        PcidSupport::InvlpgMisses(_)
+    ));
+}
+
+#[test]
+fn pcids_need_a_way_to_drop_all_of_them() {
+    let judge = |flags| {
+        PcidSupport::judge(&Features::with_flags(flags), || {
+            unreachable!("no model on the list")
+        })
+    };
+    let pcid = FeatureFlags::PCID;
+    assert_eq!(judge(pcid), PcidSupport::NoFlushAll);
+    assert!(judge(pcid | FeatureFlags::PGE).is_usable());
+    assert!(judge(pcid | FeatureFlags::INVPCID).is_usable());
+    assert_eq!(judge(FeatureFlags::all() - pcid), PcidSupport::Absent);
 }

@@ -1,34 +1,15 @@
 //! INVPCID: invalidation by process-context identifier.
 //!
-//! SDM vol. 2A, "INVPCID": a type in a register, a 16-byte descriptor in memory.
+//! SDM vol. 2A, "INVPCID": a type in a register, a 16-byte descriptor in memory. With CR4.PCIDE
+//! clear, types 0 and 1 fault unless the PCID is 0; types 2 and 3 work all the same.
 
-/// PCIDs have 12 bits (SDM vol. 3A, "Process-Context Identifiers (PCIDs)").
-const PCID_LIMIT: u16 = 1 << 12;
-
-/// A process-context identifier.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Pcid(u16);
-
-impl Pcid {
-    /// The identifier, if it fits 12 bits.
-    pub const fn new(pcid: u16) -> Option<Self> {
-        if pcid < PCID_LIMIT {
-            Some(Self(pcid))
-        } else {
-            None
-        }
-    }
-
-    /// The number.
-    pub const fn as_u16(self) -> u16 {
-        self.0
-    }
-}
+use super::pcid::Pcid;
 
 /// What one INVPCID drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvpcidKind {
-    /// Type 0: one page of one PCID, not global translations. The address must be canonical.
+    /// Type 0: one page of one PCID, not global translations. The address must be canonical. Unlike
+    /// INVLPG it leaves cached tables alone that do not lead to the page.
     Page(Pcid, usize),
     /// Type 1: one PCID, not global translations.
     Context(Pcid),
@@ -49,12 +30,20 @@ pub(super) struct Descriptor {
 impl InvpcidKind {
     pub(super) const fn encode(self) -> (u64, Descriptor) {
         let (number, pcid, address) = match self {
-            Self::Page(pcid, address) => (0, pcid.0 as u64, address as u64),
-            Self::Context(pcid) => (1, pcid.0 as u64, 0),
+            Self::Page(pcid, address) => (0, pcid.as_u16() as u64, address as u64),
+            Self::Context(pcid) => (1, pcid.as_u16() as u64, 0),
             Self::All => (2, 0, 0),
             Self::AllNonGlobal => (3, 0, 0),
         };
         (number, Descriptor { pcid, address })
+    }
+
+    /// The PCID that it names.
+    pub(super) const fn pcid(self) -> Option<Pcid> {
+        match self {
+            Self::Page(pcid, _) | Self::Context(pcid) => Some(pcid),
+            Self::All | Self::AllNonGlobal => None,
+        }
     }
 }
 
@@ -79,11 +68,5 @@ mod tests {
     fn descriptor_is_sixteen_bytes_with_the_address_last() {
         assert_eq!(size_of::<Descriptor>(), 16);
         assert_eq!(core::mem::offset_of!(Descriptor, address), 8);
-    }
-
-    #[test]
-    fn pcids_have_twelve_bits() {
-        assert_eq!(Pcid::new(0xfff).map(Pcid::as_u16), Some(0xfff));
-        assert_eq!(Pcid::new(0x1000), None);
     }
 }

@@ -1,8 +1,13 @@
-//! Invalidation as an engine asks for it: pages, a space, everything.
+//! Invalidation as an engine asks for it: pages, a space, everything; and loading roots.
 
 use super::invpcid::InvpcidKind;
+use super::pcid::{CR3_PCID, Pcid, PcidPair, TagEntries, UserSide};
 use super::port::{Hardware, Port};
 use crate::features::Features;
+
+/// CR4.PGE and CR4.PCIDE (SDM vol. 3A, "Control Registers").
+const CR4_PGE: u64 = 1 << 7;
+const CR4_PCIDE: u64 = 1 << 17;
 
 /// The translation caches of whichever CPU calls.
 #[derive(Clone, Copy, Debug)]
@@ -10,15 +15,16 @@ pub struct Tlb<P: Port = Hardware> {
     port: P,
     invpcid: bool,
     global_pages: bool,
+    pcids: bool,
 }
 
 impl Tlb<Hardware> {
-    /// The caches of CPUs with these features.
+    /// The caches of CPUs with these features, PCIDs off.
     ///
     /// # Safety
     ///
     /// 1. CPL 0, on every CPU that uses the value.
-    /// 2. `features` hold on all those CPUs.
+    /// 2. `features` hold on all those CPUs, and CR4.PCIDE is clear there.
     pub const unsafe fn new(features: &Features) -> Self {
         // SAFETY: duty 1 is the caller's.
         let port = unsafe { Hardware::new() };
@@ -33,7 +39,59 @@ impl<P: Port> Tlb<P> {
             port,
             invpcid: features.has_invpcid(),
             global_pages: features.has_pge(),
+            pcids: false,
         }
+    }
+
+    /// The same with PCIDs on.
+    ///
+    /// # Safety
+    ///
+    /// 1. PCIDs are [usable](super::PcidSupport::Usable) on every CPU that uses the value.
+    /// 2. Each of them runs [`Tlb::start`] first.
+    pub const unsafe fn with_pcids(mut self) -> Self {
+        self.pcids = true;
+        self
+    }
+
+    /// Whether this value uses PCIDs.
+    pub const fn has_pcids(&self) -> bool {
+        self.pcids
+    }
+
+    /// Brings this CPU into the state that the value expects: CR4.PCIDE set if it uses PCIDs, else as
+    /// it is. CR4.PCIDE can be set in 64-bit mode only, and only while [`Pcid::UNTAGGED`] is loaded, so
+    /// it becomes that. What was cached before keeps that tag.
+    ///
+    /// # Safety
+    ///
+    /// 1. No caching attributes in CR3 bits 3 and 4 are needed for the loaded root.
+    pub unsafe fn start(&self) {
+        if self.pcids {
+            // SAFETY: PCIDs are usable by `with_pcids`; CR3 bits 11:0 are clear.
+            self.untagged(|cr4| unsafe { self.port.write_cr4(cr4 | CR4_PCIDE) });
+        }
+    }
+
+    /// Undoes [`Tlb::start`], for CPUs that are handed to other code: [`Pcid::UNTAGGED`] loaded,
+    /// CR4.PCIDE clear, everything dropped.
+    pub fn stop(&self) {
+        if self.pcids {
+            // SAFETY: clearing PCIDE is always allowed.
+            self.untagged(|cr4| unsafe { self.port.write_cr4(cr4 & !CR4_PCIDE) });
+        }
+    }
+
+    /// Hands CR4 on with interrupts off and CR3 bits 11:0 clear.
+    fn untagged(&self, change: impl FnOnce(u64)) {
+        let before = self.port.irq_save();
+        let loaded = self.port.read_cr3();
+        if loaded & CR3_PCID != 0 {
+            // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
+            unsafe { self.port.write_cr3(loaded & !CR3_PCID) };
+        }
+        change(self.port.read_cr4());
+        self.port.irq_restore(before);
     }
 
     /// Drops one page, global or not, for the loaded PCID, and with it all of the loaded PCID's
@@ -59,12 +117,14 @@ impl<P: Port> Tlb<P> {
         }
     }
 
-    /// Drops all translations of the loaded PCID that are not global, by loading CR3 with itself.
+    /// Drops all translations of the loaded PCID that are not global, by loading CR3 with itself: it
+    /// never reads with bit 63 set, so the write drops. With PCIDs interrupts must be off: if the
+    /// root were loaded under another tag meanwhile, the old tag would be put back.
     #[inline]
     pub fn flush_non_global(&self) {
-        let root = self.port.read_cr3();
-        // SAFETY: 1. the root that is loaded.
-        unsafe { self.port.write_cr3(root) };
+        let loaded = self.port.read_cr3();
+        // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
+        unsafe { self.port.write_cr3(loaded) };
     }
 
     /// Drops everything, global translations and all PCIDs too: by INVPCID, else by changing
@@ -74,40 +134,112 @@ impl<P: Port> Tlb<P> {
             self.port.invpcid(InvpcidKind::All);
         } else if self.global_pages {
             let before = self.port.irq_save();
-            self.port.toggle_global_pages();
+            let cr4 = self.port.read_cr4();
+            // SAFETY: 1. and 2. the processor has PGE; each change drops everything.
+            unsafe { self.port.write_cr4(cr4 ^ CR4_PGE) };
+            // SAFETY: the value that was there; PCIDE does not change.
+            unsafe { self.port.write_cr4(cr4) };
             self.port.irq_restore(before);
         } else {
-            // No translation is global, and PCIDs came later than global pages.
+            // No translation is global, and PCIDs are not used (`PcidSupport::NoFlushAll`).
             self.flush_non_global();
         }
     }
 
-    /// INVPCID, where the processor has it.
-    ///
-    /// # Panics
-    ///
-    /// Without INVPCID ([`Features::has_invpcid`]).
-    #[inline]
-    pub fn invpcid(&self, kind: InvpcidKind) {
-        assert!(self.invpcid, "this processor has no INVPCID");
-        self.port.invpcid(kind);
+    /// Drops what INVPCID would, by other means where the processor has none: exactly that for the loaded
+    /// tag (a page with INVLPG, so perhaps a global translation of it too), everything for others.
+    /// Without PCIDs nothing is cached under a tag but [`Pcid::UNTAGGED`]. Interrupts off, as for
+    /// [`Tlb::flush_non_global`].
+    pub fn flush_tagged(&self, kind: InvpcidKind) {
+        let named = kind.pcid();
+        if !self.pcids && named.is_some_and(|pcid| pcid != Pcid::UNTAGGED) {
+            return;
+        }
+        if self.invpcid {
+            self.port.invpcid(kind);
+            return;
+        }
+        let is_loaded = named == Some(self.loaded_pcid());
+        match kind {
+            InvpcidKind::Page(_, address) if is_loaded => self.port.invlpg(address),
+            InvpcidKind::Context(_) if is_loaded => self.flush_non_global(),
+            InvpcidKind::AllNonGlobal if !self.pcids => self.flush_non_global(),
+            // Loading another tag to flush it would fill it with translations of the wrong root.
+            _ => self.flush_all(),
+        }
     }
 
-    /// The loaded root: CR3.
+    /// [`Tlb::flush_page`] for both sides of a pair whose kernel side is loaded. INVLPG reaches that
+    /// only; the user side takes INVPCID, else it stays owed. On the user side only tables that
+    /// lead to the page are dropped.
+    pub fn flush_page_of_pair(&self, pair: PcidPair, address: usize) -> UserSide {
+        self.port.invlpg(address);
+        self.flush_user_side(InvpcidKind::Page(pair.user(), address))
+    }
+
+    /// [`Tlb::flush_non_global`] for both sides of a pair whose kernel side is loaded.
+    pub fn flush_pair(&self, pair: PcidPair) -> UserSide {
+        self.flush_non_global();
+        self.flush_user_side(InvpcidKind::Context(pair.user()))
+    }
+
+    fn flush_user_side(&self, kind: InvpcidKind) -> UserSide {
+        if self.pcids && !self.invpcid {
+            return UserSide::Owed;
+        }
+        self.flush_tagged(kind);
+        UserSide::Dropped
+    }
+
+    /// The loaded root: CR3, the tag in its low bits if PCIDs are on.
     #[inline]
     pub fn root(&self) -> u64 {
         self.port.read_cr3()
     }
 
-    /// Loads a root, dropping all translations that are not global (with PCIDs: of the PCID in
-    /// its low bits).
+    /// The loaded tag; [`Pcid::UNTAGGED`] without PCIDs.
+    pub fn loaded_pcid(&self) -> Pcid {
+        if self.pcids {
+            Pcid::of_cr3(self.port.read_cr3())
+        } else {
+            Pcid::UNTAGGED
+        }
+    }
+
+    /// Loads a root under [`Pcid::UNTAGGED`], dropping all translations of that tag that are not
+    /// global: without PCIDs all that are not global.
     ///
     /// # Safety
     ///
     /// 1. `root` maps the code, the stack and everything else that this CPU goes on using.
     #[inline]
     pub unsafe fn load_root(&self, root: u64) {
-        // SAFETY: 1. the caller's.
+        debug_assert!(
+            !self.pcids || root & CR3_PCID == 0,
+            "{root:#x} would load a tag"
+        );
+        // SAFETY: 1. the caller's. 2. bit 63 is clear: roots are physical addresses.
         unsafe { self.port.write_cr3(root) };
+    }
+
+    /// Loads a root under a tag. Afterwards this CPU uses translations of that tag and global ones
+    /// only; other tags keep what they have. Without PCIDs the tag means nothing, and everything
+    /// that is not global is dropped, as by [`Tlb::load_root`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using.
+    /// 2. It is at a page boundary.
+    /// 3. What `pcid` has cached on this CPU, if it is kept, is true of `root`.
+    #[inline]
+    pub unsafe fn load_tagged_root(&self, root: u64, pcid: Pcid, entries: TagEntries) {
+        debug_assert!(root & CR3_PCID == 0, "{root:#x} is not a root");
+        let value = if self.pcids {
+            pcid.to_cr3(root, entries)
+        } else {
+            root
+        };
+        // SAFETY: 1. duties 1 and 2 of the caller. 2. duty 3.
+        unsafe { self.port.write_cr3(value) };
     }
 }

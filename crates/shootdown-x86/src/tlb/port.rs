@@ -13,24 +13,29 @@ pub trait Port {
     fn invpcid(&self, kind: InvpcidKind);
     /// Reads CR3.
     fn read_cr3(&self) -> u64;
-    /// Writes CR3, bit 63 ("keep translations") clear.
+    /// Writes CR3. With CR4.PCIDE set, bits 11:0 are the tag, and bit 63 says that it keeps what it
+    /// has cached; without it bit 63 faults.
     ///
     /// # Safety
     ///
-    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using.
-    unsafe fn write_cr3(&self, root: u64);
-    /// Flips CR4.PGE and flips it back: each change drops everything. The processor has PGE.
+    /// 1. The root maps the code, the stack and everything else that this CPU goes on using.
+    /// 2. What the tag has cached, if it is kept, is true of the root.
+    unsafe fn write_cr3(&self, value: u64);
+    /// Reads CR4.
+    fn read_cr4(&self) -> u64;
+    /// Writes CR4. Interrupts are off since it was read: a handler in between could change it too.
     ///
-    /// Interrupts are off: a handler in between could save and restore the wrong CR4.
-    fn toggle_global_pages(&self);
+    /// # Safety
+    ///
+    /// 1. `value` is what was read but for PGE and PCIDE.
+    /// 2. The processor has those of them that are set, and PCIDE becomes set only while CR3 bits 11:0
+    ///    are clear (else #GP).
+    unsafe fn write_cr4(&self, value: u64);
     /// Disables interrupts, returns the previous state.
     fn irq_save(&self) -> IrqState;
     /// Undoes the matching [`Port::irq_save`].
     fn irq_restore(&self, before: IrqState);
 }
-
-/// CR4.PGE (SDM vol. 3A, "Control Registers").
-const CR4_PGE: u64 = 1 << 7;
 
 /// The processor itself.
 #[derive(Clone, Copy, Debug)]
@@ -75,22 +80,23 @@ impl Port for Hardware {
     }
 
     #[inline]
-    unsafe fn write_cr3(&self, root: u64) {
-        // SAFETY: CPL 0 by `new`; duty 1 is the caller's.
-        unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) };
+    unsafe fn write_cr3(&self, value: u64) {
+        // SAFETY: CPL 0 by `new`; duties 1 and 2 are the caller's.
+        unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) };
     }
 
     #[inline]
-    fn toggle_global_pages(&self) {
-        let before: u64;
+    fn read_cr4(&self) -> u64 {
+        let value: u64;
         // SAFETY: CPL 0 by `new`; a pure read.
-        unsafe { asm!("mov {}, cr4", out(reg) before, options(nomem, nostack, preserves_flags)) };
-        let flipped = before ^ CR4_PGE;
-        // SAFETY: CPL 0 by `new`; `Tlb` calls it only where CPUID has PGE, and that bit may change
-        // at any time.
-        unsafe { asm!("mov cr4, {}", in(reg) flipped, options(nostack, preserves_flags)) };
-        // SAFETY: the value that was there.
-        unsafe { asm!("mov cr4, {}", in(reg) before, options(nostack, preserves_flags)) };
+        unsafe { asm!("mov {}, cr4", out(reg) value, options(nomem, nostack, preserves_flags)) };
+        value
+    }
+
+    #[inline]
+    unsafe fn write_cr4(&self, value: u64) {
+        // SAFETY: CPL 0 by `new`; duties 1 and 2 are the caller's.
+        unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
     }
 
     #[inline]
