@@ -1,4 +1,5 @@
-//! [`Scene`]: an engine, a space with one page table, an empty one, and what may no longer be reached.
+//! [`Scene`]: an engine, a space whose page table changes, others that stay as they are, and what may no longer be
+//! reached.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -30,8 +31,12 @@ const ROOT: u16 = 2;
 pub const TABLE: u16 = 3;
 /// Frames from here on are the story's.
 pub const FIRST_FRAME: u16 = 4;
-/// Above the story's.
-const OTHER_ROOT: u16 = 30;
+/// Spaces besides the one that a story is about.
+const OTHERS: usize = 7;
+/// Above the story's: the root, the table and the one page of each of the others.
+const OTHER_ROOT: u16 = 19;
+const OTHER_TABLE: u16 = OTHER_ROOT + OTHERS as u16;
+const OTHER_FRAME: u16 = OTHER_TABLE + OTHERS as u16;
 /// The first page of the kernel's region.
 pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 
@@ -40,8 +45,8 @@ pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 pub struct Scene {
     pub engine: Box<Engine>,
     pub space: AddressSpace<4>,
-    /// Another space, with no page of its own.
-    pub other: AddressSpace<4>,
+    /// Other spaces, each with one page, 0.
+    pub others: Vec<AddressSpace<4>>,
     pub hardware: Rc<SharedHardware>,
     /// Whether the CPU's `online` has returned.
     online: [Cell<bool>; 4],
@@ -50,29 +55,37 @@ pub struct Scene {
 }
 
 impl Scene {
-    fn new(cpus: usize) -> Self {
+    fn new(cpus: usize, stage: Stage) -> Self {
         let engine = Box::new(Engine::new(SimPlatform));
         let space = AddressSpace::new(&engine, Root(u64::from(ROOT)));
-        let other = AddressSpace::new(&engine, Root(u64::from(OTHER_ROOT)));
-        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, KernelPages::Global);
-        for table in [KERNEL_TABLE, ROOT, TABLE, OTHER_ROOT] {
-            hardware.book.borrow_mut().take(table, FrameKind::Table);
-        }
-        let links = [
+        let other = |index| AddressSpace::new(&engine, Root(u64::from(OTHER_ROOT + index)));
+        let others = (0..OTHERS as u16).map(other).collect();
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, stage.kernel_pages);
+        let mut links = vec![
             (KERNEL_ROOT, KERNEL_REGION, KERNEL_TABLE),
             (ROOT, KERNEL_REGION, KERNEL_TABLE),
-            (OTHER_ROOT, KERNEL_REGION, KERNEL_TABLE),
             (ROOT, 0, TABLE),
         ];
-        for (root, region, table) in links {
+        for other in 0..OTHERS as u16 {
+            let (root, table) = (OTHER_ROOT + other, OTHER_TABLE + other);
+            links.push((root, KERNEL_REGION, KERNEL_TABLE));
+            links.push((root, 0, table));
+            links.push((table, 0, OTHER_FRAME + other));
+            hardware.book.borrow_mut().take(root, FrameKind::Table);
+            hardware.book.borrow_mut().take(table, FrameKind::Table);
+        }
+        for table in [KERNEL_TABLE, ROOT, TABLE] {
+            hardware.book.borrow_mut().take(table, FrameKind::Table);
+        }
+        for (table, index, frame) in links {
             // Before the first event: every CPU knows of it.
-            let entry = hardware.physical.entry(root, region).as_core();
-            entry.store(Pte::to(table, true).0, Ordering::Relaxed);
+            let entry = hardware.physical.entry(table, index).as_core();
+            entry.store(Pte::to(frame, true).0, Ordering::Relaxed);
         }
         Self {
             engine,
             space,
-            other,
+            others,
             hardware,
             online: Default::default(),
             forbidden: RefCell::default(),
@@ -134,6 +147,25 @@ impl Scene {
 
     /// A load with no moment before it: what an NMI does.
     pub fn load_now(&self, page: usize) {
+        if let Some(frame) = self.translate(page)
+            && self.forbidden.borrow().contains(&(page, frame))
+        {
+            let story = format!("page {page} still leads to frame {frame}");
+            context().fail(FailureKind::StaleAccess, story);
+        }
+    }
+
+    /// A program of another space, which is loaded, loads from its only page, and from one that it does not have.
+    pub fn load_other(&self, index: usize) {
+        context().work(1);
+        let found = [self.translate(0), self.translate(1)];
+        if found != [Some(OTHER_FRAME + index as u16), None] {
+            let story = format!("pages 0 and 1 of other space {index} lead to frames {found:?}");
+            context().fail(FailureKind::StaleAccess, story);
+        }
+    }
+
+    fn translate(&self, page: usize) -> Option<u16> {
         let found = context().with(|state| {
             let cpu = state.running;
             let explore = state.explore().expect("a scene is explored");
@@ -141,11 +173,17 @@ impl Scene {
             self.hardware.translate(memory, chooser, cpu, page)
         });
         let leaf = found.unwrap_or_else(|(kind, story)| context().fail(kind, story));
-        if let Some(leaf) = leaf
-            && self.forbidden.borrow().contains(&(page, leaf.frame))
-        {
-            let story = format!("page {page} still leads to frame {}", leaf.frame);
-            context().fail(FailureKind::StaleAccess, story);
+        leaf.map(|leaf| leaf.frame)
+    }
+
+    /// Fails if the hardware of any CPU can still walk a table that was freed.
+    pub fn insist_unreachable(&self, table: u16) {
+        let tlbs = self.hardware.tlbs.borrow();
+        let walker = tlbs.iter().position(|tlb| tlb.reaches_table(table));
+        drop(tlbs);
+        if let Some(walker) = walker {
+            let story = format!("cpu{walker} can still walk table {table}");
+            context().fail(FailureKind::FreedTable, story);
         }
     }
 
@@ -184,13 +222,37 @@ impl Hardware for Eager {
 /// One CPU's part in a story.
 pub type Part = fn(&Scene);
 
-/// Tells a story under many schedules; part `n` is CPU n's.
-pub fn explore(parts: &[Part]) {
-    explore_with_nmi(parts, |_| ());
+/// What a story needs of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    /// Hardware tags of each CPU.
+    pub asid_slots: usize,
+    pub kernel_pages: KernelPages,
+    /// Where non-maskable interrupts lead.
+    pub nmi: Part,
 }
 
-/// The same; non-maskable interrupts lead to `nmi`.
-pub fn explore_with_nmi(parts: &[Part], nmi: Part) {
+impl Stage {
+    /// No tags, and nothing that is not maskable.
+    pub const PLAIN: Self = Self {
+        asid_slots: 0,
+        kernel_pages: KernelPages::Global,
+        nmi: |_| (),
+    };
+    /// Tags for some spaces.
+    pub const TAGGED: Self = Self {
+        asid_slots: 4,
+        ..Self::PLAIN
+    };
+}
+
+/// Tells a story under many schedules; part `n` is CPU n's.
+pub fn explore(parts: &[Part]) {
+    explore_on(Stage::PLAIN, parts);
+}
+
+/// The same on a machine that is not plain.
+pub fn explore_on(stage: Stage, parts: &[Part]) {
     for seed in 0..RUNS {
         let strategy = match seed % 3 {
             0 => Strategy::Priorities {
@@ -199,15 +261,16 @@ pub fn explore_with_nmi(parts: &[Part], nmi: Part) {
             },
             _ => Strategy::Random(seed),
         };
-        let scene = Scene::new(parts.len());
+        let scene = Scene::new(parts.len(), stage);
         let chooser = Chooser::new(strategy, parts.len());
         let tlbs = Box::new(Eager(Adversary(scene.hardware.clone())));
-        let model = Explore::new(parts.len(), chooser, tlbs, MOST_EVENTS);
+        let model =
+            Explore::new(parts.len(), chooser, tlbs, MOST_EVENTS).with_asid_slots(stage.asid_slots);
         let handler = || {
             scene.engine.handle_ipi();
         };
         let machine = Machine::new(parts.len(), Model::Explore(Box::new(model)), handler)
-            .with_nmi(|| nmi(&scene));
+            .with_nmi(|| (stage.nmi)(&scene));
         let programs = parts.iter().map(|part| -> Program<'_> {
             let scene = &scene;
             Box::new(move |_| part(scene))

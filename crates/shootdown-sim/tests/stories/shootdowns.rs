@@ -1,54 +1,9 @@
 //! Stories about translations.
 
-use shootdown::{FlushRange, FreedTables, PageSize, Policy, Root};
-use shootdown_sim::FailureKind;
-use shootdown_sim::machine::context;
-use shootdown_sim::mm::Pte;
-use shootdown_sim::oracle::FrameKind;
+use shootdown::{FreedTables, Policy, Root};
 
-use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE, explore, explore_with_nmi};
-
-/// Changes that the initiator of a story makes.
-const ROUNDS: u16 = 4;
-/// How long a page or table stays.
-const DWELL: usize = 10;
-/// What others do meanwhile, so that they are not done before it.
-const VISITS: usize = 12;
-const LOADS: usize = 40;
-
-fn page(number: usize) -> FlushRange {
-    FlushRange::pages(number << 12, 1, PageSize::SIZE_4K)
-}
-
-/// Maps and unmaps a page again and again, each time with another frame.
-fn unmaps(scene: &Scene, number: usize) {
-    for round in 0..ROUNDS {
-        let frame = FIRST_FRAME + round;
-        scene.map(number, frame);
-        // So that others come to cache it.
-        for _ in 0..DWELL {
-            context().work(1);
-        }
-        scene.unmap(number);
-        scene
-            .engine
-            .flush(&scene.space, page(number), FreedTables::No);
-        scene.forbid(number, frame);
-    }
-}
-
-fn comes_and_goes(scene: &Scene) {
-    let (engine, space, other) = (&scene.engine, &scene.space, &scene.other);
-    let looks = || (0..LOADS / VISITS).for_each(|_| scene.load(0));
-    for _ in 0..VISITS / 2 {
-        engine.switch_to(None, space);
-        looks();
-        engine.switch_to(Some(space), other);
-        engine.switch_to(Some(other), space);
-        looks();
-        engine.switch_away(space, Root(0));
-    }
-}
+use crate::moves::{LOADS, ROUNDS, comes_and_goes, page, relinks, unmaps, unmaps_kernel};
+use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_on};
 
 fn stays(scene: &Scene) {
     scene.engine.switch_to(None, &scene.space);
@@ -130,7 +85,16 @@ fn initiator_flushes_itself_under_every_policy() {
 /// Between an early acknowledgement and the flush that it promised, an NMI must leave user memory alone.
 #[test]
 fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
-    explore_with_nmi(
+    let nmi: Part = |scene| {
+        if scene.engine.user_access_ok() {
+            scene.load_now(0);
+        }
+    };
+    explore_on(
+        Stage {
+            nmi,
+            ..Stage::PLAIN
+        },
         &[
             |scene| {
                 scene.online_all(2);
@@ -141,11 +105,6 @@ fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
                 looks_at_two_pages(scene);
             },
         ],
-        |scene| {
-            if scene.engine.user_access_ok() {
-                scene.load_now(0);
-            }
-        },
     );
 }
 
@@ -155,27 +114,7 @@ fn freed_table_is_walked_by_nobody() {
     explore(&[
         |scene| {
             scene.online_all(3);
-            let whole = FlushRange::pages(0, 4, PageSize::SIZE_4K);
-            for round in 0..ROUNDS {
-                let table = TABLE + round;
-                scene.link(Pte::EMPTY);
-                scene.engine.flush(&scene.space, whole, FreedTables::Yes);
-                let tlbs = scene.hardware.tlbs.borrow();
-                let walker = tlbs.iter().position(|tlb| tlb.reaches_table(table));
-                drop(tlbs);
-                if let Some(walker) = walker {
-                    let story = format!("cpu{walker} can still walk table {table}");
-                    context().fail(FailureKind::FreedTable, story);
-                }
-                let mut book = scene.hardware.book.borrow_mut();
-                book.release(table);
-                book.take(table + 1, FrameKind::Table);
-                drop(book);
-                scene.link(Pte::to(table + 1, true));
-                for _ in 0..DWELL {
-                    context().work(1);
-                }
-            }
+            relinks(scene);
         },
         |scene| {
             scene.online_all(3);
@@ -192,29 +131,10 @@ fn freed_table_is_walked_by_nobody() {
 /// that comes online has nothing from before.
 #[test]
 fn kernel_translation_is_gone_everywhere() {
-    fn check(scene: &Scene, cpu: usize, frame: u16) {
-        if scene.caches(cpu, KERNEL_PAGE, frame) {
-            let story = format!("cpu{cpu} still has the kernel's page at frame {frame}");
-            context().fail(FailureKind::StaleAccess, story);
-        }
-    }
     explore(&[
         |scene| {
             scene.online();
-            for round in 0..ROUNDS {
-                let frame = FIRST_FRAME + round;
-                scene.set_kernel(Pte::to(frame, true));
-                scene.load(KERNEL_PAGE);
-                for _ in 0..DWELL {
-                    context().work(1);
-                }
-                scene.set_kernel(Pte::EMPTY);
-                scene.engine.flush_kernel(page(KERNEL_PAGE));
-                scene.forbid(KERNEL_PAGE, frame);
-                for cpu in 0..3 {
-                    check(scene, cpu, frame);
-                }
-            }
+            unmaps_kernel(scene, 3);
         },
         |scene| {
             scene.online();

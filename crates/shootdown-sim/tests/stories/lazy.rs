@@ -1,0 +1,121 @@
+//! Stories about CPUs that run no user code and keep their space loaded.
+
+use shootdown::{FreedTables, Root};
+use shootdown_sim::machine::context;
+
+use crate::moves::{LOADS, ROUNDS, VISITS, page, relinks, unmaps};
+use crate::scene::{FIRST_FRAME, Part, Scene, Stage, explore, explore_on};
+
+/// Runs in the space, is lazy in it for a while, and runs in it again.
+fn dozes(scene: &Scene) {
+    let (engine, space) = (&scene.engine, &scene.space);
+    engine.switch_to(None, space);
+    for visit in 0..VISITS {
+        (0..LOADS / VISITS).for_each(|_| scene.load(0));
+        engine.enter_lazy(space, Root(0));
+        (0..visit % 4 * 2).for_each(|_| context().work(1));
+        engine.switch_to(Some(space), space);
+    }
+    scene.load(0);
+    engine.switch_away(space, Root(0));
+}
+
+/// The same, but after every rest another space comes first, or none.
+fn dozes_and_leaves(scene: &Scene) {
+    let (engine, space, other) = (&scene.engine, &scene.space, &scene.others[0]);
+    for visit in 0..VISITS {
+        engine.switch_to(None, space);
+        (0..LOADS / VISITS).for_each(|_| scene.load(0));
+        engine.enter_lazy(space, Root(0));
+        (0..visit % 4 * 2).for_each(|_| context().work(1));
+        if visit % 2 == 0 {
+            engine.switch_to(Some(space), other);
+            scene.load_other(0);
+            engine.enter_lazy(other, Root(0));
+            engine.switch_away(other, Root(0));
+        } else {
+            engine.switch_away(space, Root(0));
+        }
+    }
+}
+
+const UNMAPS: Part = |scene| {
+    scene.online_all(2);
+    unmaps(scene, 0);
+};
+const RELINKS: Part = |scene| {
+    scene.online_all(2);
+    relinks(scene);
+};
+const DOZES: Part = |scene| {
+    scene.online_all(2);
+    dozes(scene);
+};
+const DOZES_AND_LEAVES: Part = |scene| {
+    scene.online_all(2);
+    dozes_and_leaves(scene);
+};
+
+/// Flushes pass it by; when it runs in the space again it makes up for them.
+#[test]
+fn lazy_cpu_that_was_passed_by_wakes_in_the_same_space() {
+    explore(&[UNMAPS, DOZES]);
+    explore_on(Stage::TAGGED, &[UNMAPS, DOZES]);
+}
+
+/// The same with another space in between: what its tag recorded is what it had when it was left, no more.
+#[test]
+fn lazy_cpu_that_was_passed_by_comes_back_later() {
+    explore(&[UNMAPS, DOZES_AND_LEAVES]);
+    explore_on(Stage::TAGGED, &[UNMAPS, DOZES_AND_LEAVES]);
+}
+
+/// A processor walks tables whether or not a program runs: a lazy CPU must let go of a space whose tables are freed.
+#[test]
+fn table_freed_under_a_lazy_cpu_is_walked_by_nobody() {
+    explore(&[RELINKS, DOZES]);
+    explore_on(Stage::TAGGED, &[RELINKS, DOZES]);
+    explore_on(Stage::TAGGED, &[RELINKS, DOZES_AND_LEAVES]);
+}
+
+/// A kernel thread that changes the space it borrows: nobody else runs it, and it wakes up in it.
+#[test]
+fn lazy_cpu_flushes_the_space_that_it_keeps() {
+    explore_on(
+        Stage::TAGGED,
+        &[|scene| {
+            scene.online_all(1);
+            let (engine, space) = (&scene.engine, &scene.space);
+            engine.switch_to(None, space);
+            for round in 0..ROUNDS {
+                let frame = FIRST_FRAME + round;
+                scene.map(0, frame);
+                scene.load(0);
+                engine.enter_lazy(space, Root(0));
+                scene.unmap(0);
+                let freed = match round % 2 {
+                    0 => FreedTables::No,
+                    _ => FreedTables::Yes,
+                };
+                engine.flush(space, page(0), freed);
+                scene.forbid(0, frame);
+                engine.switch_to(Some(space), space);
+                scene.load(0);
+            }
+            engine.switch_away(space, Root(0));
+        }],
+    );
+}
+
+/// An NMI that comes when a waking CPU has not made up for what passed it by: user memory is out of bounds still.
+#[test]
+fn nmi_of_a_waking_cpu_sees_nothing_stale() {
+    let nmi: Part = |scene| {
+        if scene.engine.user_access_ok() {
+            scene.load_now(0);
+        }
+    };
+    for stage in [Stage::PLAIN, Stage::TAGGED] {
+        explore_on(Stage { nmi, ..stage }, &[UNMAPS, DOZES]);
+    }
+}
