@@ -3,7 +3,7 @@
 use shootdown::{Policy, Tags};
 use shootdown_sim::timed::{Costs, Parameter, Preset};
 use shootdown_sim::workload::{
-    Measured, Names, Order, PUBLISHED_PINGPONG, Pingpong, Placement, sweep,
+    Eviction, Measured, Names, Order, PUBLISHED_PINGPONG, Pingpong, Placement, sweep,
 };
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
@@ -216,6 +216,29 @@ fn drawn_turns_and_scattered_names_are_the_same_for_the_same_seed() {
     assert_eq!(first.stale, 0);
     let Measured { stats, .. } = first;
     assert_eq!(stats.tags_kept + stats.tags_taken, 400);
+}
+
+/// The comparison of evictions is about what the engine does.
+#[test]
+fn the_engine_keeps_the_tags_that_its_model_keeps() {
+    for (spaces, order) in [
+        (12, Order::RoundRobin),
+        (40, Order::Zipf(1.0)),
+        (100, Order::Zipf(0.5)),
+    ] {
+        for slots in [3, 6, 16, 64] {
+            let row = Pingpong {
+                order,
+                names: Names::Scattered,
+                iterations: 500,
+                ..Pingpong::new(spaces, 0, Policy::BEST, &with("asid_slots", slots as f64))
+            };
+            let (before, measured) = row.names();
+            let kept = Eviction::ENGINE.kept(slots, &[before.as_slice(), &measured].concat());
+            let kept = kept[before.len()..].iter().filter(|kept| **kept).count();
+            assert_eq!(row.run().stats.tags_kept, kept as u64, "{row:?}");
+        }
+    }
 }
 
 /// The conclusion does not hang on one figure: with any of them halved or doubled, tags beat none with 512 pages and

@@ -1,6 +1,7 @@
 //! Workloads of the timed machine: what the published tables measure, on virtual CPUs.
 
 mod engine;
+mod eviction;
 mod madvise;
 mod measured;
 mod pingpong;
@@ -8,6 +9,7 @@ mod shootdown;
 mod sweep;
 
 pub use engine::{MAX_CPUS, on_large_stack};
+pub use eviction::{Candidates, Eviction, Victim};
 pub use madvise::{Madvise, PUBLISHED};
 pub use measured::Measured;
 pub use pingpong::{Names, Order, PUBLISHED_PINGPONG, Pingpong, Placement};

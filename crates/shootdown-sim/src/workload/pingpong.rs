@@ -126,6 +126,16 @@ impl Pingpong {
         }
     }
 
+    /// The names of the spaces in the order of their turns: those before the measured ones, and the measured ones.
+    pub fn names(&self) -> (Vec<u64>, Vec<u64>) {
+        let engine = Shootdown::new(SimPlatform);
+        let world = World::new(self, &engine);
+        let name = |process: &usize| world.processes[*process].space.id().as_u64();
+        let mut names: Vec<u64> = world.turns.iter().map(name).collect();
+        let measured = names.split_off(names.len() - self.iterations);
+        (names, measured)
+    }
+
     /// What a turn takes at least if a space has its tag up to date whenever its turn comes, and the TLB replaced
     /// its entries as well as one that knows the future: `empty_turn_ns` is a turn without pages. In a round of
     /// distinct pages no more of them hit than the TLB has entries.
