@@ -1,0 +1,12 @@
+//! Tags against the architecture's rules: the crate's sequences run on an emulated processor that
+//! keeps every translation that it may keep and faults where the manual says so.
+//!
+//! `contract` checks each operation: what it promises to drop is gone, and what it has no reason to
+//! drop is still there. `story` checks data: whatever happens, no translation contradicts the page tables.
+//! `known` holds cases by hand, and cases that must fail.
+
+mod contract;
+mod known;
+mod processor;
+mod story;
+mod tables;
