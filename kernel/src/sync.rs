@@ -3,8 +3,8 @@
 //! Whoever holds a lock may be waiting for a shootdown that this CPU has to acknowledge; with
 //! interrupts off only polling gets it through (DESIGN section 4).
 //!
-//! Lock order: address space, then frame allocator. Run queues and other task locks are leaves.
-//! No lock is held over a ticket's `wait` nor over access to user memory.
+//! Lock order: address space, then shared memory, then frame allocator. Run queues and other task locks are leaves.
+//! No lock is held over access to user memory, and none but an address space's over a ticket's `wait`.
 
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};

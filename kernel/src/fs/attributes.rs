@@ -46,6 +46,14 @@ impl Attributes {
         }
     }
 
+    /// Of what has no type, as Linux's event counters.
+    pub fn untyped(permissions: u32, path: &str) -> Self {
+        Self {
+            mode: permissions,
+            ..Self::new(Kind::Regular, permissions, 0, path)
+        }
+    }
+
     /// The type.
     pub fn kind(&self) -> Kind {
         match self.mode & linux::S_IFMT {

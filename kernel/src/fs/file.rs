@@ -103,6 +103,7 @@ impl OpenFile {
         self.may_read()?;
         match &self.node {
             Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
+            Node::Event(event) => event.read(to, self.is_nonblocking()),
             Node::Static(_) | Node::Pseudo(_) => {
                 let offset = self.cursor.lock().offset;
                 let count = self.read_at(to, offset)?;
@@ -122,7 +123,7 @@ impl OpenFile {
                 let text = self.text(*pseudo, offset)?;
                 copy_out(to, from_offset(text.as_bytes(), offset))
             }
-            Node::PipeReader(_) | Node::PipeWriter(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
             _ => self.read_stream(to),
         }
     }
@@ -154,6 +155,7 @@ impl OpenFile {
                 })
             }
             Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
+            Node::Event(event) => event.write(from, self.is_nonblocking()),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -161,7 +163,7 @@ impl OpenFile {
     /// Writes at `offset`; only devices and pseudo files take that, and ignore it.
     pub fn write_at(&self, from: UserBytes, _offset: u64) -> Result<usize, Errno> {
         match &self.node {
-            Node::PipeReader(_) | Node::PipeWriter(_) => Err(Errno::ESPIPE),
+            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
             _ => self.write(from),
         }
     }
@@ -170,9 +172,10 @@ impl OpenFile {
     pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
         let end = match &self.node {
             Node::Static(file) => file.data.len() as i64,
-            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
-                return Err(Errno::ESPIPE);
-            }
+            Node::PipeReader(_)
+            | Node::PipeWriter(_)
+            | Node::Event(_)
+            | Node::Device(Device::Console) => return Err(Errno::ESPIPE),
             _ => 0,
         };
         let mut cursor = self.cursor.lock();
@@ -205,6 +208,7 @@ impl OpenFile {
         let bits = match &self.node {
             Node::PipeReader(pipe) => pipe.ready(),
             Node::PipeWriter(pipe) => pipe.ready(),
+            Node::Event(event) => event.ready(),
             _ => linux::POLLIN | linux::POLLOUT,
         };
         bits as u16

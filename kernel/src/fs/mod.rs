@@ -1,4 +1,4 @@
-//! Files: console, initramfs, devices, pseudo files and pipes.
+//! Files: console, initramfs, devices, pseudo files, pipes and event counters.
 //!
 //! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Nothing
 //! can be created, renamed or removed.
@@ -7,6 +7,7 @@ mod attributes;
 mod budget;
 mod console;
 mod directory;
+mod eventfd;
 mod file;
 mod machine;
 mod node;
@@ -18,6 +19,7 @@ mod transfer;
 mod tree;
 
 pub use attributes::{Attributes, Kind};
+pub use eventfd::{Reading, new_event};
 pub use file::{Mappable, OpenFile, Whence};
 pub use open::{OpenRequest, executable, open};
 pub use pipe::new_pipe;

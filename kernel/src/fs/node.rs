@@ -1,6 +1,7 @@
 //! What a name or a descriptor stands for.
 
 use super::attributes::{Attributes, Kind};
+use super::eventfd::Event;
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
 use super::tree::{self, Device};
@@ -15,6 +16,7 @@ pub(super) enum Node {
     Directory,
     PipeReader(PipeReader),
     PipeWriter(PipeWriter),
+    Event(Event),
 }
 
 impl Node {
@@ -31,6 +33,7 @@ impl Node {
             Self::PipeReader(_) | Self::PipeWriter(_) => {
                 Attributes::new(Kind::Pipe, 0o600, 0, path)
             }
+            Self::Event(_) => Attributes::untyped(0o600, path),
         }
     }
 }

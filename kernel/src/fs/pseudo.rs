@@ -118,15 +118,17 @@ fn maps(out: &mut String) -> fmt::Result {
         .map_err(|_| fmt::Error)?;
     for area in &areas {
         let line = format!(
-            "{:x}-{:x} {}p 00000000 00:00 0",
+            "{:x}-{:x} {}{} 00000000 00:00 0",
             area.range.start(),
             area.range.end(),
-            area.prot
+            area.prot,
+            if area.kind.is_shared() { 's' } else { 'p' },
         );
         let name = match area.kind {
             AreaKind::Image => &*exe,
             AreaKind::Heap => "[heap]",
             AreaKind::Stack => "[stack]",
+            AreaKind::Shared(_) => "/dev/zero (deleted)",
             AreaKind::Anonymous | AreaKind::File => "",
         };
         // Names start in the column where Linux puts them.

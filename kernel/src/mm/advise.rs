@@ -11,7 +11,7 @@ use super::vma::AreaKind;
 pub enum Advice {
     /// Forget the contents: `MADV_DONTNEED`, and `MADV_FREE`, which may do so at any time.
     Discard,
-    /// Known, and nothing to do: memory is neither swapped, read ahead, merged nor inherited.
+    /// Known, and nothing to do: memory is neither swapped, read ahead nor merged.
     Ignore,
 }
 
@@ -21,9 +21,9 @@ impl Advice {
     pub const fn from_linux(advice: usize) -> Option<Self> {
         match advice {
             4 | 8 => Some(Self::Discard),
-            // NORMAL RANDOM SEQUENTIAL WILLNEED, DONTFORK DOFORK MERGEABLE UNMERGEABLE HUGEPAGE
-            // NOHUGEPAGE DONTDUMP DODUMP, COLD PAGEOUT
-            0..=3 | 10..=17 | 20 | 21 => Some(Self::Ignore),
+            // NORMAL RANDOM SEQUENTIAL WILLNEED, DOFORK MERGEABLE UNMERGEABLE HUGEPAGE NOHUGEPAGE
+            // DONTDUMP DODUMP, COLD PAGEOUT. A fork copies everything: DONTFORK cannot be done.
+            0..=3 | 11..=17 | 20 | 21 => Some(Self::Ignore),
             _ => None,
         }
     }
@@ -54,7 +54,7 @@ impl MemorySpace {
         if holds_files {
             return Err(MapError::Invalid);
         }
-        let mut gather = Gather::new();
+        let mut gather = Gather::of(self);
         inner.discard(range, &mut gather);
         let pending = self.submit(&mut inner, gather);
         drop(inner);

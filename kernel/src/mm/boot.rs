@@ -74,7 +74,7 @@ fn select_break(info: &BootInfo) {
     if super::invalidate::breaks::select(name) {
         log::warn!("deliberate break: {name}");
     } else {
-        boot_fail!("break={name} is not known: use no-remote, no-wait or free-early");
+        boot_fail!("break={name} is not known: use no-remote, no-wait, free-early or fork-local");
     }
 }
 
@@ -113,6 +113,6 @@ fn page_up(bytes: u64) -> u64 {
 
 fn frame_number(address: u64) -> u32 {
     let number = address / PAGE_SIZE as u64;
-    // 2^32 frames are 16 TiB; whatever lies above is not used.
-    u32::try_from(number).unwrap_or(u32::MAX)
+    // 2^31 frames are 8 TiB; whatever lies above is not used, because the frame table needs the highest bit.
+    u32::try_from(number).unwrap_or(u32::MAX).min(u32::MAX >> 1)
 }

@@ -33,7 +33,7 @@ impl MemorySpace {
             inner.heap.1 = wanted;
             return wanted;
         }
-        let mut gather = Gather::new();
+        let mut gather = Gather::of(self);
         let removed =
             UserRange::from_bounds(new, old).map(|range| inner.remove(range, &mut gather));
         if !matches!(removed, Some(Ok(()))) {

@@ -1,6 +1,7 @@
-//! Page faults: demand-zero memory, a stack that grows, and the reasons for refusing.
+//! Page faults: demand-zero memory, a stack that grows, writes to what a fork left shared, and the reasons for
+//! refusing.
 
-use super::frames::{self, Frame};
+use super::frames::{self, Frame, Share};
 use super::layout::{STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
 use super::pte::Pte;
 use super::range::UserRange;
@@ -71,6 +72,15 @@ impl fmt::Display for FaultError {
 
 impl core::error::Error for FaultError {}
 
+/// What became of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resolved {
+    /// The access may be tried again.
+    Done,
+    /// The page belongs to other processes too: it has to be copied first.
+    CopyDue,
+}
+
 /// Resolves a page fault of the current process; from the exception entry, from ring 3 and from the
 /// copy routines of the kernel. Interrupts as they were at the access; may spin for the space's lock.
 ///
@@ -82,7 +92,8 @@ pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> 
 }
 
 impl MemorySpace {
-    /// Makes the page of `addr` accessible as `access` wants it, if its area allows.
+    /// Makes the page of `addr` accessible as `access` wants it, if its area allows. Another CPU may take it away again
+    /// before the access repeats, which then faults once more.
     ///
     /// # Errors
     /// Says why not; nothing is changed then.
@@ -97,48 +108,59 @@ impl MemorySpace {
         } else {
             frames::alloc_zeroed()
         };
-        let outcome = self.lock().resolve(addr, access, &mut spare);
+        let mut outcome = self.lock().resolve(addr, access, &mut spare);
+        if outcome == Ok(Resolved::CopyDue) {
+            // The copy is read-only until every CPU has forgotten the original: see `cow`.
+            self.copy_page(addr)?;
+            outcome = self.lock().resolve(addr, access, &mut spare);
+        }
         if let Some(unused) = spare {
             frames::free(unused);
         }
-        outcome
+        outcome.map(|_| ())
     }
 }
 
 impl Inner {
-    /// Fills the entry for `addr` with `spare` if it is empty and the access is allowed.
+    /// Fills the entry for `addr`, with `spare` if need be, when it is empty and the access is allowed.
     fn resolve(
         &mut self,
         addr: usize,
         access: FaultAccess,
         spare: &mut Option<Frame>,
-    ) -> Result<(), FaultError> {
+    ) -> Result<Resolved, FaultError> {
         let area = self.area_for(addr)?;
-        check(area, access)?;
+        check(&area, access)?;
         let cell = self
             .table
             .leaf_or_create(addr)
             .ok_or(FaultError::OutOfMemory)?;
-        if cell.load().is_empty() {
-            // Without a spare: the entry was present, and another thread discarded the page since.
-            let frame = spare.take().or_else(frames::alloc_zeroed);
-            let frame = frame.ok_or(FaultError::OutOfMemory)?;
+        let entry = cell.load();
+        if entry.is_empty() {
+            let share = page_of(&area, addr, spare).ok_or(FaultError::OutOfMemory)?;
             // Not present before, and processors do not cache that: no flush is due.
-            cell.fill(Pte::leaf(frame.into_raw(), area.prot));
+            cell.fill(Pte::leaf(share.into_raw(), area.prot));
+        } else if access.write && !entry.prot().write() {
+            let prot = area.prot_of(entry);
+            if !prot.write() {
+                return Ok(Resolved::CopyDue);
+            }
+            // The other owners have gone. A right gained needs no flush.
+            cell.protect(prot);
         }
         // Else another thread filled it or granted the right first, and the access just repeats.
-        Ok(())
+        Ok(Resolved::Done)
     }
 
     /// Puts a zeroed page at `addr`, which an area must hold, if none is there; for `MAP_POPULATE`.
-    pub(super) fn populate(&mut self, addr: usize, area: Area) -> Result<(), FaultError> {
+    pub(super) fn populate(&mut self, addr: usize, area: &Area) -> Result<(), FaultError> {
         let cell = self
             .table
             .leaf_or_create(addr)
             .ok_or(FaultError::OutOfMemory)?;
         if cell.load().is_empty() {
-            let frame = frames::alloc_zeroed().ok_or(FaultError::OutOfMemory)?;
-            cell.fill(Pte::leaf(frame.into_raw(), area.prot));
+            let share = page_of(area, addr, &mut None).ok_or(FaultError::OutOfMemory)?;
+            cell.fill(Pte::leaf(share.into_raw(), area.prot));
         }
         Ok(())
     }
@@ -146,9 +168,9 @@ impl Inner {
     /// The area that holds `addr`, after growing a stack down to it if that is what it takes.
     fn area_for(&mut self, addr: usize) -> Result<Area, FaultError> {
         if let Some(area) = self.areas.find(addr) {
-            return Ok(*area);
+            return Ok(area.clone());
         }
-        let above = *self.areas.next_above(addr).ok_or(FaultError::NoMapping)?;
+        let above = self.areas.next_above(addr).ok_or(FaultError::NoMapping)?;
         if above.kind != AreaKind::Stack {
             return Err(FaultError::NoMapping);
         }
@@ -164,16 +186,26 @@ impl Inner {
         if start < limit || !guarded {
             return Err(FaultError::StackOverflow);
         }
-        self.areas.grow_down(grown);
-        Ok(Area {
+        let area = Area {
             range: grown,
-            ..above
-        })
+            ..above.clone()
+        };
+        self.areas.grow_down(grown);
+        Ok(area)
+    }
+}
+
+/// A page for `addr`, which `area` holds and which has none: zeroes, or what others have put there.
+fn page_of(area: &Area, addr: usize, spare: &mut Option<Frame>) -> Option<Share> {
+    match &area.kind {
+        AreaKind::Shared(shared) => shared.page(addr, spare),
+        // Without a spare: the entry was present, and another thread discarded the page since.
+        _ => Some(Share::of(spare.take().or_else(frames::alloc_zeroed)?)),
     }
 }
 
 /// Whether the rights of `area` allow the access. On x86 whatever may be accessed may be read.
-fn check(area: Area, access: FaultAccess) -> Result<(), FaultError> {
+fn check(area: &Area, access: FaultAccess) -> Result<(), FaultError> {
     match () {
         () if !area.prot.any() => Err(FaultError::NotReadable),
         () if access.write && !area.prot.write() => Err(FaultError::NotWritable),

@@ -1,7 +1,7 @@
 //! Creating and removing mappings: `mmap` and `munmap` of anonymous memory.
 
 use super::error::MapError;
-use super::frames::{self, Frame};
+use super::frames::{self, Share};
 use super::invalidate::Gather;
 use super::layout::{MMAP_TOP, PAGE_SIZE, USER_START, page_ceil};
 use super::prot::Prot;
@@ -31,7 +31,7 @@ pub enum Populate {
 }
 
 /// A request for a mapping.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct MapRequest {
     /// Wished or fixed address.
     pub addr: usize,
@@ -55,13 +55,13 @@ impl MemorySpace {
     /// `Forbidden` (fixed below the lowest mappable address).
     pub fn map(&self, request: MapRequest) -> Result<usize, MapError> {
         let mut inner = self.lock();
-        let range = inner.place(request)?;
+        let range = inner.place(&request)?;
         inner.areas.replace(Area {
             range,
             prot: request.prot,
-            kind: request.kind,
+            kind: request.kind.moved(0, range.start()),
         })?;
-        let mut gather = Gather::new();
+        let mut gather = Gather::of(self);
         inner.discard(range, &mut gather);
         let pending = self.submit(&mut inner, gather);
         if request.populate == Populate::Now {
@@ -80,7 +80,7 @@ impl MemorySpace {
     pub fn unmap(&self, addr: usize, len: usize) -> Result<(), MapError> {
         let range = UserRange::new(addr, len).map_err(|_| MapError::Invalid)?;
         let mut inner = self.lock();
-        let mut gather = Gather::new();
+        let mut gather = Gather::of(self);
         inner.remove(range, &mut gather)?;
         let pending = self.submit(&mut inner, gather);
         drop(inner);
@@ -93,6 +93,9 @@ impl MemorySpace {
     ///
     /// # Errors
     /// [`MapError::NotMapped`] when an area is missing, [`MapError::NoMemory`] without frames.
+    ///
+    /// # Panics
+    /// When another process shares a page of it.
     pub fn write_initial(&self, addr: usize, data: &[u8]) -> Result<(), MapError> {
         let mut inner = self.lock();
         let mut rest = data;
@@ -110,7 +113,7 @@ impl MemorySpace {
 
 impl Inner {
     /// The range a request gets; with [`Placement::Fixed`] it may be occupied.
-    fn place(&self, request: MapRequest) -> Result<UserRange, MapError> {
+    fn place(&self, request: &MapRequest) -> Result<UserRange, MapError> {
         let len = page_ceil(request.len).filter(|len| *len > 0);
         let len = len.ok_or(if request.len == 0 {
             MapError::Invalid
@@ -134,7 +137,11 @@ impl Inner {
     }
 
     /// Forgets areas, frames and emptied tables of `range`; on an error nothing is changed.
-    pub(super) fn remove(&mut self, range: UserRange, gather: &mut Gather) -> Result<(), MapError> {
+    pub(super) fn remove(
+        &mut self,
+        range: UserRange,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), MapError> {
         self.areas.remove(range)?;
         self.discard(range, gather);
         self.prune(range, gather);
@@ -142,16 +149,16 @@ impl Inner {
     }
 
     /// Empties all entries of `range`; areas stay.
-    pub(super) fn discard(&mut self, range: UserRange, gather: &mut Gather) {
+    pub(super) fn discard(&mut self, range: UserRange, gather: &mut Gather<'_>) {
         self.table.visit(range, |addr, cell| {
-            if let Some(frame) = take_frame(cell) {
-                gather.freed_page(addr, frame);
+            if let Some(share) = take_share(cell) {
+                gather.freed_page(addr, share);
             }
         });
     }
 
     /// Unlinks the tables that served `range`, in which no area is left, and nothing else.
-    pub(super) fn prune(&mut self, range: UserRange, gather: &mut Gather) {
+    pub(super) fn prune(&mut self, range: UserRange, gather: &mut Gather<'_>) {
         let gap = self.areas.gap_around(range);
         self.table.prune(range, gap, |addr, bytes, table| {
             gather.freed_table(addr, bytes, table)
@@ -160,21 +167,24 @@ impl Inner {
 
     /// Fills `range`, which one area holds, as far as memory lasts.
     fn populate_all(&mut self, range: UserRange) {
-        let Some(area) = self.areas.find(range.start()).copied() else {
+        let Some(area) = self.areas.find(range.start()).cloned() else {
             return;
         };
         for addr in range.pages() {
-            if self.populate(addr, area).is_err() {
+            if self.populate(addr, &area).is_err() {
                 return;
             }
         }
     }
 
     fn write_page(&mut self, page: usize, offset: usize, data: &[u8]) -> Result<(), MapError> {
-        let area = *self.areas.find(page).ok_or(MapError::NotMapped)?;
+        let area = self.areas.find(page).cloned().ok_or(MapError::NotMapped)?;
         let cell = self.table.leaf_or_create(page).ok_or(MapError::NoMemory)?;
         let target = match cell.load().frame() {
-            Some(frame) => frame,
+            Some(frame) => {
+                assert!(!frames::is_shared(frame), "page {page:#x} is no new one");
+                frame
+            }
             None => {
                 let frame = frames::alloc_zeroed().ok_or(MapError::NoMemory)?.into_raw();
                 cell.fill(Pte::leaf(frame, area.prot));
@@ -189,9 +199,9 @@ impl Inner {
     }
 }
 
-/// Empties an entry and takes the frame out of it.
-fn take_frame(cell: &PteCell) -> Option<Frame> {
+/// Empties an entry and takes its share of the frame out of it.
+fn take_share(cell: &PteCell) -> Option<Share> {
     let frame = cell.take().frame()?;
-    // SAFETY: 1. entries hold usable frames only. 2. the entry owned it and is empty now.
-    Some(unsafe { Frame::from_raw(frame) })
+    // SAFETY: 1. entries hold usable frames only. 2. the entry had the share and is empty now.
+    Some(unsafe { Share::from_raw(frame) })
 }

@@ -2,16 +2,18 @@
 //!
 //! From the bottom up: [`frames`] owns physical memory; `heap` is the kernel's own allocator;
 //! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
-//! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap` and [`fault`] are the
-//! operations on it. [`invalidate`] is the only module that flushes.
+//! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, [`fault`] and `fork` are the
+//! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so. [`invalidate`] is the only module that flushes.
 
 pub mod advise;
 #[cfg(target_os = "none")]
 mod boot;
 pub mod brk;
 mod clear;
+mod cow;
 pub mod error;
 pub mod fault;
+mod fork;
 pub mod frames;
 #[cfg(target_os = "none")]
 mod heap;
@@ -24,6 +26,7 @@ pub mod protect;
 pub mod pte;
 pub mod range;
 pub mod remap;
+pub mod shared;
 pub mod space;
 pub mod vma;
 
@@ -36,5 +39,6 @@ pub use layout::{PAGE_SIZE, USER_END};
 pub use map::{MapRequest, Placement, Populate};
 pub use prot::Prot;
 pub use remap::Destination;
+pub use shared::SharedArea;
 pub use space::{MemorySpace, current};
 pub use vma::AreaKind;

@@ -1,4 +1,4 @@
-//! [`PageTable`]: the 4-level table of one address space, as a tree of owned frames.
+//! [`PageTable`]: the 4-level table of one address space, as a tree of owned frames with shares at its leaves.
 //!
 //! It knows entries and frames, not areas and not invalidation: whoever empties or weakens an entry
 //! gathers it for `invalidate`. All methods that change entries run under the lock of the address
@@ -6,7 +6,7 @@
 //! that the kernel has freed, because tables leave through [`prune`](PageTable::prune) into a
 //! gathered flush only (I4).
 
-use super::frames::{self, Frame, FrameChain};
+use super::frames::{self, Frame, FrameChain, Share};
 use super::layout::{PAGE_SIZE, PhysAddr, USER_END};
 use super::pte::{Pte, PteCell};
 use super::range::UserRange;
@@ -40,7 +40,7 @@ fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
     unsafe { &*address.to_direct().cast::<Cells>() }
 }
 
-/// A page table. Dropping it frees all its tables and frames: no CPU may have it loaded.
+/// A page table. Dropping it frees all its tables and gives up its shares: no CPU may have it loaded.
 #[derive(Debug)]
 pub struct PageTable {
     root: PhysAddr,
@@ -175,16 +175,23 @@ impl PageTable {
         }
     }
 
-    /// Takes all tables and frames of a table of this level out, into `freed`.
+    /// Takes all tables and shares of a table of this level out; what nobody owns any more goes into `freed`.
     fn dismantle(&self, table: PhysAddr, level: u32, entries: usize, freed: &mut FrameChain) {
         for cell in &cells(self, table)[..entries] {
             let Some(child) = cell.take().frame() else {
                 continue;
             };
-            if level > 0 {
-                self.dismantle(child, level - 1, ENTRIES, freed);
+            if level == 0 {
+                // SAFETY: 1. leaves hold usable frames. 2. the entry that had the share is empty.
+                let share = unsafe { Share::from_raw(child) };
+                share
+                    .release()
+                    .into_iter()
+                    .for_each(|frame| freed.push(frame));
+                continue;
             }
-            // SAFETY: 1. leaves and tables are usable frames. 2. the entry that owned it is empty.
+            self.dismantle(child, level - 1, ENTRIES, freed);
+            // SAFETY: 1. tables are usable frames. 2. the entry that owned it is empty.
             freed.push(unsafe { Frame::from_raw(child) });
         }
     }

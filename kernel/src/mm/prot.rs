@@ -32,6 +32,16 @@ impl Prot {
         Self(self.0 | other.0)
     }
 
+    /// The same without the right to write. On x86 what could be written can still be read.
+    #[must_use]
+    pub const fn without_write(self) -> Self {
+        if self.write() {
+            Self(self.0 & Self::EXEC.0 | Self::READ.0)
+        } else {
+            self
+        }
+    }
+
     /// Whether user code may access the page at all.
     pub const fn any(self) -> bool {
         self.0 != 0

@@ -20,14 +20,20 @@ impl MemorySpace {
         let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
         inner.areas.protect(range, prot)?;
-        let mut gather = Gather::new();
-        inner.table.visit(range, |addr, cell| {
-            // A right gained needs no flush: a CPU with the old translation faults, which drops it,
-            // and finds the entry as it wants it.
-            if !cell.protect(prot).prot().within(prot) {
-                gather.page(addr);
-            }
-        });
+        let mut gather = Gather::of(self);
+        for area in inner.areas.touching(range) {
+            let Some(part) = area.range.intersect(range) else {
+                continue;
+            };
+            inner.table.visit(part, |addr, cell| {
+                let prot = area.prot_of(cell.load());
+                // A right gained needs no flush: a CPU with the old translation faults, which drops it,
+                // and finds the entry as it wants it.
+                if !cell.protect(prot).prot().within(prot) {
+                    gather.page(addr);
+                }
+            });
+        }
         let pending = self.submit(&mut inner, gather);
         drop(inner);
         pending.finish();

@@ -124,6 +124,12 @@ impl PteCell {
         Pte(self.0.swap(0, Ordering::AcqRel))
     }
 
+    /// Puts `value` in place of what the entry holds, in one step; what it held, as [`take`](Self::take).
+    pub fn replace(&self, value: Pte) -> Pte {
+        // ORDERING: publishes the new frame's contents as `fill`, and is otherwise as `take`.
+        Pte(self.0.swap(value.0, Ordering::AcqRel))
+    }
+
     /// Changes the rights and keeps frame, accessed and dirty; the value before.
     pub fn protect(&self, prot: Prot) -> Pte {
         let mut old = self.0.load(Ordering::Relaxed);

@@ -38,7 +38,7 @@ impl MemorySpace {
             .filter(|len| *len > 0)
             .ok_or(MapError::Invalid)?;
         let mut inner = self.lock();
-        let mut gather = Gather::new();
+        let mut gather = Gather::of(self);
         let outcome = inner.remap(old, new_len, destination, &mut gather);
         let pending = self.submit(&mut inner, gather);
         drop(inner);
@@ -66,9 +66,9 @@ impl Inner {
         old: UserRange,
         new_len: usize,
         destination: Destination,
-        gather: &mut Gather,
+        gather: &mut Gather<'_>,
     ) -> Result<usize, MapError> {
-        let area = self.areas.find(old.start()).copied();
+        let area = self.areas.find(old.start()).cloned();
         let area = area
             .filter(|area| area.range.contains(old))
             .ok_or(MapError::NotMapped)?;
@@ -81,7 +81,7 @@ impl Inner {
             }
             return Ok(old.start());
         }
-        if self.extend(area, old, new_len)? {
+        if self.extend(&area, old, new_len)? {
             return Ok(old.start());
         }
         if destination == Destination::Stay {
@@ -92,7 +92,7 @@ impl Inner {
     }
 
     /// Makes the area longer where it is, if it ends with `old` and there is room behind.
-    fn extend(&mut self, area: Area, old: UserRange, new_len: usize) -> Result<bool, MapError> {
+    fn extend(&mut self, area: &Area, old: UserRange, new_len: usize) -> Result<bool, MapError> {
         let end = old.start().checked_add(new_len).ok_or(MapError::NoMemory)?;
         let Some(range) = UserRange::from_bounds(old.end(), end) else {
             return Ok(false);
@@ -100,7 +100,10 @@ impl Inner {
         if area.range.end() != old.end() || !self.areas.is_free(range) {
             return Ok(false);
         }
-        self.areas.replace(Area { range, ..area })?;
+        self.areas.replace(Area {
+            range,
+            ..area.clone()
+        })?;
         Ok(true)
     }
 
@@ -110,7 +113,7 @@ impl Inner {
         area: Area,
         old: UserRange,
         new: UserRange,
-        gather: &mut Gather,
+        gather: &mut Gather<'_>,
     ) -> Result<usize, MapError> {
         // Whatever can fail comes first; what `new` replaces is lost even so, as on Linux.
         self.areas.reserve(AREAS_OF_A_MOVE)?;
@@ -122,7 +125,11 @@ impl Inner {
         self.move_entries(old, new, gather);
         self.areas.remove(old)?;
         // Before pruning: a table may serve the end of the new range and the start of the old one.
-        self.areas.replace(Area { range: new, ..area })?;
+        self.areas.replace(Area {
+            range: new,
+            prot: area.prot,
+            kind: area.kind.moved(old.start(), new.start()),
+        })?;
         self.discard(old, gather);
         self.prune(old, gather);
         Ok(new.start())
@@ -139,7 +146,7 @@ impl Inner {
 
     /// Moves the entries of `old` that fit into `new`, whose tables exist. The frames stay alive, but
     /// nobody may use them through the old addresses any more when the call returns.
-    fn move_entries(&mut self, old: UserRange, new: UserRange, gather: &mut Gather) {
+    fn move_entries(&mut self, old: UserRange, new: UserRange, gather: &mut Gather<'_>) {
         let end = old.end().min(old.start() + new.bytes());
         let Some(moving) = UserRange::from_bounds(old.start(), end) else {
             return;

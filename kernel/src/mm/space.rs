@@ -2,7 +2,8 @@
 
 use super::error::MapError;
 use super::page_table::PageTable;
-use super::vma::{Area, Areas};
+use super::shared::SharedPlace;
+use super::vma::{Area, AreaKind, Areas};
 use crate::arch::paging::kernel_root;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{Mutex, MutexGuard};
@@ -12,8 +13,9 @@ use shootdown::{AddressSpace, Root};
 
 /// The address space of one process: its areas, its page table, and the engine's side of it.
 ///
-/// Lock order: this lock, then the frame allocator. It is never held over a ticket's wait nor over an
-/// access to user memory.
+/// Lock order: this lock, then that of shared memory, then the frame allocator. It is never held over an
+/// access to user memory, and over a ticket's wait only where others must not see the space in between (`fork`,
+/// `cow`): whoever spins for it serves its inbox.
 #[derive(Debug)]
 pub struct MemorySpace {
     // Dropped first: the engine panics if some CPU still has the root loaded, before the page table
@@ -79,12 +81,16 @@ impl MemorySpace {
     /// # Errors
     /// [`MapError::NoMemory`] when the kernel heap cannot hold the copy.
     pub fn areas(&self) -> Result<Vec<Area>, MapError> {
+        Ok(self.lock().areas.duplicate()?.into_list())
+    }
+
+    /// Which word of shared memory is at `addr`, if it is one.
+    pub fn shared_place(&self, addr: usize) -> Option<SharedPlace> {
         let inner = self.lock();
-        let mut copy = Vec::new();
-        copy.try_reserve(inner.areas.iter().count())
-            .map_err(|_| MapError::NoMemory)?;
-        copy.extend(inner.areas.iter().copied());
-        Ok(copy)
+        match &inner.areas.find(addr)?.kind {
+            AreaKind::Shared(shared) => Some(shared.place(addr)),
+            _ => None,
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {

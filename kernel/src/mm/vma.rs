@@ -7,13 +7,14 @@
 use super::error::MapError;
 use super::prot::Prot;
 use super::range::UserRange;
+use super::shared::SharedArea;
 use alloc::vec::Vec;
 
 /// Most areas one address space may have, as Linux's `vm.max_map_count`.
 pub const MAX_AREAS: usize = 65530;
 
 /// What an area is for; areas of different kinds never merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AreaKind {
     /// A segment of the program file.
     Image,
@@ -23,12 +24,30 @@ pub enum AreaKind {
     Heap,
     /// Anonymous memory from `mmap`.
     Anonymous,
+    /// A part of memory that forked processes share.
+    Shared(SharedArea),
     /// The initial stack: grows down on a fault below it.
     Stack,
 }
 
+impl AreaKind {
+    /// Whether processes forked from one another see each other's writes; else each has its own copy.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// The same contents for an area that is moved from `old` to `new`.
+    #[must_use]
+    pub fn moved(self, old: usize, new: usize) -> Self {
+        match self {
+            Self::Shared(area) => Self::Shared(area.moved(old, new)),
+            other => other,
+        }
+    }
+}
+
 /// One area: consecutive pages with the same rights and kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
     /// The pages.
     pub range: UserRange,
@@ -54,6 +73,24 @@ impl Areas {
     /// No areas.
     pub const fn new() -> Self {
         Self { list: Vec::new() }
+    }
+
+    /// A copy of all areas, for a copy of the address space.
+    ///
+    /// # Errors
+    /// [`MapError::NoMemory`] when the kernel heap is full.
+    pub fn duplicate(&self) -> Result<Self, MapError> {
+        let mut copy = Self::new();
+        copy.list
+            .try_reserve_exact(self.list.len())
+            .map_err(|_| MapError::NoMemory)?;
+        copy.list.extend(self.list.iter().cloned());
+        Ok(copy)
+    }
+
+    /// All areas as a plain list.
+    pub fn into_list(self) -> Vec<Area> {
+        self.list
     }
 
     /// All areas from the lowest address up.
@@ -228,7 +265,7 @@ impl Areas {
     /// Makes `addr` a border; the index of the first area at or above it.
     fn split_at(&mut self, addr: usize) -> usize {
         let index = self.first_ending_after(addr);
-        let Some(area) = self.list.get(index).copied() else {
+        let Some(area) = self.list.get(index) else {
             return index;
         };
         let halves = (
@@ -239,14 +276,12 @@ impl Areas {
         let (Some(low), Some(high)) = halves else {
             return index;
         };
+        let high = Area {
+            range: high,
+            ..area.clone()
+        };
         self.list[index].range = low;
-        self.list.insert(
-            index + 1,
-            Area {
-                range: high,
-                ..area
-            },
-        );
+        self.list.insert(index + 1, high);
         index + 1
     }
 
@@ -257,13 +292,13 @@ impl Areas {
         };
         let mut kept = first.saturating_sub(1);
         for index in kept + 1..=last {
-            let (low, high) = (self.list[kept], self.list[index]);
+            let (low, high) = (&self.list[kept], &self.list[index]);
             let joined = UserRange::from_bounds(low.range.start(), high.range.end());
-            match joined.filter(|_| low.continues(&high)) {
+            match joined.filter(|_| low.continues(high)) {
                 Some(range) => self.list[kept].range = range,
                 None => {
                     kept += 1;
-                    self.list[kept] = high;
+                    self.list.swap(kept, index);
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! File descriptors: closing, copying, flags, pipes.
+//! File descriptors: closing, copying, flags, pipes, event counters.
 
 use linux_raw_sys::general as linux;
 
 use super::args::Args;
 use super::dispatch::Outcome;
 use crate::errno::Errno;
-use crate::fs::{self, CloseOnExec};
+use crate::fs::{self, CloseOnExec, Reading};
 use crate::task::Current;
 
 pub(super) fn close(me: &Current, a: &Args) -> Outcome {
@@ -97,4 +97,27 @@ fn make_pipe(me: &Current, a: &Args, flags: u32) -> Outcome {
         return Err(errno);
     }
     Ok(0)
+}
+
+pub(super) fn eventfd(me: &Current, a: &Args) -> Outcome {
+    make_event(me, a.u32(0), 0)
+}
+
+pub(super) fn eventfd2(me: &Current, a: &Args) -> Outcome {
+    make_event(me, a.u32(0), a.u32(1))
+}
+
+fn make_event(me: &Current, value: u32, flags: u32) -> Outcome {
+    // The first two are those of `open`.
+    if flags & !(linux::EFD_CLOEXEC | linux::EFD_NONBLOCK | linux::EFD_SEMAPHORE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let reading = if flags & linux::EFD_SEMAPHORE != 0 {
+        Reading::One
+    } else {
+        Reading::All
+    };
+    let event = fs::new_event(value, reading, flags & linux::O_NONBLOCK != 0)?;
+    let close_on_exec = CloseOnExec::from_open_flags(flags);
+    me.process().files.lock().insert(event, close_on_exec, 0)
 }

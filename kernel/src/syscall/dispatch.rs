@@ -58,6 +58,8 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_dup3 => descriptors::dup3(me, a),
         nr::__NR_fcntl => descriptors::fcntl(me, a),
         nr::__NR_pipe => descriptors::pipe(me, a),
+        nr::__NR_eventfd => descriptors::eventfd(me, a),
+        nr::__NR_eventfd2 => descriptors::eventfd2(me, a),
         nr::__NR_pipe2 => descriptors::pipe2(me, a),
 
         nr::__NR_open => files::open(me, a),
@@ -84,6 +86,7 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_brk => memory::brk(a),
 
         nr::__NR_clone => process::clone(me, a, frame),
+        nr::__NR_fork => process::fork(me, frame),
         nr::__NR_vfork => process::vfork(me, frame),
         nr::__NR_execve => process::execve(me, a, frame),
         nr::__NR_exit => process::exit(a),

@@ -8,20 +8,25 @@ use super::clock;
 use super::dispatch::Outcome;
 use crate::errno::Errno;
 use crate::task::Deadline;
-use crate::task::futex::{self, BITSET_ANY, FutexKey};
+use crate::task::futex::{self, BITSET_ANY, FutexKey, FutexScope};
 
 pub(super) fn futex(a: &Args) -> Outcome {
     let flags = a.u32(1);
     let real_time = flags & linux::FUTEX_CLOCK_REALTIME != 0;
     let command = flags & !(linux::FUTEX_PRIVATE_FLAG | linux::FUTEX_CLOCK_REALTIME);
-    let key = FutexKey::current(a.usize(0))?;
+    let scope = if flags & linux::FUTEX_PRIVATE_FLAG != 0 {
+        FutexScope::Private
+    } else {
+        FutexScope::Shared
+    };
+    let key = FutexKey::current(a.usize(0), scope)?;
     match command {
         linux::FUTEX_WAIT => wait(key, a, BITSET_ANY, relative_deadline(a)?),
         linux::FUTEX_WAIT_BITSET => wait(key, a, a.u32(5), absolute_deadline(a, real_time)?),
         linux::FUTEX_WAKE => futex::wake(key, at_least_one(a.i32(2)), BITSET_ANY),
         linux::FUTEX_WAKE_BITSET => futex::wake(key, at_least_one(a.i32(2)), a.u32(5)),
-        linux::FUTEX_REQUEUE => requeue(key, a, None),
-        linux::FUTEX_CMP_REQUEUE => requeue(key, a, Some(a.u32(5))),
+        linux::FUTEX_REQUEUE => requeue(key, scope, a, None),
+        linux::FUTEX_CMP_REQUEUE => requeue(key, scope, a, Some(a.u32(5))),
         _ => Err(Errno::ENOSYS),
     }
 }
@@ -40,11 +45,11 @@ fn wait(key: FutexKey, a: &Args, bitset: u32, deadline: Option<Deadline>) -> Out
     }
 }
 
-fn requeue(from: FutexKey, a: &Args, expected: Option<u32>) -> Outcome {
+fn requeue(from: FutexKey, scope: FutexScope, a: &Args, expected: Option<u32>) -> Outcome {
     let count = |raw: i32| usize::try_from(raw).map_err(|_| Errno::EINVAL);
     // The fourth argument is a second count here, not a pointer to a timeout.
     let (wake, move_most) = (count(a.i32(2))?, count(a.i32(3))?);
-    let to = FutexKey::current(a.usize(4))?;
+    let to = FutexKey::current(a.usize(4), scope)?;
     let (woken, moved) = futex::requeue(from, to, wake, move_most, expected)?;
     Ok(if expected.is_some() {
         woken + moved

@@ -10,6 +10,7 @@ use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::mm::{
     self, Advice, AreaKind, Destination, MapRequest, MemorySpace, Placement, Populate, Prot,
+    SharedArea,
 };
 use crate::task::Current;
 use alloc::sync::Arc;
@@ -44,8 +45,7 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         _ => return Err(Errno::EINVAL),
     };
     if flags & linux::MAP_ANONYMOUS != 0 {
-        // Nothing is inherited by fork here, so shared anonymous memory is like private.
-        return Ok(space()?.map(request)?);
+        return map_zeroes(request, shared);
     }
     let offset = a.u64(5);
     if !offset.is_multiple_of(PAGE_BYTES as u64) {
@@ -53,11 +53,21 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
     }
     let file = me.process().files.lock().get(a.i32(4))?;
     match file.mappable()? {
-        Mappable::Zeroes => Ok(space()?.map(request)?),
+        Mappable::Zeroes => map_zeroes(request, shared),
         // Writes to a file through memory are not supported.
         Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
         Mappable::Bytes(bytes) => map_bytes(request, bytes, offset),
     }
+}
+
+/// Memory of its own contents.
+fn map_zeroes(request: MapRequest, shared: bool) -> Outcome {
+    let kind = if shared {
+        AreaKind::Shared(SharedArea::new().ok_or(Errno::ENOMEM)?)
+    } else {
+        AreaKind::Anonymous
+    };
+    Ok(space()?.map(MapRequest { kind, ..request })?)
 }
 
 fn placement(flags: u32) -> Placement {
@@ -76,7 +86,7 @@ fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
     let at = space.map(MapRequest {
         prot: Prot::READ_WRITE,
         kind: AreaKind::File,
-        ..request
+        ..request.clone()
     })?;
     let start = usize::try_from(offset)
         .unwrap_or(usize::MAX)

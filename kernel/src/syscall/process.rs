@@ -17,12 +17,13 @@ const THREAD_FLAGS: u32 = linux::CLONE_VM
     | linux::CLONE_FILES
     | linux::CLONE_SIGHAND
     | linux::CLONE_THREAD;
-const THREAD_OPTIONS: u32 = linux::CLONE_SYSVSEM
-    | linux::CLONE_SETTLS
+const THREAD_OPTIONS: u32 = linux::CLONE_SYSVSEM | linux::CLONE_DETACHED | CHILD_OPTIONS;
+
+/// What may be asked for besides, for any child.
+const CHILD_OPTIONS: u32 = linux::CLONE_SETTLS
     | linux::CLONE_PARENT_SETTID
     | linux::CLONE_CHILD_SETTID
-    | linux::CLONE_CHILD_CLEARTID
-    | linux::CLONE_DETACHED;
+    | linux::CLONE_CHILD_CLEARTID;
 
 /// Flags of a child that borrows the address space until it calls `execve`, as `posix_spawn` makes.
 const VFORK_FLAGS: u32 = linux::CLONE_VM | linux::CLONE_VFORK;
@@ -59,12 +60,27 @@ pub(super) fn clone(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
     if shared == VFORK_FLAGS {
         return Ok(task::vfork(me, &request, frame)?.as_u32() as usize);
     }
+    if shared & !CHILD_OPTIONS == 0 && flags & EXIT_SIGNAL_MASK == linux::SIGCHLD {
+        return Ok(task::fork(me, &request, frame)?.as_u32() as usize);
+    }
+    refuse_nonsense(flags)?;
     log::info!(
-        "pid {} ({}): clone with flags {flags:#x} is not supported: only threads and vfork are",
+        "pid {} ({}): clone with flags {flags:#x} is not supported: only threads, fork and vfork are",
         me.process().pid(),
         me.process().name()
     );
     Err(Errno::ENOSYS)
+}
+
+/// What Linux refuses, too: handlers are shared with the memory that they are in, threads with their handlers.
+fn refuse_nonsense(flags: u32) -> Result<(), Errno> {
+    let has = |flag| flags & flag != 0;
+    let handlers_alone = has(linux::CLONE_SIGHAND) && !has(linux::CLONE_VM);
+    let thread_alone = has(linux::CLONE_THREAD) && !has(linux::CLONE_SIGHAND);
+    if handlers_alone || thread_alone {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 fn pointer_if(flags: u32, flag: u32, pointer: UserPtr<u32>) -> Option<UserPtr<u32>> {
@@ -73,6 +89,10 @@ fn pointer_if(flags: u32, flag: u32, pointer: UserPtr<u32>) -> Option<UserPtr<u3
 
 pub(super) fn vfork(me: &Current, frame: &TrapFrame) -> Outcome {
     Ok(task::vfork(me, &CloneRequest::default(), frame)?.as_u32() as usize)
+}
+
+pub(super) fn fork(me: &Current, frame: &TrapFrame) -> Outcome {
+    Ok(task::fork(me, &CloneRequest::default(), frame)?.as_u32() as usize)
 }
 
 pub(super) fn execve(me: &Current, a: &Args, frame: &mut TrapFrame) -> Outcome {

@@ -33,15 +33,19 @@ pub fn wait_child(
             WaitFor::Child(pid) => child.pid() == pid,
         })
     };
-    let ended = match look()? {
-        None if only_look => return Ok(None),
-        Some(child) => child,
-        // Another thread may take the last child away while this one waits.
-        None => process
-            .child_events()
-            .wait_until(None, || look().transpose())??,
-    };
-    let status = ended.exit_status().unwrap_or(ExitStatus::Exited(0));
-    process.reap(&ended);
-    Ok(Some((ended.pid(), status)))
+    loop {
+        let ended = match look()? {
+            None if only_look => return Ok(None),
+            Some(child) => child,
+            // Another thread may take the last child away while this one waits.
+            None => process
+                .child_events()
+                .wait_until(None, || look().transpose())??,
+        };
+        let status = ended.exit_status().unwrap_or(ExitStatus::Exited(0));
+        if process.reap(&ended) {
+            return Ok(Some((ended.pid(), status)));
+        }
+        // Another thread was told of this one.
+    }
 }

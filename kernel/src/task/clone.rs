@@ -1,4 +1,4 @@
-//! New threads, and children that borrow the address space until they call `execve`.
+//! New threads, and children: copies of the process, or borrowers of its address space until they call `execve`.
 
 use alloc::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::affinity::Affinity;
 use super::exit::end_process;
 use super::id::{self, MAX_THREADS, TooManyThreads};
 use super::process::{Ending, ExitStatus};
-use super::signal::Signal;
+use super::signal::{Signal, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::NewThread;
 use super::{Current, Pid, Process, Thread, Tid, sched, start};
@@ -81,8 +81,14 @@ impl Drop for ReservedTid {
 pub fn clone_thread(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> Result<Tid, Errno> {
     let reserved = ReservedTid::new()?;
     let process = me.process().clone();
-    let thread = child_of(me, reserved.tid(), process.clone(), request, frame)?;
-    write_tids(request, reserved.tid())?;
+    let kin = Kin {
+        tid: reserved.tid(),
+        process: process.clone(),
+        space: current_space()?,
+        signals: me.signals.lock().for_thread(),
+    };
+    let thread = child_of(me, kin, request, frame)?;
+    tell_parent(request, reserved.tid());
     process.add_thread(thread.clone())?;
     id::register_thread(&thread);
     let tid = reserved.keep();
@@ -93,20 +99,46 @@ pub fn clone_thread(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> 
 /// Makes a child process that runs in the same address space, starts it, and waits until it has
 /// called `execve` or ended.
 pub fn vfork(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> Result<Pid, Errno> {
-    let parent = me.process().clone();
+    let (pid, child) = start_child(me, current_space()?, request, frame)?;
+    wait_for_release(me, me.process(), &child);
+    Ok(pid)
+}
+
+/// Makes a child process with a copy of the address space, and starts it.
+///
+/// # Errors
+/// EAGAIN when there are too many processes or threads, ENOMEM without memory; nothing is left of the child then.
+pub fn fork(me: &Current, request: &CloneRequest, frame: &TrapFrame) -> Result<Pid, Errno> {
+    let space = current_space()?.fork()?;
+    Ok(start_child(me, space, request, frame)?.0)
+}
+
+fn start_child(
+    me: &Current,
+    space: Arc<MemorySpace>,
+    request: &CloneRequest,
+    frame: &TrapFrame,
+) -> Result<(Pid, Arc<Process>), Errno> {
+    let parent = me.process();
     let reserved = ReservedTid::for_process()?;
     let files = parent.files.lock().clone();
     let actions = parent.actions.lock().clone();
-    let process = Process::new(reserved.tid(), Some(&parent), parent.exe(), files, actions);
-    let thread = child_of(me, reserved.tid(), process.clone(), request, frame)?;
-    write_tids(request, reserved.tid())?;
+    let process = Process::new(reserved.tid(), Some(parent), parent.exe(), files, actions);
+    let kin = Kin {
+        tid: reserved.tid(),
+        process: process.clone(),
+        space,
+        signals: me.signals.lock().for_process(),
+    };
+    let thread = child_of(me, kin, request, frame)?;
+    tell_parent(request, reserved.tid());
     process.add_thread(thread.clone())?;
+    id::register_process(&process);
     id::register_thread(&thread);
     let pid = Pid::from(reserved.keep());
     parent.add_child(process.clone());
     sched::start(thread);
-    wait_for_release(me, &parent, &process);
-    Ok(pid)
+    Ok((pid, process))
 }
 
 /// The parent must not run while the child uses its stack: only its own end cuts this short, and
@@ -126,15 +158,25 @@ fn wait_for_release(me: &Current, parent: &Process, child: &Arc<Process>) {
     }
 }
 
-fn child_of(
-    me: &Current,
+/// What a child has that not every other child of the same thread has.
+struct Kin {
     tid: Tid,
     process: Arc<Process>,
+    space: Arc<MemorySpace>,
+    signals: ThreadSignals,
+}
+
+fn current_space() -> Result<Arc<MemorySpace>, Errno> {
+    super::current_space().ok_or(Errno::ENOMEM)
+}
+
+fn child_of(
+    me: &Current,
+    kin: Kin,
     request: &CloneRequest,
     frame: &TrapFrame,
 ) -> Result<Arc<Thread>, Errno> {
     let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
-    let space: Arc<MemorySpace> = super::current_space().ok_or(Errno::ENOMEM)?;
     let mut entry = *frame;
     entry.rax = 0;
     if request.stack != 0 {
@@ -143,16 +185,17 @@ fn child_of(
     let mut registers = FpuState::initial();
     fpu::save(&mut registers);
     let thread = start::new_thread(NewThread {
-        tid,
-        process,
+        tid: kin.tid,
+        process: kin.process,
         stack,
-        space,
+        space: kin.space,
         entry,
         fpu: registers,
         fs_base: request.tls.unwrap_or_else(|| me.fs_base()),
         affinity: Affinity::copy_of(&me.affinity),
-        signals: me.signals.lock().for_child(),
+        signals: kin.signals,
         name: me.name().as_bytes(),
+        own_tid: request.child_tid,
     });
     if let Some(pointer) = request.clear_child_tid {
         thread.set_clear_child_tid(pointer.address());
@@ -160,12 +203,10 @@ fn child_of(
     Ok(thread)
 }
 
-fn write_tids(request: &CloneRequest, tid: Tid) -> Result<(), Errno> {
-    for pointer in [request.parent_tid, request.child_tid]
-        .into_iter()
-        .flatten()
-    {
-        pointer.write(tid.as_u32())?;
+/// Puts the child's number where the parent wants it. As on Linux, nobody is told when that is nowhere; the child sees to
+/// its own copy, which may be in other memory.
+fn tell_parent(request: &CloneRequest, tid: Tid) {
+    if let Some(pointer) = request.parent_tid {
+        let _nowhere = pointer.write(tid.as_u32());
     }
-    Ok(())
 }

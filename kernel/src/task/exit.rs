@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use super::current::current;
-use super::futex::{self, FutexKey};
+use super::futex::{self, FutexKey, FutexScope};
 use super::process::ExitStatus;
 use super::signal::Signal;
 use super::thread::work;
@@ -55,7 +55,7 @@ fn clear_child_tid() {
     if address == 0 || uaccess::write_user::<u32>(address, 0).is_err() {
         return;
     }
-    if let Ok(key) = FutexKey::current(address) {
+    if let Ok(key) = FutexKey::current(address, FutexScope::Shared) {
         let _woken = futex::wake(key, 1, futex::BITSET_ANY);
     }
 }

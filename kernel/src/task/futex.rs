@@ -4,8 +4,8 @@
 //! followed by a wake cannot slip between compare and sleep. Reading the word may fault, so the
 //! lock order is: bucket, then mm, then frames.
 //!
-//! All futexes are keyed by address space and address; no memory is shared between address spaces
-//! (a `vfork` child shares the space itself), so the private flag changes nothing.
+//! A futex is the word itself, not its address: in memory that processes share it is known by its place in that memory,
+//! elsewhere by address space and address. Callers may say that they use it within their process only.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,28 +24,61 @@ const BUCKETS: usize = 64;
 /// Matches every waiter.
 pub const BITSET_ANY: u32 = u32::MAX;
 
-/// A futex word: which space, which address.
+/// Who waits for and wakes a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FutexScope {
+    /// Threads with the same address space (`FUTEX_PRIVATE_FLAG`).
+    Private,
+    /// Whoever has the memory.
+    Shared,
+}
+
+/// A futex word.
+#[derive(Clone, Copy, Debug)]
 pub struct FutexKey {
-    space: usize,
+    /// The address space, or the shared memory.
+    memory: usize,
+    /// The address there, or the offset.
+    place: usize,
+    /// Where the caller sees it.
     address: usize,
 }
 
+impl PartialEq for FutexKey {
+    fn eq(&self, other: &Self) -> bool {
+        (self.memory, self.place) == (other.memory, other.place)
+    }
+}
+
+impl Eq for FutexKey {}
+
 impl FutexKey {
     /// The word at `address` of the current address space; EINVAL unless aligned to its size.
-    pub fn current(address: usize) -> Result<Self, Errno> {
+    pub fn current(address: usize, scope: FutexScope) -> Result<Self, Errno> {
         if !address.is_multiple_of(size_of::<u32>()) {
             return Err(Errno::EINVAL);
         }
         let space = super::current_space().ok_or(Errno::EFAULT)?;
-        Ok(Self {
-            space: Arc::as_ptr(&space).addr(),
-            address,
+        let shared = match scope {
+            FutexScope::Private => None,
+            FutexScope::Shared => space.shared_place(address),
+        };
+        Ok(match shared {
+            Some(shared) => Self {
+                memory: shared.memory,
+                place: shared.offset,
+                address,
+            },
+            None => Self {
+                memory: Arc::as_ptr(&space).addr(),
+                place: address,
+                address,
+            },
         })
     }
 
     fn bucket(self) -> usize {
-        let mixed = (self.address >> 2) ^ (self.space >> 6);
+        let mixed = (self.place >> 2) ^ (self.memory >> 6);
         (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % BUCKETS
     }
 }

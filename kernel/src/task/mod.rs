@@ -33,7 +33,7 @@ mod timer;
 mod wait;
 
 pub use child::{WaitFor, wait_child};
-pub use clone::{CloneRequest, clone_thread, vfork};
+pub use clone::{CloneRequest, clone_thread, fork, vfork};
 pub use current::{Current, current, current_space};
 pub use exec::exec;
 pub use exit::{exit_process, exit_thread};

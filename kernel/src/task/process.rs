@@ -64,7 +64,7 @@ pub struct Process {
 pub(super) struct Ending;
 
 impl Process {
-    /// A process without threads; `parent` is `None` for the first one.
+    /// A process without threads, which nobody finds yet; `parent` is `None` for the first one.
     pub(super) fn new(
         tid: Tid,
         parent: Option<&Arc<Process>>,
@@ -72,7 +72,7 @@ impl Process {
         files: FdTable,
         actions: Actions,
     ) -> Arc<Self> {
-        let process = Arc::new(Self {
+        Arc::new(Self {
             pid: tid.into(),
             parent: Mutex::new(parent.map_or_else(Weak::new, Arc::downgrade)),
             children: Mutex::new(Vec::new()),
@@ -87,9 +87,7 @@ impl Process {
             actions: Mutex::new(actions),
             exe: Mutex::new(exe),
             released_space: Mutex::new(parent.is_none()),
-        });
-        id::register_process(&process);
-        process
+        })
     }
 
     /// Its number.
@@ -163,24 +161,40 @@ impl Process {
     pub(super) fn finish(self: &Arc<Self>, status: ExitStatus) {
         let files = core::mem::replace(&mut *self.files.lock(), FdTable::empty());
         drop(files);
-        let orphans = core::mem::take(&mut *self.children.lock());
-        for orphan in &orphans {
-            *orphan.parent.lock() = Weak::new();
-            if orphan.exit_status().is_some() {
-                id::release_process(orphan.pid);
-            }
-        }
-        drop(orphans);
+        self.leave_children();
         self.members.lock().ended = Some(status);
         self.release_space();
-        match self.parent() {
-            Some(parent) => {
-                parent.child_events.wake_all();
-                let info = SigInfo::from_kill(Signal::CHLD, self.pid.as_u32());
-                signal::post_to_process(&parent, info);
+        self.report_end(status);
+    }
+
+    /// Gives all children to the first process.
+    fn leave_children(&self) {
+        let orphans = core::mem::take(&mut *self.children.lock());
+        // Without it the machine is about to end.
+        let Some(init) = id::find_process(Pid::INIT).filter(|init| init.pid != self.pid) else {
+            return;
+        };
+        for orphan in orphans {
+            *orphan.parent.lock() = Arc::downgrade(&init);
+            init.add_child(orphan.clone());
+            // One that has ended, or does so now, may have told its old parent.
+            if let Some(how) = orphan.exit_status() {
+                orphan.report_end(how);
             }
-            None => id::release_process(self.pid),
         }
+    }
+
+    /// Tells the parent that this process has ended.
+    fn report_end(self: &Arc<Self>, how: ExitStatus) {
+        let Some(parent) = self.parent() else {
+            id::release_process(self.pid);
+            return;
+        };
+        if parent.actions.lock().get(Signal::CHLD).forgets_children() {
+            parent.reap(self);
+        }
+        parent.child_events.wake_all();
+        signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
     }
 
     /// How it ended, if it has.
@@ -221,10 +235,17 @@ impl Process {
             .cloned())
     }
 
-    /// Forgets an ended child.
-    pub(super) fn reap(&self, child: &Arc<Process>) {
-        self.children.lock().retain(|c| !Arc::ptr_eq(c, child));
-        id::release_process(child.pid);
+    /// Forgets an ended child. False when another thread has done so before.
+    pub(super) fn reap(&self, child: &Arc<Process>) -> bool {
+        let forgotten = {
+            let mut children = self.children.lock();
+            let at = children.iter().position(|c| Arc::ptr_eq(c, child));
+            at.map(|at| children.swap_remove(at))
+        };
+        if forgotten.is_some() {
+            id::release_process(child.pid);
+        }
+        forgotten.is_some()
     }
 
     /// Its name for messages: the last component of the program's path.

@@ -119,10 +119,12 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
         affinity: Affinity::all(),
         signals: ThreadSignals::new(),
         name: ThreadName::of_path(path).as_bytes(),
+        own_tid: None,
     });
     process
         .add_thread(thread.clone())
         .map_err(|_| explain(&"it is ending already"))?;
+    id::register_process(&process);
     id::register_thread(&thread);
     reserved.keep();
     Ok(thread)
@@ -149,6 +151,9 @@ extern "C" fn thread_main(_: usize) -> ! {
     let mut frame = me
         .with_context(|context| context.entry.take())
         .expect("a new thread");
+    if let Some(pointer) = me.with_context(|context| context.own_tid.take()) {
+        let _nowhere = pointer.write(me.tid().as_u32());
+    }
     report_first_entry();
     sched::before_user_return(&mut frame);
     context::enter_user(&frame)

@@ -17,6 +17,7 @@ use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
 use crate::mm::MemorySpace;
 use crate::sync::Mutex;
+use crate::syscall::args::UserPtr;
 
 /// Things a thread must see to before it returns to user mode; bits of one word.
 pub(super) mod work {
@@ -51,6 +52,8 @@ pub(super) struct Context {
     pub space: Option<Arc<MemorySpace>>,
     /// Where a new thread enters user mode.
     pub entry: Option<TrapFrame>,
+    /// Where the new thread puts its number before it enters user mode.
+    pub own_tid: Option<UserPtr<u32>>,
     /// Number of the system call that a signal interrupted and that could be made again.
     pub restart: Option<u64>,
 }
@@ -93,6 +96,7 @@ pub(super) struct NewThread {
     pub affinity: Affinity,
     pub signals: ThreadSignals,
     pub name: [u8; NAME_BYTES],
+    pub own_tid: Option<UserPtr<u32>>,
 }
 
 impl Thread {
@@ -104,6 +108,7 @@ impl Thread {
             fs_base: new.fs_base,
             space: Some(new.space),
             entry: Some(new.entry),
+            own_tid: new.own_tid,
             restart: None,
         };
         let mut thread = Self::bare(new.tid, context);
@@ -123,6 +128,7 @@ impl Thread {
             fs_base: 0,
             space: None,
             entry: None,
+            own_tid: None,
             restart: None,
         };
         let thread = Self::bare(Tid::IDLE, context);

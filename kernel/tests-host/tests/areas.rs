@@ -51,7 +51,7 @@ fn check(areas: &Areas, pages: &Pages) {
     for (index, expected) in pages.iter().enumerate() {
         let found = areas
             .find(BASE + index * PAGE_SIZE + 17)
-            .map(|area| (area.prot, area.kind));
+            .map(|area| (area.prot, area.kind.clone()));
         assert_eq!(found, *expected, "page {index}");
     }
     let list: Vec<&Area> = areas.iter().collect();
@@ -61,7 +61,7 @@ fn check(areas: &Areas, pages: &Pages) {
             "sorted and disjoint"
         );
         let touch = pair[0].range.end() == pair[1].range.start();
-        let same = (pair[0].prot, pair[0].kind) == (pair[1].prot, pair[1].kind);
+        let same = (pair[0].prot, &pair[0].kind) == (pair[1].prot, &pair[1].kind);
         assert!(!(touch && same), "equal neighbours are merged");
     }
 }
@@ -70,13 +70,13 @@ proptest! {
     #[test]
     fn areas_agree_with_the_model(changes in changes(), probe in 0..PAGES, len in 1..PAGES) {
         let mut areas = Areas::new();
-        let mut pages: Pages = [None; PAGES];
+        let mut pages: Pages = [const { None }; PAGES];
         for change in changes {
             match change {
                 Change::Replace(start, count, bits, heap) => {
                     let area = Area { range: range(start, count), prot: prot(bits), kind: kind(heap) };
                     areas.replace(area).unwrap();
-                    pages[start..start + count].fill(Some((area.prot, area.kind)));
+                    pages[start..start + count].fill(Some((prot(bits), kind(heap))));
                 }
                 Change::Remove(start, count) => {
                     areas.remove(range(start, count)).unwrap();

@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Link of a frame that is in no chain.
 pub(super) const OWNED: u32 = 0;
-/// Link of the last frame of a chain.
-const LAST: u32 = u32::MAX;
+/// Link of the last frame of a chain. The highest bit is set in no link: see [`Share`](super::Share).
+const LAST: u32 = u32::MAX >> 1;
 
 /// A last-in first-out list of owned frames. Dropping it leaks them, as dropping a [`Frame`] does.
 #[must_use = "a dropped chain of frames is lost until the next boot"]
@@ -42,13 +42,13 @@ impl FrameChain {
     /// Adds a frame at the front.
     ///
     /// # Panics
-    /// When the frame is already in a chain: it was freed twice.
+    /// When the frame is already in a chain, or has another owner: it was freed twice, or too early.
     pub fn push(&mut self, frame: Frame) {
         let number = frame.number();
         let link = link(number);
         assert!(
             link.load(Ordering::Relaxed) == OWNED,
-            "frame {number:#x} was freed twice"
+            "frame {number:#x} was freed twice, or has another owner"
         );
         let (next, last) = match self.ends {
             Some((first, last)) => (first.get(), last),
@@ -106,8 +106,8 @@ impl FrameChain {
     }
 }
 
-/// The link word of a frame. Relaxed accesses suffice: a link is only touched by the owner of its
+/// The link word of a frame. As a link it needs relaxed accesses only: a link is touched by the owner of its
 /// frame, and ownership moves between CPUs under a lock or through a completed flush ticket.
-fn link(number: NonZeroU32) -> &'static AtomicU32 {
+pub(super) fn link(number: NonZeroU32) -> &'static AtomicU32 {
     &links()[number.get() as usize]
 }

@@ -18,11 +18,12 @@ impl Frame {
     /// 1. `address` is that of a usable frame (page-aligned, not zero, in the direct map).
     /// 2. Nobody else owns it: its number came out of `into_raw`, once.
     pub unsafe fn from_raw(address: PhysAddr) -> Self {
-        let number = address.as_u64() as usize / PAGE_SIZE;
-        match u32::try_from(number).ok().and_then(NonZeroU32::new) {
-            Some(number) => Self(number),
-            None => panic!("no frame at {address:?}"),
-        }
+        Self(number_of(address))
+    }
+
+    /// The frame with this number, which nobody owns.
+    pub(super) const fn new(number: NonZeroU32) -> Self {
+        Self(number)
     }
 
     /// Gives up ownership; the address, to be kept in a page-table entry or the like.
@@ -45,5 +46,17 @@ impl Frame {
         let page = self.address().to_direct().cast::<crate::mm::clear::Page>();
         // SAFETY: the direct map covers every frame, and `&mut self` is its only owner.
         unsafe { crate::mm::clear::clear_page(page) };
+    }
+}
+
+/// The number of the frame at `address`.
+///
+/// # Panics
+/// When there can be no frame.
+pub(super) fn number_of(address: PhysAddr) -> NonZeroU32 {
+    let number = address.as_u64() as usize / PAGE_SIZE;
+    match u32::try_from(number).ok().and_then(NonZeroU32::new) {
+        Some(number) => number,
+        None => panic!("no frame at {address:?}"),
     }
 }

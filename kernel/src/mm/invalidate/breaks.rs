@@ -1,4 +1,4 @@
-//! Three deliberate ways to get it wrong, so that the torture test can prove that it would notice.
+//! Deliberate ways to get it wrong, so that the tests can prove that they would notice.
 //!
 //! Compiled only with the feature `breaks`, and inert until `break=NAME` on the command line picks
 //! one. The entries are always changed correctly; only the flush or the order is broken.
@@ -22,13 +22,17 @@ pub enum Break {
     /// Free the frames, to another CPU of the same process, before the flush is submitted
     /// (against I5). The lock is released in between, else nobody could take them so early.
     FreeEarly,
+    /// Take the right to write away from a forking process on the CPU of the fork only: other threads go on writing to
+    /// pages that are the child's too.
+    ForkLocal,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 3] = [
+pub const ALL: [(&str, Break); 4] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
+    ("fork-local", Break::ForkLocal),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -50,19 +54,19 @@ pub fn selected() -> Option<Break> {
 }
 
 /// What is left to be done properly after a mistake.
-pub(super) enum Rest {
+pub(super) enum Rest<'a> {
     /// Flush it now.
-    Flush(Gather),
+    Flush(Gather<'a>),
     /// Flush it after the lock is released.
-    FlushLater(Gather),
+    FlushLater(Gather<'a>),
     /// All is done, badly.
     Nothing,
 }
 
 /// Makes the selected mistake.
-pub(super) fn apply(space: &MemorySpace, mut gather: Gather) -> Rest {
+pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a> {
     match selected() {
-        None => return Rest::Flush(gather),
+        None | Some(Break::ForkLocal) => return Rest::Flush(gather),
         Some(Break::FreeEarly) => {
             free_to_neighbour(space, &mut gather);
             return Rest::FlushLater(gather);
@@ -76,10 +80,20 @@ pub(super) fn apply(space: &MemorySpace, mut gather: Gather) -> Rest {
         }
     }
     frames::free_chain(gather.frames);
+    frames::free_chain(gather.shares.release());
     // Tables freed too early would bring the kernel down before the program can say what it saw:
     // they are leaked.
     drop(gather.tables);
     Rest::Nothing
+}
+
+/// Makes the mistake of [`Break::ForkLocal`], if it is selected.
+pub(super) fn forgets_forks() -> bool {
+    let selected = selected() == Some(Break::ForkLocal);
+    if selected {
+        flush_here();
+    }
+    selected
 }
 
 fn flush_here() {
@@ -87,7 +101,7 @@ fn flush_here() {
 }
 
 /// Frees to the next CPU that runs this space: this CPU is about to flush and would hide the mistake.
-fn free_to_neighbour(space: &MemorySpace, gather: &mut Gather) {
+fn free_to_neighbour(space: &MemorySpace, gather: &mut Gather<'_>) {
     let frames = mem::take(&mut gather.frames);
     let own = cpu_id();
     let cpus = space.engine.cpus();

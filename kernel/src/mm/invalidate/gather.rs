@@ -1,25 +1,32 @@
 //! [`Gather`]: what one operation on an address space took away.
 
-use crate::mm::frames::{Frame, FrameChain};
+use crate::mm::frames::{Frame, FrameChain, Share, ShareList};
 use crate::mm::layout::PAGE_SIZE;
+use crate::mm::space::MemorySpace;
+use crate::platform::SHOOTDOWN;
 use shootdown::{FlushRange, FreedTables, PageSize};
 
 /// Addresses whose translations must be forgotten, and what may be freed once they are.
 #[must_use = "gathered frames are freed by submitting and finishing only"]
-#[derive(Debug, Default)]
-pub struct Gather {
+#[derive(Debug)]
+pub struct Gather<'a> {
+    space: &'a MemorySpace,
     span: Option<(usize, usize)>,
     pub(super) frames: FrameChain,
     pub(super) tables: FrameChain,
+    /// Of frames that other processes own too: they cannot be chained.
+    pub(super) shares: ShareList,
 }
 
-impl Gather {
-    /// Nothing yet.
-    pub const fn new() -> Self {
+impl<'a> Gather<'a> {
+    /// Nothing of this space yet.
+    pub const fn of(space: &'a MemorySpace) -> Self {
         Self {
+            space,
             span: None,
             frames: FrameChain::new(),
             tables: FrameChain::new(),
+            shares: ShareList::new(),
         }
     }
 
@@ -28,10 +35,29 @@ impl Gather {
         self.widen(addr, addr + PAGE_SIZE);
     }
 
-    /// The page at `addr` is gone; `frame` was behind it.
-    pub fn freed_page(&mut self, addr: usize, frame: Frame) {
+    /// The page at `addr` is gone; `share` of its frame was behind it.
+    pub fn freed_page(&mut self, addr: usize, share: Share) {
         self.page(addr);
-        self.frames.push(frame);
+        if share.is_only() {
+            share
+                .release()
+                .into_iter()
+                .for_each(|frame| self.frames.push(frame));
+        } else if let Err(share) = self.shares.push(share) {
+            self.release_now(addr, share);
+        }
+    }
+
+    /// Flushes the page at `addr` at once, because no memory is left to note `share` on. The lock of the space is held,
+    /// which is legal here: whoever spins for it serves its inbox.
+    #[cold]
+    fn release_now(&mut self, addr: usize, share: Share) {
+        let range = FlushRange::pages(addr, 1, PageSize::SIZE_4K);
+        SHOOTDOWN.flush(&self.space.engine, range, FreedTables::No);
+        share
+            .release()
+            .into_iter()
+            .for_each(|frame| self.frames.push(frame));
     }
 
     /// The table that translated `bytes` bytes from `addr` up is unlinked.

@@ -7,6 +7,9 @@
 //! 3. unlock: other CPUs may be spinning for the lock with interrupts off;
 //! 4. `Pending::finish`: wait, and only then free the frames (I5) and tables (I4).
 //!
+//! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps. That is
+//! legal because every lock serves the inbox, and is avoided where it can be.
+//!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.
 

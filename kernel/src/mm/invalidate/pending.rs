@@ -1,16 +1,25 @@
 //! Submitting a [`Gather`], and [`Pending`]: the flush under way with what it will free.
 
 use super::gather::Gather;
-use crate::mm::frames::{self, FrameChain};
+use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use shootdown::{BatchFull, BatchTicket, FlushBatch, FreedTables, PageSize};
 
-/// One chain of data frames and one of tables.
-const CHAINS: usize = 2;
+/// What the flush is to free afterwards.
+#[derive(Debug)]
+enum Freed {
+    /// Data or tables that nobody owns any more.
+    Frames(FrameChain),
+    /// Shares of frames that others may own.
+    Shares(ShareList),
+}
 
-type Ticket = BatchTicket<'static, KernelPlatform, MAX_CPUS, FrameChain, CHAINS>;
+/// One chain of data frames, one of tables, and one list of shares.
+const LOTS: usize = 3;
+
+type Ticket = BatchTicket<'static, KernelPlatform, MAX_CPUS, Freed, LOTS>;
 
 /// A submitted flush. Finish it after the lock of the address space is released.
 #[must_use = "translations are gone and frames are freed only after finish()"]
@@ -26,13 +35,17 @@ enum State<'a> {
         not(feature = "breaks"),
         expect(dead_code, reason = "made by mm::invalidate::breaks")
     )]
-    Late(&'a MemorySpace, Gather),
+    Late(&'a MemorySpace, Gather<'a>),
 }
 
 impl MemorySpace {
     /// Submits the flush for what was gathered. `inner` proves that the lock under which the entries
     /// were changed is still held (I1).
-    pub(in crate::mm) fn submit(&self, inner: &mut Inner, gather: Gather) -> Pending<'_> {
+    pub(in crate::mm) fn submit<'a>(
+        &'a self,
+        inner: &mut Inner,
+        gather: Gather<'a>,
+    ) -> Pending<'a> {
         let _ = inner;
         if gather.is_empty() {
             return Pending(State::Nothing);
@@ -45,6 +58,19 @@ impl MemorySpace {
         };
         Pending(State::Submitted(submit(self, gather)))
     }
+
+    /// The same for the rights that a fork takes away.
+    pub(in crate::mm) fn submit_fork<'a>(
+        &'a self,
+        inner: &mut Inner,
+        gather: Gather<'a>,
+    ) -> Pending<'a> {
+        #[cfg(feature = "breaks")]
+        if super::breaks::forgets_forks() {
+            return Pending(State::Nothing);
+        }
+        self.submit(inner, gather)
+    }
 }
 
 impl Pending<'_> {
@@ -56,26 +82,35 @@ impl Pending<'_> {
             State::Submitted(ticket) => ticket,
             State::Late(space, gather) => submit(space, gather),
         };
-        for chain in ticket.wait() {
-            frames::free_chain(chain);
+        for freed in ticket.wait() {
+            frames::free_chain(match freed {
+                Freed::Frames(chain) => chain,
+                Freed::Shares(list) => list.release(),
+            });
         }
     }
 }
 
-fn submit(space: &MemorySpace, gather: Gather) -> Ticket {
+fn submit(space: &MemorySpace, gather: Gather<'_>) -> Ticket {
     let mut batch = FlushBatch::new();
     let range = gather.range();
     batch.range(range);
     if gather.freed_tables() == FreedTables::Yes {
-        accepted(batch.table(range.start(), PageSize::SIZE_2M, gather.tables));
+        let tables = Freed::Frames(gather.tables);
+        accepted(batch.table(range.start(), PageSize::SIZE_2M, tables));
     }
     if !gather.frames.is_empty() {
-        accepted(batch.page(range.start(), PageSize::SIZE_4K, gather.frames));
+        let frames = Freed::Frames(gather.frames);
+        accepted(batch.page(range.start(), PageSize::SIZE_4K, frames));
+    }
+    if !gather.shares.is_empty() {
+        let shares = Freed::Shares(gather.shares);
+        accepted(batch.page(range.start(), PageSize::SIZE_4K, shares));
     }
     SHOOTDOWN.submit_batch(&space.engine, batch)
 }
 
-/// A batch holds [`CHAINS`] chains and gets no more.
-fn accepted(added: Result<(), BatchFull<FrameChain>>) {
-    assert!(added.is_ok(), "a flush batch of {CHAINS} chains is full");
+/// A batch holds [`LOTS`] lots and gets no more.
+fn accepted(added: Result<(), BatchFull<Freed>>) {
+    assert!(added.is_ok(), "a flush batch of {LOTS} lots is full");
 }

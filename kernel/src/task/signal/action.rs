@@ -60,6 +60,11 @@ impl Action {
             || (self.handler == DEFAULT && DefaultAction::of(signal) == DefaultAction::Ignore)
     }
 
+    /// Set for SIGCHLD: are children that end forgotten at once, because the process will not wait for them?
+    pub fn forgets_children(&self) -> bool {
+        self.handler == IGNORE || self.has_flag(linux::SA_NOCLDWAIT)
+    }
+
     /// Where the handler returns to; x86-64 requires user mode to provide it.
     pub fn restorer(&self) -> Option<usize> {
         self.has_flag(linux::SA_RESTORER).then_some(self.restorer)

@@ -3,6 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::{Signal, SignalSet};
+use crate::task::ExitStatus;
 
 /// Size of a `siginfo_t`.
 const SIGINFO_BYTES: usize = 128;
@@ -11,6 +12,7 @@ const SIGINFO_BYTES: usize = 128;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Origin {
     Process { pid: u32 },
+    Child { pid: u32, status: u32 },
     Fault { address: usize },
 }
 
@@ -41,6 +43,19 @@ impl SigInfo {
         }
     }
 
+    /// Tells a parent that its child has ended, and how.
+    pub fn from_child(pid: u32, how: ExitStatus) -> Self {
+        let (code, status) = match how {
+            ExitStatus::Exited(code) => (linux::CLD_EXITED, u32::from(code)),
+            ExitStatus::Killed(signal) => (linux::CLD_KILLED, signal.number()),
+        };
+        Self {
+            signal: Signal::CHLD,
+            code: code as i32,
+            origin: Origin::Child { pid, status },
+        }
+    }
+
     /// Sent by the kernel on its own account.
     pub fn from_kernel(signal: Signal) -> Self {
         Self {
@@ -68,7 +83,7 @@ impl SigInfo {
     pub fn address(&self) -> usize {
         match self.origin {
             Origin::Fault { address } => address,
-            Origin::Process { .. } => 0,
+            Origin::Process { .. } | Origin::Child { .. } => 0,
         }
     }
 
@@ -80,6 +95,10 @@ impl SigInfo {
         match self.origin {
             // The user that follows the number is always 0: there is only one.
             Origin::Process { pid } => bytes[16..20].copy_from_slice(&pid.to_ne_bytes()),
+            Origin::Child { pid, status } => {
+                bytes[16..20].copy_from_slice(&pid.to_ne_bytes());
+                bytes[24..28].copy_from_slice(&status.to_ne_bytes());
+            }
             Origin::Fault { address } => bytes[16..24].copy_from_slice(&address.to_ne_bytes()),
         }
         bytes
@@ -178,11 +197,19 @@ impl ThreadSignals {
         }
     }
 
-    /// What a new thread inherits: the blocked set only.
-    pub fn for_child(&self) -> Self {
+    /// What a new thread of the process inherits: the blocked set only.
+    pub fn for_thread(&self) -> Self {
         Self {
             blocked: self.blocked,
             ..Self::new()
+        }
+    }
+
+    /// What the first thread of a child process inherits: its stacks are where those of its parent are.
+    pub fn for_process(&self) -> Self {
+        Self {
+            alt_stack: self.alt_stack,
+            ..self.for_thread()
         }
     }
 

@@ -1,0 +1,77 @@
+//! Copy on write: what a fork left shared is copied when somebody writes to it.
+//!
+//! A shared page is read-only wherever it is mapped. At a write, a page that still has other owners is copied in three
+//! steps: the entry changes to the copy, read-only; every CPU forgets the original; only then may the copy be written.
+//! Otherwise one thread could write to the copy while another still reads the original through an old translation, and
+//! would not see what the first one says that it wrote. The lock is held over the second step, or a third thread that faults
+//! on the same page could do the last one early.
+
+use super::fault::FaultError;
+use super::frames::{self, Frame, Share};
+use super::invalidate::Gather;
+use super::layout::{PAGE_SIZE, page_floor};
+use super::prot::Prot;
+use super::pte::{Pte, PteCell};
+use super::space::{Inner, MemorySpace};
+use super::vma::Area;
+
+impl Area {
+    /// What user code may do through `entry` of this area now: nobody writes to a page that another process has, too,
+    /// unless they are meant to share it.
+    pub(super) fn prot_of(&self, entry: Pte) -> Prot {
+        let others = entry.frame().is_some_and(frames::is_shared);
+        if others && !self.kind.is_shared() {
+            self.prot.without_write()
+        } else {
+            self.prot
+        }
+    }
+}
+
+impl MemorySpace {
+    /// Gives this space a copy of the page of `addr`, if it shares one there, that it may not write to yet. Waits until
+    /// no CPU translates to the original any more.
+    ///
+    /// # Errors
+    /// [`FaultError::OutOfMemory`]; nothing is changed then.
+    pub(super) fn copy_page(&self, addr: usize) -> Result<(), FaultError> {
+        let mut fresh = Some(frames::alloc().ok_or(FaultError::OutOfMemory)?);
+        let mut gather = Gather::of(self);
+        let mut inner = self.lock();
+        inner.copy_page(page_floor(addr), &mut fresh, &mut gather);
+        self.submit(&mut inner, gather).finish();
+        drop(inner);
+        if let Some(unused) = fresh {
+            frames::free(unused);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Puts a copy on `fresh` in place of the page at `page`. Another thread may have done so, or unmapped the page.
+    fn copy_page(&mut self, page: usize, fresh: &mut Option<Frame>, gather: &mut Gather<'_>) {
+        let (Some(area), Some(cell)) = (self.areas.find(page), self.table.leaf(page)) else {
+            return;
+        };
+        let is_due =
+            cell.load().is_present() && area.prot.write() && !area.prot_of(cell.load()).write();
+        if let Some(fresh) = fresh.take_if(|_| is_due) {
+            gather.freed_page(page, exchange(cell, fresh, area.prot.without_write()));
+        }
+    }
+}
+
+/// Puts a copy of the page of `cell` on `fresh` and maps that instead. The share that the entry had.
+fn exchange(cell: &PteCell, fresh: Frame, prot: Prot) -> Share {
+    let Some(original) = cell.load().frame() else {
+        unreachable!("the lock is held, and the entry had a frame");
+    };
+    let (from, to) = (original.to_direct(), fresh.address().to_direct());
+    // SAFETY: the entry has a share of the one frame, `fresh` owns the other, and both are in the direct map. All
+    // owners map the original read-only.
+    unsafe { to.copy_from_nonoverlapping(from, PAGE_SIZE) };
+    cell.replace(Pte::leaf(fresh.into_raw(), prot));
+    // SAFETY: 1. entries hold usable frames. 2. the entry had the share and has another frame now.
+    unsafe { Share::from_raw(original) }
+}
