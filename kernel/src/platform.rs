@@ -1,13 +1,14 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
-use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown};
+use shootdown::{
+    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown, TagEntries,
+};
 use shootdown_x86::apic::Destination;
-use shootdown_x86::{SendError, Tlb};
-use spin::Once;
+use shootdown_x86::{Pcid, SendError, tlb as x86_tlb};
 
 use crate::arch::irq::{self, IrqState};
 use crate::arch::trap::vectors;
-use crate::arch::{apic, cpu, percpu};
+use crate::arch::{apic, percpu, tlb};
 
 /// Most CPUs that the kernel uses; more in the machine stay parked.
 pub const MAX_CPUS: usize = 16;
@@ -22,13 +23,6 @@ pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
 #[derive(Debug)]
 pub struct KernelPlatform;
 
-/// Invalidation by the instructions that this machine has.
-fn tlb() -> &'static Tlb {
-    static TLB: Once<Tlb> = Once::new();
-    // SAFETY: 1. the kernel. 2. all CPUs of a machine are taken to be alike.
-    TLB.call_once(|| unsafe { Tlb::new(cpu::features()) })
-}
-
 fn refused(error: SendError) -> IpiRefused {
     match error {
         SendError::Busy => IpiRefused,
@@ -40,9 +34,11 @@ fn refused(error: SendError) -> IpiRefused {
 // SAFETY: duties as numbered at the trait.
 // 1. GS holds the CPU's own number, and nothing changes it; threads move only with interrupts on.
 // 2. CLI; NMI and machine-check handlers do not use the engine.
-// 3. INVLPG drops one page and all paging-structure caches; CR3 and INVPCID or CR4.PGE the rest
-//    (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
-// 4. CR3 without PCIDs drops all that is not global, and user translations never are.
+// 3. INVLPG drops one page and all paging-structure caches of the loaded tag; CR3 and INVPCID or CR4.PGE
+//    the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
+// 4. CR3 without PCIDs drops all that is not global, and user translations never are; with them
+//    it selects the tag, and drops what that holds unless bit 63 is set. The slots are this kernel's
+//    one engine's; the processor has as many tags.
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
@@ -94,17 +90,33 @@ unsafe impl Platform for KernelPlatform {
         match operation {
             LocalFlush::Pages(range) => {
                 for address in range.iter_pages() {
-                    tlb().flush_page(address);
+                    tlb::local().flush_page(address);
                 }
             }
-            LocalFlush::Space => tlb().flush_non_global(),
-            LocalFlush::All => tlb().flush_all(),
+            LocalFlush::Space => tlb::local().flush_non_global(),
+            LocalFlush::All => tlb::local().flush_all(),
         }
     }
 
     fn load_root(&self, root: Root) {
         // SAFETY: 1. every root of this kernel has the kernel's half.
-        unsafe { tlb().load_root(root.0) };
+        unsafe { tlb::local().load_root(root.0) };
+    }
+
+    #[inline]
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        tlb::slots(cpu)
+    }
+
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        let pcid = Pcid::new(asid.as_u16()).expect("there are fewer slots than PCIDs");
+        let entries = match entries {
+            TagEntries::Keep => x86_tlb::TagEntries::Keep,
+            TagEntries::Drop => x86_tlb::TagEntries::Drop,
+        };
+        // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
+        // engine compared generations.
+        unsafe { tlb::local().load_tagged_root(root.0, pcid, entries) };
     }
 
     fn now_ns(&self) -> u64 {

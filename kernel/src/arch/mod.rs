@@ -15,5 +15,6 @@ pub mod paging;
 pub mod percpu;
 pub mod smap;
 pub mod stacks;
+pub mod tlb;
 pub mod trap;
 pub mod uaccess;

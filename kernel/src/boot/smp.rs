@@ -9,7 +9,7 @@ use spin::Once;
 
 use super::fail::boot_fail;
 use crate::addr::{PAGE_BYTES, PhysAddr};
-use crate::arch::{apic, cpu as processor, paging};
+use crate::arch::{apic, cpu as processor, paging, tlb};
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::{task, time};
 
@@ -138,6 +138,7 @@ pub extern "C" fn ap_main(cpu: u32) -> ! {
     let cpu = cpu as usize;
     paging::load_kernel_root();
     processor::set_up(cpu);
+    tlb::start();
     apic::enable(cpu);
     SHOOTDOWN.online();
     let &(rate, hz) = TICK.get().expect("set before any CPU starts");

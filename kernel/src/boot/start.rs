@@ -2,13 +2,14 @@
 //! first program. Each step needs only those before it.
 
 use arrayvec::ArrayVec;
-use shootdown_x86::ApicId;
+use shootdown_x86::{ApicId, PcidSupport};
 
 use super::fail::boot_fail;
 use super::memory::MemoryMap;
 use super::{acpi, info, smp, start_info};
 use crate::addr::{PAGE_BYTES, PhysAddr};
-use crate::arch::{apic, cpu, paging, smap};
+use crate::arch::tlb::{self, TagUse};
+use crate::arch::{apic, cpu, paging, percpu, smap};
 use crate::exec::initramfs;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::{console, mm, task, time};
@@ -41,19 +42,28 @@ pub extern "C" fn boot_main(start_info_at: u32) -> ! {
     memory.reserve(initramfs, initramfs + loader.initramfs.len() as u64);
     build_page_tables(&mut memory);
     paging::load_kernel_root();
+    let pcids = tlb::choose(cpu::features(), tag_use(info::option(cmdline, "pcid")));
+    tlb::start();
 
     insert_cpus(&listed, cpus);
     apic::enable(0);
     let clocks = time::calibrate();
     let hz = tick_rate(info::option(cmdline, "hz"));
     log::info!(
-        "shootdown kernel {}: {} CPUs, {}, {} MiB free, TSC {} MHz",
+        "shootdown kernel {}: {} CPUs, {}, {} MiB free, TSC {} MHz, {} tags a CPU",
         env!("CARGO_PKG_VERSION"),
         cpus,
         apic::local().mode().name(),
         memory.usable_bytes() >> 20,
         clocks.tsc_hz / 1_000_000,
+        tlb::slots(percpu::cpu_id()).len(),
     );
+    if let PcidSupport::InvlpgMisses(miss) = pcids {
+        log::info!(
+            "PCIDs stay off: INVLPG misses global pages on this processor; microcode {:#x} repairs it",
+            miss.fixed_in().0
+        );
+    }
 
     let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
     check_initramfs();
@@ -94,6 +104,14 @@ fn check_initramfs() {
     match initramfs::check() {
         Ok(members) => log::debug!("initramfs: {members} members"),
         Err(error) => boot_fail!("the initramfs: {error}; pass an uncompressed newc cpio archive"),
+    }
+}
+
+fn tag_use(wanted: Option<&str>) -> TagUse {
+    match wanted {
+        None | Some("auto") => TagUse::Auto,
+        Some("off") => TagUse::Off,
+        Some(other) => boot_fail!("pcid={other} is neither auto nor off; correct -append"),
     }
 }
 
