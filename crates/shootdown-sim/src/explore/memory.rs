@@ -235,10 +235,7 @@ impl Weak {
         let writes = self.location(address, WRITES, || 0);
         self.check_known(cpu, writes, "a write of the same cell")?;
         match access {
-            Plain::Read => {
-                let reads = self.location(address, cpu as u16, || 0);
-                self.store(cpu, reads, 0, Ordering::Relaxed, None);
-            }
+            Plain::Read => self.read_translated(cpu, address),
             Plain::Write => {
                 for reader in 0..self.cpus.len() {
                     if let Some(&reads) = self.names.get(&(address, reader as u16)) {
@@ -253,6 +250,13 @@ impl Weak {
             }
         }
         Ok(())
+    }
+
+    /// A plain read or write through a translation: it comes after whatever the walk has seen, so only its end
+    /// matters. A plain write that follows must know of it.
+    pub fn read_translated(&mut self, cpu: usize, address: usize) {
+        let reads = self.location(address, cpu as u16, || 0);
+        self.store(cpu, reads, 0, Ordering::Relaxed, None);
     }
 
     fn check_known(&self, cpu: usize, location: usize, what: &str) -> Result<(), String> {

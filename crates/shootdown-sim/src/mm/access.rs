@@ -54,7 +54,19 @@ where
         let outcome = book.check_access(space.number, page, leaf.frame, writes);
         drop(book);
         self.insist(outcome);
+        self.use_frame(leaf.frame);
         true
+    }
+
+    /// The memory notes the access: it must be over before the frame is somebody else's.
+    fn use_frame(&self, frame: u16) {
+        let address = self.hardware.physical.content(frame);
+        context().with(|state| {
+            let cpu = state.running;
+            if let Some(explore) = state.explore() {
+                explore.memory.read_translated(cpu, address);
+            }
+        });
     }
 
     /// Kernel code on this CPU uses a kernel page, if it believes that it is mapped.
@@ -67,6 +79,7 @@ where
             let outcome = book.check_access(KERNEL, leaf.page, leaf.frame, true);
             drop(book);
             self.insist(outcome);
+            self.use_frame(leaf.frame);
         }
         drop(held);
     }

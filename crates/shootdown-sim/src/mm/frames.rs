@@ -3,12 +3,12 @@
 
 use std::cell::RefCell;
 
-use shootdown::sim::Ordering;
+use shootdown::sim::{Ordering, Plain};
 use shootdown::{Capacity, Cpus};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::physical::FRAMES;
-use crate::mm::{Lock, PAGES_PER_TABLE, World};
+use crate::mm::{Held, Lock, PAGES_PER_TABLE, World};
 use crate::oracle::FrameKind;
 
 /// The free frames, and how many pages share each used one.
@@ -56,6 +56,8 @@ where
         let frame = self.frames.free.borrow_mut().pop();
         if let Some(frame) = frame {
             self.hardware.book.borrow_mut().take(frame, kind);
+            // The new owner clears it: whatever others did with it must be over, and known to be.
+            context().plain(self.hardware.physical.content(frame), Plain::Write);
         }
         drop(held);
         frame
@@ -73,14 +75,13 @@ where
 
     /// A page that mapped the frame is gone, and so are its translations; frees it after the last.
     pub(super) fn release_data(&self, frame: u16) {
-        let left = {
-            let sharers = &mut self.frames.sharers.borrow_mut()[usize::from(frame)];
-            *sharers -= 1;
-            *sharers
-        };
-        if left == 0 {
-            self.release(frame);
+        let held = self.frames.lock.take(&self.engine);
+        let sharers = &self.frames.sharers;
+        sharers.borrow_mut()[usize::from(frame)] -= 1;
+        if sharers.borrow()[usize::from(frame)] == 0 {
+            self.release(frame, &held);
         }
+        drop(held);
     }
 
     /// Frees a table, which no CPU may be able to walk any more.
@@ -92,13 +93,13 @@ where
                 format!("the table in frame {table} is freed, and cpu{walker} can still walk it"),
             );
         }
-        self.release(table);
+        let held = self.frames.lock.take(&self.engine);
+        self.release(table, &held);
+        drop(held);
     }
 
-    fn release(&self, frame: u16) {
-        let held = self.frames.lock.take(&self.engine);
+    fn release(&self, frame: u16, _held: &Held<'_>) {
         self.hardware.book.borrow_mut().release(frame);
         self.frames.free.borrow_mut().push(frame);
-        drop(held);
     }
 }

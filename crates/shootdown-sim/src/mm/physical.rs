@@ -61,10 +61,12 @@ impl fmt::Display for Pte {
     }
 }
 
-/// The entries of every frame; only those of tables mean anything.
+/// The entries of every frame; only those of tables mean anything. And its content, which programs load from and
+/// store to, and of which only the address is used.
 #[derive(Debug)]
 pub struct Physical {
     entries: Vec<AtomicU64>,
+    content: Vec<u8>,
 }
 
 impl Physical {
@@ -72,7 +74,13 @@ impl Physical {
         let entries = (0..FRAMES * PAGES_PER_TABLE).map(|_| AtomicU64::new(0));
         Self {
             entries: entries.collect(),
+            content: vec![0; FRAMES],
         }
+    }
+
+    /// Where the content of a frame is, for the memory.
+    pub fn content(&self, frame: u16) -> usize {
+        self.content[usize::from(frame)..].as_ptr().addr()
     }
 
     /// One entry of the table in `frame`.
