@@ -24,7 +24,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure a workload under every policy and print the table.
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Boot a machine and run one static program from this host in it.
     Run(Run),
     /// Run every check and end with the totals.
@@ -68,6 +68,8 @@ pub enum MachineKind {
 pub enum Workload {
     /// One thread drops and touches pages in a loop while the others are busy (table T1).
     Madvise,
+    /// Processes on one CPU hand a token round and touch pages of their own (table T4).
+    Pingpong,
 }
 
 /// `lab bench`
@@ -106,12 +108,15 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Threads in the program, one row each
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
-    pub threads: Vec<u32>,
-    /// Pages a flush, one table each
-    #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
-    pub pages: Vec<u32>,
+    /// madvise: threads in the program, one row each [default: 1,2,4]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub threads: Option<Vec<u32>>,
+    /// pingpong: processes on the CPU, one row each [default: 2,4,6,8,12]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub spaces: Option<Vec<u32>>,
+    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub pages: Option<Vec<u32>>,
     /// Policies to compare
     #[arg(long, value_delimiter = ',', default_value = "before,published,best")]
     pub policies: Vec<String>,

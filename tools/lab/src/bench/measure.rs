@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
+use super::workload::Axes;
 use super::{simulated, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
@@ -17,6 +18,7 @@ use crate::session::{self, Session};
 /// What the boots of one `bench` have in common.
 struct Course<'a> {
     bench: &'a Bench,
+    axes: &'a Axes,
     session: &'a Session,
     kernels: Vec<(MachineKind, Kernel)>,
     program: (&'static str, &'a [u8]),
@@ -53,7 +55,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         .map(|&kind| Ok((kind, session.kernel(kind)?)))
         .collect::<Outcome<_>>()?;
     let programs = session::load_programs()?;
-    let name = program_name(bench.workload);
+    let name = bench.workload.name();
     let boots_total = plan
         .groups
         .iter()
@@ -63,6 +65,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     let program = (name, session::image(&programs, name)?);
     let mut course = Course {
         bench,
+        axes: &plan.axes,
         session: &session,
         kernels,
         program,
@@ -102,12 +105,6 @@ fn finish(bench: &Bench, report: &Report<'_>, tables: &str, elapsed: Duration) -
         _ => Err(Failure::work(format!(
             "{stale} stale accesses: a flush was lost or came late"
         ))),
-    }
-}
-
-fn program_name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Madvise => "madvise",
     }
 }
 
@@ -151,8 +148,8 @@ impl Course<'_> {
             kernel,
             options: "",
             program: self.program,
-            arguments: &group.arguments(self.bench, *kind),
-            deadline: group.deadline(self.bench, *kind),
+            arguments: &group.arguments(self.bench, self.axes, *kind),
+            deadline: group.deadline(self.bench, self.axes, *kind),
         };
         let mut heard = Heard::default();
         let progress = &mut self.progress;
@@ -166,7 +163,8 @@ impl Course<'_> {
         if let Some(garbled) = heard.garbled {
             return Err(Failure::work(format!("{what}: {garbled}")));
         }
-        check_complete(&heard.rows, &group.rows(self.bench, *kind))
+        let wanted = group.rows(self.bench, self.axes, *kind);
+        check_complete(&heard.rows, &wanted, self.axes.workload)
             .map_err(|why| Failure::work(format!("{what}: {why}")))?;
         Ok((*kind, heard.rows))
     }
@@ -200,25 +198,30 @@ impl Heard {
 }
 
 /// Every row that was asked for, once each.
-fn check_complete(rows: &[Printed], wanted: &[(String, u32, u32)]) -> Result<(), String> {
-    for (policy, threads, pages) in wanted {
+fn check_complete(
+    rows: &[Printed],
+    wanted: &[(String, u32, u32)],
+    workload: Workload,
+) -> Result<(), String> {
+    let axis = workload.actors();
+    for (policy, actors, pages) in wanted {
+        let key = (policy, Some(*actors), *pages);
         let count = rows
             .iter()
-            .filter(|r| r.policy == *policy && r.threads == *threads && r.pages == *pages)
+            .filter(|row| (&row.policy, row.actors(workload), row.pages) == key)
             .count();
         if count != 1 {
             return Err(format!(
-                "{count} rows for {policy}, {threads} threads, {pages} pages; one was due"
+                "{count} rows for {policy}, {actors} {axis}, {pages} pages; one was due"
             ));
         }
     }
-    match rows
-        .iter()
-        .find(|row| row.iterations == 0 || !is_time(row.median_ns) || !is_time(row.call_median_ns))
-    {
+    match rows.iter().find(|row| !is_measured(row, workload)) {
         Some(row) => Err(format!(
-            "the row for {}, {} threads, {} pages measured nothing",
-            row.policy, row.threads, row.pages
+            "the row for {}, {} {axis}, {} pages measured nothing",
+            row.policy,
+            row.actors(workload).unwrap_or(0),
+            row.pages
         )),
         None if rows.len() != wanted.len() => Err(format!(
             "{} rows where {} were due",
@@ -229,8 +232,10 @@ fn check_complete(rows: &[Printed], wanted: &[(String, u32, u32)]) -> Result<(),
     }
 }
 
-fn is_time(ns: f64) -> bool {
-    ns.is_finite() && ns > 0.0
+fn is_measured(row: &Printed, workload: Workload) -> bool {
+    let is_time = |ns: f64| ns.is_finite() && ns > 0.0;
+    let has_call = row.call_median_ns.is_some_and(is_time);
+    row.iterations > 0 && is_time(row.median_ns) && (has_call || workload != Workload::Madvise)
 }
 
 #[cfg(test)]
@@ -249,16 +254,35 @@ mod tests {
     #[test]
     fn missing_doubled_and_empty_rows_are_noticed() {
         let wanted = [("best".to_owned(), 1, 1)];
-        assert!(check_complete(&[row("best", 3)], &wanted).is_ok());
-        assert!(check_complete(&[], &wanted).is_err());
-        assert!(check_complete(&[row("best", 3), row("best", 3)], &wanted).is_err());
-        assert!(check_complete(&[row("best", 0)], &wanted).is_err());
+        assert!(check_complete(&[row("best", 3)], &wanted, Workload::Madvise).is_ok());
+        assert!(check_complete(&[], &wanted, Workload::Madvise).is_err());
+        assert!(
+            check_complete(
+                &[row("best", 3), row("best", 3)],
+                &wanted,
+                Workload::Madvise
+            )
+            .is_err()
+        );
+        assert!(check_complete(&[row("best", 0)], &wanted, Workload::Madvise).is_err());
         let without_call = Printed {
-            call_median_ns: 0.0,
+            call_median_ns: None,
             ..row("best", 3)
         };
-        assert!(check_complete(&[without_call], &wanted).is_err());
-        assert!(check_complete(&[row("best", 3), row("other", 3)], &wanted).is_err());
+        assert!(check_complete(&[without_call], &wanted, Workload::Madvise).is_err());
+        let of_the_other_workload = check_complete(&[row("best", 3)], &wanted, Workload::Pingpong);
+        assert!(
+            of_the_other_workload.is_err(),
+            "it names threads, not spaces"
+        );
+        assert!(
+            check_complete(
+                &[row("best", 3), row("other", 3)],
+                &wanted,
+                Workload::Madvise
+            )
+            .is_err()
+        );
     }
 
     #[test]

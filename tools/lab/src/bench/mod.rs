@@ -8,5 +8,6 @@ mod sensitivity;
 mod simulated;
 mod table;
 mod trace;
+mod workload;
 
 pub use measure::command;

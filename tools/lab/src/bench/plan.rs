@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::workload::Axes;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{Accel, host_cores};
@@ -11,8 +12,6 @@ use crate::session::{self, Session};
 
 /// Without `--cpus`, machines have this many: one initiator and one target.
 const DEFAULT_CPUS: usize = 2;
-/// No flush of the workload is larger than this.
-const MOST_PAGES: u32 = 4096;
 /// What a boot may need beyond its measuring time, on a slow and busy host.
 const BOOT_ALLOWANCE: Duration = Duration::from_secs(45);
 
@@ -34,8 +33,8 @@ pub struct Effort {
 pub struct Group {
     /// Virtual CPUs.
     pub cpus: usize,
-    /// Threads of the program, one row each.
-    pub threads: Vec<u32>,
+    /// Actors of the program, one row each.
+    pub actors: Vec<u32>,
     /// What the machine runs on.
     pub accel: Accel,
     /// Whether more virtual CPUs are busy than the host has cores.
@@ -47,6 +46,8 @@ pub struct Group {
 /// A whole `bench`.
 #[derive(Debug)]
 pub struct Plan {
+    /// What is measured.
+    pub axes: Axes,
     /// The machines compared, in the order in which they boot.
     pub machines: Vec<MachineKind>,
     /// The groups, in order.
@@ -59,15 +60,15 @@ impl Plan {
     /// # Errors
     /// The options contradict each other or the host.
     pub fn new(bench: &Bench, session: &Session) -> Outcome<Self> {
-        check_axes(bench)?;
+        let axes = Axes::new(bench)?;
         let machines = machines(bench, session);
-        let threads = distinct(&bench.threads);
         let base_cpus = match bench.cpus {
             Some(asked) => session::cpus(asked)?,
             None => DEFAULT_CPUS,
         };
+        let fits = |actors: u32| axes.workload.busy_cpus(actors) <= base_cpus;
         let (fitting, beyond): (Vec<u32>, Vec<u32>) =
-            threads.iter().partition(|&&n| n as usize <= base_cpus);
+            axes.actors.iter().partition(|&&actors| fits(actors));
         if let (Some(_), Some(most)) = (bench.cpus, beyond.last()) {
             let cause = format!("{most} busy threads need {most} virtual CPUs");
             return Err(Failure::input(
@@ -82,13 +83,18 @@ impl Plan {
         for most in beyond {
             groups.push(Group::new(session::cpus(most.into())?, vec![most], bench)?);
         }
-        Ok(Self { machines, groups })
+        Ok(Self {
+            axes,
+            machines,
+            groups,
+        })
     }
 }
 
 impl Group {
-    fn new(cpus: usize, threads: Vec<u32>, bench: &Bench) -> Outcome<Self> {
-        let busy = threads.iter().copied().max().unwrap_or(1) as usize;
+    fn new(cpus: usize, actors: Vec<u32>, bench: &Bench) -> Outcome<Self> {
+        let most = actors.iter().copied().max().unwrap_or(1);
+        let busy = bench.workload.busy_cpus(most);
         let is_crowded = busy > host_cores();
         let effort = match (bench.quick, is_crowded) {
             (true, false) => Effort {
@@ -119,7 +125,7 @@ impl Group {
         let accel = bench.emulator.accel.settle(busy)?;
         Ok(Self {
             cpus,
-            threads,
+            actors,
             accel,
             is_crowded,
             effort,
@@ -127,11 +133,11 @@ impl Group {
     }
 
     /// The program's arguments; on Linux there is but its own policy.
-    pub fn arguments(&self, bench: &Bench, kind: MachineKind) -> Vec<String> {
+    pub fn arguments(&self, bench: &Bench, axes: &Axes, kind: MachineKind) -> Vec<String> {
         let effort = &self.effort;
         let mut arguments = vec![
-            format!("--threads={}", join(&self.threads)),
-            format!("--pages={}", join(&distinct(&bench.pages))),
+            format!("--{}={}", axes.workload.actors(), join(&self.actors)),
+            format!("--pages={}", join(&axes.pages)),
             format!("--slice-ms={}", effort.slice_ms),
             format!("--rounds={}", effort.rounds),
             format!("--warmup-ms={}", effort.warmup_ms),
@@ -143,19 +149,19 @@ impl Group {
         arguments
     }
 
-    /// The rows that a boot must print: policies of that machine, threads, pages.
-    pub fn rows(&self, bench: &Bench, kind: MachineKind) -> Vec<(String, u32, u32)> {
+    /// The rows that a boot must print: policies of that machine, actors, pages.
+    pub fn rows(&self, bench: &Bench, axes: &Axes, kind: MachineKind) -> Vec<(String, u32, u32)> {
         let policies = match kind {
             MachineKind::Qemu | MachineKind::Sim => bench.policies.clone(),
             MachineKind::Linux => vec!["linux".into()],
         };
         let mut rows = Vec::new();
-        for &pages in &distinct(&bench.pages) {
-            for &threads in &self.threads {
+        for &pages in &axes.pages {
+            for &actors in &self.actors {
                 rows.extend(
                     policies
                         .iter()
-                        .map(|policy| (policy.clone(), threads, pages)),
+                        .map(|policy| (policy.clone(), actors, pages)),
                 );
             }
         }
@@ -163,8 +169,8 @@ impl Group {
     }
 
     /// When a boot is ended as stuck: thrice what it should measure, and the boot itself.
-    pub fn deadline(&self, bench: &Bench, kind: MachineKind) -> Duration {
-        let rows = self.rows(bench, kind).len() as u32;
+    pub fn deadline(&self, bench: &Bench, axes: &Axes, kind: MachineKind) -> Duration {
+        let rows = self.rows(bench, axes, kind).len() as u32;
         let row_ms = self.effort.rounds * self.effort.slice_ms + self.effort.warmup_ms;
         BOOT_ALLOWANCE + Duration::from_millis(u64::from(rows * row_ms) * 3)
     }
@@ -184,46 +190,6 @@ fn machines(bench: &Bench, session: &Session) -> Vec<MachineKind> {
         Some(_) => vec![MachineKind::Qemu, MachineKind::Linux],
         None => vec![MachineKind::Qemu],
     }
-}
-
-/// What every machine refuses.
-pub fn check_axes(bench: &Bench) -> Outcome<()> {
-    const POLICIES: [&str; 3] = ["before", "published", "best"];
-    if let Some(pages) = bench
-        .pages
-        .iter()
-        .find(|&&pages| pages == 0 || pages > MOST_PAGES)
-    {
-        return Err(Failure::input(
-            format!("{pages} pages a flush cannot be measured"),
-            "--pages takes 1 to 4096",
-        ));
-    }
-    if bench.threads.contains(&0) || bench.threads.is_empty() || bench.pages.is_empty() {
-        return Err(Failure::input(
-            "0 threads cannot be measured",
-            "--threads takes 1 to 16",
-        ));
-    }
-    match bench
-        .policies
-        .iter()
-        .find(|policy| !POLICIES.contains(&policy.as_str()))
-    {
-        Some(policy) => Err(Failure::input(
-            format!("no policy is called {policy:?}"),
-            format!("choose from {}", POLICIES.join(", ")),
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Sorted, each value once.
-pub fn distinct(values: &[u32]) -> Vec<u32> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    sorted
 }
 
 fn join(values: &[u32]) -> String {
@@ -246,7 +212,7 @@ mod tests {
             .into_iter()
             .chain(words.split_whitespace());
         match Cli::parse_from(words).command {
-            Command::Bench(bench) => bench,
+            Command::Bench(bench) => *bench,
             other => panic!("{other:?}"),
         }
     }
@@ -265,10 +231,21 @@ mod tests {
         let shape: Vec<_> = plan
             .groups
             .iter()
-            .map(|group| (group.cpus, group.threads.clone()))
+            .map(|group| (group.cpus, group.actors.clone()))
             .collect();
         assert_eq!(shape, [(2, vec![1, 2]), (4, vec![4])]);
         assert_eq!(plan.machines, [MachineKind::Qemu]);
+    }
+
+    #[test]
+    fn all_spaces_share_one_cpu_and_so_one_boot() {
+        let plan = plan("pingpong", None).unwrap();
+        let groups = &plan.groups;
+        assert_eq!((groups.len(), groups[0].cpus), (1, 2));
+        assert_eq!(groups[0].actors, [2, 4, 6, 8, 12]);
+        assert!(!groups[0].is_crowded);
+        let arguments = groups[0].arguments(&bench("pingpong"), &plan.axes, MachineKind::Linux);
+        assert_eq!(arguments[..2], ["--spaces=2,4,6,8,12", "--pages=0,512"]);
     }
 
     #[test]
@@ -311,15 +288,16 @@ mod tests {
             qemu: "qemu".into(),
             linux: None,
         };
-        let group = &Plan::new(&bench, &session).unwrap().groups[0];
+        let plan = Plan::new(&bench, &session).unwrap();
+        let (group, axes) = (&plan.groups[0], &plan.axes);
         let has_policies = |kind| {
             group
-                .arguments(&bench, kind)
+                .arguments(&bench, axes, kind)
                 .iter()
                 .any(|a| a.starts_with("--policies"))
         };
         assert!(has_policies(MachineKind::Qemu) && !has_policies(MachineKind::Linux));
-        assert_eq!(group.rows(&bench, MachineKind::Linux).len(), 6);
-        assert_eq!(group.rows(&bench, MachineKind::Qemu).len(), 18);
+        assert_eq!(group.rows(&bench, axes, MachineKind::Linux).len(), 6);
+        assert_eq!(group.rows(&bench, axes, MachineKind::Qemu).len(), 18);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::plan::Plan;
 use super::rows::{Row, machine_name};
-use crate::cli::{Bench, Workload};
+use crate::cli::Bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::{self, host_cores};
 use crate::place;
@@ -43,25 +43,29 @@ impl<'a> Report<'a> {
             .iter()
             .map(|&kind| machine_name(kind))
             .collect();
+        let (axes, actors) = (&plan.axes, plan.axes.workload.actors());
         let groups: Vec<Value> = plan
             .groups
             .iter()
             .map(|group| {
-                json!({
-                    "cpus": group.cpus, "threads": group.threads, "accel": group.accel.to_string(),
+                let mut group_json = json!({
+                    "cpus": group.cpus, "accel": group.accel.to_string(),
                     "crowded": group.is_crowded, "effort": group.effort,
-                })
+                });
+                group_json[actors] = json!(group.actors);
+                group_json
             })
             .collect();
-        let params = json!({
-            "pages": bench.pages, "threads": bench.threads, "policies": bench.policies,
+        let mut params = json!({
+            "pages": axes.pages, "policies": bench.policies,
             "seed": bench.seed, "quick": bench.quick, "host_cores": host_cores(),
             "qemu": machine::qemu_version(&session.qemu),
             "linux": session.linux.as_deref().and_then(machine::linux_version),
             "busy_cores_of_others": others, "groups": groups,
         });
+        params[actors] = json!(axes.actors);
         Self {
-            workload: workload_name(bench.workload),
+            workload: bench.workload.name(),
             machine: machines.join(","),
             accel: base.accel.to_string(),
             cpus: base.cpus,
@@ -103,11 +107,5 @@ impl<'a> Report<'a> {
                     "give --json a file that can be written",
                 )
             })
-    }
-}
-
-fn workload_name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Madvise => "madvise",
     }
 }

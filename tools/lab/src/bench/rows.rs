@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::MachineKind;
+use crate::cli::{MachineKind, Workload};
 use crate::protocol::Object;
 
 /// How many samples a merged row keeps.
@@ -14,13 +14,14 @@ const REFERENCE: &str = "before";
 #[derive(Debug, Clone, Deserialize)]
 pub struct Printed {
     pub policy: String,
-    pub threads: u32,
+    #[serde(flatten)]
+    pub actors: Actors,
     pub pages: u32,
     pub median_ns: f64,
     pub p99_ns: f64,
     pub min_ns: f64,
-    pub call_median_ns: f64,
-    pub call_p99_ns: f64,
+    pub call_median_ns: Option<f64>,
+    pub call_p99_ns: Option<f64>,
     pub iterations: u64,
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
@@ -28,6 +29,37 @@ pub struct Printed {
     pub counters: Object,
     #[serde(default)]
     pub samples: Vec<f64>,
+}
+
+/// How many there were of what the workload has more or less of: one of these is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actors {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spaces: Option<u32>,
+}
+
+impl Actors {
+    /// The number, if it is that workload's.
+    pub fn of(self, workload: Workload) -> Option<u32> {
+        match workload {
+            Workload::Madvise => self.threads,
+            Workload::Pingpong => self.spaces,
+        }
+    }
+
+    /// The number, whatever of.
+    pub fn count(self) -> u32 {
+        self.threads.or(self.spaces).unwrap_or(0)
+    }
+}
+
+impl Printed {
+    /// The number of the workload's actors.
+    pub fn actors(&self, workload: Workload) -> Option<u32> {
+        self.actors.of(workload)
+    }
 }
 
 /// A printed row with its boot.
@@ -46,7 +78,8 @@ pub struct Sighting {
 pub struct Row {
     pub machine: &'static str,
     pub policy: String,
-    pub threads: u32,
+    #[serde(flatten)]
+    pub actors: Actors,
     pub pages: u32,
     pub cpus: usize,
     pub accel: String,
@@ -62,10 +95,11 @@ pub struct Row {
     /// The same to Linux in the neighbouring boot.
     pub ratio_to_linux: Option<f64>,
     /// As above, for the system call in each iteration alone: the flush is in there, the page faults are not.
-    pub call_median_ns: f64,
-    pub call_p99_ns: f64,
-    pub call_ratio: Option<f64>,
-    pub call_ratio_to_linux: Option<f64>,
+    #[serde(flatten)]
+    pub call: Option<Call>,
+    /// What a page adds to an iteration without any, where that was measured too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_ns: Option<f64>,
     /// Interrupts for each iteration, over all boots.
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
@@ -78,6 +112,19 @@ pub struct Row {
     pub samples: Vec<f64>,
 }
 
+/// The system call in each iteration of a workload that has one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Call {
+    #[serde(rename = "call_median_ns")]
+    pub median_ns: f64,
+    #[serde(rename = "call_p99_ns")]
+    pub p99_ns: f64,
+    #[serde(rename = "call_ratio")]
+    pub ratio: Option<f64>,
+    #[serde(rename = "call_ratio_to_linux")]
+    pub ratio_to_linux: Option<f64>,
+}
+
 /// What is the same for every row of a group.
 #[derive(Debug, Clone)]
 pub struct Setting {
@@ -86,55 +133,55 @@ pub struct Setting {
     pub is_crowded: bool,
 }
 
+/// A row's name: machine, policy, actors, pages.
+type Key<'a> = (MachineKind, &'a str, u32, u32);
+
 /// Merges the sightings of one group; the order of the first boot is kept, machine by machine.
 pub fn merge(sightings: &[Sighting], setting: &Setting) -> Vec<Row> {
-    let mut keys: Vec<(MachineKind, &str, u32, u32)> = Vec::new();
+    let mut keys: Vec<Key<'_>> = Vec::new();
     for sighting in sightings {
         let key = key(sighting);
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
-    keys.into_iter()
+    let mut rows: Vec<Row> = keys
+        .into_iter()
         .map(|wanted| merge_one(wanted, sightings, setting))
-        .collect()
+        .collect();
+    let pages_ns: Vec<Option<f64>> = rows.iter().map(|row| page_ns(row, &rows)).collect();
+    for (row, page_ns) in rows.iter_mut().zip(pages_ns) {
+        row.page_ns = page_ns;
+    }
+    rows
 }
 
-fn key(sighting: &Sighting) -> (MachineKind, &str, u32, u32) {
-    (
-        sighting.machine,
-        &sighting.row.policy,
-        sighting.row.threads,
-        sighting.row.pages,
-    )
+fn key(sighting: &Sighting) -> Key<'_> {
+    let row = &sighting.row;
+    (sighting.machine, &row.policy, row.actors.count(), row.pages)
 }
 
-fn merge_one(
-    wanted: (MachineKind, &str, u32, u32),
-    sightings: &[Sighting],
-    setting: &Setting,
-) -> Row {
-    let (machine, policy, threads, pages) = wanted;
+fn merge_one(wanted: Key<'_>, sightings: &[Sighting], setting: &Setting) -> Row {
     let own: Vec<&Sighting> = sightings
         .iter()
         .filter(|sighting| key(sighting) == wanted)
         .collect();
     let rows = || own.iter().map(|sighting| &sighting.row);
+    let first = rows().next().expect("a key comes from a sighting");
     let iterations: u64 = rows().map(|row| row.iterations).sum();
     let ipis: Option<f64> = rows()
         .map(|row| Some(row.ipis_per_op? * row.iterations as f64))
         .sum();
     let boot_medians_ns: Vec<f64> = rows().map(|row| row.median_ns).collect();
-    let to_before = (MachineKind::Qemu, REFERENCE, threads, pages);
-    let to_linux = (MachineKind::Linux, "linux", threads, pages);
-    let (whole, call) = (
-        |row: &Printed| row.median_ns,
-        |row: &Printed| row.call_median_ns,
-    );
+    let (machine, _, actors, pages) = wanted;
+    let to_before = (MachineKind::Qemu, REFERENCE, actors, pages);
+    let to_linux = (MachineKind::Linux, "linux", actors, pages);
+    let whole = |row: &Printed| Some(row.median_ns);
+    let call = |row: &Printed| row.call_median_ns;
     Row {
         machine: machine_name(machine),
-        policy: policy.to_owned(),
-        threads,
+        policy: first.policy.clone(),
+        actors: first.actors,
         pages,
         cpus: setting.cpus,
         accel: setting.accel.clone(),
@@ -144,10 +191,13 @@ fn merge_one(
         min_ns: rows().map(|row| row.min_ns).fold(f64::INFINITY, f64::min),
         ratio: ratio(&own, sightings, to_before, whole),
         ratio_to_linux: ratio(&own, sightings, to_linux, whole),
-        call_median_ns: median(rows().map(call)).unwrap_or(0.0),
-        call_p99_ns: median(rows().map(|row| row.call_p99_ns)).unwrap_or(0.0),
-        call_ratio: ratio(&own, sightings, to_before, call),
-        call_ratio_to_linux: ratio(&own, sightings, to_linux, call),
+        call: median(rows().filter_map(call)).map(|median_ns| Call {
+            median_ns,
+            p99_ns: median(rows().filter_map(|row| row.call_p99_ns)).unwrap_or(0.0),
+            ratio: ratio(&own, sightings, to_before, call),
+            ratio_to_linux: ratio(&own, sightings, to_linux, call),
+        }),
+        page_ns: None,
         ipis_per_op: ipis.map(|ipis| ipis / iterations.max(1) as f64),
         stale: rows().map(|row| row.stale).sum(),
         iterations,
@@ -160,19 +210,28 @@ fn merge_one(
     }
 }
 
+/// By how much a row exceeds the one without pages, a page.
+fn page_ns(row: &Row, rows: &[Row]) -> Option<f64> {
+    let axes = |row: &Row| (row.machine, row.policy.clone(), row.actors);
+    let bare = rows
+        .iter()
+        .find(|other| other.pages == 0 && axes(other) == axes(row))?;
+    (row.pages > 0).then(|| (row.median_ns - bare.median_ns) / f64::from(row.pages))
+}
+
 /// The median ratio of `figure` to that of `reference`, each row against the one of the same (or neighbouring) boot.
 fn ratio(
     own: &[&Sighting],
     all: &[Sighting],
-    reference: (MachineKind, &str, u32, u32),
-    figure: impl Fn(&Printed) -> f64,
+    reference: Key<'_>,
+    figure: impl Fn(&Printed) -> Option<f64>,
 ) -> Option<f64> {
     let ratios = own.iter().filter_map(|sighting| {
         let other = all
             .iter()
             .find(|other| other.boot == sighting.boot && key(other) == reference)?;
-        let other_ns = figure(&other.row);
-        (other_ns > 0.0).then(|| figure(&sighting.row) / other_ns)
+        let other_ns = figure(&other.row).filter(|&ns| ns > 0.0)?;
+        Some(figure(&sighting.row)? / other_ns)
     });
     median(ratios)
 }
@@ -260,10 +319,38 @@ mod tests {
             sighting(Qemu, 0, "best", 70.0),
             sighting(Linux, 0, "linux", 160.0),
         ]);
-        let best = &rows[1];
-        assert_eq!((best.ratio, best.call_ratio), (Some(0.7), Some(0.5)));
-        assert_eq!(best.call_ratio_to_linux, Some(0.25));
-        assert_eq!((best.call_median_ns, best.call_p99_ns), (30.0, 0.0));
+        let call = rows[1].call.as_ref().unwrap();
+        assert_eq!((rows[1].ratio, call.ratio), (Some(0.7), Some(0.5)));
+        assert_eq!(call.ratio_to_linux, Some(0.25));
+        assert_eq!((call.median_ns, call.p99_ns), (30.0, 0.0));
+    }
+
+    #[test]
+    fn a_page_costs_what_it_adds_to_an_iteration_without_any() {
+        let turn = |policy: &str, pages: u32, median_ns: f64| {
+            let mut turn = sighting(MachineKind::Qemu, 0, policy, median_ns);
+            turn.row.actors = Actors {
+                threads: None,
+                spaces: Some(2),
+            };
+            turn.row.pages = pages;
+            turn.row.call_median_ns = None;
+            turn
+        };
+        let rows = merged(&[
+            turn("before", 0, 100.0),
+            turn("before", 50, 300.0),
+            turn("best", 50, 300.0),
+        ]);
+        let pages_ns: Vec<Option<f64>> = rows.iter().map(|row| row.page_ns).collect();
+        assert_eq!(pages_ns, [None, Some(4.0), None]);
+        let json = serde_json::to_value(&rows[1]).unwrap();
+        assert_eq!(
+            (&json["spaces"], &json["page_ns"]),
+            (&2.into(), &4.0.into())
+        );
+        assert!(json.get("threads").is_none() && json.get("call_median_ns").is_none());
+        assert_eq!(rows[2].ratio, Some(1.0));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use shootdown::Policy;
 use shootdown_sim::timed::{Costs, PARAMETERS, Parameter, Preset, Unit};
 use shootdown_sim::workload::{MAX_CPUS, Madvise, Measured, PUBLISHED, on_large_stack};
 
-use super::plan::{check_axes, distinct};
 use super::rows::machine_name;
 use super::sensitivity;
+use super::workload::{Axes, counted, distinct};
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
@@ -105,7 +105,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
 
 impl Setup {
     fn new(bench: &Bench) -> Outcome<Self> {
-        check_axes(bench)?;
+        let axes = Axes::new(bench)?;
         let name = bench.preset.as_deref().unwrap_or(DEFAULT_PRESET);
         let preset = Preset::named(name).ok_or_else(|| {
             let known = Preset::ALL.map(|preset| preset.name).join(", ");
@@ -120,13 +120,13 @@ impl Setup {
             .iter()
             .map(|words| set(&mut costs, words))
             .collect::<Outcome<_>>()?;
-        if let Some(pages) = bench.pages.iter().find(|&&pages| pages > MOST_PAGES) {
+        if let Some(pages) = axes.pages.iter().find(|&&pages| pages > MOST_PAGES) {
             return Err(Failure::input(
                 format!("{pages} pages a flush cannot be simulated"),
                 format!("--pages takes 1 to {MOST_PAGES} on sim"),
             ));
         }
-        let mut threads = distinct(&bench.threads);
+        let mut threads = axes.actors;
         let most = threads.last().copied().unwrap_or(1);
         let cpus = bench.cpus.unwrap_or(i64::from(most));
         let Some(cpus) = usize::try_from(cpus)
@@ -149,7 +149,7 @@ impl Setup {
             set,
             cpus,
             threads: distinct(&threads).iter().map(|&n| n as usize).collect(),
-            pages: distinct(&bench.pages).iter().map(|&n| n as usize).collect(),
+            pages: axes.pages.iter().map(|&n| n as usize).collect(),
         })
     }
 
@@ -193,10 +193,10 @@ impl Setup {
     fn render(&self, bench: &Bench, rows: &[Row<'_>]) -> String {
         let mut lines = Vec::new();
         for pages in &self.pages {
-            let plural = if *pages == 1 { "page" } else { "pages" };
             lines.push(format!(
-                "\nmadvise on the simulated machine {}: {pages} {plural} a flush; virtual ns an iteration on the initiator",
-                self.preset.name
+                "\nmadvise on the simulated machine {}: {} a flush; virtual ns an iteration on the initiator",
+                self.preset.name,
+                counted(*pages as u32, "pages")
             ));
             lines.push(table(rows, *pages));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use shootdown_sim::trace::{Trace, chrome, scene};
 
-use crate::cli::{Bench, MachineKind};
+use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 
 /// Writes what is asked for; tells whether anything is.
@@ -28,8 +28,17 @@ pub fn write(bench: &Bench) -> Outcome<bool> {
     Ok(bench.trace.is_some() || bench.picture.is_some())
 }
 
-/// Time stands still while somebody looks only on the simulated machine.
+/// Time stands still while somebody looks only on the simulated machine, and there is something to see in madvise.
 fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
+    if bench.workload != Workload::Madvise {
+        return Err(Failure::input(
+            format!(
+                "{option} shows a shootdown, and {} has none",
+                bench.workload.name()
+            ),
+            format!("use {option} with bench madvise"),
+        ));
+    }
     let others = [MachineKind::Qemu, MachineKind::Linux];
     if bench.machine.is_empty() || bench.machine.iter().any(|kind| !others.contains(kind)) {
         return Ok(());
@@ -77,7 +86,7 @@ mod tests {
     fn bench(words: &[&str]) -> Bench {
         let words = ["lab", "bench"].iter().chain(words);
         match Cli::try_parse_from(words).expect("options").command {
-            Command::Bench(bench) => bench,
+            Command::Bench(bench) => *bench,
             other => panic!("{other:?}"),
         }
     }

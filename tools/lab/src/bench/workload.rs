@@ -1,0 +1,194 @@
+//! What distinguishes the benches of two workloads: names, axes and what they are by default.
+
+use crate::cli::{Bench, Workload};
+use crate::failure::{Failure, Outcome};
+
+const POLICIES: [&str; 3] = ["before", "published", "best"];
+
+impl Workload {
+    /// The name of the program, and of the workload in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Madvise => "madvise",
+            Self::Pingpong => "pingpong",
+        }
+    }
+
+    /// What there is more or less of, row by row: an option of bench, a key in results.
+    pub fn actors(self) -> &'static str {
+        match self {
+            Self::Madvise => "threads",
+            Self::Pingpong => "spaces",
+        }
+    }
+
+    /// How many actors there may be; the machine may have narrower bounds.
+    fn bounds(self) -> (u32, u32) {
+        match self {
+            Self::Madvise => (1, u32::MAX),
+            Self::Pingpong => (2, 16),
+        }
+    }
+
+    /// Pages, likewise. No flush of madvise is larger; more pages of sixteen processes do not fit into the machines.
+    fn page_bounds(self) -> (u32, u32) {
+        match self {
+            Self::Madvise => (1, 4096),
+            Self::Pingpong => (0, 1024),
+        }
+    }
+
+    /// How many virtual CPUs that many actors keep busy.
+    pub fn busy_cpus(self, actors: u32) -> usize {
+        match self {
+            Self::Madvise => actors as usize,
+            Self::Pingpong => 1,
+        }
+    }
+}
+
+/// What is measured, but for the policies.
+#[derive(Debug, Clone)]
+pub struct Axes {
+    /// The workload.
+    pub workload: Workload,
+    /// Numbers of actors, ascending.
+    pub actors: Vec<u32>,
+    /// Numbers of pages, ascending.
+    pub pages: Vec<u32>,
+}
+
+impl Axes {
+    /// What the caller asks for, or what the workload measures by default.
+    ///
+    /// # Errors
+    /// An option belongs to another workload, or no machine could measure it.
+    pub fn new(bench: &Bench) -> Outcome<Self> {
+        let workload = bench.workload;
+        let (asked, foreign, default_actors, default_pages): (_, _, &[u32], &[u32]) = match workload
+        {
+            Workload::Madvise => (&bench.threads, &bench.spaces, &[1, 2, 4], &[1, 8, 32]),
+            Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 4, 6, 8, 12], &[0, 512]),
+        };
+        if foreign.is_some() {
+            let (name, own) = (workload.name(), workload.actors());
+            let other = match workload {
+                Workload::Madvise => Workload::Pingpong,
+                Workload::Pingpong => Workload::Madvise,
+            };
+            return Err(Failure::input(
+                format!("{name} has no --{}", other.actors()),
+                format!("use --{own}"),
+            ));
+        }
+        let actors = distinct(asked.as_deref().unwrap_or(default_actors));
+        let pages = distinct(bench.pages.as_deref().unwrap_or(default_pages));
+        check(&actors, workload.bounds(), workload.actors())?;
+        check(&pages, workload.page_bounds(), "pages")?;
+        check_policies(&bench.policies)?;
+        Ok(Self {
+            workload,
+            actors,
+            pages,
+        })
+    }
+
+    /// So many actors in words.
+    pub fn actors_in_words(&self, count: u32) -> String {
+        counted(count, self.workload.actors())
+    }
+}
+
+/// `1 page`, `2 pages`: the number with the word, which is given in the plural.
+pub fn counted(count: u32, words: &str) -> String {
+    match count {
+        1 => format!("1 {}", words.trim_end_matches('s')),
+        _ => format!("{count} {words}"),
+    }
+}
+
+fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()> {
+    let Some(wrong) = values.iter().find(|value| !(least..=most).contains(value)) else {
+        return Ok(());
+    };
+    // Threads have no bound of their own: each machine says how many CPUs it has.
+    let most = if most == u32::MAX { 16 } else { most };
+    Err(Failure::input(
+        format!("{wrong} {option} cannot be measured"),
+        format!("--{option} takes {least} to {most}"),
+    ))
+}
+
+fn check_policies(policies: &[String]) -> Outcome<()> {
+    match policies
+        .iter()
+        .find(|policy| !POLICIES.contains(&policy.as_str()))
+    {
+        Some(policy) => Err(Failure::input(
+            format!("no policy is called {policy:?}"),
+            format!("choose from {}", POLICIES.join(", ")),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Sorted, each value once.
+pub fn distinct(values: &[u32]) -> Vec<u32> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn axes(words: &str) -> Outcome<Axes> {
+        let words = ["lab", "bench"].into_iter().chain(words.split_whitespace());
+        match Cli::parse_from(words).command {
+            Command::Bench(bench) => Axes::new(&bench),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_workload_has_axes_of_its_own() {
+        let madvise = axes("").unwrap();
+        assert_eq!(
+            (madvise.actors, madvise.pages),
+            (vec![1, 2, 4], vec![1, 8, 32])
+        );
+        let pingpong = axes("pingpong --spaces 3,2,3").unwrap();
+        assert_eq!(
+            (pingpong.actors, pingpong.pages),
+            (vec![2, 3], vec![0, 512])
+        );
+    }
+
+    #[test]
+    fn what_belongs_to_the_other_workload_or_nowhere_is_refused() {
+        for (words, remedy) in [
+            ("--spaces 2", "--threads"),
+            ("pingpong --threads 2", "--spaces"),
+            ("pingpong --spaces 1", "2 to 16"),
+            ("pingpong --spaces 17", "2 to 16"),
+            ("pingpong --pages 1025", "0 to 1024"),
+            ("--pages 0", "1 to 4096"),
+            ("--threads 0", "1 to 16"),
+            ("pingpong --policies fast", "published"),
+        ] {
+            let text = axes(words).unwrap_err().to_string();
+            assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_thing_is_singular() {
+        assert_eq!(counted(1, "pages"), "1 page");
+        assert_eq!(counted(0, "pages"), "0 pages");
+    }
+}
