@@ -111,7 +111,7 @@ pub struct Bench {
     /// madvise: threads in the program, one row each [default: 1,2,4]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
-    /// pingpong: processes on the CPU, one row each [default: 2,4,6,8,12]
+    /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub spaces: Option<Vec<u32>>,
     /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512]

@@ -113,6 +113,91 @@ fn a_sweep_says_between_what_the_ratios_move() {
     }
 }
 
+const PINGPONG: [&str; 4] = ["bench", "pingpong", "--machine", "sim"];
+
+#[test]
+fn pingpong_stands_beside_what_was_published_and_its_rows_say_what_tags_do() {
+    let fixture = Fixture::new();
+    let result = fixture.file("result", b"");
+    let words = ["--spaces", "2,8", "--pages", "0,128,512", "--json", &result];
+    let answer = fixture.lab(&[&PINGPONG[..], &words].concat());
+    assert_eq!(
+        (answer.code, answer.errors.as_str()),
+        (Some(0), ""),
+        "{answer:?}"
+    );
+    for words in [
+        "skylake-laptop",
+        "ns a page",
+        "walks",
+        "6200",
+        "1800",
+        "stale accesses: 0",
+    ] {
+        assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
+    }
+    let result: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap();
+    assert_eq!(result["workload"], "pingpong");
+    assert_eq!(result["params"]["spaces"], serde_json::json!([2, 8]));
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 3 * 3);
+    let figure = |policy: &str, spaces: u64, pages: u64, name: &str| {
+        let axes = (&policy.into(), &spaces.into(), &pages.into());
+        let row = rows
+            .iter()
+            .find(|row| (&row["policy"], &row["spaces"], &row["pages"]) == axes);
+        row.unwrap()[name].as_f64().unwrap_or(0.0)
+    };
+    assert_eq!(figure("before", 2, 512, "walks_per_op"), 512.0);
+    assert!(figure("published", 2, 512, "walks_per_op") < 51.2);
+    assert_eq!(figure("published", 2, 512, "published_ns"), 1800.0);
+    // Six tags are too few for eight spaces in turn, all tags are not.
+    assert_eq!(figure("published", 8, 128, "ratio"), 1.0);
+    assert!(figure("best", 8, 128, "ratio_to_published") < 0.6);
+    assert!(figure("best", 8, 128, "page_ns") < figure("published", 8, 128, "page_ns") / 4.0);
+    assert!(rows.iter().all(|row| row["stale"] == 0));
+}
+
+#[test]
+fn pingpong_prints_the_same_bytes_and_can_be_swept() {
+    let fixture = Fixture::new();
+    let words = ["--spaces", "2", "--pages", "64", "--sweep"];
+    let run = || fixture.lab(&[&PINGPONG[..], &words].concat());
+    let answer = run();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(
+        answer.output.contains("sensitivity, 2 spaces, 64 pages"),
+        "{answer:?}"
+    );
+    assert!(answer.output.contains("best / before: "), "{answer:?}");
+    assert_eq!(answer.output, run().output);
+}
+
+#[test]
+fn mistakes_in_pingpong_are_named_in_one_line() {
+    let fixture = Fixture::new();
+    for (words, cause) in [
+        (&["--spaces", "1"][..], "2 to 64"),
+        (&["--spaces", "65"], "2 to 64"),
+        (&["--pages", "513"], "0 to 512"),
+        (&["--threads", "2"], "--spaces"),
+        (&["--cpus", "2"], "one CPU"),
+        (&["--policies", "magic"], "published"),
+        (&["--preset", "toaster"], "skylake-laptop"),
+        (&["--trace", "/dev/null"], "bench madvise"),
+    ] {
+        let answer = fixture.lab(&[&PINGPONG[..], words].concat());
+        assert_eq!(
+            (answer.code, answer.output.as_str()),
+            (Some(2), ""),
+            "{answer:?}"
+        );
+        assert_eq!(answer.errors.lines().count(), 1, "{answer:?}");
+        assert!(answer.errors.contains(cause), "{answer:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_named_in_one_line() {
     let fixture = Fixture::new();
@@ -125,6 +210,7 @@ fn mistakes_are_named_in_one_line() {
         (&["--threads", "5000"], "1 to 4096"),
         (&["--pages", "513"], "1 to 512"),
         (&["--policies", "magic"], "published"),
+        (&["--spaces", "2"], "--threads"),
         (&["--machine", "qemu"], "measured alone"),
     ] {
         let answer = small(&fixture, words);

@@ -16,7 +16,7 @@ pub const HELP: &str = "\
 pingpong: the time of a turn of processes that hand a token round on one CPU
 
 usage: pingpong [OPTION]...
-  --spaces LIST     processes in the ring, each an address space [2,4,6,8,12]
+  --spaces LIST     processes in the ring, each an address space [2,3,6,8,12]
   --pages LIST      pages that a process reads in its turn       [0,512]
   --policies LIST   flush policies of the kernel; a kernel without a choice
                     runs its only one, `linux`                   [before,published,best]
@@ -45,7 +45,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            spaces: vec![2, 4, 6, 8, 12],
+            spaces: vec![2, 3, 6, 8, 12],
             pages: vec![0, 512],
             effort: Effort::default(),
         }

@@ -6,7 +6,7 @@ use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
 use super::workload::Axes;
-use super::{simulated, table, trace};
+use super::{sim, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
@@ -39,8 +39,8 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     if let Some(path) = &bench.json {
         Report::probe(path)?;
     }
-    if simulated::is_meant(bench)? {
-        return simulated::command(bench);
+    if sim::is_meant(bench)? {
+        return sim::command(bench);
     }
     if let Some(asked) = bench.cpus {
         session::cpus(asked)?;

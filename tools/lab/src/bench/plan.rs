@@ -242,10 +242,10 @@ mod tests {
         let plan = plan("pingpong", None).unwrap();
         let groups = &plan.groups;
         assert_eq!((groups.len(), groups[0].cpus), (1, 2));
-        assert_eq!(groups[0].actors, [2, 4, 6, 8, 12]);
+        assert_eq!(groups[0].actors, [2, 3, 6, 8, 12]);
         assert!(!groups[0].is_crowded);
         let arguments = groups[0].arguments(&bench("pingpong"), &plan.axes, MachineKind::Linux);
-        assert_eq!(arguments[..2], ["--spaces=2,4,6,8,12", "--pages=0,512"]);
+        assert_eq!(arguments[..2], ["--spaces=2,3,6,8,12", "--pages=0,512"]);
     }
 
     #[test]

@@ -26,15 +26,15 @@ impl Workload {
     fn bounds(self) -> (u32, u32) {
         match self {
             Self::Madvise => (1, u32::MAX),
-            Self::Pingpong => (2, 16),
+            Self::Pingpong => (2, 64),
         }
     }
 
-    /// Pages, likewise. No flush of madvise is larger; more pages of sixteen processes do not fit into the machines.
+    /// Pages, likewise. No flush of madvise is larger; more pages of so many processes do not fit into the machines.
     fn page_bounds(self) -> (u32, u32) {
         match self {
             Self::Madvise => (1, 4096),
-            Self::Pingpong => (0, 1024),
+            Self::Pingpong => (0, 512),
         }
     }
 
@@ -68,7 +68,7 @@ impl Axes {
         let (asked, foreign, default_actors, default_pages): (_, _, &[u32], &[u32]) = match workload
         {
             Workload::Madvise => (&bench.threads, &bench.spaces, &[1, 2, 4], &[1, 8, 32]),
-            Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 4, 6, 8, 12], &[0, 512]),
+            Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 3, 6, 8, 12], &[0, 512]),
         };
         if foreign.is_some() {
             let (name, own) = (workload.name(), workload.actors());
@@ -174,9 +174,9 @@ mod tests {
         for (words, remedy) in [
             ("--spaces 2", "--threads"),
             ("pingpong --threads 2", "--spaces"),
-            ("pingpong --spaces 1", "2 to 16"),
-            ("pingpong --spaces 17", "2 to 16"),
-            ("pingpong --pages 1025", "0 to 1024"),
+            ("pingpong --spaces 1", "2 to 64"),
+            ("pingpong --spaces 65", "2 to 64"),
+            ("pingpong --pages 513", "0 to 512"),
             ("--pages 0", "1 to 4096"),
             ("--threads 0", "1 to 16"),
             ("pingpong --policies fast", "published"),

@@ -2,40 +2,20 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use shootdown_sim::workload::{Effect, Madvise, sweep};
+use shootdown_sim::workload::{Effect, Row, sweep};
 
-use super::simulated::number;
+use super::setup::number;
 
-/// Iterations of each row: nothing but the phase of spin loops differs between them.
-const ITERATIONS: usize = 50;
+/// As many iterations of a row are enough here: nothing but the phase of spin loops differs between them.
+pub const ITERATIONS: usize = 50;
 /// Effects below this many thousandths of every row are only named.
 const VISIBLE_PER_MILLE: f64 = 1.0;
 
-/// One table for each number of threads; the rows come by threads, then by policy.
-pub fn render(rows: &[(String, Madvise)]) -> String {
-    let mut text = String::new();
-    let mut threads: Vec<usize> = rows.iter().map(|(_, row)| row.threads).collect();
-    threads.dedup();
-    for threads in threads {
-        let named: Vec<&(String, Madvise)> = rows
-            .iter()
-            .filter(|(_, row)| row.threads == threads)
-            .collect();
-        text.push_str(&group(threads, &named));
-    }
-    text
-}
-
-fn group(threads: usize, named: &[&(String, Madvise)]) -> String {
-    let rows: Vec<Madvise> = named
-        .iter()
-        .map(|(_, row)| Madvise {
-            iterations: row.iterations.min(ITERATIONS),
-            ..row.clone()
-        })
-        .collect();
+/// One table for rows that differ in their policies, whose names come with them; `title` says what they have in common.
+pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
+    let rows: Vec<R> = named.iter().map(|(_, row)| row.clone()).collect();
     let names: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
-    let base_ns: Vec<f64> = rows.iter().map(|row| row.run().median_ns()).collect();
+    let base_ns: Vec<f64> = rows.iter().map(Row::figure_ns).collect();
     let (visible, hidden): (Vec<Effect>, Vec<Effect>) = sweep(&rows)
         .into_iter()
         .partition(|effect| is_visible(effect, &base_ns));
@@ -69,9 +49,7 @@ fn group(threads: usize, named: &[&(String, Madvise)]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let plural = if threads == 1 { "thread" } else { "threads" };
-    let mut text =
-        format!("\nsensitivity, {threads} {plural}: each figure halved and doubled\n{table}\n");
+    let mut text = format!("\nsensitivity, {title}: each figure halved and doubled\n{table}\n");
     for index in 1..names.len() {
         text.push_str(&conclusion(&names, index, visible.iter().chain(&hidden)));
     }

@@ -1,0 +1,185 @@
+//! The simulated machine that a bench runs on: a preset, with the figures that the caller set.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Map, Value, json};
+use shootdown_sim::timed::{Costs, PARAMETERS, Parameter, Preset, Unit};
+
+use crate::cli::{Bench, Workload};
+use crate::failure::{Failure, Outcome};
+
+/// A machine, and where its figures come from.
+pub struct Setup {
+    preset: &'static Preset,
+    costs: Costs,
+    /// Names of the parameters that the caller set.
+    set: Vec<&'static str>,
+}
+
+/// The preset on which the authors' table of a workload was measured.
+fn default_preset(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Madvise => "haswell-ep",
+        Workload::Pingpong => "skylake-laptop",
+    }
+}
+
+impl Setup {
+    /// The machine that the caller asks for.
+    ///
+    /// # Errors
+    /// No such preset or figure, or no such value of it.
+    pub fn new(bench: &Bench) -> Outcome<Self> {
+        let name = bench
+            .preset
+            .as_deref()
+            .unwrap_or_else(|| default_preset(bench.workload));
+        let preset = Preset::named(name).ok_or_else(|| {
+            let known = Preset::ALL.map(|preset| preset.name).join(", ");
+            Failure::input(
+                format!("no preset is called {name:?}"),
+                format!("choose from {known}"),
+            )
+        })?;
+        let mut costs = preset.costs();
+        let set = bench
+            .set
+            .iter()
+            .map(|words| set(&mut costs, words))
+            .collect::<Outcome<_>>()?;
+        Ok(Self { preset, costs, set })
+    }
+
+    /// The machine's name and description.
+    pub fn preset(&self) -> &'static Preset {
+        self.preset
+    }
+
+    /// What the machine costs.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Whether this is the machine that the authors' table of the workload was measured on.
+    pub fn is_published(&self, workload: Workload) -> bool {
+        self.preset.name == default_preset(workload)
+    }
+
+    /// The machine's description and all of its figures.
+    pub fn render(&self) -> String {
+        let Preset { name, about, .. } = self.preset;
+        format!("\n{name}: {about}\n{}\n", self.figures())
+    }
+
+    /// Every figure with its origin.
+    fn figures(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_header([
+            "figure",
+            "value",
+            "origin",
+            "source or reason",
+        ]);
+        for parameter in PARAMETERS {
+            let (word, text) = self.origin(parameter);
+            let value = number(parameter.get(&self.costs));
+            table.add_row([parameter.name.to_owned(), value, word, text]);
+        }
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table.to_string()
+    }
+
+    fn origin(&self, parameter: &Parameter) -> (String, String) {
+        if self.set.contains(&parameter.name) {
+            return ("set".into(), "on the command line".into());
+        }
+        match self.preset.origin(parameter) {
+            Some(origin) => (origin.word().into(), origin.text().into()),
+            None => ("unknown".into(), String::new()),
+        }
+    }
+
+    /// One line that says how much of this was fitted.
+    pub fn fitted(&self) -> String {
+        let fitted: Vec<&str> = PARAMETERS
+            .iter()
+            .filter(|parameter| self.origin(parameter).0 == "fitted")
+            .map(|parameter| parameter.name)
+            .collect();
+        match fitted[..] {
+            [] => "no figure was fitted".into(),
+            _ => format!("fitted to rows of the table: {}", fitted.join(", ")),
+        }
+    }
+
+    /// Every figure with its origin, for the result.
+    pub fn figures_json(&self) -> Value {
+        let figures: Map<String, Value> = PARAMETERS
+            .iter()
+            .map(|parameter| {
+                let (origin, source) = self.origin(parameter);
+                let value = parameter.get(&self.costs);
+                let figure = json!({"value": value, "origin": origin, "source": source});
+                (parameter.name.to_owned(), figure)
+            })
+            .collect();
+        figures.into()
+    }
+}
+
+/// Carries out `NAME=VALUE`; returns the name.
+fn set(costs: &mut Costs, words: &str) -> Outcome<&'static str> {
+    let remedy = "the table of every run names the figures; use --set NAME=VALUE";
+    let refused = |cause: String| Failure::input(cause, remedy);
+    let (name, value) = words
+        .split_once('=')
+        .ok_or_else(|| refused(format!("--set {words:?} has no value")))?;
+    let parameter = Parameter::named(name).map_err(|error| refused(error.to_string()))?;
+    let number: f64 = value
+        .parse()
+        .map_err(|_| refused(format!("{value:?} is no number for {name}")))?;
+    parameter
+        .set(costs, number)
+        .map_err(|error| refused(error.to_string()))?;
+    if parameter.unit != Unit::Time && number.fract() != 0.0 {
+        return Err(refused(format!("{name} takes whole numbers")));
+    }
+    Ok(parameter.name)
+}
+
+/// As short as it is exact.
+pub fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_set_by_name_or_refused_with_the_reason() {
+        let mut costs = Costs::default();
+        assert_eq!(set(&mut costs, "icr_ns=12.5").unwrap(), "icr_ns");
+        assert_eq!(costs.icr_ps, 12_500);
+        for (words, why) in [
+            ("icr_ns", "no value"),
+            ("icr_ns=fast", "no number"),
+            ("icr=3", "did you mean icr_ns?"),
+            ("icr_ns=-1", "takes 0 to"),
+            ("cluster_cpus=1.5", "whole"),
+        ] {
+            let text = set(&mut costs, words).unwrap_err().to_string();
+            assert!(text.contains(why) && !text.contains('\n'), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(number(42.1), "42.1");
+        assert_eq!(number(100.0), "100");
+        assert_eq!(number(0.125), "0.125");
+    }
+}
