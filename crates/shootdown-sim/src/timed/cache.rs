@@ -1,4 +1,4 @@
-//! [`Cache`]: a set-associative cache of translations, least recently used first out.
+//! [`Cache`]: a set-associative cache of translations.
 
 use shootdown::Asid;
 
@@ -10,10 +10,30 @@ pub(crate) struct Entry {
     pub(crate) frame: u64,
 }
 
+/// Which entry of a full set makes room.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Replacement {
+    /// The one used least recently.
+    #[default]
+    LeastRecent,
+    /// Any.
+    Random,
+}
+
 /// Each set has its most recent entry first.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cache {
     sets: Vec<Vec<Entry>>,
+    random: fastrand::Rng,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            sets: Vec::new(),
+            random: fastrand::Rng::with_seed(0),
+        }
+    }
 }
 
 impl Cache {
@@ -33,9 +53,20 @@ impl Cache {
         Some(set[0])
     }
 
-    pub(crate) fn put(&mut self, sets: usize, ways: usize, entry: Entry) {
+    pub(crate) fn put(
+        &mut self,
+        (sets, ways): (usize, usize),
+        replacement: Replacement,
+        entry: Entry,
+    ) {
+        let victim = match replacement {
+            Replacement::LeastRecent => ways - 1,
+            Replacement::Random => self.random.usize(..ways),
+        };
         let set = self.set(sets, entry.page);
-        set.truncate(ways - 1);
+        if set.len() >= ways {
+            set.remove(victim);
+        }
         set.insert(0, entry);
     }
 

@@ -16,6 +16,7 @@ mod program;
 mod tlb;
 mod topology;
 
+pub use cache::Replacement;
 pub use clock::Clock;
 pub use closed_form::ClosedForm;
 pub use costs::{Costs, Distance, PerDistance};

@@ -6,7 +6,7 @@
 use shootdown::{Asid, TagEntries};
 
 use crate::timed::Costs;
-use crate::timed::cache::{Cache, Entry};
+use crate::timed::cache::{Cache, Entry, Replacement};
 
 /// Levels of a walk: four entries are read where nothing is cached.
 const WALK_LEVELS: usize = 4;
@@ -29,6 +29,8 @@ pub struct TlbShape {
     /// Tags of which the processor keeps entries at a time: loading one more drops what the tag loaded least
     /// recently has.
     pub tags: usize,
+    /// How both levels replace entries. No figure: for comparison only, real ones do neither.
+    pub replacement: Replacement,
 }
 
 impl Default for TlbShape {
@@ -41,7 +43,18 @@ impl Default for TlbShape {
             l2_ways: 1,
             walk_entries: 1,
             tags: 1,
+            replacement: Replacement::LeastRecent,
         }
+    }
+}
+
+impl TlbShape {
+    fn first(&self) -> (usize, usize) {
+        (self.l1_sets, self.l1_ways)
+    }
+
+    fn second(&self) -> (usize, usize) {
+        (self.l2_sets, self.l2_ways)
     }
 }
 
@@ -117,7 +130,7 @@ impl Tlb {
         }
         self.counts.l1_misses += 1;
         if let Some(entry) = self.second.find(shape.l2_sets, tag, page) {
-            self.first.put(shape.l1_sets, shape.l1_ways, entry);
+            self.first.put(shape.first(), shape.replacement, entry);
             return (Translation::Cached(entry.frame), costs.tlb_l2_hit_ps);
         }
         let steps = self.walk(&shape, page) as u64;
@@ -128,8 +141,8 @@ impl Tlb {
             return (Translation::Fault, price);
         };
         let entry = Entry { tag, page, frame };
-        self.second.put(shape.l2_sets, shape.l2_ways, entry);
-        self.first.put(shape.l1_sets, shape.l1_ways, entry);
+        self.second.put(shape.second(), shape.replacement, entry);
+        self.first.put(shape.first(), shape.replacement, entry);
         (Translation::Walked(frame), price)
     }
 
@@ -149,7 +162,7 @@ impl Tlb {
                 page: upper(page, level),
                 frame: 0,
             };
-            self.walk[level].put(1, shape.walk_entries, entry);
+            self.walk[level].put((1, shape.walk_entries), Replacement::LeastRecent, entry);
         }
         known + 1
     }
@@ -224,6 +237,7 @@ mod tests {
                 l2_ways: 2,
                 walk_entries: 2,
                 tags: 3,
+                ..TlbShape::default()
             },
             tlb_l2_hit_ps: 7,
             walk_step_ps: 10,
