@@ -42,6 +42,8 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     for &cpus in machines {
         let name = format!("coherence: madvise checks itself on {cpus} CPUs");
         tally.check(&name, || madvise(fleet, fleet.kernel(), cpus));
+        let name = format!("coherence: pingpong checks itself on {cpus} CPUs");
+        tally.check(&name, || pingpong(fleet, fleet.kernel(), cpus));
     }
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
@@ -70,7 +72,11 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
 
 /// The same programs on Linux: a difference is ours.
 fn on_linux(fleet: &Fleet, tally: &mut Tally) {
-    let names = ["linux: madvise checks itself", "linux: tlbtorture"];
+    let names = [
+        "linux: madvise checks itself",
+        "linux: tlbtorture",
+        "linux: pingpong checks itself",
+    ];
     let Some(linux) = fleet.linux() else {
         for name in names {
             tally.skip(
@@ -88,6 +94,7 @@ fn on_linux(fleet: &Fleet, tally: &mut Tally) {
     };
     tally.check(names[0], || madvise(fleet, &linux, 2));
     tally.check(names[1], || clean(&torture.run(fleet, &linux)?));
+    tally.check(names[2], || pingpong(fleet, &linux, 2));
 }
 
 fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
@@ -100,13 +107,35 @@ fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
         "--warmup-ms=5",
         "--self-check",
     ];
+    checked(fleet, kernel, ("madvise", &arguments), cpus)
+}
+
+/// Processes that share a CPU: switches, copies on write, and visits to another CPU.
+fn pingpong(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
+    let arguments = [
+        "--spaces=2,9",
+        "--pages=64",
+        "--slice-ms=20",
+        "--rounds=1",
+        "--warmup-ms=5",
+        "--self-check",
+    ];
+    checked(fleet, kernel, ("pingpong", &arguments), cpus)
+}
+
+fn checked(
+    fleet: &Fleet,
+    kernel: &Kernel,
+    (program, arguments): (&str, &[&str]),
+    cpus: usize,
+) -> Outcome<String> {
     let start = Start {
         options: "",
-        arguments: &arguments,
+        arguments,
         cpus,
         deadline: ALLOWANCE,
     };
-    clean(&fleet.boot(kernel, "madvise", start)?)
+    clean(&fleet.boot(kernel, program, start)?)
 }
 
 impl Torture<'_> {
