@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::merge::{Setting, merge};
 use super::plan::{Group, Plan};
 use super::report::Report;
-use super::rows::{Printed, Row, Setting, Sighting, machine_name, merge};
+use super::rows::{Printed, Row, Sighting, machine_name};
 use super::workload::Axes;
 use super::{sim, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};

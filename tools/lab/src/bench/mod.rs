@@ -1,6 +1,7 @@
 //! `lab bench`: workload x machine x policy, as one table and one JSON object.
 
 mod measure;
+mod merge;
 mod plan;
 mod report;
 mod rows;

@@ -262,7 +262,8 @@ fn against_linux(rows: &[Row], axes: &Axes) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Printed, Setting, Sighting, merge};
+    use super::super::merge::{Setting, merge};
+    use super::super::rows::{Printed, Sighting};
     use super::*;
 
     fn printed(policy: &str, call_median_ns: f64) -> Printed {
