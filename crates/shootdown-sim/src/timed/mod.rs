@@ -13,6 +13,7 @@ mod parameters;
 mod preset;
 mod presets;
 mod program;
+mod shape;
 mod tlb;
 mod topology;
 
@@ -24,5 +25,6 @@ pub use lines::{Lines, Transfers};
 pub use model::Timed;
 pub use parameters::{PARAMETERS, Parameter, ParameterError, Unit};
 pub use preset::{Figure, Origin, Preset};
-pub use tlb::{Tlb, TlbCounts, TlbShape, Translation};
+pub use shape::{TlbCounts, TlbShape};
+pub use tlb::{Tlb, Translation};
 pub use topology::Topology;

@@ -12,7 +12,7 @@ use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy, Root, S
 
 use crate::machine::{Context, Machine, Model, SimPlatform};
 use crate::timed::{Costs, Timed, Translation};
-use crate::workload::Measured;
+use crate::workload::{Measured, Order};
 
 /// What the authors of T4 measured with two processes: policy, pages, nanoseconds an iteration. Their kernel without
 /// PCID is `before`, with PCID `published`.
@@ -43,15 +43,6 @@ pub enum Placement {
     Same,
     /// Each at an address of its own, as programs that were started separately.
     Random,
-}
-
-/// Whose turn is next.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Order {
-    /// One after the other.
-    RoundRobin,
-    /// Drawn; space number `n` with a weight of `n` to the minus this power.
-    Zipf(f64),
 }
 
 /// Which names the spaces have.
@@ -141,9 +132,10 @@ impl Pingpong {
     /// distinct pages no more of them hit than the TLB has entries.
     pub fn least_ns(&self, empty_turn_ns: f64) -> f64 {
         let shape = self.costs.tlb;
-        let hits = |entries: usize| (entries as f64 / self.spaces as f64).min(self.pages as f64);
-        let first = hits(shape.l1_sets * shape.l1_ways);
-        let second = hits(shape.l2_sets * shape.l2_ways).min(self.pages as f64 - first);
+        let hits =
+            |(sets, ways)| ((sets * ways) as f64 / self.spaces as f64).min(self.pages as f64);
+        let first = hits(shape.first());
+        let second = hits(shape.second()).min(self.pages as f64 - first);
         let walks = self.pages as f64 - first - second;
         let (hit_ps, step_ps) = (self.costs.tlb_l2_hit_ps, self.costs.walk_step_ps);
         empty_turn_ns + (second * hit_ps as f64 + walks * step_ps as f64) / 1000.0
@@ -291,36 +283,5 @@ impl<'a> World<'a> {
             process.table[0].store(Self::frame(index), Ordering::Release);
             self.engine.flush(&process.space, range, FreedTables::No);
         }
-    }
-}
-
-impl Order {
-    /// So many turns of so many spaces. A space that is drawn twice in a row goes on without a switch, which is no
-    /// turn.
-    pub(crate) fn turns(
-        self,
-        spaces: usize,
-        turns: usize,
-        random: &mut fastrand::Rng,
-    ) -> Vec<usize> {
-        let Self::Zipf(power) = self else {
-            return (0..turns).map(|turn| turn % spaces).collect();
-        };
-        let mut sum = 0.0;
-        let sums: Vec<f64> = (1..=spaces)
-            .map(|rank| {
-                sum += (rank as f64).powf(-power);
-                sum
-            })
-            .collect();
-        let mut drawn: Vec<usize> = Vec::with_capacity(turns);
-        while drawn.len() < turns {
-            let point = random.f64() * sum;
-            let next = sums.partition_point(|sum| *sum <= point).min(spaces - 1);
-            if drawn.last() != Some(&next) {
-                drawn.push(next);
-            }
-        }
-        drawn
     }
 }
