@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
-use shootdown::sim::{Operation, Ordering, Plain};
+use shootdown::sim::{Operation, Ordering};
 
 use crate::explore::View;
 
@@ -22,15 +22,15 @@ use crate::explore::View;
 const REMEMBERED: usize = 6;
 
 #[derive(Clone, Debug)]
-struct Message {
-    number: u32,
+pub(super) struct Message {
+    pub(super) number: u32,
     value: u64,
     publishes: Rc<View>,
 }
 
 #[derive(Clone, Debug)]
-struct Location {
-    stores: VecDeque<Message>,
+pub(super) struct Location {
+    pub(super) stores: VecDeque<Message>,
 }
 
 impl Location {
@@ -56,8 +56,8 @@ pub struct Walk(Rc<View>);
 
 /// What one CPU knows.
 #[derive(Clone, Default, Debug)]
-struct Knowledge {
-    view: Rc<View>,
+pub(super) struct Knowledge {
+    pub(super) view: Rc<View>,
     /// From loads that did not acquire; an acquire fence makes it known.
     unacquired: View,
     /// Known at the last release fence: what stores that do not release publish.
@@ -67,9 +67,9 @@ struct Knowledge {
 /// The memory of one machine.
 #[derive(Clone, Debug)]
 pub struct Weak {
-    names: FxHashMap<(usize, u16), usize>,
-    locations: Vec<Location>,
-    cpus: Vec<Knowledge>,
+    pub(super) names: FxHashMap<(usize, u16), usize>,
+    pub(super) locations: Vec<Location>,
+    pub(super) cpus: Vec<Knowledge>,
     /// What `SeqCst` fences have exchanged.
     fenced: View,
 }
@@ -88,10 +88,8 @@ const fn releases(order: Ordering) -> bool {
     )
 }
 
-/// The name of an atomic word, or of the writer of a plain cell.
+/// The name of an atomic word; other numbers are the parts of a plain cell.
 const WORD: u16 = u16::MAX;
-/// The writes of a plain cell; its readers are named by their CPU.
-const WRITES: u16 = u16::MAX - 1;
 
 impl Weak {
     /// Memory in which every word holds what it holds when it is first touched.
@@ -126,9 +124,12 @@ impl Weak {
     pub fn walk_step(&mut self, walk: &mut Walk, cell: &AtomicU64, age: usize) -> u64 {
         let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
         let seen = self.locations[at].store(age);
-        let view = Rc::make_mut(&mut walk.0);
-        view.learn(at, seen.number);
-        view.join(&seen.publishes);
+        if walk.0.at(at) < seen.number || !walk.0.covers(&seen.publishes) {
+            // Views are shared until somebody learns something.
+            let view = Rc::make_mut(&mut walk.0);
+            view.learn(at, seen.number);
+            view.join(&seen.publishes);
+        }
         seen.value
     }
 
@@ -160,12 +161,14 @@ impl Weak {
 
     fn learn(&mut self, cpu: usize, at: usize, seen: &Message, order: Ordering) {
         let knowledge = &mut self.cpus[cpu];
-        let view = Rc::make_mut(&mut knowledge.view);
-        view.learn(at, seen.number);
-        if acquires(order) {
-            view.join(&seen.publishes);
-        } else {
+        let view = &mut knowledge.view;
+        if view.at(at) < seen.number {
+            Rc::make_mut(view).learn(at, seen.number);
+        }
+        if !acquires(order) {
             knowledge.unacquired.join(&seen.publishes);
+        } else if !view.covers(&seen.publishes) {
+            Rc::make_mut(view).join(&seen.publishes);
         }
     }
 
@@ -227,50 +230,13 @@ impl Weak {
         Rc::make_mut(&mut self.cpus[cpu].view).join(view);
     }
 
-    /// A plain access to the cell at `address`.
-    ///
-    /// # Errors
-    /// Who it races with: a write that this CPU need not have seen, or a read that need not be over.
-    pub fn plain(&mut self, cpu: usize, address: usize, access: Plain) -> Result<(), String> {
-        let writes = self.location(address, WRITES, || 0);
-        self.check_known(cpu, writes, "a write of the same cell")?;
-        match access {
-            Plain::Read => self.read_translated(cpu, address),
-            Plain::Write => {
-                for reader in 0..self.cpus.len() {
-                    if let Some(&reads) = self.names.get(&(address, reader as u16)) {
-                        self.check_known(
-                            cpu,
-                            reads,
-                            &format!("a read of the cell by cpu{reader}"),
-                        )?;
-                    }
-                }
-                self.store(cpu, writes, 0, Ordering::Relaxed, None);
-            }
-        }
-        Ok(())
-    }
-
-    /// A plain read or write through a translation: it comes after whatever the walk has seen, so only its end
-    /// matters. A plain write that follows must know of it.
-    pub fn read_translated(&mut self, cpu: usize, address: usize) {
-        let reads = self.location(address, cpu as u16, || 0);
-        self.store(cpu, reads, 0, Ordering::Relaxed, None);
-    }
-
-    fn check_known(&self, cpu: usize, location: usize, what: &str) -> Result<(), String> {
-        let newest = self.locations[location]
-            .stores
-            .back()
-            .map_or(0, |store| store.number);
-        if self.cpus[cpu].view.at(location) < newest {
-            return Err(format!("plain access not ordered after {what}"));
-        }
-        Ok(())
-    }
-
-    fn location(&mut self, address: usize, part: u16, value: impl FnOnce() -> u64) -> usize {
+    /// The number of a location, which holds `value` when it is first touched.
+    pub(super) fn location(
+        &mut self,
+        address: usize,
+        part: u16,
+        value: impl FnOnce() -> u64,
+    ) -> usize {
         let next = self.locations.len();
         let at = *self.names.entry((address, part)).or_insert(next);
         if at == next {
@@ -290,7 +256,7 @@ impl Weak {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use shootdown::sim::{Operation, Ordering, Plain};
+    use shootdown::sim::{Operation, Ordering};
 
     use super::Weak;
 
@@ -340,21 +306,5 @@ mod tests {
             3
         );
         assert_eq!(memory.visible(2, &data), 1);
-    }
-
-    #[test]
-    fn an_unpublished_plain_write_is_a_race() {
-        let mut memory = Weak::new(2);
-        let flag = AtomicU64::new(0);
-        memory.plain(0, 0x100, Plain::Write).unwrap();
-        assert!(memory.plain(1, 0x100, Plain::Read).is_err());
-        memory.access(0, &flag, STORE, Ordering::Release, 0);
-        memory.access(1, &flag, Operation::Load, Ordering::Acquire, 0);
-        memory.plain(1, 0x100, Plain::Read).unwrap();
-        // The reader has not told that it is done.
-        assert!(memory.plain(0, 0x100, Plain::Write).is_err());
-        memory.access(1, &flag, Operation::Store(2), Ordering::Release, 0);
-        memory.access(0, &flag, Operation::Load, Ordering::Acquire, 0);
-        memory.plain(0, 0x100, Plain::Write).unwrap();
     }
 }

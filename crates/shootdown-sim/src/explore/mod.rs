@@ -7,6 +7,7 @@
 mod chooser;
 mod memory;
 mod model;
+mod plain;
 mod view;
 
 pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};

@@ -1,8 +1,19 @@
 //! [`View`]: which stores a virtual CPU knows of.
 
 /// For each location, the number of the newest store that is known.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(PartialEq, Eq, Default, Debug)]
 pub struct View(Vec<u32>);
+
+/// Room for so many more locations in a copy, which is made to learn something.
+const ROOM: usize = 8;
+
+impl Clone for View {
+    fn clone(&self) -> Self {
+        let mut copy = Vec::with_capacity(self.0.len() + ROOM);
+        copy.extend_from_slice(&self.0);
+        Self(copy)
+    }
+}
 
 impl View {
     /// The newest store known at `location`.
@@ -19,6 +30,16 @@ impl View {
         }
         let known = &mut self.0[location];
         *known = (*known).max(store);
+    }
+
+    /// Whether there is nothing to learn from `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        let (known, unknown) = other.0.split_at(other.0.len().min(self.0.len()));
+        known
+            .iter()
+            .zip(&self.0)
+            .all(|(theirs, known)| theirs <= known)
+            && unknown.iter().all(|theirs| *theirs == 0)
     }
 
     /// Learns all that `other` knows.
@@ -42,7 +63,10 @@ mod tests {
         one.learn(0, 3);
         other.learn(0, 2);
         other.learn(5, 1);
+        assert!(!one.covers(&other) && !other.covers(&one));
         one.join(&other);
+        assert!(one.covers(&other) && !other.covers(&one));
+        assert!(View::default().covers(&View(vec![0, 0])));
         assert_eq!((one.at(0), one.at(5), one.at(9)), (3, 1, 0));
     }
 }

@@ -56,7 +56,7 @@ impl Case {
 
     /// Mostly global, as kernels have it.
     pub(super) fn kernel_pages(&self) -> KernelPages {
-        match (self.seed / 2).is_multiple_of(4) {
+        match (self.seed / 2).is_multiple_of(3) {
             true => KernelPages::Tagged,
             false => KernelPages::Global,
         }

@@ -143,6 +143,10 @@ where
             return;
         };
         self.switch(Some(next.clone()));
+        if draw.once_in(3) {
+            // As every kernel does, whatever is loaded.
+            self.touch_kernel(draw.below(PAGES_PER_TABLE));
+        }
         // So that there is something to go stale.
         for _ in 0..draw.below(3) {
             self.map(&next, draw.page(), true);
