@@ -8,7 +8,9 @@ use crate::mask::CpuMask;
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::{Counters, Stats};
-use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, PlainCell, array_of, const_fn, fence};
+use crate::sync::{
+    AtomicBool, AtomicU64, Ordering, OwnWord, Padded, PlainCell, array_of, const_fn, fence,
+};
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark, SpaceId};
 use crate::trace::TraceEvent;
 
@@ -24,6 +26,8 @@ where
     policy: Padded<AtomicU64>,
     next_space: Padded<AtomicU64>,
     ready: Padded<AtomicCpuMask<N>>,
+    /// Some CPU is going offline.
+    leaving: Padded<AtomicBool>,
     cpus: [CpuState<N>; N],
 }
 
@@ -146,6 +150,7 @@ where
                 policy: Padded(AtomicU64::new(Policy::BEST.to_bits())),
                 next_space: Padded(AtomicU64::new(1)),
                 ready: Padded(AtomicCpuMask::new()),
+                leaving: Padded(AtomicBool::new(false)),
                 cpus: array_of!(CpuState::new()),
             }
         }
@@ -159,7 +164,8 @@ where
     /// Makes the running CPU a target, and drops every translation it holds.
     ///
     /// Call it on the CPU itself, once, with interrupts off, when its vector and controller work. Until then
-    /// nobody targets it, so nothing can be lost; a flush that just missed it is covered by the flush here.
+    /// nobody targets it, so nothing can be lost; a flush that just missed it is covered by the flush here. It may have
+    /// been online before; [`offline`](Self::offline) ends it.
     ///
     /// # Panics
     /// When the CPU is online already, or its number is not below `N`.
@@ -185,6 +191,14 @@ where
     pub fn ready_cpus(&self) -> CpuMask<N> {
         // ORDERING: acquires nothing by itself; callers that need I1 put their fence before this.
         self.ready.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {
+        &self.ready.0
+    }
+
+    pub(crate) fn leaving(&self) -> &AtomicBool {
+        &self.leaving.0
     }
 
     /// Changes the policy for requests submitted from now on. Any context; does not block.

@@ -51,6 +51,7 @@ mod capacity;
 mod cpu;
 mod engine;
 mod mask;
+mod offline;
 mod platform;
 mod policy;
 mod stats;

@@ -88,4 +88,9 @@ pub enum TraceEvent {
         /// Which.
         cpu: CpuId,
     },
+    /// The CPU is no target any more.
+    Offline {
+        /// Which.
+        cpu: CpuId,
+    },
 }

@@ -188,6 +188,7 @@ fn without_tags_every_load_drops_everything() {
         machine.set_policy(policy);
         let spaces = spaces(machine, 2);
         go_round(machine, &spaces, 3);
+        go_round(machine, &spaces, 1);
         for (_, _, asid, entries) in machine.platform().take_loads() {
             assert_eq!((asid, entries), (Asid::UNTAGGED, TagEntries::Drop));
         }

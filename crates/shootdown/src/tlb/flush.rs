@@ -124,10 +124,12 @@ where
         let policy = self.policy();
         let slot = self.free_slot(SlotClass::Flush);
         let me = slot.initiator;
+        // A CPU may have gone offline by now; from here to the publishing nobody's departure can complete.
+        holders.intersect(&self.ready_cpus());
         let mut remote = holders;
         remote.remove(me);
         if remote.is_empty() {
-            // Waiting for the slot has taken us to the one CPU that needs the flush.
+            // The others are gone, or waiting for the slot has taken us to the one CPU that needs the flush.
             self.flush_here(me, &request, Role::Initiator);
             return FlushTicket::done(self);
         }

@@ -177,8 +177,11 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 
     fn on_trace(&self, event: TraceEvent) {
-        if let TraceEvent::Acknowledged { initiator, .. } = event {
-            self.events[initiator.index()].set();
+        match event {
+            TraceEvent::Acknowledged { initiator, .. } => self.events[initiator.index()].set(),
+            // Others may wait for their turn.
+            TraceEvent::Offline { .. } => self.events.iter().for_each(Event::set),
+            _ => {}
         }
     }
 }

@@ -33,6 +33,8 @@ struct PuppetCpu {
     user_tlb: Mutex<BTreeMap<(u16, usize), u64>>,
 }
 
+type Once = Box<dyn FnOnce() + Send>;
+
 /// A root that was loaded: on which CPU, and how.
 pub type Load = (u32, Root, Asid, TagEntries);
 
@@ -63,6 +65,8 @@ pub struct Puppet {
     assisted: Mutex<Vec<FlushRequest>>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
+    /// What happens once when a CPU relaxes next.
+    next_relax: Mutex<Option<Once>>,
     relaxed: AtomicUsize,
     /// Time that passed otherwise than by relaxing.
     pub skipped_ns: AtomicUsize,
@@ -213,6 +217,10 @@ unsafe impl Platform for &'static Puppet {
     fn relax(&self) {
         let turns = self.relaxed.fetch_add(1, Ordering::Relaxed);
         assert!(turns < 1_000_000, "nobody makes progress");
+        let now = self.next_relax.lock().unwrap().take();
+        if let Some(now) = now {
+            now();
+        }
         if self.deliver_on_relax.load(Ordering::Relaxed) {
             self.deliver_all();
         }
@@ -272,6 +280,11 @@ impl Puppet {
         let result = body();
         self.current.store(before, Ordering::Relaxed);
         result
+    }
+
+    /// Has `what` happen when a CPU relaxes next.
+    pub fn at_next_relax(&self, what: impl FnOnce() + Send + 'static) {
+        *self.next_relax.lock().unwrap() = Some(Box::new(what));
     }
 
     /// Every CPU but the running one takes its pending interrupt, in ascending order.
@@ -475,6 +488,7 @@ where
         flushes_user_side: AtomicBool::new(false),
         assisted: Mutex::default(),
         deliver_on_relax: AtomicBool::new(true),
+        next_relax: Mutex::new(None),
         relaxed: AtomicUsize::new(0),
         skipped_ns: AtomicUsize::new(0),
         user_access_denied: Mutex::default(),
