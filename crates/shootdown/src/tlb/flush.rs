@@ -117,7 +117,6 @@ where
         holders: impl FnOnce() -> CpuMask<N>,
     ) -> FlushTicket<'_, P, N> {
         let mut holders = holders();
-        holders.intersect(&self.ready_cpus());
         if self.flush_without_interrupts(&request, &holders) {
             return FlushTicket::done(self);
         }
