@@ -7,7 +7,7 @@ mod puppet;
 use puppet::{GLOBAL, Machine, PAGE, leave, online, powered_off, start_engine, tagged};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = Root(0);
+const KERNEL_ROOT: Root = Root(99);
 
 fn cpu(number: u32) -> CpuId {
     CpuId::new(number)

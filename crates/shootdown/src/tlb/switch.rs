@@ -38,7 +38,8 @@ where
         );
         let state = self.state(me);
         let stays = previous.is_some_and(|previous| previous.id() == next.id());
-        if stays && state.lazy.get() == Attention::Active && state.tlb.loaded() == next.id() {
+        if stays && state.lazy.get() == Attention::Active {
+            // Active CPUs have loaded what the host has not left.
             drop(irq);
             return;
         }
