@@ -17,6 +17,7 @@
 compile_error!("these programs are for x86-64 Linux: they use rdtsc and its signal frame");
 
 pub mod args;
+pub mod child;
 pub mod clock;
 pub mod counters;
 pub mod effort;

@@ -1,4 +1,4 @@
-//! Anonymous memory whose pages are discarded while other threads look at them.
+//! Anonymous memory whose pages are discarded while other threads look at them, or that forked processes share.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,7 +10,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// 64-bit words in a page.
 pub const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
 
-/// A private anonymous mapping, unmapped on drop.
+/// An anonymous mapping, unmapped on drop.
 ///
 /// Its words are atomics: whatever the kernel or another thread does with the pages, reading one
 /// is defined, and stays so after a discard.
@@ -26,10 +26,19 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `pages` zero pages, readable and writable, none of them backed yet.
+    /// Maps `pages` zero pages, readable and writable, none of them backed yet. A forked process has a copy.
     pub fn new(pages: usize) -> io::Result<Self> {
+        Self::map(pages, libc::MAP_PRIVATE)
+    }
+
+    /// The same, but forked processes have these very pages.
+    pub fn shared(pages: usize) -> io::Result<Self> {
+        Self::map(pages, libc::MAP_SHARED)
+    }
+
+    fn map(pages: usize, sharing: i32) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let flags = sharing | libc::MAP_ANONYMOUS;
         let bytes = pages * PAGE_BYTES;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory
         // that exists.

@@ -172,10 +172,11 @@ impl OpenFile {
     pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
         let end = match &self.node {
             Node::Static(file) => file.data.len() as i64,
-            Node::PipeReader(_)
-            | Node::PipeWriter(_)
-            | Node::Event(_)
-            | Node::Device(Device::Console) => return Err(Errno::ESPIPE),
+            Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
+                return Err(Errno::ESPIPE);
+            }
+            // As on Linux it may be sought in, to no effect.
+            Node::Event(_) => return Ok(0),
             _ => 0,
         };
         let mut cursor = self.cursor.lock();

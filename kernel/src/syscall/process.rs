@@ -137,8 +137,9 @@ pub(super) fn exit_group(a: &Args) -> ! {
 }
 
 pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
-    // Children neither stop nor continue: WUNTRACED and WCONTINUED find nothing.
-    const KNOWN: u32 = linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED;
+    // Children neither stop nor continue: WUNTRACED and WCONTINUED find nothing. All of them are of one kind.
+    const KNOWN: u32 =
+        linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD;
     let options = a.u32(2);
     if options & !KNOWN != 0 {
         return Err(Errno::EINVAL);

@@ -162,7 +162,6 @@ impl Process {
         let files = core::mem::replace(&mut *self.files.lock(), FdTable::empty());
         drop(files);
         self.leave_children();
-        self.members.lock().ended = Some(status);
         self.release_space();
         self.report_end(status);
     }
@@ -184,17 +183,24 @@ impl Process {
         }
     }
 
-    /// Tells the parent that this process has ended.
+    /// Has ended from now on, and tells the parent.
     fn report_end(self: &Arc<Self>, how: ExitStatus) {
         let Some(parent) = self.parent() else {
+            self.members.lock().ended = Some(how);
             id::release_process(self.pid);
             return;
         };
+        {
+            // One step for whoever waits: a handler of the signal finds the child, and who finds the child has the
+            // signal.
+            let _waiters_look_here = parent.children.lock();
+            self.members.lock().ended = Some(how);
+            signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
+        }
         if parent.actions.lock().get(Signal::CHLD).forgets_children() {
             parent.reap(self);
         }
         parent.child_events.wake_all();
-        signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
     }
 
     /// How it ended, if it has.

@@ -67,6 +67,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             broken(fleet, step)
         });
     }
+    tally.check("coherence: t_fork notices fork-local", || forgotten(fleet));
     on_linux(fleet, tally);
 }
 
@@ -188,6 +189,26 @@ fn broken(fleet: &Fleet, step: &str) -> Outcome<String> {
         "{} stale among {} operations, {seconds:.1} s with the boot",
         sum.stale, sum.operations
     ))
+}
+
+/// Passes if t_fork failed because a child saw what its parent wrote after the fork.
+fn forgotten(fleet: &Fleet) -> Outcome<String> {
+    const WORDS: &str = "t_fork: FAILED: fork";
+    let start = Start {
+        options: "break=fork-local",
+        arguments: &[],
+        cpus: 4,
+        deadline: ALLOWANCE,
+    };
+    let finished = fleet.boot(fleet.breakable(), "t_fork", start)?;
+    let said = finished.console.lines().find(|line| line.contains(WORDS));
+    match (&finished.end, said) {
+        (End::Exited(1), Some(line)) => Ok(line.trim().to_owned()),
+        _ => Err(Failure::work(format!(
+            "fork-local went unnoticed: {}",
+            finished.account()
+        ))),
+    }
 }
 
 impl Sum {

@@ -1,0 +1,335 @@
+//! Forked address spaces: frames, rights and flushes, without a processor.
+
+use shootdown_kernel_tests::addr::PhysAddr;
+use shootdown_kernel_tests::memory;
+use shootdown_kernel_tests::mm::frames::{self, Frame};
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, FaultAccess, FaultError, MapError, MapRequest, MemorySpace, PAGE_SIZE,
+    Placement, Populate, Prot, SharedArea,
+};
+use shootdown_kernel_tests::platform::flushes;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const BASE: usize = 0x4000_0000;
+const PAGES: usize = 6;
+
+const READ: FaultAccess = FaultAccess {
+    write: false,
+    exec: false,
+    user: true,
+    present: false,
+};
+const WRITE: FaultAccess = FaultAccess {
+    write: true,
+    ..READ
+};
+/// A write through an entry that is there, but may not be written through.
+const REFUSED: FaultAccess = FaultAccess {
+    present: true,
+    ..WRITE
+};
+
+/// One test at a time, and each gives every frame back.
+struct Turn {
+    frames: usize,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn new() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        memory::init();
+        Self {
+            frames: frames::free_count(),
+            _turn: turn,
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(frames::free_count(), self.frames, "frames are lost");
+        }
+    }
+}
+
+fn at(page: usize) -> usize {
+    BASE + page * PAGE_SIZE
+}
+
+fn map(space: &MemorySpace, pages: usize, kind: AreaKind) {
+    let request = MapRequest {
+        addr: BASE,
+        len: pages * PAGE_SIZE,
+        prot: Prot::READ_WRITE,
+        placement: Placement::Fixed,
+        populate: Populate::OnDemand,
+        kind,
+    };
+    space.map(request).unwrap();
+}
+
+/// A loaded space with as many pages that hold 1, 2, ...
+fn parent(pages: usize) -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, pages, AreaKind::Anonymous);
+    for page in 0..pages {
+        space.fault(at(page), WRITE).unwrap();
+        write(&space, page, page as u64 + 1);
+    }
+    space
+}
+
+/// The leaf entry of a page, as a processor finds it.
+fn entry(space: &MemorySpace, page: usize) -> Option<u64> {
+    let mut table = space.engine().root().0;
+    for level in (0..4).rev() {
+        let index = at(page) >> (12 + 9 * level) & 511;
+        let cell = PhysAddr::new(table)
+            .to_direct()
+            .cast::<u64>()
+            .wrapping_add(index);
+        // SAFETY: inside a table of the simulated memory, which nobody changes now.
+        let entry = unsafe { cell.read() };
+        if entry & 1 == 0 {
+            return None;
+        }
+        table = entry & 0x000f_ffff_ffff_f000;
+        if level == 0 {
+            return Some(entry);
+        }
+    }
+    None
+}
+
+fn may_write(space: &MemorySpace, page: usize) -> bool {
+    entry(space, page).is_some_and(|entry| entry & 2 != 0)
+}
+
+fn word(space: &MemorySpace, page: usize) -> *mut u64 {
+    let frame = entry(space, page).expect("mapped") & 0x000f_ffff_ffff_f000;
+    PhysAddr::new(frame).to_direct().cast()
+}
+
+fn read(space: &MemorySpace, page: usize) -> u64 {
+    // SAFETY: a word of a frame of the simulated memory.
+    unsafe { word(space, page).read() }
+}
+
+/// Writes as user code does: only where the entry allows it.
+fn write(space: &MemorySpace, page: usize, value: u64) {
+    if !may_write(space, page) {
+        space.fault(at(page), REFUSED).unwrap();
+    }
+    assert!(may_write(space, page));
+    // SAFETY: as in `read`.
+    unsafe { word(space, page).write(value) };
+}
+
+fn contents(space: &MemorySpace) -> Vec<u64> {
+    (0..PAGES).map(|page| read(space, page)).collect()
+}
+
+#[test]
+fn both_sides_lose_the_right_to_write_with_one_flush() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    parent.activate(None);
+    let before = flushes();
+    let child = parent.fork().unwrap();
+    assert_eq!(flushes() - before, 1);
+    for page in 0..PAGES {
+        assert!(!may_write(&parent, page) && !may_write(&child, page));
+    }
+    assert_eq!(contents(&child), contents(&parent));
+    // Nothing is left to take away.
+    let second = parent.fork().unwrap();
+    assert_eq!(flushes() - before, 1);
+    assert_eq!(contents(&second), contents(&parent));
+    parent.deactivate();
+}
+
+#[test]
+fn a_write_is_seen_by_its_writer_only() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    let child = parent.fork().unwrap();
+    write(&child, 0, 100);
+    write(&parent, 1, 200);
+    assert_eq!(contents(&parent), [1, 200, 3, 4, 5, 6]);
+    assert_eq!(contents(&child), [100, 2, 3, 4, 5, 6]);
+    // The last owner of a page writes to it without a copy.
+    let used = frames::free_count();
+    write(&parent, 0, 300);
+    write(&child, 1, 400);
+    assert_eq!(frames::free_count(), used);
+    assert_eq!(read(&child, 0), 100);
+}
+
+#[test]
+fn a_copy_is_flushed_and_then_writable() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    let child = parent.fork().unwrap();
+    parent.activate(None);
+    let before = flushes();
+    write(&parent, 2, 7);
+    assert_eq!(flushes() - before, 1);
+    drop(child);
+    write(&parent, 3, 7);
+    assert_eq!(flushes() - before, 1, "a right gained is not flushed");
+    parent.deactivate();
+}
+
+#[test]
+fn rights_that_come_back_do_not_unshare() {
+    let _turn = Turn::new();
+    for hidden in [Prot::NONE, Prot::READ] {
+        let parent = parent(PAGES);
+        let bytes = PAGES * PAGE_SIZE;
+        parent.protect(BASE, bytes, hidden).unwrap();
+        let child = parent.fork().unwrap();
+        parent.protect(BASE, bytes, Prot::READ_WRITE).unwrap();
+        child.protect(BASE, bytes, Prot::WRITE).unwrap();
+        for page in 0..PAGES {
+            assert!(!may_write(&parent, page) && !may_write(&child, page));
+            write(&parent, page, 9);
+        }
+        assert_eq!(contents(&child), [1, 2, 3, 4, 5, 6]);
+    }
+}
+
+#[test]
+fn what_one_discards_the_other_keeps() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    let (first, second) = (parent.fork().unwrap(), parent.fork().unwrap());
+    parent
+        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
+        .unwrap();
+    assert_eq!(entry(&parent, 0), None);
+    first.unmap(BASE, 3 * PAGE_SIZE).unwrap();
+    assert_eq!(contents(&second), [1, 2, 3, 4, 5, 6]);
+}
+
+/// More shares than one frame notes.
+#[test]
+fn many_shares_are_given_up_in_one_flush() {
+    const MANY: usize = 2500;
+    let _turn = Turn::new();
+    let parent = parent(MANY);
+    let child = parent.fork().unwrap();
+    parent.activate(None);
+    let before = flushes();
+    parent.unmap(BASE, MANY * PAGE_SIZE).unwrap();
+    assert_eq!(flushes() - before, 1);
+    assert_eq!(read(&child, MANY - 1), MANY as u64);
+    parent.deactivate();
+}
+
+/// Takes every free frame.
+fn exhaust() -> Vec<Frame> {
+    std::iter::from_fn(frames::alloc).collect()
+}
+
+#[test]
+fn shares_are_given_up_without_memory_too() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    let child = parent.fork().unwrap();
+    parent.activate(None);
+    let hoard = exhaust();
+    let before = flushes();
+    parent.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    assert!(flushes() > before);
+    hoard.into_iter().for_each(frames::free);
+    assert_eq!(contents(&child), [1, 2, 3, 4, 5, 6]);
+    parent.deactivate();
+}
+
+#[test]
+fn a_fork_without_memory_leaves_nothing_behind() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    for available in 0..5 {
+        let mut hoard = exhaust();
+        (0..available).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
+        let forked = parent.fork().map(|_| ());
+        // A root and three tables.
+        let wanted = if available < 4 {
+            Err(MapError::NoMemory)
+        } else {
+            Ok(())
+        };
+        assert_eq!(forked, wanted, "with {available} frames");
+        assert_eq!(frames::free_count(), available);
+        hoard.into_iter().for_each(frames::free);
+        (0..PAGES).for_each(|page| write(&parent, page, page as u64 + 1));
+    }
+    assert_eq!(contents(&parent), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_copy_without_memory_is_refused() {
+    let _turn = Turn::new();
+    let parent = parent(PAGES);
+    let child = parent.fork().unwrap();
+    let hoard = exhaust();
+    assert_eq!(parent.fault(at(0), REFUSED), Err(FaultError::OutOfMemory));
+    hoard.into_iter().for_each(frames::free);
+    write(&parent, 0, 5);
+    assert_eq!(read(&child, 0), 1);
+}
+
+#[test]
+fn shared_memory_is_found_by_whoever_comes_later() {
+    let _turn = Turn::new();
+    let parent = MemorySpace::new().unwrap();
+    map(&parent, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    parent.fault(at(0), WRITE).unwrap();
+    write(&parent, 0, 1);
+    let child = parent.fork().unwrap();
+    assert!(may_write(&parent, 0), "what stays shared stays writable");
+    for page in 0..PAGES {
+        child.fault(at(page), READ).unwrap();
+        write(&child, page, 10 + page as u64);
+        parent.fault(at(page), READ).unwrap();
+        assert_eq!(read(&parent, page), 10 + page as u64);
+    }
+    // Neither a discard nor the end of a process takes the contents away.
+    parent
+        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
+        .unwrap();
+    drop(child);
+    parent.fault(at(4), READ).unwrap();
+    assert_eq!(read(&parent, 4), 14);
+    let (here, there) = (
+        parent.shared_place(at(4)),
+        parent.fork().unwrap().shared_place(at(4)),
+    );
+    assert!(here.is_some() && here == there);
+    // A part that moves shows the same contents.
+    let moved = parent
+        .remap(
+            at(4),
+            PAGE_SIZE,
+            PAGE_SIZE,
+            shootdown_kernel_tests::mm::Destination::Fixed(at(40)),
+        )
+        .unwrap();
+    assert_eq!(moved, at(40));
+    assert_eq!((read(&parent, 40), parent.shared_place(at(40))), (14, here));
+}
+
+#[test]
+fn parts_of_shared_memory_fit_together_again() {
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    space.protect(at(2), PAGE_SIZE, Prot::READ).unwrap();
+    assert_eq!(space.areas().unwrap().len(), 3);
+    space.protect(at(2), PAGE_SIZE, Prot::READ_WRITE).unwrap();
+    assert_eq!(space.areas().unwrap().len(), 1);
+}

@@ -1,0 +1,343 @@
+//! Children as their parents see them: waiting, signals, orphans, limits, and programs started after a fork.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use shootdown_user::child::{Child, End, end, wait_for};
+use shootdown_user::machine;
+use shootdown_user::region::Region;
+
+/// More children than the reference kernel lets one machine have.
+const BOMB: usize = 300;
+
+/// What a program started with this argument does instead of the tests.
+const SUCCESSOR: &str = "successor";
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn errno_of(error: std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}
+
+fn sleep_for_ever() -> ! {
+    loop {
+        // SAFETY: sleeps until a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+fn waiting_tells_who_and_how() {
+    let none = wait_for(-1, 0).map_err(errno_of);
+    assert_eq!(none, Err(libc::ECHILD));
+    let sleeper = Child::start(|| sleep_for_ever()).unwrap();
+    assert_eq!(wait_for(-1, libc::WNOHANG).unwrap(), None);
+    let quick = Child::start(|| 77).unwrap();
+    assert_eq!(
+        wait_for(-1, 0).unwrap(),
+        Some((quick.pid(), End::Exited(77)))
+    );
+    let foreign = wait_for(quick.pid(), 0).map_err(errno_of);
+    assert_eq!(
+        foreign,
+        Err(libc::ECHILD),
+        "a child that has been waited for"
+    );
+    sleeper.signal(libc::SIGKILL).unwrap();
+    assert_eq!(sleeper.wait().unwrap(), End::Killed(libc::SIGKILL));
+    // SAFETY: no pointer is used.
+    let status = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0x10) };
+    assert_eq!((status, errno()), (-1, libc::EINVAL));
+}
+
+fn faults_end_the_child_alone() {
+    let child = Child::start(|| {
+        // SAFETY: nothing is mapped there, and that is what is tested.
+        unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
+        0
+    });
+    assert_eq!(child.unwrap().wait().unwrap(), End::Killed(libc::SIGSEGV));
+}
+
+/// The last child that SIGCHLD told of, and its status.
+static TOLD: [AtomicI32; 3] = [const { AtomicI32::new(0) }; 3];
+
+extern "C" fn on_end(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel hands a handler with SA_SIGINFO valid information.
+    let info = unsafe { &*info };
+    // SAFETY: for SIGCHLD this field is filled in.
+    let pid = unsafe { info.si_pid() };
+    // SAFETY: and this one.
+    let status = unsafe { info.si_status() };
+    for (told, value) in TOLD.iter().zip([pid, status, info.si_code]) {
+        told.store(value, Relaxed);
+    }
+}
+
+fn act_on_sigchld(handler: libc::sighandler_t, flags: i32) {
+    // SAFETY: `sigaction` is made of integers and a set of bits; zero is valid for all of it.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    // SAFETY: the handlers here only store to atomics.
+    let status = unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) };
+    assert_eq!(status, 0);
+}
+
+fn the_end_of_a_child_is_a_signal() {
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_end;
+    act_on_sigchld(
+        handler as libc::sighandler_t,
+        libc::SA_SIGINFO | libc::SA_RESTART,
+    );
+    let told = || TOLD.each_ref().map(|value| value.load(Relaxed));
+    let child = Child::start(|| 9).unwrap();
+    let pid = child.pid();
+    assert_eq!(child.wait().unwrap(), End::Exited(9));
+    assert_eq!(told(), [pid, 9, libc::CLD_EXITED]);
+    let child = Child::start(|| sleep_for_ever()).unwrap();
+    let pid = child.pid();
+    child.signal(libc::SIGKILL).unwrap();
+    assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+    assert_eq!(told(), [pid, libc::SIGKILL, libc::CLD_KILLED]);
+    act_on_sigchld(libc::SIG_DFL, 0);
+}
+
+fn ignored_children_are_forgotten() {
+    act_on_sigchld(libc::SIG_IGN, 0);
+    let child = Child::start(|| 0).unwrap();
+    let waited = child.wait().map_err(errno_of);
+    assert_eq!(
+        waited,
+        Err(libc::ECHILD),
+        "its end is awaited, but not told"
+    );
+    act_on_sigchld(libc::SIG_DFL, 0);
+}
+
+fn orphans_go_to_the_first_process() {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let child = Child::start(|| {
+        let parent = std::process::id() as libc::pid_t;
+        let grandchild = Child::start(|| {
+            // SAFETY: asks for a number.
+            while unsafe { libc::getppid() } == parent {
+                std::thread::yield_now();
+            }
+            // SAFETY: as above.
+            let adopter = unsafe { libc::getppid() };
+            i32::from(writer.write_all(&adopter.to_ne_bytes()).is_err())
+        });
+        i32::from(grandchild.is_err())
+    });
+    let child = child.unwrap();
+    let parent = child.pid();
+    assert_eq!(child.wait().unwrap(), End::Exited(0));
+    let mut bytes = [0; 4];
+    reader.read_exact(&mut bytes).unwrap();
+    let adopter = i32::from_ne_bytes(bytes);
+    assert_ne!(adopter, parent);
+    if std::process::id() == 1 {
+        assert_eq!(adopter, 1);
+        // The orphan is ours now.
+        let ended = wait_for(-1, 0).unwrap().map(|(_, end)| end);
+        assert_eq!(ended, Some(End::Exited(0)));
+    }
+}
+
+fn is_open(fd: RawFd) -> bool {
+    // SAFETY: asks for the flags of a descriptor, if it is one.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+fn programs_start_after_a_fork() {
+    // Opened by std, hence closed when a program starts.
+    let (closed, _writer) = std::io::pipe().unwrap();
+    // SAFETY: copies a descriptor of ours; the copy stays open when a program starts.
+    let kept = unsafe { libc::dup(closed.as_raw_fd()) };
+    let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
+    let arguments = [
+        SUCCESSOR.to_owned(),
+        closed.as_raw_fd().to_string(),
+        kept.to_string(),
+    ];
+    let arguments = arguments.map(|argument| std::ffi::CString::new(argument).unwrap());
+    let pointers = [
+        path.as_ptr(),
+        arguments[0].as_ptr(),
+        arguments[1].as_ptr(),
+        arguments[2].as_ptr(),
+        std::ptr::null(),
+    ];
+    let cpus = machine::allowed_cpus().unwrap();
+    let child = Child::start(|| {
+        machine::pin_to(*cpus.last().unwrap()).unwrap();
+        // SAFETY: null-terminated strings in a null-terminated array.
+        unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
+        200
+    });
+    assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+    // SAFETY: our own copy.
+    unsafe { libc::close(kept) };
+    assert_eq!(
+        machine::allowed_cpus().unwrap(),
+        cpus,
+        "the child pinned itself alone"
+    );
+}
+
+/// What the program does that was started by the test above.
+fn succeed(arguments: &[String]) -> ExitCode {
+    let fds: Vec<RawFd> = arguments.iter().map(|text| text.parse().unwrap()).collect();
+    assert!(!is_open(fds[0]) && is_open(fds[1]));
+    assert_eq!(
+        machine::allowed_cpus().unwrap().len(),
+        1,
+        "affinity is inherited"
+    );
+    ExitCode::SUCCESS
+}
+
+/// Raw, because the C library asks for nothing but what makes sense.
+fn clone(flags: i32) -> i64 {
+    // SAFETY: without CLONE_VM the child has memory of its own.
+    unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) }
+}
+
+fn nonsense_is_refused() {
+    for flags in [
+        libc::CLONE_SIGHAND,
+        libc::CLONE_THREAD,
+        libc::CLONE_THREAD | libc::CLONE_VM,
+    ] {
+        let child = clone(flags | libc::SIGCHLD);
+        if child == 0 {
+            end(0);
+        }
+        assert_eq!((child, errno()), (-1, libc::EINVAL), "flags {flags:#x}");
+    }
+    let child = clone(libc::SIGCHLD);
+    if child == 0 {
+        end(5);
+    }
+    assert_eq!(
+        wait_for(child as i32, 0).unwrap(),
+        Some((child as i32, End::Exited(5)))
+    );
+}
+
+/// Forks until that fails, or often enough. Everything must work afterwards.
+fn a_bomb_is_contained() {
+    let mut children = Vec::new();
+    for _ in 0..BOMB {
+        match Child::start(|| sleep_for_ever()) {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                let errno = errno_of(error);
+                assert!(
+                    [libc::EAGAIN, libc::ENOMEM].contains(&errno),
+                    "errno {errno}"
+                );
+                break;
+            }
+        }
+    }
+    let started = children.len();
+    children
+        .iter()
+        .for_each(|child| child.signal(libc::SIGKILL).unwrap());
+    for child in children {
+        assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+    }
+    assert!(started > 20, "only {started} children");
+    if std::fs::exists("/proc/shootdown").unwrap() {
+        assert!(started < BOMB, "no limit is in force");
+    }
+    println!("t_children: {started} children at one time");
+    assert_eq!(Child::start(|| 3).unwrap().wait().unwrap(), End::Exited(3));
+}
+
+/// A child that cannot have its page tables is no child, and its parent goes on.
+fn no_memory_is_no_child() {
+    const FAR_PAGES: usize = 300;
+    /// Of two tables that each page needs; three quarters of that are left.
+    const LEFT_KIB: u64 = FAR_PAGES as u64 * 2 * 4 * 3 / 4;
+    const PAGES: usize = 16;
+    if !std::fs::exists("/proc/shootdown").unwrap() {
+        // Linux would kill somebody.
+        return;
+    }
+    (0..FAR_PAGES).for_each(touch_far_page);
+    let mut hoard = Vec::new();
+    while machine::free_kib().unwrap() > LEFT_KIB {
+        let region = Region::new(PAGES).unwrap();
+        (0..PAGES).for_each(|page| region.word(page, 0).store(7, Relaxed));
+        hoard.push(region);
+    }
+    let before = machine::free_kib().unwrap();
+    for _ in 0..20 {
+        let failed = Child::start(|| 0).map(|_| ()).map_err(errno_of);
+        assert_eq!(failed, Err(libc::ENOMEM));
+    }
+    let lost = before.saturating_sub(machine::free_kib().unwrap());
+    assert!(lost < 256, "{lost} KiB are gone after 20 forks that failed");
+    assert!(
+        hoard
+            .iter()
+            .all(|region| region.word(PAGES - 1, 0).load(Relaxed) == 7)
+    );
+    drop(hoard);
+    assert_eq!(Child::start(|| 4).unwrap().wait().unwrap(), End::Exited(4));
+}
+
+/// Touches a page that no other shares a table of its own or of the next level with; it is never given back.
+fn touch_far_page(number: usize) {
+    let address = 0x2000_0000_0000 + (number << 30);
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: nothing else is mapped that high.
+    let page = unsafe { libc::mmap(address as *mut _, 4096, rights, flags, -1, 0) };
+    assert_eq!(page as usize, address);
+    // SAFETY: just mapped.
+    unsafe { page.cast::<u8>().write_volatile(1) };
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == SUCCESSOR) {
+        return succeed(&arguments[1..]);
+    }
+    machine::prepare();
+    let tests: &[(&str, fn())] = &[
+        ("waiting_tells_who_and_how", waiting_tells_who_and_how),
+        ("faults_end_the_child_alone", faults_end_the_child_alone),
+        (
+            "the_end_of_a_child_is_a_signal",
+            the_end_of_a_child_is_a_signal,
+        ),
+        (
+            "ignored_children_are_forgotten",
+            ignored_children_are_forgotten,
+        ),
+        (
+            "orphans_go_to_the_first_process",
+            orphans_go_to_the_first_process,
+        ),
+        ("programs_start_after_a_fork", programs_start_after_a_fork),
+        ("nonsense_is_refused", nonsense_is_refused),
+        ("a_bomb_is_contained", a_bomb_is_contained),
+        ("no_memory_is_no_child", no_memory_is_no_child),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("t_children: {name} ok");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("t_children: OK");
+    ExitCode::SUCCESS
+}

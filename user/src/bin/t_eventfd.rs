@@ -1,0 +1,239 @@
+//! What processes talk through: event counters, pipes, shared memory, and futexes in it.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use shootdown_user::child::{Child, End};
+use shootdown_user::machine;
+use shootdown_user::region::Region;
+
+/// How often two processes take turns.
+const TURNS: u64 = 200;
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn event(value: u32, flags: i32) -> OwnedFd {
+    // SAFETY: makes a descriptor.
+    let fd = unsafe { libc::eventfd(value, flags) };
+    assert!(fd >= 0, "eventfd: errno {}", errno());
+    // SAFETY: just made, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Reads a counter, or the error number.
+fn take(event: &OwnedFd) -> Result<u64, i32> {
+    let mut value = 0_u64;
+    // SAFETY: as many bytes as `value` has.
+    match unsafe { libc::read(event.as_raw_fd(), (&raw mut value).cast(), 8) } {
+        8 => Ok(value),
+        _ => Err(errno()),
+    }
+}
+
+fn add(event: &OwnedFd, value: u64) -> Result<(), i32> {
+    // SAFETY: as many bytes as `value` has.
+    match unsafe { libc::write(event.as_raw_fd(), (&raw const value).cast(), 8) } {
+        8 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+fn ready(fd: RawFd) -> i16 {
+    let mut entry = libc::pollfd {
+        fd,
+        events: libc::POLLIN | libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut entry, 1, 0) };
+    entry.revents
+}
+
+fn counters_add_up() {
+    let event = event(3, libc::EFD_NONBLOCK);
+    let fd = event.as_raw_fd();
+    assert_eq!(ready(fd), libc::POLLIN | libc::POLLOUT);
+    assert_eq!((add(&event, 4), take(&event)), (Ok(()), Ok(7)));
+    assert_eq!(ready(fd), libc::POLLOUT);
+    assert_eq!(take(&event), Err(libc::EAGAIN));
+    assert_eq!(add(&event, u64::MAX), Err(libc::EINVAL));
+    assert_eq!(add(&event, u64::MAX - 1), Ok(()));
+    assert_eq!(ready(fd), libc::POLLIN);
+    assert_eq!(add(&event, 1), Err(libc::EAGAIN));
+    assert_eq!(add(&event, 0), Ok(()));
+    assert_eq!(take(&event), Ok(u64::MAX - 1));
+}
+
+fn semaphores_give_one_at_a_time() {
+    let event = event(2, libc::EFD_SEMAPHORE | libc::EFD_NONBLOCK);
+    let taken: Vec<_> = (0..3).map(|_| take(&event)).collect();
+    assert_eq!(taken, [Ok(1), Ok(1), Err(libc::EAGAIN)]);
+}
+
+fn bad_calls_are_refused() {
+    // SAFETY: refused.
+    let refused = unsafe { libc::eventfd(0, 0x10) };
+    assert_eq!((refused, errno()), (-1, libc::EINVAL));
+    let event = event(1, libc::EFD_CLOEXEC);
+    let fd = event.as_raw_fd();
+    // SAFETY: asks for the flags of a descriptor.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
+    let mut bytes = [0_u8; 7];
+    // SAFETY: seven bytes.
+    let short = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), 7) };
+    assert_eq!((short, errno()), (-1, libc::EINVAL));
+    // SAFETY: seven bytes.
+    let short = unsafe { libc::write(fd, bytes.as_ptr().cast(), 7) };
+    assert_eq!((short, errno()), (-1, libc::EINVAL));
+}
+
+fn processes_wait_for_each_other() {
+    let (ping, pong) = (event(0, 0), event(0, 0));
+    let child = Child::start(|| {
+        let mut sum = 0;
+        for _ in 0..TURNS {
+            sum += take(&ping).unwrap_or(0);
+            if add(&pong, sum).is_err() {
+                return 1;
+            }
+        }
+        0
+    });
+    for turn in 1..=TURNS {
+        add(&ping, turn).unwrap();
+        assert_eq!(take(&pong), Ok(turn * (turn + 1) / 2));
+    }
+    assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+}
+
+fn writers_wait_for_room() {
+    let event = event(0, 0);
+    add(&event, u64::MAX - 1).unwrap();
+    let child = Child::start(|| i32::from(add(&event, 5).is_err()));
+    assert_eq!(take(&event), Ok(u64::MAX - 1));
+    assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+    assert_eq!(take(&event), Ok(5));
+}
+
+fn pipes_end_with_their_last_writer() {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let child = Child::start(|| i32::from(writer.write_all(&[b'x'; 100_000]).is_err()));
+    drop(writer);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), 100_000);
+    assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+}
+
+fn shared_memory_is_one_memory() {
+    let region = Region::shared(5).unwrap();
+    region.word(0, 0).store(1, Relaxed);
+    let count = |from: u64| {
+        for _ in 0..2000 {
+            region.word(0, 0).fetch_add(1, Relaxed);
+        }
+        // Pages that neither has touched before the fork.
+        region.word(from as usize, 3).store(from, Relaxed);
+    };
+    let children = [1, 2, 3].map(|number| {
+        Child::start(|| {
+            count(number);
+            0
+        })
+    });
+    count(4);
+    for child in children {
+        assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+    }
+    assert_eq!(region.word(0, 0).load(Relaxed), 8001);
+    assert!((1..5).all(|page| region.word(page, 3).load(Relaxed) == page as u64));
+    region.discard(5).unwrap();
+    assert_eq!(
+        region.word(4, 3).load(Relaxed),
+        4,
+        "the memory keeps what a process forgets"
+    );
+}
+
+fn futex(word: &AtomicU64, operation: i32, value: u32) -> i64 {
+    // SAFETY: the low half of a word of ours, and no timeout.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            std::ptr::null::<libc::timespec>(),
+        )
+    }
+}
+
+/// Waits until the word is at least `wanted`, and says who looks.
+fn wait_for_value(word: &AtomicU64, wanted: u64) {
+    loop {
+        let value = word.load(Acquire);
+        if value >= wanted {
+            return;
+        }
+        futex(word, libc::FUTEX_WAIT, value as u32);
+    }
+}
+
+fn raise(word: &AtomicU64, value: u64) {
+    word.store(value, Release);
+    futex(word, libc::FUTEX_WAKE, i32::MAX as u32);
+}
+
+fn futexes_work_across_processes() {
+    let region = Region::shared(1).unwrap();
+    let (ping, pong) = (region.word(0, 0), region.word(0, 8));
+    let child = Child::start(|| {
+        for turn in 1..=TURNS {
+            wait_for_value(ping, turn);
+            raise(pong, turn);
+        }
+        0
+    });
+    for turn in 1..=TURNS {
+        raise(ping, turn);
+        wait_for_value(pong, turn);
+    }
+    assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
+}
+
+fn main() -> ExitCode {
+    machine::prepare();
+    let tests: &[(&str, fn())] = &[
+        ("counters_add_up", counters_add_up),
+        (
+            "semaphores_give_one_at_a_time",
+            semaphores_give_one_at_a_time,
+        ),
+        ("bad_calls_are_refused", bad_calls_are_refused),
+        (
+            "processes_wait_for_each_other",
+            processes_wait_for_each_other,
+        ),
+        ("writers_wait_for_room", writers_wait_for_room),
+        (
+            "pipes_end_with_their_last_writer",
+            pipes_end_with_their_last_writer,
+        ),
+        ("shared_memory_is_one_memory", shared_memory_is_one_memory),
+        (
+            "futexes_work_across_processes",
+            futexes_work_across_processes,
+        ),
+    ];
+    for (name, test) in tests {
+        test();
+        println!("t_eventfd: {name} ok");
+    }
+    println!("t_eventfd: OK");
+    ExitCode::SUCCESS
+}
