@@ -1,5 +1,6 @@
 //! `lab bench`: workload x machine x policy, as one table and one JSON object.
 
+mod columns;
 mod measure;
 mod merge;
 mod plan;

@@ -4,85 +4,13 @@ use std::fmt::Write;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use serde_json::Value;
 
+use super::columns::{COUNTS, Column, SWITCHES, TIMES, count};
 use super::plan::Plan;
-use super::rows::{Call, Row, machine_name};
+use super::rows::{Row, machine_name};
 use super::workload::{Axes, counted};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::machine::host_cores;
-
-/// A column: its heading, and what it shows of a row.
-type Column = (&'static str, fn(&Row) -> String);
-
-/// Columns before and after those of the workload.
-const TIMES: [Column; 5] = [
-    ("policy", |row| row.policy.clone()),
-    ("median ns", |row| whole(row.median_ns)),
-    ("p99 ns", |row| whole(row.p99_ns)),
-    ("/ before", |row| ratio(row.ratio)),
-    ("/ linux", |row| ratio(row.ratio_to_linux)),
-];
-const COUNTS: [Column; 2] = [
-    ("IPIs/op", |row| {
-        or_dash(row.ipis_per_op.map(|ipis| format!("{ipis:.2}")))
-    }),
-    ("stale", |row| row.stale.to_string()),
-];
-const CALL: [Column; 3] = [
-    ("call ns", |row| call(row, |call| whole(call.median_ns))),
-    ("call p99", |row| call(row, |call| whole(call.p99_ns))),
-    ("call / before", |row| call(row, |call| ratio(call.ratio))),
-];
-const PAGE: [Column; 1] = [("ns a page", |row| {
-    or_dash(row.page_ns.map(|ns| format!("{ns:.2}")))
-})];
-
-/// How flushes work: heading, and counter of the engine.
-const FLUSHES: &[(&str, &str)] = &[
-    ("acks before flush", "early_acks"),
-    ("flushed here first", "flushes_overlapped"),
-    ("nobody waited", "flushes_unwaited"),
-    ("lines read", "shared_lines_read"),
-    ("pages dropped", "pages_flushed"),
-];
-/// How switches work, likewise.
-const SWITCHES: &[(&str, &str)] = &[
-    ("tags kept", "tags_kept"),
-    ("tags dropped", "tags_dropped"),
-    ("tags taken", "tags_taken"),
-    ("lazy skipped", "lazy_skipped"),
-];
-
-impl Workload {
-    /// What the tables say above: so many pages, and what the time is of.
-    fn title(self, pages: u32) -> String {
-        let pages = counted(pages, "pages");
-        match self {
-            Self::Madvise => format!(
-                "madvise: {pages} a flush; ns an iteration on the initiator, and in its call"
-            ),
-            Self::Pingpong => {
-                format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
-            }
-        }
-    }
-
-    fn columns(self) -> &'static [Column] {
-        match self {
-            Self::Madvise => &CALL,
-            Self::Pingpong => &PAGE,
-        }
-    }
-
-    /// The counters that show the workload's mechanism.
-    fn mechanism(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Madvise => FLUSHES,
-            Self::Pingpong => SWITCHES,
-        }
-    }
-}
 
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
 const NOISE_CORES: f64 = 0.1;
@@ -100,12 +28,11 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> 
         let rows = rows.iter().filter(|row| row.pages == pages);
         line(table(rows, axes.workload));
     }
-    if let Some(counts) = mechanism(rows, axes.workload) {
+    if has_no_tags(rows, axes.workload) {
+        line("\nno hardware tags here (kept 0, dropped 0, taken 0): each switch forgets everything under every policy; --machine sim has them".into());
+    } else if let Some(counts) = mechanism(rows, axes.workload) {
         line("\nwhat the engine counted an iteration; counts hold on any host".into());
         line(counts);
-    }
-    if has_no_tags(rows, axes.workload) {
-        line("no hardware tags here: each switch of spaces forgets everything under every policy; --machine sim has them".into());
     }
     for group in &plan.groups {
         let actors: Vec<String> = group.actors.iter().map(u32::to_string).collect();
@@ -214,28 +141,6 @@ fn has_no_tags(rows: &[Row], workload: Workload) -> bool {
     workload == Workload::Pingpong && ours.peek().is_some() && ours.all(is_still)
 }
 
-/// A counter of a row; programs leave out those that did not move.
-fn count(row: &Row, name: &str) -> f64 {
-    let counter = row.counters.get(name);
-    counter.and_then(Value::as_f64).unwrap_or_default()
-}
-
-fn whole(ns: f64) -> String {
-    format!("{ns:.0}")
-}
-
-fn ratio(value: Option<f64>) -> String {
-    or_dash(value.map(|ratio| format!("{ratio:.3}")))
-}
-
-fn call(row: &Row, cell: impl Fn(&Call) -> String) -> String {
-    or_dash(row.call.as_ref().map(cell))
-}
-
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".into())
-}
-
 /// One sentence with the figures that count, or why there are none.
 fn against_linux(rows: &[Row], axes: &Axes) -> String {
     let best = rows
@@ -272,6 +177,39 @@ mod tests {
                 "call_median_ns":{call_median_ns},"call_p99_ns":777,"iterations":3,"ipis_per_op":1,"stale":0}}"#
         );
         serde_json::from_str(&text).unwrap()
+    }
+
+    fn turns(policy: &str, counters: &str) -> Row {
+        let text = format!(
+            r#"{{"policy":"{policy}","spaces":2,"pages":0,"median_ns":900,"p99_ns":990,"min_ns":1,
+                "iterations":3,"ipis_per_op":0,"stale":0,"counters":{counters}}}"#
+        );
+        let sighting = Sighting {
+            machine: MachineKind::Qemu,
+            boot: 0,
+            row: serde_json::from_str(&text).unwrap(),
+        };
+        let setting = Setting {
+            cpus: 2,
+            accel: "tcg".into(),
+            is_crowded: false,
+        };
+        merge(&[sighting], &setting).remove(0)
+    }
+
+    #[test]
+    fn where_there_are_tags_they_are_counted_and_elsewhere_that_is_said() {
+        let without = turns("before", r#"{"local_flushes":0.1}"#);
+        let with = turns("best", r#"{"tags_kept":0.75,"tags_taken":0.25}"#);
+        let (pingpong, madvise) = (Workload::Pingpong, Workload::Madvise);
+        assert!(has_no_tags(std::slice::from_ref(&without), pingpong));
+        assert!(!has_no_tags(std::slice::from_ref(&without), madvise));
+        assert!(!has_no_tags(&[], pingpong));
+        let rows = [without, with];
+        assert!(!has_no_tags(&rows, pingpong));
+        let text = mechanism(&rows, pingpong).unwrap();
+        assert!(text.contains("tags kept") && text.contains("0.75") && text.contains("0.25"));
+        assert!(table(rows.iter(), pingpong).contains("ns a page"));
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! What the tables show of each workload: titles, columns, and the counters that show its mechanism.
+
+use serde_json::Value;
+
+use super::rows::{Call, Row};
+use super::workload::counted;
+use crate::cli::Workload;
+
+/// A column: its heading, and what it shows of a row.
+pub type Column = (&'static str, fn(&Row) -> String);
+
+/// Columns before those of the workload.
+pub const TIMES: [Column; 5] = [
+    ("policy", |row| row.policy.clone()),
+    ("median ns", |row| whole(row.median_ns)),
+    ("p99 ns", |row| whole(row.p99_ns)),
+    ("/ before", |row| ratio(row.ratio)),
+    ("/ linux", |row| ratio(row.ratio_to_linux)),
+];
+/// Columns after them.
+pub const COUNTS: [Column; 2] = [
+    ("IPIs/op", |row| {
+        or_dash(row.ipis_per_op.map(|ipis| format!("{ipis:.2}")))
+    }),
+    ("stale", |row| row.stale.to_string()),
+];
+const CALL: [Column; 3] = [
+    ("call ns", |row| call(row, |call| whole(call.median_ns))),
+    ("call p99", |row| call(row, |call| whole(call.p99_ns))),
+    ("call / before", |row| call(row, |call| ratio(call.ratio))),
+];
+const PAGE: [Column; 1] = [("ns a page", |row| {
+    or_dash(row.page_ns.map(|ns| format!("{ns:.2}")))
+})];
+
+/// How flushes work: heading, and counter of the engine.
+const FLUSHES: &[(&str, &str)] = &[
+    ("acks before flush", "early_acks"),
+    ("flushed here first", "flushes_overlapped"),
+    ("nobody waited", "flushes_unwaited"),
+    ("lines read", "shared_lines_read"),
+    ("pages dropped", "pages_flushed"),
+];
+/// How switches work, likewise.
+pub const SWITCHES: &[(&str, &str)] = &[
+    ("tags kept", "tags_kept"),
+    ("tags dropped", "tags_dropped"),
+    ("tags taken", "tags_taken"),
+    ("lazy skipped", "lazy_skipped"),
+];
+
+impl Workload {
+    /// What the tables say above: so many pages, and what the time is of.
+    pub fn title(self, pages: u32) -> String {
+        let pages = counted(pages, "pages");
+        match self {
+            Self::Madvise => format!(
+                "madvise: {pages} a flush; ns an iteration on the initiator, and in its call"
+            ),
+            Self::Pingpong => {
+                format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
+            }
+        }
+    }
+
+    /// The workload's own columns.
+    pub fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Madvise => &CALL,
+            Self::Pingpong => &PAGE,
+        }
+    }
+
+    /// The counters that show the workload's mechanism.
+    pub fn mechanism(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Madvise => FLUSHES,
+            Self::Pingpong => SWITCHES,
+        }
+    }
+}
+
+/// A counter of a row; programs leave out those that did not move.
+pub fn count(row: &Row, name: &str) -> f64 {
+    let counter = row.counters.get(name);
+    counter.and_then(Value::as_f64).unwrap_or_default()
+}
+
+fn whole(ns: f64) -> String {
+    format!("{ns:.0}")
+}
+
+fn ratio(value: Option<f64>) -> String {
+    or_dash(value.map(|ratio| format!("{ratio:.3}")))
+}
+
+fn call(row: &Row, cell: impl Fn(&Call) -> String) -> String {
+    or_dash(row.call.as_ref().map(cell))
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".into())
+}
