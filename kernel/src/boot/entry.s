@@ -1,7 +1,7 @@
 # From the loader's 32-bit protected mode to 64-bit code in the kernel's half.
 #
-# State on entry (Xen's "x86/HVM direct boot ABI"): flat 32-bit segments, paging off, interrupts
-# off, EBX = physical address of the start info. Code here runs at its physical address until
+# State on entry (Xen's "x86/HVM direct boot ABI"; Multiboot2 is alike): flat 32-bit segments, paging off,
+# interrupts off, EBX = physical address of the start info. Code here runs at its physical address until
 # `high_half`, so every symbol is used as `symbol - KERNEL_BASE`.
 
 .set KERNEL_BASE, 0xffffffff80000000
@@ -19,6 +19,24 @@
 .quad pvh_entry - KERNEL_BASE
 .popsection
 
+# The header by which Multiboot2 loaders (GRUB) find the entry: magic, 32-bit protected mode, length,
+# checksum; a tag with the entry's address; the end tag. In the first 32 KiB of the file (linker.ld).
+.pushsection .multiboot2, "a"
+.balign 8
+multiboot_header:
+.long 0xe85250d6
+.long 0
+.long multiboot_header_end - multiboot_header
+.long 0x100000000 - (0xe85250d6 + (multiboot_header_end - multiboot_header))
+.word 3, 0
+.long 12
+.long multiboot_entry - KERNEL_BASE
+.balign 8
+.word 0, 0
+.long 8
+multiboot_header_end:
+.popsection
+
 .pushsection .bss.boot, "aw", @nobits
 .balign 4096
 .global boot_pml4
@@ -32,6 +50,9 @@ boot_directories: .skip 4 * 4096
 .balign 8
 .global boot_tsc
 boot_tsc: .quad 0
+# What EAX said at entry by Multiboot2; 0 by PVH.
+multiboot_magic: .long 0
+.balign 8
 boot_gdt:
     .quad 0
     .quad 0x00af9b000000ffff    # 0x08: 64-bit code, ring 0
@@ -45,6 +66,9 @@ no_nx: .asciz "shootdown: cannot boot: this CPU has no no-execute pages (NX); en
 
 .pushsection .boot.text, "ax"
 .code32
+# As by PVH, but EAX = a magic number, EBX = physical address of the Multiboot2 information.
+multiboot_entry:
+    movl %eax, multiboot_magic - KERNEL_BASE
 .global pvh_entry
 pvh_entry:
     cli
@@ -149,6 +173,7 @@ high_half:
     movw %ax, %gs
     leaq {stacks} + {main_stack_end}(%rip), %rsp
     movl %ebp, %edi
+    movl multiboot_magic(%rip), %esi
     xorl %ebp, %ebp
     call {boot_main}
     ud2

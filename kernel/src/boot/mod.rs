@@ -7,6 +7,7 @@ mod entry;
 pub mod fail;
 mod info;
 mod memory;
+mod multiboot;
 mod physical;
 mod smp;
 mod start;

@@ -6,10 +6,10 @@ use shootdown_x86::{ApicId, PcidSupport};
 
 use super::fail::boot_fail;
 use super::memory::MemoryMap;
-use super::{acpi, info, smp, start_info};
+use super::{acpi, info, multiboot, smp, start_info};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
-use crate::arch::{apic, cpu, paging, percpu, smap};
+use crate::arch::{apic, cpu, exit, paging, percpu, smap};
 use crate::exec::initramfs;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::{console, mm, task, time};
@@ -17,13 +17,20 @@ use crate::{console, mm, task, time};
 /// Timer ticks a second without `hz=`.
 const DEFAULT_HZ: u32 = 1000;
 
-/// Called by `entry.s` on the main stack of CPU 0: interrupts off, boot page tables.
-pub extern "C" fn boot_main(start_info_at: u32) -> ! {
+/// Called by `entry.s` on the main stack of CPU 0: interrupts off, boot page tables. The second argument
+/// is 0 for PVH loaders.
+pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     cpu::set_up(0);
     console::init();
-    let loader = start_info::read(u64::from(start_info_at));
+    let loader = match multiboot_magic {
+        0 => start_info::read(u64::from(loader_data_at)),
+        magic => multiboot::read(magic, u64::from(loader_data_at)),
+    };
     let cmdline = info::keep_cmdline(loader.cmdline);
     console::set_level(info::option(cmdline, "loglevel"));
+    if info::option(cmdline, "machine") == Some("bochs") {
+        exit::use_bochs();
+    }
     if !cpu::has_local_apic() {
         boot_fail!("this CPU has no local APIC; use another -cpu");
     }

@@ -1,4 +1,4 @@
-//! What the loader passes: Xen's `hvm_start_info` ("x86/HVM direct boot ABI"), as QEMU, Xen,
+//! What a PVH loader passes: Xen's `hvm_start_info` ("x86/HVM direct boot ABI"), as QEMU, Xen,
 //! Firecracker and Cloud Hypervisor make it. All of it is data from outside, so every pointer is checked.
 
 use arrayvec::ArrayVec;
@@ -85,7 +85,8 @@ pub fn read(at: u64) -> Loader {
     }
 }
 
-fn cmdline(at: u64) -> &'static str {
+/// The command line, a string at physical address `at`, or none at 0.
+pub(super) fn cmdline(at: u64) -> &'static str {
     if at == 0 {
         return "";
     }

@@ -1,0 +1,128 @@
+//! What a Multiboot2 loader passes ("Multiboot2 Specification version 2.0", "Boot information
+//! format"): tags, each with its type and size. GRUB makes it, for machines that have firmware and no
+//! PVH loader. All of it is data from outside, so every pointer is checked.
+
+use arrayvec::ArrayVec;
+
+use super::fail::boot_fail;
+use super::memory::{self, MAX_REGIONS};
+use super::physical;
+use super::start_info::{self, Loader};
+
+/// In EAX at entry.
+const MAGIC: u32 = 0x36d7_6289;
+/// Largest information believed.
+const SIZE_LIMIT: u32 = 1 << 20;
+/// Tags begin at multiples of this.
+const TAG_ALIGN: u64 = 8;
+/// Type of usable RAM in the memory map (as in E820).
+const TYPE_RAM: u32 = 1;
+
+/// Types of tags.
+const END: u32 = 0;
+const COMMAND_LINE: u32 = 1;
+const MODULE: u32 = 3;
+const MEMORY_MAP: u32 = 6;
+const ACPI_OLD: u32 = 14;
+const ACPI_NEW: u32 = 15;
+
+/// Type and size, the header included.
+type TagHeader = [u32; 2];
+const HEADER_BYTES: u64 = size_of::<TagHeader>() as u64;
+
+/// An entry of the memory map.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryEntry {
+    start: u64,
+    size: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// Reads the loader's data at physical address `at`. Boot page tables are loaded.
+pub fn read(magic: u32, at: u64) -> Loader {
+    if magic != MAGIC {
+        boot_fail!("the loader says {magic:#x}, not Multiboot2; use GRUB's command multiboot2");
+    }
+    let mut loader = Loader {
+        cmdline: "",
+        initramfs: &[],
+        rsdp: 0,
+        ram: ArrayVec::new(),
+    };
+    for (kind, content, size) in tags(at) {
+        match kind {
+            COMMAND_LINE => loader.cmdline = start_info::cmdline(content),
+            MODULE if loader.initramfs.is_empty() => loader.initramfs = module(content),
+            MEMORY_MAP => loader.ram = memory_map(content, size),
+            // A copy of the root pointer; a newer one is better.
+            ACPI_OLD if loader.rsdp == 0 => loader.rsdp = content,
+            ACPI_NEW => loader.rsdp = content,
+            _ => {}
+        }
+    }
+    if loader.initramfs.is_empty() {
+        boot_fail!("no initramfs; pass one with GRUB's command module2");
+    }
+    if loader.ram.is_empty() {
+        boot_fail!("the loader gives no memory map; use GRUB 2");
+    }
+    loader
+}
+
+/// Type, where the content is, and its size, of each tag.
+fn tags(at: u64) -> impl Iterator<Item = (u32, u64, u64)> {
+    let Some([total, _]) = physical::read::<TagHeader>(at).filter(|head| head[0] <= SIZE_LIMIT)
+    else {
+        damaged();
+    };
+    let end = at + u64::from(total);
+    let mut next = at + HEADER_BYTES;
+    core::iter::from_fn(move || {
+        let Some([kind, size]) = physical::read::<TagHeader>(next) else {
+            damaged();
+        };
+        if kind == END {
+            return None;
+        }
+        let (here, size) = (next, u64::from(size));
+        next = (here + size).next_multiple_of(TAG_ALIGN);
+        if size < HEADER_BYTES || next > end {
+            damaged();
+        }
+        Some((kind, here + HEADER_BYTES, size - HEADER_BYTES))
+    })
+}
+
+/// The module's first byte and the one behind its last are in the tag.
+fn module(content: u64) -> &'static [u8] {
+    let [start, end] = physical::read::<[u32; 2]>(content).unwrap_or_else(|| damaged());
+    match physical::bytes(start.into(), end.saturating_sub(start) as usize) {
+        Some(bytes) => bytes,
+        None => damaged(),
+    }
+}
+
+/// Size and version of an entry come first.
+fn memory_map(content: u64, size: u64) -> ArrayVec<(u64, u64), MAX_REGIONS> {
+    let [entry_bytes, _] = physical::read::<[u32; 2]>(content).unwrap_or_else(|| damaged());
+    let step = u64::from(entry_bytes);
+    if step < size_of::<MemoryEntry>() as u64 {
+        damaged();
+    }
+    let mut ram = ArrayVec::new();
+    for index in 0..(size - HEADER_BYTES.min(size)) / step {
+        let at = content + HEADER_BYTES + index * step;
+        let entry = physical::read::<MemoryEntry>(at).unwrap_or_else(|| damaged());
+        let range = (entry.start, entry.start.saturating_add(entry.size));
+        if entry.kind == TYPE_RAM && ram.try_push(range).is_err() {
+            memory::too_many();
+        }
+    }
+    ram
+}
+
+fn damaged() -> ! {
+    boot_fail!("the loader's information is damaged; use GRUB 2")
+}
