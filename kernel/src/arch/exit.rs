@@ -40,18 +40,24 @@ pub fn qemu_exit(code: u8) -> ! {
     // SAFETY: the device ends the emulator; without it the port belongs to nothing.
     unsafe { PortWriteOnly::new(DEBUG_EXIT).write(u32::from(code)) };
     if IS_BOCHS.load(Ordering::Relaxed) {
-        // What the serial line still holds would be lost.
-        let mut reads = 0..STATUS_READS;
-        // SAFETY: reading the line status has no effect that matters now.
-        while reads.next().is_some()
-            && unsafe { Port::<u8>::new(LINE_STATUS).read() } & ALL_SENT == 0
-        {}
-        for &byte in BOCHS_WORD {
-            // SAFETY: as above, for another emulator.
-            unsafe { PortWriteOnly::new(BOCHS_SHUTDOWN).write(byte) };
-        }
+        end_bochs();
     }
     // SAFETY: resets the machine, which is what is wanted.
     unsafe { PortWriteOnly::new(KEYBOARD_COMMAND).write(PULSE_RESET) };
     idt::break_on_purpose()
+}
+
+fn end_bochs() {
+    // What the serial line still holds would be lost.
+    for _ in 0..STATUS_READS {
+        // SAFETY: reading the line status has no effect that matters now.
+        let status: u8 = unsafe { Port::new(LINE_STATUS).read() };
+        if status & ALL_SENT != 0 {
+            break;
+        }
+    }
+    for &byte in BOCHS_WORD {
+        // SAFETY: Bochs, as the command line says: the last byte ends it.
+        unsafe { PortWriteOnly::new(BOCHS_SHUTDOWN).write(byte) };
+    }
 }

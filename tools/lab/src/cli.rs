@@ -175,8 +175,18 @@ pub struct Test {
     /// Run only the checks whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
+    /// Run only the checks on another machine
+    #[arg(long, value_enum)]
+    pub machine: Option<TestMachine>,
     #[command(flatten)]
     pub emulator: Emulator,
+}
+
+/// A machine with checks of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TestMachine {
+    /// Bochs, whose processors have tags (PCIDs); without it these checks fail instead of being skipped
+    Bochs,
 }
 
 /// The most virtual CPUs of one exploration.

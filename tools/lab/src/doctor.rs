@@ -117,6 +117,14 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "the comparison with Linux",
             HOW_TO_FETCH,
         ),
+        optional(
+            "bochs",
+            machine::Bochs::find()
+                .ok()
+                .map(|bochs| bochs.path().display().to_string()),
+            "a machine with tags (PCIDs) for `./lab test`",
+            machine::BOCHS_INSTALL,
+        ),
         required(
             "rustfmt",
             answer(cargo::command("fmt --version")),

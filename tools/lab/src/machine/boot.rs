@@ -180,7 +180,7 @@ impl Finished {
     }
 }
 
-fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
+pub(super) fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
     place::prune_consoles()?;
     let directory = place::keep("consoles")?;
     let (mut file, path) = tempfile::Builder::new()

@@ -59,6 +59,20 @@ impl End {
         }
     }
 
+    /// Reads the end of a Bochs that booted the reference kernel: its exit code says nothing.
+    pub fn of_bochs(child: &Child, deadline: Duration) -> Self {
+        let console = &child.output;
+        if console.contains("KERNEL PANIC") {
+            return Self::Panicked(line_after(console, "KERNEL PANIC"));
+        }
+        if console.contains("shootdown: cannot boot") {
+            return Self::BootFailed;
+        }
+        Self::outside(child, deadline)
+            .or_else(|| init_status(console))
+            .unwrap_or_else(|| Self::Emulator(said(child)))
+    }
+
     /// Reads the end of a machine that booted Linux: it panics when the first process exits.
     pub fn of_linux(child: &Child, deadline: Duration) -> Self {
         if let Some(end) = Self::outside(child, deadline) {
@@ -103,7 +117,7 @@ impl fmt::Display for End {
             Self::Panicked(line) => write!(f, "the kernel panicked: {line}"),
             Self::BootFailed => f.write_str("the kernel could not start the program"),
             Self::Reset => f.write_str("the machine reset without a status (a triple fault?)"),
-            Self::Emulator(words) => write!(f, "QEMU failed: {words}"),
+            Self::Emulator(words) => write!(f, "the emulator failed: {words}"),
             Self::Overrun(deadline) => write!(
                 f,
                 "still running after {} s, so it was ended",
@@ -237,6 +251,15 @@ mod tests {
             End::Emulator("qemu: bad option".into())
         );
         assert_eq!(End::of_shootdown(&ended(0, "", ""), DEADLINE), End::Reset);
+    }
+
+    #[test]
+    fn bochs_ends_as_its_console_says() {
+        let end = |console: &str| End::of_bochs(&ended(1, console, "odd\n"), DEADLINE);
+        assert_eq!(end("x init exited with status 3\r\n"), End::Exited(3));
+        assert_eq!(end("shootdown: cannot boot: no\n"), End::BootFailed);
+        assert!(matches!(end("KERNEL PANIC cpu0: no\n"), End::Panicked(_)));
+        assert_eq!(end("hello\n"), End::Emulator("odd".into()));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Virtual machines: what to boot, on which emulator, under a deadline, and how it ended.
 
 mod accel;
+mod bochs;
+mod bochs_disc;
 mod boot;
 mod child;
 mod end;
@@ -10,6 +12,7 @@ mod qemu;
 mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};
+pub use bochs::{Bochs, BochsBoot, INSTALL as BOCHS_INSTALL};
 pub use boot::{Boot, Finished, Kernel};
 pub use child::Child;
 pub use end::{End, signal_number};

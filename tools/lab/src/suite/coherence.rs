@@ -159,7 +159,7 @@ impl Torture<'_> {
 }
 
 /// Passes if the program ended well, did something, and saw nothing stale.
-fn clean(finished: &Finished) -> Outcome<String> {
+pub(super) fn clean(finished: &Finished) -> Outcome<String> {
     let sum = Sum::of(&finished.console)?;
     if finished.end != End::Exited(0) || sum.rows == 0 || sum.operations == 0 || sum.stale > 0 {
         return Err(Failure::work(format!("{sum:?}; {}", finished.account())));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
-use crate::machine::{AccelChoice, Boot, Finished, Kernel};
+use crate::machine::{AccelChoice, Bochs, BochsBoot, Boot, Finished, Kernel};
 use crate::session::{self, Session};
 
 /// Kernels, programs and the emulator that runs them.
@@ -78,6 +78,21 @@ impl Fleet {
     /// Boots one of them. Blocks until the machine has ended.
     pub fn boot(&self, kernel: &Kernel, program: &str, start: Start<'_>) -> Outcome<Finished> {
         self.boot_image(kernel, (program, self.image(program)?), start)
+    }
+
+    /// Boots one of them and the kernel under test on Bochs.
+    pub fn boot_bochs(&self, bochs: &Bochs, program: &str, start: Start<'_>) -> Outcome<Finished> {
+        let (Kernel::Shootdown(kernel) | Kernel::Linux(kernel)) = &self.kernel;
+        let boot = BochsBoot {
+            bochs,
+            cpus: start.cpus,
+            kernel,
+            options: start.options,
+            program: (program, self.image(program)?),
+            arguments: start.arguments,
+            deadline: start.deadline,
+        };
+        boot.run()
     }
 
     /// Boots any program.

@@ -1,5 +1,6 @@
 //! `lab test`: every check of the project, counted, with the totals on the last line.
 
+mod bochs;
 mod coherence;
 mod fleet;
 mod itself;
@@ -22,6 +23,11 @@ use tally::Tally;
 /// The emulator or the compiler cannot be used at all (exit code 2 or 1).
 pub fn command(test: &Test) -> Outcome<ExitCode> {
     let mut tally = Tally::new(test.only.clone());
+    if test.machine.is_some() {
+        let fleet = Fleet::open(test)?;
+        bochs::check(test, &fleet, &mut tally);
+        return Ok(tally.close());
+    }
     source::check(test, &mut tally);
     mistakes::check(test, &mut tally);
     match Fleet::open(test) {
@@ -29,6 +35,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             machines::check(test, &fleet, &mut tally);
             ring0::check(test, &fleet, &mut tally);
             coherence::check(test, &fleet, &mut tally);
+            bochs::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }
         Err(failure) => tally.check("kernel and programs can be built", || Err(failure)),
