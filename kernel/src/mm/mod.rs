@@ -28,6 +28,7 @@ pub mod range;
 pub mod remap;
 pub mod shared;
 pub mod space;
+mod usage;
 pub mod vma;
 
 pub use advise::Advice;
@@ -41,4 +42,5 @@ pub use prot::Prot;
 pub use remap::Destination;
 pub use shared::SharedArea;
 pub use space::{MemorySpace, current};
+pub use usage::SpaceUse;
 pub use vma::AreaKind;

@@ -9,6 +9,7 @@ use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{Mutex, MutexGuard};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
 use shootdown::{AddressSpace, Root};
 
 /// The address space of one process: its areas, its page table, and the engine's side of it.
@@ -21,6 +22,8 @@ pub struct MemorySpace {
     // Dropped first: the engine panics if some CPU still has the root loaded, before the page table
     // behind it is freed.
     pub(super) engine: AddressSpace<MAX_CPUS>,
+    /// Threads that run in it, see [`SpaceUse`](super::SpaceUse).
+    pub(super) users: AtomicUsize,
     inner: Mutex<Inner>,
 }
 
@@ -53,15 +56,22 @@ impl MemorySpace {
         };
         Ok(Arc::new(Self {
             engine,
+            users: AtomicUsize::new(0),
             inner: Mutex::new(inner),
         }))
     }
 
-    /// Loads this address space on this CPU in place of `previous`, or of the kernel's own root.
-    /// Interrupts or preemption must be off, and the caller keeps the space alive until this CPU has
+    /// Loads this address space on this CPU in place of `previous`, or of the kernel's own root, or ends what
+    /// [`rest`](Self::rest) began if it is `previous` itself. Interrupts or preemption must be off, and the caller keeps the space alive until this CPU has
     /// left it.
     pub fn activate(&self, previous: Option<&Self>) {
         SHOOTDOWN.switch_to(previous.map(|space| &space.engine), &self.engine);
+    }
+
+    /// This CPU keeps the address space loaded, but uses no user memory until [`activate`](Self::activate): flushes leave
+    /// it alone. Interrupts or preemption must be off, and the caller keeps the space alive.
+    pub fn rest(&self) {
+        SHOOTDOWN.enter_lazy(&self.engine, kernel_root());
     }
 
     /// Leaves this address space, which this CPU has loaded, for the kernel's own root. The last

@@ -13,7 +13,7 @@ use super::{Current, Pid, Process, Thread, Tid, sched, start};
 use crate::arch::fpu::{self, FpuState};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
-use crate::mm::MemorySpace;
+use crate::mm::{MemorySpace, SpaceUse};
 use crate::syscall::args::UserPtr;
 
 const _: () = assert!(MAX_THREADS > 1);
@@ -188,7 +188,7 @@ fn child_of(
         tid: kin.tid,
         process: kin.process,
         stack,
-        space: kin.space,
+        space: SpaceUse::new(kin.space),
         entry,
         fpu: registers,
         fs_base: request.tls.unwrap_or_else(|| me.fs_base()),

@@ -34,7 +34,7 @@ pub(super) struct Local {
     pub current: Arc<Thread>,
     /// The thread switched away from, until its successor has finished the switch.
     pub leaving: Option<(Arc<Thread>, Leave)>,
-    /// Keeps the loaded address space alive; `None` while the kernel root is loaded.
+    /// Keeps the loaded address space alive, also while an idle thread leaves it alone.
     pub space: Option<Arc<MemorySpace>>,
     /// When the running thread has had its turn, on the monotonic clock.
     pub slice_end_ns: u64,

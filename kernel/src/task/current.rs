@@ -39,7 +39,7 @@ pub fn try_current() -> Option<Current> {
 
 /// The address space of the running thread; `None` on idle threads and while starting.
 pub fn current_space() -> Option<Arc<MemorySpace>> {
-    try_current()?.with_context(|context| context.space.clone())
+    try_current()?.with_context(|context| context.space.as_ref().map(|used| used.space().clone()))
 }
 
 impl Current {

@@ -15,7 +15,7 @@ use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::exec::{self, UserEntry};
 use crate::fs;
-use crate::mm::MemorySpace;
+use crate::mm::{MemorySpace, SpaceUse};
 
 /// How often the last thread looks whether the others have gone.
 const LOOK_NS: u64 = 1_000_000;
@@ -59,9 +59,10 @@ fn end_other_threads(me: &Current) -> Result<(), Errno> {
 }
 
 fn enter_space(me: &Current, space: Arc<MemorySpace>) {
+    let space = SpaceUse::new(space);
     let old = me.with_context(|context| context.space.replace(space));
     sched::enter_own_space();
-    // Loaded nowhere on behalf of this thread any more: if this was its last, it is freed here, in
+    // Loaded nowhere on behalf of this thread any more: if this was its last, its memory is freed here, in
     // thread context.
     drop(old);
     me.process().release_space();

@@ -1,9 +1,9 @@
 //! The end of threads and processes.
 //!
 //! A process ends by deciding its status once, marking every thread and interrupting those that
-//! run; each thread then leaves by its own way to user mode. Before a thread gives up its reference
-//! to the address space, its CPU has loaded the kernel root; so the last reference, wherever it
-//! is dropped, belongs to a space that is loaded nowhere.
+//! run; each thread then leaves by its own way to user mode. Before a thread gives up its use of the
+//! address space, its CPU has loaded the kernel root; the last thread gives the memory back, and what idle CPUs
+//! keep of the space is next to nothing.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

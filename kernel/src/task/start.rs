@@ -20,7 +20,7 @@ use crate::arch::{self, context, irq, percpu};
 use crate::boot::{self, BootInfo};
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
-use crate::mm::MemorySpace;
+use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
 use crate::time;
@@ -112,7 +112,7 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
         tid: reserved.tid(),
         process: process.clone(),
         stack,
-        space,
+        space: SpaceUse::new(space),
         entry: TrapFrame::user(entry.rip, entry.rsp),
         fpu: FpuState::initial(),
         fs_base: 0,

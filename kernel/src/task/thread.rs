@@ -15,7 +15,7 @@ use super::stack::KernelStack;
 use super::{Process, Tid};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
-use crate::mm::MemorySpace;
+use crate::mm::SpaceUse;
 use crate::sync::Mutex;
 use crate::syscall::args::UserPtr;
 
@@ -49,7 +49,7 @@ pub(super) struct Context {
     /// User FS base, loaded at every switch to the thread.
     pub fs_base: u64,
     /// The address space it runs in; `None` for idle threads and at the very end.
-    pub space: Option<Arc<MemorySpace>>,
+    pub space: Option<SpaceUse>,
     /// Where a new thread enters user mode.
     pub entry: Option<TrapFrame>,
     /// Where the new thread puts its number before it enters user mode.
@@ -89,7 +89,7 @@ pub(super) struct NewThread {
     pub tid: Tid,
     pub process: Arc<Process>,
     pub stack: KernelStack,
-    pub space: Arc<MemorySpace>,
+    pub space: SpaceUse,
     pub entry: TrapFrame,
     pub fpu: FpuState,
     pub fs_base: u64,

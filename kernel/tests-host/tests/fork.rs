@@ -5,7 +5,7 @@ use shootdown_kernel_tests::memory;
 use shootdown_kernel_tests::mm::frames::{self, Frame};
 use shootdown_kernel_tests::mm::{
     Advice, AreaKind, FaultAccess, FaultError, MapError, MapRequest, MemorySpace, PAGE_SIZE,
-    Placement, Populate, Prot, SharedArea,
+    Placement, Populate, Prot, SharedArea, SpaceUse,
 };
 use shootdown_kernel_tests::platform::flushes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -332,4 +332,21 @@ fn parts_of_shared_memory_fit_together_again() {
     assert_eq!(space.areas().unwrap().len(), 3);
     space.protect(at(2), PAGE_SIZE, Prot::READ_WRITE).unwrap();
     assert_eq!(space.areas().unwrap().len(), 1);
+}
+
+#[test]
+fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
+    let turn = Turn::new();
+    let parent = parent(PAGES);
+    let child = parent.fork().unwrap();
+    let idle_cpu = child.clone();
+    let (one, other) = (SpaceUse::new(child.clone()), SpaceUse::new(child));
+    idle_cpu.activate(None);
+    idle_cpu.rest();
+    drop(one);
+    assert_eq!(contents(&idle_cpu), [1, 2, 3, 4, 5, 6]);
+    drop(other);
+    drop(parent);
+    assert_eq!(turn.frames - frames::free_count(), 1, "the root is left");
+    idle_cpu.deactivate();
 }

@@ -1,6 +1,8 @@
 //! The address space that is loaded on this CPU.
 //!
-//! Each CPU holds a reference to the space it has loaded, so no space is freed while loaded.
+//! Each CPU holds a reference to the space it has loaded, so no space is freed while loaded. It stays loaded while
+//! nothing that needs user memory runs, and its memory goes with its last thread all the same: see
+//! [`SpaceUse`](crate::mm::SpaceUse).
 
 use alloc::sync::Arc;
 
@@ -11,8 +13,8 @@ use crate::task::cpu::{self, Local};
 use crate::task::current::current;
 
 /// Unloads the user half of the current thread's address space on this CPU and gives up the
-/// thread's reference to it. Must be called in thread context with interrupts on: the last
-/// reference frees the whole space.
+/// thread's use of it. Must be called in thread context with interrupts on: the last use gives all
+/// memory back.
 pub(in crate::task) fn leave_space() {
     let state = irq::save();
     let loaded =
@@ -34,20 +36,26 @@ pub(in crate::task) fn enter_own_space() {
     drop(old);
 }
 
-/// Loads the address space that `next` needs and returns the reference to the one before.
+/// Loads the address space that `next` needs and returns the reference to the one before. A thread that needs none
+/// leaves the loaded one where it is.
+///
+/// Dropping what it returns frees no more than the rest of a dead space, so it may happen with interrupts off.
 pub(super) fn load_space_of(local: &mut Local, next: &Thread) -> Option<Arc<MemorySpace>> {
     // SAFETY: duty (2) of `context_ptr`: this CPU switches to `next`, which runs nowhere.
     let wanted = unsafe { &(*next.context_ptr()).space };
     match (wanted, &local.space) {
-        (Some(wanted), Some(loaded)) if Arc::ptr_eq(wanted, loaded) => None,
-        (None, None) => None,
+        (Some(wanted), Some(loaded)) if Arc::ptr_eq(wanted.space(), loaded) => {
+            wanted.activate(Some(loaded));
+            None
+        }
         (Some(wanted), loaded) => {
             wanted.activate(loaded.as_deref());
-            local.space.replace(wanted.clone())
+            local.space.replace(wanted.space().clone())
         }
         (None, Some(loaded)) => {
-            loaded.deactivate();
-            local.space.take()
+            loaded.rest();
+            None
         }
+        (None, None) => None,
     }
 }

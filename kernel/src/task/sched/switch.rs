@@ -165,7 +165,7 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
         local.leaving = Some((prev, leave));
         (prev_ptr, old_space)
     });
-    // Another thread of the same space or its dying thread holds a reference too, see `exit`.
+    // The last reference to a dead process's space, whose memory is gone, or one of several.
     drop(old_space);
     // SAFETY: `local.leaving` keeps it alive until `finish_switch`.
     let prev = unsafe { &*prev_ptr };
