@@ -13,6 +13,7 @@ use crate::sync::{
 };
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark, SpaceId};
 use crate::trace::TraceEvent;
+use crate::watchdog::Diary;
 
 /// Cross-CPU calls and TLB shootdown for up to `N` CPUs.
 ///
@@ -24,6 +25,7 @@ where
 {
     pub(crate) platform: P,
     policy: Padded<AtomicU64>,
+    stall_ns: Padded<AtomicU64>,
     next_space: Padded<AtomicU64>,
     ready: Padded<AtomicCpuMask<N>>,
     /// Some CPU is going offline.
@@ -56,6 +58,7 @@ pub(crate) struct OwnState {
     pub(crate) in_function: OwnFlag,
     pub(crate) serve_next: OwnCpu,
     pub(crate) counters: Counters,
+    pub(crate) diary: Diary,
 }
 
 impl<const N: usize> CpuState<N>
@@ -74,6 +77,7 @@ where
                     in_function: OwnFlag(OwnWord::new()),
                     serve_next: OwnCpu(OwnWord::new()),
                     counters: Counters::new(),
+                    diary: Diary::new(),
                 }),
             }
         }
@@ -148,6 +152,7 @@ where
             Self {
                 platform,
                 policy: Padded(AtomicU64::new(Policy::BEST.to_bits())),
+                stall_ns: Padded(AtomicU64::new(0)),
                 next_space: Padded(AtomicU64::new(1)),
                 ready: Padded(AtomicCpuMask::new()),
                 leaving: Padded(AtomicBool::new(false)),
@@ -191,6 +196,10 @@ where
     pub fn ready_cpus(&self) -> CpuMask<N> {
         // ORDERING: acquires nothing by itself; callers that need I1 put their fence before this.
         self.ready.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stall_word(&self) -> &AtomicU64 {
+        &self.stall_ns.0
     }
 
     pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {

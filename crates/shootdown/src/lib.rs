@@ -58,6 +58,7 @@ mod stats;
 mod sync;
 mod tlb;
 mod trace;
+mod watchdog;
 
 /// What `shootdown-sim` puts under the engine (feature `sim`).
 #[cfg(all(feature = "sim", not(loom)))]
@@ -80,3 +81,4 @@ pub use tlb::{
     TagEntries, TlbGen,
 };
 pub use trace::TraceEvent;
+pub use watchdog::{Activity, Stall};

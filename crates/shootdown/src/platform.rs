@@ -9,6 +9,7 @@ use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{Asid, AsidSlot, FlushRange, FlushRequest, Root, TagEntries};
 use crate::trace::TraceEvent;
+use crate::watchdog::Stall;
 
 /// What a host gives the engine.
 ///
@@ -139,6 +140,14 @@ pub unsafe trait Platform: Sync {
     fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
         let _ = (targets, request);
         RemoteFlush::NotTaken
+    }
+
+    /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
+    /// its context; the wait goes on afterwards. It may print, or stop the machine; it must not unwind, because what the
+    /// waiter lent to the target is still lent. The default does nothing.
+    #[cold]
+    fn on_stall(&self, stall: &Stall) {
+        let _ = stall;
     }
 
     /// Observes the engine. The default does nothing and compiles to nothing. Called with interrupts in

@@ -85,6 +85,8 @@ counters! {
     ipis_spurious,
     /// Times the platform refused an interrupt and it was sent again.
     ipis_refused,
+    /// Interrupts sent again because a target did not answer ([`set_stall_ns`](crate::Shootdown::set_stall_ns)).
+    ipis_resent,
     /// Functions that this CPU ran for an initiator, itself included.
     functions_run,
     /// Flushes that this CPU did as an initiator.

@@ -178,7 +178,8 @@ where
         let (ran, local, published) = self.dispatch(&slot, targets, Kind::CALL, request);
         let wait = WaitOnDrop(self, published);
         if local {
-            self.run_here(slot.initiator, || function(slot.initiator));
+            let address = request.run as usize;
+            self.run_here(slot.initiator, address, || function(slot.initiator));
         }
         drop(slot);
         let result = overlap();
@@ -279,7 +280,8 @@ where
         };
         let (ran, local, published) = self.dispatch(&slot, targets, kind, request);
         if local {
-            self.run_here(slot.initiator, || function(slot.initiator));
+            let address = request.run as usize;
+            self.run_here(slot.initiator, address, || function(slot.initiator));
         }
         (ran, published)
     }
@@ -302,8 +304,8 @@ where
     }
 
     /// Runs a called function on the CPU that called it. Interrupts are off.
-    fn run_here(&self, me: CpuId, function: impl FnOnce()) {
-        self.enter_function(me, function);
+    fn run_here(&self, me: CpuId, address: usize, function: impl FnOnce()) {
+        self.enter_function(me, address, function);
         // The function may have put calls back that came meanwhile (`serve_flushes_only`): look again (I7).
         if !self.state(me).in_function.get() {
             self.serve(me);

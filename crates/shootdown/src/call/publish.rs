@@ -7,6 +7,7 @@ use crate::engine::{IrqGuard, Shootdown};
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
+use crate::watchdog::{Activity, Watch};
 
 /// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
 /// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
@@ -71,13 +72,27 @@ where
             .slots_exhausted
             .add(1);
         drop(irq);
+        let mut watch = Watch::default();
         loop {
             if let Some(slot) = self.try_free_slot(class) {
                 return slot;
             }
             self.poll();
             self.platform.relax();
+            self.watch(&mut watch, || self.busy_request(class));
         }
+    }
+
+    /// A request that keeps a slot of this CPU busy, for reports.
+    fn busy_request(&self, class: SlotClass) -> Option<RequestRef> {
+        let initiator = self.platform.current_cpu();
+        let slots = &self.state(initiator).slots[..class.limit()];
+        let slot = slots.iter().position(|slot| !slot.is_free())?;
+        Some(RequestRef {
+            initiator,
+            slot,
+            sequence: slots[slot].sequence(),
+        })
     }
 
     /// A called function that waited for other functions could wait for one that waits for it.
@@ -114,6 +129,11 @@ where
                 self.prefetch_inbox(target);
             }
         }
+        let wanted = match kind.is_flush() {
+            true => Activity::Flush,
+            false => Activity::Function(request.run as usize),
+        };
+        self.state(initiator).diary.wants(slot.index, wanted);
         // SAFETY: `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
         let sequence = unsafe { cell.publish(kind, request, targets) };
         self.kick(initiator, targets);

@@ -11,6 +11,7 @@ use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
+use crate::watchdog::Activity;
 
 /// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
 /// initiator once. What is left then is served by another interrupt that the responder sends itself.
@@ -164,7 +165,7 @@ where
         }
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
-        self.enter_function(me, || {
+        self.enter_function(me, request.run as usize, || {
             // SAFETY: `run` and `payload` were published together by `Shootdown::submit_*`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge below (I11).
             unsafe { (request.run)(&request.payload, me) }
@@ -178,7 +179,8 @@ where
     }
 
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
-    pub(crate) fn enter_function(&self, me: CpuId, function: impl FnOnce()) {
+    /// `address` is what the watchdog says of it.
+    pub(crate) fn enter_function(&self, me: CpuId, address: usize, function: impl FnOnce()) {
         /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
         /// memory; panicking again while unwinding aborts instead.
         struct NoUnwind;
@@ -190,7 +192,9 @@ where
         let state = self.state(me);
         let bomb = NoUnwind;
         let nested = state.in_function.replace(true);
+        let before = state.diary.begins(Activity::Function(address));
         function();
+        state.diary.begins(before);
         state.in_function.set(nested);
         core::mem::forget(bomb);
         state.counters.functions_run.add(1);

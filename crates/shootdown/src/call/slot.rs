@@ -134,6 +134,16 @@ where
         sequence
     }
 
+    /// The number of the request that was published last, for reports.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.header.load(Ordering::Relaxed) >> 8
+    }
+
+    /// The targets that have still to acknowledge, for reports.
+    pub(crate) fn pending(&self) -> CpuMask<N> {
+        self.pending.snapshot()
+    }
+
     /// The kind and a copy of the contents, when `target` has still to acknowledge.
     pub(crate) fn request_for(&self, target: CpuId) -> Option<(Kind, Request)> {
         let kind = self.kind_for(target)?;

@@ -6,6 +6,7 @@ use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::stats::wait_bucket;
 use crate::trace::TraceEvent;
+use crate::watchdog::Watch;
 
 /// Turns of the wait loop before a waiter looks at its own inbox, under policies that leave that to the
 /// interrupt. With interrupts off none comes, so the look must happen in the end.
@@ -44,12 +45,14 @@ where
             cpu: self.platform.current_cpu(),
         });
         let mut turns = 0u32;
+        let mut watch = Watch::default();
         while !self.is_done(request) {
             turns = turns.saturating_add(1);
             if policy.serves_early() || turns > PATIENCE_TURNS {
                 self.poll();
             }
             self.platform.relax();
+            self.watch(&mut watch, || Some(request));
         }
         let irq = self.irq_guard();
         let cpu = self.platform.current_cpu();

@@ -7,6 +7,7 @@ use crate::engine::Shootdown;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{Attention, FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
+use crate::watchdog::Activity;
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +158,7 @@ where
             }
             request.generation.follows(local) && !range.exceeds_ceiling()
         };
+        let before = state.diary.begins(Activity::Flush);
         self.platform.on_trace(TraceEvent::FlushStarted {
             cpu: me,
             space: request.space,
@@ -179,6 +181,7 @@ where
             // I3: the generation came with the request, the flush is done, now it may be recorded.
             state.tlb.record(request.generation);
         }
+        state.diary.begins(before);
         match role {
             Role::Initiator => counters.local_flushes.add(1),
             Role::Responder => counters.remote_flushes.add(1),

@@ -65,6 +65,9 @@ pub struct Puppet {
     assisted: Mutex<Vec<FlushRequest>>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
+    /// Reports of the watchdog, and what happens at each.
+    stalls: Mutex<Vec<Stall>>,
+    at_stall: Mutex<Option<Hook<()>>>,
     /// What happens once when a CPU relaxes next.
     next_relax: Mutex<Option<Once>>,
     relaxed: AtomicUsize,
@@ -239,6 +242,14 @@ unsafe impl Platform for &'static Puppet {
         RemoteFlush::Done
     }
 
+    fn on_stall(&self, stall: &Stall) {
+        self.stalls.lock().unwrap().push(*stall);
+        let now = *self.at_stall.lock().unwrap();
+        if let Some(now) = now {
+            now(self);
+        }
+    }
+
     fn on_trace(&self, event: TraceEvent) {
         self.trace.lock().unwrap().push(event);
         let ask = *self.user_access_ok.lock().unwrap();
@@ -282,6 +293,16 @@ impl Puppet {
         result
     }
 
+    /// Has `what` happen at each report of the watchdog.
+    pub fn at_stall(&self, what: Hook<()>) {
+        *self.at_stall.lock().unwrap() = Some(what);
+    }
+
+    /// Takes the watchdog's reports so far.
+    pub fn take_stalls(&self) -> Vec<Stall> {
+        std::mem::take(&mut self.stalls.lock().unwrap())
+    }
+
     /// Has `what` happen when a CPU relaxes next.
     pub fn at_next_relax(&self, what: impl FnOnce() + Send + 'static) {
         *self.next_relax.lock().unwrap() = Some(Box::new(what));
@@ -310,6 +331,19 @@ impl Puppet {
             .expect("the machine is complete");
         self.as_cpu(cpu, || handler(self));
         true
+    }
+
+    /// CPU `cpu` takes an interrupt now, whatever it is doing.
+    pub fn interrupt_now(&'static self, cpu: u32) {
+        let handler = *self.handler.lock().unwrap();
+        self.as_cpu(cpu, || handler.expect("the machine is complete")(self));
+    }
+
+    /// An interrupt that was accepted for CPU `cpu` gets lost.
+    pub fn lose_interrupt(&self, cpu: u32) {
+        self.cpus[cpu as usize]
+            .interrupted
+            .store(false, Ordering::Relaxed);
     }
 
     /// Whether CPU `cpu` has an interrupt pending.
@@ -488,6 +522,8 @@ where
         flushes_user_side: AtomicBool::new(false),
         assisted: Mutex::default(),
         deliver_on_relax: AtomicBool::new(true),
+        stalls: Mutex::default(),
+        at_stall: Mutex::new(None),
         next_relax: Mutex::new(None),
         relaxed: AtomicUsize::new(0),
         skipped_ns: AtomicUsize::new(0),

@@ -18,7 +18,7 @@ use crate::sim;
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// The test programs that the interpreter can run; the others start compilers or need loom.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test offline --test sets --test split \
-     --test switch --test threads --test tlb";
+     --test switch --test threads --test tlb --test watchdog";
 const LEFT_OUT: &str = "left out by --fast";
 /// The engine's unsafe code under the interpreter is slow; on two cores it takes minutes.
 const MIRI_DEADLINE: Duration = Duration::from_secs(600);

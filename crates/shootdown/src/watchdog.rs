@@ -1,0 +1,208 @@
+//! The watchdog: who is waited for, for what, and what that CPU is doing instead.
+//!
+//! A CPU that keeps interrupts off for ever, or a called function that does not return, makes its initiators spin
+//! without a word. Waiters therefore look at the clock now and then. A report never ends a wait: the target may still
+//! use what the caller lent it (I11). The interrupt is sent once more, in case it was lost.
+
+use core::fmt;
+
+use crate::call::{RequestRef, SLOTS};
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::{Ordering, OwnWord};
+
+/// Turns of a wait loop between two looks at the clock.
+const LOOK_TURNS: u32 = 256;
+
+/// What a CPU does for the engine. A code address, so that a host with symbols can name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activity {
+    /// Nothing: it runs the host's code, perhaps with interrupts off, or is halted.
+    None,
+    /// It drops translations.
+    Flush,
+    /// It runs a called function; this is the address of the function, or of what the compiler made around a
+    /// closure, whose symbol names it.
+    Function(usize),
+}
+
+impl Activity {
+    const FLUSH: u64 = 1;
+
+    fn from_word(word: u64) -> Self {
+        match word {
+            0 => Self::None,
+            Self::FLUSH => Self::Flush,
+            address => Self::Function(address as usize),
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Flush => Self::FLUSH,
+            Self::Function(address) => address as u64,
+        }
+    }
+}
+
+/// A request that has not been served for longer than [`Shootdown::set_stall_ns`] allows, seen by one that waits
+/// for it. Displays as one line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Stall {
+    /// Whose request it is.
+    pub initiator: CpuId,
+    /// The target that has not acknowledged; the lowest, if there are several.
+    pub target: CpuId,
+    /// How many other targets have not either.
+    pub others: usize,
+    /// What the target was asked for.
+    pub wanted: Activity,
+    /// What the target is doing now.
+    pub doing: Activity,
+    /// For how long this waiter has been waiting, in nanoseconds.
+    pub waited_ns: u64,
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            initiator,
+            target,
+            others,
+            waited_ns,
+            ..
+        } = self;
+        write!(
+            f,
+            "{initiator} has waited {} us for {target}",
+            waited_ns / 1000
+        )?;
+        if *others > 0 {
+            write!(f, " and {others} more")?;
+        }
+        match self.wanted {
+            Activity::None => {}
+            Activity::Flush => f.write_str(" to flush")?,
+            Activity::Function(address) => write!(f, " to run {address:#x}")?,
+        }
+        match self.doing {
+            Activity::None => {
+                f.write_str(", which runs nothing for the engine: interrupts off, or halted")
+            }
+            Activity::Flush => f.write_str(", which is flushing"),
+            Activity::Function(address) => write!(f, ", which is running {address:#x}"),
+        }
+    }
+}
+
+/// What a CPU says about itself to those that wait for it. Nothing depends on it.
+#[derive(Debug)]
+pub(crate) struct Diary {
+    doing: OwnWord,
+    wanted: [OwnWord; SLOTS],
+}
+
+impl Diary {
+    pub(crate) const fn new() -> Self {
+        Self {
+            doing: OwnWord::new(),
+            wanted: [const { OwnWord::new() }; SLOTS],
+        }
+    }
+
+    /// What the request in slot `index` asks for.
+    pub(crate) fn wants(&self, index: usize, wanted: Activity) {
+        self.wanted[index].set(wanted.to_word());
+    }
+
+    /// Notes what this CPU is doing; returns what it was doing before.
+    pub(crate) fn begins(&self, activity: Activity) -> Activity {
+        let before = Activity::from_word(self.doing.get());
+        self.doing.set(activity.to_word());
+        before
+    }
+}
+
+/// One waiter's view of time.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    turns: u32,
+    since_ns: Option<u64>,
+    /// Reports so far; each waits twice as long as the one before.
+    reports: u32,
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Has waits that take longer than `stall_ns` nanoseconds reported to
+    /// [`Platform::on_stall`], again after twice, four times ... as long; 0, as at the start,
+    /// for none. Any context; does not block.
+    pub fn set_stall_ns(&self, stall_ns: u64) {
+        self.stall_word().store(stall_ns, Ordering::Relaxed);
+    }
+
+    /// One turn of a loop that waits for what `request` names.
+    #[inline]
+    pub(crate) fn watch(&self, watch: &mut Watch, request: impl FnOnce() -> Option<RequestRef>) {
+        watch.turns = watch.turns.wrapping_add(1);
+        if watch.turns.is_multiple_of(LOOK_TURNS)
+            && let Some(request) = request()
+        {
+            self.look_at_the_clock(watch, request);
+        }
+    }
+
+    #[cold]
+    fn look_at_the_clock(&self, watch: &mut Watch, request: RequestRef) {
+        let stall_ns = self.stall_word().load(Ordering::Relaxed);
+        if stall_ns == 0 {
+            return;
+        }
+        let now_ns = self.platform.now_ns();
+        let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
+        if waited_ns < stall_ns.saturating_mul(1 << watch.reports.min(32)) {
+            return;
+        }
+        let Some(stall) = self.stall_of(request, waited_ns) else {
+            return;
+        };
+        if watch.reports == 0 {
+            self.interrupt_again(stall.target);
+        }
+        watch.reports += 1;
+        self.platform.on_stall(&stall);
+    }
+
+    fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
+        let initiator = self.state(request.initiator);
+        let pending = initiator.slots[request.slot].pending();
+        if self.is_done(request) {
+            return None;
+        }
+        let target = pending.iter().next()?;
+        Some(Stall {
+            initiator: request.initiator,
+            target,
+            others: pending.len() - 1,
+            wanted: Activity::from_word(initiator.diary.wanted[request.slot].get()),
+            doing: Activity::from_word(self.state(target).diary.doing.get()),
+            waited_ns,
+        })
+    }
+
+    /// A second interrupt is harmless, a lost first one is not.
+    fn interrupt_again(&self, target: CpuId) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        if target != me && self.platform.send_ipi(target).is_ok() {
+            self.state(me).counters.ipis_resent.add(1);
+        }
+        drop(irq);
+    }
+}

@@ -1,0 +1,167 @@
+//! Behaviour of the watchdog, on the puppet machine, whose clock ticks once a turn.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use puppet::{Puppet, machine};
+use shootdown::*;
+
+/// A stall is looked for every 256 turns.
+const LOOK_NS: u64 = 256;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+/// CPU `number` takes no interrupts from now on.
+fn deafen(puppet: &'static Puppet, number: u32) {
+    puppet.as_cpu(number, || puppet.set_irqs_off(true));
+}
+
+/// CPU 1 takes interrupts again.
+fn hear_again(puppet: &'static Puppet) {
+    puppet.as_cpu(1, || puppet.set_irqs_off(false));
+}
+
+fn one_page() -> FlushRange {
+    FlushRange::pages(0, 1, PageSize::SIZE_4K)
+}
+
+/// Does `what` when some CPU has relaxed so often.
+fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send + 'static) {
+    puppet.at_next_relax(move || match turns {
+        0 => what(),
+        _ => after_turns(puppet, turns - 1, what),
+    });
+}
+
+#[test]
+fn a_cpu_with_interrupts_off_is_named() {
+    let machine = machine::<4>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    deafen(puppet, 1);
+    puppet.at_stall(hear_again);
+    assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
+    let stalls = puppet.take_stalls();
+    assert_eq!(stalls.len(), 1);
+    let stall = stalls[0];
+    assert_eq!(
+        (stall.initiator, stall.target, stall.others),
+        (cpu(0), cpu(1), 0)
+    );
+    assert_eq!(stall.doing, Activity::None);
+    assert!(matches!(stall.wanted, Activity::Function(_)));
+    assert!((1000..1000 + 2 * LOOK_NS).contains(&stall.waited_ns));
+    let text = stall.to_string();
+    assert!(
+        text.starts_with("cpu0 has waited 1 us for cpu1 to run 0x")
+            && text.ends_with("interrupts off, or halted"),
+        "{text}"
+    );
+}
+
+/// CPU 1 runs a function that goes on and on; CPU 2 has to wait until it looks at its inbox.
+#[test]
+fn a_function_that_does_not_return_is_named() {
+    let machine = machine::<4>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    puppet.at_stall(|puppet| puppet.interrupt_now(1));
+    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(one_page()));
+    assert_eq!(machine.call_one(cpu(1), &stuck), Ok(()));
+    let stalls = puppet.take_stalls();
+    assert_eq!(stalls.len(), 1);
+    let stall = stalls[0];
+    assert_eq!((stall.initiator, stall.target), (cpu(2), cpu(1)));
+    assert_eq!(stall.wanted, Activity::Flush);
+    // It is what CPU 0 asked for.
+    let Activity::Function(doing) = stall.doing else {
+        panic!("{:?}", stall.doing);
+    };
+    assert!(
+        stall
+            .to_string()
+            .ends_with(&format!(" to flush, which is running {doing:#x}"))
+    );
+}
+
+#[test]
+fn the_report_counts_the_others() {
+    let machine = machine::<4>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    deafen(puppet, 1);
+    deafen(puppet, 3);
+    puppet.at_stall(|puppet| {
+        hear_again(puppet);
+        puppet.as_cpu(3, || puppet.set_irqs_off(false));
+    });
+    machine.call_all(&|_| ());
+    let stalls = puppet.take_stalls();
+    assert_eq!((stalls[0].target, stalls[0].others), (cpu(1), 1));
+    assert!(
+        stalls[0]
+            .to_string()
+            .contains(" for cpu1 and 1 more to run ")
+    );
+}
+
+#[test]
+fn reports_come_less_and_less_often_and_the_wait_goes_on() {
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    deafen(puppet, 1);
+    after_turns(puppet, 10_000, || hear_again(puppet));
+    assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
+    let waited_ns: Vec<u64> = puppet
+        .take_stalls()
+        .iter()
+        .map(|stall| stall.waited_ns)
+        .collect();
+    assert_eq!(waited_ns.len(), 4, "{waited_ns:?}");
+    for (report, waited_ns) in waited_ns.into_iter().enumerate() {
+        let due_ns = 1000 << report;
+        assert!((due_ns..due_ns + 2 * LOOK_NS).contains(&waited_ns));
+    }
+}
+
+#[test]
+fn a_lost_interrupt_is_sent_again_once() {
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    let ticket = machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done);
+    puppet.lose_interrupt(1);
+    ticket.wait();
+    assert_eq!(machine.stats(cpu(0)).ipis_resent, 1);
+    assert_eq!(puppet.take_stalls().len(), 1);
+}
+
+#[test]
+fn a_wait_for_a_slot_is_watched_too() {
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    deafen(puppet, 1);
+    puppet.at_stall(hear_again);
+    for _ in 0..4 {
+        machine.post(&CpuMask::only(cpu(1)), |_| ());
+    }
+    let stalls = puppet.take_stalls();
+    assert_eq!(stalls.len(), 1);
+    assert_eq!((stalls[0].initiator, stalls[0].target), (cpu(0), cpu(1)));
+}
+
+#[test]
+fn at_the_start_nothing_is_reported() {
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    deafen(puppet, 1);
+    after_turns(puppet, 10_000, || hear_again(puppet));
+    assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
+    assert!(puppet.take_stalls().is_empty());
+    assert_eq!(machine.stats(cpu(0)).ipis_resent, 0);
+}
