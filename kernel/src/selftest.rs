@@ -6,10 +6,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use shootdown_x86::Pcid;
 use shootdown_x86::apic::Destination;
+use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
 use crate::addr::{DIRECT_MAP, KERNEL_BASE};
-use crate::arch::{apic, irq, paging, percpu, uaccess};
+use crate::arch::{apic, irq, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
 use crate::platform::SHOOTDOWN;
@@ -19,13 +21,14 @@ use crate::time;
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 6] = [
+const PASSING: [(&str, Check); 7] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
     ("probe", probing_survives_any_pointer),
     ("nmi", nmi_returns),
     ("clock", clock_advances_evenly),
+    ("tags", tags_are_taken_by_the_rules),
 ];
 
 /// Actions that must panic.
@@ -146,6 +149,42 @@ fn clock_advances_evenly(_: &BootInfo) {
         (20_000_000..2_000_000_000).contains(&elapsed),
         "20 ms took {elapsed} ns"
     );
+}
+
+/// Every way to load and to flush a tag, on every CPU: none faults, and the tag asked for is loaded.
+fn tags_are_taken_by_the_rules(_: &BootInfo) {
+    SHOOTDOWN.call_all(&|_| {
+        let before = irq::save();
+        for number in [0, 1, tlb::TAGS as u16, 0xfff] {
+            take_tag(Pcid::new(number).expect("12 bits"));
+        }
+        // SAFETY: 1. the root that was loaded before.
+        unsafe { tlb::local().load_root(paging::kernel_root().0) };
+        irq::restore(before);
+    });
+}
+
+fn take_tag(pcid: Pcid) {
+    let (tlb, root) = (tlb::local(), paging::kernel_root().0);
+    let expected = if tlb.has_pcids() {
+        pcid
+    } else {
+        Pcid::UNTAGGED
+    };
+    for entries in [TagEntries::Drop, TagEntries::Keep] {
+        // SAFETY: 1. the kernel's. 2. a frame. 3. nobody else has used a tag yet.
+        unsafe { tlb.load_tagged_root(root, pcid, entries) };
+        assert_eq!(tlb.loaded_pcid(), expected);
+        assert_eq!(tlb.root(), root | u64::from(expected.as_u16()));
+        for other in [Pcid::UNTAGGED, pcid] {
+            tlb.flush_tagged(InvpcidKind::Page(other, paging::APIC_PAGE));
+            tlb.flush_tagged(InvpcidKind::Context(other));
+        }
+        tlb.flush_tagged(InvpcidKind::AllNonGlobal);
+        tlb.flush_non_global();
+        tlb.flush_all();
+        assert_eq!(tlb.root(), root | u64::from(expected.as_u16()));
+    }
 }
 
 fn write_text() {

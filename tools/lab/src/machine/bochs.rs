@@ -26,12 +26,28 @@ const COMMANDS: [&str; 4] = ["bochs", "grub-mkrescue", "xorriso", "mformat"];
 const FILES: [&str; 3] = [BIOS, VGA_BIOS, "/usr/lib/grub/i386-pc/multiboot2.mod"];
 const BIOS: &str = "/usr/share/bochs/BIOS-bochs-latest";
 const VGA_BIOS: &str = "/usr/share/vgabios/vgabios.bin";
-/// A processor with PCIDs, INVPCID and x2APIC (`bochs --help cpu` lists them).
-const MODEL: &str = "corei7_skylake_x";
 /// How many instructions the emulated clock takes for a second: about what a host does, so that
 /// seconds there are seconds here.
 const INSTRUCTIONS_PER_SECOND: u32 = 50_000_000;
 const MEMORY_MIB: u32 = 256;
+
+/// Which processor it emulates (`bochs --help cpu` lists them). Both have PCIDs and x2APIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BochsModel {
+    /// With INVPCID.
+    Skylake,
+    /// Without.
+    SandyBridge,
+}
+
+impl BochsModel {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Skylake => "corei7_skylake_x",
+            Self::SandyBridge => "corei7_sandy_bridge_2600k",
+        }
+    }
+}
 
 /// An emulator that is whole.
 #[derive(Debug, Clone)]
@@ -44,6 +60,8 @@ pub struct Bochs {
 pub struct BochsBoot<'a> {
     /// The emulator.
     pub bochs: &'a Bochs,
+    /// Its processors.
+    pub model: BochsModel,
     /// How many virtual CPUs.
     pub cpus: usize,
     /// The reference kernel.
@@ -156,11 +174,11 @@ impl BochsBoot<'_> {
 
     /// Bochs's configuration file.
     fn description(&self) -> String {
-        let (cpus, disc) = (self.cpus, bochs_disc::NAME);
+        let (model, cpus, disc) = (self.model.name(), self.cpus, bochs_disc::NAME);
         [
             "config_interface: textconfig".to_owned(),
             "display_library: term".to_owned(),
-            format!("cpu: model={MODEL}, count={cpus}, ips={INSTRUCTIONS_PER_SECOND}"),
+            format!("cpu: model={model}, count={cpus}, ips={INSTRUCTIONS_PER_SECOND}"),
             "cpu: reset_on_triple_fault=0".to_owned(),
             format!("memory: guest={MEMORY_MIB}, host={MEMORY_MIB}"),
             format!("romimage: file={BIOS}"),
@@ -192,6 +210,7 @@ mod tests {
         };
         let boot = BochsBoot {
             bochs: &bochs,
+            model: BochsModel::Skylake,
             cpus: 2,
             kernel: Path::new("kernel"),
             options: "pcid=off  hz=100",

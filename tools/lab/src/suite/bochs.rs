@@ -10,7 +10,7 @@ use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::machine::{BOCHS_INSTALL, Bochs, Finished};
+use crate::machine::{BOCHS_INSTALL, Bochs, BochsModel, Finished};
 use crate::protocol::{self, Message};
 
 /// Ten times what the slowest check takes on an idle host.
@@ -20,10 +20,12 @@ const CPUS: usize = 2;
 /// A check: its name, and what it does.
 type Check = (&'static str, fn(&Fleet, &Bochs) -> Outcome<String>);
 
-const CHECKS: [Check; 4] = [
-    ("bochs: hello with tags", hello),
-    ("bochs: hello without tags", hello_untagged),
+const CHECKS: [Check; 6] = [
+    ("bochs: self-tests with INVPCID", self_tests),
+    ("bochs: self-tests without INVPCID", self_tests_old),
+    ("bochs: hello with pcid=off", hello_untagged),
     ("bochs: pingpong keeps its tags", pingpong),
+    ("bochs: pingpong without INVPCID", pingpong_old),
     ("bochs: tlbtorture, best, 1 s", torture),
 ];
 /// So many of them are run by `--fast`.
@@ -51,6 +53,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     }
 }
 
+/// The plain kernel on the newer processor.
 fn boot(
     fleet: &Fleet,
     bochs: &Bochs,
@@ -58,15 +61,19 @@ fn boot(
     options: &str,
     arguments: &[&str],
 ) -> Outcome<Finished> {
-    let start = Start {
+    let machine = (bochs, BochsModel::Skylake);
+    fleet
+        .boot_bochs(machine, fleet.kernel(), program, start(options, arguments))?
+        .expect_success(program)
+}
+
+fn start<'a>(options: &'a str, arguments: &'a [&'a str]) -> Start<'a> {
+    Start {
         options,
         arguments,
         cpus: CPUS,
         deadline: DEADLINE,
-    };
-    fleet
-        .boot_bochs(bochs, program, start)?
-        .expect_success(program)
+    }
 }
 
 /// What the kernel's first line says of tags.
@@ -78,8 +85,26 @@ fn tags_a_cpu(finished: &Finished) -> Outcome<u32> {
     number.ok_or_else(|| Failure::work(format!("no number of tags; {}", finished.account())))
 }
 
-fn hello(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    let finished = boot(fleet, bochs, "hello", "", &[])?;
+fn self_tests(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
+    self_tests_on(fleet, (bochs, BochsModel::Skylake))
+}
+
+fn self_tests_old(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
+    self_tests_on(fleet, (bochs, BochsModel::SandyBridge))
+}
+
+/// Every way to load and to flush a tag: the processor faults where one breaks a rule.
+fn self_tests_on(fleet: &Fleet, machine: (&Bochs, BochsModel)) -> Outcome<String> {
+    let start = start("selftest=all", &[]);
+    let finished = fleet
+        .boot_bochs(machine, fleet.breakable(), "hello", start)?
+        .expect_success("hello")?;
+    if !finished.console.contains("selftest: tags passed") {
+        return Err(Failure::work(format!(
+            "no word of tags; {}",
+            finished.account()
+        )));
+    }
     match tags_a_cpu(&finished)? {
         0 => Err(Failure::work(format!("no tags; {}", finished.account()))),
         tags => Ok(format!("{tags} tags a CPU")),
@@ -97,8 +122,16 @@ fn hello_untagged(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
     }
 }
 
-/// Twelve spaces take turns: under `best` all keep their tags, `before` has none.
 fn pingpong(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
+    pingpong_on(fleet, (bochs, BochsModel::Skylake))
+}
+
+fn pingpong_old(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
+    pingpong_on(fleet, (bochs, BochsModel::SandyBridge))
+}
+
+/// Twelve spaces take turns: under `best` all keep their tags, `before` has none.
+fn pingpong_on(fleet: &Fleet, machine: (&Bochs, BochsModel)) -> Outcome<String> {
     let arguments = [
         "--spaces=12",
         "--pages=8",
@@ -108,7 +141,9 @@ fn pingpong(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
         "--warmup-ms=20",
         "--samples=4",
     ];
-    let finished = boot(fleet, bochs, "pingpong", "", &arguments)?;
+    let finished = fleet
+        .boot_bochs(machine, fleet.kernel(), "pingpong", start("", &arguments))?
+        .expect_success("pingpong")?;
     clean(&finished)?;
     let (before, best) = (kept(&finished, "before")?, kept(&finished, "best")?);
     if before == 0.0 && best > 0.5 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
-use crate::machine::{AccelChoice, Bochs, BochsBoot, Boot, Finished, Kernel};
+use crate::machine::{AccelChoice, Bochs, BochsBoot, BochsModel, Boot, Finished, Kernel};
 use crate::session::{self, Session};
 
 /// Kernels, programs and the emulator that runs them.
@@ -80,11 +80,18 @@ impl Fleet {
         self.boot_image(kernel, (program, self.image(program)?), start)
     }
 
-    /// Boots one of them and the kernel under test on Bochs.
-    pub fn boot_bochs(&self, bochs: &Bochs, program: &str, start: Start<'_>) -> Outcome<Finished> {
-        let (Kernel::Shootdown(kernel) | Kernel::Linux(kernel)) = &self.kernel;
+    /// Boots one of them on Bochs.
+    pub fn boot_bochs(
+        &self,
+        (bochs, model): (&Bochs, BochsModel),
+        kernel: &Kernel,
+        program: &str,
+        start: Start<'_>,
+    ) -> Outcome<Finished> {
+        let (Kernel::Shootdown(kernel) | Kernel::Linux(kernel)) = kernel;
         let boot = BochsBoot {
             bochs,
+            model,
             cpus: start.cpus,
             kernel,
             options: start.options,
