@@ -132,6 +132,7 @@ fn tlbtorture_passes_with_more_threads_than_cpus_too() {
         "accesses_exact",
         "faults_expected",
         "private_touches",
+        "forks",
     ] {
         assert!(
             rows[0][name].as_u64().expect(name) > 0,

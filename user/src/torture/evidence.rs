@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::finding::Finding;
 use super::mark;
 use super::private::Damage;
 use super::rule::{Effect, Verdict, Window};
 use super::state::State;
+use crate::child::End;
 
 /// An access that must not have happened, or its consequence.
 #[derive(Debug, Clone)]
@@ -54,6 +56,10 @@ pub enum Evidence {
     },
     /// A word of the worker's own pages.
     Private(Damage),
+    /// What a forked child saw.
+    Child(Finding),
+    /// How a forked child ended, if not as it should.
+    ChildEnd(End),
 }
 
 impl fmt::Display for Violation {
@@ -84,27 +90,9 @@ impl fmt::Display for Evidence {
                 effect,
                 history,
             } => {
-                let Window {
-                    before,
-                    floor,
-                    after,
-                } = window;
                 write!(f, "{verdict:?}: slot {slot} page {page}: ")?;
-                match effect {
-                    Effect::Loaded { content, scribble } => {
-                        let (content, scribble) =
-                            (mark::describe(*content), mark::describe(*scribble));
-                        write!(f, "loaded [{content}] and [{scribble}]")?;
-                    }
-                    Effect::LoadFault => write!(f, "a load faulted")?,
-                    Effect::StoreFault => write!(f, "a store faulted")?,
-                    Effect::Stored => write!(f, "a store went through")?,
-                }
-                write!(
-                    f,
-                    "; expected what {before} to {after} allow, content from {floor} on;"
-                )?;
-                write!(f, " last steps:")?;
+                show_access(f, window, effect)?;
+                write!(f, "; last steps:")?;
                 history.iter().try_for_each(|state| write!(f, " {state}"))
             }
             Self::Tail {
@@ -120,18 +108,68 @@ impl fmt::Display for Evidence {
                      expected [zero] and [{expected}]"
                 )
             }
-            Self::Private(Damage {
+            Self::Private(damage) => write!(f, "Foreign: own {}", Shown(damage)),
+            Self::Child(Finding::Slot {
+                slot,
                 page,
-                word,
+                window,
+                effect,
+            }) => {
+                write!(f, "in a forked child: slot {slot} page {page}: ")?;
+                show_access(f, window, effect)
+            }
+            Self::Child(Finding::Private(damage)) => {
+                write!(f, "in a forked child: own {}", Shown(damage))
+            }
+            Self::Child(Finding::Own {
+                slot,
+                page,
                 expected,
                 seen,
             }) => {
-                let [seen, expected] = [*seen, *expected].map(mark::describe);
+                let expected = mark::describe(*expected);
+                let seen = seen.map_or("no access".to_owned(), mark::describe);
                 write!(
                     f,
-                    "Foreign: own page {page} word {word} holds [{seen}]; expected [{expected}]"
+                    "in a forked child: slot {slot} page {page} holds [{seen}]; it wrote [{expected}]"
                 )
             }
+            Self::ChildEnd(end) => write!(f, "a forked child ended as {end:?}"),
         }
+    }
+}
+
+fn show_access(f: &mut fmt::Formatter<'_>, window: &Window, effect: &Effect) -> fmt::Result {
+    match effect {
+        Effect::Loaded { content, scribble } => {
+            let (content, scribble) = (mark::describe(*content), mark::describe(*scribble));
+            write!(f, "loaded [{content}] and [{scribble}]")?;
+        }
+        Effect::LoadFault => write!(f, "a load faulted")?,
+        Effect::StoreFault => write!(f, "a store faulted")?,
+        Effect::Stored => write!(f, "a store went through")?,
+    }
+    let Window {
+        before,
+        floor,
+        after,
+    } = window;
+    write!(
+        f,
+        "; expected what {before} to {after} allow, content from {floor} on"
+    )
+}
+
+/// A damage in words.
+struct Shown<'a>(&'a Damage);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { page, word, .. } = self.0;
+        let [seen, expected] = [self.0.seen, self.0.expected].map(mark::describe);
+        write!(
+            f,
+            "page {page} word {word} holds [{seen}]; expected [{expected}]"
+        )
     }
 }

@@ -38,6 +38,8 @@ pub enum Sort {
     Scribble = 2,
     /// A worker's own page.
     Private = 3,
+    /// A forked child's own copy of any page.
+    Child = 4,
 }
 
 /// A word that names its writer.
@@ -73,6 +75,7 @@ impl Mark {
             1 => Sort::Content,
             2 => Sort::Scribble,
             3 => Sort::Private,
+            4 => Sort::Child,
             _ => return None,
         };
         Some(Self {
@@ -99,6 +102,7 @@ impl fmt::Display for Mark {
             ),
             Sort::Scribble => write!(f, "trial write to slot {owner} page {page} at {version}"),
             Sort::Private => write!(f, "page {page} of worker {owner} in its round {version}"),
+            Sort::Child => write!(f, "a write to page {page} by a child of worker {owner}"),
         }
     }
 }
@@ -118,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_mark_survives_its_word() {
-        for sort in [Sort::Content, Sort::Scribble, Sort::Private] {
+        for sort in [Sort::Content, Sort::Scribble, Sort::Private, Sort::Child] {
             let mark = Mark {
                 sort,
                 owner: 4095,

@@ -15,6 +15,7 @@
 //! * [`probe`]: an access that survives its fault;
 //! * [`slot`] and [`change`]: shared pages and the changes made to them;
 //! * [`private`]: pages of one worker, which take frames into use as soon as they are free;
+//! * [`heir`] and [`finding`]: forked children, whose memory must stay as it was at the fork, and what they say;
 //! * [`board`] and [`evidence`]: what workers share, and what they found;
 //! * [`worker`] and [`tally`]: the turns that a worker takes, and their count;
 //! * [`run`]: time, policies, rows, exit code.
@@ -22,6 +23,8 @@
 pub mod board;
 pub mod change;
 pub mod evidence;
+pub mod finding;
+pub mod heir;
 pub mod mark;
 pub mod options;
 pub mod private;

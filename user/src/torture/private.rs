@@ -24,7 +24,7 @@ pub struct PrivatePages {
 }
 
 /// A word that is not what its only writer wrote.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
     /// The page.
     pub page: usize,
@@ -88,11 +88,41 @@ impl PrivatePages {
         Ok(())
     }
 
+    /// Checks every touched page.
+    pub fn inspect_all(&self) -> Result<(), Damage> {
+        (0..self.touched).try_for_each(|page| self.inspect(page))
+    }
+
+    /// Writes other words to every touched page; for a forked child, whose pages they are not.
+    pub fn spoil(&self, value: impl Fn(usize) -> u64) {
+        for page in 0..self.touched {
+            self.word(page, CONTENT_WORD)
+                .store(value(page), Ordering::Relaxed);
+        }
+    }
+
+    /// Checks what [`spoil`](Self::spoil) wrote.
+    pub fn inspect_spoiled(&self, value: impl Fn(usize) -> u64) -> Result<(), Damage> {
+        for page in 0..self.touched {
+            let (expected, word) = (value(page), CONTENT_WORD);
+            let seen = self.word(page, word).load(Ordering::Relaxed);
+            if seen != expected {
+                return Err(Damage {
+                    page,
+                    word,
+                    expected,
+                    seen,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks every touched page, then gives all back: by a discard or by a new mapping.
     ///
     /// The error of the first level is a failed system call.
     pub fn recycle(&mut self, by_mapping: bool) -> io::Result<Result<(), Damage>> {
-        let inspection = (0..self.touched).try_for_each(|page| self.inspect(page));
+        let inspection = self.inspect_all();
         let base = slot::private_base(self.worker);
         if by_mapping {
             slot::map_at(base, PAGES)?;

@@ -184,6 +184,7 @@ impl Run {
                 "discards": tally.discards,
                 "unmaps": tally.unmaps,
                 "private_touches": tally.touches,
+                "forks": tally.forks,
             }));
         }
     }

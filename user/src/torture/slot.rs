@@ -134,9 +134,18 @@ impl Slot {
             page,
             version,
         };
-        let address = self.word(page, SCRIBBLE_WORD);
+        self.put(page, SCRIBBLE_WORD, mark.to_word(), length)
+    }
+
+    /// Writes any word of `page`; for a forked child, whose page is its own.
+    pub fn store(&self, page: usize, word: usize, value: u64) -> (Window, Effect) {
+        self.put(page, word, value, Length::Short)
+    }
+
+    fn put(&self, page: usize, word: usize, value: u64, length: Length) -> (Window, Effect) {
+        let address = self.word(page, word);
         // SAFETY: as in `load`.
-        unsafe { probe::store(&self.promise, address, mark.to_word(), length) }
+        unsafe { probe::store(&self.promise, address, value, length) }
     }
 
     /// The place of `page`, for the judge.

@@ -23,6 +23,8 @@ pub struct Tally {
     pub faults: u64,
     /// Private pages touched.
     pub touches: u64,
+    /// Children forked that found all well.
+    pub forks: u64,
 }
 
 impl Tally {
@@ -43,6 +45,7 @@ impl Tally {
             exact,
             faults,
             touches,
+            forks,
         } = other;
         self.maps += maps;
         self.fills += fills;
@@ -53,6 +56,7 @@ impl Tally {
         self.exact += exact;
         self.faults += faults;
         self.touches += touches;
+        self.forks += forks;
     }
 
     /// Counts `change`.

@@ -1,4 +1,4 @@
-//! The turns that a worker takes: change a slot, watch one, nap, move to another CPU.
+//! The turns that a worker takes: change a slot, watch one, nap, move to another CPU, fork.
 
 use std::io;
 use std::time::Duration;
@@ -6,10 +6,14 @@ use std::time::Duration;
 use super::board::Board;
 use super::change::{Change, SlotGuard};
 use super::evidence::Evidence;
+use super::finding::Letter;
+use super::heir::{self, Heir};
+use super::mark;
 use super::private::PrivatePages;
 use super::probe::{self, Length};
 use super::rule::{self, Effect, Verdict, Window};
 use super::tally::Tally;
+use crate::child::{Child, End};
 use crate::clock::{self, Clock};
 use crate::machine;
 
@@ -27,6 +31,8 @@ const FAULT_PAUSE_US: u64 = 300;
 const VERIFIED_PAGES: usize = 8;
 /// Probes between two looks at the time, the focus and the end of the run.
 const PROBE_BURST: u32 = 16;
+/// Private pages that a child inherits at least.
+const FAMILY_PAGES: usize = 8;
 /// A nap: long enough for the CPU to become idle.
 const NAP: Duration = Duration::from_micros(500);
 
@@ -40,6 +46,7 @@ pub struct Worker<'a> {
     clock: Clock,
     random: fastrand::Rng,
     private: PrivatePages,
+    letter: Letter,
     tallies: Vec<Tally>,
     policy: usize,
 }
@@ -72,6 +79,7 @@ impl<'a> Worker<'a> {
             clock,
             random: fastrand::Rng::with_seed(seed.wrapping_add(number as u64)),
             private: PrivatePages::new(number)?,
+            letter: Letter::new()?,
             tallies: vec![Tally::default(); policies],
             policy: 0,
         })
@@ -101,8 +109,9 @@ impl<'a> Worker<'a> {
         match self.random.u8(..) {
             0..2 => std::thread::sleep(NAP),
             2..5 => self.hop()?,
-            5..70 => self.watch_turn(Access::Load),
-            70..120 => self.watch_turn(Access::Store),
+            5..45 => self.fork_turn()?,
+            45..80 => self.watch_turn(Access::Load),
+            80..120 => self.watch_turn(Access::Store),
             _ => self.ambush_turn()?,
         }
         Ok(())
@@ -241,6 +250,40 @@ impl<'a> Worker<'a> {
             }
         }
         desk.look_away();
+        self.recycle()
+    }
+
+    /// Forks a child that checks its copy of everything, and changes own pages meanwhile.
+    fn fork_turn(&mut self) -> io::Result<()> {
+        for _ in 0..FAMILY_PAGES {
+            self.private.touch();
+        }
+        let elsewhere = self.cpus[self.random.usize(..self.cpus.len())];
+        self.letter.clear();
+        let heir = Heir {
+            board: self.board,
+            private: &self.private,
+            worker: self.number,
+            cpu: self.random.bool().then_some(elsewhere),
+            choice: self.random.usize(..mark::MAX_PAGES),
+            letter: &self.letter,
+        };
+        let child = Child::start(|| heir.live())?;
+        if self.random.bool() {
+            self.recycle()?;
+            self.private.touch();
+        }
+        let evidence = match child.wait()? {
+            End::Exited(heir::CONTENT) => {
+                self.tallies[self.policy].forks += 1;
+                return self.recycle();
+            }
+            end => match self.letter.read() {
+                Some(finding) => Evidence::Child(finding),
+                None => Evidence::ChildEnd(end),
+            },
+        };
+        self.board.report(self.number, self.cpu, evidence);
         self.recycle()
     }
 

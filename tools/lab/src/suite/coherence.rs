@@ -13,7 +13,7 @@ use crate::protocol::{self, Message};
 
 const POLICIES: [&str; 3] = ["before", "published", "best"];
 /// Steps that the breakable kernel leaves out; tlbtorture has to notice each.
-const BREAKS: [&str; 3] = ["no-remote", "no-wait", "free-early"];
+const BREAKS: [&str; 4] = ["no-remote", "no-wait", "free-early", "fork-local"];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
 /// What a boot needs beyond the time that the program was given.
