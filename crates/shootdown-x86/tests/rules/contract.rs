@@ -255,7 +255,7 @@ fn any_op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(super::config())]
     #[test]
     fn every_operation_drops_what_it_promises_and_no_more(
         flags in any_features(),

@@ -10,3 +10,13 @@ mod known;
 mod processor;
 mod story;
 mod tables;
+
+use proptest::test_runner::Config;
+
+/// Failures are shown whole and not kept in files: the tree stays clean when mutants fail on purpose.
+fn config() -> Config {
+    Config {
+        failure_persistence: None,
+        ..Config::with_cases(512)
+    }
+}

@@ -235,7 +235,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(super::config())]
     #[test]
     fn no_translation_contradicts_the_page_tables(
         flags in any_features(),
