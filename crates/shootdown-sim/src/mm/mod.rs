@@ -1,6 +1,7 @@
 //! A virtual kernel's memory management, as small as it can be and still do everything that a kernel does to an
 //! engine: map, unmap, free tables, protect, fork and copy on write, switch, idle, exit, kernel mappings with
-//! global pages, cross-CPU calls of every kind, CPUs that come online late, changes of policy.
+//! global pages, cross-CPU calls of every kind, CPUs that come online late, go offline and come back, CPUs that are
+//! lazy, changes of policy.
 //!
 //! Spaces are tiny (three regions of four pages, one table each, and a fourth region that is the kernel's), frames
 //! are few and reused last-in first-out, so that everything collides soon.
@@ -9,8 +10,6 @@
 //!   what it may do by itself.
 //! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `access`: what it can do.
 //! * `program`: what each CPU does, drawn from a seed.
-//!
-//! CPUs do not go offline here, because the engine has no such operation yet.
 
 mod access;
 mod adversary;

@@ -1,6 +1,6 @@
 //! What each CPU does: a list of operations drawn from a seed.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Wait};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
 
 use crate::machine::context;
 use crate::mm::calls::Call;
@@ -42,6 +42,21 @@ where
             self.operate(operation, &mut draw);
         }
         self.switch(None);
+        self.busy.set(self.busy.get() - 1);
+        if draw.once_in(4) {
+            self.leave_for_good(me);
+        }
+    }
+
+    /// Goes offline and takes no interrupt before all others are done: nobody may need this CPU any more.
+    fn leave_for_good(&self, me: usize) {
+        self.with_interrupts(true, || {
+            self.online[me].set(false);
+            self.engine.offline();
+            while self.busy.get() > 0 {
+                self.engine.platform().relax();
+            }
+        });
     }
 
     fn come_online(&self, me: usize) {
@@ -50,6 +65,20 @@ where
             self.online[me].set(true);
             self.check_fresh(me);
         });
+    }
+
+    /// Out of service for a while. No lock is held, and no space is loaded.
+    fn go_offline(&self, draw: &mut Draw) {
+        let me = context().cpu();
+        self.switch(None);
+        self.with_interrupts(true, || {
+            self.online[me].set(false);
+            self.engine.offline();
+        });
+        for _ in 0..draw.below(LONGEST_IDLE) {
+            context().work(1);
+        }
+        self.come_online(me);
     }
 
     fn operate(&self, operation: Operation, draw: &mut Draw) {
@@ -64,6 +93,7 @@ where
             Operation::ChangeAny => self.change_any(draw),
             Operation::Switch => self.switch_somewhere(draw),
             Operation::Lazy => self.idle_lazily(draw),
+            Operation::GoOffline => self.go_offline(draw),
             Operation::Exit => self.exit(draw.place()),
             Operation::MapKernel => self.map_kernel(index),
             Operation::UnmapKernel => {
@@ -180,8 +210,11 @@ where
         for _ in 0..draw.below(LONGEST_IDLE) {
             context().work(1);
         }
-        if draw.random.bool() {
+        for _ in 0..draw.below(3) {
             self.wake();
+            self.touch(draw.page(), false);
+            // And soon idle again, as tasks are that wait for each other.
+            self.enter_lazy();
         }
     }
 

@@ -8,12 +8,13 @@ use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 
 /// What a CPU may do, and how often where nothing is special.
-const WEIGHTS: [(Operation, u32); 12] = [
+const WEIGHTS: [(Operation, u32); 13] = [
     (Operation::Touch, 28),
     (Operation::ChangeOwn, 12),
     (Operation::ChangeAny, 18),
     (Operation::Switch, 10),
     (Operation::Lazy, 8),
+    (Operation::GoOffline, 2),
     (Operation::Exit, 3),
     (Operation::MapKernel, 4),
     (Operation::UnmapKernel, 4),
@@ -30,6 +31,7 @@ pub(super) enum Operation {
     ChangeAny,
     Switch,
     Lazy,
+    GoOffline,
     Exit,
     MapKernel,
     UnmapKernel,

@@ -55,8 +55,10 @@ where
     pub(super) current: Vec<RefCell<Option<Rc<Space<N>>>>>,
     /// Whether the CPU runs no user code and only keeps what it has loaded.
     pub(super) is_lazy: Vec<Cell<bool>>,
-    /// Whether the CPU's `online` has returned.
+    /// Whether the CPU's `online` has returned, and its `offline` has not been called since.
     pub(super) online: Vec<Cell<bool>>,
+    /// Programs that still do something.
+    pub(super) busy: Cell<usize>,
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
@@ -94,6 +96,7 @@ where
             current: (0..cpus).map(|_| RefCell::default()).collect(),
             is_lazy: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
+            busy: Cell::new(cpus),
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
             ledger: Ledger::new(cpus),
