@@ -39,7 +39,7 @@ struct Descriptor {
     close_on_exec: CloseOnExec,
 }
 
-/// Open files by number. Cloning shares the files and copies the numbers, as `vfork` wants it.
+/// Open files by number. Cloning shares the files and copies the numbers, as a child process wants it.
 #[derive(Clone, Debug)]
 pub struct FdTable {
     descriptors: Vec<Option<Descriptor>>,
