@@ -92,6 +92,13 @@ pub fn print(text: fmt::Arguments<'_>) {
     let _ = Serving(&mut UART.lock()).write_fmt(text);
 }
 
+/// As [`print`], but drops the text when the device is in use, perhaps by this CPU.
+pub fn print_if_free(text: fmt::Arguments<'_>) {
+    if let Some(mut uart) = UART.try_lock() {
+        let _ = Serving(&mut uart).write_fmt(text);
+    }
+}
+
 /// As [`print`], for a panic: takes the device even if a stopped CPU holds the lock.
 pub fn print_in_panic(text: fmt::Arguments<'_>) {
     /// Long enough for another CPU to finish its line at 115200 baud.

@@ -31,3 +31,4 @@ mod sync;
 mod syscall;
 mod task;
 mod time;
+mod watchdog;

@@ -1,7 +1,8 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown, TagEntries,
+    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
+    TagEntries,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, tlb as x86_tlb};
@@ -121,6 +122,10 @@ unsafe impl Platform for KernelPlatform {
 
     fn now_ns(&self) -> u64 {
         crate::time::now_ns()
+    }
+
+    fn on_stall(&self, stall: &Stall) {
+        crate::watchdog::report(stall);
     }
 
     #[inline]

@@ -21,7 +21,7 @@ use crate::time;
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 7] = [
+const PASSING: [(&str, Check); 8] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
@@ -29,6 +29,7 @@ const PASSING: [(&str, Check); 7] = [
     ("nmi", nmi_returns),
     ("clock", clock_advances_evenly),
     ("tags", tags_are_taken_by_the_rules),
+    ("stall", a_stuck_function_is_reported),
 ];
 
 /// Actions that must panic.
@@ -74,6 +75,24 @@ fn ticks_on_all_cpus(boot: &BootInfo) {
             core::hint::spin_loop();
         }
     }
+}
+
+/// The line is for whoever runs this to look for.
+fn a_stuck_function_is_reported(boot: &BootInfo) {
+    const STALL_NS: u64 = 50_000_000;
+    let me = percpu::cpu_id();
+    let Some(other) = SHOOTDOWN.ready_cpus().iter().find(|&cpu| cpu != me) else {
+        return;
+    };
+    SHOOTDOWN.set_stall_ns(STALL_NS);
+    let reached = SHOOTDOWN.call_one(other, &|_| {
+        let end = time::now_ns() + 4 * STALL_NS;
+        while time::now_ns() < end {
+            core::hint::spin_loop();
+        }
+    });
+    assert!(reached.is_ok());
+    crate::watchdog::start(boot.option("stall_ms"));
 }
 
 fn calls_reach_all_cpus(boot: &BootInfo) {

@@ -1,7 +1,7 @@
 //! Locks of the kernel. Every one serves this CPU's shootdown inbox while it spins.
 //!
 //! Whoever holds a lock may be waiting for a shootdown that this CPU has to acknowledge; with
-//! interrupts off only polling gets it through (DESIGN section 4).
+//! interrupts off only polling gets it through (ARCHITECTURE.md, "Waiting serves the inbox").
 //!
 //! Lock order: address space, then shared memory, then frame allocator. Run queues and other task locks are leaves.
 //! No lock is held over access to user memory, and none but an address space's over a ticket's `wait`.

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::call::{RequestRef, SLOTS};
+use crate::call::{RequestRef, Run, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -16,34 +16,42 @@ use crate::sync::{Ordering, OwnWord};
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u32 = 256;
 
-/// What a CPU does for the engine. A code address, so that a host with symbols can name it.
+/// What a CPU does for the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
     /// Nothing: it runs the host's code, perhaps with interrupts off, or is halted.
     None,
     /// It drops translations.
     Flush,
-    /// It runs a called function; this is the address of the function, or of what the compiler made around a
-    /// closure, whose symbol names it.
-    Function(usize),
+    /// It runs a called function: the name of its type, which for a closure names the function that it was written
+    /// in ([`type_name`](core::any::type_name)).
+    Function(&'static str),
 }
 
-impl Activity {
-    const FLUSH: u64 = 1;
+/// An [`Activity`] in one word, so that others may read it at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry(u64);
 
-    fn from_word(word: u64) -> Self {
-        match word {
-            0 => Self::None,
-            Self::FLUSH => Self::Flush,
-            address => Self::Function(address as usize),
-        }
+impl Entry {
+    const NONE: Self = Self(0);
+    pub(crate) const FLUSH: Self = Self(1);
+
+    /// That of a called function: the address of what runs it, which is neither 0 nor 1.
+    pub(crate) fn function(run: Run) -> Self {
+        Self(run as usize as u64)
     }
 
-    fn to_word(self) -> u64 {
+    fn read(self) -> Activity {
         match self {
-            Self::None => 0,
-            Self::Flush => Self::FLUSH,
-            Self::Function(address) => address as u64,
+            Self::NONE => Activity::None,
+            Self::FLUSH => Activity::Flush,
+            Self(address) => {
+                let address = core::ptr::with_exposed_provenance::<()>(address as usize);
+                // SAFETY: every other word was made by `function` from a `Run`, which is never null.
+                let run = unsafe { core::mem::transmute::<*const (), Run>(address) };
+                // SAFETY: without a payload it only returns the name.
+                Activity::Function(unsafe { run(None, CpuId::new(0)) })
+            }
         }
     }
 }
@@ -87,14 +95,14 @@ impl fmt::Display for Stall {
         match self.wanted {
             Activity::None => {}
             Activity::Flush => f.write_str(" to flush")?,
-            Activity::Function(address) => write!(f, " to run {address:#x}")?,
+            Activity::Function(name) => write!(f, " to run {name}")?,
         }
         match self.doing {
             Activity::None => {
                 f.write_str(", which runs nothing for the engine: interrupts off, or halted")
             }
             Activity::Flush => f.write_str(", which is flushing"),
-            Activity::Function(address) => write!(f, ", which is running {address:#x}"),
+            Activity::Function(name) => write!(f, ", which is running {name}"),
         }
     }
 }
@@ -115,14 +123,14 @@ impl Diary {
     }
 
     /// What the request in slot `index` asks for.
-    pub(crate) fn wants(&self, index: usize, wanted: Activity) {
-        self.wanted[index].set(wanted.to_word());
+    pub(crate) fn wants(&self, index: usize, wanted: Entry) {
+        self.wanted[index].set(wanted.0);
     }
 
     /// Notes what this CPU is doing; returns what it was doing before.
-    pub(crate) fn begins(&self, activity: Activity) -> Activity {
-        let before = Activity::from_word(self.doing.get());
-        self.doing.set(activity.to_word());
+    pub(crate) fn begins(&self, entry: Entry) -> Entry {
+        let before = Entry(self.doing.get());
+        self.doing.set(entry.0);
         before
     }
 }
@@ -190,8 +198,8 @@ where
             initiator: request.initiator,
             target,
             others: pending.len() - 1,
-            wanted: Activity::from_word(initiator.diary.wanted[request.slot].get()),
-            doing: Activity::from_word(self.state(target).diary.doing.get()),
+            wanted: Entry(initiator.diary.wanted[request.slot].get()).read(),
+            doing: Entry(self.state(target).diary.doing.get()).read(),
             waited_ns,
         })
     }

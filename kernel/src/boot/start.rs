@@ -12,6 +12,7 @@ use crate::arch::tlb::{self, TagUse};
 use crate::arch::{apic, cpu, exit, paging, percpu, smap};
 use crate::exec::initramfs;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::watchdog;
 use crate::{console, mm, task, time};
 
 /// Timer ticks a second without `hz=`.
@@ -76,6 +77,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     check_initramfs();
     mm::init(boot);
     SHOOTDOWN.online();
+    watchdog::start(boot.option("stall_ms"));
     apic::start_tick(clocks.apic_timer, hz);
     smp::start_others(cpus, &loader.ram, clocks.apic_timer, hz);
     if cpus == listed.len() {

@@ -10,7 +10,7 @@
 use core::fmt;
 
 use crate::call::publish::FreeSlot;
-use crate::call::{CallTicket, Kind, Payload, Request, RequestRef, SlotClass};
+use crate::call::{CallTicket, Kind, Payload, Request, RequestRef, Run, SlotClass};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -64,23 +64,32 @@ impl core::error::Error for SlotsBusy {}
 /// Runs a borrowed function: the payload is a pointer to it.
 ///
 /// # Safety
-/// 1. The payload is `Payload::of::<*const F>` of a closure that is alive now.
-unsafe fn run_borrowed<F: Fn(CpuId) + Sync>(payload: &Payload, cpu: CpuId) {
-    // SAFETY: duty 1.
-    let function: *const F = unsafe { payload.get() };
-    // SAFETY: duty 1; `F: Sync` lets this CPU share it.
-    let function = unsafe { &*function };
-    function(cpu);
+/// 1. The payload, if any, is `Payload::of::<*const F>` of a closure that is alive now.
+unsafe fn run_borrowed<F: Fn(CpuId) + Sync>(payload: Option<&Payload>, cpu: CpuId) -> &'static str {
+    if let Some(payload) = payload {
+        // SAFETY: duty 1.
+        let function: *const F = unsafe { payload.get() };
+        // SAFETY: duty 1; `F: Sync` lets this CPU share it.
+        let function = unsafe { &*function };
+        function(cpu);
+    }
+    core::any::type_name::<F>()
 }
 
 /// Runs an inline function: the payload is the function itself.
 ///
 /// # Safety
-/// 1. The payload is `Payload::of::<F>`.
-unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(payload: &Payload, cpu: CpuId) {
-    // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
-    let function: F = unsafe { payload.get() };
-    function(cpu);
+/// 1. The payload, if any, is `Payload::of::<F>`.
+unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(
+    payload: Option<&Payload>,
+    cpu: CpuId,
+) -> &'static str {
+    if let Some(payload) = payload {
+        // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
+        let function: F = unsafe { payload.get() };
+        function(cpu);
+    }
+    core::any::type_name::<F>()
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -178,8 +187,7 @@ where
         let (ran, local, published) = self.dispatch(&slot, targets, Kind::CALL, request);
         let wait = WaitOnDrop(self, published);
         if local {
-            let address = request.run as usize;
-            self.run_here(slot.initiator, address, || function(slot.initiator));
+            self.run_here(slot.initiator, request.run, || function(slot.initiator));
         }
         drop(slot);
         let result = overlap();
@@ -280,8 +288,7 @@ where
         };
         let (ran, local, published) = self.dispatch(&slot, targets, kind, request);
         if local {
-            let address = request.run as usize;
-            self.run_here(slot.initiator, address, || function(slot.initiator));
+            self.run_here(slot.initiator, request.run, || function(slot.initiator));
         }
         (ran, published)
     }
@@ -304,8 +311,8 @@ where
     }
 
     /// Runs a called function on the CPU that called it. Interrupts are off.
-    fn run_here(&self, me: CpuId, address: usize, function: impl FnOnce()) {
-        self.enter_function(me, address, function);
+    fn run_here(&self, me: CpuId, run: Run, function: impl FnOnce()) {
+        self.enter_function(me, run, function);
         // The function may have put calls back that came meanwhile (`serve_flushes_only`): look again (I7).
         if !self.state(me).in_function.get() {
             self.serve(me);

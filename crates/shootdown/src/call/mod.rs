@@ -26,5 +26,5 @@ pub use ticket::CallTicket;
 pub(crate) use inbox::Inbox;
 pub(crate) use payload::Payload;
 pub(crate) use publish::SlotClass;
-pub(crate) use slot::{Kind, Request, SLOTS, Slot};
+pub(crate) use slot::{Kind, Request, Run, SLOTS, Slot};
 pub(crate) use wait::RequestRef;

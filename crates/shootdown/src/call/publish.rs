@@ -7,7 +7,7 @@ use crate::engine::{IrqGuard, Shootdown};
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
-use crate::watchdog::{Activity, Watch};
+use crate::watchdog::{Entry, Watch};
 
 /// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
 /// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
@@ -130,8 +130,8 @@ where
             }
         }
         let wanted = match kind.is_flush() {
-            true => Activity::Flush,
-            false => Activity::Function(request.run as usize),
+            true => Entry::FLUSH,
+            false => Entry::function(request.run),
         };
         self.state(initiator).diary.wants(slot.index, wanted);
         // SAFETY: `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.

@@ -4,14 +4,14 @@
 //! function in the same interrupt, also those that arrive while functions run. Functions are taken one at
 //! a time, starting after the initiator served last, so that low CPU numbers have no advantage.
 
-use crate::call::{SLOTS, Slot};
+use crate::call::{Run, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
-use crate::watchdog::Activity;
+use crate::watchdog::Entry;
 
 /// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
 /// initiator once. What is left then is served by another interrupt that the responder sends itself.
@@ -165,10 +165,10 @@ where
         }
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
-        self.enter_function(me, request.run as usize, || {
+        self.enter_function(me, request.run, || {
             // SAFETY: `run` and `payload` were published together by `Shootdown::submit_*`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge below (I11).
-            unsafe { (request.run)(&request.payload, me) }
+            unsafe { (request.run)(Some(&request.payload), me) };
         });
         self.platform
             .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
@@ -179,8 +179,8 @@ where
     }
 
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
-    /// `address` is what the watchdog says of it.
-    pub(crate) fn enter_function(&self, me: CpuId, address: usize, function: impl FnOnce()) {
+    /// `run` is for the watchdog, which gets the name from it.
+    pub(crate) fn enter_function(&self, me: CpuId, run: Run, function: impl FnOnce()) {
         /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
         /// memory; panicking again while unwinding aborts instead.
         struct NoUnwind;
@@ -192,7 +192,7 @@ where
         let state = self.state(me);
         let bomb = NoUnwind;
         let nested = state.in_function.replace(true);
-        let before = state.diary.begins(Activity::Function(address));
+        let before = state.diary.begins(Entry::function(run));
         function();
         state.diary.begins(before);
         state.in_function.set(nested);

@@ -62,11 +62,15 @@ impl Kind {
     }
 }
 
+/// Runs what a payload holds on a CPU; without a payload it runs nothing. Returns the name of what it runs, for
+/// reports: a slot's line has no room for it.
+pub(crate) type Run = unsafe fn(Option<&Payload>, CpuId) -> &'static str;
+
 /// What to run, and its argument bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// Called with a copy of `payload` on the target.
-    pub(crate) run: unsafe fn(&Payload, CpuId),
+    pub(crate) run: Run,
     pub(crate) payload: Payload,
 }
 
@@ -74,7 +78,9 @@ impl Request {
     /// A request whose kind needs no function.
     pub(crate) const fn data(payload: Payload) -> Self {
         /// Never called: flush requests are interpreted by the responder.
-        unsafe fn nothing(_: &Payload, _: CpuId) {}
+        unsafe fn nothing(_: Option<&Payload>, _: CpuId) -> &'static str {
+            ""
+        }
         Self {
             run: nothing,
             payload,

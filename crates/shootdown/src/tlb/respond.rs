@@ -7,7 +7,7 @@ use crate::engine::Shootdown;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{Attention, FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
-use crate::watchdog::Activity;
+use crate::watchdog::Entry;
 
 /// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +158,7 @@ where
             }
             request.generation.follows(local) && !range.exceeds_ceiling()
         };
-        let before = state.diary.begins(Activity::Flush);
+        let before = state.diary.begins(Entry::FLUSH);
         self.platform.on_trace(TraceEvent::FlushStarted {
             cpu: me,
             space: request.space,

@@ -30,14 +30,32 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let machines: &[usize] = if test.fast { &[2] } else { &[1, 2, 4, 16] };
     for &cpus in machines {
         tally.check(&format!("kernel: self-tests on {cpus} CPUs"), || {
-            boot(fleet, "selftest=all", cpus)?.expect_success(PROGRAM)?;
-            Ok(String::new())
+            let finished = boot(fleet, "selftest=all", cpus)?.expect_success(PROGRAM)?;
+            expect_stall(&finished, cpus)
         });
     }
     for (name, headline, function) in FATAL {
         tally.check(&format!("kernel: panic by {name} says where"), || {
             panics(fleet, name, headline, function)
         });
+    }
+}
+
+/// Where there are two CPUs, one of them was stuck on purpose, and the watchdog has said in what.
+fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
+    let is_report = |line: &str| {
+        line.starts_with("stall: cpu0 has waited ")
+            && line
+                .rsplit_once("which is running ")
+                .is_some_and(|(_, function)| function.contains("a_stuck_function_is_reported"))
+    };
+    if finished.console.lines().any(is_report) == (cpus > 1) {
+        Ok(String::new())
+    } else {
+        Err(unexpected(
+            "a report of the watchdog with two CPUs or more",
+            finished,
+        ))
     }
 }
 

@@ -1,0 +1,31 @@
+//! What the engine's watchdog says: one line.
+
+use shootdown::Stall;
+
+use crate::boot::fail::boot_fail;
+use crate::console;
+use crate::platform::SHOOTDOWN;
+
+/// Waits longer than this are reported, in milliseconds. An emulator with more virtual CPUs than the host has
+/// stops some of them for tens of milliseconds at a time, so it is long.
+const STALL_MS: u64 = 10_000;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Starts it with the value of `stall_ms=`; 0 leaves it off.
+pub fn start(option: Option<&str>) {
+    let stall_ms = match option.map(str::parse) {
+        None => STALL_MS,
+        Some(Ok(stall_ms)) => stall_ms,
+        Some(Err(_)) => boot_fail!(
+            "stall_ms={} is not a number of milliseconds",
+            option.unwrap_or_default()
+        ),
+    };
+    SHOOTDOWN.set_stall_ns(stall_ms.saturating_mul(NS_PER_MS));
+}
+
+/// Prints the report, unless somebody is printing: the waiter may be inside that somebody's line, and reports come
+/// again.
+pub fn report(stall: &Stall) {
+    console::print_if_free(format_args!("stall: {stall}\n"));
+}
