@@ -262,6 +262,33 @@ fn a_bomb_is_contained() {
     assert_eq!(Child::start(|| 3).unwrap().wait().unwrap(), End::Exited(3));
 }
 
+/// Forks children until that fails, or often enough, then ends them all; 0 if all went as it must.
+fn family_of(most: usize) -> i32 {
+    let mut children = Vec::new();
+    while children.len() < most
+        && let Ok(child) = Child::start(|| sleep_for_ever())
+    {
+        children.push(child);
+    }
+    let mut wrong = 0;
+    for child in children {
+        let killed = child.signal(libc::SIGKILL).and_then(|()| child.wait());
+        wrong += i32::from(killed.ok() != Some(End::Killed(libc::SIGKILL)));
+    }
+    wrong
+}
+
+fn bombs_side_by_side_are_contained() {
+    const BOMBS: usize = 6;
+    let bombs: Vec<_> = (0..BOMBS)
+        .map(|_| Child::start(|| family_of(BOMB / 4)).unwrap())
+        .collect();
+    for bomb in bombs {
+        assert_eq!(bomb.wait().unwrap(), End::Exited(0));
+    }
+    assert_eq!(Child::start(|| 3).unwrap().wait().unwrap(), End::Exited(3));
+}
+
 /// A child that cannot have its page tables is no child, and its parent goes on.
 fn no_memory_is_no_child() {
     const FAR_PAGES: usize = 300;
@@ -331,6 +358,10 @@ fn main() -> ExitCode {
         ("programs_start_after_a_fork", programs_start_after_a_fork),
         ("nonsense_is_refused", nonsense_is_refused),
         ("a_bomb_is_contained", a_bomb_is_contained),
+        (
+            "bombs_side_by_side_are_contained",
+            bombs_side_by_side_are_contained,
+        ),
         ("no_memory_is_no_child", no_memory_is_no_child),
     ];
     for (name, test) in tests {
