@@ -194,7 +194,7 @@ where
 
     /// The CPUs that are targets now. Any context; does not block.
     pub fn ready_cpus(&self) -> CpuMask<N> {
-        // ORDERING: acquires nothing by itself; callers that need I1 put their fence before this.
+        // ORDERING: acquires the last accesses of CPUs that went offline; callers that need I1 put their fence before this.
         self.ready.0.load(Ordering::Acquire)
     }
 

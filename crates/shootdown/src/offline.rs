@@ -48,7 +48,9 @@ where
             "{me} goes offline inside a called function"
         );
         self.await_turn();
-        self.ready_set().remove(me, Ordering::Relaxed);
+        // ORDERING: Release publishes our last use of any translation and root to initiators that found us in a space's
+        // set and find us gone here: they send nothing, and may give frames and tables away (I4, I5).
+        self.ready_set().remove(me, Ordering::Release);
         // ORDERING: remove us / read ready for the call, against insert / read ready of a CPU that comes online: either
         // we call it, or it finds us gone (up to 64 CPUs the set is one word, and the removal would be enough). The call publishes the removal to those that run the function.
         fence(Ordering::SeqCst);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::rc::Rc;
 
-use shootdown::sim::Ordering;
+use shootdown::sim::{Ordering, Plain};
 use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, Shootdown, TagEntries};
 use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Weak};
 use shootdown_sim::machine::{Model, context};
@@ -153,6 +153,25 @@ impl Scene {
             let story = format!("page {page} still leads to frame {frame}");
             context().fail(FailureKind::StaleAccess, story);
         }
+    }
+
+    /// A user program uses the frame of `page`, if it finds one.
+    pub fn use_frame(&self, page: usize) {
+        context().work(1);
+        let Some(frame) = self.translate(page) else {
+            return;
+        };
+        let address = self.hardware.physical.content(frame);
+        context().with(|state| {
+            let cpu = state.running;
+            let explore = state.explore().expect("a scene is explored");
+            explore.memory.read_translated(cpu, address);
+        });
+    }
+
+    /// Gives a frame a new owner, who clears it.
+    pub fn clear_frame(&self, frame: u16) {
+        context().plain(self.hardware.physical.content(frame), Plain::Write);
     }
 
     /// A program of another space, which is loaded, loads from its only page, and from one that it does not have.

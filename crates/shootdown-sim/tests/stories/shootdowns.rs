@@ -1,6 +1,8 @@
 //! Stories about translations.
 
-use shootdown::{FreedTables, Policy, Root};
+use shootdown::{FreedTables, Platform, Policy, Root};
+use shootdown_sim::SimPlatform;
+use shootdown_sim::machine::context;
 
 use crate::moves::{LOADS, ROUNDS, comes_and_goes, page, relinks, unmaps, unmaps_kernel};
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_on};
@@ -147,6 +149,32 @@ fn kernel_translation_is_gone_everywhere() {
             for _ in 0..LOADS {
                 scene.load(KERNEL_PAGE);
             }
+        },
+    ]);
+}
+
+/// An initiator that finds a CPU gone, although it was in the space's set a moment ago, sends it nothing: its last
+/// accesses must be known to be over all the same.
+#[test]
+fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
+    explore(&[
+        |scene| {
+            scene.map(0, FIRST_FRAME);
+            scene.online();
+            (0..LOADS / 4).for_each(|_| context().work(1));
+            scene.unmap(0);
+            scene.engine.flush(&scene.space, page(0), FreedTables::No);
+            scene.forbid(0, FIRST_FRAME);
+            scene.clear_frame(FIRST_FRAME);
+        },
+        |scene| {
+            scene.online();
+            scene.engine.switch_to(None, &scene.space);
+            scene.use_frame(0);
+            scene.engine.switch_away(&scene.space, Root(0));
+            let state = SimPlatform.irq_save();
+            scene.engine.offline();
+            SimPlatform.irq_restore(state);
         },
     ]);
 }
