@@ -184,14 +184,14 @@ impl Weak {
         let number = stores[stores.len() - 1].number + 1;
         let knowledge = &mut self.cpus[cpu];
         Rc::make_mut(&mut knowledge.view).learn(at, number);
-        let mut publishes = if releases(order) {
-            knowledge.view.clone()
-        } else {
-            let mut view = knowledge.released.clone();
-            Rc::make_mut(&mut view).learn(at, number);
-            view
+        // Whoever sees the store learns its number from itself.
+        let mut publishes = match releases(order) {
+            true => knowledge.view.clone(),
+            false => knowledge.released.clone(),
         };
-        if let Some(carried) = carried {
+        if let Some(carried) = carried
+            && !publishes.covers(&carried)
+        {
             Rc::make_mut(&mut publishes).join(&carried);
         }
         stores.push_back(Message {
