@@ -1,6 +1,6 @@
 //! Memory that forked processes share: `mmap` with `MAP_SHARED` of nothing.
 //!
-//! The pages belong to a [`SharedMemory`], which every area that shows a part of it refers to, and each is made at the
+//! The pages belong to a `SharedMemory`, which every area that shows a part of it refers to, and each is made at the
 //! first access through any of them. Page-table entries own shares of the same frames, so a page lives as long as the
 //! memory has an area or some processor may still translate to it.
 
@@ -45,7 +45,7 @@ pub struct SharedPlace {
 }
 
 impl SharedArea {
-    /// New shared memory, for an area that is yet to get its address: [`moved`](Self::moved) from 0. `None` without
+    /// New shared memory, for an area that is yet to get its address: `moved` from 0. `None` without
     /// memory, or when there are too many.
     pub fn new() -> Option<Self> {
         let more = |count| (count < MOST_MEMORIES).then_some(count + 1);
