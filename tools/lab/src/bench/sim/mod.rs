@@ -1,6 +1,6 @@
 //! `--machine sim`: the workloads on the simulated machine. The same words print the same bytes, on every host.
 //!
-//! * [`command`]: when this machine is meant, and the course of one bench on it;
+//! * [`mod@command`]: when this machine is meant, and the course of one bench on it;
 //! * [`setup`]: the machine: preset, figures that the caller set, and where each figure comes from;
 //! * [`madvise`] and [`pingpong`]: the rows of each workload, its table, and its part of the result;
 //! * [`sensitivity`]: what the table hangs on.
