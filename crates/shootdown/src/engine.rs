@@ -142,6 +142,16 @@ impl<P: Platform> Drop for IrqGuard<'_, P> {
     }
 }
 
+/// Preemption is disabled until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PreemptGuard<'a, P: Platform>(&'a P);
+
+impl<P: Platform> Drop for PreemptGuard<'_, P> {
+    fn drop(&mut self) {
+        self.0.preempt_enable();
+    }
+}
+
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
@@ -247,6 +257,12 @@ where
             platform: &self.platform,
             state: self.platform.irq_save(),
         }
+    }
+
+    /// Disables preemption.
+    pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
+        self.platform.preempt_disable();
+        PreemptGuard(&self.platform)
     }
 
     pub(crate) fn fresh_space_id(&self) -> SpaceId {

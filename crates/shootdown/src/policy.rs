@@ -17,6 +17,7 @@ const PREFETCH: u64 = 1 << 6;
 const SIX_TAGS: u64 = 1 << 7;
 const ALL_TAGS: u64 = 1 << 8;
 const LAZY: u64 = 1 << 9;
+const PREEMPTIBLE: u64 = 1 << 10;
 
 /// Which hardware tags are used, where the platform has them
 /// ([`Platform::asid_slots`](crate::Platform::asid_slots)).
@@ -31,14 +32,14 @@ pub enum Tags {
 }
 
 impl Policy {
-    /// What kernels did before T1: interrupt the targets, wait until they have flushed, then flush here; the
-    /// description of the flush lies on a line of its own and is passed by pointer.
+    /// What kernels did before T1 and T3: interrupt the targets, wait with preemption disabled until they have
+    /// flushed, then flush here; the description of the flush lies on a line of its own and is passed by pointer.
     pub const BEFORE: Self = Self { bits: MULTICAST };
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
-    /// six spaces it ran last. Lazy CPUs are left alone.
+    /// six spaces it ran last. Lazy CPUs are left alone. T3: who waits may be preempted.
     pub const PUBLISHED: Self = Self {
-        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY,
+        bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
     /// `PUBLISHED` with all hardware tags, and waiters that serve their own inbox without waiting for the interrupt, and cache
     /// lines asked for before they are needed and for writing at once.
@@ -88,6 +89,11 @@ impl Policy {
     /// See [`is_lazy`](Self::is_lazy).
     pub const fn with_lazy(self, on: bool) -> Self {
         self.with(LAZY, on)
+    }
+
+    /// See [`waits_preemptibly`](Self::waits_preemptibly).
+    pub const fn with_preemptible_waits(self, on: bool) -> Self {
+        self.with(PREEMPTIBLE, on)
     }
 
     pub(crate) const fn to_bits(self) -> u64 {
@@ -157,6 +163,13 @@ impl Policy {
     /// ([`Shootdown::enter_lazy`](crate::Shootdown::enter_lazy)).
     pub const fn is_lazy(self) -> bool {
         self.has(LAZY)
+    }
+
+    /// Preemption stays as the caller has it while a call or a flush waits. Otherwise the engine disables it from before
+    /// the sending until after the wait. (Policies that are not [concurrent](Self::is_concurrent) always do for
+    /// flushes: the local flush that follows the wait is this CPU's.)
+    pub const fn waits_preemptibly(self) -> bool {
+        self.has(PREEMPTIBLE)
     }
 
     /// See [`with_measured_waits`](Self::with_measured_waits).

@@ -153,8 +153,9 @@ where
         self.call_many(&chosen, function)
     }
 
-    /// As [`call_many`](Self::call_many), and runs `overlap` here, with interrupts as the caller has them,
-    /// between interrupting the targets and waiting for them.
+    /// As [`call_many`](Self::call_many), and runs `overlap` here, with interrupts as the caller has them (and
+    /// preemption too where the policy [waits preemptibly](crate::Policy::waits_preemptibly)), between interrupting the
+    /// targets and waiting for them.
     pub fn call_many_with<F, R>(
         &self,
         targets: &CpuMask<N>,
@@ -183,6 +184,7 @@ where
             run: run_borrowed::<F>,
             payload,
         };
+        let preempt = (!self.policy().waits_preemptibly()).then(|| self.preempt_guard());
         let slot = self.free_slot(SlotClass::Function);
         let (ran, local, published) = self.dispatch(&slot, targets, Kind::CALL, request);
         let wait = WaitOnDrop(self, published);
@@ -192,6 +194,7 @@ where
         drop(slot);
         let result = overlap();
         drop(wait);
+        drop(preempt);
         (ran, result)
     }
 

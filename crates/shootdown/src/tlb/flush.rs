@@ -121,6 +121,8 @@ where
             return FlushTicket::done(self);
         }
         let policy = self.policy();
+        let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
+        let preempt = is_pinned.then(|| self.preempt_guard());
         let slot = self.free_slot(SlotClass::Flush);
         let me = slot.initiator;
         // A CPU may have gone offline by now; from here to the publishing nobody's departure can complete.
@@ -145,9 +147,8 @@ where
             Payload::EMPTY
         };
         if !policy.is_concurrent() {
-            self.platform.preempt_disable();
             let published = self.publish(&slot, kind, Request::data(payload), &remote);
-            return FlushTicket::local_flush_due(self, published, request);
+            return FlushTicket::published(self, published, preempt).with_local_due(request);
         }
         let published = self.publish(&slot, kind, Request::data(payload), &remote);
         self.flush_here(me, &request, Role::Initiator);
@@ -157,7 +158,7 @@ where
         } else {
             counters.flushes_overlapped.add(1);
         }
-        FlushTicket::published(self, published)
+        FlushTicket::published(self, published, preempt)
     }
 
     /// Does the whole flush, without a request slot, when no other CPU holds anything or the platform reaches the

@@ -2,15 +2,15 @@
 
 use crate::call::RequestRef;
 use crate::capacity::{Capacity, Cpus};
-use crate::engine::Shootdown;
+use crate::engine::{PreemptGuard, Shootdown};
 use crate::platform::Platform;
 use crate::tlb::{FlushBatch, FlushRequest, Reclaimed};
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
-/// It tracks its own request only, and may be waited for on another CPU (except under a policy that is not
-/// [concurrent](crate::Policy::is_concurrent), which keeps preemption disabled until the wait). Dropping it
-/// waits.
+/// It tracks its own request only, and may be waited for on another CPU (except under a policy that does not
+/// [wait preemptibly](crate::Policy::waits_preemptibly), which keeps preemption disabled until after the wait). Dropping
+/// it waits.
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
 pub struct FlushTicket<'a, P: Platform, const N: usize>
@@ -19,7 +19,10 @@ where
 {
     engine: &'a Shootdown<P, N>,
     request: Option<RequestRef>,
+    /// What is still to be flushed here, after the wait. Only with preemption disabled: it is this CPU's.
     local_due: Option<FlushRequest>,
+    /// Dropped after all else.
+    _preempt: Option<PreemptGuard<'a, P>>,
 }
 
 impl<'a, P: Platform, const N: usize> FlushTicket<'a, P, N>
@@ -31,28 +34,27 @@ where
             engine,
             request: None,
             local_due: None,
+            _preempt: None,
         }
     }
 
-    pub(crate) fn published(engine: &'a Shootdown<P, N>, request: RequestRef) -> Self {
-        Self {
-            engine,
-            request: Some(request),
-            local_due: None,
-        }
-    }
-
-    /// Preemption is disabled and the flush of this CPU is still to be done, after the wait.
-    pub(crate) fn local_flush_due(
+    pub(crate) fn published(
         engine: &'a Shootdown<P, N>,
         request: RequestRef,
-        local: FlushRequest,
+        preempt: Option<PreemptGuard<'a, P>>,
     ) -> Self {
         Self {
             engine,
             request: Some(request),
-            local_due: Some(local),
+            local_due: None,
+            _preempt: preempt,
         }
+    }
+
+    /// The flush of this CPU is still to be done, after the wait. Preemption is disabled until then.
+    pub(crate) fn with_local_due(mut self, local: FlushRequest) -> Self {
+        self.local_due = Some(local);
+        self
     }
 
     /// Whether waiting would return at once. Any context; does not block.
@@ -76,7 +78,6 @@ where
         }
         if let Some(request) = self.local_due.take() {
             self.engine.flush_owed(&request);
-            self.engine.platform.preempt_enable();
         }
     }
 }

@@ -293,6 +293,18 @@ impl Puppet {
         result
     }
 
+    /// Whether the host could take the running task off its CPU now.
+    pub fn is_preemptible(&self) -> bool {
+        !self.me().irqs_off.load(Ordering::Relaxed)
+            && self.me().preempt_count.load(Ordering::Relaxed) == 0
+    }
+
+    /// The running task goes on on CPU `cpu`.
+    pub fn migrate(&self, cpu: u32) {
+        assert!(self.is_preemptible(), "this task may not leave its CPU now");
+        self.current.store(cpu, Ordering::Relaxed);
+    }
+
     /// Has `what` happen at each report of the watchdog.
     pub fn at_stall(&self, what: Hook<()>) {
         *self.at_stall.lock().unwrap() = Some(what);

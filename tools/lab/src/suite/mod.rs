@@ -28,8 +28,10 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
         bochs::check(test, &fleet, &mut tally);
         return Ok(tally.close());
     }
+    let interpreter = source::Interpreter::start(test, &mut tally);
     source::check(test, &mut tally);
     mistakes::check(test, &mut tally);
+    interpreter.finish(&mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
             machines::check(test, &fleet, &mut tally);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shootdown_sim::fuzz::Campaign;
@@ -17,13 +18,51 @@ use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// The test programs that the interpreter can run; the others start compilers or need loom.
-const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test offline --test sets --test split \
-     --test switch --test threads --test tlb --test watchdog";
+const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test offline --test preempt --test sets \
+     --test split --test switch --test threads --test tlb --test watchdog";
 const LEFT_OUT: &str = "left out by --fast";
-/// The engine's unsafe code under the interpreter is slow; on two cores it takes minutes.
-const MIRI_DEADLINE: Duration = Duration::from_secs(600);
+const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
+/// The engine's unsafe code under the interpreter is slow: five minutes alone, longer beside compilers.
+const MIRI_DEADLINE: Duration = Duration::from_secs(900);
 
-/// Runs them all.
+/// The name of the check that runs beside the others.
+const MIRI_CHECK: &str = "source: miri, beside the others";
+
+/// The check that takes longest and uses one processor only. It builds in a directory of its own, so it can run while
+/// the others do.
+#[derive(Debug)]
+pub struct Interpreter(Option<JoinHandle<Outcome<(Counts, String)>>>);
+
+impl Interpreter {
+    /// Starts it, where its tool is installed.
+    pub fn start(test: &Test, tally: &mut Tally) -> Self {
+        if !tally.is_wanted(MIRI_CHECK) {
+            return Self(None);
+        }
+        if test.fast {
+            tally.skip(MIRI_CHECK, LEFT_OUT);
+            return Self(None);
+        }
+        if answer(cargo::command("+nightly miri --version")).is_none() {
+            tally.skip(MIRI_CHECK, NO_TOOL);
+            return Self(None);
+        }
+        Self(Some(std::thread::spawn(|| tests(miri(), MIRI_DEADLINE))))
+    }
+
+    /// Waits for it and counts its tests.
+    pub fn finish(self, tally: &mut Tally) {
+        if let Some(running) = self.0 {
+            tally.count(MIRI_CHECK, || {
+                running
+                    .join()
+                    .unwrap_or_else(|_| Err(Failure::work("the lab panicked beside it")))
+            });
+        }
+    }
+}
+
+/// Runs them all but Miri.
 pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: formatted", || {
         quiet(cargo::command("fmt --all --check -- --color never"))
@@ -45,7 +84,6 @@ pub fn check(test: &Test, tally: &mut Tally) {
             "documentation",
             "loom models",
             "licences",
-            "miri",
         ] {
             tally.skip(&format!("source: {what}"), LEFT_OUT);
         }
@@ -64,14 +102,6 @@ pub fn check(test: &Test, tally: &mut Tally) {
             tally.check(name, || {
                 quiet(cargo::command("deny --offline check licenses bans sources"))
             });
-        },
-    );
-    optional(
-        tally,
-        "source: miri",
-        "+nightly miri --version",
-        |tally, name| {
-            tally.count(name, || tests(miri(), MIRI_DEADLINE));
         },
     );
 }
@@ -99,10 +129,7 @@ fn schedules(runs: u64) -> Outcome<String> {
 fn optional(tally: &mut Tally, name: &str, probe: &str, run: impl FnOnce(&mut Tally, &str)) {
     match answer(cargo::command(probe)) {
         Some(_) => run(tally, name),
-        None => tally.skip(
-            name,
-            "its tool is not installed here; `./lab doctor` says how to get it",
-        ),
+        None => tally.skip(name, NO_TOOL),
     }
 }
 

@@ -1,0 +1,137 @@
+//! What a task holds while it waits (T3): nothing. It may be preempted, others on its CPU may call meanwhile, and it may
+//! go on elsewhere.
+
+mod puppet;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use puppet::{Machine, Puppet, leave, machine, space_on};
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn one_page() -> FlushRange {
+    FlushRange::pages(puppet::PAGE, 1, PageSize::SIZE_4K)
+}
+
+fn kernel_page() -> FlushRange {
+    FlushRange::pages(puppet::GLOBAL * puppet::PAGE, 1, PageSize::SIZE_4K)
+}
+
+/// Every operation that waits for CPU 1, which must be asked before it answers.
+const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
+    |machine, _| machine.call_one(cpu(1), &|_| ()).unwrap(),
+    |machine, _| drop(machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done)),
+    |machine, space| machine.flush(space, one_page(), FreedTables::No),
+    |machine, space| machine.flush(space, one_page(), FreedTables::Yes),
+    |machine, _| machine.flush_kernel(kernel_page()),
+    |machine, space| {
+        let mut batch = FlushBatch::<u32, 1>::new();
+        batch.page(puppet::PAGE, PageSize::SIZE_4K, 7).unwrap();
+        assert!(machine.submit_batch(space, batch).wait().eq([7]));
+    },
+];
+
+/// CPU `number` takes no interrupts.
+fn deafen(puppet: &'static Puppet, number: u32) {
+    puppet.as_cpu(number, || puppet.set_irqs_off(true));
+}
+
+/// It takes them again, at the next chance.
+fn hear_again(puppet: &'static Puppet, number: u32) {
+    puppet.as_cpu(number, || puppet.set_irqs_off(false));
+}
+
+/// How many of the waits the host could have preempted, at their first turn.
+fn preemptible_waits(policy: Policy) -> usize {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    static PREEMPTIBLE: AtomicUsize = AtomicUsize::new(0);
+    let machine = machine::<4>();
+    machine.set_policy(policy);
+    let space = space_on(machine, 2);
+    let puppet = *machine.platform();
+    SEEN.store(0, Ordering::Relaxed);
+    PREEMPTIBLE.store(0, Ordering::Relaxed);
+    for wait in WAITS {
+        puppet.at_next_relax(move || {
+            SEEN.fetch_add(1, Ordering::Relaxed);
+            PREEMPTIBLE.fetch_add(usize::from(puppet.is_preemptible()), Ordering::Relaxed);
+        });
+        wait(machine, &space);
+        assert!(puppet.is_preemptible(), "something is held afterwards");
+    }
+    assert_eq!(
+        SEEN.load(Ordering::Relaxed),
+        WAITS.len(),
+        "each of them waited"
+    );
+    leave(machine, space, 2);
+    PREEMPTIBLE.load(Ordering::Relaxed)
+}
+
+#[test]
+fn who_waits_may_be_preempted_where_the_policy_says() {
+    // In one test, because the counts are shared.
+    assert_eq!(preemptible_waits(Policy::PUBLISHED), WAITS.len());
+    assert_eq!(preemptible_waits(Policy::BEST), WAITS.len());
+    // Tickets of calls are their holder's affair.
+    assert_eq!(preemptible_waits(Policy::BEFORE), 1);
+    let pinned = Policy::BEST.with_preemptible_waits(false);
+    assert_eq!(preemptible_waits(pinned), 1);
+}
+
+#[test]
+fn a_waiter_goes_on_on_another_cpu() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 2);
+    let puppet = *machine.platform();
+    for wait in WAITS {
+        puppet.at_next_relax(move || puppet.migrate(3));
+        wait(machine, &space);
+        assert_eq!(puppet.current_cpu(), cpu(3));
+        puppet.migrate(0);
+    }
+    let [here, there] = [0, 3].map(|number| machine.stats(cpu(number)));
+    assert_eq!(here.waits_finished, 0);
+    assert_eq!(there.waits_finished, WAITS.len() as u64);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn no_task_waits_for_the_call_of_another_on_its_cpu() {
+    let machine = machine::<4>();
+    let space = space_on(machine, 3);
+    let puppet = *machine.platform();
+    deafen(puppet, 3);
+    let first = machine.submit(&CpuMask::only(cpu(3)), |_| (), Wait::Done);
+    // That task is preempted; another one calls and flushes CPUs that answer.
+    for _ in 0..10 {
+        machine.call_one(cpu(1), &|_| ()).unwrap();
+        machine.flush(&space, one_page(), FreedTables::No);
+        machine.flush(&space, one_page(), FreedTables::Yes);
+    }
+    assert!(!first.is_done());
+    assert_eq!(machine.stats(cpu(0)).waits_finished, 30);
+    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 0);
+    hear_again(puppet, 3);
+    drop(first);
+    leave(machine, space, 3);
+}
+
+#[test]
+fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    deafen(puppet, 1);
+    while machine.try_post(&CpuMask::only(cpu(1)), |_| ()).is_ok() {}
+    puppet.at_next_relax(move || puppet.migrate(3));
+    machine.call_one(cpu(2), &|_| ()).unwrap();
+    assert_eq!(puppet.current_cpu(), cpu(3));
+    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    assert_eq!(machine.stats(cpu(1)).functions_run, 0);
+    puppet.migrate(0);
+    hear_again(puppet, 1);
+    puppet.deliver_all();
+}
