@@ -66,6 +66,18 @@ pub fn number(option: &str, text: &str, range: RangeInclusive<u64>) -> Result<u6
     }
 }
 
+/// Reads a number with a fraction that must lie in `range`.
+pub fn decimal(option: &str, text: &str, range: RangeInclusive<f64>) -> Result<f64, UsageError> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(UsageError(format!(
+            "{option} wants a number from {} to {}, not {text:?}",
+            range.start(),
+            range.end()
+        ))),
+    }
+}
+
 /// Reads a comma-separated list of numbers, each in `range` and none twice.
 pub fn numbers(
     option: &str,
@@ -119,6 +131,17 @@ mod tests {
             error.to_string(),
             "--pages wants a number from 1 to 64, not \"x\""
         );
+    }
+
+    #[test]
+    fn fractions_have_bounds_too() {
+        assert_eq!(decimal("--alpha", "1.25", 1.0..=2.0), Ok(1.25));
+        for bad in ["0.9", "2.1", "NaN", "inf", "", "x"] {
+            assert!(
+                decimal("--alpha", bad, 1.0..=2.0).is_err(),
+                "{bad:?} was accepted"
+            );
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
 //!
 //! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
-//! in the same emulator, and on the machine that built it. Three of them matter:
+//! in the same emulator, and on the machine that built it. Four of them matter:
 //!
 //! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
 //!   that no thread ever reads a discarded page's old value after the call returned.
 //! * [`pingpong`] measures how long processes on one CPU take to hand a token round (workload T4) and checks that
 //!   none of them ever reads another's page, or an old one of its own.
+//! * [`preemptoff`] measures how late a thread of high priority wakes up while others unmap memory on all CPUs and some
+//!   keep interrupts off (workload T3), and how long the kernel had preemption off.
 //! * [`torture`] changes mappings at random from every CPU while other threads read and write
 //!   through them, and reports every access that used a translation which was no longer valid.
 //!
@@ -25,7 +27,9 @@ pub mod machine;
 pub mod madvise;
 pub mod pingpong;
 pub mod policy;
+pub mod preemptoff;
 pub mod program;
+pub mod realtime;
 pub mod region;
 pub mod report;
 pub mod summary;

@@ -70,6 +70,27 @@ fn pingpong_prints_a_clean_row_for_each_shape() {
 }
 
 #[test]
+fn preemptoff_prints_a_clean_row_for_each_shape() {
+    let line = "--threads 1 --pages 1,5 --slice-ms 30 --rounds 3 --warmup-ms 5 --samples 20";
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let output = run(env!("CARGO_BIN_EXE_preemptoff"), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 2);
+    for (row, pages) in rows.iter().zip([1, 5]) {
+        assert_eq!((&row["pages"], &row["stale"]), (&pages.into(), &0.into()));
+        let figure = |name: &str| row[name].as_u64().expect(name);
+        assert!(figure("min_ns") <= figure("median_ns"));
+        assert!(figure("p99_ns") <= figure("max_ns"));
+        assert!(figure("wakeups") > 0 && figure("iterations") > 0);
+        assert_eq!(figure("check_reads"), 3 * pages * figure("iterations"));
+        // Linux lets no program keep interrupts off, and this record is the reference kernel's.
+        assert_eq!((figure("keepers"), figure("irq_offs")), (0, 0));
+        assert!(row.get("off_p99_ns").is_none());
+    }
+}
+
+#[test]
 fn pingpong_notices_that_one_of_its_processes_died() {
     let arguments = ["--spaces", "3", "--pages", "0", "--slice-ms", "60000"];
     let program = Command::new(env!("CARGO_BIN_EXE_pingpong"))
@@ -146,6 +167,7 @@ fn bad_arguments_are_one_line_and_status_2() {
     for program in [
         env!("CARGO_BIN_EXE_madvise"),
         env!("CARGO_BIN_EXE_pingpong"),
+        env!("CARGO_BIN_EXE_preemptoff"),
         env!("CARGO_BIN_EXE_tlbtorture"),
     ] {
         for arguments in [
