@@ -9,6 +9,7 @@
 //! | [`boot`] | from the first instruction to all CPUs running |
 //! | [`arch`] | what the processor wants: traps, per-CPU data, switching, user memory access |
 //! | [`mm`], [`exec`] | address spaces, frames, program loading |
+//! | [`hotplug`] | CPUs that leave and come back |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
 #![no_main]
@@ -22,6 +23,7 @@ mod console;
 mod errno;
 mod exec;
 mod fs;
+mod hotplug;
 mod mm;
 mod panic;
 mod platform;

@@ -4,22 +4,26 @@ use std::io;
 
 /// Prepares the file system when this process is init (pid 1).
 ///
-/// On Linux nothing has mounted `/proc` then; the reference kernel always has it and accepts or
-/// refuses the mount, which makes no difference.
+/// On Linux nothing has mounted `/proc` and `/sys` then; the reference kernel always has them and accepts or
+/// refuses the mounts, which makes no difference.
 pub fn prepare() {
     if std::process::id() != 1 {
         return;
     }
-    // SAFETY: all pointers are to NUL-terminated constants, and `proc` takes no mount data.
-    let _ignored = unsafe {
-        libc::mount(
-            c"proc".as_ptr(),
-            c"/proc".as_ptr(),
-            c"proc".as_ptr(),
-            0,
-            std::ptr::null(),
-        )
-    };
+    for (kind, place) in [(c"proc", c"/proc"), (c"sysfs", c"/sys")] {
+        // SAFETY: the pointer is to a NUL-terminated constant.
+        let _ignored = unsafe { libc::mkdir(place.as_ptr(), 0o755) };
+        // SAFETY: all pointers are to NUL-terminated constants, and these file systems take no mount data.
+        let _ignored = unsafe {
+            libc::mount(
+                kind.as_ptr(),
+                place.as_ptr(),
+                kind.as_ptr(),
+                0,
+                std::ptr::null(),
+            )
+        };
+    }
 }
 
 /// The CPUs this process may run on, in ascending order.

@@ -19,6 +19,13 @@ pub fn enabled() -> bool {
     shootdown_x86::irq::state().is_enabled()
 }
 
+/// Halts until a non-maskable interrupt has been handled. Interrupts are off and stay so: others wait (SDM vol. 2A, "HLT").
+pub fn wait_for_nmi() {
+    debug_assert!(!enabled());
+    // SAFETY: CPL 0; whoever is to end it sends an NMI, again and again until it is answered.
+    unsafe { asm!("hlt", options(nostack)) };
+}
+
 /// Enables interrupts and halts until one arrives. No wake-up is lost: STI takes effect after the
 /// next instruction (SDM vol. 2B, "STI"), so one that is pending already ends the HLT at once.
 /// Returns with interrupts enabled.

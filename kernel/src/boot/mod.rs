@@ -14,3 +14,4 @@ mod start;
 mod start_info;
 
 pub use info::{BootInfo, info, try_info};
+pub use smp::restart_tick;

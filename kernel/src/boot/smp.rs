@@ -133,6 +133,12 @@ fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
     page
 }
 
+/// Starts the timer of a CPU that was offline anew.
+pub fn restart_tick() {
+    let &(rate, hz) = TICK.get().expect("set before any other CPU starts");
+    apic::start_tick(rate, hz);
+}
+
 /// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, boot page tables.
 pub extern "C" fn ap_main(cpu: u32) -> ! {
     let cpu = cpu as usize;

@@ -4,13 +4,15 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-use shootdown::Policy;
+use shootdown::{CpuId, Policy};
 
 use super::machine;
 use crate::addr::PAGE_BYTES;
+use crate::boot;
 use crate::errno::Errno;
+use crate::hotplug;
 use crate::mm::{self, AreaKind};
-use crate::platform::SHOOTDOWN;
+use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::task::{self, Process};
 
 /// What a pseudo file shows.
@@ -28,8 +30,12 @@ pub(super) enum Pseudo {
     CpuInfo,
     /// Memory.
     MemInfo,
-    /// The CPUs that run, as a range.
+    /// The CPUs that run, as a list of ranges.
     CpusOnline,
+    /// The CPUs that may ever run.
+    CpusPossible,
+    /// Whether this CPU runs; writing 0 or 1 takes it offline or brings it back.
+    CpuOnline(u8),
     /// The reading process's program name.
     Comm,
 }
@@ -37,8 +43,19 @@ pub(super) enum Pseudo {
 /// Room for this many lines with the name of the program, in `maps`.
 const EXE_LINES: usize = 16;
 
+/// The file of a CPU that may leave.
+macro_rules! cpu_online {
+    ($cpu:literal) => {
+        (
+            concat!("/sys/devices/system/cpu/cpu", $cpu, "/online"),
+            Pseudo::CpuOnline($cpu),
+            0o644,
+        )
+    };
+}
+
 /// Path, what it shows, permissions.
-pub(super) const FILES: &[(&str, Pseudo, u32)] = &[
+const FILES: &[(&str, Pseudo, u32)] = &[
     ("/proc/shootdown/policy", Pseudo::Policy, 0o644),
     ("/proc/shootdown/stats", Pseudo::Stats, 0o444),
     ("/proc/shootdown/info", Pseudo::Info, 0o444),
@@ -49,10 +66,42 @@ pub(super) const FILES: &[(&str, Pseudo, u32)] = &[
     ("/sys/devices/system/cpu/online", Pseudo::CpusOnline, 0o444),
     (
         "/sys/devices/system/cpu/possible",
-        Pseudo::CpusOnline,
+        Pseudo::CpusPossible,
         0o444,
     ),
+    (
+        "/sys/devices/system/cpu/present",
+        Pseudo::CpusPossible,
+        0o444,
+    ),
+    cpu_online!(1),
+    cpu_online!(2),
+    cpu_online!(3),
+    cpu_online!(4),
+    cpu_online!(5),
+    cpu_online!(6),
+    cpu_online!(7),
+    cpu_online!(8),
+    cpu_online!(9),
+    cpu_online!(10),
+    cpu_online!(11),
+    cpu_online!(12),
+    cpu_online!(13),
+    cpu_online!(14),
+    cpu_online!(15),
 ];
+const _: () = assert!(MAX_CPUS == 16, "each CPU but the first has a file");
+
+/// All files that this machine has: one `online` for each CPU that it has, but CPU 0, which stays.
+pub(super) fn files() -> impl Iterator<Item = (&'static str, Pseudo, u32)> {
+    FILES
+        .iter()
+        .copied()
+        .filter(|&(_, pseudo, _)| match pseudo {
+            Pseudo::CpuOnline(cpu) => usize::from(cpu) < boot::info().cpus,
+            _ => true,
+        })
+}
 
 impl Pseudo {
     /// The text as it is now, for the running thread. ENOMEM when the kernel heap cannot hold it.
@@ -65,7 +114,9 @@ impl Pseudo {
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
             Self::MemInfo => mem_info(&mut text),
-            Self::CpusOnline => writeln!(text, "{}", cpu_range()),
+            Self::CpusOnline => writeln!(text, "{}", Ranges(task::usable_cpu_bits())),
+            Self::CpusPossible => writeln!(text, "{}", Ranges(hotplug::possible_bits())),
+            Self::CpuOnline(cpu) => writeln!(text, "{}", u8::from(hotplug::is_online(cpu_id(cpu)))),
             Self::Comm => writeln!(text, "{}", task::current().name()),
         };
         written.map_err(|fmt::Error| Errno::ENOMEM)?;
@@ -83,6 +134,11 @@ impl Pseudo {
                 SHOOTDOWN.set_policy(policy);
                 Ok(())
             }
+            Self::CpuOnline(cpu) => match bytes.trim_ascii() {
+                b"0" => hotplug::take_offline(cpu_id(cpu)),
+                b"1" => hotplug::bring_online(cpu_id(cpu)),
+                _ => Err(Errno::EINVAL),
+            },
             _ => Err(Errno::EACCES),
         }
     }
@@ -138,7 +194,9 @@ fn maps(out: &mut String) -> fmt::Result {
 }
 
 fn cpu_info(out: &mut String) -> fmt::Result {
-    (0..task::cpu_count()).try_for_each(|cpu| {
+    let online = task::usable_cpu_bits();
+    let is_online = |cpu: &usize| online & 1 << cpu != 0;
+    (0..MAX_CPUS).filter(is_online).try_for_each(|cpu| {
         writeln!(
             out,
             "processor\t: {cpu}\nvendor_id\t: {}\n",
@@ -155,10 +213,28 @@ fn mem_info(out: &mut String) -> fmt::Result {
     writeln!(out, "MemAvailable:   {free:>8} kB")
 }
 
-fn cpu_range() -> String {
-    match task::cpu_count() {
-        1 => String::from("0"),
-        count => format!("0-{}", count - 1),
+fn cpu_id(cpu: u8) -> CpuId {
+    CpuId::new(u32::from(cpu))
+}
+
+/// The set bits of a word, as Linux lists CPUs: `0-2,5`.
+struct Ranges(u64);
+
+impl fmt::Display for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        let mut separator = "";
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let after = first + (rest >> first).trailing_ones();
+            match after - first {
+                1 => write!(f, "{separator}{first}")?,
+                _ => write!(f, "{separator}{first}-{}", after - 1)?,
+            }
+            rest &= u64::MAX.checked_shl(after).unwrap_or(0);
+            separator = ",";
+        }
+        Ok(())
     }
 }
 

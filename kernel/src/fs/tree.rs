@@ -75,7 +75,7 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
     if let Some(&(_, device, _)) = DEVICES.iter().find(|(name, ..)| *name == path) {
         return Ok(Node::Device(device));
     }
-    if let Some(&(_, pseudo, _)) = pseudo::FILES.iter().find(|(name, ..)| *name == path) {
+    if let Some((_, pseudo, _)) = pseudo::files().find(|(name, ..)| *name == path) {
         return Ok(Node::Pseudo(pseudo));
     }
     if let Some(file) = initramfs::find(path) {
@@ -126,10 +126,9 @@ pub(super) fn device_attributes(device: Device, path: &str) -> Attributes {
 }
 
 pub(super) fn pseudo_permissions(pseudo: Pseudo) -> u32 {
-    pseudo::FILES
-        .iter()
+    pseudo::files()
         .find(|(_, p, _)| *p == pseudo)
-        .map_or(0, |&(.., permissions)| permissions)
+        .map_or(0, |(.., permissions)| permissions)
 }
 
 /// Names in a directory, sorted, with their kinds.
@@ -156,9 +155,7 @@ pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
     DEVICES
         .iter()
         .for_each(|(path, ..)| add(path, Kind::Device));
-    pseudo::FILES
-        .iter()
-        .for_each(|(path, ..)| add(path, Kind::Regular));
+    pseudo::files().for_each(|(path, ..)| add(path, Kind::Regular));
     EMPTY_DIRECTORIES
         .iter()
         .for_each(|path| add(path, Kind::Directory));

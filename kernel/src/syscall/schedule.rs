@@ -5,6 +5,7 @@ use shootdown::CpuId;
 use super::args::{Args, UserBytes};
 use super::dispatch::Outcome;
 use crate::errno::Errno;
+use crate::hotplug;
 use crate::task::{self, Current, Tid};
 
 /// Bytes of the kernel's CPU mask, as `sched_getaffinity` counts them.
@@ -19,8 +20,9 @@ pub(super) fn sched_setaffinity(me: &Current, a: &Args) -> Outcome {
     let given = a.usize(1).min(MASK_BYTES);
     let mut bytes = [0; MASK_BYTES];
     UserBytes::new(a.usize(2), given)?.copy_to(&mut bytes[..given])?;
-    let wanted = u64::from_le_bytes(bytes) & task::usable_cpu_bits();
-    if wanted == 0 {
+    // CPUs that are offline count again when they come back.
+    let wanted = u64::from_le_bytes(bytes) & hotplug::possible_bits();
+    if wanted & task::usable_cpu_bits() == 0 {
         return Err(Errno::EINVAL);
     }
     let cpus = (0..u64::BITS)

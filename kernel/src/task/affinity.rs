@@ -33,6 +33,11 @@ impl Affinity {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Every CPU there may ever be, from now on.
+    pub fn widen(&self) {
+        self.0.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// Replaces the set.
     pub fn set(&self, mask: &CpuMask<MAX_CPUS>) {
         let bits = mask.iter().fold(0u64, |bits, cpu| bits | 1 << cpu.index());

@@ -52,8 +52,10 @@ pub(super) struct CpuSched {
     pub timers: IrqMutex<TimerQueue>,
     /// Set from anywhere; looked at on the way back to user mode and by the idle loop.
     need_resched: AtomicBool,
-    /// Has the CPU entered the scheduler? Threads are placed on such CPUs only.
+    /// Has the CPU entered the scheduler?
     started: AtomicBool,
+    /// Are threads placed here? False before the start, and from the moment on when the CPU is to go offline.
+    open: AtomicBool,
     /// Ready threads plus the running one, as a hint for placement.
     load: AtomicU32,
     local: UnsafeCell<Option<Local>>,
@@ -75,16 +77,21 @@ pub(super) fn this() -> &'static CpuSched {
     of(percpu::cpu_id())
 }
 
-/// Every CPU that has entered the scheduler.
+/// Every CPU that has entered the scheduler, those that are offline again included.
 pub(super) fn started() -> impl Iterator<Item = CpuId> {
     (0..MAX_CPUS as u32)
         .map(CpuId::new)
         .filter(|&cpu| of(cpu).is_started())
 }
 
+/// Every CPU that takes threads.
+pub(super) fn open() -> impl Iterator<Item = CpuId> {
+    started().filter(|&cpu| of(cpu).is_open())
+}
+
 /// Those CPUs as the bits of a word.
-pub(super) fn started_bits() -> u64 {
-    started().fold(0, |bits, cpu| bits | 1 << cpu.index())
+pub(super) fn open_bits() -> u64 {
+    open().fold(0, |bits, cpu| bits | 1 << cpu.index())
 }
 
 impl Local {
@@ -103,6 +110,7 @@ impl CpuSched {
             timers: IrqMutex::new(TimerQueue::new()),
             need_resched: AtomicBool::new(false),
             started: AtomicBool::new(false),
+            open: AtomicBool::new(false),
             load: AtomicU32::new(0),
             local: UnsafeCell::new(None),
         }
@@ -126,6 +134,7 @@ impl CpuSched {
         // SAFETY: as in `with_local`: own CPU, interrupts off, not nested.
         unsafe { *self.local.get() = Some(local) };
         irq::restore(state);
+        self.open.store(true, Ordering::Relaxed);
         // ORDERING: publishes the queues' room; pairs with the acquire in `is_started`.
         self.started.store(true, Ordering::Release);
     }
@@ -133,6 +142,23 @@ impl CpuSched {
     pub fn is_started(&self) -> bool {
         // ORDERING: pairs with the release in `start`.
         self.started.load(Ordering::Acquire)
+    }
+
+    /// Are threads placed here? The queue itself has the last word, see [`ReadyQueue::close`].
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Places no more threads here, and refuses those whose place was chosen before.
+    pub fn close(&self) {
+        self.open.store(false, Ordering::Relaxed);
+        self.ready.lock().close();
+    }
+
+    /// Undoes [`close`](Self::close).
+    pub fn reopen(&self) {
+        self.ready.lock().reopen();
+        self.open.store(true, Ordering::Relaxed);
     }
 
     /// Works on the private part of this CPU. Interrupts are off, `self` is `this()`, and `f`

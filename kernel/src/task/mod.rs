@@ -41,8 +41,8 @@ pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, th
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    before_user_return, cpu_count, set_affinity, sleep_until, timer_tick, usable_cpu_bits,
-    yield_if_due, yield_now,
+    before_user_return, close_cpu, cpu_count, doze, reopen_cpu, set_affinity, sleep_until,
+    timer_tick, usable_cpu_bits, vacate, yield_if_due, yield_now,
 };
 pub use signal::user_exception;
 pub use start::{start_init, start_secondary};

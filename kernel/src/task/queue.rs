@@ -17,6 +17,8 @@ pub(super) struct ReadyQueue {
     /// Set by the idle CPU under the queue lock before it halts, so that whoever pushes next
     /// knows that an interrupt is needed.
     idle: bool,
+    /// The CPU is leaving or gone: it takes back what it is still switching away from, nothing else.
+    closed: bool,
 }
 
 /// Must the CPU whose queue this is be interrupted to notice the push?
@@ -33,12 +35,29 @@ impl ReadyQueue {
         Self {
             threads: VecDeque::new(),
             idle: false,
+            closed: false,
         }
     }
 
     /// Makes room for [`MAX_THREADS`]. Allocates; called once per CPU at boot.
     pub fn reserve(&mut self) {
         self.threads.reserve_exact(MAX_THREADS);
+    }
+
+    /// Refuses threads from now on, but those that are still being switched away from here: only this CPU can pass these
+    /// on. So a CPU that has finished its last switch and finds its queue empty finds it empty for good.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Undoes [`close`](Self::close).
+    pub fn reopen(&mut self) {
+        self.closed = false;
+    }
+
+    /// Whether the thread may be pushed. Ask again when the lock was given up in between.
+    pub fn takes(&self, thread: &Thread) -> bool {
+        !self.closed || thread.is_on_cpu()
     }
 
     /// Appends a thread.

@@ -20,6 +20,7 @@ use crate::arch::{self, context, irq, percpu};
 use crate::boot::{self, BootInfo};
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
+use crate::hotplug;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
@@ -75,6 +76,7 @@ pub fn start_secondary() -> ! {
 fn idle() -> ! {
     loop {
         irq::disable();
+        hotplug::park_if_asked();
         let nothing_ready = cpu::this().ready.lock().announce_idle();
         if nothing_ready && !cpu::this().need_resched() {
             // Whoever queues a thread from now on sees the announcement and sends an interrupt,

@@ -27,6 +27,8 @@ pub(super) mod work {
     pub const SIGNAL: u32 = 1 << 1;
     /// The thread may no longer be allowed on this CPU.
     pub const MIGRATE: u32 = 1 << 2;
+    /// All CPUs that the thread was pinned to are offline: it may use every one now, and says so once.
+    pub const UNPINNED: u32 = 1 << 3;
 }
 
 /// Where a thread stands between running and sleeping.

@@ -86,6 +86,14 @@ impl TimerQueue {
         Some(self.entries.swap_remove(at).thread)
     }
 
+    /// Takes over all entries of a queue whose CPU goes offline. Allocates nothing: a thread has one entry, and there is
+    /// room for all threads.
+    pub fn adopt(&mut self, other: &mut Self) {
+        self.earliest_ns = self.earliest_ns.min(other.earliest_ns);
+        self.entries.append(&mut other.entries);
+        other.earliest_ns = u64::MAX;
+    }
+
     /// Wakes everyone whose deadline has come. Called by the tick, interrupts off.
     pub fn expire(&mut self, now_ns: u64) {
         if now_ns < self.earliest_ns {

@@ -18,10 +18,12 @@
 //! * [`heir`] and [`finding`]: forked children, whose memory must stay as it was at the fork, and what they say;
 //! * [`board`] and [`evidence`]: what workers share, and what they found;
 //! * [`worker`] and [`tally`]: the turns that a worker takes, and their count;
+//! * [`churn`]: CPUs that leave and come back meanwhile;
 //! * [`run`]: time, policies, rows, exit code.
 
 pub mod board;
 pub mod change;
+pub mod churn;
 pub mod evidence;
 pub mod finding;
 pub mod heir;

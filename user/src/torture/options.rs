@@ -24,6 +24,7 @@ usage: tlbtorture [OPTION]...
   --policies LIST   flush policies of the kernel, taking turns; a kernel
                     without a choice runs its only one, `linux`         [before,published,best]
   --seed N          seed of every choice                                [1]
+  --churn           take CPUs offline and bring them back all the time
   --help
 
 exit status: 0 all well, 1 an access saw or did what it must not, 2 bad arguments
@@ -40,6 +41,8 @@ pub struct Options {
     pub policies: Vec<String>,
     /// Seed of every choice.
     pub seed: u64,
+    /// CPUs leave and come back.
+    pub churn: bool,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             threads: None,
             policies: ["before", "published", "best"].map(str::to_owned).to_vec(),
             seed: 1,
+            churn: false,
         }
     }
 }
@@ -80,6 +84,7 @@ impl Options {
                 Long("seed") => {
                     options.seed = args::number("--seed", &args::text(&mut parser)?, 0..=u64::MAX)?;
                 }
+                Long("churn") => options.churn = true,
                 other => return Err(other.unexpected().into()),
             }
         }
@@ -110,10 +115,11 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best";
+        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best --churn";
         let options = parse(line).unwrap().unwrap();
         assert_eq!(options.length, Duration::from_secs(60));
         assert_eq!((options.threads, options.seed), (Some(3), 7));
+        assert!(options.churn);
         assert_eq!(options.policies, ["before", "best"]);
         assert_eq!(parse("--help").unwrap(), None);
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::board::Board;
+use super::churn::Churn;
 use super::options::{HELP, Options};
 use super::probe;
 use super::tally::Tally;
@@ -77,12 +78,15 @@ impl Run {
             "long_probe_ns": self.clock.to_ns(probe::long_probe_ticks()),
         }));
         let (tallies, times) = thread::scope(|scope| {
+            let churn = self.options.churn.then(|| scope.spawn(|| self.churn()));
             let workers: Vec<_> = (0..self.workers)
                 .map(|number| scope.spawn(move || self.worker(number)))
                 .collect();
             let times = self.watch_over();
             self.board.stop();
-            (self.gather(workers, &times), times)
+            let tallies = self.gather(workers, &times);
+            self.conclude_churn(churn);
+            (tallies, times)
         });
         self.conclude(&tallies, &times)
     }
@@ -97,6 +101,39 @@ impl Run {
                     .fail(format!("worker {number} could not start: {error}"));
                 Vec::new()
             }
+        }
+    }
+
+    /// Returns how often a CPU left and came back.
+    fn churn(&self) -> u64 {
+        match Churn::new(&self.cpus, self.options.seed) {
+            Ok(churn) => churn.run(&self.board),
+            Err(error) => {
+                self.board.fail(error.to_string());
+                0
+            }
+        }
+    }
+
+    /// Waits for the last CPU to be back; one that is not ends the process.
+    fn conclude_churn(&self, churn: Option<ScopedJoinHandle<'_, u64>>) {
+        let Some(churn) = churn else {
+            return;
+        };
+        let start = Instant::now();
+        while !churn.is_finished() {
+            if start.elapsed() > END_PATIENCE {
+                eprintln!("{PROGRAM}: a CPU does not leave or does not come back");
+                report::drain();
+                std::process::exit(FAILED);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        match churn.join() {
+            Ok(rounds) => report::say(&format!(
+                "{PROGRAM}: CPUs left and came back {rounds} times"
+            )),
+            Err(_) => self.board.fail("the churning thread panicked".to_owned()),
         }
     }
 

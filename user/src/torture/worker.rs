@@ -70,7 +70,7 @@ impl<'a> Worker<'a> {
     ) -> io::Result<Self> {
         probe::use_signal_stack()?;
         let cpu = cpus[number % cpus.len()];
-        machine::pin_to(cpu)?;
+        pin_if_online(cpu)?;
         Ok(Self {
             board,
             number,
@@ -121,8 +121,11 @@ impl<'a> Worker<'a> {
     fn hop(&mut self) -> io::Result<()> {
         let home = self.cpus[self.number % self.cpus.len()];
         let other = self.cpus[self.random.usize(..self.cpus.len())];
-        self.cpu = if self.cpu == home { other } else { home };
-        machine::pin_to(self.cpu)
+        let wanted = if self.cpu == home { other } else { home };
+        if pin_if_online(wanted)? {
+            self.cpu = wanted;
+        }
+        Ok(())
     }
 
     /// Changes one slot a number of times, lingering after most changes until watchers have
@@ -345,5 +348,14 @@ impl<'a> Worker<'a> {
 
     fn deadline(&self, microseconds: u64) -> u64 {
         clock::ticks().wrapping_add(self.clock.to_ticks(Duration::from_micros(microseconds)))
+    }
+}
+
+/// Pins this thread to a CPU, if that is online: when CPUs churn, some are not.
+fn pin_if_online(cpu: usize) -> io::Result<bool> {
+    match machine::pin_to(cpu) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -13,7 +13,7 @@ mod share;
 
 #[cfg(feature = "breaks")]
 pub use cache::donate;
-pub use cache::{alloc, alloc_zeroed, free, free_chain, free_count};
+pub use cache::{alloc, alloc_zeroed, drain, free, free_chain, free_count};
 pub use chain::FrameChain;
 pub use frame::Frame;
 pub use list::ShareList;

@@ -7,8 +7,11 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use shootdown::CpuId;
+
 use super::place::enqueue;
 use super::switch::reschedule;
+use super::vacate;
 use crate::arch::{irq, percpu};
 use crate::errno::Errno;
 use crate::task::Thread;
@@ -59,8 +62,21 @@ pub(in crate::task) fn park(deadline: Option<Deadline>) {
     }
     irq::restore(state);
     if let Some(cpu) = timer_cpu {
-        drop(cpu::of(cpu).timers.lock().remove(&me));
+        forget_deadline(&me, cpu);
     }
+}
+
+/// Takes the thread's entry out of the timers of that CPU, or of the one that has taken them over.
+fn forget_deadline(me: &Thread, cpu: CpuId) {
+    let entry = cpu::of(cpu).timers.lock().remove(me);
+    if entry.is_none() {
+        drop(cpu::of(vacate::HEIR).timers.lock().remove(me));
+    }
+}
+
+/// Sleeps until the deadline or a wake-up, whatever signals come: for waits that end soon and must not be cut short.
+pub fn doze(deadline: Deadline) {
+    park(Some(deadline));
 }
 
 /// Wakes the thread, or makes its next [`park`] return at once.

@@ -26,14 +26,14 @@ pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<MAX_CPUS>) {
     migrate(thread);
 }
 
-/// How many CPUs schedule threads.
+/// How many CPUs take threads.
 pub fn cpu_count() -> usize {
-    cpu::started().count()
+    cpu::open().count()
 }
 
 /// Those CPUs as the bits of a word.
 pub fn usable_cpu_bits() -> u64 {
-    cpu::started_bits()
+    cpu::open_bits()
 }
 
 /// Applies a changed affinity mask to a thread, which may be running, queued or asleep.
@@ -60,18 +60,22 @@ pub(in crate::task) fn nudge(thread: &Thread) {
 /// Puts a runnable thread into the queue of a CPU and makes that CPU look.
 pub(super) fn enqueue(thread: Arc<Thread>) {
     let state = irq::save();
-    let target = if thread.is_on_cpu() {
-        thread.cpu()
-    } else {
-        cpu_for(&thread)
-    };
-    let cpu = cpu::of(target);
-    let kick = {
+    let (target, kick) = loop {
+        let target = if thread.is_on_cpu() {
+            thread.cpu()
+        } else {
+            cpu_for(&thread)
+        };
+        let cpu = cpu::of(target);
         let mut ready = cpu.ready.lock();
+        // The CPU may have been told to go offline since it was chosen, or have finished the switch.
+        if !ready.takes(&thread) {
+            continue;
+        }
         thread.set_cpu(target);
         let kick = ready.push(thread);
         cpu.set_load(ready.len() + usize::from(kick == Kick::NotNeeded));
-        kick
+        break (target, kick);
     };
     if kick == Kick::Needed {
         request_resched(target);
@@ -79,17 +83,24 @@ pub(super) fn enqueue(thread: Arc<Thread>) {
     irq::restore(state);
 }
 
-/// The CPU for a thread that is not running: its last one when that is free, else the least loaded.
+/// The CPU for a thread that is not running: its last one when that is free, else the least loaded. If all that it may
+/// use are offline, it may use every CPU from now on, as on Linux.
 fn cpu_for(thread: &Thread) -> CpuId {
     let last = thread.cpu();
-    cpu::started()
-        .filter(|&cpu| thread.may_run_on(cpu))
-        .min_by_key(|&cpu| (cpu::of(cpu).load(), cpu != last, cpu))
-        .expect("the affinity of a thread holds a CPU that runs")
+    let least_loaded = || {
+        cpu::open()
+            .filter(|&cpu| thread.may_run_on(cpu))
+            .min_by_key(|&cpu| (cpu::of(cpu).load(), cpu != last, cpu))
+    };
+    least_loaded().unwrap_or_else(|| {
+        thread.affinity.widen();
+        thread.add_work(work::UNPINNED);
+        least_loaded().expect("CPU 0 never goes offline")
+    })
 }
 
 /// Sets `need_resched` on that CPU, by interrupt when it is another one.
-fn request_resched(target: CpuId) {
+pub(super) fn request_resched(target: CpuId) {
     let state = irq::save();
     if target == percpu::cpu_id() {
         cpu::of(target).set_need_resched();

@@ -4,7 +4,7 @@
 //! parks, or on its way back to user mode when its slice is over.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use shootdown::CpuId;
 
@@ -49,11 +49,31 @@ pub fn before_user_return(frame: &mut TrapFrame) {
         if cpu::this().need_resched() {
             reschedule(Leave::Ready);
         }
+        if me.work() & work::UNPINNED != 0 {
+            me.clear_work(work::UNPINNED);
+            irq::enable();
+            report_unpinned(&me);
+            irq::disable();
+        }
         if me.work() & (work::EXIT | work::SIGNAL) != 0 {
             irq::enable();
             signal::handle_work(&me, frame);
             irq::disable();
         }
+    }
+}
+
+/// One line for each of the first few: when CPUs come and go all the time, so does this.
+fn report_unpinned(me: &Thread) {
+    const REPORTS: u32 = 8;
+    static REPORTED: AtomicU32 = AtomicU32::new(0);
+    let number = REPORTED.fetch_add(1, Ordering::Relaxed);
+    if number < REPORTS {
+        let (tid, name) = (me.tid().as_u32(), me.name());
+        log::info!("thread {tid} ({name}) was pinned to CPUs that are offline; it may use all");
+    }
+    if number == REPORTS {
+        log::info!("more threads lost their CPUs; further ones are not reported");
     }
 }
 
@@ -116,17 +136,28 @@ pub(in crate::task) fn reschedule(leave: Leave) {
 fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Leave)> {
     let (current, idle) = cpu.with_local(|local| (local.current.clone(), local.idle.clone()));
     loop {
-        let goes_on = leave == Leave::Ready && !current.is_idle() && current.may_run_on(me);
+        let stays_open = cpu.is_open();
+        let goes_on =
+            leave == Leave::Ready && !current.is_idle() && stays_open && current.may_run_on(me);
         let next = cpu.ready.lock().pop();
         // Others' threads are for CPUs that have nothing to do.
-        let Some(next) = next.or_else(|| if goes_on { None } else { steal(me) }) else {
+        let Some(next) = next.or_else(|| {
+            if goes_on || !stays_open {
+                None
+            } else {
+                steal(me)
+            }
+        }) else {
             cpu.set_load(usize::from(goes_on));
             if goes_on || current.is_idle() {
                 return renew_slice(cpu);
             }
             return Some((idle, leave));
         };
-        match (Arc::ptr_eq(&next, &current), next.may_run_on(me)) {
+        match (
+            Arc::ptr_eq(&next, &current),
+            stays_open && next.may_run_on(me),
+        ) {
             // Woken before it had gone to sleep.
             (true, true) => return renew_slice(cpu),
             (true, false) => leave = Leave::Ready,

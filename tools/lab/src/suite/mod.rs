@@ -1,6 +1,7 @@
 //! `lab test`: every check of the project, counted, with the totals on the last line.
 
 mod bochs;
+mod churn;
 mod coherence;
 mod fleet;
 mod itself;
@@ -37,6 +38,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             machines::check(test, &fleet, &mut tally);
             ring0::check(test, &fleet, &mut tally);
             coherence::check(test, &fleet, &mut tally);
+            churn::check(test, &fleet, &mut tally);
             bochs::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }

@@ -1,0 +1,31 @@
+//! The CPU's own part: leaving, waiting, returning.
+
+use super::stage::{self, Stage};
+use crate::arch::{apic, irq, percpu};
+use crate::boot;
+use crate::mm::frames;
+use crate::platform::SHOOTDOWN;
+use crate::task;
+
+/// If this CPU is to go offline and has nothing left to pass on, goes, and returns when it is online again. For the idle thread;
+/// interrupts are off, before and after.
+pub fn park_if_asked() {
+    let me = percpu::cpu_id();
+    if !stage::is(me, Stage::Leaving) || !task::vacate() {
+        return;
+    }
+    frames::drain();
+    apic::local().stop_timer();
+    SHOOTDOWN.offline();
+    apic::MAP.set_offline(me.index());
+    stage::set(me, Stage::Parked);
+    // What came for this CPU before it was offline and found interrupts off is delivered when it is back, and harmless.
+    while !stage::is(me, Stage::Returning) {
+        irq::wait_for_nmi();
+    }
+    apic::MAP.set_online(me.index());
+    SHOOTDOWN.online();
+    boot::restart_tick();
+    task::reopen_cpu();
+    stage::set(me, Stage::Running);
+}
