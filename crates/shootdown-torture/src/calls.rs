@@ -1,0 +1,178 @@
+//! Calls of every kind, and what they promise.
+
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+
+use crate::churn::Steady;
+use crate::host::Host;
+use crate::record::Record;
+use crate::rng::{Rng, mix};
+use crate::torture::{Context, Step};
+use crate::violation::Promise;
+
+/// A borrowed function as the engine takes it.
+type Function<'a> = &'a (dyn Fn(CpuId) + Sync + 'a);
+
+impl<H: Host<N>, const N: usize> Step<'_, H, N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) fn call_one(&self, rng: &mut Rng) -> bool {
+        let target = self.some_cpu(rng);
+        let function = |cpu, sequence| self.answer(cpu, sequence);
+        self.check_call(&CpuMask::only(target), &function, |function| {
+            match self.host.engine().call_one(target, function) {
+                Ok(()) => CpuMask::only(target),
+                Err(_) => CpuMask::EMPTY,
+            }
+        })
+    }
+
+    pub(crate) fn call_many(&self, rng: &mut Rng) -> bool {
+        let function = |cpu, sequence| self.answer(cpu, sequence);
+        self.call_some(rng, &function)
+    }
+
+    pub(crate) fn call_all(&self) -> bool {
+        let function = |cpu, sequence| self.answer(cpu, sequence);
+        self.check_call(&self.host.possible_cpus(), &function, |function| {
+            self.host.engine().call_all(function)
+        })
+    }
+
+    pub(crate) fn call_if(&self, rng: &mut Rng) -> bool {
+        let (targets, wanted) = (self.some_cpus(rng), self.some_cpus(rng));
+        let mut both = targets;
+        both.intersect(&wanted);
+        let function = |cpu, sequence| self.answer(cpu, sequence);
+        self.check_call(&both, &function, |function| {
+            let mut asked = CpuMask::<N>::EMPTY;
+            let condition = |cpu| {
+                if !targets.contains(cpu) || !asked.insert(cpu) {
+                    self.report(Promise::ConditionHeeded, cpu, 1, 2);
+                }
+                wanted.contains(cpu)
+            };
+            let ran = self.host.engine().call_if(&targets, condition, function);
+            let mut unasked = ran;
+            unasked.subtract(&asked);
+            if let Some(cpu) = unasked.iter().next() {
+                self.report(Promise::ConditionHeeded, cpu, 1, 0);
+            }
+            ran
+        })
+    }
+
+    pub(crate) fn call_with(&self, rng: &mut Rng) -> bool {
+        let targets = self.some_cpus(rng);
+        let function = |cpu, sequence| self.answer(cpu, sequence);
+        self.check_call(&targets, &function, |function| {
+            let overlap = || self.meanwhile(rng);
+            let engine = self.host.engine();
+            engine.call_many_with(&targets, function, overlap).0
+        })
+    }
+
+    /// A called function that does what called functions may: flush, and post if there is room.
+    pub(crate) fn nested(&self, rng: &mut Rng) -> bool {
+        let seed = rng.next_u64();
+        let function = |cpu: CpuId, sequence| {
+            self.answer(cpu, sequence);
+            let mut rng = Rng::new(mix(seed ^ u64::from(cpu.as_u32())));
+            if rng.once_in(2) {
+                self.post_from_function(&mut rng);
+            } else {
+                self.change_some(&mut rng);
+            }
+        };
+        self.call_some(rng, &function)
+    }
+
+    pub(crate) fn long_handler(&self, rng: &mut Rng) -> bool {
+        let ns = self.some_long_ns(rng);
+        let function = |cpu, sequence| {
+            self.host.busy(ns);
+            self.answer(cpu, sequence);
+        };
+        self.call_some(rng, &function)
+    }
+
+    /// Work between a sending and its wait. No call that waits: its functions would share the record.
+    fn meanwhile(&self, rng: &mut Rng) {
+        match rng.below(4) {
+            0 if self.context == Context::Task => self.host.preempt(),
+            1 => _ = self.post(rng),
+            2 => _ = self.change_some(rng),
+            _ => _ = self.access(rng),
+        }
+    }
+
+    fn call_some(&self, rng: &mut Rng, function: &(dyn Fn(CpuId, u64) + Sync)) -> bool {
+        let targets = self.some_cpus(rng);
+        self.check_call(&targets, function, |function| {
+            self.host.engine().call_many(&targets, function)
+        })
+    }
+
+    /// Calls `function` by `call`, which returns where it ran, and checks all that a call promises.
+    fn check_call(
+        &self,
+        named: &CpuMask<N>,
+        function: &(dyn Fn(CpuId, u64) + Sync),
+        call: impl FnOnce(&Function<'_>) -> CpuMask<N>,
+    ) -> bool {
+        let record = self.record();
+        let sequence = record.open();
+        let steady = self.steady(named);
+        let numbered = |cpu: CpuId| function(cpu, sequence);
+        let ran = call(&(&numbered as Function<'_>));
+        self.check_targets(named, &ran, steady);
+        self.check_answers(&ran, sequence, |cpu| u64::from(ran.contains(cpu)));
+        !ran.is_empty()
+    }
+
+    /// What a called function does.
+    fn answer(&self, cpu: CpuId, sequence: u64) {
+        let here = self.host.engine().platform().current_cpu();
+        if here != cpu {
+            let (expected, found) = (u64::from(cpu.as_u32()), u64::from(here.as_u32()));
+            self.report(Promise::RightCpu, cpu, expected, found);
+        }
+        let record = self.record();
+        if let Err(seen) = record.sees(sequence) {
+            self.report(Promise::WriteSeen, cpu, sequence, seen);
+        }
+        record.reply(cpu, sequence);
+    }
+
+    pub(crate) fn record(&self) -> &'static Record<N> {
+        self.torture.record(self.worker)
+    }
+
+    /// Whether a call returned the right targets.
+    pub(crate) fn check_targets(&self, named: &CpuMask<N>, ran: &CpuMask<N>, steady: Steady<N>) {
+        let mut unnamed = *ran;
+        unnamed.subtract(named);
+        if let Some(cpu) = unnamed.iter().next() {
+            self.report(Promise::TargetsNamed, cpu, 0, 1);
+        }
+        if let Some(cpu) = self.left_out(steady, ran).iter().next() {
+            self.report(Promise::TargetsNamed, cpu, 1, 0);
+        }
+    }
+
+    /// Whether the functions ran, on each CPU as often as `wanted` says, and what they wrote is seen.
+    pub(crate) fn check_answers(
+        &self,
+        ran: &CpuMask<N>,
+        sequence: u64,
+        wanted: impl Fn(CpuId) -> u64,
+    ) {
+        let record = self.record();
+        if let Some(it) = record.check_runs(wanted) {
+            self.report(Promise::RunsOnce, it.cpu, it.expected, it.found);
+        }
+        if let Some(it) = record.check_replies(ran, sequence) {
+            self.report(Promise::ReplySeen, it.cpu, it.expected, it.found);
+        }
+    }
+}

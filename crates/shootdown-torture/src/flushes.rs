@@ -1,0 +1,312 @@
+//! Changes of page tables with their flushes, and loads that must not find what is gone.
+
+use shootdown::{Capacity, CpuId, Cpus, FlushBatch, FlushRange, FreedTables, PageSize, Platform};
+
+use crate::host::Host;
+use crate::memory::{Memory, Region};
+use crate::operation::Operation;
+use crate::pages::{PAGES, Pages, SPACES, Wrong, poison};
+use crate::rng::Rng;
+use crate::torture::Step;
+use crate::violation::Promise;
+
+/// Most pages in one change: a bit more than the engine drops page by page, so that both ways are taken. With a table
+/// the batch has one entry more.
+const MOST_PAGES: usize = 40;
+/// Loads in one step.
+const MOST_LOADS: u64 = 8;
+
+/// What a batch owns, by the names that the host gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unlinked {
+    Frame(usize),
+    Table(usize),
+}
+
+type Batch = FlushBatch<Unlinked, { MOST_PAGES + 1 }>;
+
+/// Pages that a worker owns and has changed.
+#[derive(Debug)]
+struct Changed {
+    region: Region,
+    /// One bit a page.
+    owned: u64,
+    /// Zero for pages that were not changed.
+    versions: [u64; PAGES],
+}
+
+impl Changed {
+    fn nothing(region: Region) -> Self {
+        Self {
+            region,
+            owned: 0,
+            versions: [0; PAGES],
+        }
+    }
+}
+
+impl<H: Host<N>, const N: usize> Step<'_, H, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Other frames for some pages of one region.
+    pub(crate) fn change(&self, rng: &mut Rng) -> bool {
+        match self.operation {
+            Operation::ChangeKernel => self.change_kernel(rng),
+            _ => {
+                let index = rng.below(self.host.memory().spaces() as u64);
+                self.change_space(rng, index as usize)
+            }
+        }
+    }
+
+    /// The same as a part of another operation; any region that the host has.
+    pub(crate) fn change_some(&self, rng: &mut Rng) -> bool {
+        let memory = self.host.memory();
+        let index = rng.below(SPACES as u64) as usize;
+        if index < memory.spaces() {
+            self.change_space(rng, index)
+        } else {
+            memory.pages(Region::Kernel) > 0 && self.change_kernel(rng)
+        }
+    }
+
+    fn change_space(&self, rng: &mut Rng, index: usize) -> bool {
+        let mut changed = Changed::nothing(Region::Space(index));
+        let mut batch = Batch::new();
+        self.remap_into(rng, &mut changed, &mut batch);
+        if batch.is_empty() {
+            return false;
+        }
+        self.flush_batch(rng, index, &changed, batch);
+        true
+    }
+
+    fn change_kernel(&self, rng: &mut Rng) -> bool {
+        let mut changed = Changed::nothing(Region::Kernel);
+        let mut frames = [0; MOST_PAGES];
+        let mut count = 0;
+        let mut range = FlushRange::pages(0, 0, PageSize::SIZE_4K);
+        self.remap(rng, &mut changed, |page, frame| {
+            range = range.union(&page);
+            if let Some(frame) = frame {
+                frames[count] = frame;
+                count += 1;
+            }
+        });
+        if range.is_empty() {
+            return false;
+        }
+        let ticket = self.host.engine().submit_flush_kernel(range);
+        self.disown(&changed);
+        self.maybe_move(rng);
+        ticket.wait();
+        let frames = frames[..count].iter();
+        self.take_back(frames.map(|frame| Unlinked::Frame(*frame)));
+        self.settle(&changed);
+        true
+    }
+
+    /// Moves a page table, and gives some of its pages other frames.
+    pub(crate) fn change_table(&self, rng: &mut Rng) -> bool {
+        let memory = self.host.memory();
+        let index = rng.below(memory.spaces() as u64) as usize;
+        let region = Region::Space(index);
+        let (first, count) = memory.table_pages(rng.below(memory.pages(region) as u64) as usize);
+        let mut changed = Changed::nothing(region);
+        let books = &self.torture.pages;
+        let owns_all = (first..first + count).all(|page| {
+            let owns = books.try_own(region, page);
+            changed.owned |= u64::from(owns) << page;
+            owns
+        });
+        let table = owns_all
+            .then(|| self.with_irqs_off(|| memory.move_table(index, first)))
+            .flatten();
+        let Some(table) = table else {
+            self.disown(&changed);
+            return false;
+        };
+        let mut batch = Batch::new();
+        // The engine names regions of tables by a power of two.
+        let bytes = (count * PageSize::SIZE_4K.bytes()).next_power_of_two();
+        let covered = PageSize::from_shift(bytes.trailing_zeros() as u8);
+        let kept = batch.table(
+            memory.address(region, first),
+            covered,
+            Unlinked::Table(table),
+        );
+        debug_assert!(kept.is_ok(), "the batch was empty");
+        self.remap_into(rng, &mut changed, &mut batch);
+        self.flush_batch(rng, index, &changed, batch);
+        true
+    }
+
+    fn remap_into(&self, rng: &mut Rng, changed: &mut Changed, batch: &mut Batch) {
+        self.remap(rng, changed, |page, frame| match frame {
+            None => batch.range(page),
+            Some(frame) => {
+                let kept = batch.page(page.start(), PageSize::SIZE_4K, Unlinked::Frame(frame));
+                debug_assert!(kept.is_ok(), "there is room for every page of a change");
+            }
+        });
+    }
+
+    /// Gives some pages other frames, those that this worker owns or can own, and hands each with the frame that it had
+    /// to `unlinked`.
+    fn remap(
+        &self,
+        rng: &mut Rng,
+        changed: &mut Changed,
+        mut unlinked: impl FnMut(FlushRange, Option<usize>),
+    ) {
+        let (memory, books) = (self.host.memory(), &self.torture.pages);
+        let region = changed.region;
+        let pages = memory.pages(region);
+        let first = rng.below(pages as u64) as usize;
+        // Mostly few pages; now and then more than the engine's ceiling.
+        let most = if rng.once_in(8) { MOST_PAGES } else { 4 };
+        let count = 1 + rng.below(most as u64) as usize;
+        for page in first..pages.min(first + count) {
+            if changed.owned >> page & 1 == 0 {
+                if !books.try_own(region, page) {
+                    continue;
+                }
+                changed.owned |= 1 << page;
+            }
+            let Some(frame) = books.take_frame(rng.next_u64()) else {
+                continue;
+            };
+            let (before, tag) = books.change(region, page, frame);
+            self.with_irqs_off(|| {
+                memory.write_frame(frame, tag.word());
+                memory.map(region, page, Some(frame));
+            });
+            changed.versions[page] = books.version(region, page);
+            let address = memory.address(region, page);
+            unlinked(FlushRange::pages(address, 1, PageSize::SIZE_4K), before);
+        }
+    }
+
+    fn flush_batch(&self, rng: &mut Rng, index: usize, changed: &Changed, batch: Batch) {
+        let given = batch.len();
+        let space = self.host.memory().space(index);
+        let ticket = self.host.engine().submit_batch(space, batch);
+        self.disown(changed);
+        self.maybe_move(rng);
+        let back = self.take_back(ticket.wait());
+        if back != given {
+            self.report(Promise::FramesBack, self.here(), given as u64, back as u64);
+        }
+        self.settle(changed);
+    }
+
+    fn disown(&self, changed: &Changed) {
+        for page in bits(changed.owned) {
+            self.torture.pages.disown(changed.region, page);
+        }
+    }
+
+    /// The flush is over.
+    fn settle(&self, changed: &Changed) {
+        for (page, version) in changed.versions.iter().enumerate() {
+            if *version > 0 {
+                let pages = &self.torture.pages;
+                pages.settle(changed.region, page, *version);
+            }
+        }
+    }
+
+    /// Makes what a ticket gave back useless, and free; returns how much it was.
+    fn take_back(&self, unlinked: impl Iterator<Item = Unlinked>) -> usize {
+        let memory = self.host.memory();
+        let mut count = 0;
+        for it in unlinked {
+            count += 1;
+            match it {
+                Unlinked::Table(table) => self.with_irqs_off(|| memory.free_table(table)),
+                Unlinked::Frame(frame) => {
+                    self.with_irqs_off(|| memory.write_frame(frame, poison(frame)));
+                    if !self.torture.pages.give_frame(frame) {
+                        self.report(Promise::FramesBack, self.here(), 0, frame as u64);
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    pub(crate) fn flush_whole(&self, rng: &mut Rng) -> bool {
+        let memory = self.host.memory();
+        let space = memory.space(rng.below(memory.spaces() as u64) as usize);
+        let freed = match rng.once_in(2) {
+            true => FreedTables::Yes,
+            false => FreedTables::No,
+        };
+        self.host.engine().flush(space, FlushRange::WHOLE, freed);
+        true
+    }
+
+    /// Loads of random pages.
+    pub(crate) fn access(&self, rng: &mut Rng) -> bool {
+        let mut found = false;
+        for _ in 0..=rng.below(MOST_LOADS) {
+            found |= self.load(rng);
+        }
+        found
+    }
+
+    /// One load, as one instruction: no interrupt comes between the look at the books, the translation and the use.
+    fn load(&self, rng: &mut Rng) -> bool {
+        let memory = self.host.memory();
+        let random = rng.next_u64();
+        let result = self.with_irqs_off(|| {
+            let region = match memory.entered() {
+                Some(index) if random & 3 != 0 => Region::Space(index),
+                _ => Region::Kernel,
+            };
+            let pages = memory.pages(region).max(1) as u64;
+            let page = ((random >> 8) % pages) as usize;
+            let oldest = self.torture.pages.oldest(region, page);
+            let word = memory.load(region, page);
+            word.map(|word| Pages::judge(region, page, oldest, word))
+        });
+        let (promise, expected, found) = match result {
+            None => return false,
+            Some(Ok(())) => return true,
+            Some(Err(Wrong::Stale(expected, found))) => (Promise::Fresh, expected, found),
+            Some(Err(Wrong::Reused(expected, found))) => (Promise::NotReused, expected, found),
+        };
+        self.report(promise, self.here(), expected, found);
+        true
+    }
+
+    /// Another space for this task, or none.
+    pub(crate) fn enter(&self, rng: &mut Rng) -> bool {
+        let memory = self.host.memory();
+        let index = rng.below(memory.spaces() as u64 + 1) as usize;
+        memory.enter((index < memory.spaces()).then_some(index));
+        true
+    }
+
+    fn with_irqs_off<R>(&self, work: impl FnOnce() -> R) -> R {
+        let platform = self.host.engine().platform();
+        let irq = platform.irq_save();
+        let result = work();
+        platform.irq_restore(irq);
+        result
+    }
+
+    /// For reports; stale at once in a task.
+    fn here(&self) -> CpuId {
+        self.host.engine().platform().current_cpu()
+    }
+}
+
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = word.checked_ilog2()?;
+        word &= !(1 << bit);
+        Some(bit as usize)
+    })
+}

@@ -1,0 +1,48 @@
+//! Torture for the `shootdown` engine: a random mix of everything that it offers, with checks of what it promises.
+//!
+//! The mix is one for all hosts: CPUs as threads on real silicon (`shootdown-hosted`), ring 0 of the reference kernel, and
+//! the simulated machine. A host supplies CPUs, contexts and a clock ([`Host`]), and memory that is reached through
+//! translations ([`Memory`]) where it has some; [`Torture::step`] does one operation of the mix and checks it.
+//!
+//! What is checked:
+//!
+//! * each function ran exactly once on every CPU that the call returned, on no other, on the CPU that it was told, and not
+//!   after the call had returned;
+//! * what the initiator wrote before a call is seen by the function, and what the function wrote is seen after the wait, both
+//!   by relaxed atomics and by plain memory (a data race for ThreadSanitizer if the engine does not order them);
+//! * a CPU that stayed online during a call was not left out of it;
+//! * no posted call is lost, doubled or garbled, also when its target goes offline;
+//! * no load finds an older version of a page than a finished flush allows, nor a frame or a page table that a ticket gave back.
+//!
+//! A loss that makes a wait endless shows as no progress ([`Torture::steps`]): hosts watch that from outside.
+//!
+//! No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
+
+#![no_std]
+#![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
+
+mod calls;
+mod churn;
+mod flushes;
+mod host;
+mod mail;
+mod memory;
+mod operation;
+mod pages;
+mod posts;
+mod record;
+mod rng;
+mod summary;
+mod sync;
+mod torture;
+mod violation;
+
+pub use host::Host;
+pub use memory::{Memory, NoMemory, Region};
+pub use operation::{Mix, Operation, Plan};
+pub use pages::{FRAMES, PAGES, SPACES};
+pub use record::{LANES, WorkerId};
+pub use rng::Rng;
+pub use summary::Summary;
+pub use torture::{Context, Outcome, Torture};
+pub use violation::{Promise, Violation};

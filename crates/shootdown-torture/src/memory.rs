@@ -1,0 +1,113 @@
+//! What the flushes are about: memory that is reached through translations.
+
+use shootdown::{AddressSpace, Capacity, Cpus};
+
+/// A set of pages that share a page table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Region {
+    /// The user part of a space.
+    Space(usize),
+    /// The kernel's part, which all spaces share.
+    Kernel,
+}
+
+/// Page tables, frames and loads. All of it is changed and used with interrupts off on the CPU, and must not wait.
+///
+/// The torture owns which frame is used for what; the host maps, loads and stores. Frames hold one word each that is
+/// looked at.
+pub trait Memory<const N: usize>: Sync
+where
+    Cpus<N>: Capacity,
+{
+    /// How many spaces, at most [`SPACES`](crate::SPACES); none where nothing can be mapped.
+    fn spaces(&self) -> usize;
+
+    /// The engine's view of space `index`.
+    fn space(&self, index: usize) -> &AddressSpace<N>;
+
+    /// How many pages each region has, at most [`PAGES`](crate::PAGES); all are unmapped at the beginning.
+    fn pages(&self, region: Region) -> usize;
+
+    /// Where page number `page` of the region is.
+    fn address(&self, region: Region, page: usize) -> usize;
+
+    /// How many frames, at most [`FRAMES`](crate::FRAMES).
+    fn frames(&self) -> usize;
+
+    /// Stores `word` in a frame, not by way of the page tables under test.
+    fn write_frame(&self, frame: usize, word: u64);
+
+    /// Changes the page-table entry of a page and flushes nothing. Only one CPU at a time does that to a page.
+    fn map(&self, region: Region, page: usize, frame: Option<usize>);
+
+    /// Loads the word at a page as the running CPU's translations have it, with the space of the running task loaded;
+    /// `None` if there is no translation.
+    fn load(&self, region: Region, page: usize) -> Option<u64>;
+
+    /// The space of the running task.
+    fn entered(&self) -> Option<usize>;
+
+    /// Gives the running task another space, or none; task context, interrupts on.
+    fn enter(&self, space: Option<usize>);
+
+    /// Replaces the page table that translates `page` by a copy of it elsewhere, and flushes nothing; returns the name of the
+    /// old one, or `None` if that cannot be done now. Other CPUs may change entries meanwhile, which must not be lost.
+    fn move_table(&self, space: usize, page: usize) -> Option<usize> {
+        let _ = (space, page);
+        None
+    }
+
+    /// The pages that the table of `page` translates, from the first; for a flush after
+    /// [`move_table`](Self::move_table).
+    fn table_pages(&self, page: usize) -> (usize, usize) {
+        (page, 1)
+    }
+
+    /// No CPU can walk this table any more: it may be overwritten and used again.
+    fn free_table(&self, table: usize) {
+        let _ = table;
+    }
+}
+
+/// For hosts without translations: calls only.
+#[derive(Clone, Copy, Debug)]
+pub struct NoMemory;
+
+impl<const N: usize> Memory<N> for NoMemory
+where
+    Cpus<N>: Capacity,
+{
+    fn spaces(&self) -> usize {
+        0
+    }
+
+    fn space(&self, _: usize) -> &AddressSpace<N> {
+        unreachable!("there are no spaces")
+    }
+
+    fn pages(&self, _: Region) -> usize {
+        0
+    }
+
+    fn address(&self, _: Region, _: usize) -> usize {
+        0
+    }
+
+    fn frames(&self) -> usize {
+        0
+    }
+
+    fn write_frame(&self, _: usize, _: u64) {}
+
+    fn map(&self, _: Region, _: usize, _: Option<usize>) {}
+
+    fn load(&self, _: Region, _: usize) -> Option<u64> {
+        None
+    }
+
+    fn entered(&self) -> Option<usize> {
+        None
+    }
+
+    fn enter(&self, _: Option<usize>) {}
+}

@@ -1,0 +1,189 @@
+//! Copied functions: posted ones that nobody waits for, and submitted ones with a ticket.
+
+use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Wait};
+
+use crate::host::Host;
+use crate::mail::{Letter, LetterKind};
+use crate::rng::Rng;
+use crate::torture::{Context, Step, Torture};
+use crate::violation::{Promise, Violation};
+
+/// Tickets that one step holds at once: as many as there are slots for functions.
+const TICKETS: usize = 3;
+/// Rounds of calls to all CPUs until posts that are still missing count as lost. Each round lets every responder look at
+/// its inbox once at least; more than one is needed only for those that serve a part and interrupt themselves.
+const LAST_ROUNDS: usize = 64;
+
+impl<H: Host<N>, const N: usize> Step<'_, H, N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) fn post(&self, rng: &mut Rng) -> bool {
+        let (targets, letter) = self.letter(rng);
+        let torture = self.torture;
+        let steady = self.steady(&targets);
+        let ran = self
+            .host
+            .engine()
+            .post(&targets, move |cpu| torture.deliver(&letter, cpu));
+        self.check_targets(&targets, &ran, steady);
+        torture.enter_letter(&letter, &ran);
+        !ran.is_empty()
+    }
+
+    pub(crate) fn try_post(&self, rng: &mut Rng) -> bool {
+        let (targets, letter) = self.letter(rng);
+        self.try_send(&targets, letter)
+    }
+
+    /// A post inside a called function; the worker that wrote the letter's number is elsewhere.
+    pub(crate) fn post_from_function(&self, rng: &mut Rng) {
+        let letter = Letter::new(self.worker, LetterKind::Function, rng.next_u64());
+        self.try_send(&self.some_cpus(rng), letter);
+    }
+
+    /// A call that is waited for until every target has its copy.
+    pub(crate) fn submit_received(&self, rng: &mut Rng) -> bool {
+        let (targets, letter) = self.letter(rng);
+        let torture = self.torture;
+        let steady = self.steady(&targets);
+        let function = move |cpu| torture.deliver(&letter, cpu);
+        let engine = self.host.engine();
+        let ticket = engine.submit(&targets, function, Wait::Received);
+        let ran = ticket.targets();
+        torture.enter_letter(&letter, &ran);
+        self.maybe_move(rng);
+        if ticket.wait() != ran {
+            self.report(Promise::TargetsNamed, CpuId::new(0), 0, 1);
+        }
+        self.check_targets(&targets, &ran, steady);
+        !ran.is_empty()
+    }
+
+    /// Several calls at once, waited for in any order.
+    pub(crate) fn submit_done(&self, rng: &mut Rng) -> bool {
+        let engine = self.host.engine();
+        let (torture, worker, operation) = (self.torture, self.worker, self.operation);
+        let sequence = self.record().open();
+        let count = 1 + rng.below(TICKETS as u64) as usize;
+        let mut tickets: [Option<CallTicket<'_, H::Platform, N>>; TICKETS] = [const { None }; _];
+        let mut masks = [CpuMask::<N>::EMPTY; TICKETS];
+        for (ticket, mask) in tickets.iter_mut().zip(&mut masks).take(count) {
+            let targets = self.some_cpus(rng);
+            let steady = self.steady(&targets);
+            let function = move |cpu| {
+                let record = torture.record(worker);
+                if let Err(seen) = record.sees(sequence) {
+                    torture.ledger.enter(Violation {
+                        promise: Promise::WriteSeen,
+                        operation: Some(operation),
+                        cpu,
+                        expected: sequence,
+                        found: seen,
+                    });
+                }
+                record.reply(cpu, sequence);
+            };
+            let submitted = engine.submit(&targets, function, Wait::Done);
+            *mask = submitted.targets();
+            *ticket = Some(submitted);
+            self.check_targets(&targets, mask, steady);
+            self.maybe_move(rng);
+        }
+        let first = rng.below(TICKETS as u64) as usize;
+        for index in 0..TICKETS {
+            if let Some(ticket) = tickets[(first + index) % TICKETS].take() {
+                ticket.wait();
+            }
+        }
+        let mut ran = CpuMask::EMPTY;
+        masks.iter().for_each(|mask| ran.unite(mask));
+        self.check_answers(&ran, sequence, |cpu| {
+            masks.iter().filter(|mask| mask.contains(cpu)).count() as u64
+        });
+        !ran.is_empty()
+    }
+
+    /// A ticket need not be waited for where it was made.
+    pub(crate) fn maybe_move(&self, rng: &mut Rng) {
+        if self.context == Context::Task && rng.once_in(4) {
+            self.host.preempt();
+        }
+    }
+
+    fn letter(&self, rng: &mut Rng) -> (CpuMask<N>, Letter) {
+        let sequence = self.record().open_post();
+        let letter = Letter::new(self.worker, LetterKind::Worker, sequence);
+        (self.some_cpus(rng), letter)
+    }
+
+    fn try_send(&self, targets: &CpuMask<N>, letter: Letter) -> bool {
+        let torture = self.torture;
+        let function = move |cpu| torture.deliver(&letter, cpu);
+        match self.host.engine().try_post(targets, function) {
+            Ok(ran) => {
+                torture.enter_letter(&letter, &ran);
+                !ran.is_empty()
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+impl<const N: usize> Torture<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A posted function.
+    fn deliver(&self, letter: &Letter, cpu: CpuId) {
+        let broken = |promise, expected, found| {
+            self.ledger.enter(Violation {
+                promise,
+                operation: None,
+                cpu,
+                expected,
+                found,
+            });
+        };
+        self.mail[cpu.index()].receive(letter.token());
+        let Some(worker) = letter.worker() else {
+            return broken(Promise::PostKept, 0, letter.token());
+        };
+        if letter.kind() == LetterKind::Worker {
+            let seen = self.record(worker).posted();
+            if seen < letter.sequence {
+                broken(Promise::WriteSeen, letter.sequence, seen);
+            }
+        }
+    }
+
+    fn enter_letter(&self, letter: &Letter, ran: &CpuMask<N>) {
+        for cpu in ran.iter() {
+            self.mail[cpu.index()].send(letter.token());
+        }
+    }
+
+    /// Closes the books after the last step: every post must have run. All workers have ended, all CPUs that the host has
+    /// online serve interrupts, and the caller is a task with interrupts on.
+    pub fn finish<H: Host<N>>(&self, host: &H) {
+        let gaps = || {
+            let gap = |(index, mail): (usize, &crate::mail::Mail)| Some((index, mail.gap()?));
+            self.mail.iter().enumerate().find_map(gap)
+        };
+        for _ in 0..LAST_ROUNDS {
+            if gaps().is_none() {
+                return;
+            }
+            host.engine().call_all(&|_| ());
+        }
+        if let Some((index, (sent, got))) = gaps() {
+            self.ledger.enter(Violation {
+                promise: Promise::PostKept,
+                operation: None,
+                cpu: crate::mail::cpu(index),
+                expected: sent,
+                found: got,
+            });
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! [`Torture`]: the shared state of a run, and its steps.
+
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Policy};
+
+use crate::churn::Churn;
+use crate::host::Host;
+use crate::mail::Mail;
+use crate::memory::{Memory, Region};
+use crate::operation::{Operation, Plan};
+use crate::pages::Pages;
+use crate::record::{LANES, Record, WorkerId};
+use crate::rng::Rng;
+use crate::sync::Tally;
+use crate::violation::{Ledger, Promise, Violation};
+
+/// One in so many of a task's steps is done with interrupts off.
+const IRQS_OFF_ONE_IN: u64 = 4;
+
+/// Where a step is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Context {
+    /// A task, with interrupts on: it may be interrupted and preempted anywhere.
+    Task,
+    /// An interrupt handler other than the engine's; interrupts are off.
+    Interrupt,
+    /// A task with interrupts off.
+    InterruptsOff,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Which operation.
+    pub operation: Operation,
+    /// Where: a task's step may have been done with interrupts off.
+    pub context: Context,
+    /// Whether it was done; what it needs may have been taken.
+    pub done: bool,
+}
+
+/// The state of one run, shared by all workers; usually a `static`.
+#[derive(Debug)]
+pub struct Torture<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    seed: Tally,
+    long_ns: Tally,
+    /// Running sums of the weights of what this host can do.
+    chances: [Tally; Operation::COUNT],
+    pub(crate) records: [[Record<N>; LANES]; N],
+    pub(crate) mail: [Mail; N],
+    pub(crate) pages: Pages,
+    pub(crate) churn: Churn,
+    pub(crate) ledger: Ledger,
+}
+
+/// One step on its way: everything an operation needs.
+#[derive(Debug)]
+pub(crate) struct Step<'a, H, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) torture: &'static Torture<N>,
+    pub(crate) host: &'a H,
+    pub(crate) worker: usize,
+    pub(crate) operation: Operation,
+    pub(crate) context: Context,
+}
+
+impl<const N: usize> Torture<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Nothing planned and nothing done.
+    pub const fn new() -> Self {
+        Self {
+            seed: Tally::new(0),
+            long_ns: Tally::new(0),
+            chances: [const { Tally::new(0) }; Operation::COUNT],
+            records: [const { [const { Record::new() }; LANES] }; N],
+            mail: [const { Mail::new() }; N],
+            pages: Pages::new(),
+            churn: Churn::new(),
+            ledger: Ledger::new(),
+        }
+    }
+
+    /// Sets up a run, before the first step and once; the CPUs of `host` are online.
+    ///
+    /// # Panics
+    /// When the host has more of anything than the torture has room for, or nothing is left of the mix.
+    pub fn begin<H: Host<N>>(&self, host: &H, plan: &Plan) {
+        let memory = host.memory();
+        assert!(memory.spaces() <= crate::SPACES, "too many spaces");
+        assert!(memory.frames() <= crate::FRAMES, "too many frames");
+        self.seed.set(plan.seed);
+        self.long_ns.set(plan.long_ns);
+        let mut sum = 0;
+        for (operation, chance) in Operation::ALL.iter().zip(&self.chances) {
+            let is_possible = match operation {
+                Operation::Access => memory.frames() > 0,
+                Operation::ChangeKernel => memory.pages(Region::Kernel) > 0,
+                _ => memory.spaces() > 0 || !operation.needs_spaces(),
+            };
+            sum += u64::from(plan.mix.weight(*operation)) * u64::from(is_possible);
+            chance.set(sum);
+        }
+        assert!(sum > 0, "the mix is empty");
+        self.pages.stock(memory.frames());
+        for (index, record) in self.records.as_flattened().iter().enumerate() {
+            record.seed(&Rng::stream(plan.seed, index as u64));
+        }
+    }
+
+    /// Does one operation of the mix for `worker`, and checks it. Each worker does one step at a time, in a context of
+    /// its own: `context` says which. Not from inside a called function.
+    ///
+    /// # Panics
+    /// When the worker is in another step, or does not exist.
+    pub fn step<H: Host<N>>(
+        &'static self,
+        host: &H,
+        worker: WorkerId,
+        context: Context,
+    ) -> Outcome {
+        let record = self.record(worker.index());
+        let mut rng = record.begin();
+        let operation = self.choose(&mut rng);
+        let mut step = Step {
+            torture: self,
+            host,
+            worker: worker.index(),
+            operation,
+            context,
+        };
+        let done = if context != Context::Task {
+            !operation.is_for_tasks() && step.run(&mut rng)
+        } else if !operation.is_for_tasks() && rng.once_in(IRQS_OFF_ONE_IN) {
+            step.context = Context::InterruptsOff;
+            let irq = host.engine().platform().irq_save();
+            let done = step.run(&mut rng);
+            host.engine().platform().irq_restore(irq);
+            done
+        } else {
+            step.run(&mut rng)
+        };
+        if done {
+            record.done[operation as usize].add(1);
+        }
+        record.end(&rng);
+        Outcome {
+            operation,
+            context: step.context,
+            done,
+        }
+    }
+
+    /// How many steps the workers of `cpu` have done: its interrupts, and the tasks with its number. A number that does not
+    /// grow for long means a hang, or nobody to do them. Any context.
+    ///
+    /// # Panics
+    /// When `cpu` is not below `N`.
+    pub fn steps(&self, cpu: CpuId) -> u64 {
+        let records = &self.records[cpu.index()];
+        records.iter().map(|record| record.steps.get()).sum()
+    }
+
+    /// The same for one worker.
+    pub fn steps_of(&self, worker: WorkerId) -> u64 {
+        self.record(worker.index()).steps.get()
+    }
+
+    /// The first broken promise. Any context.
+    pub fn first_violation(&self) -> Option<Violation> {
+        self.ledger.first()
+    }
+
+    pub(crate) fn record(&self, worker: usize) -> &Record<N> {
+        &self.records.as_flattened()[worker]
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.get()
+    }
+
+    pub(crate) fn long_ns(&self) -> u64 {
+        self.long_ns.get()
+    }
+
+    fn choose(&self, rng: &mut Rng) -> Operation {
+        let sum = self.chances[Operation::COUNT - 1].get();
+        assert!(sum > 0, "a step before the torture was set up");
+        let chance = rng.below(sum);
+        let index = self.chances.iter().position(|until| chance < until.get());
+        Operation::ALL[index.unwrap_or(0)]
+    }
+}
+
+impl<const N: usize> Default for Torture<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H: Host<N>, const N: usize> Step<'_, H, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Tells whether the operation was done.
+    fn run(&self, rng: &mut Rng) -> bool {
+        match self.operation {
+            Operation::CallOne => self.call_one(rng),
+            Operation::CallMany => self.call_many(rng),
+            Operation::CallAll => self.call_all(),
+            Operation::CallIf => self.call_if(rng),
+            Operation::CallWith => self.call_with(rng),
+            Operation::SubmitDone => self.submit_done(rng),
+            Operation::SubmitReceived => self.submit_received(rng),
+            Operation::Post => self.post(rng),
+            Operation::TryPost => self.try_post(rng),
+            Operation::Nested => self.nested(rng),
+            Operation::LongHandler => self.long_handler(rng),
+            Operation::Change | Operation::ChangeKernel => self.change(rng),
+            Operation::ChangeTable => self.change_table(rng),
+            Operation::FlushWhole => self.flush_whole(rng),
+            Operation::Access => self.access(rng),
+            Operation::Enter => self.enter(rng),
+            Operation::IrqsOff => self.irqs_off(rng),
+            Operation::Preempt => {
+                self.host.preempt();
+                true
+            }
+            Operation::Churn => self.churn(rng),
+            Operation::SetPolicy => self.set_policy(rng),
+        }
+    }
+
+    pub(crate) fn report(&self, promise: Promise, cpu: CpuId, expected: u64, found: u64) {
+        self.torture.ledger.enter(Violation {
+            promise,
+            operation: Some(self.operation),
+            cpu,
+            expected,
+            found,
+        });
+    }
+
+    /// Random CPUs of this machine, whether online or not.
+    pub(crate) fn some_cpus(&self, rng: &mut Rng) -> CpuMask<N> {
+        let mut bits = rng.next_u64();
+        let mut mask = CpuMask::EMPTY;
+        for cpu in self.host.possible_cpus().iter() {
+            if bits & 1 == 1 {
+                mask.insert(cpu);
+            }
+            // Masks of more than 64 CPUs repeat themselves.
+            bits = bits.rotate_right(1);
+        }
+        mask
+    }
+
+    /// One CPU of this machine.
+    pub(crate) fn some_cpu(&self, rng: &mut Rng) -> CpuId {
+        let possible = self.host.possible_cpus();
+        let nth = rng.below(possible.len() as u64) as usize;
+        possible.iter().nth(nth).unwrap_or(CpuId::new(0))
+    }
+
+    /// A time that counts as long.
+    pub(crate) fn some_long_ns(&self, rng: &mut Rng) -> u64 {
+        let most = self.torture.long_ns().max(10);
+        most / 10 + rng.below(most)
+    }
+
+    fn irqs_off(&self, rng: &mut Rng) -> bool {
+        let platform = self.host.engine().platform();
+        let irq = platform.irq_save();
+        self.host.busy(self.some_long_ns(rng));
+        platform.irq_restore(irq);
+        true
+    }
+
+    fn set_policy(&self, rng: &mut Rng) -> bool {
+        const POLICIES: [Policy; 5] = [
+            Policy::BEFORE,
+            Policy::PUBLISHED,
+            Policy::BEST,
+            Policy::BEST.with_multicast(false),
+            Policy::BEST.with_lazy(false),
+        ];
+        let policy = POLICIES[rng.below(POLICIES.len() as u64) as usize];
+        self.host.engine().set_policy(policy);
+        true
+    }
+}

@@ -1,0 +1,68 @@
+//! The torture itself: a right machine passes, wrong ones do not, and a seed repeats.
+
+mod puppet;
+
+use puppet::{CPUS, Fault, Machine};
+use shootdown_torture::{Context, Mix, Operation, Plan, Promise, Summary, Torture, WorkerId};
+
+const STEPS: usize = 20_000;
+
+fn run(fault: Fault, plan: &Plan) -> Summary {
+    let machine = Machine::boot(fault);
+    let torture: &'static Torture<CPUS> = Box::leak(Box::default());
+    torture.begin(machine, plan);
+    for step in 0..STEPS {
+        machine.engine.platform().become_cpu(step % CPUS);
+        torture.step(machine, WorkerId::task(step % CPUS), Context::Task);
+    }
+    torture.finish(machine);
+    torture.summary(machine, 1)
+}
+
+#[test]
+fn a_right_machine_keeps_every_promise_and_does_every_operation() {
+    let summary = run(Fault::None, &Plan::new(1));
+    assert_eq!(summary.violations(), 0, "{summary}");
+    assert_eq!(summary.steps(), STEPS as u64);
+    for operation in Operation::ALL {
+        // This machine has neither tables that move nor CPUs that leave.
+        let is_left_out = matches!(operation, Operation::ChangeTable | Operation::Churn);
+        assert_eq!(summary.done(*operation) > 0, !is_left_out, "{operation:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_does_not_flush_is_found_out() {
+    let summary = run(Fault::NoFlush, &Plan::new(1));
+    assert!(summary.broken(Promise::Fresh) + summary.broken(Promise::NotReused) > 0);
+    assert!(summary.first().is_some());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let text = |seed| run(Fault::None, &Plan::new(seed)).protocol().to_string();
+    assert_eq!(text(3), text(3));
+    assert_ne!(text(3), text(4));
+}
+
+#[test]
+fn what_the_mix_leaves_out_is_not_done() {
+    let plan = Plan {
+        mix: Mix::USUAL.with(Operation::Post, 0),
+        ..Plan::new(5)
+    };
+    let summary = run(Fault::None, &plan);
+    assert_eq!(summary.done(Operation::Post), 0);
+    assert!(summary.done(Operation::TryPost) > 0);
+}
+
+#[test]
+fn the_protocol_ends_with_the_verdict() {
+    let text = run(Fault::None, &Plan::new(6)).protocol().to_string();
+    assert!(text.lines().all(|line| line.starts_with("torture: ")));
+    let last = text.lines().last().unwrap();
+    assert_eq!(
+        last,
+        format!("torture: done violations=0 steps={STEPS} seed=6 ns=1")
+    );
+}
