@@ -360,6 +360,7 @@ fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many CPUs, nothing unsafe")]
 fn lines_are_asked_for_ahead_where_the_policy_says() {
     let machine = machine::<64>();
     machine.call_all(&|_| ());

@@ -37,6 +37,7 @@ fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send +
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_cpu_with_interrupts_off_is_named() {
     let machine = machine::<4>();
     let puppet = machine.platform();
@@ -98,6 +99,7 @@ fn a_function_that_does_not_return_is_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn the_report_counts_the_others() {
     let machine = machine::<4>();
     let puppet = machine.platform();
@@ -140,6 +142,7 @@ fn reports_come_less_and_less_often_and_the_wait_goes_on() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_lost_interrupt_is_sent_again_once() {
     let machine = machine::<2>();
     let puppet = machine.platform();
@@ -152,6 +155,7 @@ fn a_lost_interrupt_is_sent_again_once() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_wait_for_a_slot_is_watched_too() {
     let machine = machine::<2>();
     let puppet = machine.platform();

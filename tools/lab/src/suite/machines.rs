@@ -10,6 +10,8 @@ use crate::machine::{End, Finished, Kernel};
 
 /// More than any of these programs needs on a busy host.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Linux takes five seconds to boot, and is slower at everything after that.
+const LINUX_DEADLINE: Duration = Duration::from_secs(180);
 /// What a boot on four translated CPUs should take; reported, not asserted: hosts differ.
 const BOOT_GOAL_S: f64 = 1.5;
 
@@ -100,7 +102,15 @@ fn fixture(fleet: &Fleet, kernel: &Kernel, name: &str, cpus: usize) -> Outcome<S
     let Some(expected) = expected(name) else {
         return Err(Failure::work("nothing is expected of this program"));
     };
-    let finished = fleet.boot(kernel, name, plain(cpus))?;
+    let deadline = match kernel {
+        Kernel::Shootdown(_) => DEADLINE,
+        Kernel::Linux(_) => LINUX_DEADLINE,
+    };
+    let start = Start {
+        deadline,
+        ..plain(cpus)
+    };
+    let finished = fleet.boot(kernel, name, start)?;
     if !expected.ends.contains(&finished.end) {
         return Err(Failure::work(format!(
             "expected: {}; but {}",

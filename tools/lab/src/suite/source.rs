@@ -17,12 +17,12 @@ use crate::place;
 use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
-/// The test programs that the interpreter can run; the others start compilers or need loom.
-const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test offline --test preempt --test sets \
-     --test split --test switch --test threads --test tlb --test watchdog";
+/// The test programs that go through the engine's unsafe code; the interpreter is slow.
+const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test preempt --test threads --test tlb \
+     --test watchdog";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
-/// The engine's unsafe code under the interpreter is slow: five minutes alone, longer beside compilers.
+/// Two minutes alone, longer beside compilers.
 const MIRI_DEADLINE: Duration = Duration::from_secs(900);
 
 /// The name of the check that runs beside the others.
