@@ -66,6 +66,10 @@ pub mod sim {
     pub use crate::sync::simulated::{AtomicU64, Memory, Operation, Ordering, Plain, install};
 }
 
+#[doc(hidden)]
+#[cfg(not(loom))]
+pub use sync::shim;
+
 pub use atomic_mask::AtomicCpuMask;
 pub use call::{CallTicket, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
 pub use capacity::{Capacity, Cpus};

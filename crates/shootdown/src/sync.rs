@@ -17,6 +17,16 @@ pub(crate) use simulated::{AtomicBool, AtomicU64, Ordering, fence};
 
 use core::sync::atomic::{AtomicU64 as CoreU64, Ordering as CoreOrdering};
 
+/// The same names for `shootdown-peers`, whose algorithms must run wherever the engine runs. No part of the API.
+#[cfg(not(loom))]
+pub mod shim {
+    pub use super::PlainCell;
+    #[cfg(feature = "sim")]
+    pub use super::simulated::{AtomicU64, Ordering, fence};
+    #[cfg(not(feature = "sim"))]
+    pub use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
 /// Declares a function that is `const`, except under loom, whose atomics are not const-constructible.
 macro_rules! const_fn {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
@@ -43,7 +53,7 @@ pub(crate) use array_of;
 /// A plain memory cell whose exclusivity is proved by a protocol around it (a request slot's pending
 /// set). Under loom every access is checked against that claim.
 #[derive(Debug)]
-pub(crate) struct PlainCell<T> {
+pub struct PlainCell<T> {
     #[cfg(not(loom))]
     value: core::cell::UnsafeCell<T>,
     #[cfg(loom)]
@@ -56,7 +66,8 @@ unsafe impl<T: Send> Sync for PlainCell<T> {}
 
 impl<T: Copy> PlainCell<T> {
     const_fn! {
-        pub(crate) fn new(value: T) -> Self {
+        /// A cell with this value.
+        pub fn new(value: T) -> Self {
             #[cfg(not(loom))]
             let value = core::cell::UnsafeCell::new(value);
             #[cfg(loom)]
@@ -69,7 +80,7 @@ impl<T: Copy> PlainCell<T> {
     ///
     /// # Safety
     /// 1. No other access to this cell happens concurrently: the caller owns it by protocol.
-    pub(crate) unsafe fn write(&self, value: T) {
+    pub unsafe fn write(&self, value: T) {
         #[cfg(all(feature = "sim", not(loom)))]
         simulated::plain(self.value.get() as usize, simulated::Plain::Write);
         #[cfg(not(loom))]
@@ -88,7 +99,7 @@ impl<T: Copy> PlainCell<T> {
     ///
     /// # Safety
     /// 1. No write to this cell happens concurrently, and the last one happens-before this read.
-    pub(crate) unsafe fn read(&self) -> T {
+    pub unsafe fn read(&self) -> T {
         #[cfg(all(feature = "sim", not(loom)))]
         simulated::plain(self.value.get() as usize, simulated::Plain::Read);
         #[cfg(not(loom))]

@@ -3,17 +3,23 @@
 mod engine;
 mod eviction;
 mod madvise;
+mod masks;
 mod measured;
 mod order;
+mod peer;
 mod pingpong;
+mod selected;
 mod shootdown;
 mod sweep;
 
 pub use engine::{MAX_CPUS, on_large_stack};
 pub use eviction::{Candidates, Eviction, Victim};
 pub use madvise::{Madvise, PUBLISHED};
+pub use masks::{Masks, fifo_limit_ps};
 pub use measured::Measured;
 pub use order::Order;
+pub use peer::{Built, Peer};
 pub use pingpong::{Names, PUBLISHED_PINGPONG, Pingpong, Placement};
+pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
 pub use sweep::{Change, Effect, Row, sweep};

@@ -23,6 +23,13 @@ pub enum Operation {
     Or(u64),
     /// Clears the bits that are not given.
     And(u64),
+    /// Overwrites it if it has the expected value.
+    Replace {
+        /// That value.
+        expected: u64,
+        /// The new one.
+        value: u64,
+    },
 }
 
 impl Operation {
@@ -44,6 +51,8 @@ impl Operation {
             Self::Add(amount) => before.wrapping_add(amount),
             Self::Or(bits) => before | bits,
             Self::And(bits) => before & bits,
+            Self::Replace { expected, value } if before == expected => value,
+            Self::Replace { .. } => before,
         }
     }
 
@@ -59,6 +68,15 @@ impl Operation {
             Self::Add(amount) => cell.fetch_add(amount, order),
             Self::Or(bits) => cell.fetch_or(bits, order),
             Self::And(bits) => cell.fetch_and(bits, order),
+            Self::Replace { expected, value } => {
+                let failed = match order {
+                    Ordering::Relaxed | Ordering::Release => Ordering::Relaxed,
+                    Ordering::Acquire | Ordering::AcqRel => Ordering::Acquire,
+                    _ => Ordering::SeqCst,
+                };
+                cell.compare_exchange(expected, value, order, failed)
+                    .unwrap_or_else(|seen| seen)
+            }
         }
     }
 }
@@ -117,7 +135,8 @@ fn access(cell: &CoreU64, operation: Operation, order: Ordering) -> u64 {
     }
 }
 
-pub(crate) fn fence(order: Ordering) {
+/// As `core`'s, seen by the machine.
+pub fn fence(order: Ordering) {
     match installed() {
         Some(memory) => (memory.fence)(order),
         None => core::sync::atomic::fence(order),
@@ -176,6 +195,26 @@ impl AtomicU64 {
     #[inline]
     pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
         access(&self.0, Operation::And(bits), order)
+    }
+
+    /// As `core`'s; a failed exchange is as ordered as a successful one.
+    ///
+    /// # Errors
+    /// The word had another value: which.
+    #[inline]
+    pub fn compare_exchange(
+        &self,
+        expected: u64,
+        value: u64,
+        order: Ordering,
+        _failed: Ordering,
+    ) -> Result<u64, u64> {
+        let seen = access(&self.0, Operation::Replace { expected, value }, order);
+        if seen == expected {
+            Ok(seen)
+        } else {
+            Err(seen)
+        }
     }
 
     /// The word itself, for a machine that looks without being seen.

@@ -1,0 +1,19 @@
+//! [`CrossCall`]: what all of them can do.
+
+use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+
+/// Runs functions on other CPUs. `N` is the capacity of the masks.
+pub trait CrossCall<const N: usize>: Sync
+where
+    Cpus<N>: Capacity,
+{
+    /// Runs `function` on every CPU of `targets`, the caller's own included if it is named, and returns when all
+    /// have returned. Interrupts on, not inside a called function; the targets must all run.
+    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync));
+
+    /// The body of the interrupt. Interrupts off.
+    fn handle_ipi(&self);
+
+    /// Memory that it takes for the CPUs that it was made for, in bytes.
+    fn bytes(&self) -> usize;
+}

@@ -1,0 +1,40 @@
+//! How other kernels run a function on other CPUs, to be measured and verified beside `shootdown`.
+//!
+//! Each algorithm is written here from its published description, on the same [`Platform`](shootdown::Platform) and the
+//! same atomics as the engine, so that it runs on the simulated machine too. They are for comparison only: they know
+//! nothing of CPUs that come and go, of early acknowledgement, or of misuse, and they keep the weaknesses of the
+//! originals, which their documentation names.
+//!
+//! | type | kernel | idea |
+//! |---|---|---|
+//! | [`Mailbox`] | many small ones | one message under one lock, an interrupt a target |
+//! | [`OneLock`] | Xen until 2026 | one call at a time under one lock, a shared set of targets, multicast |
+//! | [`TaskSet`] | Xen, 2026 | a call of its own for each CPU, one global set of CPUs with calls |
+//! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
+//! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |
+//!
+//! All of them wait as their originals do: spinning, with interrupts as the caller had them.
+
+#![no_std]
+#![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
+
+extern crate alloc;
+
+mod caller;
+mod cross_call;
+mod function;
+mod lock;
+mod mailbox;
+mod one_lock;
+mod ours;
+mod queues;
+mod scoreboard;
+mod set;
+mod task_set;
+
+pub use cross_call::CrossCall;
+pub use mailbox::Mailbox;
+pub use one_lock::OneLock;
+pub use queues::CallQueues;
+pub use scoreboard::Scoreboard;
+pub use task_set::TaskSet;

@@ -1,0 +1,109 @@
+//! [`Scoreboard`]: FreeBSD's `smp_targeted_tlb_shootdown`, with a function in the place of the flush.
+
+use alloc::boxed::Box;
+
+use shootdown::shim::{AtomicU64, Ordering};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+
+use crate::CrossCall;
+use crate::caller::Caller;
+use crate::function::{Borrowed, Place, place};
+
+/// Each CPU has one operation with a generation; a table has a word for each pair of CPUs. The initiator raises its
+/// generation, puts a zero into each target's row and interrupts them; a target looks for the first zero in its row until there
+/// is none, carries out that CPU's operation and writes its generation; the initiator waits for the generation in each
+/// row. (FreeBSD, `x86/x86/mp_x86.c`, `amd64/amd64/mp_machdep.c`. Its words have 4 bytes, these have 8.)
+///
+/// Weakness: a target reads its whole row at least once an interrupt, and begins at CPU 0 again after each operation, so low
+/// numbers go first; memory grows with the square; every target is interrupted, even if an interrupt is on its way.
+#[derive(Debug)]
+pub struct Scoreboard<P: Platform> {
+    platform: P,
+    cpus: usize,
+    operations: Box<[Operation]>,
+    /// Row by target; zero: the initiator of that column waits.
+    rows: Box<[AtomicU64]>,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Operation {
+    generation: AtomicU64,
+    function: Place,
+}
+
+/// No generation is zero.
+const FIRST_GENERATION: u64 = 1;
+
+impl<P: Platform> Scoreboard<P> {
+    /// For CPUs below `cpus`.
+    pub fn new(platform: P, cpus: usize) -> Self {
+        Self {
+            platform,
+            cpus,
+            operations: (0..cpus)
+                .map(|_| Operation {
+                    generation: AtomicU64::new(FIRST_GENERATION),
+                    function: place(),
+                })
+                .collect(),
+            rows: (0..cpus * cpus)
+                .map(|_| AtomicU64::new(FIRST_GENERATION))
+                .collect(),
+        }
+    }
+
+    fn row(&self, target: CpuId) -> &[AtomicU64] {
+        &self.rows[target.index() * self.cpus..][..self.cpus]
+    }
+}
+
+impl<P: Platform, const N: usize> CrossCall<N> for Scoreboard<P>
+where
+    Cpus<N>: Capacity,
+{
+    fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
+        let caller = Caller::new(&self.platform);
+        let (others, is_named) = caller.split(targets);
+        let column = caller.me.index();
+        let operation = &self.operations[column];
+        let generation = operation.generation.load(Ordering::Relaxed) + 1;
+        operation.generation.store(generation, Ordering::Relaxed);
+        // SAFETY: only this CPU writes here, not preempted, and its last call has been waited for.
+        unsafe { operation.function.write(Borrowed::new(function)) };
+        for target in others.iter() {
+            // ORDERING: publishes the operation; pairs with the search in `handle_ipi`.
+            self.row(target)[column].store(0, Ordering::Release);
+        }
+        caller.interrupt_all(&others);
+        caller.run_here(is_named, function);
+        for target in others.iter() {
+            let word = &self.row(target)[column];
+            // ORDERING: acquires what the target did.
+            caller.wait_until(|| word.load(Ordering::Acquire) == generation);
+        }
+    }
+
+    fn handle_ipi(&self) {
+        let me = self.platform.current_cpu();
+        let row = self.row(me);
+        // ORDERING: acquires the operation.
+        while let Some(initiator) = row
+            .iter()
+            .position(|word| word.load(Ordering::Acquire) == 0)
+        {
+            let operation = &self.operations[initiator];
+            let generation = operation.generation.load(Ordering::Relaxed);
+            // SAFETY: our word is zero: the function is written, and stays until we write the generation.
+            let function = unsafe { operation.function.read() };
+            // SAFETY: 1. the initiator waits for our word.
+            unsafe { function.run(me) };
+            // ORDERING: publishes what the function did.
+            row[initiator].store(generation, Ordering::Release);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.operations) + size_of_val(&*self.rows)
+    }
+}
