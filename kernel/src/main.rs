@@ -10,6 +10,7 @@
 //! | [`arch`] | what the processor wants: traps, per-CPU data, switching, user memory access |
 //! | [`mm`], [`exec`] | address spaces, frames, program loading |
 //! | [`hotplug`] | CPUs that leave and come back |
+//! | [`latency`] | how long preemption and interrupts are off |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
 #![no_main]
@@ -24,6 +25,7 @@ mod errno;
 mod exec;
 mod fs;
 mod hotplug;
+mod latency;
 mod mm;
 mod panic;
 mod platform;

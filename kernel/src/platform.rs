@@ -2,7 +2,7 @@
 
 use shootdown::{
     Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
-    TagEntries,
+    TagEntries, TraceEvent,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, tlb as x86_tlb};
@@ -52,6 +52,7 @@ unsafe impl Platform for KernelPlatform {
     }
 
     #[inline]
+    #[track_caller]
     fn irq_save(&self) -> IrqState {
         irq::save()
     }
@@ -62,6 +63,7 @@ unsafe impl Platform for KernelPlatform {
     }
 
     #[inline]
+    #[track_caller]
     fn preempt_disable(&self) {
         percpu::preempt_disable();
     }
@@ -126,6 +128,15 @@ unsafe impl Platform for KernelPlatform {
 
     fn on_stall(&self, stall: &Stall) {
         crate::watchdog::report(stall);
+    }
+
+    #[inline]
+    fn on_trace(&self, event: TraceEvent) {
+        match event {
+            TraceEvent::WaitStarted { .. } => crate::latency::wait_started(),
+            TraceEvent::WaitFinished { .. } => crate::latency::wait_finished(),
+            _ => {}
+        }
     }
 
     #[inline]

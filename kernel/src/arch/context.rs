@@ -4,6 +4,7 @@ use core::arch::naked_asm;
 
 use super::irq;
 use super::trap::{TrapFrame, sanitize};
+use crate::latency;
 
 /// Saves the callee-saved registers and the stack pointer in `*prev`, continues at the stack `next`.
 ///
@@ -100,6 +101,7 @@ pub fn enter_user(frame: &TrapFrame) -> ! {
     );
     sanitize(&mut frame);
     irq::disable();
+    latency::irqs_on();
     // SAFETY: a sanitized frame with a canonical RIP, interrupts off, GS is the kernel's.
     unsafe { enter_user_frame(&frame) }
 }

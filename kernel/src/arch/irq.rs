@@ -1,8 +1,30 @@
-//! The interrupt flag of this CPU.
+//! The interrupt flag of this CPU: the one place where the kernel turns interrupts off and on, and tells the latency tracer.
 
 use core::arch::asm;
 
-pub use shootdown_x86::irq::{IrqState, restore, save};
+pub use shootdown_x86::irq::IrqState;
+
+use crate::latency;
+
+/// Disables interrupts on this CPU and returns the previous state.
+#[inline]
+#[track_caller]
+pub fn save() -> IrqState {
+    let before = shootdown_x86::irq::save();
+    if before.is_enabled() {
+        latency::irqs_off();
+    }
+    before
+}
+
+/// Returns this CPU to the state that [`save`] found. Pairs nest.
+#[inline]
+pub fn restore(before: IrqState) {
+    if before.is_enabled() {
+        latency::irqs_on();
+    }
+    shootdown_x86::irq::restore(before);
+}
 
 /// Enables interrupts on this CPU.
 pub fn enable() {
@@ -10,6 +32,7 @@ pub fn enable() {
 }
 
 /// Disables interrupts on this CPU.
+#[track_caller]
 pub fn disable() {
     let _ = save();
 }
@@ -30,6 +53,7 @@ pub fn wait_for_nmi() {
 /// next instruction (SDM vol. 2B, "STI"), so one that is pending already ends the HLT at once.
 /// Returns with interrupts enabled.
 pub fn wait_for_interrupt() {
+    latency::irqs_on();
     // SAFETY: CPL 0; handlers are installed before the first idle loop runs.
     unsafe { asm!("sti", "hlt", options(nostack)) };
 }

@@ -13,6 +13,7 @@ use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 
 use super::descriptors;
+use crate::latency;
 use crate::platform::MAX_CPUS;
 
 /// What one CPU keeps for itself. Reached by offset from `entry.s` and below.
@@ -116,18 +117,21 @@ pub fn set_kernel_stack(top: usize) {
 
 /// Forbids `schedule` on this CPU. Nests.
 #[inline]
+#[track_caller]
 pub fn preempt_disable() {
     // SAFETY: as for `gs_read`; one instruction, so an interrupt cannot split it.
     unsafe {
         asm!("inc dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
              options(nostack));
     }
+    latency::preempt_off();
 }
 
 /// Undoes one [`preempt_disable`].
 #[inline]
 pub fn preempt_enable() {
     debug_assert!(preempt_count() > 0);
+    latency::preempt_on();
     // SAFETY: as for `preempt_disable`.
     unsafe {
         asm!("dec dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),

@@ -11,6 +11,7 @@ use crate::addr::PAGE_BYTES;
 use crate::boot;
 use crate::errno::Errno;
 use crate::hotplug;
+use crate::latency;
 use crate::mm::{self, AreaKind};
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::task::{self, Process};
@@ -24,6 +25,10 @@ pub(super) enum Pseudo {
     Stats,
     /// Facts about machine and kernel.
     Info,
+    /// What the latency tracer found; writing `on`, `off` or `reset` controls it.
+    Latency,
+    /// Writing a number of nanoseconds keeps interrupts off for that long.
+    IrqOff,
     /// The mappings of the reading process.
     Maps,
     /// Processors, as far as programs count them.
@@ -59,6 +64,8 @@ const FILES: &[(&str, Pseudo, u32)] = &[
     ("/proc/shootdown/policy", Pseudo::Policy, 0o644),
     ("/proc/shootdown/stats", Pseudo::Stats, 0o444),
     ("/proc/shootdown/info", Pseudo::Info, 0o444),
+    ("/proc/shootdown/latency", Pseudo::Latency, 0o644),
+    ("/proc/shootdown/irqoff", Pseudo::IrqOff, 0o200),
     ("/proc/self/maps", Pseudo::Maps, 0o444),
     ("/proc/self/comm", Pseudo::Comm, 0o444),
     ("/proc/cpuinfo", Pseudo::CpuInfo, 0o444),
@@ -111,6 +118,8 @@ impl Pseudo {
             Self::Policy => writeln!(text, "{}", SHOOTDOWN.policy().name()),
             Self::Stats => stats(&mut text),
             Self::Info => info(&mut text),
+            Self::Latency => latency::report(&mut text),
+            Self::IrqOff => return Err(Errno::EINVAL),
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
             Self::MemInfo => mem_info(&mut text),
@@ -134,6 +143,8 @@ impl Pseudo {
                 SHOOTDOWN.set_policy(policy);
                 Ok(())
             }
+            Self::Latency => latency::command(bytes),
+            Self::IrqOff => latency::keep_irqs_off(bytes),
             Self::CpuOnline(cpu) => match bytes.trim_ascii() {
                 b"0" => hotplug::take_offline(cpu_id(cpu)),
                 b"1" => hotplug::bring_online(cpu_id(cpu)),

@@ -3,6 +3,7 @@
 use super::stage::{self, Stage};
 use crate::arch::{apic, irq, percpu};
 use crate::boot;
+use crate::latency;
 use crate::mm::frames;
 use crate::platform::SHOOTDOWN;
 use crate::task;
@@ -20,9 +21,11 @@ pub fn park_if_asked() {
     apic::MAP.set_offline(me.index());
     stage::set(me, Stage::Parked);
     // What came for this CPU before it was offline and found interrupts off is delivered when it is back, and harmless.
+    latency::irqs_on();
     while !stage::is(me, Stage::Returning) {
         irq::wait_for_nmi();
     }
+    latency::irqs_off();
     apic::MAP.set_online(me.index());
     SHOOTDOWN.online();
     boot::restart_tick();

@@ -7,7 +7,9 @@ use super::frame::{TrapFrame, UserException};
 use super::vectors;
 use crate::addr::USER_END;
 use crate::arch::descriptors::{USER_CS, USER_SS};
-use crate::arch::{apic, irq, percpu};
+use crate::arch::irq::{self, IrqState};
+use crate::arch::{apic, percpu};
+use crate::latency;
 use crate::platform::SHOOTDOWN;
 use crate::{panic, syscall as syscalls, task};
 
@@ -27,22 +29,43 @@ const FLAGS_FOR_IRET: u64 = 1 << 8 | 1 << 16;
 pub extern "C" fn trap(frame: &mut TrapFrame) {
     match frame.vector {
         SHOOTDOWN_VECTOR => {
+            note_entry(frame);
             // First the end of interrupt, so that a request that comes during the handler
             // interrupts again (I7).
             apic::local().end_of_interrupt();
             SHOOTDOWN.handle_ipi();
         }
         TIMER_VECTOR => {
+            note_entry(frame);
             apic::local().end_of_interrupt();
             percpu::count_tick();
             task::timer_tick();
         }
         SPURIOUS_VECTOR => {}
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),
-        _ => fault::exception(frame),
+        _ => {
+            note_entry(frame);
+            fault::exception(frame);
+        }
     }
     if frame.is_from_user() {
         prepare_user_return(frame);
+    }
+    note_exit(frame);
+}
+
+/// The processor has turned interrupts off.
+#[track_caller]
+fn note_entry(frame: &TrapFrame) {
+    if IrqState::from_rflags(frame.rflags).is_enabled() {
+        latency::irqs_off();
+    }
+}
+
+/// It is about to turn them on again.
+fn note_exit(frame: &TrapFrame) {
+    if IrqState::from_rflags(frame.rflags).is_enabled() {
+        latency::irqs_on();
     }
 }
 
@@ -52,6 +75,7 @@ pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
     syscalls::dispatch(frame);
     irq::disable();
     prepare_user_return(frame);
+    note_exit(frame);
     frame.vector == TrapFrame::SYSCALL
         && frame.rcx == frame.rip
         && frame.r11 == frame.rflags
