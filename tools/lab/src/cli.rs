@@ -70,6 +70,8 @@ pub enum Workload {
     Madvise,
     /// Processes on one CPU hand a token round and touch pages of their own (table T4).
     Pingpong,
+    /// A thread of high priority wakes up by the clock while others unmap memory and some keep interrupts off (table T3).
+    Preemptoff,
 }
 
 /// `lab bench`
@@ -108,13 +110,13 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// madvise: threads in the program, one row each [default: 1,2,4]
+    /// madvise, preemptoff: busy threads, each on its CPU, one row each [default: 1,2,4; preemptoff: 2,4]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
     /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub spaces: Option<Vec<u32>>,
-    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512]
+    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub pages: Option<Vec<u32>>,
     /// Policies to compare

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::rows::{Call, Row};
+use super::waking::Waking;
 use super::workload::counted;
 use crate::cli::Workload;
 
@@ -33,6 +34,18 @@ const PAGE: [Column; 1] = [("ns a page", |row| {
     or_dash(row.page_ns.map(|ns| format!("{ns:.2}")))
 })];
 
+const WAKE_UPS: [Column; 3] = [
+    ("max ns", |row| {
+        waking(row, |waking| format!("{:.0}", waking.max_ns))
+    }),
+    ("wake-ups", |row| {
+        waking(row, |waking| waking.wakeups.to_string())
+    }),
+    ("irqs off", |row| {
+        waking(row, |waking| waking.irq_offs.to_string())
+    }),
+];
+
 /// How flushes work: heading, and counter of the engine.
 const FLUSHES: &[(&str, &str)] = &[
     ("acks before flush", "early_acks"),
@@ -60,6 +73,9 @@ impl Workload {
             Self::Pingpong => {
                 format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
             }
+            Self::Preemptoff => format!(
+                "preemptoff: {pages} an unmap; ns by which a SCHED_FIFO thread wakes up late, an unmapping thread on every CPU"
+            ),
         }
     }
 
@@ -68,13 +84,14 @@ impl Workload {
         match self {
             Self::Madvise => &CALL,
             Self::Pingpong => &PAGE,
+            Self::Preemptoff => &WAKE_UPS,
         }
     }
 
     /// The counters that show the workload's mechanism.
     pub fn mechanism(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Madvise => FLUSHES,
+            Self::Madvise | Self::Preemptoff => FLUSHES,
             Self::Pingpong => SWITCHES,
         }
     }
@@ -96,6 +113,10 @@ fn ratio(value: Option<f64>) -> String {
 
 fn call(row: &Row, cell: impl Fn(&Call) -> String) -> String {
     or_dash(row.call.as_ref().map(cell))
+}
+
+fn waking(row: &Row, cell: impl Fn(&Waking) -> String) -> String {
+    or_dash(row.waking.as_ref().map(cell))
 }
 
 fn or_dash(text: Option<String>) -> String {

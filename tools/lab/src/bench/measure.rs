@@ -23,6 +23,8 @@ struct Course<'a> {
     session: &'a Session,
     kernels: Vec<(MachineKind, Kernel)>,
     program: (&'static str, &'a [u8]),
+    /// What it said of itself, last on the reference kernel if that is among the machines.
+    about: Option<Object>,
     progress: Progress,
     boots_done: u64,
     boots_total: u64,
@@ -70,22 +72,24 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         session: &session,
         kernels,
         program,
+        about: None,
         progress,
         boots_done: 0,
         boots_total,
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut program) = (Vec::new(), None);
     let usage = Usage::now();
     for group in &plan.groups {
         rows.extend(course.measure(group)?);
+        program = course.about.take().or(program);
     }
     drop(course);
     let others = usage.and_then(|usage| usage.others_since());
-    let report = Report::new(bench, &session, &plan, &rows, others);
+    let report = Report::new(bench, &session, &plan, &rows, program.as_ref(), others);
     finish(
         bench,
         &report,
-        &table::render(bench, &plan, &rows, others),
+        &table::render(bench, &plan, &rows, program.as_ref(), others),
         started.elapsed(),
     )
 }
@@ -164,6 +168,9 @@ impl Course<'_> {
         if let Some(garbled) = heard.garbled {
             return Err(Failure::work(format!("{what}: {garbled}")));
         }
+        if *kind == MachineKind::Qemu || self.about.is_none() {
+            self.about = heard.about;
+        }
         let wanted = group.rows(self.bench, self.axes, *kind);
         check_complete(&heard.rows, &wanted, self.axes.workload)
             .map_err(|why| Failure::work(format!("{what}: {why}")))?;
@@ -175,6 +182,7 @@ impl Course<'_> {
 #[derive(Default)]
 struct Heard {
     rows: Vec<Printed>,
+    about: Option<Object>,
     garbled: Option<String>,
 }
 
@@ -185,7 +193,8 @@ impl Heard {
             Some(Ok(Message::Progress { done, total, label })) => {
                 progress.step(done, total, &format!("{boot}: {label}"))
             }
-            Some(Ok(Message::Info(_))) | None => {}
+            Some(Ok(Message::Info(about))) => self.about = Some(about),
+            None => {}
             Some(Err(garbled)) => self.garbled = Some(garbled.to_string()),
         }
     }
@@ -236,7 +245,12 @@ fn check_complete(
 fn is_measured(row: &Printed, workload: Workload) -> bool {
     let is_time = |ns: f64| ns.is_finite() && ns > 0.0;
     let has_call = row.call_median_ns.is_some_and(is_time);
-    row.iterations > 0 && is_time(row.median_ns) && (has_call || workload != Workload::Madvise)
+    let has_all = match workload {
+        Workload::Madvise => has_call,
+        Workload::Pingpong => true,
+        Workload::Preemptoff => row.waking.as_ref().is_some_and(|waking| waking.wakeups > 0),
+    };
+    row.iterations > 0 && is_time(row.median_ns) && has_all
 }
 
 #[cfg(test)]

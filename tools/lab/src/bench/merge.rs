@@ -1,6 +1,7 @@
 //! Many boots become one row: medians over the boots, ratios within each, counts over all.
 
 use super::rows::{Call, Printed, Row, Sighting, machine_name};
+use super::waking;
 use crate::cli::MachineKind;
 
 /// How many samples a merged row keeps.
@@ -44,11 +45,14 @@ fn key(sighting: &Sighting) -> Key<'_> {
     (sighting.machine, &row.policy, row.actors.count(), row.pages)
 }
 
+/// The sightings of one row.
+fn of<'a>(wanted: Key<'a>, sightings: &'a [Sighting]) -> impl Iterator<Item = &'a Sighting> {
+    let is_wanted = move |sighting: &&Sighting| key(sighting) == wanted;
+    sightings.iter().filter(is_wanted)
+}
+
 fn merge_one(wanted: Key<'_>, sightings: &[Sighting], setting: &Setting) -> Row {
-    let own: Vec<&Sighting> = sightings
-        .iter()
-        .filter(|sighting| key(sighting) == wanted)
-        .collect();
+    let own: Vec<&Sighting> = of(wanted, sightings).collect();
     let rows = || own.iter().map(|sighting| &sighting.row);
     let first = rows().next().expect("a key comes from a sighting");
     let iterations: u64 = rows().map(|row| row.iterations).sum();
@@ -80,6 +84,12 @@ fn merge_one(wanted: Key<'_>, sightings: &[Sighting], setting: &Setting) -> Row 
             ratio: ratio(&own, sightings, to_before, call),
             ratio_to_linux: ratio(&own, sightings, to_linux, call),
         }),
+        waking: waking::merge(
+            &rows().collect::<Vec<_>>(),
+            &of(to_before, sightings)
+                .map(|sighting| &sighting.row)
+                .collect::<Vec<_>>(),
+        ),
         page_ns: None,
         ipis_per_op: ipis.map(|ipis| ipis / iterations.max(1) as f64),
         stale: rows().map(|row| row.stale).sum(),
@@ -112,7 +122,8 @@ fn ratio(
     let ratios = own.iter().filter_map(|sighting| {
         let other = all
             .iter()
-            .find(|other| other.boot == sighting.boot && key(other) == reference)?;
+            .find(|other| other.boot == sighting.boot && key(other) == reference)
+            .filter(|other| other.row.has_load_of(&sighting.row))?;
         let other_ns = figure(&other.row).filter(|&ns| ns > 0.0)?;
         Some(figure(&sighting.row)? / other_ns)
     });

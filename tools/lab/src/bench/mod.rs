@@ -9,6 +9,7 @@ mod rows;
 mod sim;
 mod table;
 mod trace;
+mod waking;
 mod workload;
 
 pub use measure::command;

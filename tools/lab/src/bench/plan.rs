@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::workload::Axes;
-use crate::cli::{Bench, MachineKind};
+use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{Accel, host_cores};
 use crate::session::{self, Session};
@@ -26,6 +26,19 @@ pub struct Effort {
     pub warmup_ms: u32,
     /// Boots of each machine, alternating.
     pub boots: u32,
+}
+
+impl Effort {
+    /// For a 99th percentile over intervals: many, each long enough for a long time with interrupts off.
+    fn of_intervals(is_quick: bool) -> Self {
+        let (rounds, boots) = if is_quick { (8, 1) } else { (25, 3) };
+        Self {
+            slice_ms: 100,
+            rounds,
+            warmup_ms: 100,
+            boots,
+        }
+    }
 }
 
 /// Rows that one machine measures together.
@@ -97,6 +110,7 @@ impl Group {
         let busy = bench.workload.busy_cpus(most);
         let is_crowded = busy > host_cores();
         let effort = match (bench.quick, is_crowded) {
+            _ if bench.workload == Workload::Preemptoff => Effort::of_intervals(bench.quick),
             (true, false) => Effort {
                 slice_ms: 30,
                 rounds: 3,
@@ -246,6 +260,24 @@ mod tests {
         assert!(!groups[0].is_crowded);
         let arguments = groups[0].arguments(&bench("pingpong"), &plan.axes, MachineKind::Linux);
         assert_eq!(arguments[..2], ["--spaces=2,3,6,8,12", "--pages=0,512"]);
+    }
+
+    #[test]
+    fn intervals_are_enough_for_a_percentile() {
+        let plan = plan("preemptoff", None).unwrap();
+        let groups: Vec<_> = plan
+            .groups
+            .iter()
+            .map(|g| (g.cpus, &g.actors[..]))
+            .collect();
+        assert_eq!(groups, [(2, &[2][..]), (4, &[4])]);
+        for group in &plan.groups {
+            let effort = &group.effort;
+            assert!(effort.rounds * effort.boots * group.actors[0] >= 100);
+        }
+        let arguments =
+            plan.groups[1].arguments(&bench("preemptoff"), &plan.axes, MachineKind::Qemu);
+        assert_eq!(arguments[..2], ["--threads=4", "--pages=8"]);
     }
 
     #[test]

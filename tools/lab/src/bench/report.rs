@@ -12,6 +12,7 @@ use crate::cli::Bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::{self, host_cores};
 use crate::place;
+use crate::protocol::Object;
 use crate::session::Session;
 
 /// One result.
@@ -35,6 +36,7 @@ impl<'a> Report<'a> {
         session: &Session,
         plan: &Plan,
         rows: &'a [Row],
+        program: Option<&Object>,
         others: Option<f64>,
     ) -> Self {
         let base = &plan.groups[0];
@@ -61,7 +63,7 @@ impl<'a> Report<'a> {
             "seed": bench.seed, "quick": bench.quick, "host_cores": host_cores(),
             "qemu": machine::qemu_version(&session.qemu),
             "linux": session.linux.as_deref().and_then(machine::linux_version),
-            "busy_cores_of_others": others, "groups": groups,
+            "busy_cores_of_others": others, "groups": groups, "program": program,
         });
         params[actors] = json!(axes.actors);
         Self {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::waking::{PrintedWaking, Waking};
 use crate::cli::{MachineKind, Workload};
 use crate::protocol::Object;
 
@@ -20,6 +21,8 @@ pub struct Printed {
     pub iterations: u64,
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
+    #[serde(flatten)]
+    pub waking: Option<PrintedWaking>,
     #[serde(default)]
     pub counters: Object,
     #[serde(default)]
@@ -39,7 +42,7 @@ impl Actors {
     /// The number, if it is that workload's.
     pub fn of(self, workload: Workload) -> Option<u32> {
         match workload {
-            Workload::Madvise => self.threads,
+            Workload::Madvise | Workload::Preemptoff => self.threads,
             Workload::Pingpong => self.spaces,
         }
     }
@@ -51,6 +54,12 @@ impl Actors {
 }
 
 impl Printed {
+    /// Whether both were measured under the same load: where a program cannot keep interrupts off, it is lighter.
+    pub fn has_load_of(&self, other: &Self) -> bool {
+        let keepers = |row: &Self| row.waking.as_ref().map(|waking| waking.keepers);
+        keepers(self) == keepers(other)
+    }
+
     /// The number of the workload's actors.
     pub fn actors(&self, workload: Workload) -> Option<u32> {
         self.actors.of(workload)
@@ -92,6 +101,9 @@ pub struct Row {
     /// As above, for the system call in each iteration alone: the flush is in there, the page faults are not.
     #[serde(flatten)]
     pub call: Option<Call>,
+    /// Wake-ups and spans with preemption off, of a workload that has them.
+    #[serde(flatten)]
+    pub waking: Option<Waking>,
     /// What a page adds to an iteration without any, where that was measured too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_ns: Option<f64>,

@@ -8,15 +8,25 @@ use comfy_table::{CellAlignment, Table};
 use super::columns::{COUNTS, Column, SWITCHES, TIMES, count};
 use super::plan::Plan;
 use super::rows::{Row, machine_name};
+use super::waking;
 use super::workload::{Axes, counted};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::machine::host_cores;
+use crate::protocol::Object;
 
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
 const NOISE_CORES: f64 = 0.1;
 
 /// One table for each number of pages, the notes that they need, and the comparison with Linux.
-pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> String {
+///
+/// `program` is what the program said of itself.
+pub fn render(
+    bench: &Bench,
+    plan: &Plan,
+    rows: &[Row],
+    program: Option<&Object>,
+    others: Option<f64>,
+) -> String {
     let axes = &plan.axes;
     let mut text = String::new();
     let mut line = |words: String| {
@@ -26,7 +36,14 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> 
     for &pages in &axes.pages {
         line(format!("\n{}", axes.workload.title(pages)));
         let rows = rows.iter().filter(|row| row.pages == pages);
-        line(table(rows, axes.workload));
+        line(table(rows.clone(), axes.workload));
+        if let Some(spans) = waking::table(rows) {
+            line("the longest span with preemption off, for each CPU and interval".into());
+            line(spans);
+        }
+    }
+    if axes.workload == Workload::Preemptoff {
+        waking::notes(rows, program).into_iter().for_each(&mut line);
     }
     if has_no_tags(rows, axes.workload) {
         line("\nno hardware tags here (kept 0, dropped 0, taken 0): each switch forgets everything under every policy; --machine sim has them".into());
@@ -48,7 +65,7 @@ pub fn render(bench: &Bench, plan: &Plan, rows: &[Row], others: Option<f64>) -> 
     if rows.iter().any(|row| row.crowded) {
         line("* more busy vCPUs than host cores: shows the host's scheduler, not the flush; IPIs/op and stale still hold".into());
     }
-    if rows.iter().any(|row| row.policy == "best") {
+    if rows.iter().any(|row| row.policy == "best") && waking::is_one_load(rows) {
         line(against_linux(rows, axes));
     }
     if let Some(cores) = others.filter(|&cores| cores > NOISE_CORES) {

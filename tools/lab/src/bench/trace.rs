@@ -33,7 +33,7 @@ fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
     if bench.workload != Workload::Madvise {
         return Err(Failure::input(
             format!(
-                "{option} shows a shootdown, and {} has none",
+                "{option} shows one shootdown of madvise, and none of {}",
                 bench.workload.name()
             ),
             format!("use {option} with bench madvise"),

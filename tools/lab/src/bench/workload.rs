@@ -11,13 +11,14 @@ impl Workload {
         match self {
             Self::Madvise => "madvise",
             Self::Pingpong => "pingpong",
+            Self::Preemptoff => "preemptoff",
         }
     }
 
     /// What there is more or less of, row by row: an option of bench, a key in results.
     pub fn actors(self) -> &'static str {
         match self {
-            Self::Madvise => "threads",
+            Self::Madvise | Self::Preemptoff => "threads",
             Self::Pingpong => "spaces",
         }
     }
@@ -25,7 +26,7 @@ impl Workload {
     /// How many actors there may be; the machine may have narrower bounds.
     fn bounds(self) -> (u32, u32) {
         match self {
-            Self::Madvise => (1, u32::MAX),
+            Self::Madvise | Self::Preemptoff => (1, u32::MAX),
             Self::Pingpong => (2, 64),
         }
     }
@@ -33,7 +34,7 @@ impl Workload {
     /// Pages, likewise. No flush of madvise is larger; more pages of so many processes do not fit into the machines.
     fn page_bounds(self) -> (u32, u32) {
         match self {
-            Self::Madvise => (1, 4096),
+            Self::Madvise | Self::Preemptoff => (1, 4096),
             Self::Pingpong => (0, 512),
         }
     }
@@ -41,7 +42,7 @@ impl Workload {
     /// How many virtual CPUs that many actors keep busy.
     pub fn busy_cpus(self, actors: u32) -> usize {
         match self {
-            Self::Madvise => actors as usize,
+            Self::Madvise | Self::Preemptoff => actors as usize,
             Self::Pingpong => 1,
         }
     }
@@ -69,11 +70,12 @@ impl Axes {
         {
             Workload::Madvise => (&bench.threads, &bench.spaces, &[1, 2, 4], &[1, 8, 32]),
             Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 3, 6, 8, 12], &[0, 512]),
+            Workload::Preemptoff => (&bench.threads, &bench.spaces, &[2, 4], &[8]),
         };
         if foreign.is_some() {
             let (name, own) = (workload.name(), workload.actors());
             let other = match workload {
-                Workload::Madvise => Workload::Pingpong,
+                Workload::Madvise | Workload::Preemptoff => Workload::Pingpong,
                 Workload::Pingpong => Workload::Madvise,
             };
             return Err(Failure::input(
@@ -179,6 +181,8 @@ mod tests {
             ("pingpong --pages 513", "0 to 512"),
             ("--pages 0", "1 to 4096"),
             ("--threads 0", "1 to 16"),
+            ("preemptoff --spaces 2", "--threads"),
+            ("preemptoff --pages 0", "1 to 4096"),
             ("pingpong --policies fast", "published"),
         ] {
             let text = axes(words).unwrap_err().to_string();

@@ -73,6 +73,12 @@ pub fn command(bench: &Bench) -> Outcome<()> {
             let findings = on_large_stack(|| shapes.measure(bench, &setup));
             (1, findings)
         }
+        Workload::Preemptoff => {
+            return Err(Failure::input(
+                "preemptoff is not simulated yet",
+                "use --machine qemu or linux",
+            ));
+        }
     };
     let mut text = findings.tables;
     text.push_str(&setup.render());

@@ -21,6 +21,7 @@ fn default_preset(workload: Workload) -> &'static str {
     match workload {
         Workload::Madvise => "haswell-ep",
         Workload::Pingpong => "skylake-laptop",
+        Workload::Preemptoff => "16-core",
     }
 }
 
