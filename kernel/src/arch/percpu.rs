@@ -21,6 +21,8 @@ use crate::platform::MAX_CPUS;
 pub struct PerCpu {
     cpu: u32,
     preempt_count: u32,
+    /// Not 0: the scheduler is to choose a thread anew at the next chance.
+    need_resched: u32,
     /// Stack pointer at entry from ring 3.
     kernel_stack: usize,
     /// SYSCALL keeps the user's stack pointer here for three instructions.
@@ -43,6 +45,7 @@ static PER_CPU: [Slot; MAX_CPUS] = [const {
     Slot(UnsafeCell::new(PerCpu {
         cpu: 0,
         preempt_count: 0,
+        need_resched: 0,
         kernel_stack: 0,
         user_rsp: 0,
         current_thread: core::ptr::null_mut(),
@@ -115,11 +118,13 @@ pub fn set_kernel_stack(top: usize) {
     descriptors::set_ring0_stack(cpu_id().index(), top);
 }
 
-/// Forbids `schedule` on this CPU. Nests.
+/// Keeps the running thread on this CPU, and others off it, until [`preempt_enable`]. Nests. The one place
+/// where preemption goes off.
 #[inline]
 #[track_caller]
 pub fn preempt_disable() {
-    // SAFETY: as for `gs_read`; one instruction, so an interrupt cannot split it.
+    // SAFETY: as for `gs_read`; one instruction, so an interrupt cannot split it. Not `nomem`: what
+    // follows stays behind it.
     unsafe {
         asm!("inc dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
              options(nostack));
@@ -127,16 +132,50 @@ pub fn preempt_disable() {
     latency::preempt_off();
 }
 
-/// Undoes one [`preempt_disable`].
+/// Undoes one [`preempt_disable`]. The last one gives way to another thread when that is due and interrupts
+/// are on; it returns when this thread runs again, perhaps elsewhere.
 #[inline]
 pub fn preempt_enable() {
     debug_assert!(preempt_count() > 0);
     latency::preempt_on();
+    let is_last: u8;
     // SAFETY: as for `preempt_disable`.
     unsafe {
-        asm!("dec dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
+        asm!("dec dword ptr gs:[{offset}]", "sete {is_last}",
+             offset = const offset_of!(PerCpu, preempt_count), is_last = out(reg_byte) is_last,
              options(nostack));
     }
+    // Moved to another CPU in between, the thread has given way already.
+    if is_last != 0 && need_resched() {
+        crate::task::preempt();
+    }
+}
+
+/// Asks this CPU to choose a thread anew: on the way out of the interrupt, at the last [`preempt_enable`], or on the
+/// way to user mode, whichever comes first. Interrupts or preemption must be off.
+#[inline]
+pub fn set_need_resched() {
+    // SAFETY: as for `preempt_disable`.
+    unsafe {
+        asm!("mov dword ptr gs:[{offset}], 1", offset = const offset_of!(PerCpu, need_resched),
+             options(nostack, preserves_flags));
+    }
+}
+
+/// The scheduler does what [`set_need_resched`] asked for. Interrupts are off.
+#[inline]
+pub fn clear_need_resched() {
+    // SAFETY: as for `preempt_disable`.
+    unsafe {
+        asm!("mov dword ptr gs:[{offset}], 0", offset = const offset_of!(PerCpu, need_resched),
+             options(nostack, preserves_flags));
+    }
+}
+
+/// Whether this CPU is to choose a thread anew.
+#[inline]
+pub fn need_resched() -> bool {
+    gs_read!(need_resched, reg, "0:e", u32) != 0
 }
 
 /// How many [`preempt_disable`] are open on this CPU.

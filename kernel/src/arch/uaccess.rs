@@ -1,13 +1,14 @@
 //! Access to user memory from the kernel: checked ranges, SMAP opened for the copy only, faults
 //! turned into errors by the exception table.
 //!
-//! Page faults are resolved on the way as for the program itself, so these functions may take the
-//! address-space lock: call them with no lock held. Interrupts in any state.
+//! Page faults are resolved on the way as for the program itself, so these functions may sleep: call them with
+//! interrupts and preemption on. Otherwise a page that is not there is an error, which [`read_user_now`] is for.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::extable::fault_at;
+use super::percpu;
 use super::smap::smap_site;
 use crate::addr::USER_END;
 
@@ -16,7 +17,18 @@ use crate::addr::USER_END;
 pub struct Fault;
 
 /// Refuses ranges that leave the user's half.
+///
+/// # Panics
+/// With preemption off: a page fault could not be resolved, and the error would be wrong.
 fn check(start: usize, len: usize) -> Result<(), Fault> {
+    assert!(
+        percpu::preempt_count() == 0,
+        "access to user memory with preemption off"
+    );
+    check_range(start, len)
+}
+
+fn check_range(start: usize, len: usize) -> Result<(), Fault> {
     match start.checked_add(len) {
         Some(end) if end <= USER_END => Ok(()),
         _ => Err(Fault),
@@ -127,11 +139,25 @@ unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 /// Reads one value. Alignment is not needed; an aligned `u32` or `u64` is read at once.
 pub fn read_user<T: Pod>(src: usize) -> Result<T, Fault> {
     check(src, size_of::<T>())?;
+    read_checked(src)
+}
+
+/// `src` passed [`check`].
+fn read_checked<T: Pod>(src: usize) -> Result<T, Fault> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: 1. `value` has that size; the range was checked.
     unsafe { copy(value.as_mut_ptr().cast(), src as *const u8, size_of::<T>()) }?;
     // SAFETY: every byte was written, and `Pod` takes any.
     Ok(unsafe { value.assume_init() })
+}
+
+/// Reads one value as [`read_user`] does, but never sleeps: a page that is not there now is an error. Any context.
+pub fn read_user_now<T: Pod>(src: usize) -> Result<T, Fault> {
+    check_range(src, size_of::<T>())?;
+    percpu::preempt_disable();
+    let value = read_checked(src);
+    percpu::preempt_enable();
+    value
 }
 
 /// Writes one value. Alignment is not needed; an aligned `u32` or `u64` is written at once.

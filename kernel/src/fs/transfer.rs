@@ -4,12 +4,11 @@ use crate::errno::Errno;
 use crate::syscall::args::UserBytes;
 use crate::task;
 
-/// Bytes between two looks at whether others wait, for this CPU or for this thread.
+/// Bytes between two looks for signals.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// Gives others on this CPU their turn when it is due. False when a signal waits.
+/// False when a signal waits.
 fn may_go_on() -> bool {
-    task::yield_if_due();
     !task::current().is_interrupted()
 }
 

@@ -82,7 +82,7 @@ enum Resolved {
 }
 
 /// Resolves a page fault of the current process; from the exception entry, from ring 3 and from the
-/// copy routines of the kernel. Interrupts as they were at the access; may spin for the space's lock.
+/// copy routines of the kernel. Interrupts and preemption are on; may sleep for the space's lock.
 ///
 /// # Errors
 /// Says why the access is not allowed or cannot be served.

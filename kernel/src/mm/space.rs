@@ -6,7 +6,7 @@ use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
 use crate::arch::paging::kernel_root;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{SleepMutex, SleepMutexGuard};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
@@ -16,7 +16,7 @@ use shootdown::{AddressSpace, Root};
 ///
 /// Lock order: this lock, then that of shared memory, then the frame allocator. It is never held over an
 /// access to user memory, and over a ticket's wait only where others must not see the space in between (`fork`,
-/// `cow`): whoever spins for it serves its inbox.
+/// `cow`): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
 #[derive(Debug)]
 pub struct MemorySpace {
     // Dropped first: the engine panics if some CPU still has the root loaded, before the page table
@@ -24,7 +24,7 @@ pub struct MemorySpace {
     pub(super) engine: AddressSpace<MAX_CPUS>,
     /// Threads that run in it, see [`SpaceUse`](super::SpaceUse).
     pub(super) users: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: SleepMutex<Inner>,
 }
 
 /// The address space of the running thread, if it has one.
@@ -57,7 +57,7 @@ impl MemorySpace {
         Ok(Arc::new(Self {
             engine,
             users: AtomicUsize::new(0),
-            inner: Mutex::new(inner),
+            inner: SleepMutex::new(inner),
         }))
     }
 
@@ -103,7 +103,8 @@ impl MemorySpace {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    #[track_caller]
+    pub(super) fn lock(&self) -> SleepMutexGuard<'_, Inner> {
         self.inner.lock()
     }
 }

@@ -50,8 +50,6 @@ pub(super) struct CpuSched {
     pub ready: IrqMutex<ReadyQueue>,
     /// Threads that fell asleep here with a deadline.
     pub timers: IrqMutex<TimerQueue>,
-    /// Set from anywhere; looked at on the way back to user mode and by the idle loop.
-    need_resched: AtomicBool,
     /// Has the CPU entered the scheduler?
     started: AtomicBool,
     /// Are threads placed here? False before the start, and from the moment on when the CPU is to go offline.
@@ -108,7 +106,6 @@ impl CpuSched {
         Self {
             ready: IrqMutex::new(ReadyQueue::new()),
             timers: IrqMutex::new(TimerQueue::new()),
-            need_resched: AtomicBool::new(false),
             started: AtomicBool::new(false),
             open: AtomicBool::new(false),
             load: AtomicU32::new(0),
@@ -172,19 +169,6 @@ impl CpuSched {
         f(local
             .as_mut()
             .expect("the scheduler has not started on this CPU"))
-    }
-
-    /// Asks this CPU to choose a thread anew at the next chance.
-    pub fn set_need_resched(&self) {
-        self.need_resched.store(true, Ordering::Relaxed);
-    }
-
-    pub fn need_resched(&self) -> bool {
-        self.need_resched.load(Ordering::Relaxed)
-    }
-
-    pub fn take_need_resched(&self) -> bool {
-        self.need_resched.swap(false, Ordering::Relaxed)
     }
 
     /// Ready threads plus the running one; a hint.

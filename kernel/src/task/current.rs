@@ -93,12 +93,15 @@ impl Current {
         fsbase::write(base);
     }
 
-    /// Works on what only the thread itself may touch. `f` must not switch threads.
+    /// Works on what only the thread itself may touch. `f` must not switch threads; preemption is off meanwhile.
     pub(super) fn with_context<R>(&self, f: impl FnOnce(&mut Context) -> R) -> R {
+        percpu::preempt_disable();
         // SAFETY: duty (1) of `context_ptr`: this is the thread itself. (4): `f` must not switch,
-        // and interrupt handlers do not call this; a nested call from `f` is excluded because
-        // callers pass short closures that only move fields.
-        f(unsafe { &mut *self.context_ptr() })
+        // nobody else switches the thread away, and interrupt handlers do not call this; a nested call from `f` is
+        // excluded because callers pass short closures that only move fields.
+        let result = f(unsafe { &mut *self.context_ptr() });
+        percpu::preempt_enable();
+        result
     }
 }
 

@@ -1,8 +1,8 @@
 //! Futexes: sleeping until a word in user memory changes.
 //!
 //! The word is compared under the lock of its bucket, and a waker takes the same lock, so a change
-//! followed by a wake cannot slip between compare and sleep. Reading the word may fault, so the
-//! lock order is: bucket, then mm, then frames.
+//! followed by a wake cannot slip between compare and sleep. A page fault may sleep, which is not for lock holders: where
+//! the word's page is not there, the lock is released, the page brought in, and everything tried again.
 //!
 //! A futex is the word itself, not its address: in memory that processes share it is known by its place in that memory,
 //! elsewhere by address space and address. Callers may say that they use it within their process only.
@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::current::current;
+use super::current::{Current, current};
 use super::timer::Deadline;
 use super::{Thread, sched};
 use crate::arch::uaccess;
@@ -77,6 +77,11 @@ impl FutexKey {
         })
     }
 
+    /// What the word holds, unless its page is not there. Does not sleep.
+    fn value_now(self) -> Option<u32> {
+        uaccess::read_user_now(self.address).ok()
+    }
+
     fn bucket(self) -> usize {
         let mixed = (self.place >> 2) ^ (self.memory >> 6);
         (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % BUCKETS
@@ -128,18 +133,8 @@ pub fn wait(
     }
     let me = current();
     me.futex.woken.store(false, Ordering::Relaxed);
-    {
-        let mut bucket = TABLE[key.bucket()].lock();
-        let value = uaccess::read_user::<u32>(key.address).map_err(|_| Errno::EFAULT)?;
-        if value != expected {
-            return Err(Errno::EAGAIN);
-        }
-        me.futex.bucket.store(key.bucket(), Ordering::Relaxed);
-        bucket.push(Waiter {
-            key,
-            bitset,
-            thread: me.to_arc(),
-        });
+    while !enter(&me, key, expected, bitset)? {
+        bring_in(&me, key)?;
     }
     let reason = loop {
         // ORDERING: pairs with the release in `wake_waiter`.
@@ -155,6 +150,34 @@ pub fn wait(
         sched::park(deadline);
     };
     if withdraw(&me) { Err(reason) } else { Ok(()) }
+}
+
+/// Makes the thread a waiter if the word holds `expected`. False when the word cannot be read just now.
+fn enter(me: &Current, key: FutexKey, expected: u32, bitset: u32) -> Result<bool, Errno> {
+    let mut bucket = TABLE[key.bucket()].lock();
+    let Some(value) = key.value_now() else {
+        return Ok(false);
+    };
+    if value != expected {
+        return Err(Errno::EAGAIN);
+    }
+    me.futex.bucket.store(key.bucket(), Ordering::Relaxed);
+    bucket.push(Waiter {
+        key,
+        bitset,
+        thread: me.to_arc(),
+    });
+    Ok(true)
+}
+
+/// Has the page of the word there, for a moment at least. Another thread may take it away again and again: a signal
+/// ends that.
+fn bring_in(me: &Current, key: FutexKey) -> Result<(), Errno> {
+    uaccess::read_user::<u32>(key.address).map_err(|_| Errno::EFAULT)?;
+    if me.is_interrupted() {
+        return Err(Errno::RESTART);
+    }
+    Ok(())
 }
 
 /// Takes the thread's waiter out again. False when it has been woken meanwhile.
@@ -220,26 +243,46 @@ pub fn requeue(
     requeue: usize,
     expected: Option<u32>,
 ) -> Result<(usize, usize), Errno> {
-    let check = || match expected {
-        None => Ok(()),
-        Some(expected) => match uaccess::read_user::<u32>(from.address) {
-            Ok(value) if value == expected => Ok(()),
-            Ok(_) => Err(Errno::EAGAIN),
-            Err(_) => Err(Errno::EFAULT),
+    let me = current();
+    loop {
+        if let Some(counts) = try_requeue(from, to, (wake, requeue), expected)? {
+            return Ok(counts);
+        }
+        bring_in(&me, from)?;
+    }
+}
+
+/// Does what [`requeue`] does; `None` when the word cannot be read just now.
+fn try_requeue(
+    from: FutexKey,
+    to: FutexKey,
+    (wake, requeue): (usize, usize),
+    expected: Option<u32>,
+) -> Result<Option<(usize, usize)>, Errno> {
+    let holds = || match expected {
+        None => Ok(true),
+        Some(expected) => match from.value_now() {
+            Some(value) if value == expected => Ok(true),
+            Some(_) => Err(Errno::EAGAIN),
+            None => Ok(false),
         },
     };
     let (a, b) = (from.bucket(), to.bucket());
     if a == b {
         let mut bucket = TABLE[a].lock();
-        check()?;
+        if !holds()? {
+            return Ok(None);
+        }
         let woken = wake_in(&mut bucket, from, wake, BITSET_ANY);
         let moved = bucket.iter_mut().filter(|w| w.key == from).take(requeue);
-        return Ok((woken, moved.map(|w| w.key = to).count()));
+        return Ok(Some((woken, moved.map(|w| w.key = to).count())));
     }
     // Two buckets are locked in the order of their index, so two requeues cannot deadlock.
     let mut low = TABLE[a.min(b)].lock();
     let mut high = TABLE[a.max(b)].lock();
-    check()?;
+    if !holds()? {
+        return Ok(None);
+    }
     let (source, target) = if a < b {
         (&mut low, &mut high)
     } else {
@@ -259,5 +302,5 @@ pub fn requeue(
             at += 1;
         }
     }
-    Ok((woken, moved))
+    Ok(Some((woken, moved)))
 }

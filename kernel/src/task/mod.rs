@@ -10,7 +10,10 @@
 //!
 //! Lock order: process tables (`members`, `children`, `files`, `actions`), then wait queues and
 //! futex buckets, then timers, then ready queues. A futex bucket alone is held over access to user
-//! memory, so address spaces come after it. Ready and timer queues are for interrupt handlers too.
+//! memory, and only over such that does not sleep. Ready and timer queues are for interrupt handlers too.
+//!
+//! Kernel code is preempted like any other: between two instructions with interrupts on and no spin lock held the
+//! thread may lose its CPU and go on elsewhere. What belongs to a CPU is used with interrupts or preemption off.
 
 mod affinity;
 mod child;
@@ -21,7 +24,9 @@ mod exec;
 mod exit;
 pub mod futex;
 mod id;
+mod list;
 mod name;
+mod priority;
 mod process;
 mod queue;
 mod sched;
@@ -38,11 +43,13 @@ pub use current::{Current, current, current_space};
 pub use exec::exec;
 pub use exit::{exit_process, exit_thread};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
+pub use list::ThreadList;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    before_user_return, close_cpu, cpu_count, doze, reopen_cpu, set_affinity, sleep_until,
-    timer_tick, usable_cpu_bits, vacate, yield_if_due, yield_now,
+    before_user_return, close_cpu, cpu_count, doze, park_uninterrupted, preempt,
+    preempt_interrupted, reopen_cpu, set_affinity, sleep_until, timer_tick, unpark,
+    usable_cpu_bits, vacate, yield_now,
 };
 pub use signal::user_exception;
 pub use start::{start_init, start_secondary};

@@ -78,7 +78,7 @@ fn idle() -> ! {
         irq::disable();
         hotplug::park_if_asked();
         let nothing_ready = cpu::this().ready.lock().announce_idle();
-        if nothing_ready && !cpu::this().need_resched() {
+        if nothing_ready && !percpu::need_resched() {
             // Whoever queues a thread from now on sees the announcement and sends an interrupt,
             // which ends this at once even if it came first.
             irq::wait_for_interrupt();
@@ -146,9 +146,10 @@ pub(super) fn new_thread(new: NewThread) -> Arc<Thread> {
     Thread::new(new, rsp)
 }
 
-/// First function on a new thread's stack; interrupts are off.
+/// First function on a new thread's stack; interrupts are off, as after every switch.
 extern "C" fn thread_main(_: usize) -> ! {
     sched::finish_first_switch();
+    irq::enable();
     let me = current();
     let mut frame = me
         .with_context(|context| context.entry.take())
@@ -157,6 +158,7 @@ extern "C" fn thread_main(_: usize) -> ! {
         let _nowhere = pointer.write(me.tid().as_u32());
     }
     report_first_entry();
+    irq::disable();
     sched::before_user_return(&mut frame);
     context::enter_user(&frame)
 }

@@ -10,6 +10,7 @@ use shootdown::CpuId;
 use super::affinity::Affinity;
 use super::futex::FutexState;
 use super::name::{NAME_BYTES, ThreadName};
+use super::priority::Priority;
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 use super::{Process, Tid};
@@ -78,6 +79,8 @@ pub struct Thread {
     name: Mutex<[u8; NAME_BYTES]>,
     /// Time spent running up to the last tick or switch.
     run_ns: AtomicU64,
+    /// Link of the [`ThreadList`](super::ThreadList) that the thread is in, under the lock of that list.
+    pub(super) next_waiter: Mutex<Option<Arc<Thread>>>,
 }
 
 // SAFETY: `context` is the only part that is not `Sync` by itself; `context_ptr` states who may
@@ -155,6 +158,7 @@ impl Thread {
             clear_child_tid: AtomicUsize::new(0),
             name: Mutex::new([0; NAME_BYTES]),
             run_ns: AtomicU64::new(0),
+            next_waiter: Mutex::new(None),
         }
     }
 
@@ -176,6 +180,11 @@ impl Thread {
         self.process
             .as_ref()
             .expect("an idle thread has no process")
+    }
+
+    /// How urgent it is.
+    pub fn priority(&self) -> Priority {
+        Priority::NORMAL
     }
 
     /// Its name as set by `PR_SET_NAME`, without the terminator.

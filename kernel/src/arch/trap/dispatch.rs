@@ -43,6 +43,7 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         }
         SPURIOUS_VECTOR => {}
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),
+        // What it interrupted goes on, or the thread ends.
         _ => {
             note_entry(frame);
             fault::exception(frame);
@@ -50,6 +51,9 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
     }
     if frame.is_from_user() {
         prepare_user_return(frame);
+    } else if IrqState::from_rflags(frame.rflags).is_enabled() {
+        // Its own stack keeps what was interrupted until the thread runs again, perhaps on another CPU.
+        task::preempt_interrupted();
     }
     note_exit(frame);
 }

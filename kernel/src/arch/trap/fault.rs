@@ -6,8 +6,8 @@ use x86_64::registers::control::Cr2;
 use super::frame::{TrapFrame, UserException};
 use super::vectors;
 use crate::addr::USER_END;
-use crate::arch::extable;
 use crate::arch::irq::{self, IrqState};
+use crate::arch::{extable, percpu};
 use crate::mm::{self, FaultAccess};
 use crate::{panic, task};
 
@@ -18,8 +18,7 @@ const CODE_USER: u64 = 1 << 2;
 const CODE_RESERVED: u64 = 1 << 3;
 const CODE_FETCH: u64 = 1 << 4;
 
-/// Handles one exception. Interrupts are off on entry, and as in the interrupted context while
-/// others are asked.
+/// Handles one exception. Interrupts are off on entry, and on while others are asked.
 pub(super) fn exception(frame: &mut TrapFrame) {
     if frame.vector == vectors::PAGE_FAULT as u64 {
         // Before interrupts can come and fault themselves.
@@ -70,8 +69,11 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
     let Some(fixup) = extable::fixup(frame.rip as usize) else {
         panic::exception(frame);
     };
-    let resolved = address < USER_END && {
-        irq::restore(IrqState::from_rflags(frame.rflags));
+    // Resolving it may sleep: not with a spin lock held, nor with interrupts off.
+    let may_sleep =
+        percpu::preempt_count() == 0 && IrqState::from_rflags(frame.rflags).is_enabled();
+    let resolved = address < USER_END && may_sleep && {
+        irq::enable();
         let resolved = mm::handle_fault(address, access).is_ok();
         irq::disable();
         resolved

@@ -49,7 +49,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Flushes the page at `addr` at once, because no memory is left to note `share` on. The lock of the space is held,
-    /// which is legal here: whoever spins for it serves its inbox.
+    /// which is legal here: whoever wants it sleeps.
     #[cold]
     fn release_now(&mut self, addr: usize, share: Share) {
         let range = FlushRange::pages(addr, 1, PageSize::SIZE_4K);

@@ -4,11 +4,12 @@
 //! 1. lock the address space, change entries, gather them in a [`Gather`];
 //! 2. `MemorySpace::submit` still under the lock, so that the change happens before the
 //!    generation bump and no other thread can install something in between (I1);
-//! 3. unlock: other CPUs may be spinning for the lock with interrupts off;
+//! 3. unlock: others need not wait for what only this operation waits for;
 //! 4. `Pending::finish`: wait, and only then free the frames (I5) and tables (I4).
 //!
 //! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps. That is
-//! legal because every lock serves the inbox, and is avoided where it can be.
+//! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
+//! the engine itself under its policy `before`.
 //!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.

@@ -79,10 +79,15 @@ pub fn doze(deadline: Deadline) {
     park(Some(deadline));
 }
 
+/// Sleeps until [`unpark`], or for no reason; a signal or the end of the process does not end it. As [`park`].
+pub fn park_uninterrupted() {
+    park(None);
+}
+
 /// Wakes the thread, or makes its next [`park`] return at once.
 ///
 /// Context: any, interrupt handlers included; leaf locks may be held.
-pub(in crate::task) fn unpark(thread: &Arc<Thread>) {
+pub fn unpark(thread: &Arc<Thread>) {
     // ORDERING: publishes the condition that the sleeper checks; pairs with `park`.
     let before =
         thread

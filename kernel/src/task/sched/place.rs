@@ -8,7 +8,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use shootdown::{CpuId, CpuMask};
 
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::task::Thread;
 use crate::task::cpu;
@@ -59,7 +59,7 @@ pub(in crate::task) fn nudge(thread: &Thread) {
 
 /// Puts a runnable thread into the queue of a CPU and makes that CPU look.
 pub(super) fn enqueue(thread: Arc<Thread>) {
-    let state = irq::save();
+    percpu::preempt_disable();
     let (target, kick) = loop {
         let target = if thread.is_on_cpu() {
             thread.cpu()
@@ -80,7 +80,7 @@ pub(super) fn enqueue(thread: Arc<Thread>) {
     if kick == Kick::Needed {
         request_resched(target);
     }
-    irq::restore(state);
+    percpu::preempt_enable();
 }
 
 /// The CPU for a thread that is not running: its last one when that is free, else the least loaded. If all that it may
@@ -99,14 +99,15 @@ fn cpu_for(thread: &Thread) -> CpuId {
     })
 }
 
-/// Sets `need_resched` on that CPU, by interrupt when it is another one.
+/// Has that CPU choose a thread anew, by interrupt when it is another one.
 pub(super) fn request_resched(target: CpuId) {
-    let state = irq::save();
+    percpu::preempt_disable();
     if target == percpu::cpu_id() {
-        cpu::of(target).set_need_resched();
+        percpu::set_need_resched();
     } else {
         let targets = CpuMask::<MAX_CPUS>::only(target);
-        SHOOTDOWN.post(&targets, |cpu: CpuId| cpu::of(cpu).set_need_resched());
+        SHOOTDOWN.post(&targets, |_: CpuId| percpu::set_need_resched());
     }
-    irq::restore(state);
+    // This thread may be the one to give way.
+    percpu::preempt_enable();
 }

@@ -1,7 +1,11 @@
 //! Choosing the next thread and switching to it.
 //!
-//! Round robin on every CPU, non-preemptible in kernel mode: a thread gives up its CPU when it
-//! parks, or on its way back to user mode when its slice is over.
+//! Round robin on every CPU. Besides parking, a thread gives up its CPU when that is due (`need_resched`: its slice is
+//! over, or somebody more urgent is ready), and does so at once unless preemption is off: as the interrupt that
+//! found out returns, at the last `preempt_enable`, or on the way to user mode.
+//!
+//! No thread is switched away from with preemption off, so the count is 0 on both sides of a switch and can live
+//! with the CPU.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -13,7 +17,7 @@ use super::space::load_space_of;
 use crate::arch::trap::TrapFrame;
 use crate::arch::{context, fpu, fsbase, irq, percpu};
 use crate::task::cpu::{self, CpuSched, Leave};
-use crate::task::current::current;
+use crate::task::current::{current, try_current};
 use crate::task::thread::work;
 use crate::task::{Thread, signal};
 use crate::time;
@@ -32,21 +36,44 @@ pub fn timer_tick() {
     cpu.with_local(|local| {
         local.account(now_ns);
         if now_ns >= local.slice_end_ns && !local.current.is_idle() {
-            cpu.set_need_resched();
+            percpu::set_need_resched();
         }
     });
+}
+
+/// Gives way to another thread if that is due and may be. Called by [`percpu::preempt_enable`], in any context.
+#[cold]
+pub fn preempt() {
+    let state = irq::save();
+    if state.is_enabled() {
+        preempt_interrupted();
+    }
+    irq::restore(state);
+}
+
+/// Hook of every return from an interrupt into kernel code that had interrupts on; interrupts off, before and
+/// after. Gives way to another thread if that is due and may be.
+pub fn preempt_interrupted() {
+    if percpu::need_resched() && percpu::preempt_count() == 0 && runs_a_thread() {
+        reschedule(Leave::Ready);
+    }
+}
+
+/// Not so before the scheduler starts, and in the idle loop, which looks by itself.
+fn runs_a_thread() -> bool {
+    try_current().is_some_and(|thread| !thread.is_idle())
 }
 
 /// Hook of every return to user mode; interrupts off, before and after.
 pub fn before_user_return(frame: &mut TrapFrame) {
     let me = current();
     // Each round takes at least one request off; new ones come only from outside.
-    while cpu::this().need_resched() || me.work() != 0 {
+    while percpu::need_resched() || me.work() != 0 {
         if me.work() & work::MIGRATE != 0 {
             me.clear_work(work::MIGRATE);
             reschedule(Leave::Ready);
         }
-        if cpu::this().need_resched() {
+        if percpu::need_resched() {
             reschedule(Leave::Ready);
         }
         if me.work() & work::UNPINNED != 0 {
@@ -86,17 +113,6 @@ pub fn yield_now() {
     irq::restore(state);
 }
 
-/// Lets others on this CPU run when this thread has had its turn; for long work in the kernel.
-///
-/// Context: as [`yield_now`].
-pub fn yield_if_due() {
-    let state = irq::save();
-    if cpu::this().need_resched() {
-        reschedule(Leave::Ready);
-    }
-    irq::restore(state);
-}
-
 /// The idle thread gives way to whatever is ready. Interrupts are off.
 pub(in crate::task) fn reschedule_idle() {
     reschedule(Leave::Ready);
@@ -124,7 +140,7 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     );
     let cpu = cpu::this();
     let me = percpu::cpu_id();
-    cpu.take_need_resched();
+    percpu::clear_need_resched();
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
     };
@@ -228,7 +244,7 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
     unsafe { context::switch(save, resume) };
 }
 
-/// Makes this CPU the one of the thread, visible to whoever sets a work bit, see [`nudge`].
+/// Makes this CPU the one of the thread, visible to whoever sets a work bit, see `place::nudge`.
 fn publish_cpu(next: &Thread, me: CpuId) {
     next.set_cpu(me);
     next.set_on_cpu(true);

@@ -1,36 +1,10 @@
-//! Locks of the kernel. Every one serves this CPU's shootdown inbox while it spins.
-//!
-//! Whoever holds a lock may be waiting for a shootdown that this CPU has to acknowledge; with
-//! interrupts off only polling gets it through (ARCHITECTURE.md, "Waiting serves the inbox").
-//!
-//! Lock order: address space, then shared memory, then frame allocator. Run queues and other task locks are leaves.
-//! No lock is held over access to user memory, and none but an address space's over a ticket's `wait`.
+//! [`IrqMutex`]: a spin lock for any context.
 
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use spin::RelaxStrategy;
-use spin::mutex::{SpinMutex, SpinMutexGuard};
-
+use super::spin::{Mutex, MutexGuard};
 use crate::arch::irq::{self, IrqState};
-use crate::platform::SHOOTDOWN;
-
-/// What a CPU does while a lock is taken: serve shootdowns, then pause.
-#[derive(Debug)]
-pub struct ServeInbox;
-
-impl RelaxStrategy for ServeInbox {
-    #[inline]
-    fn relax() {
-        SHOOTDOWN.poll();
-        core::hint::spin_loop();
-    }
-}
-
-/// A lock that interrupt handlers never take.
-pub type Mutex<T> = SpinMutex<T, ServeInbox>;
-/// Guard of [`Mutex`].
-pub type MutexGuard<'a, T> = SpinMutexGuard<'a, T, ServeInbox>;
 
 /// A lock that interrupt handlers may take too: interrupts are off while it is held.
 #[derive(Debug)]
@@ -49,6 +23,7 @@ impl<T> IrqMutex<T> {
 
 impl<T: ?Sized> IrqMutex<T> {
     /// Disables interrupts on this CPU and takes the lock.
+    #[track_caller]
     pub fn lock(&self) -> IrqMutexGuard<'_, T> {
         let irq = irq::save();
         IrqMutexGuard {
@@ -58,6 +33,7 @@ impl<T: ?Sized> IrqMutex<T> {
     }
 
     /// Takes the lock if it is free; else leaves interrupts as they were.
+    #[track_caller]
     pub fn try_lock(&self) -> Option<IrqMutexGuard<'_, T>> {
         let irq = irq::save();
         match self.inner.try_lock() {

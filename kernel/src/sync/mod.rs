@@ -1,0 +1,23 @@
+//! Locks of the kernel.
+//!
+//! | lock | waits by | held with | for |
+//! |---|---|---|---|
+//! | [`Mutex`] | spinning | preemption off | a few hundred instructions, thread context |
+//! | [`IrqMutex`] | spinning | interrupts off | the same, interrupt handlers too |
+//! | [`SleepMutex`] | sleeping | nothing | whatever waits for other CPUs or for memory |
+//!
+//! Who spins serves this CPU's shootdown inbox: whoever holds the lock may be waiting for a shootdown that this
+//! CPU has to acknowledge, and with interrupts off only polling gets it through (ARCHITECTURE.md, "Waiting
+//! serves the inbox").
+//!
+//! Lock order: address space, then shared memory, then frame allocator. Run queues and other task locks are leaves.
+//! No spin lock is held over access to user memory that may fault, nor over a ticket's `wait`; the
+//! address space's is held over a wait where others must not see the space in between.
+
+mod irq;
+mod sleep;
+mod spin;
+
+pub use irq::IrqMutex;
+pub use sleep::{SleepMutex, SleepMutexGuard};
+pub use spin::Mutex;

@@ -1,0 +1,95 @@
+//! [`Mutex`]: a spin lock for thread context.
+//!
+//! Preemption is off while it is held, so nobody spins for a thread that does not run.
+
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+
+use spin::RelaxStrategy;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+use crate::arch::percpu;
+use crate::platform::SHOOTDOWN;
+
+/// What a CPU does while a lock is taken: serve shootdowns, then pause.
+#[derive(Debug)]
+struct ServeInbox;
+
+impl RelaxStrategy for ServeInbox {
+    #[inline]
+    fn relax() {
+        SHOOTDOWN.poll();
+        core::hint::spin_loop();
+    }
+}
+
+/// A lock that interrupt handlers never take.
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized> {
+    inner: SpinMutex<T, ServeInbox>,
+}
+
+impl<T> Mutex<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self {
+            inner: SpinMutex::new(value),
+        }
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Disables preemption on this CPU and takes the lock.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        percpu::preempt_disable();
+        MutexGuard {
+            inner: ManuallyDrop::new(self.inner.lock()),
+        }
+    }
+
+    /// Takes the lock if it is free; else leaves preemption as it was.
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        percpu::preempt_disable();
+        match self.inner.try_lock() {
+            Some(inner) => Some(MutexGuard {
+                inner: ManuallyDrop::new(inner),
+            }),
+            None => {
+                percpu::preempt_enable();
+                None
+            }
+        }
+    }
+}
+
+/// Guard of [`Mutex`]. Dropping it unlocks, then allows preemption, which may happen at once.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T: ?Sized> {
+    inner: ManuallyDrop<SpinMutexGuard<'a, T, ServeInbox>>,
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: dropped here once and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.inner) };
+        percpu::preempt_enable();
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
