@@ -10,6 +10,7 @@
 //! | [`arch`] | what the processor wants: traps, per-CPU data, switching, user memory access |
 //! | [`mm`], [`exec`] | address spaces, frames, program loading |
 //! | [`hotplug`] | CPUs that leave and come back |
+//! | [`backtrace`] | what every CPU is doing |
 //! | [`latency`] | how long preemption and interrupts are off |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
@@ -19,6 +20,7 @@ extern crate alloc;
 
 mod addr;
 mod arch;
+mod backtrace;
 mod boot;
 mod console;
 mod errno;

@@ -4,8 +4,9 @@
 //! `selftest=all` runs those that pass silently and prints one line for each. Every other name does one
 //! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use shootdown::CpuId;
 use shootdown_x86::Pcid;
 use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
@@ -21,7 +22,7 @@ use crate::time;
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 8] = [
+const PASSING: [(&str, Check); 9] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
@@ -30,6 +31,7 @@ const PASSING: [(&str, Check); 8] = [
     ("clock", clock_advances_evenly),
     ("tags", tags_are_taken_by_the_rules),
     ("stall", a_stuck_function_is_reported),
+    ("backtrace", every_cpu_tells_its_backtrace),
 ];
 
 /// Actions that must panic.
@@ -85,14 +87,34 @@ fn a_stuck_function_is_reported(boot: &BootInfo) {
         return;
     };
     SHOOTDOWN.set_stall_ns(STALL_NS);
-    let reached = SHOOTDOWN.call_one(other, &|_| {
-        let end = time::now_ns() + 4 * STALL_NS;
-        while time::now_ns() < end {
+    let reached = SHOOTDOWN.call_one(other, &|_| get_stuck(4 * STALL_NS));
+    assert!(reached.is_ok());
+    crate::watchdog::start(boot.option("stall_ms"));
+}
+
+/// With a name of its own, for the backtrace.
+#[inline(never)]
+fn get_stuck(span_ns: u64) {
+    time::spin_ns(span_ns);
+}
+
+/// Also those that sit in an interrupt handler. The lines are for whoever runs this to look for.
+fn every_cpu_tells_its_backtrace(_: &BootInfo) {
+    static PRINTED: AtomicBool = AtomicBool::new(false);
+    static ARRIVED: AtomicU32 = AtomicU32::new(0);
+    let mut others = SHOOTDOWN.ready_cpus();
+    others.remove(percpu::cpu_id());
+    SHOOTDOWN.post(&others, |_: CpuId| {
+        ARRIVED.fetch_add(1, Ordering::Relaxed);
+        while !PRINTED.load(Ordering::Relaxed) {
             core::hint::spin_loop();
         }
     });
-    assert!(reached.is_ok());
-    crate::watchdog::start(boot.option("stall_ms"));
+    while ARRIVED.load(Ordering::Relaxed) < others.len() as u32 {
+        core::hint::spin_loop();
+    }
+    crate::backtrace::print_all();
+    PRINTED.store(true, Ordering::Relaxed);
 }
 
 fn calls_reach_all_cpus(boot: &BootInfo) {

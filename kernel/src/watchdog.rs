@@ -1,7 +1,8 @@
-//! What the engine's watchdog says: one line.
+//! What the engine's watchdog says: one line, and the backtrace of the target.
 
 use shootdown::Stall;
 
+use crate::backtrace;
 use crate::boot::fail::boot_fail;
 use crate::console;
 use crate::platform::SHOOTDOWN;
@@ -28,4 +29,5 @@ pub fn start(option: Option<&str>) {
 /// again.
 pub fn report(stall: &Stall) {
     console::print_if_free(format_args!("stall: {stall}\n"));
+    backtrace::print_of(stall.target);
 }

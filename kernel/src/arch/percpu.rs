@@ -118,6 +118,12 @@ pub fn set_kernel_stack(top: usize) {
     descriptors::set_ring0_stack(cpu_id().index(), top);
 }
 
+/// What [`set_kernel_stack`] stored on this CPU.
+#[inline]
+pub fn kernel_stack() -> usize {
+    gs_read!(kernel_stack, reg, "0:r", usize)
+}
+
 /// Keeps the running thread on this CPU, and others off it, until [`preempt_enable`]. Nests. The one place
 /// where preemption goes off.
 #[inline]

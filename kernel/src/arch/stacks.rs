@@ -6,6 +6,7 @@
 //! leaves unmapped, so an overflow faults instead of corrupting a neighbour.
 
 use core::cell::UnsafeCell;
+use core::ops::Range;
 
 use crate::addr::PAGE_BYTES;
 use crate::platform::MAX_CPUS;
@@ -65,6 +66,11 @@ impl CpuStacks {
     /// End of the main stack.
     pub fn main_top(&self) -> usize {
         self.main.top()
+    }
+
+    /// The addresses of the main stack.
+    pub fn main(&self) -> Range<usize> {
+        self.main_top() - MAIN_BYTES..self.main_top()
     }
 
     /// Ends of the interrupt stacks, in the order of the interrupt stack table.

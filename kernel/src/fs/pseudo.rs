@@ -8,6 +8,7 @@ use shootdown::{CpuId, Policy};
 
 use super::machine;
 use crate::addr::PAGE_BYTES;
+use crate::backtrace;
 use crate::boot;
 use crate::errno::Errno;
 use crate::hotplug;
@@ -27,6 +28,8 @@ pub(super) enum Pseudo {
     Info,
     /// What the latency tracer found; writing `on`, `off` or `reset` controls it.
     Latency,
+    /// Writing anything has every CPU's backtrace printed on the console.
+    Backtrace,
     /// Writing a number of nanoseconds keeps interrupts off for that long.
     IrqOff,
     /// The mappings of the reading process.
@@ -65,6 +68,7 @@ const FILES: &[(&str, Pseudo, u32)] = &[
     ("/proc/shootdown/stats", Pseudo::Stats, 0o444),
     ("/proc/shootdown/info", Pseudo::Info, 0o444),
     ("/proc/shootdown/latency", Pseudo::Latency, 0o644),
+    ("/proc/shootdown/backtrace", Pseudo::Backtrace, 0o200),
     ("/proc/shootdown/irqoff", Pseudo::IrqOff, 0o200),
     ("/proc/self/maps", Pseudo::Maps, 0o444),
     ("/proc/self/comm", Pseudo::Comm, 0o444),
@@ -119,7 +123,7 @@ impl Pseudo {
             Self::Stats => stats(&mut text),
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text),
-            Self::IrqOff => return Err(Errno::EINVAL),
+            Self::IrqOff | Self::Backtrace => return Err(Errno::EINVAL),
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
             Self::MemInfo => mem_info(&mut text),
@@ -144,6 +148,10 @@ impl Pseudo {
                 Ok(())
             }
             Self::Latency => latency::command(bytes),
+            Self::Backtrace => {
+                backtrace::print_all();
+                Ok(())
+            }
             Self::IrqOff => latency::keep_irqs_off(bytes),
             Self::CpuOnline(cpu) => match bytes.trim_ascii() {
                 b"0" => hotplug::take_offline(cpu_id(cpu)),

@@ -26,4 +26,4 @@ mod stage;
 
 pub use park::park_if_asked;
 pub use request::{bring_online, possible_bits, take_offline};
-pub use stage::is_online;
+pub use stage::{is_online, is_parked};

@@ -32,3 +32,8 @@ pub(super) fn is(cpu: CpuId, stage: Stage) -> bool {
 pub fn is_online(cpu: CpuId) -> bool {
     is(cpu, Stage::Running)
 }
+
+/// Whether the CPU is offline and waits to be woken. As [`is_online`].
+pub fn is_parked(cpu: CpuId) -> bool {
+    is(cpu, Stage::Parked)
+}

@@ -3,8 +3,6 @@
 //! The first CPU that panics stops the others by NMI, which reaches them with interrupts off too. A
 //! panic during a panic prints one line and ends the machine at once.
 
-mod symbols;
-
 use core::fmt;
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +12,7 @@ use shootdown_x86::apic::Destination;
 use crate::arch::exit::{self, qemu_exit};
 use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{apic, irq, paging, percpu, stacks, uaccess};
+use crate::backtrace::{Frame, Registers};
 use crate::console::print_in_panic;
 
 /// Frames shown at most.
@@ -56,7 +55,7 @@ pub fn exception(frame: &TrapFrame) -> ! {
     if let Some(cpu) = stacks::guard_owner(cr2) {
         say!("a kernel stack of cpu{cpu} overflowed\n");
     }
-    registers(frame);
+    say!("{}", Registers(frame));
     show_frame(0, frame.rip as usize);
     backtrace(frame.rbp as usize);
     qemu_exit(exit::PANIC)
@@ -103,39 +102,6 @@ fn headline(message: fmt::Arguments<'_>) {
     );
 }
 
-fn registers(f: &TrapFrame) {
-    say!(
-        "rip {:016x} rsp {:016x} flags {:08x} cs {:02x} ss {:02x}\n",
-        f.rip,
-        f.rsp,
-        f.rflags,
-        f.cs,
-        f.ss
-    );
-    say!(
-        "rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}\n",
-        f.rax,
-        f.rbx,
-        f.rcx,
-        f.rdx
-    );
-    say!(
-        "rsi {:016x} rdi {:016x} rbp {:016x} r8  {:016x}\n",
-        f.rsi,
-        f.rdi,
-        f.rbp,
-        f.r8
-    );
-    say!(
-        "r9  {:016x} r10 {:016x} r11 {:016x} r12 {:016x}\n",
-        f.r9,
-        f.r10,
-        f.r11,
-        f.r12
-    );
-    say!("r13 {:016x} r14 {:016x} r15 {:016x}\n", f.r13, f.r14, f.r15);
-}
-
 /// RBP of the caller.
 #[inline(always)]
 fn frame_pointer() -> usize {
@@ -170,8 +136,5 @@ fn backtrace(mut frame: usize) {
 }
 
 fn show_frame(number: usize, address: usize) {
-    match symbols::find(address) {
-        Some(symbol) => say!("  #{number} {address:#018x} {symbol}\n"),
-        None => say!("  #{number} {address:#018x}\n"),
-    }
+    say!("{}", Frame(number, address));
 }

@@ -52,6 +52,7 @@ pub use sched::{
     usable_cpu_bits, vacate, yield_now,
 };
 pub use signal::user_exception;
+pub use stack::KERNEL_STACK_BYTES;
 pub use start::{start_init, start_secondary};
 pub use thread::Thread;
 pub use timer::Deadline;

@@ -11,7 +11,7 @@ use crate::arch::irq::{self, IrqState};
 use crate::arch::{apic, percpu};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::{panic, syscall as syscalls, task};
+use crate::{backtrace, panic, syscall as syscalls, task};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
 const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
@@ -90,8 +90,10 @@ pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
 /// NMI, #DF and #MC, on stacks of their own.
 pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
     if frame.vector == vectors::NMI as u64 {
-        // The only sender of NMIs is a CPU that panics.
+        // Three kinds of senders: a CPU that panics, one that wants backtraces, and one that wakes a parked CPU, which is
+        // done with the NMI itself.
         panic::stop_if_panicking();
+        backtrace::answer(frame);
         // Any other (a button, a debugger) is ignored; a message here could deadlock on the console.
         return;
     }

@@ -41,6 +41,32 @@ impl TrapFrame {
     /// Value of `vector` for system calls: no hardware vector.
     pub const SYSCALL: u64 = 0x100;
 
+    /// All registers 0.
+    pub const ZERO: Self = Self {
+        r15: 0,
+        r14: 0,
+        r13: 0,
+        r12: 0,
+        r11: 0,
+        r10: 0,
+        r9: 0,
+        r8: 0,
+        rdi: 0,
+        rsi: 0,
+        rbp: 0,
+        rbx: 0,
+        rdx: 0,
+        rcx: 0,
+        rax: 0,
+        vector: 0,
+        error_code: 0,
+        rip: 0,
+        cs: 0,
+        rflags: 0,
+        rsp: 0,
+        ss: 0,
+    };
+
     /// Whether the frame came from ring 3.
     pub const fn is_from_user(&self) -> bool {
         self.cs & 3 == 3

@@ -31,7 +31,8 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     for &cpus in machines {
         tally.check(&format!("kernel: self-tests on {cpus} CPUs"), || {
             let finished = boot(fleet, "selftest=all", cpus)?.expect_success(PROGRAM)?;
-            expect_stall(&finished, cpus)
+            expect_stall(&finished, cpus)?;
+            expect_backtraces(&finished, cpus)
         });
     }
     for (name, headline, function) in FATAL {
@@ -56,6 +57,41 @@ fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
             "a report of the watchdog with two CPUs or more",
             finished,
         ))
+    }
+}
+
+/// The stuck CPU's backtrace follows the watchdog's line and names the function; later all CPUs tell theirs, in order.
+fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
+    let mut lines = finished.console.lines();
+    if cpus > 1 {
+        let follows = lines.any(|line| line.starts_with("stall: "))
+            && lines
+                .next()
+                .is_some_and(|line| line.starts_with("backtrace of cpu"))
+            && lines
+                .by_ref()
+                .skip_while(|line| !line.starts_with("  #0"))
+                .take_while(|line| line.starts_with("  #"))
+                .any(|line| line.contains("selftest::get_stuck"));
+        if !follows {
+            let what = "the backtrace of the stuck CPU behind the report";
+            return Err(unexpected(what, finished));
+        }
+    }
+    let told: Vec<&str> = lines
+        .skip_while(|line| !line.contains("stall passed"))
+        .filter(|line| line.starts_with("backtrace of "))
+        .collect();
+    let in_handler = told
+        .iter()
+        .filter(|line| line.ends_with(": in the kernel, interrupts off"));
+    let in_order = told
+        .iter()
+        .enumerate()
+        .all(|(cpu, line)| line.starts_with(&format!("backtrace of cpu{cpu}: ")));
+    match told.len() == cpus && in_order && in_handler.count() + 1 >= cpus {
+        true => Ok(String::new()),
+        false => Err(unexpected("a backtrace of every CPU, in order", finished)),
     }
 }
 
