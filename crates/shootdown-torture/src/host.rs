@@ -38,6 +38,12 @@ where
     /// between the sending of a request and its wait; does nothing while preemption is disabled.
     fn preempt(&self) {}
 
+    /// Lets the CPU go for about `ns` nanoseconds, as a task that sleeps. Called from tasks with interrupts on.
+    fn rest(&self, ns: u64) {
+        let _ = ns;
+        self.preempt();
+    }
+
     /// Takes `cpu`, which may be this one, out of service; returns when that is done, or false at once if it cannot be.
     /// Called from tasks with interrupts on, for one CPU at a time.
     fn take_offline(&self, cpu: CpuId) -> bool {

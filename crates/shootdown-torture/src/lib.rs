@@ -14,7 +14,7 @@
 //! * no posted call is lost, doubled or garbled, also when its target goes offline;
 //! * no load finds an older version of a page than a finished flush allows, nor a frame or a page table that a ticket gave back.
 //!
-//! A loss that makes a wait endless shows as no progress ([`Torture::steps`]): hosts watch that from outside.
+//! A loss that makes a wait endless shows as no progress ([`Torture::progress`]): hosts watch that from outside.
 //!
 //! No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
 
@@ -30,6 +30,7 @@ mod memory;
 mod operation;
 mod pages;
 mod posts;
+mod progress;
 mod record;
 mod rng;
 mod summary;
@@ -41,6 +42,7 @@ pub use host::Host;
 pub use memory::{Memory, NoMemory, Region};
 pub use operation::{Mix, Operation, Plan};
 pub use pages::{FRAMES, PAGES, SPACES};
+pub use progress::Progress;
 pub use record::{LANES, WorkerId};
 pub use rng::Rng;
 pub use summary::Summary;

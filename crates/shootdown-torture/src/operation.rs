@@ -63,6 +63,8 @@ operations! {
     IrqsOff "irqs_off" 2,
     /// The CPU goes to another task.
     Preempt "preempt" 6,
+    /// A task that wants no CPU for a while: if nobody else does, the CPU is idle.
+    Rest "rest" 6,
     /// A CPU goes offline, or comes back.
     Churn "churn" 1,
     /// Another policy for all.
@@ -74,7 +76,7 @@ impl Operation {
 
     /// Whether only a task may do it, with interrupts on.
     pub(crate) const fn is_for_tasks(self) -> bool {
-        matches!(self, Self::Enter | Self::Preempt | Self::Churn)
+        matches!(self, Self::Enter | Self::Preempt | Self::Rest | Self::Churn)
     }
 
     /// Whether it needs [`Memory`](crate::Memory) with spaces.

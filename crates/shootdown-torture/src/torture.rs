@@ -156,18 +156,12 @@ where
         }
     }
 
-    /// How many steps the workers of `cpu` have done: its interrupts, and the tasks with its number. A number that does not
-    /// grow for long means a hang, or nobody to do them. Any context.
+    /// How many steps a worker has done: a number that does not grow for long means a hang, or nobody to do them. Any
+    /// context.
     ///
     /// # Panics
-    /// When `cpu` is not below `N`.
-    pub fn steps(&self, cpu: CpuId) -> u64 {
-        let records = &self.records[cpu.index()];
-        records.iter().map(|record| record.steps.get()).sum()
-    }
-
-    /// The same for one worker.
-    pub fn steps_of(&self, worker: WorkerId) -> u64 {
+    /// When there is no such worker.
+    pub fn steps(&self, worker: WorkerId) -> u64 {
         self.record(worker.index()).steps.get()
     }
 
@@ -232,6 +226,10 @@ where
             Operation::IrqsOff => self.irqs_off(rng),
             Operation::Preempt => {
                 self.host.preempt();
+                true
+            }
+            Operation::Rest => {
+                self.host.rest(self.some_long_ns(rng));
                 true
             }
             Operation::Churn => self.churn(rng),

@@ -1,0 +1,110 @@
+//! What `./lab torture --machine hosted` runs: the whole mix for some seconds, with a line of progress each second and the
+//! summary at the end, as lines that begin with `torture:`. Exit code 0 if every promise was kept, else 1.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use shootdown::Stall;
+use shootdown_hosted::{Config, Machine};
+use shootdown_torture::{Context, LANES, Plan, Torture, WorkerId};
+
+/// As many CPUs as one word of the engine holds.
+const MOST_CPUS: usize = 64;
+/// A target that is silent for so long gets a line.
+const STALL_NS: u64 = 2_000_000_000;
+
+static TORTURE: Torture<MOST_CPUS> = Torture::new();
+
+/// Tortures the engine on CPUs that are threads.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// For how long
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// CPUs (1 to 64); more than the host has cores is fine
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MOST_CPUS as i64))]
+    cpus: u16,
+    /// Tasks that share them; without it three for two CPUs
+    #[arg(long)]
+    tasks: Option<u16>,
+    /// Where all random choices begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Microseconds between two ticks of a CPU, about
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
+    tick_us: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let cpus = usize::from(arguments.cpus);
+    let tasks = arguments.tasks.map_or(cpus + cpus.div_ceil(2), usize::from);
+    if tasks == 0 || tasks > cpus * (LANES - 1) {
+        eprintln!(
+            "{tasks} tasks on {cpus} CPUs: name 1 to {} with --tasks",
+            cpus * (LANES - 1)
+        );
+        return ExitCode::from(2);
+    }
+    let config = Config {
+        tasks,
+        spaces: 3,
+        tick: Some(Duration::from_micros(arguments.tick_us)),
+        ..Config::new(cpus)
+    };
+    match Machine::start(&config) {
+        Ok(machine) => run(Box::leak(Box::new(machine)), &arguments, tasks),
+        Err(refused) => {
+            eprintln!("{refused}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(machine: &'static Machine<MOST_CPUS>, arguments: &Arguments, tasks: usize) -> ExitCode {
+    TORTURE.begin(machine, &Plan::new(arguments.seed));
+    machine.engine().set_stall_ns(STALL_NS);
+    machine.on_stall(report);
+    machine.on_tick(Box::leak(Box::new(|cpu| {
+        TORTURE.step(machine, WorkerId::interrupts_of(cpu), Context::Interrupt);
+    })));
+    let started = Instant::now();
+    let elapsed_ns = move || started.elapsed().as_nanos() as u64;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..arguments.seconds {
+                std::thread::sleep(Duration::from_secs(1));
+                println!("{}", TORTURE.progress(machine, elapsed_ns()));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let ran = machine.run_tasks(tasks, |task| {
+            while !stop.load(Ordering::Relaxed) {
+                TORTURE.step(machine, WorkerId::task(task), Context::Task);
+            }
+            machine.enter(None);
+        });
+        ran.expect("the machine was built for as many");
+    });
+    TORTURE.bring_all_online(machine);
+    let finished = machine.run_tasks(1, |_| TORTURE.finish(machine));
+    finished.expect("the machine was built for one task at least");
+    let summary = TORTURE.summary(machine, elapsed_ns());
+    println!("{}", summary.protocol());
+    ExitCode::from(u8::from(summary.violations() > 0))
+}
+
+/// A stall as one line, from interrupt context: neither allocation nor locks.
+fn report(stall: &Stall) {
+    let mut line = [0u8; 256];
+    let mut rest = &mut line[..];
+    // What does not fit is cut.
+    let _ = writeln!(rest, "torture: stall {stall}");
+    let length = 256 - rest.len();
+    // SAFETY: the bytes are ours, and as many as we say.
+    unsafe { libc::write(1, line.as_ptr().cast(), length) };
+}

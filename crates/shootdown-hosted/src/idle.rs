@@ -1,0 +1,184 @@
+//! What a CPU does when no task wants it: jobs, coming and going, halting.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use shootdown::{Capacity, Cpus};
+
+use crate::cpu::Service;
+use crate::machine::Inner;
+use crate::thread;
+
+/// How long a halted CPU sleeps at most where signals do not come at once.
+const NAP: Option<Duration> = if cfg!(tsan) {
+    Some(Duration::from_millis(1))
+} else {
+    None
+};
+
+/// A closure of [`Machine::run_on`](crate::Machine::run_on), which waits for it.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// One CPU's idle thread, as others see it.
+#[derive(Default)]
+pub(crate) struct Idle {
+    jobs: Mutex<Jobs>,
+    has_jobs: AtomicBool,
+    halted: AtomicBool,
+}
+
+#[derive(Default)]
+struct Jobs {
+    queue: VecDeque<Job>,
+    /// The CPU is online, or has jobs to do before it goes.
+    is_open: bool,
+}
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idle")
+            .field("has_jobs", &self.has_jobs())
+            .field("is_halted", &self.is_halted())
+            .finish()
+    }
+}
+
+impl Idle {
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether the CPU takes it. The caller has interrupts off, or is no CPU.
+    pub(crate) fn push(&self, job: Job) -> bool {
+        let mut jobs = self.jobs();
+        if jobs.is_open {
+            jobs.queue.push_back(job);
+            self.has_jobs.store(true, Ordering::Relaxed);
+        }
+        jobs.is_open
+    }
+
+    fn pop(&self) -> Option<Job> {
+        let mut jobs = self.jobs();
+        let job = jobs.queue.pop_front();
+        self.has_jobs
+            .store(!jobs.queue.is_empty(), Ordering::Relaxed);
+        job
+    }
+
+    fn open(&self) {
+        self.jobs().is_open = true;
+    }
+
+    /// Takes no more jobs, if none is left; tells whether none is.
+    fn close(&self) -> bool {
+        let mut jobs = self.jobs();
+        jobs.is_open = !jobs.queue.is_empty();
+        !jobs.is_open
+    }
+
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.has_jobs.load(Ordering::Relaxed)
+    }
+
+    /// Whether it sleeps or is about to; the queue's lock orders this against tasks that become ready.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+}
+
+impl<const N: usize> Inner<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The whole life of a CPU's idle thread.
+    pub(crate) fn idle(&self, cpu: usize) {
+        let me = self.idle_thread(cpu);
+        self.enroll(me);
+        thread::set_cpu(cpu);
+        let state = &self.platform().cpus[cpu];
+        state.hand_to(self.tasks[me].thread());
+        self.come_online(cpu);
+        // Interrupts are off at the head of the loop, and the CPU is ours.
+        loop {
+            let rung = state.bell.count();
+            if state.wants(Service::Stopped) {
+                break;
+            }
+            if state.wants(Service::Offline) && self.idles[cpu].close() {
+                self.be_offline(cpu);
+            } else if let Some(job) = self.idles[cpu].pop() {
+                self.run_job(cpu, me, job);
+            } else if !self.run_a_task(cpu, me) {
+                self.halt(cpu, rung);
+            }
+        }
+        if state.is(Service::Online) {
+            self.load_space(cpu, None);
+            self.engine.offline();
+        }
+        state.set(Service::Stopped);
+        thread::leave();
+    }
+
+    /// Out of service until somebody wants the CPU back.
+    fn be_offline(&self, cpu: usize) {
+        let state = &self.platform().cpus[cpu];
+        self.load_space(cpu, None);
+        self.engine.offline();
+        state.set(Service::Offline);
+        loop {
+            let rung = state.bell.count();
+            if !state.wants(Service::Offline) {
+                break;
+            }
+            state.bell.sleep(rung, None);
+        }
+        if state.wants(Service::Online) {
+            self.come_online(cpu);
+        }
+    }
+
+    fn come_online(&self, cpu: usize) {
+        self.engine.online();
+        self.idles[cpu].open();
+        self.platform().cpus[cpu].set(Service::Online);
+    }
+
+    fn run_job(&self, cpu: usize, me: usize, job: Job) {
+        self.load_space(cpu, None);
+        thread::preempt_disable();
+        thread::irq_enable();
+        job();
+        thread::irq_save();
+        // What it put off comes with the next look at the queue.
+        thread::preempt_enable();
+        self.tasks[me].set_space(None);
+        self.load_space(cpu, None);
+    }
+
+    /// Gives the CPU to a task that is ready, and returns with it when none is; tells whether there was one.
+    fn run_a_task(&self, cpu: usize, me: usize) -> bool {
+        // Before the look at the queue: whoever adds a task after it sees this, and rings.
+        self.idles[cpu].halted.store(true, Ordering::Relaxed);
+        let Some(next) = self.queue().pop() else {
+            return false;
+        };
+        self.idles[cpu].halted.store(false, Ordering::Relaxed);
+        self.hand_over(cpu, next);
+        self.await_cpu(me);
+        true
+    }
+
+    fn halt(&self, cpu: usize, rung: u32) {
+        let platform = self.platform();
+        // A lazy CPU's processor still follows its root, whenever it likes.
+        platform.tlbs[cpu].guess(&platform.memory);
+        thread::irq_enable();
+        platform.cpus[cpu].bell.sleep(rung, NAP);
+        thread::irq_save();
+        self.idles[cpu].halted.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Memory`]: frames and page tables, which nothing but this machine's loads walk.
+//!
+//! A space has a root of [`TABLES`] entries, each naming a table of [`PAGES_PER_TABLE`] entries, each naming a frame of one
+//! word. The kernel's part is one more such tree, whose tables never move.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use shootdown::Root;
+
+/// Page tables of a space.
+pub const TABLES: usize = 4;
+/// Pages that one table translates.
+pub const PAGES_PER_TABLE: usize = 16;
+/// Pages of a space.
+pub(crate) const PAGES: usize = TABLES * PAGES_PER_TABLE;
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+/// Where the kernel's part begins.
+const KERNEL_START: usize = 1 << 40;
+/// Tables that may be on their way from one use to the next.
+const SPARE_TABLES: usize = 16;
+
+/// A part of the address space with page tables of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// The user part of the space with this index.
+    Space(usize),
+    /// The kernel's part, which all spaces share.
+    Kernel,
+}
+
+/// A page-table entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    Unmapped,
+    Frame(u32),
+    /// The table was given back.
+    Freed,
+}
+
+impl Entry {
+    const FREED: u32 = u32::MAX;
+
+    fn word(self) -> u32 {
+        match self {
+            Self::Unmapped => 0,
+            Self::Frame(frame) => frame + 1,
+            Self::Freed => Self::FREED,
+        }
+    }
+
+    fn of(word: u32) -> Self {
+        match word {
+            0 => Self::Unmapped,
+            Self::FREED => Self::Freed,
+            word => Self::Frame(word - 1),
+        }
+    }
+}
+
+/// A frame's word, on purpose not atomic: a load that the engine should have prevented is a data race.
+#[derive(Debug)]
+struct Frame(UnsafeCell<u64>);
+
+// SAFETY: accesses are volatile words; that they are ordered is what the engine promises.
+unsafe impl Sync for Frame {}
+
+#[derive(Debug)]
+struct Table {
+    in_use: AtomicBool,
+    entries: [AtomicU32; PAGES_PER_TABLE],
+}
+
+/// All memory of a machine.
+#[derive(Debug)]
+pub struct Memory {
+    /// The tables of each space, and after them the kernel's.
+    roots: Vec<[AtomicU32; TABLES]>,
+    tables: Vec<Table>,
+    frames: Vec<Frame>,
+    freed_walks: AtomicU64,
+}
+
+impl Memory {
+    pub(crate) fn new(spaces: usize, frames: usize) -> Self {
+        let used = (spaces + 1) * TABLES;
+        let table = |index: usize| Table {
+            in_use: AtomicBool::new(index < used),
+            entries: Default::default(),
+        };
+        let root =
+            |space: usize| std::array::from_fn(|i| AtomicU32::new((space * TABLES + i) as u32));
+        Self {
+            roots: (0..=spaces).map(root).collect(),
+            tables: (0..used + SPARE_TABLES).map(table).collect(),
+            frames: (0..frames).map(|_| Frame(UnsafeCell::new(0))).collect(),
+            freed_walks: AtomicU64::new(0),
+        }
+    }
+
+    /// How many spaces.
+    pub fn spaces(&self) -> usize {
+        self.roots.len() - 1
+    }
+
+    /// How many frames.
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// How many pages each part has.
+    pub fn pages(&self) -> usize {
+        PAGES
+    }
+
+    /// The address of a page.
+    pub fn address(&self, part: Part, page: usize) -> usize {
+        let start = match part {
+            Part::Space(_) => 0,
+            Part::Kernel => KERNEL_START,
+        };
+        start + page * PAGE_BYTES
+    }
+
+    /// The page number of a part's address; `None` if it is in the other kind of part.
+    pub(crate) fn page_at(part: Part, address: usize) -> Option<usize> {
+        let page = match part {
+            Part::Space(_) => address / PAGE_BYTES,
+            Part::Kernel => address.checked_sub(KERNEL_START)? / PAGE_BYTES,
+        };
+        (page < PAGES).then_some(page)
+    }
+
+    /// What [`switch_to`](shootdown::Shootdown::switch_to) loads for a space.
+    pub(crate) fn root_of(space: usize) -> Root {
+        Root(space as u64 + 1)
+    }
+
+    /// Changes a page-table entry; flushes nothing. One thread at a time for each page. Any context.
+    ///
+    /// # Panics
+    /// When there is no such page.
+    pub fn map(&self, part: Part, page: usize, frame: Option<usize>) {
+        let entry = frame.map_or(Entry::Unmapped, |frame| Entry::Frame(frame as u32));
+        let table = self.table_of(part, page / PAGES_PER_TABLE);
+        // ORDERING: Release publishes what the frame holds; pairs with the Acquire in `walk`.
+        self.tables[table].entries[page % PAGES_PER_TABLE].store(entry.word(), Ordering::Release);
+    }
+
+    /// Stores a word in a frame. Any context.
+    pub fn write_frame(&self, frame: usize, word: u64) {
+        // SAFETY: a valid word; see `Frame`.
+        unsafe { self.frames[frame].0.get().write_volatile(word) }
+    }
+
+    /// The word of a frame. Any context.
+    pub fn read_frame(&self, frame: usize) -> u64 {
+        // SAFETY: a valid word; see `Frame`.
+        unsafe { self.frames[frame].0.get().read_volatile() }
+    }
+
+    /// Copies the table of `page` to another place, and makes the root name that; flushes nothing. Returns the name of the
+    /// old table, or `None` if no table is free. The caller keeps others from changing entries of these pages meanwhile.
+    pub fn move_table(&self, space: usize, page: usize) -> Option<usize> {
+        let slot = &self.roots[space][page / PAGES_PER_TABLE];
+        let old = slot.load(Ordering::Relaxed) as usize;
+        let free = |table: &Table| !table.in_use.load(Ordering::Relaxed);
+        let claim = |table: &&Table| {
+            // ORDERING: Acquire sees the last use; pairs with `free_table`.
+            free(table) && !table.in_use.swap(true, Ordering::Acquire)
+        };
+        let new = self.tables.iter().position(|table| claim(&table))?;
+        for (to, from) in self.tables[new]
+            .entries
+            .iter()
+            .zip(&self.tables[old].entries)
+        {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        // ORDERING: Release publishes the copy; pairs with the Acquire in `table_of`.
+        slot.store(new as u32, Ordering::Release);
+        Some(old)
+    }
+
+    /// Makes a table useless and free: no CPU can walk it any more.
+    pub fn free_table(&self, table: usize) {
+        let table = &self.tables[table];
+        for entry in &table.entries {
+            entry.store(Entry::Freed.word(), Ordering::Relaxed);
+        }
+        // ORDERING: Release; pairs with the claim in `move_table`.
+        table.in_use.store(false, Ordering::Release);
+    }
+
+    /// How often some CPU walked a table that was given back.
+    pub fn freed_walks(&self) -> u64 {
+        self.freed_walks.load(Ordering::Relaxed)
+    }
+
+    /// The table that the root names.
+    pub(crate) fn table_of(&self, part: Part, slot: usize) -> usize {
+        let root = match part {
+            Part::Space(index) => index,
+            Part::Kernel => self.spaces(),
+        };
+        // ORDERING: Acquire; pairs with `move_table`.
+        self.roots[root][slot].load(Ordering::Acquire) as usize
+    }
+
+    /// The entry of a page, by way of this table.
+    pub(crate) fn walk(&self, table: usize, page: usize) -> Entry {
+        // ORDERING: Acquire; pairs with `map`.
+        let word = self.tables[table].entries[page % PAGES_PER_TABLE].load(Ordering::Acquire);
+        let entry = Entry::of(word);
+        if entry == Entry::Freed {
+            self.freed_walks.fetch_add(1, Ordering::Relaxed);
+        }
+        entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moved_table_keeps_its_entries_and_a_freed_one_is_known() {
+        let memory = Memory::new(1, 4);
+        memory.map(Part::Space(0), 17, Some(3));
+        let old = memory.move_table(0, 17).unwrap();
+        let new = memory.table_of(Part::Space(0), 1);
+        assert_ne!(old, new);
+        assert_eq!(memory.walk(new, 17), Entry::Frame(3));
+        assert_eq!(memory.walk(old, 17), Entry::Frame(3));
+        memory.free_table(old);
+        assert_eq!(memory.walk(old, 17), Entry::Freed);
+        assert_eq!(memory.freed_walks(), 1);
+    }
+
+    #[test]
+    fn addresses_belong_to_one_part() {
+        let memory = Memory::new(1, 1);
+        for part in [Part::Space(0), Part::Kernel] {
+            let address = memory.address(part, 63);
+            assert_eq!(Memory::page_at(part, address), Some(63));
+            assert_eq!(Memory::page_at(part, address + PAGE_BYTES), None);
+        }
+        let kernel = memory.address(Part::Kernel, 0);
+        assert_eq!(Memory::page_at(Part::Space(0), kernel), None);
+        assert_eq!(Memory::page_at(Part::Kernel, 0), None);
+    }
+}

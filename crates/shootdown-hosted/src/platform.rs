@@ -1,0 +1,135 @@
+//! [`Hosted`]: the platform that the engine runs on, and the state that its CPUs share.
+
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use shootdown::{Asid, AsidSlot, CpuId, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries};
+
+use crate::cpu::{Cpu, IPI, RESCHEDULE};
+use crate::memory::Memory;
+use crate::schedule::Queue;
+use crate::thread;
+use crate::tlb::{TAGS, Tlb};
+
+/// Threads as CPUs. Made by [`Machine`](crate::Machine); its methods are for the engine.
+///
+/// Calls and flushes of the engine panic on threads that are none of the machine's CPUs.
+#[derive(Debug)]
+pub struct Hosted<const N: usize> {
+    pub(crate) cpus: [Cpu; N],
+    pub(crate) tlbs: [Tlb; N],
+    pub(crate) slots: [[AsidSlot; TAGS]; N],
+    pub(crate) memory: Memory,
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) on_stall: OnceLock<fn(&Stall)>,
+    started: Instant,
+}
+
+impl<const N: usize> Hosted<N> {
+    pub(crate) fn new(memory: Memory, queue: Queue) -> Self {
+        Self {
+            cpus: [const { Cpu::new() }; N],
+            tlbs: [const { Tlb::new() }; N],
+            slots: [const { [const { AsidSlot::new() }; TAGS] }; N],
+            memory,
+            queue: Mutex::new(queue),
+            on_stall: OnceLock::new(),
+            started: Instant::now(),
+        }
+    }
+
+    fn my_tlb(&self) -> &Tlb {
+        &self.tlbs[thread::cpu()]
+    }
+}
+
+// SAFETY: by number:
+// 1. A thread's CPU changes only in its own `Machine::schedule`, which runs with interrupts off and is called from
+//    `irq_enable` and the handler alone; it is an index of `cpus`.
+// 2. The only other code of a thread is its signal handler, which returns at once while the flag is set; a CPU is one thread.
+// 3. The software cache drops what the operation names; loads use nothing else.
+// 4. Likewise for roots and tags; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
+// 5. `Cpu::interrupt` releases, `Cpu::take` acquires.
+// 6. An interrupt is pending until the CPU's holder takes it: at once by the signal, or as it enables interrupts.
+unsafe impl<const N: usize> Platform for Hosted<N> {
+    type IrqState = bool;
+
+    #[inline]
+    fn current_cpu(&self) -> CpuId {
+        assert!(
+            thread::is_of(core::ptr::from_ref(self).addr()),
+            "this thread is no CPU of this machine: use Machine::run_on or run_tasks"
+        );
+        CpuId::new(thread::cpu() as u32)
+    }
+
+    #[inline]
+    fn irq_save(&self) -> bool {
+        thread::irq_save()
+    }
+
+    #[inline]
+    fn irq_restore(&self, were_on: bool) {
+        if were_on {
+            thread::irq_enable();
+        }
+    }
+
+    fn preempt_disable(&self) {
+        thread::preempt_disable();
+    }
+
+    fn preempt_enable(&self) {
+        if thread::preempt_enable() {
+            let were_on = thread::irq_save();
+            self.cpus[thread::cpu()].interrupt_self(RESCHEDULE);
+            self.irq_restore(were_on);
+        }
+    }
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        let cpu = &self.cpus[target.index()];
+        if target.index() == thread::cpu() {
+            cpu.interrupt_self(IPI);
+            return Ok(());
+        }
+        cpu.interrupt(IPI)
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        self.my_tlb().flush(operation);
+    }
+
+    fn load_root(&self, root: Root) {
+        self.my_tlb()
+            .load_root(root, Asid::UNTAGGED, TagEntries::Drop);
+    }
+
+    fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        &self.slots[cpu.index()]
+    }
+
+    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        self.my_tlb().load_root(root, asid, entries);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// There may be more CPUs than cores: whoever waits lets others run now and then. Under ThreadSanitizer, which
+    /// holds signals back until it likes them, it also looks for interrupts.
+    fn relax(&self) {
+        if cfg!(tsan) && !thread::irqs_are_off() {
+            thread::irq_save();
+            thread::irq_enable();
+        }
+        std::thread::yield_now();
+    }
+
+    fn on_stall(&self, stall: &Stall) {
+        if let Some(report) = self.on_stall.get() {
+            report(stall);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! [`Tlb`]: the translation cache of one CPU, which keeps whatever it may, and fills itself ahead of time.
+//!
+//! It caches, for each tag, the tables that the root names and the entries of pages, and for all tags together the
+//! entries of the kernel's part. A miss loads the whole table, as a processor that guesses would.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
+
+use crate::memory::{Entry, Memory, PAGES, PAGES_PER_TABLE, Part, TABLES};
+
+/// Hardware tags of a CPU besides the untagged one.
+pub(crate) const TAGS: usize = 6;
+/// Nothing is cached. Cached words are the table's or frame's number, plus one.
+const NOTHING: u32 = 0;
+
+/// What one tag has cached. Only its CPU looks, with interrupts off.
+#[derive(Debug)]
+struct Cached {
+    tables: [AtomicU32; TABLES],
+    pages: [AtomicU32; PAGES],
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Tlb {
+    root: AtomicU32,
+    tag: AtomicU32,
+    tags: [Cached; TAGS + 1],
+    kernel: [AtomicU32; PAGES],
+}
+
+impl Cached {
+    const fn new() -> Self {
+        Self {
+            tables: [const { AtomicU32::new(NOTHING) }; TABLES],
+            pages: [const { AtomicU32::new(NOTHING) }; PAGES],
+        }
+    }
+
+    fn drop_all(&self) {
+        drop_entries(&self.tables);
+        drop_entries(&self.pages);
+    }
+}
+
+fn drop_entries(entries: &[AtomicU32]) {
+    for entry in entries {
+        entry.store(NOTHING, Ordering::Relaxed);
+    }
+}
+
+impl Tlb {
+    pub(crate) const fn new() -> Self {
+        Self {
+            root: AtomicU32::new(0),
+            tag: AtomicU32::new(0),
+            tags: [const { Cached::new() }; TAGS + 1],
+            kernel: [const { AtomicU32::new(NOTHING) }; PAGES],
+        }
+    }
+
+    fn loaded(&self) -> &Cached {
+        &self.tags[self.tag.load(Ordering::Relaxed) as usize]
+    }
+
+    pub(crate) fn load_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        self.root.store(root.0 as u32, Ordering::Relaxed);
+        self.tag.store(u32::from(asid.as_u16()), Ordering::Relaxed);
+        if entries == TagEntries::Drop {
+            self.loaded().drop_all();
+        }
+    }
+
+    pub(crate) fn flush(&self, operation: LocalFlush) {
+        match operation {
+            LocalFlush::Pages(range) => self.flush_pages(&range),
+            LocalFlush::Space => self.loaded().drop_all(),
+            LocalFlush::All => {
+                self.tags.iter().for_each(Cached::drop_all);
+                drop_entries(&self.kernel);
+            }
+        }
+    }
+
+    fn flush_pages(&self, range: &FlushRange) {
+        for address in range.iter_pages() {
+            if let Some(page) = Memory::page_at(Part::Kernel, address) {
+                self.kernel[page].store(NOTHING, Ordering::Relaxed);
+            }
+            if let Some(page) = Memory::page_at(Part::Space(0), address) {
+                let loaded = self.loaded();
+                loaded.pages[page].store(NOTHING, Ordering::Relaxed);
+                loaded.tables[page / PAGES_PER_TABLE].store(NOTHING, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The entry of a page under the loaded root.
+    pub(crate) fn translate(&self, memory: &Memory, is_kernel: bool, page: usize) -> Entry {
+        let cached = match is_kernel {
+            true => &self.kernel,
+            false => &self.loaded().pages,
+        };
+        let hit = cached[page].load(Ordering::Relaxed);
+        if hit != NOTHING {
+            return Entry::Frame(hit - 1);
+        }
+        let Some(table) = self.table(memory, is_kernel, page / PAGES_PER_TABLE) else {
+            return Entry::Unmapped;
+        };
+        let first = page / PAGES_PER_TABLE * PAGES_PER_TABLE;
+        let neighbours = cached[first..][..PAGES_PER_TABLE].iter();
+        for (neighbour, entry) in (first..).zip(neighbours) {
+            if entry.load(Ordering::Relaxed) == NOTHING
+                && let Entry::Frame(frame) = memory.walk(table, neighbour)
+            {
+                entry.store(frame + 1, Ordering::Relaxed);
+            }
+        }
+        match cached[page].load(Ordering::Relaxed) {
+            NOTHING => memory.walk(table, page),
+            frame => Entry::Frame(frame - 1),
+        }
+    }
+
+    /// The table of pages, cached or from the loaded root; none if the root has no user part.
+    fn table(&self, memory: &Memory, is_kernel: bool, slot: usize) -> Option<usize> {
+        if is_kernel {
+            return Some(memory.table_of(Part::Kernel, slot));
+        }
+        let space = (self.root.load(Ordering::Relaxed) as usize).checked_sub(1)?;
+        let cached = &self.loaded().tables[slot];
+        if cached.load(Ordering::Relaxed) == NOTHING {
+            let table = memory.table_of(Part::Space(space), slot) as u32;
+            cached.store(table + 1, Ordering::Relaxed);
+        }
+        Some(cached.load(Ordering::Relaxed) as usize - 1)
+    }
+
+    /// Loads ahead of time all that the loaded root leads to: what a lazy CPU's processor may do at any time.
+    pub(crate) fn guess(&self, memory: &Memory) {
+        for page in (0..PAGES).step_by(PAGES_PER_TABLE) {
+            self.translate(memory, false, page);
+            self.translate(memory, true, page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shootdown::PageSize;
+
+    use super::*;
+
+    fn mapped() -> (Memory, Tlb) {
+        let (memory, tlb) = (Memory::new(2, 8), Tlb::new());
+        for (part, frame) in [(Part::Space(0), 1), (Part::Space(1), 2), (Part::Kernel, 3)] {
+            memory.map(part, 5, Some(frame));
+        }
+        (memory, tlb)
+    }
+
+    fn enter(tlb: &Tlb, space: usize, entries: TagEntries) {
+        let asid = Asid::new(space as u16 + 1);
+        tlb.load_root(Memory::root_of(space), asid, entries);
+    }
+
+    #[test]
+    fn it_keeps_what_nobody_flushes() {
+        let (memory, tlb) = mapped();
+        enter(&tlb, 0, TagEntries::Drop);
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(1));
+        memory.map(Part::Space(0), 5, None);
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(1));
+        tlb.flush(LocalFlush::Pages(FlushRange::pages(
+            5 * 4096,
+            1,
+            PageSize::SIZE_4K,
+        )));
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Unmapped);
+    }
+
+    #[test]
+    fn tags_keep_their_entries_and_lose_them_when_told() {
+        let (memory, tlb) = mapped();
+        enter(&tlb, 0, TagEntries::Drop);
+        tlb.guess(&memory);
+        enter(&tlb, 1, TagEntries::Drop);
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(2));
+        memory.map(Part::Space(0), 5, Some(7));
+        enter(&tlb, 0, TagEntries::Keep);
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(1));
+        enter(&tlb, 0, TagEntries::Drop);
+        assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(7));
+    }
+
+    #[test]
+    fn the_kernels_part_survives_a_flush_of_the_space() {
+        let (memory, tlb) = mapped();
+        enter(&tlb, 0, TagEntries::Drop);
+        assert_eq!(tlb.translate(&memory, true, 5), Entry::Frame(3));
+        memory.map(Part::Kernel, 5, Some(4));
+        tlb.flush(LocalFlush::Space);
+        assert_eq!(tlb.translate(&memory, true, 5), Entry::Frame(3));
+        tlb.flush(LocalFlush::All);
+        assert_eq!(tlb.translate(&memory, true, 5), Entry::Frame(4));
+    }
+
+    #[test]
+    fn a_cached_table_is_walked_after_it_was_freed() {
+        let (memory, tlb) = mapped();
+        enter(&tlb, 0, TagEntries::Drop);
+        tlb.guess(&memory);
+        let old = memory.move_table(0, 0).unwrap();
+        memory.free_table(old);
+        assert_eq!(tlb.translate(&memory, false, 6), Entry::Freed);
+        tlb.flush(LocalFlush::Space);
+        assert_eq!(tlb.translate(&memory, false, 6), Entry::Unmapped);
+    }
+}

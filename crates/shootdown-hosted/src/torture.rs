@@ -1,0 +1,120 @@
+//! The torture's view of a machine.
+
+use std::time::Duration;
+
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown};
+use shootdown_torture::{Host, Region};
+
+use crate::machine::Machine;
+use crate::memory::{PAGES_PER_TABLE, Part};
+use crate::platform::Hosted;
+
+fn part(region: Region) -> Part {
+    match region {
+        Region::Space(index) => Part::Space(index),
+        Region::Kernel => Part::Kernel,
+    }
+}
+
+impl<const N: usize> shootdown_torture::Memory<N> for Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn spaces(&self) -> usize {
+        self.memory().spaces()
+    }
+
+    fn space(&self, index: usize) -> &AddressSpace<N> {
+        Machine::space(self, index)
+    }
+
+    fn pages(&self, _: Region) -> usize {
+        self.memory().pages()
+    }
+
+    fn address(&self, region: Region, page: usize) -> usize {
+        self.memory().address(part(region), page)
+    }
+
+    fn frames(&self) -> usize {
+        self.memory().frames()
+    }
+
+    fn write_frame(&self, frame: usize, word: u64) {
+        self.memory().write_frame(frame, word);
+    }
+
+    fn map(&self, region: Region, page: usize, frame: Option<usize>) {
+        self.memory().map(part(region), page, frame);
+    }
+
+    fn load(&self, region: Region, page: usize) -> Option<u64> {
+        Machine::load(self, part(region), page)
+    }
+
+    fn entered(&self) -> Option<usize> {
+        Machine::entered(self)
+    }
+
+    fn enter(&self, space: Option<usize>) {
+        Machine::enter(self, space);
+    }
+
+    fn move_table(&self, space: usize, page: usize) -> Option<usize> {
+        self.memory().move_table(space, page)
+    }
+
+    fn table_pages(&self, page: usize) -> (usize, usize) {
+        (page / PAGES_PER_TABLE * PAGES_PER_TABLE, PAGES_PER_TABLE)
+    }
+
+    fn free_table(&self, table: usize) {
+        self.memory().free_table(table);
+    }
+}
+
+impl<const N: usize> Host<N> for Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Platform = Hosted<N>;
+    type Memory = Self;
+
+    fn engine(&self) -> &Shootdown<Hosted<N>, N> {
+        Machine::engine(self)
+    }
+
+    fn memory(&self) -> &Self {
+        self
+    }
+
+    fn possible_cpus(&self) -> CpuMask<N> {
+        CpuMask::first(self.cpus())
+    }
+
+    fn busy(&self, ns: u64) {
+        use shootdown::Platform;
+        let platform = Machine::engine(self).platform();
+        let start_ns = platform.now_ns();
+        while platform.now_ns() - start_ns < ns {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn preempt(&self) {
+        Machine::preempt(self);
+    }
+
+    fn rest(&self, ns: u64) {
+        Machine::rest(self, Duration::from_nanos(ns));
+    }
+
+    fn take_offline(&self, cpu: CpuId) -> bool {
+        Machine::take_offline(self, cpu).is_ok()
+    }
+
+    fn bring_online(&self, cpu: CpuId) {
+        // The torture brings back what it took, and nobody else does.
+        let _ = Machine::bring_online(self, cpu);
+    }
+}
