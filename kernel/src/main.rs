@@ -12,6 +12,7 @@
 //! | [`hotplug`] | CPUs that leave and come back |
 //! | [`backtrace`] | what every CPU is doing |
 //! | [`latency`] | how long preemption and interrupts are off |
+//! | [`torture`] | the engine's torture in ring 0 |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
 #![no_main]
@@ -37,4 +38,5 @@ mod sync;
 mod syscall;
 mod task;
 mod time;
+mod torture;
 mod watchdog;

@@ -172,6 +172,11 @@ pub fn probe_kernel(address: usize) -> Result<usize, Fault> {
     if address < USER_END || !address.is_multiple_of(size_of::<usize>()) {
         return Err(Fault);
     }
+    probe(address)
+}
+
+/// Reads a word at any address, of a page that may not be mapped or not be the user's. With interrupts off a fault is not resolved.
+pub fn probe(address: usize) -> Result<usize, Fault> {
     let found: usize;
     let failed: u32;
     // SAFETY: only reads; a fault at 2 continues at 3.

@@ -1,6 +1,7 @@
 //! [`MemorySpace`]: the address space of one process.
 
 use super::error::MapError;
+use super::layout::PhysAddr;
 use super::page_table::PageTable;
 use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
@@ -80,8 +81,13 @@ impl MemorySpace {
         SHOOTDOWN.switch_away(&self.engine, kernel_root());
     }
 
+    /// Physical address of the root table.
+    #[allow(dead_code, reason = "not for the tests on the host")]
+    pub fn root(&self) -> PhysAddr {
+        self.lock().table.root()
+    }
+
     /// The engine's handle.
-    #[allow(dead_code, reason = "asked by the tests on the host")]
     pub fn engine(&self) -> &AddressSpace<MAX_CPUS> {
         &self.engine
     }

@@ -93,6 +93,11 @@ fn end_machine(how: ExitStatus) -> ! {
     }
 }
 
+/// Ends the machine as if the first process had exited with `code`.
+pub fn end_machine_with(code: u8) -> ! {
+    end_machine(ExitStatus::Exited(code))
+}
+
 /// Ends the current process by a signal.
 pub fn kill_current(signal: Signal) -> ! {
     exit_process(ExitStatus::Killed(signal))

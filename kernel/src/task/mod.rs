@@ -24,6 +24,7 @@ mod exec;
 mod exit;
 pub mod futex;
 mod id;
+mod kernel_thread;
 mod list;
 mod name;
 mod priority;
@@ -41,13 +42,14 @@ pub use child::{WaitFor, wait_child};
 pub use clone::{CloneRequest, clone_thread, fork, vfork};
 pub use current::{Current, current, current_space};
 pub use exec::exec;
-pub use exit::{exit_process, exit_thread};
+pub use exit::{end_machine_with, exit_process, exit_thread};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
+pub use kernel_thread::start_kernel_thread;
 pub use list::ThreadList;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    before_user_return, close_cpu, cpu_count, doze, park_uninterrupted, preempt,
+    before_user_return, change_space, close_cpu, cpu_count, doze, park_uninterrupted, preempt,
     preempt_interrupted, reopen_cpu, set_affinity, sleep_until, timer_tick, unpark,
     usable_cpu_bits, vacate, yield_now,
 };

@@ -24,7 +24,7 @@ use crate::hotplug;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
-use crate::time;
+use crate::{time, torture};
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -39,6 +39,9 @@ const CPU_START_NS: u64 = 2_000_000_000;
 pub fn start_init() -> ! {
     cpu::this().start(percpu::cpu_id());
     wait_for_other_cpus(boot::info().cpus);
+    if torture::start_if_asked(boot::info()) {
+        idle();
+    }
     match first_thread(boot::info()) {
         Ok(thread) => sched::start(thread),
         Err(why) => {

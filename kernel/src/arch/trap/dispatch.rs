@@ -11,7 +11,7 @@ use crate::arch::irq::{self, IrqState};
 use crate::arch::{apic, percpu};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::{backtrace, panic, syscall as syscalls, task};
+use crate::{backtrace, panic, syscall as syscalls, task, torture};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
 const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
@@ -40,6 +40,7 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
             apic::local().end_of_interrupt();
             percpu::count_tick();
             task::timer_tick();
+            torture::tick();
         }
         SPURIOUS_VECTOR => {}
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),

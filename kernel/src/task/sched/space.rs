@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 
 use crate::arch::irq;
-use crate::mm::MemorySpace;
+use crate::mm::{MemorySpace, SpaceUse};
 use crate::task::Thread;
 use crate::task::cpu::{self, Local};
 use crate::task::current::current;
@@ -23,6 +23,16 @@ pub(in crate::task) fn leave_space() {
     irq::restore(state);
     drop(loaded);
     drop(own);
+}
+
+/// Gives the current thread another address space to use, or none, and loads it. Must be called in thread context with
+/// interrupts on: the last use of the old one gives all memory back.
+pub fn change_space(wanted: Option<SpaceUse>) {
+    let state = irq::save();
+    let before = current().with_context(|context| core::mem::replace(&mut context.space, wanted));
+    irq::restore(state);
+    enter_own_space();
+    drop(before);
 }
 
 /// Loads the space that the current thread has in its context now (after `execve`).
