@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
+use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
@@ -51,6 +52,8 @@ pub struct Explore {
     fruitless: u64,
     most_events: u64,
     asid_slots: usize,
+    /// What tasks know that have no CPU.
+    parked: FxHashMap<usize, Rc<View>>,
 }
 
 impl Explore {
@@ -72,6 +75,7 @@ impl Explore {
             fruitless: 0,
             most_events,
             asid_slots: 0,
+            parked: FxHashMap::default(),
         }
     }
 
@@ -182,6 +186,18 @@ impl Explore {
     pub(crate) fn enter_handler(&mut self, cpu: usize) {
         let told = std::mem::take(&mut self.told[cpu]);
         self.memory.hear(cpu, &told);
+    }
+
+    /// A task loses its CPU. What it knows waits for it in memory, as saved registers do.
+    pub(crate) fn park(&mut self, cpu: usize, task: usize) {
+        self.parked.insert(task, self.memory.tell(cpu));
+    }
+
+    /// A task gets a CPU, which thereby knows what the task does: the run queue's lock orders the two.
+    pub(crate) fn unpark(&mut self, cpu: usize, task: usize) {
+        if let Some(known) = self.parked.remove(&task) {
+            self.memory.hear(cpu, &known);
+        }
     }
 
     pub(crate) fn flush(&mut self, cpu: usize, operation: LocalFlush) {

@@ -9,7 +9,7 @@ use shootdown::AsidSlot;
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
 
 use crate::explore::Question;
-use crate::machine::{FailureKind, Machine, Model, State, Status};
+use crate::machine::{FailureKind, Machine, Model, Note, State, Status};
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Machine<'static>>>> = const { Cell::new(None) };
@@ -95,6 +95,10 @@ impl<'a> Context<'a> {
         self.with(|state| state.tell(what));
     }
 
+    pub(crate) fn machine(self) -> &'a Machine<'a> {
+        self.0
+    }
+
     /// The running virtual CPU.
     pub fn cpu(self) -> usize {
         self.with(|state| state.running)
@@ -129,8 +133,12 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn give_way(self) {
-        let cpu = self.cpu();
-        let yielder = self.0.yielders[cpu].get().expect("a coroutine runs");
+        self.give_way_as(self.task());
+    }
+
+    /// What runs is `task`, although its CPU may be somebody else's by now.
+    pub(crate) fn give_way_as(self, task: usize) {
+        let yielder = self.0.yielders[task].get().expect("a coroutine runs");
         // SAFETY: set by this very coroutine, whose yielder lives as long as its body.
         let yielder = unsafe { yielder.as_ref() };
         yielder.suspend(());
@@ -142,8 +150,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The program is over; the CPU goes on to take interrupts.
+    /// The program is over; the CPU goes on to take interrupts, or with its own task.
     pub(crate) fn finish(self) {
+        let own = self.cpu();
+        if self.task() != own {
+            self.with(|state| state.unfinished -= 1);
+            self.switch_task(own);
+        }
         self.with(State::finish);
         loop {
             self.sleep();
@@ -176,12 +189,15 @@ impl<'a> Context<'a> {
         let mut left_ps = time_ps;
         while left_ps > 0 && self.with(|state| state.timed().is_some()) {
             let started_ps = self.with(|state| state.me().now_ps);
+            let host_ps = self
+                .host()
+                .map_or(u64::MAX, |host| host.interrupts_at_ps(self.cpu()));
             if self.with(|state| !state.me().interrupts_on) {
                 self.with(|state| state.me().now_ps += left_ps);
                 break;
             }
             self.with(|state| {
-                state.plan_within(left_ps);
+                state.plan_within(left_ps.min(host_ps.saturating_sub(started_ps)));
                 state.me().status = Status::Waiting;
             });
             self.give_way();
@@ -189,7 +205,7 @@ impl<'a> Context<'a> {
                 state.me().status = Status::Running;
                 state.me().now_ps - started_ps
             });
-            while self.take_interrupt() {}
+            self.boundary();
         }
         self.event();
         self.boundary();
@@ -205,10 +221,12 @@ impl<'a> Context<'a> {
         if !self.with(State::interrupt_due) {
             return false;
         }
+        self.note(Note::HandlerEntered);
         self.with(State::enter_handler);
         self.event();
         (self.0.handler)();
         self.with(State::leave_handler);
+        self.note(Note::HandlerLeft);
         self.event();
         true
     }
@@ -276,6 +294,9 @@ impl<'a> Context<'a> {
     /// An instruction is complete: interrupts may come in, and a failed run ends here.
     pub(crate) fn boundary(self) {
         while self.take_interrupt() {}
+        if let Some(host) = self.host() {
+            self.host_boundary(host);
+        }
         if self.with(|state| state.failure.is_some()) {
             self.give_way_for_good();
         }

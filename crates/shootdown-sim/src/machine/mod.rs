@@ -9,11 +9,13 @@ mod processor;
 mod quiet;
 mod run;
 mod state;
+mod task;
 
 pub use failure::{Failure, FailureKind};
 pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};
 pub use run::{Machine, Program};
 pub use state::{Model, State};
+pub use task::{Host, Note};
 
 pub use current::{Context, context, try_context};

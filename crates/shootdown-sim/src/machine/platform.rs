@@ -4,7 +4,7 @@ use shootdown::{
     Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, TagEntries,
 };
 
-use crate::machine::{State, context};
+use crate::machine::{Note, State, context};
 
 /// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -26,21 +26,41 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn irq_save(&self) -> bool {
-        context().with(|state| std::mem::replace(&mut state.me().interrupts_on, false))
+        let context = context();
+        let (closes, were_on) = context.with(|state| {
+            let closes = state.is_open();
+            let were_on = std::mem::replace(&mut state.me().interrupts_on, false);
+            (closes, were_on)
+        });
+        if closes {
+            context.note(Note::Closed);
+        }
+        were_on
     }
 
     fn irq_restore(&self, state: bool) {
         let context = context();
-        context.with(|machine| machine.me().interrupts_on = state);
+        let opens = context.with(|machine| {
+            let was_open = machine.is_open();
+            machine.me().interrupts_on = state;
+            !was_open && machine.is_open()
+        });
+        if opens {
+            context.note(Note::Opened);
+        }
         if state {
             context.event();
             context.boundary();
         }
     }
 
-    fn preempt_disable(&self) {}
+    fn preempt_disable(&self) {
+        context().preempt_disable();
+    }
 
-    fn preempt_enable(&self) {}
+    fn preempt_enable(&self) {
+        context().preempt_enable();
+    }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         let context = context();
@@ -103,6 +123,7 @@ unsafe impl Platform for SimPlatform {
         let context = context();
         context.tell(|| format!("{event:?}"));
         context.with(|state| state.trace(event));
+        context.note(Note::Engine(event));
         context.maybe_nmi();
     }
 }

@@ -29,8 +29,10 @@ pub struct Processor {
     pub status: Status,
     /// The interrupt flag.
     pub interrupts_on: bool,
-    /// Whether it executes its interrupt handler.
+    /// Whether it executes an interrupt handler.
     pub in_handler: bool,
+    /// How many times over preemption is forbidden.
+    pub preempt_off: u32,
     /// The interrupt that it has still to take.
     pub pending: Option<Pending>,
     /// Its clock in picoseconds (timed model).
@@ -43,6 +45,7 @@ impl Processor {
             status: Status::Running,
             interrupts_on: true,
             in_handler: false,
+            preempt_off: 0,
             pending: None,
             now_ps: 0,
         }

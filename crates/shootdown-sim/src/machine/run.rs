@@ -11,7 +11,7 @@ use shootdown::AsidSlot;
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
-use crate::machine::{Failure, FailureKind, Model, State};
+use crate::machine::{Failure, FailureKind, Host, Model, State};
 use crate::trace::Recorder;
 
 /// What one virtual CPU executes.
@@ -33,6 +33,8 @@ pub struct Machine<'a> {
     pub(crate) state: RefCell<State>,
     pub(crate) handler: Box<dyn Fn() + 'a>,
     pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
+    pub(crate) host: Option<Box<dyn Host + 'a>>,
+    /// Of each task.
     pub(crate) yielders: Vec<GiveWay>,
     /// What each CPU remembers of its hardware tags.
     pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
@@ -59,6 +61,7 @@ impl<'a> Machine<'a> {
             state: RefCell::new(State::new(cpus, model)),
             handler: Box::new(handler),
             nmi: None,
+            host: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             asid_slots: (0..cpus)
                 .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
@@ -85,22 +88,31 @@ impl<'a> Machine<'a> {
         self
     }
 
-    /// Runs one program on each CPU to the end, and gives the state back.
+    /// Lets `host` decide who runs: besides the program of each CPU there are `tasks` more.
+    #[must_use]
+    pub fn with_host(mut self, host: impl Host + 'a, tasks: usize) -> Self {
+        self.host = Some(Box::new(host));
+        self.yielders.extend((0..tasks).map(|_| Cell::new(None)));
+        self.state.get_mut().unfinished += tasks;
+        self
+    }
+
+    /// Runs one program on each CPU to the end, and those of further tasks, and gives the state back.
     ///
     /// # Errors
     /// The state, whose `failure` is set.
     ///
     /// # Panics
-    /// When there are not as many programs as CPUs, or on a thread that is inside a run.
+    /// When there are not as many programs as CPUs and tasks, or on a thread that is inside a run.
     pub fn run(self, programs: Vec<Program<'_>>) -> (State, Option<Failure>) {
-        assert_eq!(programs.len(), self.yielders.len(), "one program a CPU");
+        assert_eq!(programs.len(), self.yielders.len(), "one program a task");
         {
             let entered = current::enter(&self);
             quiet::panics_are_reported_by_runs();
             let mut coroutines: Vec<_> = programs
                 .into_iter()
                 .enumerate()
-                .map(|(cpu, program)| VirtualCpu::new(&self, cpu, program))
+                .map(|(task, program)| Coroutined::new(&self, task, program))
                 .collect();
             while let Some(next) = self.next() {
                 coroutines[next].resume();
@@ -113,7 +125,7 @@ impl<'a> Machine<'a> {
         (state, failure)
     }
 
-    /// Whom to resume, or nobody when the run is over.
+    /// The task to resume, or nobody when the run is over.
     fn next(&self) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         if state.is_over() {
@@ -127,15 +139,15 @@ impl<'a> Machine<'a> {
                 "every CPU waits for an interrupt that nobody sends".to_owned(),
             ),
         }
-        next
+        next.map(|cpu| state.current[cpu])
     }
 }
 
-/// One coroutine.
-struct VirtualCpu(Option<Coroutine<(), (), (), DefaultStack>>);
+/// A task's coroutine.
+struct Coroutined(Option<Coroutine<(), (), (), DefaultStack>>);
 
-impl VirtualCpu {
-    fn new(machine: &Machine<'_>, cpu: usize, program: Program<'_>) -> Self {
+impl Coroutined {
+    fn new(machine: &Machine<'_>, task: usize, program: Program<'_>) -> Self {
         let stack = STACKS
             .with_borrow_mut(Vec::pop)
             .unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a stack"));
@@ -148,8 +160,9 @@ impl VirtualCpu {
         Self(Some(Coroutine::with_stack(stack, move |yielder, ()| {
             // SAFETY: the machine outlives its coroutines, see above.
             let machine = unsafe { machine.as_ref() };
-            machine.yielders[cpu].set(Some(NonNull::from(yielder)));
+            machine.yielders[task].set(Some(NonNull::from(yielder)));
             let context = Context::of(machine);
+            context.arrive();
             if catch_unwind(AssertUnwindSafe(|| program(context))).is_err() {
                 context.fail(FailureKind::Panic, quiet::take_message());
             }
@@ -164,7 +177,7 @@ impl VirtualCpu {
     }
 }
 
-impl Drop for VirtualCpu {
+impl Drop for Coroutined {
     fn drop(&mut self) {
         let Some(mut coroutine) = self.0.take() else {
             return;

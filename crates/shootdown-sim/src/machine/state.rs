@@ -31,6 +31,8 @@ pub struct State {
     pub processors: Vec<Processor>,
     /// The one whose coroutine runs.
     pub running: usize,
+    /// The task that each virtual CPU runs.
+    pub current: Vec<usize>,
     /// What events mean.
     pub model: Model,
     /// Events so far.
@@ -50,6 +52,7 @@ impl State {
         Self {
             processors: vec![Processor::new(); cpus],
             running: 0,
+            current: (0..cpus).collect(),
             model,
             events: 0,
             failure: None,

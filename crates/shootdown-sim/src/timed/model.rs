@@ -59,6 +59,11 @@ impl Timed {
         }
     }
 
+    /// `cpu` goes on at its own time, with whatever task.
+    pub(crate) fn stays(&mut self, processor: &Processor, cpu: usize) {
+        self.clock.plan(cpu, processor.now_ps);
+    }
+
     /// Whether somebody acts before the running CPU's clock.
     #[inline]
     pub(crate) fn gives_way(&mut self, processors: &[Processor], running: usize) -> bool {

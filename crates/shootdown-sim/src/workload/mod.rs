@@ -8,6 +8,7 @@ mod measured;
 mod order;
 mod peer;
 mod pingpong;
+mod preemptoff;
 mod selected;
 mod shootdown;
 mod sweep;
@@ -20,6 +21,10 @@ pub use measured::Measured;
 pub use order::Order;
 pub use peer::{Built, Peer};
 pub use pingpong::{Names, PUBLISHED_PINGPONG, Pingpong, Placement};
+pub use preemptoff::{
+    Counts, Findings, LOAD_FIGURES, Load, LoadFigure, Maxima, PUBLISHED_PREEMPTOFF, Preemptoff,
+    System,
+};
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
 pub use sweep::{Change, Effect, Row, sweep};
