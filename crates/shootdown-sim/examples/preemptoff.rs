@@ -1,6 +1,6 @@
 //! Table T3 on the simulated machine, and what it hangs on: the figures of `docs/measuring.md`.
 //!
-//! `cargo run --release -p shootdown-sim --example preemptoff [INTERVALS [NAME=VALUE ...]]`
+//! `cargo run --release -p shootdown-sim --example preemptoff [INTERVALS [SEED [NAME=VALUE ...]]]`
 
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use shootdown_sim::workload::{
 fn main() {
     let mut words = std::env::args().skip(1);
     let intervals = words.next().map_or(300, |word| number(&word) as usize);
+    let seed = words.next().map_or(1, |word| number(&word) as u64);
     let mut load = Load::default();
     for word in words {
         let (name, value) = word.split_once('=').expect("NAME=VALUE");
@@ -46,7 +47,7 @@ fn main() {
         "wake max"
     );
     for name in ["before", "published", "best"] {
-        row(name, load, intervals);
+        row(name, load, intervals, seed);
     }
 }
 
@@ -55,14 +56,14 @@ fn number(word: &str) -> f64 {
         .unwrap_or_else(|_| panic!("`{word}` is no number"))
 }
 
-fn row(name: &str, load: Load, intervals: usize) {
+fn row(name: &str, load: Load, intervals: usize, seed: u64) {
     let started = Instant::now();
     let findings: Findings = Preemptoff {
         cpus: 16,
         system: System::named(name).expect("a system"),
         load,
         costs: Preset::named("16-core").expect("a preset").costs(),
-        seed: 1,
+        seed,
         intervals,
     }
     .run();
