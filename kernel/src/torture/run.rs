@@ -107,7 +107,7 @@ fn supervise(start_ns: u64, seconds: u64, workers: usize) -> bool {
     for second in 1..=seconds {
         sleep_until(start_ns + second * NS_PER_S);
         for (worker, (steps, since)) in last.iter_mut().enumerate() {
-            let now = TORTURE.steps_of(WorkerId::task(worker));
+            let now = TORTURE.steps(WorkerId::task(worker));
             if now != *steps {
                 (*steps, *since) = (now, second);
             } else if second - *since >= STUCK_S {
@@ -115,19 +115,14 @@ fn supervise(start_ns: u64, seconds: u64, workers: usize) -> bool {
                 return false;
             }
         }
-        let steps: u64 = boot_cpus().map(|cpu| TORTURE.steps(cpu)).sum();
-        print(format_args!(
-            "torture: progress seconds={second} steps={steps}\n"
-        ));
+        let machine = MACHINE.get().expect("made before the run");
+        let progress = TORTURE.progress(machine, time::now_ns() - start_ns);
+        print(format_args!("{progress}\n"));
         if TORTURE.first_violation().is_some() {
             break;
         }
     }
     true
-}
-
-fn boot_cpus() -> impl Iterator<Item = shootdown::CpuId> {
-    (0..boot::info().cpus as u32).map(shootdown::CpuId::new)
 }
 
 /// Waits for the last steps of all workers and of the timer's interrupts.
