@@ -5,9 +5,9 @@
 //! The console then has, besides log lines:
 //!
 //! ```text
-//! torture: progress ns=3000000000 steps=123456 ..  once a second, with the steps of each CPU's interrupts and of each task
-//! torture: stuck worker=5 cpu=2                  no step for long, then all backtraces, and the run ends
-//! torture: ...                                   the lines of `Summary::protocol`, the last one `torture: done violations=0 ...`
+//! torture: progress ns=.. steps=.. cpu0=.. task0=..   once a second, see `Torture::progress`
+//! torture: stuck worker=5 steps=..                   no step for long; then all backtraces, and the run ends
+//! torture: ...                                       the lines of `Summary::protocol`, the last one `torture: done violations=0 ...`
 //! ```
 //!
 //! The machine ends with status 0 without violations, else 1.

@@ -88,7 +88,7 @@ fn direct(_: usize) -> ! {
     for worker in 0..workers {
         spawn(work, worker);
     }
-    let unstuck = supervise(start_ns, orders.seconds, workers);
+    let unstuck = supervise(machine, orders.seconds, workers);
     RUNNING.store(false, Ordering::SeqCst);
     if !unstuck || !all_end(workers) {
         backtrace::print_all();
@@ -102,7 +102,8 @@ fn direct(_: usize) -> ! {
 }
 
 /// Lets the run go on for `seconds`, or until something is wrong; false when a worker is stuck.
-fn supervise(start_ns: u64, seconds: u64, workers: usize) -> bool {
+fn supervise(machine: &Machine, seconds: u64, workers: usize) -> bool {
+    let start_ns = time::now_ns();
     let mut last: Vec<(u64, u64)> = (0..workers).map(|_| (0, 0)).collect();
     for second in 1..=seconds {
         sleep_until(start_ns + second * NS_PER_S);
@@ -115,7 +116,6 @@ fn supervise(start_ns: u64, seconds: u64, workers: usize) -> bool {
                 return false;
             }
         }
-        let machine = MACHINE.get().expect("made before the run");
         let progress = TORTURE.progress(machine, time::now_ns() - start_ns);
         print(format_args!("{progress}\n"));
         if TORTURE.first_violation().is_some() {

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::board::Board;
 /// A CPU stays as it is for this long at most.
 const PAUSE_US: std::ops::Range<u64> = 0..3_000;
 
-/// Which CPUs can leave, and how often they have.
+/// Which CPUs can leave.
 #[derive(Debug)]
 pub struct Churn {
     switches: Vec<PathBuf>,
@@ -43,21 +44,18 @@ impl Churn {
         })
     }
 
-    /// Takes CPUs offline and brings them back until the board says stop; returns how often. All are online afterwards.
-    pub fn run(mut self, board: &Board) -> u64 {
-        let mut rounds = 0;
+    /// Takes CPUs offline and brings them back until the board says stop, and counts how often each has left. All are
+    /// online afterwards.
+    pub fn run(mut self, board: &Board, rounds: &AtomicU64) {
         while !board.stopped() {
             for at in 0..self.switches.len() {
-                match self.round(at) {
-                    Ok(()) => rounds += 1,
-                    Err(error) => {
-                        let path = self.switches[at].display();
-                        board.fail(format!("{path}: {error}"));
-                    }
+                if let Err(error) = self.round(at) {
+                    let path = self.switches[at].display();
+                    board.fail(format!("{path}: {error}"));
                 }
             }
+            rounds.fetch_add(1, Ordering::Relaxed);
         }
-        rounds
     }
 
     fn round(&mut self, at: usize) -> io::Result<()> {

@@ -11,6 +11,8 @@ use crate::args::{self, UsageError};
 const MAX_THREADS_PER_CPU: usize = 4;
 /// The most threads at all: a mark's owner field must hold a worker's number.
 const MAX_THREADS: u64 = 1024;
+/// The most times that each CPU can be asked to leave.
+const MAX_CHURN: u64 = 1_000_000;
 /// The longest run: a day.
 const MAX_SECONDS: u64 = 86_400;
 
@@ -24,7 +26,8 @@ usage: tlbtorture [OPTION]...
   --policies LIST   flush policies of the kernel, taking turns; a kernel
                     without a choice runs its only one, `linux`         [before,published,best]
   --seed N          seed of every choice                                [1]
-  --churn           take CPUs offline and bring them back all the time
+  --churn N         take CPUs offline and bring them back all the time, each
+                    at least N times, if that takes longer than --seconds
   --help
 
 exit status: 0 all well, 1 an access saw or did what it must not, 2 bad arguments
@@ -41,8 +44,8 @@ pub struct Options {
     pub policies: Vec<String>,
     /// Seed of every choice.
     pub seed: u64,
-    /// CPUs leave and come back.
-    pub churn: bool,
+    /// How often each CPU leaves and comes back at least; `None` if all stay.
+    pub churn: Option<u64>,
 }
 
 impl Default for Options {
@@ -52,7 +55,7 @@ impl Default for Options {
             threads: None,
             policies: ["before", "published", "best"].map(str::to_owned).to_vec(),
             seed: 1,
-            churn: false,
+            churn: None,
         }
     }
 }
@@ -84,7 +87,10 @@ impl Options {
                 Long("seed") => {
                     options.seed = args::number("--seed", &args::text(&mut parser)?, 0..=u64::MAX)?;
                 }
-                Long("churn") => options.churn = true,
+                Long("churn") => {
+                    let text = args::text(&mut parser)?;
+                    options.churn = Some(args::number("--churn", &text, 1..=MAX_CHURN)?);
+                }
                 other => return Err(other.unexpected().into()),
             }
         }
@@ -115,11 +121,11 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best --churn";
+        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best --churn 9";
         let options = parse(line).unwrap().unwrap();
         assert_eq!(options.length, Duration::from_secs(60));
         assert_eq!((options.threads, options.seed), (Some(3), 7));
-        assert!(options.churn);
+        assert_eq!(options.churn, Some(9));
         assert_eq!(options.policies, ["before", "best"]);
         assert_eq!(parse("--help").unwrap(), None);
     }

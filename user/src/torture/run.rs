@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ struct Run {
     switch: PolicySwitch,
     clock: Clock,
     board: Board,
+    /// How often each CPU has left and come back.
+    rounds: AtomicU64,
 }
 
 impl Run {
@@ -63,6 +66,7 @@ impl Run {
             switch,
             clock,
             board,
+            rounds: AtomicU64::new(0),
         })
     }
 
@@ -78,7 +82,7 @@ impl Run {
             "long_probe_ns": self.clock.to_ns(probe::long_probe_ticks()),
         }));
         let (tallies, times) = thread::scope(|scope| {
-            let churn = self.options.churn.then(|| scope.spawn(|| self.churn()));
+            let churn = self.options.churn.map(|_| scope.spawn(|| self.churn()));
             let workers: Vec<_> = (0..self.workers)
                 .map(|number| scope.spawn(move || self.worker(number)))
                 .collect();
@@ -104,19 +108,21 @@ impl Run {
         }
     }
 
-    /// Returns how often a CPU left and came back.
-    fn churn(&self) -> u64 {
+    fn churn(&self) {
         match Churn::new(&self.cpus, self.options.seed) {
-            Ok(churn) => churn.run(&self.board),
-            Err(error) => {
-                self.board.fail(error.to_string());
-                0
-            }
+            Ok(churn) => churn.run(&self.board, &self.rounds),
+            Err(error) => self.board.fail(error.to_string()),
         }
     }
 
+    /// Whether CPUs have left as often as was asked for.
+    fn churned_enough(&self) -> bool {
+        let due = self.options.churn.unwrap_or(0);
+        self.rounds.load(Ordering::Relaxed) >= due
+    }
+
     /// Waits for the last CPU to be back; one that is not ends the process.
-    fn conclude_churn(&self, churn: Option<ScopedJoinHandle<'_, u64>>) {
+    fn conclude_churn(&self, churn: Option<ScopedJoinHandle<'_, ()>>) {
         let Some(churn) = churn else {
             return;
         };
@@ -130,9 +136,12 @@ impl Run {
             thread::sleep(Duration::from_millis(1));
         }
         match churn.join() {
-            Ok(rounds) => report::say(&format!(
-                "{PROGRAM}: CPUs left and came back {rounds} times"
-            )),
+            Ok(()) => {
+                let rounds = self.rounds.load(Ordering::Relaxed);
+                report::say(&format!(
+                    "{PROGRAM}: each CPU left and came back {rounds} times"
+                ));
+            }
             Err(_) => self.board.fail("the churning thread panicked".to_owned()),
         }
     }
@@ -146,13 +155,16 @@ impl Run {
             .length
             .as_millis()
             .div_ceil(slice.as_millis().max(1)) as usize;
-        for turn in 0..total {
+        for turn in 0.. {
+            if turn >= total && self.churned_enough() {
+                break;
+            }
             let policy = turn % self.policies.len();
             if let Err(error) = self.switch.select(&self.policies[policy]) {
                 self.board.fail(error.to_string());
             }
             self.board.set_policy(policy);
-            report::progress(turn, total, &self.policies[policy]);
+            report::progress(turn.min(total), total, &self.policies[policy]);
             let start = Instant::now();
             while start.elapsed() < slice && !self.over() {
                 thread::sleep(LOOK.min(slice));

@@ -2,7 +2,7 @@
 //!
 //! Each CPU holds a reference to the space it has loaded, so no space is freed while loaded. It stays loaded while
 //! nothing that needs user memory runs, and its memory goes with its last thread all the same: see
-//! [`SpaceUse`](crate::mm::SpaceUse).
+//! [`SpaceUse`].
 
 use alloc::sync::Arc;
 
