@@ -23,6 +23,7 @@ pub mod child;
 pub mod clock;
 pub mod counters;
 pub mod effort;
+pub mod hotplug;
 pub mod machine;
 pub mod madvise;
 pub mod pingpong;

@@ -26,7 +26,8 @@ impl Turn {
     /// Sleeps until nobody else has it.
     fn take() -> Result<Self, Errno> {
         // ORDERING: acquires what the one before did; pairs with the release in `drop`.
-        let try_take = || (!CHANGING.swap(true, Ordering::Acquire)).then_some(Self);
+        // Not `then_some`: a turn made in vain would be dropped, and end somebody else's.
+        let try_take = || (!CHANGING.swap(true, Ordering::Acquire)).then(|| Self);
         WAITING.wait_until(None, try_take)
     }
 }
