@@ -121,6 +121,14 @@ where
         }
     }
 
+    /// The members in ascending order, beginning at `start` and going round past `N`.
+    pub(crate) fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> {
+        let (later, earlier) = (self.iter(), self.iter());
+        later
+            .filter(move |cpu| *cpu >= start)
+            .chain(earlier.filter(move |cpu| *cpu < start))
+    }
+
     /// The first member at or after `start`, going round past `N`.
     pub(crate) fn next_from(&self, start: CpuId) -> Option<CpuId> {
         let first = |from: usize| {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use puppet::{machine, powered_off};
+use puppet::{Puppet, machine, powered_off};
 use shootdown::*;
 
 fn cpu(number: u32) -> CpuId {
@@ -492,27 +492,90 @@ fn a_called_function_that_unwinds_ends_the_machine() {
     assert_eq!(child.status.code(), None, "it lived on: {child:?}");
 }
 
+/// Long enough for the next request to be newer.
+fn a_while(puppet: &Puppet) {
+    puppet.skipped_ns.fetch_add(1000, Ordering::Relaxed);
+}
+
 #[test]
-fn initiators_are_served_in_rotation() {
-    static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    let machine = machine::<4>();
-    let post_from = |initiator: u32| {
-        machine.platform().as_cpu(initiator, || {
-            machine.post(&mask(&[0]), move |_| ORDER.lock().unwrap().push(initiator));
+fn functions_run_in_the_order_in_which_they_were_published() {
+    static ORDER: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
+    let machine = machine::<8>();
+    let puppet = *machine.platform();
+    let published = [5, 2, 7, 2, 6, 5, 3];
+    for (number, initiator) in published.into_iter().enumerate() {
+        a_while(puppet);
+        puppet.as_cpu(initiator, || {
+            machine.post(&mask(&[0, 1]), move |cpu| {
+                ORDER.lock().unwrap().push((cpu.as_u32(), number as u32));
+            });
         });
+    }
+    for target in [0, 1] {
+        puppet.as_cpu(4, || puppet.deliver(target));
+        let order: Vec<_> = (0..published.len() as u32)
+            .map(|number| (target, number))
+            .collect();
+        assert_eq!(std::mem::take(&mut *ORDER.lock().unwrap()), order);
+    }
+}
+
+#[test]
+fn a_function_that_is_found_again_runs_once() {
+    static RUNS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    let count = |which: usize| {
+        move |_: CpuId| {
+            RUNS[which].fetch_add(1, Ordering::Relaxed);
+        }
     };
-    post_from(2);
-    machine
-        .platform()
-        .as_cpu(1, || machine.platform().deliver(0));
-    (1..4).for_each(post_from);
-    machine
-        .platform()
-        .as_cpu(1, || machine.platform().deliver(0));
-    assert_eq!(
-        *ORDER.lock().unwrap(),
-        [2, 3, 1, 2],
-        "after 2 comes 3, not the lowest number"
+    puppet.as_cpu(1, || {
+        machine.post(&mask(&[0]), move |cpu| {
+            count(0)(cpu);
+            // The second function waits in a slot of CPU 1, which rings once more.
+            puppet.as_cpu(1, || machine.post(&mask(&[0]), count(2)));
+        });
+        a_while(puppet);
+        machine.post(&mask(&[0]), count(1));
+        puppet.deliver(0);
+    });
+    let runs = RUNS.each_ref().map(|runs| runs.load(Ordering::Relaxed));
+    assert_eq!(runs, [1; 3]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many CPUs, nothing unsafe")]
+fn of_many_initiators_none_is_left_behind() {
+    const INITIATORS: u32 = 40;
+    const ROUNDS: usize = 5;
+    static RUNS: [AtomicU32; INITIATORS as usize] =
+        [const { AtomicU32::new(0) }; INITIATORS as usize];
+    let machine = machine::<64>();
+    let puppet = *machine.platform();
+    /// Posts to CPU 63, from there again and again.
+    fn again(machine: &'static puppet::Machine<64>, initiator: u32) {
+        let puppet = *machine.platform();
+        a_while(puppet);
+        puppet.as_cpu(initiator, || {
+            machine.post(&CpuMask::only(CpuId::new(63)), move |_| {
+                RUNS[initiator as usize].fetch_add(1, Ordering::Relaxed);
+                again(machine, initiator);
+            });
+        });
+    }
+    (0..INITIATORS).for_each(|initiator| again(machine, initiator));
+    let mut least = Vec::new();
+    while least.len() < ROUNDS {
+        puppet.as_cpu(62, || puppet.deliver(63));
+        let runs = || RUNS.iter().map(|runs| runs.load(Ordering::Relaxed));
+        least.push(runs().min().unwrap());
+        let (least, most) = (runs().min().unwrap(), runs().max().unwrap());
+        assert!(least > 0 && most <= least + 2, "{least} and {most} turns");
+    }
+    assert!(
+        least.is_sorted_by(|before, after| before < after),
+        "{least:?}"
     );
 }
 

@@ -7,9 +7,10 @@
 //! list; slots are recycled by their own CPU when their pending set is empty.
 //!
 //! * `payload`, `slot`, `inbox`: the shared memory.
-//! * `publish`: the initiator. `serve`: the responder. `wait`: what ties them together.
+//! * `publish`: the initiator. `serve`, `backlog`: the responder. `wait`: what ties them together.
 //! * `function`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
+mod backlog;
 mod function;
 mod inbox;
 mod payload;
@@ -26,5 +27,5 @@ pub use ticket::CallTicket;
 pub(crate) use inbox::Inbox;
 pub(crate) use payload::Payload;
 pub(crate) use publish::SlotClass;
-pub(crate) use slot::{Kind, Request, Run, SLOTS, Slot};
+pub(crate) use slot::{Kind, Request, Run, SLOTS, Slot, Stamp};
 pub(crate) use wait::RequestRef;

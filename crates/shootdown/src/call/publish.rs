@@ -1,6 +1,6 @@
 //! The initiator's half of a call.
 
-use crate::call::{Kind, Request, RequestRef, SLOTS};
+use crate::call::{Kind, Request, RequestRef, SLOTS, Stamp};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::{IrqGuard, Shootdown};
@@ -134,8 +134,13 @@ where
             false => Entry::function(request.run),
         };
         self.state(initiator).diary.wants(slot.index, wanted);
+        let now = match kind.is_flush() {
+            // Flushes are served before all functions, in any order.
+            true => Stamp::NONE,
+            false => Stamp::at_ns(self.platform.now_ns()),
+        };
         // SAFETY: `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
-        let sequence = unsafe { cell.publish(kind, request, targets) };
+        let sequence = unsafe { cell.publish(kind, request, targets, now) };
         self.kick(initiator, targets);
         RequestRef {
             initiator,

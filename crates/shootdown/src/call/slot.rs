@@ -8,6 +8,9 @@
 //! 2. *published*: contents and a new sequence number are written, then the pending set (Release);
 //! 3. each target copies what it needs and clears its own bit (I6); the last one makes the slot free.
 //!
+//! The sequence number of a call is the time at which it was published, so that all its targets agree who came first; only
+//! that it grows matters otherwise.
+//!
 //! A waiter remembers the sequence number: its request is complete when the set is empty *or* the number
 //! has moved on, because a slot is refilled only after its set was empty. So nobody has to give a slot
 //! back, a leaked ticket leaks nothing, and a waiter never waits for a later request (I11).
@@ -88,6 +91,21 @@ impl Request {
     }
 }
 
+/// When a request was published, as far as the host's clocks agree: responders serve in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    /// No matter when.
+    pub(crate) const NONE: Self = Self(0);
+    /// A unit of 16 ns makes 56 bits last 36 years.
+    const SHIFT: u32 = 4;
+
+    pub(crate) const fn at_ns(now_ns: u64) -> Self {
+        Self(now_ns >> Self::SHIFT)
+    }
+}
+
 /// One request slot.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -122,12 +140,20 @@ where
         self.pending.is_empty(Ordering::Acquire)
     }
 
-    /// Fills the slot and names its targets; returns the request's sequence number.
+    /// Fills the slot and names its targets; returns the request's sequence number: the time `now`, or the number
+    /// after the last one if that is larger.
     ///
     /// # Safety
     /// 1. The caller runs on the slot's CPU with interrupts off, and saw [`is_free`](Self::is_free) since.
-    pub(crate) unsafe fn publish(&self, kind: Kind, request: Request, targets: &CpuMask<N>) -> u64 {
-        let sequence = (self.header.load(Ordering::Relaxed) >> 8).wrapping_add(1) & (u64::MAX >> 8);
+    pub(crate) unsafe fn publish(
+        &self,
+        kind: Kind,
+        request: Request,
+        targets: &CpuMask<N>,
+        now: Stamp,
+    ) -> u64 {
+        let next = (self.header.load(Ordering::Relaxed) >> 8).wrapping_add(1);
+        let sequence = next.max(now.0) & (u64::MAX >> 8);
         // ORDERING: Release carries the acknowledgements that `is_free` acquired on to a waiter of the
         // previous request that sees only the new number; pairs with `is_done`.
         self.header
@@ -140,7 +166,7 @@ where
         sequence
     }
 
-    /// The number of the request that was published last, for reports.
+    /// The number of the request that was published last: for reports, and for its age.
     pub(crate) fn sequence(&self) -> u64 {
         self.header.load(Ordering::Relaxed) >> 8
     }
@@ -153,10 +179,19 @@ where
     /// The kind and a copy of the contents, when `target` has still to acknowledge.
     pub(crate) fn request_for(&self, target: CpuId) -> Option<(Kind, Request)> {
         let kind = self.kind_for(target)?;
-        // SAFETY: our bit is set, so the contents were published (acquired in `kind_for`) and are not
-        // rewritten before we clear it (I6).
-        let request = unsafe { self.request.read() };
+        // SAFETY: 1. just seen, by the target itself.
+        let request = unsafe { self.contents() };
         Some((kind, request))
+    }
+
+    /// A copy of the contents.
+    ///
+    /// # Safety
+    /// 1. The caller runs on a target that [`kind_for`](Self::kind_for) found, and has not acknowledged since.
+    pub(crate) unsafe fn contents(&self) -> Request {
+        // SAFETY: duty 1: our bit is set, so the contents were published (acquired in `kind_for`) and are not
+        // rewritten before we clear it (I6).
+        unsafe { self.request.read() }
     }
 
     /// The kind alone.

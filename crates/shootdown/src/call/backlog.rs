@@ -1,0 +1,125 @@
+//! [`Backlog`]: the functions that a responder has found in slots and has still to run.
+//!
+//! It lives on the responder's stack for one interrupt. Who is in it has its bit set in the request's pending set, which only
+//! this CPU clears: so nothing has to be looked at again before it runs. (Looking again is not free: the other targets are
+//! acknowledging in that very line.)
+
+use crate::call::{Kind, SLOTS};
+use crate::cpu::CpuId;
+
+/// Functions that are compared with each other; those of further initiators wait for their turn in the inbox's set.
+#[cfg(not(loom))]
+const CAPACITY: usize = 16;
+/// Two keep the models small.
+#[cfg(loom)]
+const CAPACITY: usize = 2;
+
+/// Functions that one initiator may have: its last slot is for flushes.
+const PER_INITIATOR: usize = SLOTS - 1;
+
+/// A function that waits for this CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Whose it is.
+    pub(super) initiator: CpuId,
+    /// In which slot.
+    pub(super) index: usize,
+    /// What the slot said about it.
+    pub(super) kind: Kind,
+    /// Its sequence number: the smaller, the older.
+    pub(super) age: u64,
+}
+
+/// Some functions, in no order.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    found: [Option<Found>; CAPACITY],
+    len: usize,
+}
+
+impl Backlog {
+    pub(super) const EMPTY: Self = Self {
+        found: [None; CAPACITY],
+        len: 0,
+    };
+
+    /// Whether all functions of one more initiator fit.
+    pub(super) fn has_room(&self) -> bool {
+        CAPACITY - self.len >= PER_INITIATOR
+    }
+
+    /// Adds a function. One that is here already, found again because its initiator has called once more, stays once.
+    pub(super) fn add(&mut self, new: Found) {
+        let is_known = self.found[..self.len]
+            .iter()
+            .flatten()
+            .any(|known| (known.initiator, known.index) == (new.initiator, new.index));
+        if !is_known && let Some(place) = self.found.get_mut(self.len) {
+            *place = Some(new);
+            self.len += 1;
+        }
+    }
+
+    /// Takes the oldest out.
+    pub(super) fn take_oldest(&mut self) -> Option<Found> {
+        let found = &mut self.found[..self.len];
+        let at = (0..found.len()).min_by_key(|at| found[*at].map(|found| found.age))?;
+        found.swap(at, found.len() - 1);
+        self.len -= 1;
+        self.found[self.len].take()
+    }
+
+    /// Whose functions are left.
+    pub(super) fn initiators(&self) -> impl Iterator<Item = CpuId> {
+        self.found[..self.len]
+            .iter()
+            .flatten()
+            .map(|found| found.initiator)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Backlog, CAPACITY, Found, PER_INITIATOR};
+    use crate::call::Kind;
+    use crate::cpu::CpuId;
+
+    fn found(initiator: u32, index: usize, age: u64) -> Found {
+        Found {
+            initiator: CpuId::new(initiator),
+            index,
+            kind: Kind::CALL,
+            age,
+        }
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_nothing_is_there_twice() {
+        let mut backlog = Backlog::EMPTY;
+        for (initiator, index, age) in [(3, 0, 7), (1, 2, 5), (3, 0, 7), (1, 0, 9), (2, 0, 5)] {
+            backlog.add(found(initiator, index, age));
+        }
+        assert_eq!(backlog.initiators().count(), 4);
+        let order = core::array::from_fn(|_| {
+            let oldest = backlog.take_oldest().expect("four of them");
+            (oldest.initiator.as_u32(), oldest.index)
+        });
+        assert_eq!(order, [(1, 2), (2, 0), (3, 0), (1, 0)]);
+        assert!(backlog.take_oldest().is_none());
+    }
+
+    #[test]
+    fn there_is_room_as_long_as_an_initiator_fits() {
+        let mut backlog = Backlog::EMPTY;
+        let mut initiators = 0;
+        while backlog.has_room() {
+            for index in 0..PER_INITIATOR {
+                backlog.add(found(initiators, index, 0));
+            }
+            initiators += 1;
+        }
+        let held = backlog.initiators().count();
+        assert_eq!(held, initiators as usize * PER_INITIATOR);
+        assert!(held + PER_INITIATOR > CAPACITY);
+    }
+}
