@@ -85,7 +85,7 @@ pub(super) fn to_ns(t: __kernel_timespec) -> Result<u64, Errno> {
         .saturating_add(fraction))
 }
 
-fn from_ns(ns: u64) -> __kernel_timespec {
+pub(super) fn from_ns(ns: u64) -> __kernel_timespec {
     __kernel_timespec {
         tv_sec: (ns / NS_PER_SECOND) as i64,
         tv_nsec: (ns % NS_PER_SECOND) as i64,

@@ -4,8 +4,8 @@ use linux_raw_sys::general as nr;
 
 use super::args::Args;
 use super::{
-    clock, descriptors, files, futex, identity, io, memory, paths, process, random, schedule,
-    signals, system, unknown,
+    clock, descriptors, files, futex, identity, io, memory, paths, process, random, realtime,
+    schedule, signals, system, unknown,
 };
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -101,6 +101,13 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_sched_yield => schedule::sched_yield(),
         nr::__NR_sched_setaffinity => schedule::sched_setaffinity(me, a),
         nr::__NR_sched_getaffinity => schedule::sched_getaffinity(me, a),
+        nr::__NR_sched_setscheduler => realtime::sched_setscheduler(me, a),
+        nr::__NR_sched_getscheduler => realtime::sched_getscheduler(me, a),
+        nr::__NR_sched_setparam => realtime::sched_setparam(me, a),
+        nr::__NR_sched_getparam => realtime::sched_getparam(me, a),
+        nr::__NR_sched_get_priority_max => realtime::sched_get_priority_max(a),
+        nr::__NR_sched_get_priority_min => realtime::sched_get_priority_min(a),
+        nr::__NR_sched_rr_get_interval => realtime::sched_rr_get_interval(me, a),
         nr::__NR_getcpu => schedule::getcpu(a),
 
         nr::__NR_nanosleep => clock::nanosleep(a),

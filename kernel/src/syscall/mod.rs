@@ -16,6 +16,7 @@ mod memory;
 mod paths;
 mod process;
 mod random;
+mod realtime;
 mod schedule;
 mod signals;
 mod system;

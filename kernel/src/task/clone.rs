@@ -193,6 +193,7 @@ fn child_of(
         fpu: registers,
         fs_base: request.tls.unwrap_or_else(|| me.fs_base()),
         affinity: Affinity::copy_of(&me.affinity),
+        scheduling: me.scheduling().of_child(),
         signals: kin.signals,
         name: me.name().as_bytes(),
         own_tid: request.child_tid,

@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shootdown::CpuId;
 
-use super::Thread;
 use super::queue::ReadyQueue;
+use super::scheduling::{Priority, PriorityHint};
 use super::timer::TimerQueue;
+use super::{MAX_THREADS, Thread};
 use crate::arch::{irq, percpu};
 use crate::mm::MemorySpace;
 use crate::platform::MAX_CPUS;
@@ -17,8 +18,10 @@ use crate::sync::IrqMutex;
 /// What becomes of a thread that is being switched away from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leave {
-    /// It wants to go on running: queue it.
+    /// It wants to go on running, and has not had its turn: queue it first.
     Ready,
+    /// It has had its turn, or gives it up: queue it last.
+    Yielded,
     /// It sleeps: whoever wakes it queues it.
     Parked,
     /// It never runs again.
@@ -47,7 +50,7 @@ pub(super) struct Local {
 #[repr(align(128))]
 pub(super) struct CpuSched {
     /// Threads that are ready to run here.
-    pub ready: IrqMutex<ReadyQueue>,
+    pub ready: IrqMutex<ReadyQueue<Arc<Thread>>>,
     /// Threads that fell asleep here with a deadline.
     pub timers: IrqMutex<TimerQueue>,
     /// Has the CPU entered the scheduler?
@@ -56,11 +59,19 @@ pub(super) struct CpuSched {
     open: AtomicBool,
     /// Ready threads plus the running one, as a hint for placement.
     load: AtomicU32,
+    /// The most urgent thread that runs or waits here, as a hint for placement; nobody when it is the idle one.
+    busy_with: PriorityHint,
+    /// The most urgent thread that waits here, as a hint for other CPUs.
+    waiting: PriorityHint,
     local: UnsafeCell<Option<Local>>,
 }
 
 // SAFETY: `local` is the only part that is not `Sync`; `with_local` states who may touch it.
 unsafe impl Sync for CpuSched {}
+
+/// Threads that a ready queue has room for. Those on their way out have no number any more, so there may be more
+/// than [`MAX_THREADS`].
+const QUEUE_ROOM: usize = 2 * MAX_THREADS;
 
 /// One for each CPU that may ever come up.
 static CPUS: [CpuSched; MAX_CPUS] = [const { CpuSched::new() }; MAX_CPUS];
@@ -109,13 +120,15 @@ impl CpuSched {
             started: AtomicBool::new(false),
             open: AtomicBool::new(false),
             load: AtomicU32::new(0),
+            busy_with: PriorityHint::nobody(),
+            waiting: PriorityHint::nobody(),
             local: UnsafeCell::new(None),
         }
     }
 
     /// Enters this CPU into the scheduler, with what it runs now as its idle thread.
     pub fn start(&self, cpu: CpuId) {
-        self.ready.lock().reserve();
+        self.ready.lock().reserve(QUEUE_ROOM);
         self.timers.lock().reserve();
         let idle = Thread::idle(cpu);
         let state = irq::save();
@@ -176,7 +189,22 @@ impl CpuSched {
         self.load.load(Ordering::Relaxed)
     }
 
-    pub fn set_load(&self, threads: usize) {
+    /// Updates the hints for others after a change of the queue, which is locked.
+    pub fn publish(&self, ready: &ReadyQueue<Arc<Thread>>) {
+        let (waiting, running) = (ready.most_urgent(), ready.running());
+        let threads = ready.len() + usize::from(running.is_some());
         self.load.store(threads as u32, Ordering::Relaxed);
+        self.waiting.set(waiting);
+        self.busy_with.set(waiting.max(running));
+    }
+
+    /// The most urgent thread that runs or waits; a hint.
+    pub fn busy_with(&self) -> Option<Priority> {
+        self.busy_with.get()
+    }
+
+    /// The most urgent thread that waits; a hint.
+    pub fn waiting(&self) -> Option<Priority> {
+        self.waiting.get()
     }
 }

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use super::affinity::Affinity;
 use super::clone::ReservedTid;
 use super::name::ThreadName;
+use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::NewThread;
@@ -44,6 +45,7 @@ pub fn start_kernel_thread(
         fpu: FpuState::initial(),
         fs_base: 0,
         affinity: Affinity::all(),
+        scheduling: Scheduling::NORMAL,
         signals: ThreadSignals::new(),
         name: ThreadName::of_path(name).as_bytes(),
         own_tid: None,

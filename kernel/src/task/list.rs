@@ -5,6 +5,7 @@
 use alloc::sync::Arc;
 
 use super::Thread;
+use super::queue::Ready;
 
 /// Threads that wait for one thing, in the order of their coming.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `thread`, `process`, `id` | what there is, and its numbers |
-//! | `sched`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
+//! | `sched`, `scheduling`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
 //! | `futex`, `wait` | sleeping for something to happen |
 //! | `signal` | signals, exceptions of user mode, handlers |
 //! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
@@ -27,10 +27,10 @@ mod id;
 mod kernel_thread;
 mod list;
 mod name;
-mod priority;
 mod process;
 mod queue;
 mod sched;
+mod scheduling;
 pub mod signal;
 mod stack;
 mod start;
@@ -49,10 +49,11 @@ pub use list::ThreadList;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    before_user_return, change_space, close_cpu, cpu_count, doze, park_uninterrupted, preempt,
-    preempt_interrupted, reopen_cpu, set_affinity, sleep_until, timer_tick, unpark,
-    usable_cpu_bits, vacate, yield_now,
+    SLICE_NS, before_user_return, change_space, close_cpu, cpu_count, doze, park_uninterrupted,
+    preempt, preempt_interrupted, reopen_cpu, set_affinity, set_scheduling, sleep_until,
+    timer_tick, unpark, usable_cpu_bits, vacate, yield_now,
 };
+pub use scheduling::{Priority, Rule, Scheduling};
 pub use signal::user_exception;
 pub use stack::KERNEL_STACK_BYTES;
 pub use start::{start_init, start_secondary};

@@ -9,6 +9,7 @@ use super::affinity::Affinity;
 use super::clone::ReservedTid;
 use super::current::current;
 use super::name::ThreadName;
+use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::NewThread;
@@ -122,6 +123,7 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
         fpu: FpuState::initial(),
         fs_base: 0,
         affinity: Affinity::all(),
+        scheduling: Scheduling::NORMAL,
         signals: ThreadSignals::new(),
         name: ThreadName::of_path(path).as_bytes(),
         own_tid: None,

@@ -10,7 +10,8 @@ use shootdown::CpuId;
 use super::affinity::Affinity;
 use super::futex::FutexState;
 use super::name::{NAME_BYTES, ThreadName};
-use super::priority::Priority;
+use super::queue::Ready;
+use super::scheduling::{Priority, Scheduling};
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 use super::{Process, Tid};
@@ -71,6 +72,8 @@ pub struct Thread {
     on_cpu: AtomicBool,
     cpu: AtomicU32,
     pub(super) affinity: Affinity,
+    /// A [`Scheduling`].
+    scheduling: AtomicU32,
     work: AtomicU32,
     pub(super) futex: FutexState,
     pub(super) signals: Mutex<ThreadSignals>,
@@ -99,6 +102,7 @@ pub(super) struct NewThread {
     pub fpu: FpuState,
     pub fs_base: u64,
     pub affinity: Affinity,
+    pub scheduling: Scheduling,
     pub signals: ThreadSignals,
     pub name: [u8; NAME_BYTES],
     pub own_tid: Option<UserPtr<u32>>,
@@ -120,6 +124,7 @@ impl Thread {
         thread.process = Some(new.process);
         thread.stack = Some(new.stack);
         thread.affinity = new.affinity;
+        thread.set_scheduling(new.scheduling);
         thread.signals = Mutex::new(new.signals);
         thread.name = Mutex::new(new.name);
         Arc::new(thread)
@@ -152,6 +157,7 @@ impl Thread {
             on_cpu: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             affinity: Affinity::all(),
+            scheduling: AtomicU32::new(Scheduling::NORMAL.to_bits()),
             work: AtomicU32::new(0),
             futex: FutexState::new(),
             signals: Mutex::new(ThreadSignals::new()),
@@ -182,9 +188,15 @@ impl Thread {
             .expect("an idle thread has no process")
     }
 
-    /// How urgent it is.
-    pub fn priority(&self) -> Priority {
-        Priority::NORMAL
+    /// What it is scheduled by.
+    pub fn scheduling(&self) -> Scheduling {
+        Scheduling::from_bits(self.scheduling.load(Ordering::Relaxed))
+    }
+
+    /// Changes that; it takes effect when the scheduler looks next, see `sched::set_scheduling`.
+    pub(super) fn set_scheduling(&self, scheduling: Scheduling) {
+        self.scheduling
+            .store(scheduling.to_bits(), Ordering::Relaxed);
     }
 
     /// Its name as set by `PR_SET_NAME`, without the terminator.
@@ -217,11 +229,6 @@ impl Thread {
         self.affinity.bits()
     }
 
-    /// May it run there?
-    pub(super) fn may_run_on(&self, cpu: CpuId) -> bool {
-        self.affinity.contains(cpu)
-    }
-
     /// The CPU it runs on, is queued on, or ran on last.
     pub(super) fn cpu(&self) -> CpuId {
         CpuId::new(self.cpu.load(Ordering::Relaxed))
@@ -229,12 +236,6 @@ impl Thread {
 
     pub(super) fn set_cpu(&self, cpu: CpuId) {
         self.cpu.store(cpu.as_u32(), Ordering::Relaxed);
-    }
-
-    /// Is a CPU executing on its stack? Stays true until the switch away is complete.
-    pub(super) fn is_on_cpu(&self) -> bool {
-        // ORDERING: false publishes the saved context; pairs with the release in `set_on_cpu`.
-        self.on_cpu.load(Ordering::Acquire)
     }
 
     pub(super) fn set_on_cpu(&self, on_cpu: bool) {
@@ -274,6 +275,22 @@ impl Thread {
     /// from or to the thread, and (3) nobody else; (4) references never live across a switch.
     pub(super) fn context_ptr(&self) -> *mut Context {
         self.context.get()
+    }
+}
+
+impl Ready for Thread {
+    fn priority(&self) -> Priority {
+        self.scheduling().priority()
+    }
+
+    fn may_run_on(&self, cpu: CpuId) -> bool {
+        self.affinity.contains(cpu)
+    }
+
+    /// Stays true until the switch away is complete.
+    fn is_on_cpu(&self) -> bool {
+        // ORDERING: false publishes the saved context; pairs with the release in `set_on_cpu`.
+        self.on_cpu.load(Ordering::Acquire)
     }
 }
 

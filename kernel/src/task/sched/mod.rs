@@ -1,5 +1,6 @@
 //! Scheduling: who runs where, who sleeps, and what wakes them.
 
+mod fetch;
 mod park;
 mod place;
 mod space;
@@ -13,6 +14,8 @@ pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 
 pub use park::{doze, park_uninterrupted, sleep_until, unpark};
-pub use place::{cpu_count, set_affinity, usable_cpu_bits};
-pub use switch::{before_user_return, preempt, preempt_interrupted, timer_tick, yield_now};
+pub use place::{cpu_count, set_affinity, set_scheduling, usable_cpu_bits};
+pub use switch::{
+    SLICE_NS, before_user_return, preempt, preempt_interrupted, timer_tick, yield_now,
+};
 pub use vacate::{close_cpu, reopen_cpu, vacate};

@@ -17,6 +17,7 @@ use crate::errno::Errno;
 use crate::task::Thread;
 use crate::task::cpu::{self, Leave};
 use crate::task::current::current;
+use crate::task::queue::Place;
 use crate::task::thread::park_state;
 use crate::task::timer::Deadline;
 
@@ -99,6 +100,6 @@ pub fn unpark(thread: &Arc<Thread>) {
             });
     // Whoever took it out of PARKED is the only one to queue it.
     if before == Ok(park_state::PARKED) {
-        enqueue(thread.clone());
+        enqueue(thread.clone(), Place::Last);
     }
 }

@@ -10,20 +10,43 @@ use shootdown::{CpuId, CpuMask};
 
 use crate::arch::percpu;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
-use crate::task::Thread;
 use crate::task::cpu;
-use crate::task::queue::Kick;
+use crate::task::queue::{Kick, Place, Ready};
 use crate::task::thread::work;
+use crate::task::{Scheduling, Thread};
 
 /// Queues a new thread on the least loaded CPU that it may use.
 pub(in crate::task) fn start(thread: Arc<Thread>) {
-    enqueue(thread);
+    enqueue(thread, Place::Last);
 }
 
 /// Pins a thread to these CPUs, at least one of which is usable. It moves at once.
 pub fn set_affinity(thread: &Arc<Thread>, cpus: &CpuMask<MAX_CPUS>) {
     thread.affinity.set(cpus);
     migrate(thread);
+}
+
+/// Changes what a thread is scheduled by, at once: it may lose its CPU, or get one.
+pub fn set_scheduling(thread: &Arc<Thread>, scheduling: Scheduling) {
+    thread.set_scheduling(scheduling);
+    loop {
+        let at = thread.cpu();
+        let sorted = {
+            let cpu = cpu::of(at);
+            let mut ready = cpu.ready.lock();
+            let sorted = ready.sort_again(Arc::as_ptr(thread));
+            cpu.publish(&ready);
+            sorted
+        };
+        match sorted {
+            Some(Kick::Needed) => return request_resched(at),
+            Some(Kick::NotNeeded) => return,
+            // It moved: whoever moved it may have read the old priority.
+            None if thread.cpu() != at => {}
+            // It runs, and may have to give way now. Asleep, it gets its place as it wakes.
+            None => return request_resched(at),
+        }
+    }
 }
 
 /// How many CPUs take threads.
@@ -39,9 +62,15 @@ pub fn usable_cpu_bits() -> u64 {
 /// Applies a changed affinity mask to a thread, which may be running, queued or asleep.
 fn migrate(thread: &Arc<Thread>) {
     thread.add_work(work::MIGRATE);
-    let queued = cpu::of(thread.cpu()).ready.lock().remove(thread);
+    let queued = {
+        let cpu = cpu::of(thread.cpu());
+        let mut ready = cpu.ready.lock();
+        let queued = ready.remove(Arc::as_ptr(thread));
+        cpu.publish(&ready);
+        queued
+    };
     match queued {
-        Some(thread) => enqueue(thread),
+        Some(thread) => enqueue(thread, Place::Last),
         // Running: it moves on its way to user mode. Asleep or in flight between queues: it is
         // checked when a CPU picks it.
         None => nudge(thread),
@@ -57,8 +86,8 @@ pub(in crate::task) fn nudge(thread: &Thread) {
     request_resched(thread.cpu());
 }
 
-/// Puts a runnable thread into the queue of a CPU and makes that CPU look.
-pub(super) fn enqueue(thread: Arc<Thread>) {
+/// Puts a runnable thread into the queue of a CPU and has that CPU look if the thread goes before what runs there.
+pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
     percpu::preempt_disable();
     let (target, kick) = loop {
         let target = if thread.is_on_cpu() {
@@ -73,8 +102,8 @@ pub(super) fn enqueue(thread: Arc<Thread>) {
             continue;
         }
         thread.set_cpu(target);
-        let kick = ready.push(thread);
-        cpu.set_load(ready.len() + usize::from(kick == Kick::NotNeeded));
+        let kick = ready.push(thread, place);
+        cpu.publish(&ready);
         break (target, kick);
     };
     if kick == Kick::Needed {
@@ -83,19 +112,29 @@ pub(super) fn enqueue(thread: Arc<Thread>) {
     percpu::preempt_enable();
 }
 
-/// The CPU for a thread that is not running: its last one when that is free, else the least loaded. If all that it may
-/// use are offline, it may use every CPU from now on, as on Linux.
+/// The CPU for a thread that is not running. A real-time thread goes where the least urgent work is done, so
+/// that it need not wait; others keep clear of real-time threads and go where the fewest threads are. Its last CPU is as
+/// good as any other that is not better. If all that it may use are offline, it may use every CPU from now on, as on
+/// Linux.
 fn cpu_for(thread: &Thread) -> CpuId {
-    let last = thread.cpu();
-    let least_loaded = || {
+    let (last, priority) = (thread.cpu(), thread.priority());
+    let cost = |id: CpuId| {
+        let cpu = cpu::of(id);
+        let busy_with = match cpu.busy_with() {
+            Some(other) if !priority.is_real_time() && !other.is_real_time() => None,
+            other => other,
+        };
+        (busy_with, cpu.load(), id != last, id)
+    };
+    let cheapest = || {
         cpu::open()
             .filter(|&cpu| thread.may_run_on(cpu))
-            .min_by_key(|&cpu| (cpu::of(cpu).load(), cpu != last, cpu))
+            .min_by_key(|&cpu| cost(cpu))
     };
-    least_loaded().unwrap_or_else(|| {
+    cheapest().unwrap_or_else(|| {
         thread.affinity.widen();
         thread.add_work(work::UNPINNED);
-        least_loaded().expect("CPU 0 never goes offline")
+        cheapest().expect("CPU 0 never goes offline")
     })
 }
 

@@ -1,6 +1,6 @@
 //! Choosing the next thread and switching to it.
 //!
-//! Round robin on every CPU. Besides parking, a thread gives up its CPU when that is due (`need_resched`: its slice is
+//! The most urgent thread of a CPU runs; those that take turns do so there. Besides parking, a thread gives up its CPU when that is due (`need_resched`: its slice is
 //! over, or somebody more urgent is ready), and does so at once unless preemption is off: as the interrupt that
 //! found out returns, at the last `preempt_enable`, or on the way to user mode.
 //!
@@ -12,18 +12,20 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use shootdown::CpuId;
 
+use super::fetch::{fetch, fetch_urgent};
 use super::place::enqueue;
 use super::space::load_space_of;
 use crate::arch::trap::TrapFrame;
 use crate::arch::{context, fpu, fsbase, irq, percpu};
 use crate::task::cpu::{self, CpuSched, Leave};
 use crate::task::current::{current, try_current};
+use crate::task::queue::{Claim, Place, Ready};
 use crate::task::thread::work;
-use crate::task::{Thread, signal};
+use crate::task::{Priority, Thread, signal};
 use crate::time;
 
 /// How long a thread runs before others on its CPU get their turn.
-const SLICE_NS: u64 = 10_000_000;
+pub const SLICE_NS: u64 = 10_000_000;
 
 /// Hook of the timer interrupt; interrupts off.
 pub fn timer_tick() {
@@ -35,7 +37,8 @@ pub fn timer_tick() {
     cpu.timers.lock().expire(now_ns);
     cpu.with_local(|local| {
         local.account(now_ns);
-        if now_ns >= local.slice_end_ns && !local.current.is_idle() {
+        let has_slices = !local.current.is_idle() && local.current.scheduling().has_slices();
+        if has_slices && now_ns >= local.slice_end_ns {
             percpu::set_need_resched();
         }
     });
@@ -104,12 +107,12 @@ fn report_unpinned(me: &Thread) {
     }
 }
 
-/// Lets others on this CPU run first, if there are any.
+/// Lets equally urgent threads of this CPU run first, if there are any.
 ///
 /// Context: a user thread inside a system call, no lock held, preemption enabled.
 pub fn yield_now() {
     let state = irq::save();
-    reschedule(Leave::Ready);
+    reschedule(Leave::Yielded);
     irq::restore(state);
 }
 
@@ -153,20 +156,22 @@ fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Lea
     let (current, idle) = cpu.with_local(|local| (local.current.clone(), local.idle.clone()));
     loop {
         let stays_open = cpu.is_open();
-        let goes_on =
-            leave == Leave::Ready && !current.is_idle() && stays_open && current.may_run_on(me);
-        let next = cpu.ready.lock().pop();
-        // Others' threads are for CPUs that have nothing to do.
-        let Some(next) = next.or_else(|| {
-            if goes_on || !stays_open {
-                None
-            } else {
-                steal(me)
+        let is_ready = matches!(leave, Leave::Ready | Leave::Yielded);
+        let goes_on = is_ready && !current.is_idle() && stays_open && current.may_run_on(me);
+        let claim = goes_on.then(|| Claim {
+            priority: current.priority(),
+            is_over: leave == Leave::Yielded || slice_is_over(cpu, &current),
+        });
+        if stays_open {
+            fetch_urgent(cpu, me, claim);
+        }
+        let Some(next) = choose(cpu, claim) else {
+            // Others' threads are for CPUs that have nothing to do.
+            if stays_open && !goes_on && fetch(me, Priority::NORMAL) {
+                continue;
             }
-        }) else {
-            cpu.set_load(usize::from(goes_on));
             if goes_on || current.is_idle() {
-                return renew_slice(cpu);
+                return renew_slice(cpu, claim);
             }
             return Some((idle, leave));
         };
@@ -175,28 +180,38 @@ fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Lea
             stays_open && next.may_run_on(me),
         ) {
             // Woken before it had gone to sleep.
-            (true, true) => return renew_slice(cpu),
-            (true, false) => leave = Leave::Ready,
+            (true, true) => return renew_slice(cpu, None),
+            (true, false) => leave = Leave::Yielded,
             (false, true) => {
-                cpu.set_load(cpu.ready.lock().len() + 1);
+                if claim.is_some_and(|claim| claim.is_over) {
+                    leave = Leave::Yielded;
+                }
                 return Some((next, leave));
             }
-            (false, false) => enqueue(next),
+            (false, false) => enqueue(next, Place::Last),
         }
     }
 }
 
-/// The current thread goes on, with a full slice.
-fn renew_slice<T>(cpu: &CpuSched) -> Option<T> {
-    cpu.with_local(|local| local.slice_end_ns = time::now_ns() + SLICE_NS);
-    None
+fn choose(cpu: &CpuSched, claim: Option<Claim>) -> Option<Arc<Thread>> {
+    let mut ready = cpu.ready.lock();
+    let next = ready.choose(claim);
+    cpu.publish(&ready);
+    next
 }
 
-/// A thread that waits on another CPU and may run here.
-fn steal(me: CpuId) -> Option<Arc<Thread>> {
-    cpu::started()
-        .filter(|&other| other != me && cpu::of(other).load() > 1)
-        .find_map(|other| cpu::of(other).ready.lock().steal_for(me))
+/// Whether the running thread has had its turn.
+fn slice_is_over(cpu: &CpuSched, current: &Thread) -> bool {
+    let end_ns = cpu.with_local(|local| local.slice_end_ns);
+    current.scheduling().has_slices() && time::now_ns() >= end_ns
+}
+
+/// The current thread goes on, with a full slice unless it is in the middle of one.
+fn renew_slice<T>(cpu: &CpuSched, claim: Option<Claim>) -> Option<T> {
+    if claim.is_none_or(|claim| claim.is_over) {
+        cpu.with_local(|local| local.slice_end_ns = time::now_ns() + SLICE_NS);
+    }
+    None
 }
 
 /// Switches stacks. On return this is `prev` again, perhaps on another CPU.
@@ -260,7 +275,8 @@ fn finish_switch() {
     };
     prev.set_on_cpu(false);
     match leave {
-        Leave::Ready if !prev.is_idle() => enqueue(prev),
-        Leave::Ready | Leave::Parked | Leave::Dead => drop(prev),
+        Leave::Ready if !prev.is_idle() => enqueue(prev, Place::First),
+        Leave::Yielded if !prev.is_idle() => enqueue(prev, Place::Last),
+        Leave::Ready | Leave::Yielded | Leave::Parked | Leave::Dead => drop(prev),
     }
 }

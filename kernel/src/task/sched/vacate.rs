@@ -30,10 +30,13 @@ pub fn vacate() -> bool {
     debug_assert!(!irq::enabled());
     let me = percpu::cpu_id();
     let cpu = cpu::of(me);
-    if cpu.ready.lock().len() > 0 {
-        return false;
+    {
+        let ready = cpu.ready.lock();
+        if ready.len() > 0 {
+            return false;
+        }
+        cpu.publish(&ready);
     }
-    cpu.set_load(0);
     {
         // The only place that holds two of these locks.
         let mut own = cpu.timers.lock();
