@@ -1,9 +1,9 @@
-//! This machine's local APICs: the one value through which all CPUs reach their own, the map of all
-//! of them, and the periodic timer.
+//! This machine's local APICs: the one value through which all CPUs reach their own, and the map of all
+//! of them.
 
 use core::ptr::NonNull;
 
-use shootdown_x86::apic::{TimerDivide, TimerMode, TimerRate, physical_base};
+use shootdown_x86::apic::{TimerDivide, physical_base};
 use shootdown_x86::{ApicMap, ApicMode, Delivery, Features, LocalApic};
 use spin::Once;
 
@@ -67,10 +67,4 @@ pub fn enable(cpu: usize) {
     // knows the delivery mode, which is the same everywhere.
     unsafe { local().enable(vectors::SPURIOUS, MAP.flat_id(cpu)) };
     MAP.set_online(cpu);
-}
-
-/// Starts the periodic tick of this CPU.
-pub fn start_tick(rate: TimerRate, hz: u32) {
-    let count = rate.counts_for_ns(1_000_000_000 / u64::from(hz));
-    local().start_timer(TimerMode::Periodic, TIMER_DIVIDE, vectors::TIMER, count);
 }

@@ -9,7 +9,7 @@ use spin::Once;
 
 use super::fail::boot_fail;
 use crate::addr::{PAGE_BYTES, PhysAddr};
-use crate::arch::{apic, cpu as processor, paging, tlb};
+use crate::arch::{apic, cpu as processor, paging, timer, tlb};
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::{task, time};
 
@@ -136,7 +136,7 @@ fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
 /// Starts the timer of a CPU that was offline anew.
 pub fn restart_tick() {
     let &(rate, hz) = TICK.get().expect("set before any other CPU starts");
-    apic::start_tick(rate, hz);
+    timer::start(rate, hz);
 }
 
 /// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, boot page tables.
@@ -148,7 +148,7 @@ pub extern "C" fn ap_main(cpu: u32) -> ! {
     apic::enable(cpu);
     SHOOTDOWN.online();
     let &(rate, hz) = TICK.get().expect("set before any CPU starts");
-    apic::start_tick(rate, hz);
+    timer::start(rate, hz);
     // ORDERING: publishes this CPU's set-up; pairs with the Acquire in `all_arrive`.
     ARRIVED.fetch_add(1, Ordering::Release);
     task::start_secondary()

@@ -9,7 +9,7 @@ use super::memory::MemoryMap;
 use super::{acpi, info, multiboot, smp, start_info};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
-use crate::arch::{apic, cpu, exit, paging, percpu, smap};
+use crate::arch::{apic, cpu, exit, paging, percpu, smap, timer};
 use crate::exec::initramfs;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::watchdog;
@@ -78,7 +78,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     mm::init(boot);
     SHOOTDOWN.online();
     watchdog::start(boot.option("stall_ms"));
-    apic::start_tick(clocks.apic_timer, hz);
+    timer::start(clocks.apic_timer, hz);
     smp::start_others(cpus, &loader.ram, clocks.apic_timer, hz);
     if cpus == listed.len() {
         apic::MAP.permit_shorthand();

@@ -1,6 +1,7 @@
-//! Deadlines of sleeping threads, one queue per CPU, looked at by that CPU's timer tick.
+//! Deadlines of sleeping threads, one queue per CPU, looked at by that CPU's timer interrupt, which comes when the first of
+//! them is due.
 //!
-//! The sleeper inserts and removes its own entry; the tick only marks it fired and wakes the
+//! The sleeper inserts and removes its own entry; the interrupt only marks it fired and wakes the
 //! thread. So the interrupt handler neither allocates nor drops a reference.
 
 use alloc::sync::Arc;
@@ -27,6 +28,11 @@ impl Deadline {
         }
     }
 
+    /// The reading of the monotonic clock that it is.
+    pub const fn as_ns(self) -> u64 {
+        self.at_ns
+    }
+
     /// Whether the clock has reached it.
     pub fn has_passed(self) -> bool {
         crate::time::now_ns() >= self.at_ns
@@ -49,7 +55,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct TimerQueue {
     entries: Vec<Entry>,
-    /// No unfired entry is earlier: the tick of a CPU without due sleepers is one comparison.
+    /// No unfired entry is earlier: a tick of a CPU without due sleepers is one comparison.
     earliest_ns: u64,
 }
 
@@ -94,10 +100,11 @@ impl TimerQueue {
         other.earliest_ns = u64::MAX;
     }
 
-    /// Wakes everyone whose deadline has come. Called by the tick, interrupts off.
-    pub fn expire(&mut self, now_ns: u64) {
+    /// Wakes everyone whose deadline has come; no other comes before what it returns. Called by the timer interrupt,
+    /// interrupts off.
+    pub fn expire(&mut self, now_ns: u64) -> u64 {
         if now_ns < self.earliest_ns {
-            return;
+            return self.earliest_ns;
         }
         let mut earliest_ns = u64::MAX;
         for entry in self.entries.iter_mut().filter(|e| !e.fired) {
@@ -109,5 +116,6 @@ impl TimerQueue {
             }
         }
         self.earliest_ns = earliest_ns;
+        earliest_ns
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's memory management and program loading, compiled for the host.
+//! The kernel's memory management, program loading, ready queue and sleeping lock, compiled for the host.
 //!
 //! Kernel code cannot run `cargo test` itself. Here the same source files are built against a shim of
 //! what they use from the rest of the kernel: physical memory is one anonymous mapping, there is one

@@ -107,6 +107,12 @@ impl<P: Port> LocalApic<P> {
         self.write(Register::TimerInitialCount, count);
     }
 
+    /// Counts down from `count` again, in the mode and with the vector that [`LocalApic::start_timer`] has set: one
+    /// register write. Where it was before does not matter.
+    pub fn restart_timer(&self, count: u32) {
+        self.write(Register::TimerInitialCount, count);
+    }
+
     /// Starts the counter at its highest value with its interrupt masked, for calibration: read
     /// [`LocalApic::timer_elapsed`] some known time later.
     pub fn start_calibration(&self, divide: TimerDivide) {

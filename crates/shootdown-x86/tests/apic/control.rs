@@ -143,6 +143,13 @@ fn the_timer_starts_with_its_last_write() {
 }
 
 #[test]
+fn a_restarted_timer_keeps_its_mode() {
+    let machine = Machine::default();
+    xapic(&machine).restart_timer(77);
+    assert_eq!(machine.writes(), [Op::WritePage(0x380, 77)]);
+}
+
+#[test]
 fn calibration_counts_silently_from_the_top() {
     let machine = Machine::default();
     let apic = xapic(&machine);

@@ -8,7 +8,7 @@ use super::vectors;
 use crate::addr::USER_END;
 use crate::arch::descriptors::{USER_CS, USER_SS};
 use crate::arch::irq::{self, IrqState};
-use crate::arch::{apic, percpu};
+use crate::arch::{apic, percpu, timer};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
 use crate::{backtrace, panic, syscall as syscalls, task, torture};
@@ -38,9 +38,7 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         TIMER_VECTOR => {
             note_entry(frame);
             apic::local().end_of_interrupt();
-            percpu::count_tick();
-            task::timer_tick();
-            torture::tick();
+            timer_interrupt();
         }
         SPURIOUS_VECTOR => {}
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),
@@ -57,6 +55,16 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
         task::preempt_interrupted();
     }
     note_exit(frame);
+}
+
+fn timer_interrupt() {
+    let is_tick = timer::take_tick();
+    if is_tick {
+        percpu::count_tick();
+        task::timer_tick();
+        torture::tick();
+    }
+    timer::set(task::expire_deadlines());
 }
 
 /// The processor has turned interrupts off.

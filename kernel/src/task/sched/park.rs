@@ -12,7 +12,7 @@ use shootdown::CpuId;
 use super::place::enqueue;
 use super::switch::reschedule;
 use super::vacate;
-use crate::arch::{irq, percpu};
+use crate::arch::{irq, percpu, timer};
 use crate::errno::Errno;
 use crate::task::Thread;
 use crate::task::cpu::{self, Leave};
@@ -20,6 +20,7 @@ use crate::task::current::current;
 use crate::task::queue::Place;
 use crate::task::thread::park_state;
 use crate::task::timer::Deadline;
+use crate::time;
 
 /// Sleeps until the deadline.
 ///
@@ -46,6 +47,7 @@ pub(in crate::task) fn park(deadline: Option<Deadline>) {
         let state = irq::save();
         let cpu = percpu::cpu_id();
         cpu::of(cpu).timers.lock().insert(me.to_arc(), deadline);
+        timer::set_earlier(deadline.as_ns());
         irq::restore(state);
         cpu
     });
@@ -72,6 +74,17 @@ fn forget_deadline(me: &Thread, cpu: CpuId) {
     let entry = cpu::of(cpu).timers.lock().remove(me);
     if entry.is_none() {
         drop(cpu::of(vacate::HEIR).timers.lock().remove(me));
+    }
+}
+
+/// Hook of every timer interrupt; interrupts off. Wakes those of this CPU whose time has come, and says when the next
+/// one's does.
+pub fn expire_deadlines() -> u64 {
+    let cpu = cpu::this();
+    if cpu.is_started() {
+        cpu.timers.lock().expire(time::now_ns())
+    } else {
+        u64::MAX
     }
 }
 

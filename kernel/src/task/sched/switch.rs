@@ -27,14 +27,13 @@ use crate::time;
 /// How long a thread runs before others on its CPU get their turn.
 pub const SLICE_NS: u64 = 10_000_000;
 
-/// Hook of the timer interrupt; interrupts off.
+/// Hook of the timer's ticks; interrupts off.
 pub fn timer_tick() {
     let cpu = cpu::this();
     if !cpu.is_started() {
         return;
     }
     let now_ns = time::now_ns();
-    cpu.timers.lock().expire(now_ns);
     cpu.with_local(|local| {
         local.account(now_ns);
         let has_slices = !local.current.is_idle() && local.current.scheduling().has_slices();

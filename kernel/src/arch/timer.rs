@@ -1,0 +1,99 @@
+//! The timer interrupt of each CPU: the regular tick, and alarms between ticks.
+//!
+//! The local APIC's timer counts down once to whatever comes first and is then set anew, so a sleeper is woken when its time
+//! has come, not at the tick after. Ticks stay on their grid whatever alarms there are.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use shootdown_x86::apic::{TimerMode, TimerRate};
+use spin::Once;
+
+use super::trap::vectors;
+use super::{apic, irq, percpu};
+use crate::platform::MAX_CPUS;
+use crate::time;
+
+/// When the timer of a CPU is to fire, on the monotonic clock. Used by that CPU alone, interrupts off.
+#[repr(align(128))]
+struct Schedule {
+    /// The next tick.
+    tick_ns: AtomicU64,
+    /// What the timer is set to.
+    set_ns: AtomicU64,
+}
+
+static SCHEDULES: [Schedule; MAX_CPUS] = [const {
+    Schedule {
+        tick_ns: AtomicU64::new(0),
+        set_ns: AtomicU64::new(0),
+    }
+}; MAX_CPUS];
+
+/// Rate of the timers and time between ticks, the same on all CPUs.
+static PACE: Once<(TimerRate, u64)> = Once::new();
+
+/// Starts the ticks of this CPU, `hz` a second. Interrupts off.
+pub fn start(rate: TimerRate, hz: u32) {
+    debug_assert!(!irq::enabled());
+    let &(rate, period_ns) = PACE.call_once(|| (rate, 1_000_000_000 / u64::from(hz)));
+    let schedule = own();
+    let tick_ns = time::now_ns() + period_ns;
+    schedule.tick_ns.store(tick_ns, Ordering::Relaxed);
+    schedule.set_ns.store(tick_ns, Ordering::Relaxed);
+    apic::local().start_timer(
+        TimerMode::OneShot,
+        apic::TIMER_DIVIDE,
+        vectors::TIMER,
+        rate.counts_for_ns(period_ns),
+    );
+}
+
+/// Whether the interrupt that has just come is a tick, or stands for several. Interrupts off; [`set`] comes next.
+pub fn take_tick() -> bool {
+    let &(_, period_ns) = pace();
+    let (schedule, now_ns) = (own(), time::now_ns());
+    let due_ns = schedule.tick_ns.load(Ordering::Relaxed);
+    if now_ns < due_ns {
+        return false;
+    }
+    // Ticks that an emulator on a busy host has missed are not made up for.
+    let missed = (now_ns - due_ns) / period_ns;
+    let next_ns = due_ns + (missed + 1) * period_ns;
+    schedule.tick_ns.store(next_ns, Ordering::Relaxed);
+    true
+}
+
+/// Sets the timer, which has fired, to the alarm or the next tick, whichever is first. Interrupts off.
+pub fn set(alarm_ns: u64) {
+    let schedule = own();
+    count_down_to(
+        schedule,
+        alarm_ns.min(schedule.tick_ns.load(Ordering::Relaxed)),
+    );
+}
+
+/// Has the timer fire at the alarm if that comes before what it is set to. Interrupts off.
+pub fn set_earlier(alarm_ns: u64) {
+    let schedule = own();
+    if alarm_ns < schedule.set_ns.load(Ordering::Relaxed) {
+        count_down_to(schedule, alarm_ns);
+    }
+}
+
+fn count_down_to(schedule: &Schedule, at_ns: u64) {
+    let &(rate, _) = pace();
+    schedule.set_ns.store(at_ns, Ordering::Relaxed);
+    let span_ns = at_ns.saturating_sub(time::now_ns());
+    // One count more, or it would fire too early by a fraction of one, find nothing due, and have to fire again.
+    let counts = rate.counts_for_ns(span_ns).saturating_add(1);
+    apic::local().restart_timer(counts);
+}
+
+fn own() -> &'static Schedule {
+    debug_assert!(!irq::enabled());
+    &SCHEDULES[percpu::cpu_id().index()]
+}
+
+fn pace() -> &'static (TimerRate, u64) {
+    PACE.get().expect("the timer of this CPU was started")
+}
