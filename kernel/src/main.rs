@@ -2,7 +2,7 @@
 //! interrupts and unmodified Linux programs in ring 3.
 //!
 //! It is deliberately small and holds no shootdown logic of its own: all invalidation and all
-//! cross-CPU work goes through [`platform::SHOOTDOWN`].
+//! calls to other CPUs go through [`platform::SHOOTDOWN`].
 //!
 //! | folder | what |
 //! |---|---|

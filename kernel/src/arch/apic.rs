@@ -3,10 +3,12 @@
 
 use core::ptr::NonNull;
 
-use shootdown_x86::apic::{TimerDivide, physical_base};
+use shootdown::CpuId;
+use shootdown_x86::apic::{Destination, TimerDivide, physical_base};
 use shootdown_x86::{ApicMap, ApicMode, Delivery, Features, LocalApic};
 use spin::Once;
 
+use super::irq;
 use super::trap::vectors;
 use crate::addr::PhysAddr;
 use crate::arch::paging::APIC_PAGE;
@@ -59,6 +61,25 @@ pub fn choose(features: &Features, cpus: usize) {
     });
     MAP.configure(Delivery::choose(mode, cpus))
         .expect("no CPU was inserted yet");
+}
+
+/// Has that CPU, which is not this one, choose a thread anew as soon as it takes interrupts. Preemption is off.
+///
+/// An interrupt of its own, not a function posted through the engine: it needs no request slot, which a
+/// target with interrupts off would keep busy, so that this CPU would have to wait for it.
+pub fn send_reschedule(cpu: CpuId) {
+    let id = MAP
+        .id(cpu.index())
+        .expect("threads are queued on CPUs of the map only");
+    let state = irq::save();
+    while local()
+        .send(Destination::Physical(id), vectors::RESCHEDULE)
+        .is_err()
+    {
+        // The one before is still on its way: the controller's work, not another CPU's.
+        core::hint::spin_loop();
+    }
+    irq::restore(state);
 }
 
 /// Switches this CPU's controller on. Interrupts off, IDT loaded.

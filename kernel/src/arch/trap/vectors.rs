@@ -43,6 +43,8 @@ pub const FIRST_EXTERNAL: usize = 32;
 pub const TIMER: Vector = vector(0xef);
 /// The engine's interrupt.
 pub const SHOOTDOWN: Vector = vector(0xf0);
+/// Asks a CPU to choose a thread anew.
+pub const RESCHEDULE: Vector = vector(0xf1);
 /// What the local APIC raises when an interrupt went away; ends without an end of interrupt.
 pub const SPURIOUS: Vector = vector(0xff);
 

@@ -8,8 +8,8 @@ use core::sync::atomic::{Ordering, fence};
 
 use shootdown::{CpuId, CpuMask};
 
-use crate::arch::percpu;
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::arch::{apic, percpu};
+use crate::platform::MAX_CPUS;
 use crate::task::cpu;
 use crate::task::queue::{Kick, Place, Ready};
 use crate::task::thread::work;
@@ -144,8 +144,7 @@ pub(super) fn request_resched(target: CpuId) {
     if target == percpu::cpu_id() {
         percpu::set_need_resched();
     } else {
-        let targets = CpuMask::<MAX_CPUS>::only(target);
-        SHOOTDOWN.post(&targets, |_: CpuId| percpu::set_need_resched());
+        apic::send_reschedule(target);
     }
     // This thread may be the one to give way.
     percpu::preempt_enable();
