@@ -192,7 +192,7 @@ impl CpuSched {
     /// Updates the hints for others after a change of the queue, which is locked.
     pub fn publish(&self, ready: &ReadyQueue<Arc<Thread>>) {
         let (waiting, running) = (ready.most_urgent(), ready.running());
-        let threads = ready.len() + usize::from(running.is_some());
+        let threads = ready.count() + usize::from(running.is_some());
         self.load.store(threads as u32, Ordering::Relaxed);
         self.waiting.set(waiting);
         self.busy_with.set(waiting.max(running));

@@ -8,7 +8,7 @@ use super::Thread;
 use super::queue::Ready;
 
 /// Threads that wait for one thing, in the order of their coming.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ThreadList {
     first: Option<Arc<Thread>>,
 }

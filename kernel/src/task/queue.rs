@@ -175,7 +175,7 @@ impl<T: Deref<Target: Ready>> ReadyQueue<T> {
     }
 
     /// Number of ready threads.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.threads.len()
     }
 
@@ -187,5 +187,11 @@ impl<T: Deref<Target: Ready>> ReadyQueue<T> {
     /// Whom the CPU has chosen to run; `None` for its idle thread.
     pub fn running(&self) -> Option<Priority> {
         self.running
+    }
+}
+
+impl<T: Deref<Target: Ready>> Default for ReadyQueue<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -32,7 +32,7 @@ pub fn vacate() -> bool {
     let cpu = cpu::of(me);
     {
         let ready = cpu.ready.lock();
-        if ready.len() > 0 {
+        if ready.count() > 0 {
             return false;
         }
         cpu.publish(&ready);
