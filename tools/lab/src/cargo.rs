@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::cli::Sanitizer;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 use crate::place;
@@ -58,8 +59,46 @@ pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
     build(&words, "the user programs")
 }
 
+/// Builds the program that tortures the engine on threads of this host.
+///
+/// # Errors
+/// A sanitizer needs a nightly compiler with the standard library's source.
+pub fn build_torture(sanitizer: Option<Sanitizer>) -> Outcome<PathBuf> {
+    let (name, what) = ("torture", "the hosted torture");
+    let words = format!("build --release -p shootdown-hosted --example {name}");
+    let built = match sanitizer {
+        None => build(&words, what)?,
+        Some(Sanitizer::Thread) => {
+            let probe = command("+nightly --version");
+            if crate::doctor::answer(probe).is_none() {
+                return Err(Failure::input(
+                    "a sanitizer needs a nightly compiler, and there is none",
+                    "rustup toolchain install nightly --component rust-src",
+                ));
+            }
+            eprintln!(
+                "lab: building the hosted torture and its standard library for the sanitizer"
+            );
+            // Naming the target keeps the flags off what runs at build time.
+            let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+            let mut command = command(&format!("+nightly {words} -Zbuild-std --target {target}"));
+            command
+                .env("RUSTFLAGS", "-Zsanitizer=thread --cfg tsan")
+                .env("CARGO_TARGET_DIR", place::target().join("tsan"));
+            build_by(command, what)?
+        }
+    };
+    let program = built.into_iter().find(|(stem, _)| stem == name);
+    program
+        .map(|(_, path)| path)
+        .ok_or_else(|| Failure::work("cargo built no hosted torture"))
+}
+
 fn build(words: &str, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
-    let mut command = command(words);
+    build_by(command(words), what)
+}
+
+fn build_by(mut command: Command, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
     command.args(["--quiet", "--message-format=json-render-diagnostics"]);
     let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
     if !child.status.is_some_and(|status| status.success()) {

@@ -32,6 +32,8 @@ pub enum Command {
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
     #[command(subcommand)]
     Sim(Sim),
+    /// Do everything that the engine offers at once, at random, and check what it promises.
+    Torture(Torture),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
     Mutants(Mutants),
     /// Say what is present or missing, and the command that installs it.
@@ -238,6 +240,62 @@ pub struct SimReplay {
     /// Tell what happens, a line each: event, CPU, what
     #[arg(long)]
     pub story: bool,
+}
+
+/// Where to torture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TortureMachine {
+    /// Ring 0 of the reference kernel in the emulator
+    Qemu,
+    /// Threads as CPUs and signals as interrupts, on this host
+    Hosted,
+    /// The simulated machine
+    Sim,
+}
+
+impl TortureMachine {
+    /// As the option names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Hosted => "hosted",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// What watches the hosted machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sanitizer {
+    /// ThreadSanitizer: reports unordered accesses (takes a nightly compiler, and minutes to build)
+    Thread,
+}
+
+/// `lab torture`
+#[derive(Debug, Args)]
+pub struct Torture {
+    /// For how long
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub seconds: u32,
+    /// CPUs (1 to 16, on hosted 1 to 64)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Where all random choices begin
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Where; without it on qemu, or on hosted where there is no QEMU
+    #[arg(long, value_enum)]
+    pub machine: Option<TortureMachine>,
+    /// On hosted, under a sanitizer
+    #[arg(long, value_enum)]
+    pub sanitizer: Option<Sanitizer>,
+    #[command(flatten)]
+    pub emulator: Emulator,
 }
 
 /// `lab mutants`

@@ -19,6 +19,7 @@ mod run;
 mod session;
 mod sim;
 mod suite;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => sim::command(&arguments),
+        Command::Torture(arguments) => torture::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Doctor(arguments) => doctor::command(&arguments),
     }

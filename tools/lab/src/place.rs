@@ -17,6 +17,11 @@ pub fn root() -> PathBuf {
     }
 }
 
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// A directory below `.lab/`, made if need be.
 pub fn keep(name: &str) -> Outcome<PathBuf> {
     let path = root().join(".lab").join(name);

@@ -67,6 +67,18 @@ impl Boot<'_> {
     /// # Errors
     /// The emulator could not be started, or a file could not be written.
     pub fn run(&self, on_line: &mut dyn FnMut(&str)) -> Outcome<Finished> {
+        self.run_until(on_line, &mut || false)
+    }
+
+    /// As [`run`](Self::run), but ends the machine also when `gives_up`, which is asked all the time, says so.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(
+        &self,
+        on_line: &mut dyn FnMut(&str),
+        gives_up: &mut dyn FnMut() -> bool,
+    ) -> Outcome<Finished> {
         let started = Instant::now();
         let symbols = match self.kernel {
             Kernel::Shootdown(image) => symbols::table(image),
@@ -82,12 +94,13 @@ impl Boot<'_> {
         std::fs::write(initrd.path(), archive).doing("write the initial file system")?;
         let mut command = Command::new(self.qemu);
         command.args(self.qemu_arguments(initrd.path()));
-        let child = Child::run(&mut command, self.deadline, on_line).map_err(|error| {
-            Failure::input(
-                format!("cannot start {}: {error}", self.qemu.display()),
-                "name a working QEMU with --qemu",
-            )
-        })?;
+        let child =
+            Child::run_until(&mut command, self.deadline, on_line, gives_up).map_err(|error| {
+                Failure::input(
+                    format!("cannot start {}: {error}", self.qemu.display()),
+                    "name a working QEMU with --qemu",
+                )
+            })?;
         let end = match self.kernel {
             Kernel::Shootdown(_) => End::of_shootdown(&child, self.deadline),
             Kernel::Linux(_) => End::of_linux(&child, self.deadline),

@@ -35,6 +35,8 @@ pub enum Stopped {
     Overrun,
     /// It printed without end.
     Flooding,
+    /// Whoever listened saw no sense in waiting any longer.
+    GivenUp,
 }
 
 enum Chunk {
@@ -52,6 +54,19 @@ impl Child {
         command: &mut Command,
         deadline: Duration,
         on_line: &mut dyn FnMut(&str),
+    ) -> std::io::Result<Self> {
+        Self::run_until(command, deadline, on_line, &mut || false)
+    }
+
+    /// As [`run`](Self::run), but ends the child also when `gives_up`, which is asked all the time, says so.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(
+        command: &mut Command,
+        deadline: Duration,
+        on_line: &mut dyn FnMut(&str),
+        gives_up: &mut dyn FnMut() -> bool,
     ) -> std::io::Result<Self> {
         let started = Instant::now();
         command
@@ -78,6 +93,9 @@ impl Child {
             }
             if heard.is_flooded() {
                 break (None, Some(Stopped::Flooding));
+            }
+            if gives_up() {
+                break (None, Some(Stopped::GivenUp));
             }
             if heard.listen(&chunks, left.min(TICK), on_line) != Pipe::Open {
                 if let Some(status) = child.try_wait()? {
@@ -235,6 +253,21 @@ mod tests {
     fn child_that_closes_its_output_is_still_held_to_the_deadline() {
         let (child, _) = shell("exec >&- 2>&-; sleep 20", Duration::from_millis(300));
         assert_eq!(child.stopped, Some(Stopped::Overrun));
+    }
+
+    #[test]
+    fn a_listener_may_give_up() {
+        let heard = std::cell::Cell::new(false);
+        let mut command = Command::new("sh");
+        let child = Child::run_until(
+            command.args(["-c", "echo up; sleep 30"]),
+            Duration::from_secs(20),
+            &mut |_| heard.set(true),
+            &mut || heard.get(),
+        );
+        let child = child.unwrap();
+        assert_eq!(child.stopped, Some(Stopped::GivenUp));
+        assert_eq!(child.output, "up\n");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum End {
     Overrun(Duration),
     /// The console was flooded.
     Flooded,
+    /// It did not get on.
+    GivenUp,
 }
 
 impl End {
@@ -99,6 +101,7 @@ impl End {
         match child.stopped {
             Some(Stopped::Overrun) => return Some(Self::Overrun(deadline)),
             Some(Stopped::Flooding) => return Some(Self::Flooded),
+            Some(Stopped::GivenUp) => return Some(Self::GivenUp),
             None => {}
         }
         let signal = child.status?.signal()?;
@@ -123,6 +126,7 @@ impl fmt::Display for End {
                 "still running after {} s, so it was ended",
                 deadline.as_secs()
             ),
+            Self::GivenUp => f.write_str("it did not get on, so it was ended"),
             Self::Flooded => {
                 f.write_str("the console printed without end, so the machine was ended")
             }
