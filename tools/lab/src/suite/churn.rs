@@ -7,7 +7,7 @@ use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::machine::{End, Kernel};
+use crate::machine::{End, Finished, Kernel};
 
 /// Each CPU that can has to leave at least so often.
 const ROUNDS: u64 = 20;
@@ -67,7 +67,11 @@ fn ring0(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
         cpus,
         deadline: ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2),
     };
-    let finished = fleet.boot(fleet.kernel(), PROGRAM, start)?;
+    ring0_verdict(&fleet.boot(fleet.kernel(), PROGRAM, start)?)
+}
+
+/// What the torture says in the end, if all was well.
+pub(super) fn ring0_verdict(finished: &Finished) -> Outcome<String> {
     let console = &finished.console;
     let churned = number(console, CHURN_WORDS).unwrap_or(0);
     let verdict = console.lines().find(|line| line.starts_with(VERDICT));
