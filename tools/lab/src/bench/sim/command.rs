@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use shootdown_sim::workload::on_large_stack;
 
 use super::setup::Setup;
-use super::{madvise, pingpong};
+use super::{madvise, pingpong, preemptoff};
 use crate::bench::rows::machine_name;
 use crate::bench::workload::Axes;
 use crate::cli::{Bench, MachineKind, Workload};
@@ -22,8 +22,8 @@ pub struct Findings {
     pub sensitivity: Option<String>,
     /// The rows of the result.
     pub rows: Vec<Value>,
-    /// Accesses through a translation that had to be gone.
-    pub stale: u64,
+    /// Accesses through a translation that had to be gone; `None` where the workload accesses nothing.
+    pub stale: Option<u64>,
 }
 
 /// Whether the simulated machine is what to measure on: it was named, an option is about it, or there is nothing
@@ -74,10 +74,9 @@ pub fn command(bench: &Bench) -> Outcome<()> {
             (1, findings)
         }
         Workload::Preemptoff => {
-            return Err(Failure::input(
-                "preemptoff is not simulated yet",
-                "use --machine qemu or linux",
-            ));
+            let shapes = preemptoff::Shapes::new(bench, &axes)?;
+            let findings = on_large_stack(|| shapes.measure(bench, &setup));
+            (shapes.cpus(), findings)
         }
     };
     let mut text = findings.tables;
@@ -87,7 +86,9 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         "what this hangs on: --sweep halves and doubles every figure; --set NAME=VALUE changes one\n"
             .into()
     }));
-    text.push_str(&format!("stale accesses: {}\n", findings.stale));
+    if let Some(stale) = findings.stale {
+        text.push_str(&format!("stale accesses: {stale}\n"));
+    }
     // A reader that has seen enough may have gone.
     let _ = std::io::stdout().write_all(text.as_bytes());
     if let Some(path) = &bench.json {
@@ -95,7 +96,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         std::fs::write(path, text + "\n")
             .doing(format!("write the result to {}", path.display()))?;
     }
-    match findings.stale {
+    match findings.stale.unwrap_or(0) {
         0 => Ok(()),
         stale => Err(Failure::work(format!(
             "{stale} stale accesses: a flush was lost or came late"

@@ -2,12 +2,13 @@
 //!
 //! * [`mod@command`]: when this machine is meant, and the course of one bench on it;
 //! * [`setup`]: the machine: preset, figures that the caller set, and where each figure comes from;
-//! * [`madvise`] and [`pingpong`]: the rows of each workload, its table, and its part of the result;
+//! * [`madvise`], [`pingpong`] and [`preemptoff`]: the rows of each workload, its table, and its part of the result;
 //! * [`sensitivity`]: what the table hangs on.
 
 mod command;
 mod madvise;
 mod pingpong;
+mod preemptoff;
 mod sensitivity;
 mod setup;
 

@@ -85,7 +85,7 @@ impl Shapes {
         Findings {
             tables: self.tables(setup, &rows),
             sensitivity: bench.sweep.then(|| self.sensitivity(bench, setup)),
-            stale: rows.iter().map(|row| row.measured.stale).sum(),
+            stale: Some(rows.iter().map(|row| row.measured.stale).sum()),
             rows: rows.iter().map(|row| row.object(&rows)).collect(),
         }
     }

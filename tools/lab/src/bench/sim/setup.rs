@@ -3,7 +3,8 @@
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
-use shootdown_sim::timed::{Costs, PARAMETERS, Parameter, Preset, Unit};
+use shootdown_sim::timed::{Costs, Origin, PARAMETERS, Parameter, Preset, Unit};
+use shootdown_sim::workload::{LOAD_FIGURES, Load, LoadFigure};
 
 use crate::cli::{Bench, Workload};
 use crate::failure::{Failure, Outcome};
@@ -12,6 +13,8 @@ use crate::failure::{Failure, Outcome};
 pub struct Setup {
     preset: &'static Preset,
     costs: Costs,
+    /// What the machine is made to do, where that has figures too.
+    load: Option<Load>,
     /// Names of the parameters that the caller set.
     set: Vec<&'static str>,
 }
@@ -43,12 +46,18 @@ impl Setup {
             )
         })?;
         let mut costs = preset.costs();
+        let mut load = (bench.workload == Workload::Preemptoff).then(Load::default);
         let set = bench
             .set
             .iter()
-            .map(|words| set(&mut costs, words))
+            .map(|words| set(&mut costs, load.as_mut(), words))
             .collect::<Outcome<_>>()?;
-        Ok(Self { preset, costs, set })
+        Ok(Self {
+            preset,
+            costs,
+            load,
+            set,
+        })
     }
 
     /// The machine's name and description.
@@ -59,6 +68,14 @@ impl Setup {
     /// What the machine costs.
     pub fn costs(&self) -> &Costs {
         &self.costs
+    }
+
+    /// What the machine is made to do.
+    ///
+    /// # Panics
+    /// For a workload whose load has no figures.
+    pub fn load(&self) -> &Load {
+        self.load.as_ref().expect("the workload has a load")
     }
 
     /// Whether this is the machine that the authors' table of the workload was measured on.
@@ -81,10 +98,8 @@ impl Setup {
             "origin",
             "source or reason",
         ]);
-        for parameter in PARAMETERS {
-            let (word, text) = self.origin(parameter);
-            let value = number(parameter.get(&self.costs));
-            table.add_row([parameter.name.to_owned(), value, word, text]);
+        for (name, value, (word, text)) in self.all() {
+            table.add_row([name.to_owned(), number(value), word, text]);
         }
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -92,11 +107,27 @@ impl Setup {
         table.to_string()
     }
 
-    fn origin(&self, parameter: &Parameter) -> (String, String) {
-        if self.set.contains(&parameter.name) {
+    /// The figures of the machine, and those of its load: name, value, origin in a word and in a sentence.
+    fn all(&self) -> impl Iterator<Item = (&'static str, f64, (String, String))> {
+        let machine = PARAMETERS.iter().map(|parameter| {
+            let origin = self.origin(parameter.name, self.preset.origin(parameter));
+            (parameter.name, parameter.get(&self.costs), origin)
+        });
+        let loads = self.load.iter().flat_map(|load| {
+            let of =
+                move |figure: &'static LoadFigure| (figure.name, figure.get(load), figure.origin);
+            LOAD_FIGURES.iter().map(of)
+        });
+        machine.chain(
+            loads.map(|(name, value, origin)| (name, value, self.origin(name, Some(origin)))),
+        )
+    }
+
+    fn origin(&self, name: &str, origin: Option<Origin>) -> (String, String) {
+        if self.set.contains(&name) {
             return ("set".into(), "on the command line".into());
         }
-        match self.preset.origin(parameter) {
+        match origin {
             Some(origin) => (origin.word().into(), origin.text().into()),
             None => ("unknown".into(), String::new()),
         }
@@ -104,11 +135,8 @@ impl Setup {
 
     /// One line that says how much of this was fitted.
     pub fn fitted(&self) -> String {
-        let fitted: Vec<&str> = PARAMETERS
-            .iter()
-            .filter(|parameter| self.origin(parameter).0 == "fitted")
-            .map(|parameter| parameter.name)
-            .collect();
+        let fitted = self.all().filter(|(_, _, (word, _))| word == "fitted");
+        let fitted: Vec<&str> = fitted.map(|(name, _, _)| name).collect();
         match fitted[..] {
             [] => "no figure was fitted".into(),
             _ => format!("fitted to rows of the table: {}", fitted.join(", ")),
@@ -117,30 +145,30 @@ impl Setup {
 
     /// Every figure with its origin, for the result.
     pub fn figures_json(&self) -> Value {
-        let figures: Map<String, Value> = PARAMETERS
-            .iter()
-            .map(|parameter| {
-                let (origin, source) = self.origin(parameter);
-                let value = parameter.get(&self.costs);
-                let figure = json!({"value": value, "origin": origin, "source": source});
-                (parameter.name.to_owned(), figure)
-            })
-            .collect();
+        let figure = |(name, value, (origin, source)): (&str, f64, (String, String))| {
+            let figure = json!({"value": value, "origin": origin, "source": source});
+            (name.to_owned(), figure)
+        };
+        let figures: Map<String, Value> = self.all().map(figure).collect();
         figures.into()
     }
 }
 
 /// Carries out `NAME=VALUE`; returns the name.
-fn set(costs: &mut Costs, words: &str) -> Outcome<&'static str> {
+fn set(costs: &mut Costs, load: Option<&mut Load>, words: &str) -> Outcome<&'static str> {
     let remedy = "the table of every run names the figures; use --set NAME=VALUE";
     let refused = |cause: String| Failure::input(cause, remedy);
     let (name, value) = words
         .split_once('=')
         .ok_or_else(|| refused(format!("--set {words:?} has no value")))?;
-    let parameter = Parameter::named(name).map_err(|error| refused(error.to_string()))?;
     let number: f64 = value
         .parse()
         .map_err(|_| refused(format!("{value:?} is no number for {name}")))?;
+    if let Some((load, Ok(figure))) = load.map(|load| (load, LoadFigure::named(name))) {
+        figure.set(load, number).map_err(refused)?;
+        return Ok(figure.name);
+    }
+    let parameter = Parameter::named(name).map_err(|error| refused(error.to_string()))?;
     parameter
         .set(costs, number)
         .map_err(|error| refused(error.to_string()))?;
@@ -163,7 +191,7 @@ mod tests {
     #[test]
     fn figures_are_set_by_name_or_refused_with_the_reason() {
         let mut costs = Costs::default();
-        assert_eq!(set(&mut costs, "icr_ns=12.5").unwrap(), "icr_ns");
+        assert_eq!(set(&mut costs, None, "icr_ns=12.5").unwrap(), "icr_ns");
         assert_eq!(costs.icr_ps, 12_500);
         for (words, why) in [
             ("icr_ns", "no value"),
@@ -172,9 +200,24 @@ mod tests {
             ("icr_ns=-1", "takes 0 to"),
             ("cluster_cpus=1.5", "whole"),
         ] {
-            let text = set(&mut costs, words).unwrap_err().to_string();
+            let text = set(&mut costs, None, words).unwrap_err().to_string();
             assert!(text.contains(why) && !text.contains('\n'), "{text}");
         }
+    }
+
+    #[test]
+    fn a_load_has_figures_of_its_own() {
+        let (mut costs, mut load) = (Costs::default(), Load::default());
+        let mut set = |words: &str| set(&mut costs, Some(&mut load), words);
+        assert_eq!(set("tail_alpha=1.25").unwrap(), "tail_alpha");
+        assert_eq!(set("icr_ns=12.5").unwrap(), "icr_ns");
+        assert!(
+            set("tail_alpha=0")
+                .unwrap_err()
+                .to_string()
+                .contains("takes")
+        );
+        assert_eq!((load.tail_alpha, costs.icr_ps), (1.25, 12_500));
     }
 
     #[test]
