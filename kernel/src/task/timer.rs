@@ -54,6 +54,7 @@ struct Entry {
 /// The sleeping threads of one CPU that have a deadline.
 #[derive(Debug)]
 pub(super) struct TimerQueue {
+    /// By their deadlines.
     entries: Vec<Entry>,
     /// No unfired entry is earlier: a tick of a CPU without due sleepers is one comparison.
     earliest_ns: u64,
@@ -76,11 +77,15 @@ impl TimerQueue {
     /// Adds the current thread; one entry a thread.
     pub fn insert(&mut self, thread: Arc<Thread>, deadline: Deadline) {
         self.earliest_ns = self.earliest_ns.min(deadline.at_ns);
-        self.entries.push(Entry {
+        let at = self
+            .entries
+            .partition_point(|other| other.deadline <= deadline);
+        let entry = Entry {
             deadline,
             thread,
             fired: false,
-        });
+        };
+        self.entries.insert(at, entry);
     }
 
     /// Takes the entry of the current thread out again, fired or not.
@@ -89,7 +94,7 @@ impl TimerQueue {
             .entries
             .iter()
             .position(|e| core::ptr::eq(Arc::as_ptr(&e.thread), thread))?;
-        Some(self.entries.swap_remove(at).thread)
+        Some(self.entries.remove(at).thread)
     }
 
     /// Takes over all entries of a queue whose CPU goes offline. Allocates nothing: a thread has one entry, and there is
@@ -97,25 +102,25 @@ impl TimerQueue {
     pub fn adopt(&mut self, other: &mut Self) {
         self.earliest_ns = self.earliest_ns.min(other.earliest_ns);
         self.entries.append(&mut other.entries);
+        self.entries.sort_unstable_by_key(|entry| entry.deadline);
         other.earliest_ns = u64::MAX;
     }
 
-    /// Wakes everyone whose deadline has come; no other comes before what it returns. Called by the timer interrupt,
+    /// Wakes everyone whose deadline has come, in that order; no other comes before what it returns. Called by the timer interrupt,
     /// interrupts off.
     pub fn expire(&mut self, now_ns: u64) -> u64 {
         if now_ns < self.earliest_ns {
             return self.earliest_ns;
         }
-        let mut earliest_ns = u64::MAX;
-        for entry in self.entries.iter_mut().filter(|e| !e.fired) {
-            if entry.deadline.at_ns <= now_ns {
-                entry.fired = true;
-                sched::unpark(&entry.thread);
-            } else {
-                earliest_ns = earliest_ns.min(entry.deadline.at_ns);
-            }
+        let due = self
+            .entries
+            .partition_point(|entry| entry.deadline.at_ns <= now_ns);
+        let (due, later) = self.entries.split_at_mut(due);
+        for entry in due.iter_mut().filter(|entry| !entry.fired) {
+            entry.fired = true;
+            sched::unpark(&entry.thread);
         }
-        self.earliest_ns = earliest_ns;
-        earliest_ns
+        self.earliest_ns = later.first().map_or(u64::MAX, |next| next.deadline.at_ns);
+        self.earliest_ns
     }
 }
