@@ -106,7 +106,7 @@ fn turns_are_taken_inside_calls() -> Checked {
     Ok(())
 }
 
-/// Fresh pages, each of which costs the call a fault.
+/// Pages that are there already: a call that fills them takes no fault and no lock, where a kernel might look for others.
 struct Memory(*mut c_void);
 
 impl Memory {
@@ -125,12 +125,14 @@ impl Memory {
         if at == libc::MAP_FAILED {
             return Err(format!("mmap: {}", std::io::Error::last_os_error()));
         }
+        // SAFETY: just mapped, this long, and nobody else's.
+        unsafe { at.cast::<u8>().write_bytes(1, LONG_BYTES) };
         Ok(Self(at))
     }
 
     #[expect(clippy::mut_from_ref, reason = "called once for each mapping")]
     fn bytes(&self) -> &mut [u8] {
-        // SAFETY: mapped, zeroed, this long, and borrowed once.
+        // SAFETY: mapped, written, this long, and borrowed once.
         unsafe { std::slice::from_raw_parts_mut(self.0.cast(), LONG_BYTES) }
     }
 }
