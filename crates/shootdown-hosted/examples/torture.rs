@@ -36,6 +36,9 @@ struct Arguments {
     /// Microseconds between two ticks of a CPU, about
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
     tick_us: u64,
+    /// Calls of the platform from one hiccup to the next, about; 0 for none
+    #[arg(long, default_value_t = 2048)]
+    hiccup_one_in: u32,
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         tasks,
         spaces: 3,
         tick: Some(Duration::from_micros(arguments.tick_us)),
+        hiccup_one_in: (arguments.hiccup_one_in > 0).then_some(arguments.hiccup_one_in),
         ..Config::new(cpus)
     };
     match Machine::start(&config) {
@@ -90,9 +94,7 @@ fn run(machine: &'static Machine<MOST_CPUS>, arguments: &Arguments, tasks: usize
         });
         ran.expect("the machine was built for as many");
     });
-    TORTURE.bring_all_online(machine);
-    let finished = machine.run_tasks(1, |_| TORTURE.finish(machine));
-    finished.expect("the machine was built for one task at least");
+    shootdown_hosted::torture::finish(machine, &TORTURE);
     let summary = TORTURE.summary(machine, elapsed_ns());
     println!("{}", summary.protocol());
     ExitCode::from(u8::from(summary.violations() > 0))

@@ -17,10 +17,16 @@ pub struct Config {
     pub frames: usize,
     /// How often each CPU gets a timer interrupt, which also lets the next task run; never, if `None`.
     pub tick: Option<Duration>,
+    /// Once in how many calls of the platform a CPU loses its core for [`HICCUP`](Self::HICCUP), as to a hypervisor or
+    /// firmware: it widens the windows between two steps of the engine. Never, if `None`.
+    pub hiccup_one_in: Option<u32>,
 }
 
 impl Config {
-    /// `cpus` CPUs with two address spaces and no ticks.
+    /// How long a hiccup lasts at least.
+    pub const HICCUP: Duration = Duration::from_micros(50);
+
+    /// `cpus` CPUs with two address spaces, no ticks and no hiccups.
     pub const fn new(cpus: usize) -> Self {
         Self {
             cpus,
@@ -28,6 +34,7 @@ impl Config {
             spaces: 2,
             frames: 384,
             tick: None,
+            hiccup_one_in: None,
         }
     }
 }

@@ -136,12 +136,18 @@ where
             }
             state.bell.sleep(rung, None);
         }
+        // Late interrupts are harmless, late requests are not (I8).
+        if self.engine.poll() {
+            self.late_requests.fetch_add(1, Ordering::Relaxed);
+        }
         if state.wants(Service::Online) {
             self.come_online(cpu);
         }
     }
 
     fn come_online(&self, cpu: usize) {
+        // A CPU that starts has forgotten what was pending before.
+        self.platform().cpus[cpu].take();
         self.engine.online();
         self.idles[cpu].open();
         self.platform().cpus[cpu].set(Service::Online);

@@ -1,7 +1,7 @@
 //! [`Machine`]: the whole, as its users see it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +48,7 @@ where
     pub(crate) tasks: Vec<Task>,
     pub(crate) idles: Vec<Idle>,
     pub(crate) on_tick: OnceLock<OnTick>,
+    pub(crate) late_requests: AtomicU64,
     churning: AtomicBool,
     stopping: AtomicBool,
 }
@@ -71,7 +72,7 @@ where
     fn new(config: &Config) -> Self {
         let memory = Memory::new(config.spaces, config.frames);
         let queue = Queue::new(config.cpus, config.tasks);
-        let engine = Shootdown::new(Hosted::new(memory, queue));
+        let engine = Shootdown::new(Hosted::new(memory, queue, config));
         let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
         Self {
             spaces: (0..config.spaces).map(space).collect(),
@@ -82,6 +83,7 @@ where
                 .collect(),
             idles: (0..config.cpus).map(|_| Idle::default()).collect(),
             on_tick: OnceLock::new(),
+            late_requests: AtomicU64::new(0),
             churning: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
@@ -310,6 +312,12 @@ where
         state.want(Service::Online);
         self.await_service(index..index + 1, Service::Online);
         Ok(())
+    }
+
+    /// How often a CPU that came back found that something had been sent to it while it was away: never, if the engine
+    /// keeps its promise.
+    pub fn late_requests(&self) -> u64 {
+        self.inner.late_requests.load(Ordering::Relaxed)
     }
 
     /// Gives the running task another space, or none, on whatever CPU it runs. On a CPU, not in interrupt context.

@@ -3,8 +3,11 @@
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use shootdown::{Asid, AsidSlot, CpuId, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries};
+use shootdown::{
+    Asid, AsidSlot, CpuId, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries, TraceEvent,
+};
 
+use crate::config::Config;
 use crate::cpu::{Cpu, IPI, RESCHEDULE};
 use crate::memory::Memory;
 use crate::schedule::Queue;
@@ -22,11 +25,12 @@ pub struct Hosted<const N: usize> {
     pub(crate) memory: Memory,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) on_stall: OnceLock<fn(&Stall)>,
+    hiccup_one_in: Option<u32>,
     started: Instant,
 }
 
 impl<const N: usize> Hosted<N> {
-    pub(crate) fn new(memory: Memory, queue: Queue) -> Self {
+    pub(crate) fn new(memory: Memory, queue: Queue, config: &Config) -> Self {
         Self {
             cpus: [const { Cpu::new() }; N],
             tlbs: [const { Tlb::new() }; N],
@@ -34,8 +38,19 @@ impl<const N: usize> Hosted<N> {
             memory,
             queue: Mutex::new(queue),
             on_stall: OnceLock::new(),
+            hiccup_one_in: config.hiccup_one_in,
             started: Instant::now(),
         }
+    }
+
+    /// Where the engine looks away, time may pass.
+    #[inline]
+    fn maybe_hiccup(&self) -> bool {
+        let comes = self.hiccup_one_in.is_some_and(thread::once_in);
+        if comes {
+            std::thread::sleep(Config::HICCUP);
+        }
+        comes
     }
 
     fn my_tlb(&self) -> &Tlb {
@@ -65,7 +80,9 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
 
     #[inline]
     fn irq_save(&self) -> bool {
-        thread::irq_save()
+        let were_on = thread::irq_save();
+        self.maybe_hiccup();
+        were_on
     }
 
     #[inline]
@@ -88,6 +105,7 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        self.maybe_hiccup();
         let cpu = &self.cpus[target.index()];
         if target.index() == thread::cpu() {
             cpu.interrupt_self(IPI);
@@ -97,7 +115,12 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
     }
 
     fn local_flush(&self, operation: LocalFlush) {
+        if self.maybe_hiccup() {
+            // Until the very last moment the processor may follow what is still cached or linked.
+            self.my_tlb().guess(&self.memory);
+        }
         self.my_tlb().flush(operation);
+        self.maybe_hiccup();
     }
 
     fn load_root(&self, root: Root) {
@@ -110,7 +133,17 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        self.maybe_hiccup();
         self.my_tlb().load_root(root, asid, entries);
+    }
+
+    /// The engine is about to write: a good moment to be late.
+    fn prefetch_write(&self, _: usize) {
+        self.maybe_hiccup();
+    }
+
+    fn on_trace(&self, _: TraceEvent) {
+        self.maybe_hiccup();
     }
 
     fn now_ns(&self) -> u64 {

@@ -35,6 +35,8 @@ struct Thread {
     owes_schedule: AtomicBool,
     cpu: AtomicU32,
     task: AtomicU32,
+    /// Where the next hiccup comes from.
+    random: AtomicU32,
     /// The address of the machine's platform; zero for none.
     platform: AtomicUsize,
     machine: Cell<*const dyn Interrupts>,
@@ -49,6 +51,7 @@ thread_local! {
             owes_schedule: AtomicBool::new(false),
             cpu: AtomicU32::new(0),
             task: AtomicU32::new(u32::MAX),
+            random: AtomicU32::new(0),
             platform: AtomicUsize::new(0),
             machine: Cell::new(&Nobody as *const dyn Interrupts),
         }
@@ -65,6 +68,7 @@ pub(crate) unsafe fn join(machine: *const dyn Interrupts, platform: usize, task:
         it.platform.store(platform, Ordering::Relaxed);
         it.machine.set(machine);
         it.task.store(task as u32, Ordering::Relaxed);
+        it.random.store(task as u32, Ordering::Relaxed);
     });
 }
 
@@ -190,4 +194,15 @@ pub(crate) fn may_schedule() -> bool {
 /// Whether the thread may lose its CPU while interrupts are on.
 pub(crate) fn is_preemptible() -> bool {
     THREAD.with(|it| it.preempt_off.load(Ordering::Relaxed) == 0)
+}
+
+/// True once in `times` on average; a stream for each thread, and none to rely on.
+pub(crate) fn once_in(times: u32) -> bool {
+    THREAD.with(|it| {
+        // Numerical Recipes' generator; its upper bits are good enough.
+        let state = it.random.load(Ordering::Relaxed);
+        let state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        it.random.store(state, Ordering::Relaxed);
+        (u64::from(state) * u64::from(times)) >> 32 == 0
+    })
 }

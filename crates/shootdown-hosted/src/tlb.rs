@@ -109,18 +109,22 @@ impl Tlb {
         let Some(table) = self.table(memory, is_kernel, page / PAGES_PER_TABLE) else {
             return Entry::Unmapped;
         };
-        let first = page / PAGES_PER_TABLE * PAGES_PER_TABLE;
-        let neighbours = cached[first..][..PAGES_PER_TABLE].iter();
-        for (neighbour, entry) in (first..).zip(neighbours) {
-            if entry.load(Ordering::Relaxed) == NOTHING
-                && let Entry::Frame(frame) = memory.walk(table, neighbour)
-            {
-                entry.store(frame + 1, Ordering::Relaxed);
-            }
-        }
+        self.fill(memory, cached, table, page / PAGES_PER_TABLE);
         match cached[page].load(Ordering::Relaxed) {
             NOTHING => memory.walk(table, page),
             frame => Entry::Frame(frame - 1),
+        }
+    }
+
+    /// Caches what is not cached yet of a whole table.
+    fn fill(&self, memory: &Memory, cached: &[AtomicU32], table: usize, slot: usize) {
+        let first = slot * PAGES_PER_TABLE;
+        let pages = cached[first..][..PAGES_PER_TABLE].iter();
+        for (page, entry) in (first..).zip(pages) {
+            let walked = memory.walk(table, page);
+            if let (Entry::Frame(frame), NOTHING) = (walked, entry.load(Ordering::Relaxed)) {
+                entry.store(frame + 1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -138,11 +142,15 @@ impl Tlb {
         Some(cached.load(Ordering::Relaxed) as usize - 1)
     }
 
-    /// Loads ahead of time all that the loaded root leads to: what a lazy CPU's processor may do at any time.
+    /// Walks ahead of time all that the loaded root leads to, by the tables that are cached: what a processor may do at
+    /// any time, also while its CPU is lazy.
     pub(crate) fn guess(&self, memory: &Memory) {
-        for page in (0..PAGES).step_by(PAGES_PER_TABLE) {
-            self.translate(memory, false, page);
-            self.translate(memory, true, page);
+        for (is_kernel, cached) in [(false, &self.loaded().pages), (true, &self.kernel)] {
+            for slot in 0..TABLES {
+                if let Some(table) = self.table(memory, is_kernel, slot) {
+                    self.fill(memory, cached, table, slot);
+                }
+            }
         }
     }
 }

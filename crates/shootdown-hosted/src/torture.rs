@@ -3,11 +3,33 @@
 use std::time::Duration;
 
 use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown};
-use shootdown_torture::{Host, Region};
+use shootdown_torture::{Host, Promise, Region, Torture};
 
 use crate::machine::Machine;
 use crate::memory::{PAGES_PER_TABLE, Part};
 use crate::platform::Hosted;
+
+/// Closes the books of a run on `machine`, all of whose tasks have ended: brings all CPUs back, and enters what the machine
+/// itself has seen.
+///
+/// # Panics
+/// On a CPU of the machine, or if it was built without room for a task.
+pub fn finish<const N: usize>(machine: &Machine<N>, torture: &Torture<N>)
+where
+    Cpus<N>: Capacity,
+{
+    torture.bring_all_online(machine);
+    let finished = machine.run_tasks(1, |_| torture.finish(machine));
+    finished.expect("a tortured machine has room for a task");
+    for (promise, count) in [
+        (Promise::OfflineQuiet, machine.late_requests()),
+        (Promise::NotReused, machine.memory().freed_walks()),
+    ] {
+        if count > 0 {
+            torture.host_found(promise, CpuId::new(0), count);
+        }
+    }
+}
 
 fn part(region: Region) -> Part {
     match region {

@@ -14,6 +14,7 @@ fn run(plan: &Plan) -> Summary {
         tasks: TASKS,
         spaces: 3,
         tick: Some(Duration::from_micros(500)),
+        hiccup_one_in: Some(2048),
         ..Config::new(CPUS)
     })
     .unwrap();
@@ -31,8 +32,7 @@ fn run(plan: &Plan) -> Summary {
             machine.enter(None);
         })
         .unwrap();
-    torture.bring_all_online(machine);
-    machine.run_tasks(1, |_| torture.finish(machine)).unwrap();
+    shootdown_hosted::torture::finish(machine, torture);
     torture.summary(machine, 1)
 }
 

@@ -165,6 +165,17 @@ where
         self.record(worker.index()).steps.get()
     }
 
+    /// The host itself has seen a promise broken on `cpu`, `found` being whatever explains it. Any context.
+    pub fn host_found(&self, promise: Promise, cpu: CpuId, found: u64) {
+        self.ledger.enter(Violation {
+            promise,
+            operation: None,
+            cpu,
+            expected: 0,
+            found,
+        });
+    }
+
     /// The first broken promise. Any context.
     pub fn first_violation(&self) -> Option<Violation> {
         self.ledger.first()

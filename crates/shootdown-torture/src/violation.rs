@@ -31,6 +31,9 @@ pub enum Promise {
     NotReused,
     /// A ticket gives back exactly what the batch was given.
     FramesBack,
+    /// Nothing is sent to a CPU that has gone offline; hosts that can look say so
+    /// ([`Torture::host_found`](crate::Torture::host_found)).
+    OfflineQuiet,
 }
 
 impl Promise {
@@ -46,6 +49,7 @@ impl Promise {
         Self::Fresh,
         Self::NotReused,
         Self::FramesBack,
+        Self::OfflineQuiet,
     ];
 
     /// Its name in tables and protocols.
@@ -61,6 +65,7 @@ impl Promise {
             Self::Fresh => "fresh",
             Self::NotReused => "not_reused",
             Self::FramesBack => "frames_back",
+            Self::OfflineQuiet => "offline_quiet",
         }
     }
 }
