@@ -8,7 +8,6 @@ use shootdown_x86::apic::{Destination, TimerDivide, physical_base};
 use shootdown_x86::{ApicMap, ApicMode, Delivery, Features, LocalApic};
 use spin::Once;
 
-use super::irq;
 use super::trap::vectors;
 use crate::addr::PhysAddr;
 use crate::arch::paging::APIC_PAGE;
@@ -71,7 +70,6 @@ pub fn send_reschedule(cpu: CpuId) {
     let id = MAP
         .id(cpu.index())
         .expect("threads are queued on CPUs of the map only");
-    let state = irq::save();
     while local()
         .send(Destination::Physical(id), vectors::RESCHEDULE)
         .is_err()
@@ -79,7 +77,6 @@ pub fn send_reschedule(cpu: CpuId) {
         // The one before is still on its way: the controller's work, not another CPU's.
         core::hint::spin_loop();
     }
-    irq::restore(state);
 }
 
 /// Switches this CPU's controller on. Interrupts off, IDT loaded.

@@ -1,7 +1,8 @@
 //! Per-CPU caches in front of the pool: the page-fault path takes no lock that another CPU wants.
 //!
 //! Each cache is behind its own lock, which only its CPU takes, so it is free in practice. A failed
-//! `try_lock` (another CPU steals from it because memory is short) goes to the pool instead.
+//! `try_lock` (another CPU steals from it because memory is short, or the thread has moved since it took the number of its
+//! CPU) goes to the pool instead.
 //! Not for interrupt handlers: the pool's lock does not disable interrupts.
 
 use super::chain::FrameChain;

@@ -13,7 +13,7 @@ use crate::platform::MAX_CPUS;
 use crate::task::cpu;
 use crate::task::queue::{Kick, Place, Ready};
 use crate::task::thread::work;
-use crate::task::{Scheduling, Thread};
+use crate::task::{Priority, Scheduling, Thread};
 
 /// Queues a new thread on the least loaded CPU that it may use.
 pub(in crate::task) fn start(thread: Arc<Thread>) {
@@ -112,19 +112,12 @@ pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
     percpu::preempt_enable();
 }
 
-/// The CPU for a thread that is not running. A real-time thread goes where the least urgent work is done, so
-/// that it need not wait; others keep clear of real-time threads and go where the fewest threads are. Its last CPU is as
-/// good as any other that is not better. If all that it may use are offline, it may use every CPU from now on, as on
+/// The CPU for a thread that is not running. If all that it may use are offline, it may use every CPU from now on, as on
 /// Linux.
 fn cpu_for(thread: &Thread) -> CpuId {
-    let (last, priority) = (thread.cpu(), thread.priority());
-    let cost = |id: CpuId| {
-        let cpu = cpu::of(id);
-        let busy_with = match cpu.busy_with() {
-            Some(other) if !priority.is_real_time() && !other.is_real_time() => None,
-            other => other,
-        };
-        (busy_with, cpu.load(), id != last, id)
+    let cost = |cpu: CpuId| match thread.priority().is_real_time() {
+        true => urgent_cost(thread, cpu),
+        false => normal_cost(thread, cpu),
     };
     let cheapest = || {
         cpu::open()
@@ -136,6 +129,27 @@ fn cpu_for(thread: &Thread) -> CpuId {
         thread.add_work(work::UNPINNED);
         cheapest().expect("CPU 0 never goes offline")
     })
+}
+
+/// Which of two CPUs is better for a thread: the lesser. What comes first in it counts most.
+type Cost = (bool, bool, Option<Priority>, (u32, bool), CpuId);
+
+/// A real-time thread is to run at once: where it ran last if that CPU does something less urgent, else where the least
+/// urgent work is done. It was mostly woken by its last CPU's timer, so that CPU takes interrupts, which another may not.
+fn urgent_cost(thread: &Thread, id: CpuId) -> Cost {
+    let (cpu, is_elsewhere) = (cpu::of(id), id != thread.cpu());
+    let busy_with = cpu.busy_with();
+    let would_wait = busy_with >= Some(thread.priority());
+    (would_wait, is_elsewhere, busy_with, (cpu.load(), false), id)
+}
+
+/// Others keep clear of real-time threads and go where the fewest threads are; the last CPU is as good as any other that is
+/// not better.
+fn normal_cost(thread: &Thread, id: CpuId) -> Cost {
+    let (cpu, is_elsewhere) = (cpu::of(id), id != thread.cpu());
+    let is_beside_urgent = cpu.busy_with().is_some_and(Priority::is_real_time);
+    let load = (cpu.load(), is_elsewhere);
+    (is_beside_urgent, false, None, load, id)
 }
 
 /// Has that CPU choose a thread anew, by interrupt when it is another one.
