@@ -102,11 +102,12 @@ fn run(machine: &'static Machine<MOST_CPUS>, arguments: &Arguments, tasks: usize
 
 /// A stall as one line, from interrupt context: neither allocation nor locks.
 fn report(stall: &Stall) {
-    let mut line = [0u8; 256];
-    let mut rest = &mut line[..];
-    // What does not fit is cut.
-    let _ = writeln!(rest, "torture: stall {stall}");
-    let length = 256 - rest.len();
+    const ROOM: usize = 512;
+    let mut line = [b'\n'; ROOM];
+    let mut rest = &mut line[..ROOM - 1];
+    // What does not fit is cut; the line end stays.
+    let _ = write!(rest, "torture: stall {stall}");
+    let length = ROOM - rest.len();
     // SAFETY: the bytes are ours, and as many as we say.
     unsafe { libc::write(1, line.as_ptr().cast(), length) };
 }

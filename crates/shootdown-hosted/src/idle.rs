@@ -11,7 +11,8 @@ use crate::cpu::Service;
 use crate::machine::Inner;
 use crate::thread;
 
-/// How long a halted CPU sleeps at most where signals do not come at once.
+/// How long a halted CPU sleeps at most. ThreadSanitizer holds a signal back until the next atomic access, which a sleeper does
+/// not make.
 const NAP: Option<Duration> = if cfg!(tsan) {
     Some(Duration::from_millis(1))
 } else {

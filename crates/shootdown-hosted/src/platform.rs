@@ -150,13 +150,8 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// There may be more CPUs than cores: whoever waits lets others run now and then. Under ThreadSanitizer, which
-    /// holds signals back until it likes them, it also looks for interrupts.
+    /// There may be more CPUs than cores: whoever waits lets others run.
     fn relax(&self) {
-        if cfg!(tsan) && !thread::irqs_are_off() {
-            thread::irq_save();
-            thread::irq_enable();
-        }
         std::thread::yield_now();
     }
 

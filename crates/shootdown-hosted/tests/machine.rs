@@ -55,9 +55,6 @@ fn a_call_interrupts_cpus_that_never_look() {
                 spins.fetch_add(1, Ordering::Relaxed);
                 while calls.load(Ordering::Relaxed) < 100 {
                     std::hint::spin_loop();
-                    if cfg!(tsan) {
-                        machine.engine().platform().relax();
-                    }
                 }
             }
         })
@@ -110,9 +107,6 @@ fn more_tasks_than_cpus_take_turns_and_move() {
             arrived.fetch_add(1, Ordering::Relaxed);
             while arrived.load(Ordering::Relaxed) < 5 {
                 std::hint::spin_loop();
-                if cfg!(tsan) {
-                    machine.engine().platform().relax();
-                }
             }
             for _ in 0..50 {
                 machine.preempt();

@@ -15,6 +15,7 @@ pub struct Patience {
     last_line: Instant,
     /// The steps of each worker, and since when they are so many.
     workers: BTreeMap<String, (u64, Instant)>,
+    remark: Option<String>,
     hang: Option<String>,
 }
 
@@ -28,6 +29,7 @@ impl Patience {
             limit,
             last_line: Instant::now(),
             workers: BTreeMap::new(),
+            remark: None,
             hang: None,
         }
     }
@@ -36,7 +38,10 @@ impl Patience {
     pub fn listen(&mut self, line: &str) {
         match self.hearing.listen(line) {
             Heard::Nothing => {}
-            Heard::Remark(words) => eprintln!("lab: {words}"),
+            Heard::Remark(words) => {
+                eprintln!("lab: {words}");
+                self.remark = Some(words);
+            }
             Heard::Progress { ns, steps, workers } => {
                 self.last_line = Instant::now();
                 self.note(&workers, Instant::now());
@@ -50,7 +55,12 @@ impl Patience {
     /// Whether there is no sense in waiting any longer; from then on [`conclude`](Self::conclude) says why.
     pub fn is_over(&mut self) -> bool {
         if self.hang.is_none() && self.hearing.verdict().is_none() {
-            self.hang = self.find_hang(Instant::now());
+            self.hang = self
+                .find_hang(Instant::now())
+                .map(|hang| match &self.remark {
+                    Some(remark) => format!("{hang}; the machine's last word: {remark}"),
+                    None => hang,
+                });
         }
         self.hang.is_some()
     }
@@ -118,6 +128,18 @@ mod tests {
         let mut patience = Patience::new(60, Duration::ZERO);
         assert!(patience.is_over());
         assert!(patience.conclude().1.unwrap().starts_with("no line"));
+    }
+
+    #[test]
+    fn the_watchdogs_last_word_belongs_to_the_hang() {
+        let mut patience = Patience::new(60, Duration::ZERO);
+        patience.listen("torture: stall cpu0 has waited 9 us for cpu1");
+        assert!(patience.is_over());
+        let (_, hang) = patience.conclude();
+        assert!(
+            hang.unwrap()
+                .ends_with("stall cpu0 has waited 9 us for cpu1")
+        );
     }
 
     #[test]
