@@ -18,10 +18,12 @@ pub enum Question {
     Nmi,
     /// Anything else that a workload leaves to chance. 0: the plain case.
     Workload,
+    /// Who gets the CPU from the task that runs? 0: nobody.
+    Preempt,
 }
 
 /// Number of kinds of questions.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// An answer other than 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -130,7 +132,13 @@ impl Chooser {
     pub fn new(strategy: Strategy, cpus: usize) -> Self {
         let random = |seed: u64| {
             let mut random = fastrand::Rng::with_seed(seed);
-            let rarity = std::array::from_fn(|_| RARITIES[random.usize(..RARITIES.len())]);
+            // The youngest kind has a source of its own, so that seeds mean what they meant before.
+            let mut apart = fastrand::Rng::with_seed(!seed);
+            let rarity = std::array::from_fn(|kind| {
+                let is_young = kind == Question::Preempt as usize;
+                let source = if is_young { &mut apart } else { &mut random };
+                RARITIES[source.usize(..RARITIES.len())]
+            });
             (random, rarity)
         };
         let source = match strategy {

@@ -190,6 +190,7 @@ impl Explore {
 
     /// A task loses its CPU. What it knows waits for it in memory, as saved registers do.
     pub(crate) fn park(&mut self, cpu: usize, task: usize) {
+        self.spinning[cpu] = false;
         self.parked.insert(task, self.memory.tell(cpu));
     }
 

@@ -62,6 +62,15 @@ impl Case {
         }
     }
 
+    /// How many kernel threads there are besides the program of each CPU: none, or up to twice as many.
+    pub(super) fn threads(&self) -> usize {
+        match self.seed / 7 % 4 {
+            0 | 1 => 0,
+            2 => 1,
+            _ => 2 * self.cpus,
+        }
+    }
+
     /// How many CPUs the engine is built for: with more than 64, inboxes have a doorbell of their own.
     pub(super) fn is_wide(&self) -> bool {
         self.seed % 5 < 2

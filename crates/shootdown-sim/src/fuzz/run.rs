@@ -49,7 +49,7 @@ fn run_on<const N: usize>(case: &Case, tells: bool) -> Report
 where
     Cpus<N>: Capacity,
 {
-    let world = World::<N>::new(case.cpus, case.kernel_pages());
+    let world = World::<N>::new(case.cpus, case.threads(), case.kernel_pages());
     let chooser = Chooser::new(case.strategy(), case.cpus);
     let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS)
         .with_asid_slots(case.asid_slots());
@@ -57,6 +57,9 @@ where
         world.engine.handle_ipi();
     })
     .with_nmi(|| world.nmi());
+    if case.threads() > 0 {
+        machine = machine.with_host(&world, case.threads());
+    }
     if tells {
         machine = machine.with_story();
     }
@@ -64,9 +67,12 @@ where
         seed: case.seed,
         operations: case.operations,
     };
-    let programs = (0..case.cpus).map(|_| -> Program<'_> {
+    let programs = (0..case.cpus + case.threads()).map(|task| -> Program<'_> {
         let world = &world;
-        Box::new(move |_| world.run(plan))
+        match task < case.cpus {
+            true => Box::new(move |_| world.run(plan)),
+            false => Box::new(move |_| world.run_thread(plan)),
+        }
     });
     let (mut state, mut failure) = machine.run(programs.collect());
     if failure.is_none()

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Plain;
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Wait};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Platform, Wait};
 
-use crate::machine::{FailureKind, context};
+use crate::machine::{FailureKind, SimPlatform, context};
 use crate::mm::World;
 use crate::mm::kernel::kernel_page;
 use crate::mm::world::{address_of, now};
@@ -23,19 +23,19 @@ const MARK: u64 = 0x5eed_c0de_0000_0000;
 pub(super) struct Ledger {
     next: Cell<u64>,
     posted: RefCell<Vec<(u64, Vec<usize>)>>,
-    /// One argument and one answer cell a CPU: plain memory that the calls must order.
+    /// One argument a task, and one answer for each CPU: plain memory that the calls must order.
     arguments: Vec<Cell<u64>>,
     answers: Vec<Vec<Cell<u64>>>,
 }
 
 impl Ledger {
-    pub(super) fn new(cpus: usize) -> Self {
+    pub(super) fn new(cpus: usize, tasks: usize) -> Self {
         POSTED_RUNS.with_borrow_mut(Vec::clear);
         Self {
             next: Cell::new(1),
             posted: RefCell::default(),
-            arguments: vec![Cell::new(0); cpus],
-            answers: vec![vec![Cell::new(0); cpus]; cpus],
+            arguments: vec![Cell::new(0); tasks],
+            answers: vec![vec![Cell::new(0); cpus]; tasks],
         }
     }
 
@@ -64,7 +64,7 @@ where
     /// Calls and waits. Every target must have run once when it returns, must have seen the argument, and its
     /// answer must be there.
     pub(super) fn call(&self, call: Call, wanted: &CpuMask<N>) {
-        let me = context().cpu();
+        let me = context().task();
         let serial = self.ledger.serial();
         let argument = &self.ledger.arguments[me];
         context().plain(address(argument), Plain::Write);
@@ -98,7 +98,10 @@ where
                 self.engine.call_if(wanted, odd, &function)
             }
             Call::One => {
-                let target = wanted.iter().next().unwrap_or(CpuId::new(me as u32));
+                let target = wanted
+                    .iter()
+                    .next()
+                    .unwrap_or_else(|| SimPlatform.current_cpu());
                 match self.engine.call_one(target, &function) {
                     Ok(()) => CpuMask::only(target),
                     Err(_) => CpuMask::EMPTY,
@@ -113,7 +116,7 @@ where
                     _ => FailureKind::WrongCall,
                 };
                 let message = format!(
-                    "call {serial} by cpu{me} ran {} times on cpu{cpu}, not {expected}",
+                    "call {serial} by task {me} ran {} times on cpu{cpu}, not {expected}",
                     run.get()
                 );
                 context().fail(kind, message);

@@ -19,11 +19,12 @@ impl Lock {
         Self(AtomicU64::new(0))
     }
 
-    /// Takes the lock. Interrupts in any state.
+    /// Takes the lock. Interrupts in any state; preemption is off as long as it is held.
     pub fn take<const N: usize>(&self, engine: &Shootdown<SimPlatform, N>) -> Held<'_>
     where
         Cpus<N>: Capacity,
     {
+        SimPlatform.preempt_disable();
         // ORDERING: Acquire sees what was done under the lock before; pairs with the Release in `drop`.
         while self.0.swap(1, Ordering::Acquire) != 0 {
             engine.poll();
@@ -43,5 +44,6 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         // ORDERING: Release publishes what was done under the lock; pairs with the Acquire in `take`.
         self.0.0.store(0, Ordering::Release);
+        SimPlatform.preempt_enable();
     }
 }

@@ -9,7 +9,7 @@
 //! * [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
 //! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `access`: what it can do.
-//! * `program`: what each CPU does, drawn from a seed.
+//! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
 
 mod access;
 mod adversary;
@@ -24,6 +24,7 @@ mod physical;
 mod program;
 mod space;
 mod theme;
+mod threads;
 mod tlb;
 mod world;
 

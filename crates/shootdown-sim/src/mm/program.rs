@@ -28,12 +28,15 @@ where
     pub fn run(&self, plan: Plan) {
         let me = context().cpu();
         let mut draw = Draw::of(plan, me);
+        // No thread runs on a CPU that is not online.
+        context().preempt_disable();
         if me > 0 {
             for _ in 0..draw.random.u64(..LATEST_ONLINE) {
                 context().work(1);
             }
         }
         self.come_online(me);
+        context().preempt_enable();
         if me == 0 {
             self.engine.set_policy(draw.policy());
         }
@@ -43,8 +46,11 @@ where
         }
         self.switch(None);
         self.busy.set(self.busy.get() - 1);
-        if draw.once_in(4) {
+        // Somebody must stay for the threads.
+        if draw.once_in(4) && (me > 0 || self.threads_left.get() == 0) {
             self.leave_for_good(me);
+        } else {
+            self.run_threads_to_the_end();
         }
     }
 
@@ -71,6 +77,7 @@ where
     fn go_offline(&self, draw: &mut Draw) {
         let me = context().cpu();
         self.switch(None);
+        context().preempt_disable();
         self.with_interrupts(true, || {
             self.online[me].set(false);
             self.engine.offline();
@@ -79,6 +86,7 @@ where
             context().work(1);
         }
         self.come_online(me);
+        context().preempt_enable();
     }
 
     fn operate(&self, operation: Operation, draw: &mut Draw) {
@@ -130,7 +138,7 @@ where
     }
 
     /// Changes any space, loaded here or not (reclaim, a debugger).
-    fn change_any(&self, draw: &mut Draw) {
+    pub(super) fn change_any(&self, draw: &mut Draw) {
         if let Some(space) = self.get_space(draw.place()) {
             self.change(&space, draw);
             self.put_space(space);
@@ -183,7 +191,7 @@ where
         }
     }
 
-    fn call_somebody(&self, draw: &mut Draw) {
+    pub(super) fn call_somebody(&self, draw: &mut Draw) {
         let wanted: CpuMask<N> = (0..self.online.len())
             .filter(|_| draw.random.bool())
             .map(|cpu| CpuId::new(cpu as u32))

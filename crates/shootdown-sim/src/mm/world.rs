@@ -1,6 +1,7 @@
 //! [`World`]: the engine, the spaces and the frames of one run.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
@@ -59,6 +60,10 @@ where
     pub(super) online: Vec<Cell<bool>>,
     /// Programs that still do something.
     pub(super) busy: Cell<usize>,
+    /// Kernel threads among them.
+    pub(super) threads_left: Cell<usize>,
+    /// Kernel threads that have no CPU.
+    pub(super) ready: RefCell<VecDeque<usize>>,
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
@@ -68,11 +73,11 @@ impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
 {
-    /// A world for `cpus` CPUs, none of them online.
+    /// A world for `cpus` CPUs, none of them online, and so many kernel threads.
     ///
     /// # Panics
     /// With more CPUs than the engine is for.
-    pub fn new(cpus: usize, kernel_pages: KernelPages) -> Self {
+    pub fn new(cpus: usize, threads: usize, kernel_pages: KernelPages) -> Self {
         assert!(cpus <= N, "{cpus} CPUs on an engine for {N}");
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT, kernel_pages);
         hardware
@@ -96,10 +101,12 @@ where
             current: (0..cpus).map(|_| RefCell::default()).collect(),
             is_lazy: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
-            busy: Cell::new(cpus),
+            busy: Cell::new(cpus + threads),
+            threads_left: Cell::new(threads),
+            ready: RefCell::new((cpus..cpus + threads).collect()),
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
-            ledger: Ledger::new(cpus),
+            ledger: Ledger::new(cpus, cpus + threads),
         }
     }
 
