@@ -19,6 +19,7 @@ pub mod machine;
 pub mod mm;
 pub mod oracle;
 pub mod timed;
+pub mod torture;
 pub mod trace;
 pub mod workload;
 

@@ -31,7 +31,8 @@ mod world;
 pub use adversary::Adversary;
 pub use lock::{Held, Lock};
 pub use physical::{
-    KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware, USER_PAGES,
+    FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware,
+    USER_PAGES,
 };
 pub use program::Plan;
 pub use space::Space;

@@ -20,7 +20,7 @@ pub const PAGES: usize = REGIONS * PAGES_PER_TABLE;
 /// Pages of them that are a space's own.
 pub const USER_PAGES: usize = KERNEL_REGION * PAGES_PER_TABLE;
 /// Frames of the machine: fewer than three full spaces want, so that they are reused soon.
-pub(super) const FRAMES: usize = 40;
+pub const FRAMES: usize = 40;
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;

@@ -1,0 +1,217 @@
+//! [`TortureMemory`]: what the torture's flushes are about, translated by the adversarial TLBs.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shootdown::sim::Ordering;
+use shootdown::{AddressSpace, Capacity, Cpus, Root, Shootdown};
+use shootdown_torture::{Memory, Region};
+
+use crate::machine::{SimPlatform, context};
+use crate::mm::{
+    FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
+};
+use crate::oracle::FrameKind;
+
+const PAGE_SHIFT: u32 = 12;
+const KERNEL_ROOT: u16 = 0;
+const KERNEL_TABLE: u16 = 1;
+const SPACES: u16 = 2;
+/// Each space has a root and a table for each region of its own.
+const FRAMES_PER_SPACE: u16 = 1 + KERNEL_REGION as u16;
+const FIRST_SPARE: u16 = 2 + SPACES * FRAMES_PER_SPACE;
+/// Tables that are not in use: those that are freed come back soon.
+const SPARES: u16 = 2;
+const FIRST_FRAME: u16 = FIRST_SPARE + SPARES;
+
+/// Spaces, tables and frames of one run.
+#[derive(Debug)]
+pub(super) struct TortureMemory<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    pub(super) hardware: Rc<SharedHardware>,
+    pub(super) spaces: Vec<AddressSpace<N>>,
+    /// The leaf tables of each space.
+    tables: RefCell<[[u16; KERNEL_REGION]; SPACES as usize]>,
+    spares: RefCell<Vec<u16>>,
+    /// What each frame holds.
+    words: Vec<Cell<u64>>,
+    /// The space of each task.
+    entered: Vec<Cell<Option<usize>>>,
+    /// What each CPU has loaded.
+    pub(super) loaded: Vec<Cell<Option<usize>>>,
+}
+
+// SAFETY: a machine and all its coroutines live on one thread, see `Machine::run`.
+unsafe impl<const N: usize> Sync for TortureMemory<N> where Cpus<N>: Capacity {}
+
+impl<const N: usize> TortureMemory<N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(super) fn new(
+        engine: &Shootdown<SimPlatform, N>,
+        cpus: usize,
+        tasks: usize,
+        kernel_pages: KernelPages,
+    ) -> Self {
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, kernel_pages);
+        // Before the first event: every CPU knows of all this.
+        let link = |table: u16, index: usize, to: u16| {
+            let entry = hardware.physical.entry(table, index).as_core();
+            entry.store(Pte::to(to, true).0, Ordering::Relaxed);
+        };
+        let take = |frame: u16| hardware.book.borrow_mut().take(frame, FrameKind::Table);
+        take(KERNEL_TABLE);
+        link(KERNEL_ROOT, KERNEL_REGION, KERNEL_TABLE);
+        let root_of = |space: u16| 2 + space * FRAMES_PER_SPACE;
+        let mut tables = [[0; KERNEL_REGION]; SPACES as usize];
+        for space in 0..SPACES {
+            let root = root_of(space);
+            take(root);
+            link(root, KERNEL_REGION, KERNEL_TABLE);
+            for (region, table) in tables[usize::from(space)].iter_mut().enumerate() {
+                *table = root + 1 + region as u16;
+                take(*table);
+                link(root, region, *table);
+            }
+        }
+        let space = |number| AddressSpace::new(engine, Root(u64::from(root_of(number))));
+        Self {
+            spaces: (0..SPACES).map(space).collect(),
+            tables: RefCell::new(tables),
+            spares: RefCell::new((FIRST_SPARE..FIRST_FRAME).collect()),
+            words: vec![Cell::new(0); FRAMES - usize::from(FIRST_FRAME)],
+            entered: vec![Cell::new(None); tasks],
+            loaded: vec![Cell::new(None); cpus],
+            hardware,
+        }
+    }
+
+    /// Loads the space of a task on this CPU, whose interrupts or preemption are off.
+    pub(super) fn load_for(&self, engine: &Shootdown<SimPlatform, N>, task: usize) {
+        let here = &self.loaded[context().cpu()];
+        let (before, wanted) = (here.get(), self.entered[task].get());
+        match (before, wanted) {
+            _ if before == wanted => {}
+            (before, Some(wanted)) => {
+                let before = before.map(|space| &self.spaces[space]);
+                engine.switch_to(before, &self.spaces[wanted]);
+            }
+            (Some(before), None) => {
+                engine.switch_away(&self.spaces[before], Root(u64::from(KERNEL_ROOT)));
+            }
+            (None, None) => {}
+        }
+        here.set(wanted);
+    }
+
+    pub(super) fn set_entered(&self, task: usize, space: Option<usize>) {
+        self.entered[task].set(space);
+    }
+
+    /// The hardware's number of a page.
+    fn number(region: Region, page: usize) -> usize {
+        match region {
+            Region::Space(_) => page,
+            Region::Kernel => KERNEL_REGION * PAGES_PER_TABLE + page,
+        }
+    }
+
+    fn write(&self, table: u16, index: usize, entry: Pte) {
+        context().tell(|| format!("writes entry {index} of table {table}: {entry}"));
+        let cell = self.hardware.physical.entry(table, index);
+        // ORDERING: Release publishes the contents of what the entry leads to; pairs with the walker's dependency.
+        cell.store(entry.0, Ordering::Release);
+    }
+}
+
+impl<const N: usize> Memory<N> for TortureMemory<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn spaces(&self) -> usize {
+        self.spaces.len()
+    }
+
+    fn space(&self, index: usize) -> &AddressSpace<N> {
+        &self.spaces[index]
+    }
+
+    fn pages(&self, region: Region) -> usize {
+        match region {
+            Region::Space(_) => USER_PAGES,
+            Region::Kernel => PAGES_PER_TABLE,
+        }
+    }
+
+    fn address(&self, region: Region, page: usize) -> usize {
+        Self::number(region, page) << PAGE_SHIFT
+    }
+
+    fn frames(&self) -> usize {
+        self.words.len()
+    }
+
+    fn write_frame(&self, frame: usize, word: u64) {
+        self.words[frame].set(word);
+    }
+
+    fn map(&self, region: Region, page: usize, frame: Option<usize>) {
+        let table = match region {
+            Region::Space(index) => self.tables.borrow()[index][page / PAGES_PER_TABLE],
+            Region::Kernel => KERNEL_TABLE,
+        };
+        let entry = frame.map_or(Pte::EMPTY, |frame| {
+            Pte::to(FIRST_FRAME + frame as u16, true)
+        });
+        self.write(table, page % PAGES_PER_TABLE, entry);
+    }
+
+    fn load(&self, region: Region, page: usize) -> Option<u64> {
+        let outcome = context().with(|state| {
+            let cpu = state.running;
+            let explore = state.explore()?;
+            let (memory, chooser) = (&mut explore.memory, &mut explore.chooser);
+            let page = Self::number(region, page);
+            Some(self.hardware.translate(memory, chooser, cpu, page))
+        });
+        let leaf = outcome?.unwrap_or_else(|(kind, story)| context().fail(kind, story))?;
+        Some(self.words[usize::from(leaf.frame - FIRST_FRAME)].get())
+    }
+
+    fn entered(&self) -> Option<usize> {
+        self.entered[context().task()].get()
+    }
+
+    fn enter(&self, _: Option<usize>) {
+        unreachable!("the rig enters spaces")
+    }
+
+    fn move_table(&self, space: usize, page: usize) -> Option<usize> {
+        let fresh = self.spares.borrow_mut().pop()?;
+        let region = page / PAGES_PER_TABLE;
+        let old = std::mem::replace(&mut self.tables.borrow_mut()[space][region], fresh);
+        let mut book = self.hardware.book.borrow_mut();
+        book.take(fresh, FrameKind::Table);
+        drop(book);
+        for index in 0..PAGES_PER_TABLE {
+            // The newest value: nobody else changes entries of this table now.
+            let entry = self.hardware.physical.entry(old, index).as_core();
+            self.write(fresh, index, Pte(entry.load(Ordering::Relaxed)));
+        }
+        let root = 2 + space as u16 * FRAMES_PER_SPACE;
+        self.write(root, region, Pte::to(fresh, true));
+        Some(usize::from(old))
+    }
+
+    fn table_pages(&self, page: usize) -> (usize, usize) {
+        (page / PAGES_PER_TABLE * PAGES_PER_TABLE, PAGES_PER_TABLE)
+    }
+
+    fn free_table(&self, table: usize) {
+        self.hardware.book.borrow_mut().release(table as u16);
+        self.spares.borrow_mut().push(table as u16);
+    }
+}

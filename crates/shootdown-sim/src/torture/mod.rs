@@ -1,0 +1,17 @@
+//! The torture of `shootdown-torture` on explored machines: its random mix under random schedules, weak memory, late
+//! interrupts and an adversarial TLB. Every run is short, starts afresh, and is the same whenever it is repeated.
+//!
+//! * [`Case`]: all that one run depends on; prints as the options of `./lab torture --machine sim` that repeat it.
+//! * [`run()`]: one run. [`campaign()`]: one after the other, on several threads, until one fails or the caller has enough.
+//! * `rig`: the host, with tasks that any CPU may run, and CPUs that go and come back. `memory`: spaces, page tables and
+//!   frames, as the hardware of [`mm`](crate::mm) translates them.
+
+mod campaign;
+mod case;
+mod memory;
+mod rig;
+mod run;
+
+pub use campaign::{Campaign, CampaignReport, Progress, campaign};
+pub use case::Case;
+pub use run::{Report, run, run_with_story};
