@@ -59,11 +59,6 @@ impl Case {
             false => KernelPages::Global,
         }
     }
-
-    /// How many CPUs the engine is built for: with more than 64, inboxes have a doorbell of their own.
-    pub(super) fn is_wide(&self) -> bool {
-        self.seed % 5 < 2
-    }
 }
 
 impl fmt::Display for Case {

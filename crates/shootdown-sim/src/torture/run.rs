@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use shootdown::{Capacity, Cpus, Shootdown};
+use shootdown::Shootdown;
 use shootdown_torture::{Operation, Plan, Torture};
 
 use crate::explore::{Chooser, Explore, Schedule};
@@ -42,19 +42,11 @@ pub fn run_with_story(case: &Case) -> Report {
     run_either(case, true)
 }
 
-fn run_either(case: &Case, tells: bool) -> Report {
-    if case.is_wide() {
-        run_on::<128>(case, tells)
-    } else {
-        run_on::<8>(case, tells)
-    }
-}
+/// CPUs of the engine. The books of larger ones have megabytes, for each run; wide inboxes are for [`fuzz`](crate::fuzz).
+const SIZE: usize = Case::MOST_CPUS;
 
-fn run_on<const N: usize>(case: &Case, tells: bool) -> Report
-where
-    Cpus<N>: Capacity,
-{
-    let torture = Box::into_raw(Box::<Torture<N>>::default());
+fn run_either(case: &Case, tells: bool) -> Report {
+    let torture = Box::into_raw(Box::<Torture<SIZE>>::default());
     // SAFETY: freed below, after everything that refers to it.
     let report = run_with(case, tells, unsafe { &*torture });
     if report.failure.is_none() {
@@ -64,10 +56,7 @@ where
     report
 }
 
-fn run_with<const N: usize>(case: &Case, tells: bool, torture: &'static Torture<N>) -> Report
-where
-    Cpus<N>: Capacity,
-{
+fn run_with(case: &Case, tells: bool, torture: &'static Torture<SIZE>) -> Report {
     let (cpus, tasks) = (case.cpus, case.tasks());
     let engine = Box::new(Shootdown::new(SimPlatform));
     let memory = TortureMemory::new(&engine, cpus, cpus + tasks, case.kernel_pages());

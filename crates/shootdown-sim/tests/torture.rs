@@ -1,0 +1,63 @@
+//! The torture under explored schedules.
+
+use shootdown_sim::torture::{Campaign, Case, campaign, run, run_with_story};
+use shootdown_torture::Operation;
+
+#[test]
+fn the_engine_survives_the_torture() {
+    let plan = Campaign {
+        seed: 70_000,
+        cpus: None,
+        threads: 2,
+    };
+    let report = campaign(plan, |progress| progress.runs < 300);
+    let failure = report
+        .failure
+        .map(|(case, report)| (case.to_string(), report.failure));
+    assert_eq!(failure, None);
+    assert!(report.progress.runs >= 300);
+    for (operation, done) in Operation::ALL.iter().zip(&report.progress.done) {
+        assert!(*done > 0, "{operation:?} was never done");
+    }
+}
+
+#[test]
+fn a_run_is_the_same_whenever_it_is_repeated() {
+    for seed in 0..12 {
+        let case = Case::new(3, seed);
+        let told = run_with_story(&case);
+        assert!(!told.story.is_empty());
+        assert_eq!(run_with_story(&case), told);
+        let replay = Case {
+            schedule: Some(told.schedule.clone()),
+            ..case.clone()
+        };
+        assert_eq!(run_with_story(&replay), told, "replay of seed {seed}");
+        let silent = run(&case);
+        assert_eq!((silent.events, silent.steps), (told.events, told.steps));
+    }
+}
+
+/// Without this the torture would say nothing about waits that end elsewhere.
+#[test]
+fn workers_wait_on_one_cpu_and_go_on_on_another() {
+    let mut moved = 0;
+    for seed in 0..40 {
+        let mut waits = std::collections::BTreeMap::new();
+        let mut current = [0, 1, 2];
+        for line in run_with_story(&Case::new(3, seed)).story {
+            let mut words = line.split_whitespace().skip(1);
+            let cpu = words.next().unwrap().strip_prefix("cpu").unwrap();
+            let cpu: usize = cpu.parse().unwrap();
+            let what = words.collect::<Vec<_>>().join(" ");
+            if let Some(task) = what.split(" for task ").nth(1) {
+                current[cpu] = task.parse().unwrap();
+            } else if what.starts_with("WaitStarted") {
+                waits.insert(current[cpu], cpu);
+            } else if what.starts_with("WaitFinished") {
+                moved += usize::from(waits.remove(&current[cpu]).is_some_and(|from| from != cpu));
+            }
+        }
+    }
+    assert!(moved > 10, "{moved}");
+}
