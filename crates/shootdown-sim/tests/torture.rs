@@ -1,7 +1,6 @@
 //! The torture under explored schedules.
 
-use shootdown_sim::torture::{Campaign, Case, campaign, run, run_with_story};
-use shootdown_torture::Operation;
+use shootdown_sim::torture::{Campaign, Case, Operation, campaign, run, run_with_story};
 
 #[test]
 fn the_engine_survives_the_torture() {

@@ -15,3 +15,4 @@ mod run;
 pub use campaign::{Campaign, CampaignReport, Progress, campaign};
 pub use case::Case;
 pub use run::{Report, run, run_with_story};
+pub use shootdown_torture::Operation;

@@ -1,14 +1,58 @@
-//! The simulated machine.
+//! The simulated machine: short runs, each under a schedule of its own, one after the other until the time is over.
 
 use std::process::ExitCode;
 
+use shootdown_sim::torture::{Campaign, Case, Operation, campaign};
+
 use crate::cli::Torture;
 use crate::failure::{Failure, Outcome};
+use crate::progress;
 
-/// Says that it cannot be done yet.
-pub fn run(_: &Torture) -> Outcome<ExitCode> {
-    Err(Failure::input(
-        "the simulated machine does not run the torture yet",
-        "use --machine qemu or hosted; `./lab sim fuzz` explores schedules of its own",
-    ))
+/// Runs and reports; the last line is the verdict.
+pub fn run(arguments: &Torture) -> Outcome<ExitCode> {
+    let cpus = usize::try_from(arguments.cpus)
+        .ok()
+        .filter(|cpus| (1..=Case::MOST_CPUS).contains(cpus))
+        .ok_or_else(|| {
+            Failure::input(
+                format!("{} CPUs on the simulated machine", arguments.cpus),
+                format!("--cpus takes 1 to {} there", Case::MOST_CPUS),
+            )
+        })?;
+    let plan = Campaign {
+        seed: arguments.seed,
+        cpus: Some(cpus),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let seconds = u64::from(arguments.seconds);
+    let mut shown = progress::Progress::new();
+    let report = campaign(plan, |so_far| {
+        let elapsed = so_far.elapsed.as_secs_f64();
+        let label = format!("{:.0} steps/s", so_far.steps as f64 / elapsed.max(1e-9));
+        shown.step(so_far.elapsed.as_secs().min(seconds), seconds, &label);
+        so_far.elapsed.as_secs() < seconds
+    });
+    let progress = &report.progress;
+    let elapsed = progress.elapsed.as_secs_f64().max(1e-9);
+    println!("{:<18} {:>14}", "operation", "done");
+    for (operation, done) in Operation::ALL.iter().zip(&progress.done) {
+        println!("{:<18} {done:>14}", operation.name());
+    }
+    println!(
+        "{} steps and {} events in {} schedules, {elapsed:.1} s, {:.0} steps/s, seeds from {}",
+        progress.steps,
+        progress.events,
+        progress.runs,
+        progress.steps as f64 / elapsed,
+        arguments.seed
+    );
+    let Some((case, failed)) = &report.failure else {
+        println!("ok: no violation");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("again with    ./lab torture --machine sim {case} --seconds 1");
+    if let Some(failure) = &failed.failure {
+        println!("failed: {failure}");
+    }
+    Ok(ExitCode::FAILURE)
 }
