@@ -85,7 +85,7 @@ pub struct Bench {
     /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
-    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more
+    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (preemptoff on sim: 16)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
     /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 16-core or large-server
@@ -112,7 +112,7 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// madvise, preemptoff: busy threads, each on its CPU, one row each [default: 1,2,4; preemptoff: 2,4]
+    /// madvise, preemptoff: busy threads, each on its CPU, one row each [default: 1,2,4; preemptoff: 2,4, on sim 16]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
     /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]

@@ -8,8 +8,10 @@ use super::tail::Tail;
 use crate::args::{self, UsageError};
 use crate::effort::Effort;
 
-/// The most threads: half as many may keep interrupts off besides.
-const MAX_WORKERS: u64 = (MAX_THREADS / 2) as u64;
+/// The most threads.
+const MAX_WORKERS: u64 = 20;
+/// The most of them beside which somebody keeps interrupts off.
+const MAX_KEEPERS: u64 = MAX_THREADS as u64 - MAX_WORKERS;
 /// The most pages a worker may map at a time.
 const MAX_PAGES: u64 = 4096;
 /// The kernel keeps interrupts off no longer than this.
@@ -121,7 +123,7 @@ impl Options {
             "--pages" => self.pages = args::numbers(name, text, 1..=MAX_PAGES)?,
             "--period-us" => self.period = micros(50..=1_000_000)?,
             "--keepers" => {
-                self.keepers = Some(args::number(name, text, 0..=MAX_WORKERS)? as usize);
+                self.keepers = Some(args::number(name, text, 0..=MAX_KEEPERS)? as usize);
             }
             "--gap-us" => self.gap = micros(1..=1_000_000)?,
             "--body-us" => tail.body = micros(1..=MAX_CUT_US)?,

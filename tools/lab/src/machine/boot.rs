@@ -142,7 +142,7 @@ impl Boot<'_> {
             // The settings favour Linux: no mitigations, no clock watchdog (see docs/measuring.md).
             Kernel::Linux(_) => {
                 format!(
-                    "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
+                    "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check"
                 )
             }
         };

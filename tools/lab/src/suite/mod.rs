@@ -7,6 +7,7 @@ mod fleet;
 mod itself;
 mod machines;
 mod mistakes;
+mod preemption;
 mod ring0;
 mod source;
 mod tally;
@@ -38,6 +39,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             machines::check(test, &fleet, &mut tally);
             ring0::check(test, &fleet, &mut tally);
             coherence::check(test, &fleet, &mut tally);
+            preemption::check(test, &fleet, &mut tally);
             churn::check(test, &fleet, &mut tally);
             bochs::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
