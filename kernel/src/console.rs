@@ -29,7 +29,7 @@ impl Uart {
     }
 }
 
-/// For panics: bytes and nothing else.
+/// For panics and reports: bytes and nothing else.
 impl Write for Uart {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.send(text.as_bytes());
@@ -92,15 +92,9 @@ pub fn print(text: fmt::Arguments<'_>) {
     let _ = Serving(&mut UART.lock()).write_fmt(text);
 }
 
-/// As [`print`], but drops the text when the device is in use, perhaps by this CPU.
-pub fn print_if_free(text: fmt::Arguments<'_>) {
-    if let Some(mut uart) = UART.try_lock() {
-        let _ = Serving(&mut uart).write_fmt(text);
-    }
-}
-
-/// As [`print`], for a panic: takes the device even if a stopped CPU holds the lock.
-pub fn print_in_panic(text: fmt::Arguments<'_>) {
+/// As [`print`], for a panic and for reports of CPUs that are stuck: takes the device even if the lock does not become free,
+/// because its owner was stopped, is what is stuck, or is this CPU. Then output may be mixed.
+pub fn print_regardless(text: fmt::Arguments<'_>) {
     /// Long enough for another CPU to finish its line at 115200 baud.
     const PATIENCE: u32 = 1_000_000;
     for _ in 0..PATIENCE {
@@ -110,8 +104,7 @@ pub fn print_in_panic(text: fmt::Arguments<'_>) {
         }
         core::hint::spin_loop();
     }
-    // Its owner was stopped, or is this CPU: a device of our own. Output may be mixed.
-    // SAFETY: COM1; whoever had it does not run any more.
+    // SAFETY: COM1, a device of our own: whoever else writes to it now only sends bytes in between.
     if let Ok(device) = unsafe { Uart16550::new_port(PORT) } {
         let _ = Uart(Some(device)).write_fmt(text);
     }

@@ -25,9 +25,9 @@ pub fn start(option: Option<&str>) {
     SHOOTDOWN.set_stall_ns(stall_ms.saturating_mul(NS_PER_MS));
 }
 
-/// Prints the report, unless somebody is printing: the waiter may be inside that somebody's line, and reports come
-/// again.
+/// Prints the report, whoever has the console: the waiter may be inside its own line, and the console's owner may be what is
+/// stuck, as it serves others while it prints.
 pub fn report(stall: &Stall) {
-    console::print_if_free(format_args!("stall: {stall}\n"));
+    console::print_regardless(format_args!("stall: {stall}\n"));
     backtrace::print_of(stall.target);
 }

@@ -32,15 +32,14 @@ pub fn print_all() {
     });
 }
 
-/// Prints what that CPU is doing, unless somebody else is asking or printing: the caller may be in the middle of that. Any
-/// context but NMI.
+/// Prints what that CPU is doing, unless somebody else is asking. Any context but NMI.
 pub fn print_of(cpu: CpuId) {
     exclusively(|| {
         let answer = is_there(&cpu).then(|| {
             ask(cpu);
             wait(cpu, time::now_ns() + ANSWER_NS)
         });
-        console::print_if_free(format_args!("{}", Answer { cpu, answer }));
+        console::print_regardless(format_args!("{}", Answer { cpu, answer }));
     });
 }
 

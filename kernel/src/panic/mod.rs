@@ -13,7 +13,7 @@ use crate::arch::exit::{self, qemu_exit};
 use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{apic, irq, paging, percpu, stacks, uaccess};
 use crate::backtrace::{Frame, Registers};
-use crate::console::print_in_panic;
+use crate::console::print_regardless;
 
 /// Frames shown at most.
 const BACKTRACE_LIMIT: usize = 32;
@@ -25,7 +25,7 @@ static PANICKING: AtomicU32 = AtomicU32::new(NOBODY);
 /// Prints without end of line handling.
 macro_rules! say {
     ($($argument:tt)*) => {
-        print_in_panic(format_args!($($argument)*))
+        print_regardless(format_args!($($argument)*))
     };
 }
 
