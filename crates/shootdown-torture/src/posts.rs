@@ -1,10 +1,11 @@
 //! Copied functions: posted ones that nobody waits for, and submitted ones with a ticket.
 
-use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Wait};
+use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
 
 use crate::host::Host;
 use crate::mail::{Letter, LetterKind};
 use crate::rng::Rng;
+use crate::sync::fence_between;
 use crate::torture::{Context, Step, Torture};
 use crate::violation::{Promise, Violation};
 
@@ -163,9 +164,17 @@ where
         }
     }
 
-    /// Closes the books after the last step: every post must have run. All workers have ended, all CPUs that the host has
-    /// online serve interrupts, and the caller is a task with interrupts on.
+    /// Closes the books after the last step: every post must have run. All tasks have ended but the caller, who has interrupts
+    /// on; steps in interrupt context do nothing from now on.
     pub fn finish<H: Host<N>>(&self, host: &H) {
+        self.closed.set(1);
+        fence_between();
+        for record in self.records.as_flattened() {
+            while record.is_busy() {
+                host.engine().poll();
+                host.engine().platform().relax();
+            }
+        }
         let gaps = || {
             let gap = |(index, mail): (usize, &crate::mail::Mail)| Some((index, mail.gap()?));
             self.mail.iter().enumerate().find_map(gap)

@@ -102,7 +102,17 @@ impl<const N: usize> Record<N> {
     pub(crate) fn end(&self, rng: &Rng) {
         self.rng.set(rng.state());
         self.steps.add(1);
+        self.abandon();
+    }
+
+    /// Ends a step that does nothing.
+    pub(crate) fn abandon(&self) {
         self.busy.publish(0);
+    }
+
+    /// Whether the worker is in a step; if not, what it did is seen.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.get_published() != 0
     }
 
     /// Writes what the functions of the next call look for; returns its number.

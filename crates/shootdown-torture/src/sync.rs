@@ -97,6 +97,12 @@ impl Tally {
     }
 }
 
+/// For two parties that each write one tally and read the other's: at least one of them sees the other's.
+pub(crate) fn fence_between() {
+    // ORDERING: store of the own / load of the other's; pairs with itself on the other side.
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// A plain word, not atomic: that two CPUs may use it in turn is the very promise under test. A broken engine makes a
 /// data race of it, which ThreadSanitizer reports.
 #[derive(Debug)]

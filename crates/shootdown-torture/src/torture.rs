@@ -10,7 +10,7 @@ use crate::operation::{Operation, Plan};
 use crate::pages::Pages;
 use crate::record::{LANES, Record, WorkerId};
 use crate::rng::Rng;
-use crate::sync::Tally;
+use crate::sync::{Tally, fence_between};
 use crate::violation::{Ledger, Promise, Violation};
 
 /// One in so many of a task's steps is done with interrupts off.
@@ -46,6 +46,8 @@ where
 {
     seed: Tally,
     long_ns: Tally,
+    /// No more steps in interrupt context.
+    pub(crate) closed: Tally,
     /// Running sums of the weights of what this host can do.
     chances: [Tally; Operation::COUNT],
     pub(crate) records: [[Record<N>; LANES]; N],
@@ -77,6 +79,7 @@ where
         Self {
             seed: Tally::new(0),
             long_ns: Tally::new(0),
+            closed: Tally::new(0),
             chances: [const { Tally::new(0) }; Operation::COUNT],
             records: [const { [const { Record::new() }; LANES] }; N],
             mail: [const { Mail::new() }; N],
@@ -127,6 +130,16 @@ where
         let record = self.record(worker.index());
         let mut rng = record.begin();
         let operation = self.choose(&mut rng);
+        // Busy / closed?, against closed / busy? in `finish`.
+        fence_between();
+        if context == Context::Interrupt && self.closed.get() != 0 {
+            record.abandon();
+            return Outcome {
+                operation,
+                context,
+                done: false,
+            };
+        }
         let mut step = Step {
             torture: self,
             host,

@@ -2,6 +2,8 @@
 
 mod puppet;
 
+use shootdown::Platform;
+
 use puppet::{CPUS, Fault, Machine};
 use shootdown_torture::{Context, Mix, Operation, Plan, Promise, Summary, Torture, WorkerId};
 
@@ -54,6 +56,20 @@ fn what_the_mix_leaves_out_is_not_done() {
     let summary = run(Fault::None, &plan);
     assert_eq!(summary.done(Operation::Post), 0);
     assert!(summary.done(Operation::TryPost) > 0);
+}
+
+#[test]
+fn interrupts_do_nothing_after_the_end() {
+    let machine = Machine::boot(Fault::None);
+    let torture: &'static Torture<CPUS> = Box::leak(Box::default());
+    torture.begin(machine, &Plan::new(7));
+    let worker = WorkerId::interrupts_of(machine.engine.platform().current_cpu());
+    let step = || torture.step(machine, worker, Context::Interrupt);
+    while !step().done {}
+    let steps = torture.steps(worker);
+    torture.finish(machine);
+    assert!((0..100).all(|_| !step().done));
+    assert_eq!(torture.steps(worker), steps);
 }
 
 #[test]
