@@ -16,7 +16,7 @@ use crate::arch::{apic, irq, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
 use crate::platform::SHOOTDOWN;
-use crate::time;
+use crate::{time, watchdog};
 
 /// Panics unless what it checks is so.
 type Check = fn(&BootInfo);
@@ -79,7 +79,7 @@ fn ticks_on_all_cpus(boot: &BootInfo) {
     }
 }
 
-/// The line is for whoever runs this to look for.
+/// The lines are for whoever runs this to look for.
 fn a_stuck_function_is_reported(boot: &BootInfo) {
     const STALL_NS: u64 = 50_000_000;
     let me = percpu::cpu_id();
@@ -87,15 +87,19 @@ fn a_stuck_function_is_reported(boot: &BootInfo) {
         return;
     };
     SHOOTDOWN.set_stall_ns(STALL_NS);
-    let reached = SHOOTDOWN.call_one(other, &|_| get_stuck(4 * STALL_NS));
-    assert!(reached.is_ok());
-    crate::watchdog::start(boot.option("stall_ms"));
+    let reached = SHOOTDOWN.call_one(other, &|_| get_stuck());
+    assert!(reached.is_ok() && watchdog::reports() > 0);
+    watchdog::start(boot.option("stall_ms"));
 }
 
-/// With a name of its own, for the backtrace.
+/// Until somebody complains. With a name of its own, for the backtrace.
 #[inline(never)]
-fn get_stuck(span_ns: u64) {
-    time::spin_ns(span_ns);
+fn get_stuck() {
+    const LIMIT_NS: u64 = 20_000_000_000;
+    let (before, end) = (watchdog::reports(), time::now_ns() + LIMIT_NS);
+    while watchdog::reports() == before && time::now_ns() < end {
+        core::hint::spin_loop();
+    }
 }
 
 /// Also those that sit in an interrupt handler. The lines are for whoever runs this to look for.

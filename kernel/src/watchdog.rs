@@ -1,5 +1,7 @@
 //! What the engine's watchdog says: one line, and the backtrace of the target.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use shootdown::Stall;
 
 use crate::backtrace;
@@ -11,6 +13,8 @@ use crate::platform::SHOOTDOWN;
 /// stops some of them for tens of milliseconds at a time, so it is long.
 const STALL_MS: u64 = 10_000;
 const NS_PER_MS: u64 = 1_000_000;
+
+static REPORTS: AtomicU32 = AtomicU32::new(0);
 
 /// Starts it with the value of `stall_ms=`; 0 leaves it off.
 pub fn start(option: Option<&str>) {
@@ -30,4 +34,11 @@ pub fn start(option: Option<&str>) {
 pub fn report(stall: &Stall) {
     console::print_regardless(format_args!("stall: {stall}\n"));
     backtrace::print_of(stall.target);
+    REPORTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many reports have been printed.
+#[cfg(feature = "selftest")]
+pub fn reports() -> u32 {
+    REPORTS.load(Ordering::Relaxed)
 }
