@@ -5,13 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 
 use shootdown::sim::AtomicU64;
 use shootdown::{AddressSpace, Root, Shootdown, Stats, TraceEvent};
 
 use crate::machine::{Context, Host, Note, SimPlatform};
-use crate::workload::preemptoff::load::{pause_ps, picoseconds};
+use crate::workload::preemptoff::cpu::{Cpu, Section};
+use crate::workload::preemptoff::load::picoseconds;
 use crate::workload::preemptoff::spans::{Cause, Spans};
 use crate::workload::preemptoff::{Counts, Findings, Preemptoff};
 
@@ -21,28 +21,6 @@ pub(super) enum Task {
     Idle,
     Fifo,
     Worker,
-}
-
-/// Why interrupts are off for a while.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Section {
-    /// The handler of a device.
-    Device,
-    /// A driver that keeps them off for long.
-    Driver,
-}
-
-/// One CPU's part of the scheduler.
-#[derive(Debug)]
-struct Cpu {
-    queue: VecDeque<usize>,
-    sleepers: BinaryHeap<Reverse<(u64, usize)>>,
-    fifo_is_ready: bool,
-    slice_ends_ps: u64,
-    slice_is_over: bool,
-    next_body_ps: u64,
-    next_tail_ps: u64,
-    random: fastrand::Rng,
 }
 
 /// The kernel of one run.
@@ -79,19 +57,7 @@ where
     pub(super) fn new(row: &'a Preemptoff, engine: &'a Shootdown<SimPlatform, N>) -> Self {
         let tasks = row.cpus * (2 + row.load.workers as usize);
         let interval_ps = picoseconds(row.load.interval_ms * 1000.0);
-        let cpu = |number: usize| {
-            let mut random = fastrand::Rng::with_seed(row.seed ^ (number as u64 + 1) << 40);
-            RefCell::new(Cpu {
-                queue: VecDeque::new(),
-                sleepers: BinaryHeap::new(),
-                fifo_is_ready: false,
-                slice_ends_ps: 0,
-                slice_is_over: false,
-                next_body_ps: pause_ps(row.load.body_per_s, &mut random),
-                next_tail_ps: pause_ps(row.load.tail_per_s, &mut random),
-                random,
-            })
-        };
+        let cpu = |number| RefCell::new(Cpu::new(&row.load, row.seed, number));
         let kernel = Self {
             row,
             engine,
@@ -213,57 +179,17 @@ where
             self.waits[next].set(Some(here));
             self.count(|counts| counts.waiters_moved += 1);
         }
-        self.begin_slice(here, context.now_ps());
-        self.cpus[here].borrow_mut().slice_is_over = false;
+        let mut cpu = self.cpus[here].borrow_mut();
+        cpu.begin_slice(&self.row.load, context.now_ps());
+        cpu.slice_is_over = false;
+        drop(cpu);
         self.plan(here);
     }
 
-    /// When the CPU is to be interrupted next.
+    /// Somebody's deadline has changed.
     fn plan(&self, here: usize) {
-        let cpu = self.cpus[here].borrow();
-        let mut at_ps = cpu.next_body_ps.min(cpu.next_tail_ps);
-        if let Some(Reverse((wakes_ps, _))) = cpu.sleepers.peek() {
-            at_ps = at_ps.min(*wakes_ps);
-        }
-        if !cpu.queue.is_empty() {
-            at_ps = at_ps.min(cpu.slice_ends_ps);
-        }
+        let at_ps = self.cpus[here].borrow().interrupted_at_ps();
         self.interrupts_at_ps[here].set(at_ps);
-    }
-
-    /// The section that is due, if one is, and its length.
-    fn section(&self, here: usize, now_ps: u64) -> Option<(Section, u64)> {
-        let load = &self.row.load;
-        let cpu = &mut *self.cpus[here].borrow_mut();
-        if cpu.next_tail_ps <= now_ps {
-            let length_ps = load.tail_ps(&mut cpu.random);
-            cpu.next_tail_ps = now_ps + length_ps + pause_ps(load.tail_per_s, &mut cpu.random);
-            return Some((Section::Driver, length_ps));
-        }
-        if cpu.next_body_ps <= now_ps {
-            let length_ps = load.body_ps(&mut cpu.random);
-            cpu.next_body_ps = now_ps + length_ps + pause_ps(load.body_per_s, &mut cpu.random);
-            return Some((Section::Device, length_ps));
-        }
-        None
-    }
-
-    /// Moves those whose time has come to the queue.
-    fn wake(&self, here: usize, now_ps: u64) {
-        let cpu = &mut *self.cpus[here].borrow_mut();
-        while let Some(Reverse((_, task))) = cpu.sleepers.peek().filter(|first| first.0.0 <= now_ps)
-        {
-            match self.kind(*task) {
-                Task::Fifo => cpu.fifo_is_ready = true,
-                _ => cpu.queue.push_back(*task),
-            }
-            cpu.sleepers.pop();
-        }
-    }
-
-    fn begin_slice(&self, here: usize, now_ps: u64) {
-        let ends_ps = now_ps + picoseconds(self.row.load.slice_us);
-        self.cpus[here].borrow_mut().slice_ends_ps = ends_ps;
     }
 
     /// Whether a worker has to make room.
@@ -296,7 +222,8 @@ where
     fn interrupt(&self, context: Context<'_>) {
         let (here, now_ps) = (context.cpu(), context.now_ps());
         let costs = &self.row.costs;
-        let section = self.section(here, now_ps);
+        let load = &self.row.load;
+        let section = self.cpus[here].borrow_mut().section(load, now_ps);
         let own_ps = costs.entry_ps + costs.exit_ps;
         let length_ps = own_ps + section.map_or(0, |(_, length_ps)| length_ps);
         self.spans
@@ -311,12 +238,14 @@ where
             None => {}
         }
         drop(spans);
-        self.wake(here, context.now_ps());
-        if self.cpus[here].borrow().slice_ends_ps <= now_ps {
-            self.cpus[here].borrow_mut().slice_is_over = true;
+        let mut cpu = self.cpus[here].borrow_mut();
+        cpu.wake(context.now_ps(), |task| self.kind(task));
+        if cpu.slice_ends_ps <= now_ps {
+            cpu.slice_is_over = true;
             // Whoever cannot leave the CPU now is asked again.
-            self.begin_slice(here, context.now_ps());
+            cpu.begin_slice(load, context.now_ps());
         }
+        drop(cpu);
         self.looks[here].set(true);
         self.plan(here);
     }

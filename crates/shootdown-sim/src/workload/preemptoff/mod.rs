@@ -2,7 +2,7 @@
 //! CPUs keep interrupts off for heavy-tailed times.
 //!
 //! * [`Load`]: what the threads and the devices do, every figure with its origin;
-//! * `kernel`: tasks on CPUs: a queue each, time slices, wake-ups, a periodic FIFO thread, devices that interrupt;
+//! * `kernel`: tasks on CPUs, wake-ups, a periodic FIFO thread; `cpu`: queues, time slices, devices that interrupt;
 //! * `program`: what the threads do, on the engine;
 //! * `spans`: the tracer: how long preemption or interrupts were off, and for what;
 //! * [`Preemptoff`]: one row; [`Findings`]: what it measured.
@@ -10,6 +10,7 @@
 //! The engine under all rows is the same source. [`System`] says what the kernel around it does differently, and the part
 //! of the published system that our engine does not have is a model here, named as such.
 
+mod cpu;
 mod findings;
 mod kernel;
 mod load;
