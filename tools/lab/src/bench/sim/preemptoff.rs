@@ -20,7 +20,7 @@ const REFERENCE: &str = "before";
 /// So many CPUs the authors measured.
 const PUBLISHED_CPUS: u32 = 16;
 /// Intervals of a row: as a rule, for a look, and in a sweep.
-const INTERVALS: (usize, usize, usize) = (300, 60, 40);
+const INTERVALS: (usize, usize, usize) = (1000, 60, 40);
 
 /// What is measured.
 pub struct Shapes {
