@@ -7,7 +7,7 @@ use shootdown_torture::{Context, Operation, Plan, Summary, Torture, WorkerId};
 
 const CPUS: usize = 4;
 const TASKS: usize = 6;
-const STEPS: usize = if cfg!(tsan) { 2_000 } else { 20_000 };
+const STEPS: usize = if cfg!(tsan) { 10_000 } else { 20_000 };
 
 fn run(plan: &Plan) -> Summary {
     let machine = Machine::<CPUS>::start(&Config {
