@@ -3,90 +3,23 @@
 //! The word is compared under the lock of its bucket, and a waker takes the same lock, so a change
 //! followed by a wake cannot slip between compare and sleep. A page fault may sleep, which is not for lock holders: where
 //! the word's page is not there, the lock is released, the page brought in, and everything tried again.
-//!
-//! A futex is the word itself, not its address: in memory that processes share it is known by its place in that memory,
-//! elsewhere by address space and address. Callers may say that they use it within their process only.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::current::{Current, current};
+use super::futex_key::BUCKETS;
 use super::timer::Deadline;
 use super::{Thread, sched};
 use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::sync::Mutex;
 
-/// Number of buckets; a power of two.
-const BUCKETS: usize = 64;
+pub use super::futex_key::{FutexKey, FutexScope};
 
 /// Matches every waiter.
 pub const BITSET_ANY: u32 = u32::MAX;
-
-/// Who waits for and wakes a futex.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FutexScope {
-    /// Threads with the same address space (`FUTEX_PRIVATE_FLAG`).
-    Private,
-    /// Whoever has the memory.
-    Shared,
-}
-
-/// A futex word.
-#[derive(Clone, Copy, Debug)]
-pub struct FutexKey {
-    /// The address space, or the shared memory.
-    memory: usize,
-    /// The address there, or the offset.
-    place: usize,
-    /// Where the caller sees it.
-    address: usize,
-}
-
-impl PartialEq for FutexKey {
-    fn eq(&self, other: &Self) -> bool {
-        (self.memory, self.place) == (other.memory, other.place)
-    }
-}
-
-impl Eq for FutexKey {}
-
-impl FutexKey {
-    /// The word at `address` of the current address space; EINVAL unless aligned to its size.
-    pub fn current(address: usize, scope: FutexScope) -> Result<Self, Errno> {
-        if !address.is_multiple_of(size_of::<u32>()) {
-            return Err(Errno::EINVAL);
-        }
-        let space = super::current_space().ok_or(Errno::EFAULT)?;
-        let shared = match scope {
-            FutexScope::Private => None,
-            FutexScope::Shared => space.shared_place(address),
-        };
-        Ok(match shared {
-            Some(shared) => Self {
-                memory: shared.memory,
-                place: shared.offset,
-                address,
-            },
-            None => Self {
-                memory: Arc::as_ptr(&space).addr(),
-                place: address,
-                address,
-            },
-        })
-    }
-
-    /// What the word holds, unless its page is not there. Does not sleep.
-    fn value_now(self) -> Option<u32> {
-        uaccess::read_user_now(self.address).ok()
-    }
-
-    fn bucket(self) -> usize {
-        let mixed = (self.place >> 2) ^ (self.memory >> 6);
-        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % BUCKETS
-    }
-}
 
 /// What a thread keeps for its one futex wait.
 #[derive(Debug)]
@@ -173,7 +106,7 @@ fn enter(me: &Current, key: FutexKey, expected: u32, bitset: u32) -> Result<bool
 /// Has the page of the word there, for a moment at least. Another thread may take it away again and again: a signal
 /// ends that.
 fn bring_in(me: &Current, key: FutexKey) -> Result<(), Errno> {
-    uaccess::read_user::<u32>(key.address).map_err(|_| Errno::EFAULT)?;
+    uaccess::read_user::<u32>(key.address()).map_err(|_| Errno::EFAULT)?;
     if me.is_interrupted() {
         return Err(Errno::RESTART);
     }

@@ -2,9 +2,9 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `thread`, `process`, `id` | what there is, and its numbers |
+//! | `thread`, `state`, `process`, `id` | what there is, and its numbers |
 //! | `sched`, `scheduling`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
-//! | `futex`, `wait` | sleeping for something to happen |
+//! | `futex`, `futex_key`, `wait` | sleeping for something to happen |
 //! | `signal` | signals, exceptions of user mode, handlers |
 //! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
 //!
@@ -23,6 +23,7 @@ mod current;
 mod exec;
 mod exit;
 pub mod futex;
+mod futex_key;
 mod id;
 mod kernel_thread;
 mod list;
@@ -34,6 +35,7 @@ mod scheduling;
 pub mod signal;
 mod stack;
 mod start;
+mod state;
 mod thread;
 mod timer;
 mod wait;
