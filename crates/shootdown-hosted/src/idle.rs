@@ -8,7 +8,7 @@ use std::time::Duration;
 use shootdown::{Capacity, Cpus};
 
 use crate::cpu::Service;
-use crate::machine::Inner;
+use crate::inner::Inner;
 use crate::thread;
 
 /// How long a halted CPU sleeps at most. ThreadSanitizer holds a signal back until the next atomic access, which a sleeper does

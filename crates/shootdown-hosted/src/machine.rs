@@ -1,27 +1,23 @@
 //! [`Machine`]: the whole, as its users see it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stall};
 
 use crate::config::{Config, Refused};
-use crate::cpu::{RESCHEDULE, Service, TICK};
+use crate::cpu::{RESCHEDULE, Service};
 use crate::futex::Mailbox;
-use crate::idle::{Idle, Job};
+use crate::idle::Job;
+use crate::inner::Inner;
 use crate::memory::{Memory, Part};
 use crate::platform::Hosted;
-use crate::schedule::Queue;
 use crate::signal;
-use crate::task::Task;
 use crate::thread;
 use crate::tlb::Tlb;
-
-/// What happens at a tick.
-type OnTick = &'static (dyn Fn(CpuId) + Sync);
 
 /// A machine of threads, with an engine for up to `N` CPUs.
 ///
@@ -31,98 +27,9 @@ pub struct Machine<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    inner: Arc<Inner<N>>,
+    pub(crate) inner: Arc<Inner<N>>,
     threads: Vec<JoinHandle<()>>,
     ticker: Option<JoinHandle<()>>,
-}
-
-/// What the threads share.
-pub(crate) struct Inner<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) engine: Shootdown<Hosted<N>, N>,
-    pub(crate) spaces: Vec<AddressSpace<N>>,
-    pub(crate) cpus: usize,
-    /// The idle threads, one a CPU, and after them the others.
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) idles: Vec<Idle>,
-    pub(crate) on_tick: OnceLock<OnTick>,
-    pub(crate) late_requests: AtomicU64,
-    churning: AtomicBool,
-    stopping: AtomicBool,
-}
-
-impl<const N: usize> std::fmt::Debug for Inner<N>
-where
-    Cpus<N>: Capacity,
-{
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner")
-            .field("cpus", &self.cpus)
-            .field("online", &self.engine.ready_cpus())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<const N: usize> Inner<N>
-where
-    Cpus<N>: Capacity,
-{
-    fn new(config: &Config) -> Self {
-        let memory = Memory::new(config.spaces, config.frames);
-        let queue = Queue::new(config.cpus, config.tasks);
-        let engine = Shootdown::new(Hosted::new(memory, queue, config));
-        let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
-        Self {
-            spaces: (0..config.spaces).map(space).collect(),
-            engine,
-            cpus: config.cpus,
-            tasks: (0..config.cpus + config.tasks)
-                .map(|_| Task::new())
-                .collect(),
-            idles: (0..config.cpus).map(|_| Idle::default()).collect(),
-            on_tick: OnceLock::new(),
-            late_requests: AtomicU64::new(0),
-            churning: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn platform(&self) -> &Hosted<N> {
-        self.engine.platform()
-    }
-
-    pub(crate) fn idle_thread(&self, cpu: usize) -> usize {
-        cpu
-    }
-
-    pub(crate) fn is_idle_thread(&self, task: usize) -> bool {
-        task < self.cpus
-    }
-
-    /// The calling thread is task `me` from now on, and no CPU yet.
-    pub(crate) fn enroll(&self, me: usize) {
-        self.tasks[me].adopt();
-        let platform = core::ptr::from_ref(self.platform()).addr();
-        // SAFETY: every thread that enrolls holds the `Arc` of this, or borrows it, until it has left.
-        unsafe { thread::join(core::ptr::from_ref(self), platform, me) };
-    }
-
-    /// Interrupts online CPUs now and then, a little irregularly.
-    fn tick(&self, every: Duration) {
-        let mut turn = 0u32;
-        while !self.stopping.load(Ordering::Relaxed) {
-            turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            std::thread::sleep(every / 2 + every * (turn >> 24) / 256);
-            for cpu in &self.platform().cpus[..self.cpus] {
-                if cpu.is(Service::Online) {
-                    // A tick that the kernel does not take is one tick less.
-                    let _ = cpu.interrupt(TICK);
-                }
-            }
-        }
-    }
 }
 
 impl<const N: usize> Machine<N>
@@ -273,47 +180,6 @@ where
         Ok(())
     }
 
-    /// Takes `cpu` out of service; returns when it is. Its task goes elsewhere. From any thread and
-    /// task.
-    ///
-    /// # Errors
-    /// [`Refused::Offline`], [`Refused::Last`]; [`Refused::Pinned`] inside [`run_on`](Self::run_on).
-    pub fn take_offline(&self, cpu: CpuId) -> Result<(), Refused> {
-        let index = cpu.index();
-        let _owner = self.own_churn(cpu)?;
-        let states = &self.inner.platform().cpus[..self.inner.cpus];
-        if index >= states.len() || !states[index].is(Service::Online) {
-            return Err(Refused::Offline(cpu));
-        }
-        let online = states.iter().filter(|state| state.is(Service::Online));
-        if online.count() == 1 {
-            return Err(Refused::Last(cpu));
-        }
-        states[index].want(Service::Offline);
-        self.call_idle(index);
-        self.await_service(index..index + 1, Service::Offline);
-        Ok(())
-    }
-
-    /// Brings `cpu` back; returns when it is a target again. From any thread and task.
-    ///
-    /// # Errors
-    /// [`Refused::Online`]; [`Refused::Pinned`] inside [`run_on`](Self::run_on); [`Refused::Offline`] if the machine has no such CPU.
-    pub fn bring_online(&self, cpu: CpuId) -> Result<(), Refused> {
-        let index = cpu.index();
-        let _owner = self.own_churn(cpu)?;
-        if index >= self.inner.cpus {
-            return Err(Refused::Offline(cpu));
-        }
-        let state = &self.inner.platform().cpus[index];
-        if state.is(Service::Online) {
-            return Err(Refused::Online(cpu));
-        }
-        state.want(Service::Online);
-        self.await_service(index..index + 1, Service::Online);
-        Ok(())
-    }
-
     /// How often a CPU that came back found that something had been sent to it while it was away: never, if the engine
     /// keeps its promise.
     pub fn late_requests(&self) -> u64 {
@@ -403,63 +269,24 @@ where
         let _ = self.inner.platform().on_stall.set(on_stall);
     }
 
-    fn await_service(&self, cpus: std::ops::Range<usize>, service: Service) {
+    pub(crate) fn await_service(&self, cpus: std::ops::Range<usize>, service: Service) {
         let states = &self.inner.platform().cpus[cpus];
         while !states.iter().all(|state| state.is(service)) {
             self.pause();
         }
     }
 
-    /// One turn of a wait in task context or outside.
-    fn pause(&self) {
-        self.preempt();
-        std::thread::yield_now();
-    }
-
     /// Has the idle thread of a CPU look for work. If the kernel does not take the signal, the next tick does it.
-    fn call_idle(&self, cpu: usize) {
+    pub(crate) fn call_idle(&self, cpu: usize) {
         let state = &self.inner.platform().cpus[cpu];
         state.bell.ring();
         let _ = state.interrupt(RESCHEDULE);
     }
 
-    /// Who changes what is online, one at a time.
-    fn own_churn(&self, cpu: CpuId) -> Result<ChurnOwner<'_>, Refused> {
-        if !thread::is_preemptible() {
-            // The CPU that is to go may be the caller's.
-            return Err(Refused::Pinned(cpu));
-        }
-        // ORDERING: Acquire pairs with the Release of the last owner.
-        while self.inner.churning.swap(true, Ordering::Acquire) {
-            self.pause();
-        }
-        Ok(ChurnOwner(&self.inner.churning))
-    }
-}
-
-struct ChurnOwner<'a>(&'a AtomicBool);
-
-impl Drop for ChurnOwner<'_> {
-    fn drop(&mut self) {
-        // ORDERING: Release; see `own_churn`.
-        self.0.store(false, Ordering::Release);
-    }
-}
-
-impl<const N: usize> Inner<N>
-where
-    Cpus<N>: Capacity,
-{
-    /// The whole life of a task's thread.
-    fn run_task(&self, me: usize, task: impl FnOnce()) {
-        self.enroll(me);
-        self.want_cpu(me);
-        thread::irq_enable();
-        let outcome = catch_unwind(AssertUnwindSafe(task));
-        thread::irq_save();
-        self.retire();
-        thread::leave();
-        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    /// One turn of a wait in task context or outside.
+    pub(crate) fn pause(&self) {
+        self.preempt();
+        std::thread::yield_now();
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{MutexGuard, PoisonError};
 use shootdown::{Capacity, Cpus, Root};
 
 use crate::cpu::{IPI, RESCHEDULE, Service, TICK};
-use crate::machine::Inner;
+use crate::inner::Inner;
 use crate::thread::{self, Interrupts};
 
 /// The root without a user part.

@@ -1,0 +1,121 @@
+//! [`Inner`]: what the threads of a machine share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown};
+
+use crate::config::Config;
+use crate::cpu::{Service, TICK};
+use crate::idle::Idle;
+use crate::memory::Memory;
+use crate::platform::Hosted;
+use crate::schedule::Queue;
+use crate::task::Task;
+use crate::thread;
+
+/// What happens at a tick.
+type OnTick = &'static (dyn Fn(CpuId) + Sync);
+
+/// What the threads share.
+pub(crate) struct Inner<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) engine: Shootdown<Hosted<N>, N>,
+    pub(crate) spaces: Vec<AddressSpace<N>>,
+    pub(crate) cpus: usize,
+    /// The idle threads, one a CPU, and after them the others.
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) idles: Vec<Idle>,
+    pub(crate) on_tick: OnceLock<OnTick>,
+    pub(crate) late_requests: AtomicU64,
+    pub(crate) churning: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl<const N: usize> std::fmt::Debug for Inner<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("cpus", &self.cpus)
+            .field("online", &self.engine.ready_cpus())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<const N: usize> Inner<N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) fn new(config: &Config) -> Self {
+        let memory = Memory::new(config.spaces, config.frames);
+        let queue = Queue::new(config.cpus, config.tasks);
+        let engine = Shootdown::new(Hosted::new(memory, queue, config));
+        let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
+        Self {
+            spaces: (0..config.spaces).map(space).collect(),
+            engine,
+            cpus: config.cpus,
+            tasks: (0..config.cpus + config.tasks)
+                .map(|_| Task::new())
+                .collect(),
+            idles: (0..config.cpus).map(|_| Idle::default()).collect(),
+            on_tick: OnceLock::new(),
+            late_requests: AtomicU64::new(0),
+            churning: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn platform(&self) -> &Hosted<N> {
+        self.engine.platform()
+    }
+
+    pub(crate) fn idle_thread(&self, cpu: usize) -> usize {
+        cpu
+    }
+
+    pub(crate) fn is_idle_thread(&self, task: usize) -> bool {
+        task < self.cpus
+    }
+
+    /// The calling thread is task `me` from now on, and no CPU yet.
+    pub(crate) fn enroll(&self, me: usize) {
+        self.tasks[me].adopt();
+        let platform = core::ptr::from_ref(self.platform()).addr();
+        // SAFETY: every thread that enrolls holds the `Arc` of this, or borrows it, until it has left.
+        unsafe { thread::join(core::ptr::from_ref(self), platform, me) };
+    }
+
+    /// Interrupts online CPUs now and then, a little irregularly.
+    pub(crate) fn tick(&self, every: Duration) {
+        let mut turn = 0u32;
+        while !self.stopping.load(Ordering::Relaxed) {
+            turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            std::thread::sleep(every / 2 + every * (turn >> 24) / 256);
+            for cpu in &self.platform().cpus[..self.cpus] {
+                if cpu.is(Service::Online) {
+                    // A tick that the kernel does not take is one tick less.
+                    let _ = cpu.interrupt(TICK);
+                }
+            }
+        }
+    }
+
+    /// The whole life of a task's thread.
+    pub(crate) fn run_task(&self, me: usize, task: impl FnOnce()) {
+        self.enroll(me);
+        self.want_cpu(me);
+        thread::irq_enable();
+        let outcome = catch_unwind(AssertUnwindSafe(task));
+        thread::irq_save();
+        self.retire();
+        thread::leave();
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+}
