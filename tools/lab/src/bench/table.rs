@@ -65,7 +65,9 @@ pub fn render(
     if rows.iter().any(|row| row.crowded) {
         line("* more busy vCPUs than host cores: shows the host's scheduler, not the flush; IPIs/op and stale still hold".into());
     }
-    if rows.iter().any(|row| row.policy == "best") && waking::is_one_load(rows) {
+    // Where programs cannot keep interrupts off on Linux, there is nothing to compare with.
+    let is_compared = axes.workload != Workload::Preemptoff || has_linux(rows);
+    if rows.iter().any(|row| row.policy == "best") && is_compared && waking::is_one_load(rows) {
         line(against_linux(rows, axes));
     }
     if let Some(cores) = others.filter(|&cores| cores > NOISE_CORES) {
@@ -140,6 +142,12 @@ fn mechanism(rows: &[Row], workload: Workload) -> Option<String> {
     }
     align(&mut table, 2);
     Some(table.to_string())
+}
+
+/// Whether Linux was measured.
+fn has_linux(rows: &[Row]) -> bool {
+    let linux = machine_name(MachineKind::Linux);
+    rows.iter().any(|row| row.machine == linux)
 }
 
 /// Whether a row is the reference kernel's, which counts what its engine does.
