@@ -252,6 +252,7 @@ where
         &self.cpus[cpu.index()]
     }
 
+    #[track_caller]
     pub(crate) fn irq_guard(&self) -> IrqGuard<'_, P> {
         IrqGuard {
             platform: &self.platform,
@@ -260,6 +261,7 @@ where
     }
 
     /// Disables preemption.
+    #[track_caller]
     pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
         self.platform.preempt_disable();
         PreemptGuard(&self.platform)

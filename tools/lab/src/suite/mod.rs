@@ -44,7 +44,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             bochs::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }
-        Err(failure) => tally.check("kernel and programs can be built", || Err(failure)),
+        Err(failure) => tally.refuse("kernel and programs can be built", &failure),
     }
     Ok(tally.close())
 }

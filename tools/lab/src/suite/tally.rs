@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// The count so far.
 #[derive(Debug)]
@@ -88,6 +88,11 @@ impl Tally {
         }
     }
 
+    /// Counts what none of the following checks can do without as failed, whichever checks are wanted.
+    pub fn refuse(&mut self, name: &str, failure: &Failure) {
+        self.fail(name, &failure.to_string());
+    }
+
     /// Prints the failures again and, last and alone on its line, the totals.
     pub fn close(self) -> ExitCode {
         if !self.failures.is_empty() {
@@ -123,7 +128,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Failure;
 
     #[test]
     fn every_outcome_is_counted_once() {
@@ -150,6 +154,14 @@ mod tests {
         let mut tally = Tally::new(Some("nothing is called this".into()));
         tally.check("a", || Ok(String::new()));
         assert_eq!(tally.totals(), "0 passed, 0 failed");
+        assert_eq!(tally.close(), ExitCode::from(1));
+    }
+
+    #[test]
+    fn a_build_that_fails_is_told_whatever_was_wanted() {
+        let mut tally = Tally::new(Some("something else".into()));
+        tally.refuse("build", &Failure::work("no"));
+        assert_eq!(tally.totals(), "0 passed, 1 failed");
         assert_eq!(tally.close(), ExitCode::from(1));
     }
 }
