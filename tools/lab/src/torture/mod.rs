@@ -58,6 +58,10 @@ fn settle(arguments: &Torture) -> Outcome<TortureMachine> {
                 Some(_) => (TortureMachine::Qemu, "QEMU is here"),
                 None => (TortureMachine::Hosted, "there is no QEMU here"),
             };
+            if machine == TortureMachine::Qemu {
+                // A mistake is told alone.
+                session::cpus(arguments.cpus)?;
+            }
             eprintln!(
                 "lab: on {}, because {why}; --machine names another",
                 machine.name()
