@@ -190,15 +190,20 @@ impl Process {
             id::release_process(self.pid);
             return;
         };
-        {
-            // One step for whoever waits: a handler of the signal finds the child, and who finds the child has the
-            // signal.
-            let _waiters_look_here = parent.children.lock();
+        let forgotten = {
+            // One step for whoever waits: a handler of the signal finds the child, who finds the child has the signal, and
+            // nobody finds a child that is forgotten at once.
+            let mut siblings = parent.children.lock();
             self.members.lock().ended = Some(how);
+            let is_forgotten = parent.actions.lock().get(Signal::CHLD).forgets_children();
+            let forgotten = is_forgotten
+                .then(|| take_child(&mut siblings, self))
+                .flatten();
             signal::post_to_process(&parent, SigInfo::from_child(self.pid.as_u32(), how));
-        }
-        if parent.actions.lock().get(Signal::CHLD).forgets_children() {
-            parent.reap(self);
+            forgotten
+        };
+        if forgotten.is_some() {
+            id::release_process(self.pid);
         }
         parent.child_events.wake_all();
     }
@@ -243,11 +248,7 @@ impl Process {
 
     /// Forgets an ended child. False when another thread has done so before.
     pub(super) fn reap(&self, child: &Arc<Process>) -> bool {
-        let forgotten = {
-            let mut children = self.children.lock();
-            let at = children.iter().position(|c| Arc::ptr_eq(c, child));
-            at.map(|at| children.swap_remove(at))
-        };
+        let forgotten = take_child(&mut self.children.lock(), child);
         if forgotten.is_some() {
             id::release_process(child.pid);
         }
@@ -264,6 +265,12 @@ impl Process {
 /// No child matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoSuchChild;
+
+/// Takes a child out of its parent's list, unless somebody has.
+fn take_child(children: &mut Vec<Arc<Process>>, child: &Arc<Process>) -> Option<Arc<Process>> {
+    let at = children.iter().position(|c| Arc::ptr_eq(c, child))?;
+    Some(children.swap_remove(at))
+}
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::failure::{Doing, Outcome};
@@ -59,14 +60,20 @@ pub fn commit() -> String {
     }
 }
 
-/// Drops the oldest console files.
+/// Drops the oldest console files, but none of this process's: a long run's failures name them.
 pub fn prune_consoles() -> Outcome<()> {
+    static SINCE: OnceLock<SystemTime> = OnceLock::new();
+    let since = *SINCE.get_or_init(SystemTime::now);
     let directory = keep("consoles")?;
     let entries = std::fs::read_dir(&directory).doing("list the kept consoles")?;
+    let is_old = |path: &PathBuf| {
+        let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|modified| modified < since)
+    };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     let surplus = files.len().saturating_sub(CONSOLES_KEPT);
-    for file in &files[..surplus] {
+    for file in files[..surplus].iter().filter(|file| is_old(file)) {
         // Another lab may have removed it first; a file that stays does no harm.
         let _ = std::fs::remove_file(file);
     }

@@ -15,7 +15,7 @@ mod tally;
 use std::process::ExitCode;
 
 use crate::cli::Test;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use fleet::Fleet;
 use tally::Tally;
 
@@ -36,12 +36,20 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     interpreter.finish(&mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
-            machines::check(test, &fleet, &mut tally);
-            ring0::check(test, &fleet, &mut tally);
+            // Bochs uses one processor, and so do most machines of the others.
+            let mut aside = tally.aside();
+            std::thread::scope(|scope| {
+                let bochs = scope.spawn(|| bochs::check(test, &fleet, &mut aside));
+                machines::check(test, &fleet, &mut tally);
+                ring0::check(test, &fleet, &mut tally);
+                if bochs.join().is_err() {
+                    tally.refuse("bochs", &Failure::work("the lab panicked there"));
+                }
+            });
+            tally.absorb(aside);
             coherence::check(test, &fleet, &mut tally);
             preemption::check(test, &fleet, &mut tally);
             churn::check(test, &fleet, &mut tally);
-            bochs::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }
         Err(failure) => tally.refuse("kernel and programs can be built", &failure),

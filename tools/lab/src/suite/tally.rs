@@ -37,6 +37,19 @@ impl Tally {
         }
     }
 
+    /// A count of its own for checks that run beside others, with the same wishes; [`absorb`](Self::absorb) adds it.
+    pub fn aside(&self) -> Self {
+        Self::new(self.only.clone())
+    }
+
+    /// Adds what was counted aside.
+    pub fn absorb(&mut self, aside: Self) {
+        self.passed += aside.passed;
+        self.failed += aside.failed;
+        self.skipped += aside.skipped;
+        self.failures.extend(aside.failures);
+    }
+
     /// Runs one check: it passes with a remark, or fails with the reason.
     pub fn check(&mut self, name: &str, check: impl FnOnce() -> Outcome<String>) {
         if !self.is_wanted(name) {
@@ -155,6 +168,18 @@ mod tests {
         tally.check("a", || Ok(String::new()));
         assert_eq!(tally.totals(), "0 passed, 0 failed");
         assert_eq!(tally.close(), ExitCode::from(1));
+    }
+
+    #[test]
+    fn what_was_counted_aside_counts() {
+        let mut tally = Tally::new(None);
+        tally.check("a", || Ok(String::new()));
+        let mut aside = tally.aside();
+        aside.check("b", || Err(Failure::work("no")));
+        aside.skip("c", "reason");
+        tally.absorb(aside);
+        assert_eq!(tally.totals(), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.failures, ["b"]);
     }
 
     #[test]
