@@ -94,15 +94,23 @@ impl Board {
 
     /// Lets `thread` rest while the gate is shut; whether it is to go on then.
     pub fn pass(&self, thread: usize) -> bool {
-        if self.gate() == Gate::Shut {
-            // ORDERING: publishes what this thread did; pairs with `is_quiet`.
-            self.line(thread, PARKED).store(1, Release);
-            while self.gate() == Gate::Shut {
-                std::thread::sleep(NAP);
+        loop {
+            match self.gate() {
+                Gate::Open => return true,
+                Gate::Over => return false,
+                // Again afterwards: it may have been open for less than a nap.
+                Gate::Shut => self.rest(thread),
             }
-            self.line(thread, PARKED).store(0, Relaxed);
         }
-        self.gate() == Gate::Open
+    }
+
+    fn rest(&self, thread: usize) {
+        // ORDERING: publishes what this thread did; pairs with `is_quiet`.
+        self.line(thread, PARKED).store(1, Release);
+        while self.gate() == Gate::Shut {
+            std::thread::sleep(NAP);
+        }
+        self.line(thread, PARKED).store(0, Relaxed);
     }
 
     /// Whether all threads rest.
@@ -210,6 +218,22 @@ mod tests {
             std::thread::sleep(2 * NAP);
             assert_eq!(board.tally().since(before), Tally::default());
             board.set(Gate::Over);
+        });
+    }
+
+    #[test]
+    fn a_gate_that_is_open_for_a_moment_ends_nobody() {
+        let board = Board::new(1).unwrap();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| while board.pass(0) {});
+            for _ in 0..200 {
+                board.set(Gate::Open);
+                board.set(Gate::Shut);
+                std::thread::sleep(NAP / 10);
+            }
+            let is_over = worker.is_finished();
+            board.set(Gate::Over);
+            assert!(!is_over);
         });
     }
 
