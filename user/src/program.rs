@@ -1,5 +1,6 @@
 //! What every program does around its own work: prepare, read the command line, hand over, drain.
 
+use std::io;
 use std::process::ExitCode;
 
 use crate::args::UsageError;
@@ -25,4 +26,19 @@ pub fn run<Options, Run>(
     };
     report::drain();
     code
+}
+
+/// What a measuring program says at its end: how many reads saw what they must not, or the call that failed.
+pub fn verdict(program: &str, stale: io::Result<u64>) -> ExitCode {
+    match stale {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(stale) => {
+            eprintln!("{program}: {stale} reads saw what they must not");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

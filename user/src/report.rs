@@ -17,6 +17,26 @@ pub fn info(value: &Value) {
     line(&format!("@info {value}\n"));
 }
 
+/// How much of the run is done.
+#[derive(Debug)]
+pub struct Meter {
+    done: usize,
+    total: usize,
+}
+
+impl Meter {
+    /// Nothing of so many steps.
+    pub fn new(total: usize) -> Self {
+        Self { done: 0, total }
+    }
+
+    /// Prints how much is done, and what comes now; that is one more step.
+    pub fn step(&mut self, label: &str) {
+        progress(self.done.min(self.total), self.total, label);
+        self.done += 1;
+    }
+}
+
 /// Prints how much of the run is done.
 pub fn progress(done: usize, total: usize, label: &str) {
     line(&format!("@progress {done} {total} {label}\n"));

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
 use crate::region::Region;
+use crate::report::Meter;
 use crate::{args, machine, program, report};
 
 const PROGRAM: &str = "madvise";
@@ -34,7 +35,7 @@ struct Run {
     clock: Clock,
     counters: CounterSource,
     rows: Vec<Row>,
-    done: usize,
+    meter: Meter,
 }
 
 impl Run {
@@ -46,6 +47,8 @@ impl Run {
         let rows = policies.into_iter().map(Row::new).collect();
         let clock = Clock::calibrate();
         let counters = CounterSource::of_this_kernel();
+        let shapes = options.threads.len() * options.pages.len();
+        let meter = Meter::new(shapes * (options.effort.rounds + 1));
         Ok(Self {
             options,
             cpus,
@@ -53,22 +56,12 @@ impl Run {
             clock,
             counters,
             rows,
-            done: 0,
+            meter,
         })
     }
 
     fn conclude(mut self) -> ExitCode {
-        match self.all() {
-            Ok(0) => ExitCode::SUCCESS,
-            Ok(stale) => {
-                eprintln!("{PROGRAM}: {stale} reads saw what they must not");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                eprintln!("{PROGRAM}: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        program::verdict(PROGRAM, self.all())
     }
 
     /// Runs every shape; returns how many reads saw what they must not.
@@ -81,7 +74,7 @@ impl Run {
                 stale += self.shape(Shape { threads, pages })?;
             }
         }
-        self.progress("done");
+        self.meter.step("done");
         Ok(stale)
     }
 
@@ -90,13 +83,13 @@ impl Run {
         let companions = Companions::start(&self.cpus[1..shape.threads])?;
         let label = format!("{} threads, {} pages", shape.threads, shape.pages);
         self.rows.iter_mut().for_each(Row::reset);
-        self.progress(&label);
+        self.meter.step(&label);
         self.warm_up(&region)?;
         for round in 0..self.options.effort.rounds {
             for index in self.options.effort.order(round, self.rows.len()) {
                 self.slice(&region, index)?;
             }
-            self.progress(&label);
+            self.meter.step(&label);
         }
         // The check brings watchers of its own.
         drop(companions);
@@ -187,12 +180,5 @@ impl Run {
             "ticks_per_second": self.clock.frequency(),
             "expected_ms": millis(options.duration(policies.len())),
         }));
-    }
-
-    fn progress(&mut self, label: &str) {
-        let shapes = self.options.threads.len() * self.options.pages.len();
-        let total = shapes * (self.options.effort.rounds + 1);
-        report::progress(self.done.min(total), total, label);
-        self.done += 1;
     }
 }

@@ -18,6 +18,7 @@ use crate::args::UsageError;
 use crate::clock::{self, Clock};
 use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
+use crate::report::Meter;
 use crate::summary::Summary;
 use crate::{args, machine, program, report};
 
@@ -44,7 +45,7 @@ struct Run {
     switch: PolicySwitch,
     clock: Clock,
     counters: CounterSource,
-    done: usize,
+    meter: Meter,
 }
 
 /// A ring whose first seat is ours.
@@ -60,6 +61,8 @@ impl Run {
         let cpus = args::cpus()?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.effort.policies)?;
+        let shapes = options.spaces.len() * options.pages.len();
+        let meter = Meter::new(shapes * (options.effort.rounds + 1));
         Ok(Self {
             options,
             cpus,
@@ -67,22 +70,12 @@ impl Run {
             switch,
             clock: Clock::calibrate(),
             counters: CounterSource::of_this_kernel(),
-            done: 0,
+            meter,
         })
     }
 
     fn conclude(mut self) -> ExitCode {
-        match self.all() {
-            Ok(0) => ExitCode::SUCCESS,
-            Ok(stale) => {
-                eprintln!("{PROGRAM}: {stale} reads saw what they must not");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                eprintln!("{PROGRAM}: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        program::verdict(PROGRAM, self.all())
     }
 
     /// Runs every shape; returns how many reads saw what they must not.
@@ -95,13 +88,13 @@ impl Run {
                 stale += self.shape(Shape { spaces, pages })?;
             }
         }
-        self.progress("done");
+        self.meter.step("done");
         Ok(stale)
     }
 
     fn shape(&mut self, shape: Shape) -> io::Result<u64> {
         let label = format!("{} spaces, {} pages", shape.spaces, shape.pages);
-        self.progress(&label);
+        self.meter.step(&label);
         let mut game = Game::start(shape, self.place())?;
         let mut rows: Vec<Row> = self.policies.iter().map(|name| Row::new(name)).collect();
         self.warm_up(&game, &mut rows)?;
@@ -109,7 +102,7 @@ impl Run {
             for index in self.options.effort.order(round, rows.len()) {
                 self.slice(&game, &mut rows[index])?;
             }
-            self.progress(&label);
+            self.meter.step(&label);
         }
         for row in &mut rows {
             self.check(&mut game, row)?;
@@ -200,13 +193,6 @@ impl Run {
             "ticks_per_second": self.clock.frequency(),
             "expected_ms": millis(options.duration(self.policies.len())),
         }));
-    }
-
-    fn progress(&mut self, label: &str) {
-        let shapes = self.options.spaces.len() * self.options.pages.len();
-        let total = shapes * (self.options.effort.rounds + 1);
-        report::progress(self.done.min(total), total, label);
-        self.done += 1;
     }
 }
 

@@ -15,6 +15,7 @@ use super::{alarm, keeper};
 use crate::args::UsageError;
 use crate::counters::{self, CounterSource};
 use crate::policy::{PolicySwitch, REFERENCE_POLICY};
+use crate::report::Meter;
 use crate::summary::Summary;
 use crate::{args, machine, program, realtime, report};
 
@@ -34,7 +35,7 @@ struct Run {
     switch: PolicySwitch,
     counters: CounterSource,
     can_keep: bool,
-    done: usize,
+    meter: Meter,
 }
 
 impl Run {
@@ -43,6 +44,8 @@ impl Run {
         options.fit(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.effort.policies)?;
+        let shapes = options.threads.len() * options.pages.len();
+        let meter = Meter::new(shapes * (options.effort.rounds + 1));
         Ok(Self {
             options,
             cpus,
@@ -50,22 +53,12 @@ impl Run {
             switch,
             counters: CounterSource::of_this_kernel(),
             can_keep: keeper::is_possible(),
-            done: 0,
+            meter,
         })
     }
 
     fn conclude(mut self) -> ExitCode {
-        match self.all() {
-            Ok(0) => ExitCode::SUCCESS,
-            Ok(stale) => {
-                eprintln!("{PROGRAM}: {stale} reads saw what they must not");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                eprintln!("{PROGRAM}: {error}");
-                ExitCode::FAILURE
-            }
-        }
+        program::verdict(PROGRAM, self.all())
     }
 
     /// Runs every shape; returns how many reads saw what they must not.
@@ -79,13 +72,13 @@ impl Run {
                 stale += self.shape(&tracer, Shape { threads, pages })?;
             }
         }
-        self.progress("done");
+        self.meter.step("done");
         Ok(stale)
     }
 
     fn shape(&mut self, tracer: &Tracer, shape: Shape) -> io::Result<u64> {
         let label = format!("{} threads, {} pages", shape.threads, shape.pages);
-        self.progress(&label);
+        self.meter.step(&label);
         let mut load = Load::start(self.plan(shape))?;
         let mut rows: Vec<Row> = self.policies.iter().map(|name| Row::new(name)).collect();
         let is_fifo = self.take_priority();
@@ -95,7 +88,7 @@ impl Run {
                 let length = self.options.effort.slice;
                 self.interval(tracer, &mut load, &mut rows[index], length)?;
             }
-            self.progress(&label);
+            self.meter.step(&label);
         }
         load.end()?;
         if is_fifo {
@@ -220,12 +213,5 @@ impl Run {
             "seed": effort.seed,
             "expected_ms": millis(options.duration(self.policies.len())),
         }));
-    }
-
-    fn progress(&mut self, label: &str) {
-        let shapes = self.options.threads.len() * self.options.pages.len();
-        let total = shapes * (self.options.effort.rounds + 1);
-        report::progress(self.done.min(total), total, label);
-        self.done += 1;
     }
 }
