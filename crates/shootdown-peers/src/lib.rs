@@ -20,6 +20,7 @@
 
 extern crate alloc;
 
+mod call;
 mod caller;
 mod cross_call;
 mod function;

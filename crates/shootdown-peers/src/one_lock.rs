@@ -1,13 +1,11 @@
 //! [`OneLock`]: Xen's `on_selected_cpus` before 2026.
 
-use shootdown::shim::Ordering;
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
+use crate::call::Call;
 use crate::caller::Caller;
-use crate::function::{Borrowed, Place, place};
 use crate::lock::TicketLock;
-use crate::set::SharedSet;
 
 /// One call for the whole machine, under one lock, with the set of targets that have not finished. The targets are
 /// interrupted by multicast; each clears its bit; the initiator waits under the lock until the set is empty. (Xen,
@@ -24,16 +22,6 @@ where
     call: Call<N>,
 }
 
-#[derive(Debug)]
-#[repr(align(64))]
-struct Call<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    function: Place,
-    selected: SharedSet<N>,
-}
-
 impl<P: Platform, const N: usize> OneLock<P, N>
 where
     Cpus<N>: Capacity,
@@ -43,10 +31,7 @@ where
         Self {
             platform,
             lock: TicketLock::new(),
-            call: Call {
-                function: place(),
-                selected: SharedSet::new(),
-            },
+            call: Call::new(),
         }
     }
 }
@@ -59,29 +44,16 @@ where
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         self.lock.with(&self.platform, || {
-            // SAFETY: under the lock, and the set is empty: nobody reads.
-            unsafe { self.call.function.write(Borrowed::new(function)) };
-            // ORDERING: publishes the function; pairs with `contains` in `handle_ipi`.
-            self.call.selected.store(&others, Ordering::Release);
+            // SAFETY: 1. under the lock, and whoever had it waited.
+            unsafe { self.call.publish(function, &others) };
             caller.interrupt_all(&others);
             caller.run_here(is_named, function);
-            // ORDERING: acquires what the targets did.
-            caller.wait_until(|| self.call.selected.is_empty(Ordering::Acquire));
+            caller.wait_until(|| self.call.is_done());
         });
     }
 
     fn handle_ipi(&self) {
-        let me = self.platform.current_cpu();
-        // ORDERING: acquires the function.
-        if !self.call.selected.contains(me, Ordering::Acquire) {
-            return;
-        }
-        // SAFETY: our bit is set: the function is written, and stays until we clear it.
-        let function = unsafe { self.call.function.read() };
-        // SAFETY: 1. the initiator waits for our bit.
-        unsafe { function.run(me) };
-        // ORDERING: publishes what the function did.
-        self.call.selected.remove(me, Ordering::AcqRel);
+        self.call.serve(self.platform.current_cpu());
     }
 
     fn bytes(&self) -> usize {

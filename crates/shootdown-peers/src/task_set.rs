@@ -6,8 +6,8 @@ use shootdown::shim::Ordering;
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
+use crate::call::Call;
 use crate::caller::Caller;
-use crate::function::{Borrowed, Place, place};
 use crate::set::SharedSet;
 
 /// Each CPU has a call of its own; one global set names the CPUs whose calls are under way. A target walks that set in
@@ -29,16 +29,6 @@ where
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-#[derive(Debug)]
-#[repr(align(64))]
-struct Call<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    function: Place,
-    selected: SharedSet<N>,
-}
-
 impl<P: Platform, const N: usize> TaskSet<P, N>
 where
     Cpus<N>: Capacity,
@@ -47,12 +37,7 @@ where
     pub fn new(platform: P, cpus: usize) -> Self {
         Self {
             platform,
-            calls: (0..cpus)
-                .map(|_| Call {
-                    function: place(),
-                    selected: SharedSet::new(),
-                })
-                .collect(),
+            calls: (0..cpus).map(|_| Call::new()).collect(),
             tasks: Aligned(SharedSet::new()),
         }
     }
@@ -66,16 +51,13 @@ where
         let caller = Caller::new(&self.platform);
         let (others, is_named) = caller.split(targets);
         let call = &self.calls[caller.me.index()];
-        // SAFETY: only this CPU writes here, not preempted, and the targets of its last call have finished.
-        unsafe { call.function.write(Borrowed::new(function)) };
-        // ORDERING: publishes the function; pairs with `contains` in `handle_ipi`.
-        call.selected.store(&others, Ordering::Release);
+        // SAFETY: 1. only this CPU fills it, not preempted, and it has waited for its last call.
+        unsafe { call.publish(function, &others) };
         // ORDERING: publishes the call to those that walk the set.
         self.tasks.0.insert(caller.me, Ordering::AcqRel);
         caller.interrupt_all(&others);
         caller.run_here(is_named, function);
-        // ORDERING: acquires what the targets did.
-        caller.wait_until(|| call.selected.is_empty(Ordering::Acquire));
+        caller.wait_until(|| call.is_done());
         self.tasks.0.remove(caller.me, Ordering::Relaxed);
     }
 
@@ -83,17 +65,7 @@ where
         let me = self.platform.current_cpu();
         // ORDERING: acquires the calls of those that are in it.
         for initiator in self.tasks.0.iter(Ordering::Acquire) {
-            let call = &self.calls[initiator.index()];
-            // ORDERING: acquires the function.
-            if !call.selected.contains(me, Ordering::Acquire) {
-                continue;
-            }
-            // SAFETY: our bit is set: the function is written, and stays until we clear it.
-            let function = unsafe { call.function.read() };
-            // SAFETY: 1. the initiator waits for our bit.
-            unsafe { function.run(me) };
-            // ORDERING: publishes what the function did.
-            call.selected.remove(me, Ordering::AcqRel);
+            self.calls[initiator.index()].serve(me);
         }
     }
 

@@ -2,27 +2,13 @@
 
 use std::cell::RefCell;
 
-use shootdown::{
-    AddressSpace, Asid, CpuId, CpuMask, FlushRange, FreedTables, LocalFlush, PageSize, Root,
-    Shootdown, TagEntries,
-};
-use shootdown_sim::explore::{Chooser, Explore, Hardware, Strategy, Weak};
+use shootdown::{AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, PageSize, Root, Shootdown};
+use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
 
 const CPUS: usize = 4;
-
-#[derive(Debug)]
-struct NoTlb;
-
-impl Hardware for NoTlb {
-    fn flush(&mut self, _: usize, _: LocalFlush) {}
-    fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
-    fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
-        Ok(())
-    }
-}
 
 fn costs() -> Costs {
     Preset::named("haswell-ep").unwrap().costs()

@@ -4,28 +4,16 @@
 use std::cell::Cell;
 
 use shootdown::shim::{AtomicU64, Ordering, PlainCell};
-use shootdown::{Asid, CpuId, CpuMask, LocalFlush, Platform, Root, TagEntries};
-use shootdown_sim::explore::{Chooser, Explore, Hardware, Strategy, Weak};
+use shootdown::{CpuId, CpuMask, Platform};
+use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::Model;
 use shootdown_sim::workload::Peer;
-use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
+use shootdown_sim::{Failure, Machine, Program, SimPlatform};
 
 const N: usize = 8;
 const CALLS: usize = 4;
 const MOST_EVENTS: u64 = 200_000;
 const SCHEDULES: u64 = 1_500;
-
-/// Nothing is translated here.
-#[derive(Debug)]
-struct NoTlb;
-
-impl Hardware for NoTlb {
-    fn flush(&mut self, _: usize, _: LocalFlush) {}
-    fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
-    fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
-        Ok(())
-    }
-}
 
 /// What one CPU hands to the functions that it calls, and gets back from each target.
 struct Desk {

@@ -33,6 +33,18 @@ pub trait Hardware: fmt::Debug {
     ) -> Result<(), (FailureKind, String)>;
 }
 
+/// Hardware without TLBs, for workloads that translate nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTlb;
+
+impl Hardware for NoTlb {
+    fn flush(&mut self, _: usize, _: LocalFlush) {}
+    fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
+    fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
+        Ok(())
+    }
+}
+
 /// Exploration of one run.
 #[derive(Debug)]
 pub struct Explore {

@@ -36,15 +36,7 @@ impl Case {
     }
 
     pub(super) fn strategy(&self) -> Strategy {
-        match &self.schedule {
-            Some(schedule) => Strategy::Replay(schedule.clone()),
-            // Few changes of priority find bugs of small depth surely; pure chance finds the others.
-            None if self.seed.is_multiple_of(4) => Strategy::Priorities {
-                seed: self.seed,
-                changes: 1 + (self.seed / 4 % 8) as u32,
-            },
-            None => Strategy::Random(self.seed),
-        }
+        Strategy::new(self.schedule.as_ref(), self.seed)
     }
 
     /// How many hardware tags a CPU has: none, too few, as many as are used by [`Tags::Six`](shootdown::Tags::Six),
@@ -54,12 +46,8 @@ impl Case {
         SLOTS[(self.seed / 3 % SLOTS.len() as u64) as usize]
     }
 
-    /// Mostly global, as kernels have it.
     pub(super) fn kernel_pages(&self) -> KernelPages {
-        match (self.seed / 2).is_multiple_of(3) {
-            true => KernelPages::Tagged,
-            false => KernelPages::Global,
-        }
+        KernelPages::of_seed(self.seed)
     }
 
     /// How many kernel threads there are besides the program of each CPU: none, or up to twice as many.

@@ -41,6 +41,16 @@ pub enum KernelPages {
     Tagged,
 }
 
+impl KernelPages {
+    /// Mostly global, as kernels have it.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        match (seed / 2).is_multiple_of(3) {
+            true => Self::Tagged,
+            false => Self::Global,
+        }
+    }
+}
+
 /// What one CPU has cached.
 #[derive(Clone, Debug)]
 pub struct Tlb {

@@ -32,14 +32,7 @@ impl Case {
     }
 
     pub(super) fn strategy(&self) -> Strategy {
-        match &self.schedule {
-            Some(schedule) => Strategy::Replay(schedule.clone()),
-            None if self.seed.is_multiple_of(4) => Strategy::Priorities {
-                seed: self.seed,
-                changes: 1 + (self.seed / 4 % 8) as u32,
-            },
-            None => Strategy::Random(self.seed),
-        }
+        Strategy::new(self.schedule.as_ref(), self.seed)
     }
 
     /// One or two a CPU, so that some wait for one.
@@ -52,12 +45,8 @@ impl Case {
         [0, 1, 6, 16][(self.seed / 6 % 4) as usize]
     }
 
-    /// Mostly global, as kernels have it.
     pub(super) fn kernel_pages(&self) -> KernelPages {
-        match (self.seed / 2).is_multiple_of(3) {
-            true => KernelPages::Tagged,
-            false => KernelPages::Global,
-        }
+        KernelPages::of_seed(self.seed)
     }
 }
 
