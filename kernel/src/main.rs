@@ -12,6 +12,7 @@
 //! | [`hotplug`] | CPUs that leave and come back |
 //! | [`backtrace`] | what every CPU is doing |
 //! | [`latency`] | how long preemption and interrupts are off |
+//! | [`calls`] | cross-CPU calls measured in ring 0, beside other kernels' algorithms |
 //! | [`torture`] | the engine's torture in ring 0 |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
@@ -23,6 +24,7 @@ mod addr;
 mod arch;
 mod backtrace;
 mod boot;
+mod calls;
 mod console;
 mod errno;
 mod exec;

@@ -5,7 +5,7 @@ use shootdown::{
     TagEntries, TraceEvent,
 };
 use shootdown_x86::apic::Destination;
-use shootdown_x86::{Pcid, SendError, tlb as x86_tlb};
+use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
 
 use crate::arch::irq::{self, IrqState};
 use crate::arch::trap::vectors;
@@ -30,6 +30,24 @@ fn refused(error: SendError) -> IpiRefused {
         // Only CPUs that came online are targets, and those are in the map.
         SendError::Unmapped(cpu) => unreachable!("CPU {cpu} is online but not in the APIC map"),
     }
+}
+
+/// Sends `vector` to one CPU.
+pub fn send_to(target: CpuId, vector: Vector) -> Result<(), IpiRefused> {
+    let Some(id) = apic::MAP.id(target.index()) else {
+        return Err(refused(SendError::Unmapped(target.index())));
+    };
+    apic::local()
+        .send(Destination::Physical(id), vector)
+        .map_err(refused)
+}
+
+/// Sends `vector` to all of them, in as few messages as the map allows.
+pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefused> {
+    let initiator = percpu::cpu_id().index();
+    apic::local()
+        .send_many(&apic::MAP, initiator, targets.words(), vector)
+        .map_err(refused)
 }
 
 // SAFETY: duties as numbered at the trait.
@@ -74,19 +92,11 @@ unsafe impl Platform for KernelPlatform {
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
-        let Some(id) = apic::MAP.id(target.index()) else {
-            return Err(refused(SendError::Unmapped(target.index())));
-        };
-        apic::local()
-            .send(Destination::Physical(id), vectors::SHOOTDOWN)
-            .map_err(refused)
+        send_to(target, vectors::SHOOTDOWN)
     }
 
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
-        let initiator = percpu::cpu_id().index();
-        apic::local()
-            .send_many(&apic::MAP, initiator, targets.words(), vectors::SHOOTDOWN)
-            .map_err(refused)
+        send_to_mask(targets, vectors::SHOOTDOWN)
     }
 
     fn local_flush(&self, operation: LocalFlush) {

@@ -25,7 +25,7 @@ use crate::hotplug;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
-use crate::{time, torture};
+use crate::{calls, time, torture};
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -40,7 +40,7 @@ const CPU_START_NS: u64 = 2_000_000_000;
 pub fn start_init() -> ! {
     cpu::this().start(percpu::cpu_id());
     wait_for_other_cpus(boot::info().cpus);
-    if torture::start_if_asked(boot::info()) {
+    if torture::start_if_asked(boot::info()) || calls::start_if_asked(boot::info()) {
         idle();
     }
     match first_thread(boot::info()) {

@@ -11,11 +11,12 @@ use crate::arch::irq::{self, IrqState};
 use crate::arch::{apic, percpu, timer};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::{backtrace, panic, syscall as syscalls, task, torture};
+use crate::{backtrace, calls, panic, syscall as syscalls, task, torture};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
 const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
 const RESCHEDULE_VECTOR: u64 = vectors::RESCHEDULE.as_u8() as u64;
+const CALLS_VECTOR: u64 = vectors::CALLS.as_u8() as u64;
 const SPURIOUS_VECTOR: u64 = vectors::SPURIOUS.as_u8() as u64;
 
 /// Carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment check, id: what
@@ -45,6 +46,11 @@ pub extern "C" fn trap(frame: &mut TrapFrame) {
             note_entry(frame);
             apic::local().end_of_interrupt();
             percpu::set_need_resched();
+        }
+        CALLS_VECTOR => {
+            note_entry(frame);
+            apic::local().end_of_interrupt();
+            calls::interrupt();
         }
         SPURIOUS_VECTOR => {}
         vector if vector as usize >= vectors::FIRST_EXTERNAL => unexpected_interrupt(vector),

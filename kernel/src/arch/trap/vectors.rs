@@ -45,6 +45,8 @@ pub const TIMER: Vector = vector(0xef);
 pub const SHOOTDOWN: Vector = vector(0xf0);
 /// Asks a CPU to choose a thread anew.
 pub const RESCHEDULE: Vector = vector(0xf1);
+/// Of the contenders that `calls=` measures. Above the engine's vector: see `calls::machine`.
+pub const CALLS: Vector = vector(0xf2);
 /// What the local APIC raises when an interrupt went away; ends without an end of interrupt.
 pub const SPURIOUS: Vector = vector(0xff);
 

@@ -1,0 +1,47 @@
+//! Cross-CPU calls, measured where CPUs are real: the workloads `selected` (table T5) and `shoot` for ring 0 of the reference
+//! kernel and for threads that play CPUs.
+//!
+//! All peers of `shootdown-peers` and the engine stand side by side in one run and take turns (A B C A B C ...), so that
+//! whatever disturbs the machine disturbs all of them. A row is one shape of calls; its turns give the time of each call,
+//! and counts: interrupts sent, handlers entered, handlers that found nothing to do.
+//!
+//! Every call is checked when it returns: each target has run the function exactly once for it, or, if the function is
+//! idempotent, at least once since the call began. A row says how many calls were wrong; there should be none.
+//!
+//! | file | what |
+//! |---|---|
+//! | `plan` | what to measure, from words like `selected,initiators=1:2,targets=1:4,calls=200` |
+//! | `row` | one shape of calls; which shapes a plan has |
+//! | `masks` | whom initiators call; how fast anybody could |
+//! | `peer` | whose calls, and how one is made |
+//! | `tally`, `counted` | what each CPU counts, and the platform that counts interrupts |
+//! | `host` | what a machine provides |
+//! | `bench` | the run: turns, workers, checks |
+//! | `turn`, `work` | one peer's turn; the functions that are called |
+//! | `result` | what a row found, as a line for the lab |
+
+#![no_std]
+#![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
+
+extern crate alloc;
+
+mod bench;
+mod counted;
+mod host;
+mod masks;
+mod peer;
+mod plan;
+mod result;
+mod row;
+mod tally;
+mod turn;
+mod work;
+
+pub use bench::{Bench, Verdict};
+pub use counted::Counted;
+pub use host::Host;
+pub use masks::Masks;
+pub use peer::{Contender, Peer};
+pub use plan::{Mistake, Plan, Rest, Workload};
+pub use row::Row;
+pub use tally::Tallies;

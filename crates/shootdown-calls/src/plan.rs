@@ -1,0 +1,274 @@
+//! [`Plan`]: what to measure, as words say it.
+//!
+//! `selected,initiators=1:2:4,targets=1:all,masks=disjoint:random,ns=0:500000,calls=200`: the workload first, then any of
+//! the keys, each once, with values separated by colons.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::masks::Masks;
+use crate::peer::Peer;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Workload {
+    /// Table T5: a few initiators, functions that take time.
+    Selected,
+    /// One or all CPUs have others forget a page.
+    Shoot,
+}
+
+/// What a CPU does while nobody wants anything of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// It spins, as one in user mode that works.
+    Busy,
+    /// It halts until an interrupt comes.
+    Halt,
+}
+
+/// A number of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Count {
+    Of(usize),
+    /// As many as there are.
+    All,
+}
+
+impl Count {
+    pub(crate) fn count(self, all: usize) -> usize {
+        match self {
+            Self::Of(count) => count,
+            Self::All => all,
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The functions that are called.
+    pub workload: Workload,
+    /// Whose calls, in the order of their first turns.
+    pub peers: Vec<Peer>,
+    pub(crate) initiators: Vec<Count>,
+    pub(crate) targets: Vec<Count>,
+    pub(crate) masks: Vec<Masks>,
+    pub(crate) function_ns: Vec<u64>,
+    /// Calls of each initiator in one turn.
+    pub calls: usize,
+    /// Turns of each peer in each row.
+    pub rounds: usize,
+    /// Where masks begin.
+    pub seed: u64,
+    /// What the others do.
+    pub rest: Rest,
+}
+
+/// Why words are no plan: one line with cause and remedy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mistake(String);
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+const KEYS: &str = "peers, initiators, targets, masks, ns, calls, rounds, seed, rest";
+/// Samples are kept until a row ends; a kernel's heap holds so many.
+const MOST_CALLS: u64 = 10_000;
+const MOST_ROUNDS: u64 = 100;
+/// A function that keeps interrupts off for longer looks like a CPU that hangs.
+const MOST_NS: u64 = 10_000_000;
+
+impl Workload {
+    /// Its name in plans and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Selected => "selected",
+            Self::Shoot => "shoot",
+        }
+    }
+
+    /// What is measured when nothing else is said.
+    fn plan(self) -> Plan {
+        let (initiators, masks) = match self {
+            Self::Selected => ([1, 2, 4].map(Count::Of).to_vec(), Masks::ALL.to_vec()),
+            Self::Shoot => (
+                [Count::Of(1), Count::All].to_vec(),
+                [Masks::Random].to_vec(),
+            ),
+        };
+        let function_ns = match self {
+            Self::Selected => [0, 500_000].to_vec(),
+            Self::Shoot => [0].to_vec(),
+        };
+        Plan {
+            workload: self,
+            peers: Peer::ALL.to_vec(),
+            initiators,
+            targets: [Count::Of(1), Count::Of(2), Count::Of(4), Count::All].to_vec(),
+            masks,
+            function_ns,
+            calls: 200,
+            rounds: 5,
+            seed: 1,
+            rest: Rest::Busy,
+        }
+    }
+}
+
+impl Rest {
+    const ALL: [Self; 2] = [Self::Busy, Self::Halt];
+
+    /// Its name in plans and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Halt => "halt",
+        }
+    }
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// A word is unknown, or a number out of bounds.
+    pub fn parse(words: &str) -> Result<Self, Mistake> {
+        let mut words = words.split(',');
+        let workload = one_of(
+            words.next().unwrap_or_default(),
+            "workload",
+            &[Workload::Selected, Workload::Shoot],
+            |workload| workload.name(),
+        )?;
+        let mut plan = workload.plan();
+        let mut seen = Vec::new();
+        for word in words {
+            let (key, values) = word
+                .split_once('=')
+                .ok_or_else(|| Mistake(format!("{word:?} is no key=value; keys are {KEYS}")))?;
+            if seen.contains(&key) {
+                return Err(Mistake(format!("{key} stands there twice; give it once")));
+            }
+            seen.push(key);
+            plan.set(key, values)?;
+        }
+        Ok(plan)
+    }
+
+    /// All pairs of numbers of initiators and targets.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = (Count, Count)> {
+        let pairs = |&initiators| {
+            self.targets
+                .iter()
+                .map(move |&targets| (initiators, targets))
+        };
+        self.initiators.iter().flat_map(pairs)
+    }
+
+    fn set(&mut self, key: &str, values: &str) -> Result<(), Mistake> {
+        match key {
+            "peers" => {
+                self.peers = list(values, |word| one_of(word, key, &Peer::ALL, |it| it.name()))?
+            }
+            "masks" => {
+                self.masks = list(values, |word| {
+                    one_of(word, key, &Masks::ALL, |it| it.name())
+                })?
+            }
+            "initiators" => self.initiators = list(values, |word| count(word, key))?,
+            "targets" => self.targets = list(values, |word| count(word, key))?,
+            "ns" => self.function_ns = list(values, |word| number(word, key, 0, MOST_NS))?,
+            "calls" => self.calls = number(values, key, 1, MOST_CALLS)? as usize,
+            "rounds" => self.rounds = number(values, key, 1, MOST_ROUNDS)? as usize,
+            "seed" => self.seed = number(values, key, 0, u64::MAX)?,
+            "rest" => self.rest = one_of(values, key, &Rest::ALL, |it| it.name())?,
+            _ => return Err(Mistake(format!("{key:?} is no key; keys are {KEYS}"))),
+        }
+        Ok(())
+    }
+}
+
+fn list<T: PartialEq>(
+    values: &str,
+    read: impl Fn(&str) -> Result<T, Mistake>,
+) -> Result<Vec<T>, Mistake> {
+    let mut list = Vec::new();
+    for word in values.split(':') {
+        let value = read(word)?;
+        if !list.contains(&value) {
+            list.push(value);
+        }
+    }
+    Ok(list)
+}
+
+fn one_of<T: Copy>(
+    word: &str,
+    key: &str,
+    all: &[T],
+    name: impl Fn(&T) -> &'static str,
+) -> Result<T, Mistake> {
+    all.iter()
+        .copied()
+        .find(|it| name(it) == word)
+        .ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(&name).collect();
+            Mistake(format!(
+                "{word:?} is no {key}; choose from {}",
+                known.join(", ")
+            ))
+        })
+}
+
+fn count(word: &str, key: &str) -> Result<Count, Mistake> {
+    match word {
+        "all" => Ok(Count::All),
+        _ => number(word, key, 1, 4096).map(|count| Count::Of(count as usize)),
+    }
+}
+
+fn number(word: &str, key: &str, least: u64, most: u64) -> Result<u64, Mistake> {
+    let fits = |number: &u64| (least..=most).contains(number);
+    word.parse().ok().filter(fits).ok_or_else(|| {
+        let word = word.to_string();
+        Mistake(format!("{key}={word}: use a number from {least} to {most}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let plan = Plan::parse("selected,initiators=2:all,ns=7,peers=best:linux").unwrap();
+        assert_eq!(plan.initiators, [Count::Of(2), Count::All]);
+        assert_eq!(plan.peers, [Peer::Shootdown, Peer::CallQueues]);
+        assert_eq!((plan.function_ns.as_slice(), plan.calls), (&[7][..], 200));
+    }
+
+    #[test]
+    fn mistakes_name_cause_and_remedy() {
+        for (words, remedy) in [
+            ("", "choose from selected, shoot"),
+            ("select", "choose from selected, shoot"),
+            ("shoot,peer=best", "keys are peers"),
+            ("shoot,peers", "keys are peers"),
+            ("shoot,peers=windows", "xen-before"),
+            ("shoot,calls=0", "1 to 10000"),
+            ("shoot,calls=1:2", "1 to 10000"),
+            ("shoot,initiators=none", "1 to 4096"),
+            ("shoot,seed=1,seed=2", "give it once"),
+            ("shoot,rest=sleep", "busy, halt"),
+        ] {
+            let text = Plan::parse(words).unwrap_err().to_string();
+            assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
+        }
+    }
+}

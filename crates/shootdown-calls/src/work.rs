@@ -1,0 +1,85 @@
+//! [`Work`]: the function that is called.
+
+use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+
+use crate::host::Host;
+use crate::tally::Tallies;
+
+/// The function of one initiator, or of all together.
+#[derive(Debug)]
+pub(crate) struct Work<'a, H, const N: usize> {
+    pub(crate) host: &'a H,
+    pub(crate) tallies: &'static Tallies<N>,
+    /// Where its runs are counted; all that lend the same function have the same.
+    pub(crate) column: usize,
+    pub(crate) function_ns: u64,
+    pub(crate) forgets: bool,
+}
+
+impl<H: Host, const N: usize> Work<'_, H, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Runs here, interrupts off.
+    pub(crate) fn run(&self, cpu: CpuId) {
+        let mine = self.tallies.of(cpu);
+        mine.runs.add(1);
+        mine.begun[self.column].add(1);
+        if self.forgets {
+            self.host.forget_page();
+        }
+        if self.function_ns > 0 {
+            let start_ns = self.host.now_ns();
+            while self.host.now_ns() - start_ns < self.function_ns {
+                self.host.pause();
+            }
+        }
+        mine.ended[self.column].add(1);
+    }
+
+    /// How often `cpu` has begun it.
+    pub(crate) fn begun(&self, cpu: CpuId) -> u64 {
+        self.tallies.of(cpu).begun[self.column].get()
+    }
+
+    /// How often `cpu` has come to its end.
+    pub(crate) fn ended(&self, cpu: CpuId) -> u64 {
+        self.tallies.of(cpu).ended[self.column].get()
+    }
+}
+
+/// What an initiator knows of its targets before a call, to be compared when it has returned.
+#[derive(Debug)]
+pub(crate) struct Before<const N: usize> {
+    begun: [u64; N],
+}
+
+impl<const N: usize> Before<N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) fn note<H: Host>(work: &Work<'_, H, N>, targets: &CpuMask<N>) -> Self {
+        let mut begun = [0; N];
+        for target in targets.iter() {
+            begun[target.index()] = work.begun(target);
+        }
+        Self { begun }
+    }
+
+    /// Whether each target has run `work` as it should: once, if nobody else lends it; else one run that began later than
+    /// this was noted has ended (a CPU runs one at a time).
+    pub(crate) fn is_kept<H: Host>(
+        &self,
+        work: &Work<'_, H, N>,
+        targets: &CpuMask<N>,
+        is_shared: bool,
+    ) -> bool {
+        targets.iter().all(|target| {
+            let ended = work.ended(target);
+            match self.begun[target.index()] + 1 {
+                once if is_shared => ended >= once,
+                once => ended == once && work.begun(target) == once,
+            }
+        })
+    }
+}
