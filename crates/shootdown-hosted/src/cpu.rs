@@ -11,6 +11,8 @@ use crate::signal::ThreadId;
 pub(crate) const IPI: u32 = 1;
 /// The timer's.
 pub(crate) const TICK: u32 = 2;
+/// That of a second engine on the same CPUs.
+pub(crate) const SECOND: u32 = 8;
 /// Somebody else should run here.
 pub(crate) const RESCHEDULE: u32 = 4;
 

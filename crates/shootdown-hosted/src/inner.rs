@@ -16,7 +16,7 @@ use crate::schedule::Queue;
 use crate::task::Task;
 use crate::thread;
 
-/// What happens at a tick.
+/// What happens at a tick, or at the second engine's interrupt.
 type OnTick = &'static (dyn Fn(CpuId) + Sync);
 
 /// What the threads share.
@@ -31,6 +31,7 @@ where
     pub(crate) tasks: Vec<Task>,
     pub(crate) idles: Vec<Idle>,
     pub(crate) on_tick: OnceLock<OnTick>,
+    pub(crate) on_second: OnceLock<OnTick>,
     pub(crate) late_requests: AtomicU64,
     pub(crate) churning: AtomicBool,
     pub(crate) stopping: AtomicBool,
@@ -66,6 +67,7 @@ where
                 .collect(),
             idles: (0..config.cpus).map(|_| Idle::default()).collect(),
             on_tick: OnceLock::new(),
+            on_second: OnceLock::new(),
             late_requests: AtomicU64::new(0),
             churning: AtomicBool::new(false),
             stopping: AtomicBool::new(false),

@@ -26,6 +26,7 @@
 #![cfg(target_os = "linux")]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
 
+pub mod calls;
 mod config;
 mod cpu;
 mod futex;
@@ -35,6 +36,7 @@ mod machine;
 mod memory;
 mod platform;
 mod schedule;
+mod second;
 mod service;
 mod signal;
 mod task;
@@ -46,3 +48,4 @@ pub use config::{Config, Refused};
 pub use machine::Machine;
 pub use memory::{Memory, PAGES_PER_TABLE, Part, TABLES};
 pub use platform::Hosted;
+pub use second::{Relax, SecondPlatform};

@@ -135,9 +135,14 @@ where
             return Err(Refused::Offline(cpu));
         }
         self.call_idle(index);
+        // A task has a CPU, which others may want meanwhile.
+        let patience = match thread::task() {
+            Some(_) => Duration::from_micros(200),
+            None => Duration::from_secs(1),
+        };
         while !done.is_full() {
             self.pause();
-            done.await_some(Duration::from_micros(200));
+            done.await_some(patience);
         }
         match result.into_inner().expect("nobody panics with it") {
             Some(Ok(value)) => Ok(value),
@@ -261,6 +266,12 @@ where
     /// anywhere, so it must neither allocate, lock nor print. Once; later ones are ignored.
     pub fn on_tick(&self, on_tick: &'static (dyn Fn(CpuId) + Sync)) {
         let _ = self.inner.on_tick.set(on_tick);
+    }
+
+    /// Has `on_second` called in interrupt context when the platform of a [second engine](crate::SecondPlatform) interrupts a CPU,
+    /// with interrupts off: as [`on_tick`](Self::on_tick). Once; later ones are ignored.
+    pub fn on_second(&self, on_second: &'static (dyn Fn(CpuId) + Sync)) {
+        let _ = self.inner.on_second.set(on_second);
     }
 
     /// Has `on_stall` called when the engine's watchdog reports, in the context of the waiter: as [`on_tick`](Self::on_tick).

@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use shootdown::{Capacity, Cpus, Root};
 
-use crate::cpu::{IPI, RESCHEDULE, Service, TICK};
+use crate::cpu::{IPI, RESCHEDULE, SECOND, Service, TICK};
 use crate::inner::Inner;
 use crate::thread::{self, Interrupts};
 
@@ -157,6 +157,12 @@ where
     fn take_pending(&self) {
         let cpu = thread::cpu();
         let pending = self.platform().cpus[cpu].take();
+        // First: whoever has answered a call of the machine's own engine has taken what the second one sent before it.
+        if pending & SECOND != 0
+            && let Some(on_second) = self.on_second.get()
+        {
+            on_second(shootdown::CpuId::new(cpu as u32));
+        }
         if pending & IPI != 0 {
             self.engine.handle_ipi();
         }
