@@ -33,7 +33,7 @@ mod scoreboard;
 mod set;
 mod task_set;
 
-pub use cross_call::CrossCall;
+pub use cross_call::{CrossCall, Lent};
 pub use mailbox::Mailbox;
 pub use one_lock::OneLock;
 pub use queues::CallQueues;

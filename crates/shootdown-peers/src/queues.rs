@@ -20,13 +20,18 @@ pub struct CallQueues<P: Platform> {
     platform: P,
     cpus: usize,
     queues: Box<[Queue]>,
-    entries: Box<[Entry]>,
+    entries: Box<[Pair]>,
 }
 
 /// The number of the initiator whose entry is first, plus one; 0 for none.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Queue(AtomicU64);
+
+/// Two entries share a line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Pair([Entry; 2]);
 
 #[derive(Debug)]
 #[repr(align(32))]
@@ -37,6 +42,16 @@ struct Entry {
     function: Place,
 }
 
+impl Entry {
+    fn new() -> Self {
+        Self {
+            locked: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            function: place(),
+        }
+    }
+}
+
 impl<P: Platform> CallQueues<P> {
     /// For CPUs below `cpus`.
     pub fn new(platform: P, cpus: usize) -> Self {
@@ -44,18 +59,15 @@ impl<P: Platform> CallQueues<P> {
             platform,
             cpus,
             queues: (0..cpus).map(|_| Queue(AtomicU64::new(0))).collect(),
-            entries: (0..cpus * cpus)
-                .map(|_| Entry {
-                    locked: AtomicU64::new(0),
-                    next: AtomicU64::new(0),
-                    function: place(),
-                })
+            entries: (0..(cpus * cpus).div_ceil(2))
+                .map(|_| Pair([Entry::new(), Entry::new()]))
                 .collect(),
         }
     }
 
     fn entry(&self, initiator: usize, target: CpuId) -> &Entry {
-        &self.entries[target.index() * self.cpus + initiator]
+        let index = target.index() * self.cpus + initiator;
+        &self.entries[index / 2].0[index % 2]
     }
 
     /// Queues an entry; tells whether the queue was empty.

@@ -22,8 +22,15 @@ pub struct Scoreboard<P: Platform> {
     cpus: usize,
     operations: Box<[Operation]>,
     /// Row by target; zero: the initiator of that column waits.
-    rows: Box<[AtomicU64]>,
+    rows: Box<[Words]>,
 }
+
+/// A line of the table.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Words([AtomicU64; WORDS]);
+
+const WORDS: usize = 8;
 
 #[derive(Debug)]
 #[repr(align(64))]
@@ -47,14 +54,15 @@ impl<P: Platform> Scoreboard<P> {
                     function: place(),
                 })
                 .collect(),
-            rows: (0..cpus * cpus)
-                .map(|_| AtomicU64::new(FIRST_GENERATION))
+            rows: (0..(cpus * cpus).div_ceil(WORDS))
+                .map(|_| Words([const { AtomicU64::new(FIRST_GENERATION) }; WORDS]))
                 .collect(),
         }
     }
 
-    fn row(&self, target: CpuId) -> &[AtomicU64] {
-        &self.rows[target.index() * self.cpus..][..self.cpus]
+    fn word(&self, target: CpuId, initiator: usize) -> &AtomicU64 {
+        let index = target.index() * self.cpus + initiator;
+        &self.rows[index / WORDS].0[index % WORDS]
     }
 }
 
@@ -73,12 +81,12 @@ where
         unsafe { operation.function.write(Borrowed::new(function)) };
         for target in others.iter() {
             // ORDERING: publishes the operation; pairs with the search in `handle_ipi`.
-            self.row(target)[column].store(0, Ordering::Release);
+            self.word(target, column).store(0, Ordering::Release);
         }
         caller.interrupt_all(&others);
         caller.run_here(is_named, function);
         for target in others.iter() {
-            let word = &self.row(target)[column];
+            let word = self.word(target, column);
             // ORDERING: acquires what the target did.
             caller.wait_until(|| word.load(Ordering::Acquire) == generation);
         }
@@ -86,12 +94,9 @@ where
 
     fn handle_ipi(&self) {
         let me = self.platform.current_cpu();
-        let row = self.row(me);
         // ORDERING: acquires the operation.
-        while let Some(initiator) = row
-            .iter()
-            .position(|word| word.load(Ordering::Acquire) == 0)
-        {
+        let is_asked = |initiator: &usize| self.word(me, *initiator).load(Ordering::Acquire) == 0;
+        while let Some(initiator) = (0..self.cpus).find(is_asked) {
             let operation = &self.operations[initiator];
             let generation = operation.generation.load(Ordering::Relaxed);
             // SAFETY: our word is zero: the function is written, and stays until we write the generation.
@@ -99,7 +104,8 @@ where
             // SAFETY: 1. the initiator waits for our word.
             unsafe { function.run(me) };
             // ORDERING: publishes what the function did.
-            row[initiator].store(generation, Ordering::Release);
+            self.word(me, initiator)
+                .store(generation, Ordering::Release);
         }
     }
 

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
                         initiators,
                         size,
                         masks,
+                        is_idempotent: false,
                         cpus,
                         function_ps: function_us as u64 * 1_000_000,
                         calls,

@@ -90,6 +90,7 @@ impl State {
                 writes,
                 locked,
             );
+            timed.resume_spinners(&mut self.processors);
         }
     }
 
@@ -104,28 +105,42 @@ impl State {
                 writes,
                 false,
             );
+            timed.resume_spinners(&mut self.processors);
         }
     }
 
     pub(crate) fn charge_fence(&mut self) {
         let running = self.running;
         if let Model::Timed(timed) = &mut self.model {
-            timed.fence(&mut self.processors[running]);
+            timed.fence(running, &mut self.processors[running]);
         }
     }
 
-    pub(crate) fn relax(&mut self) {
+    /// Tells whether that took time.
+    pub(crate) fn charge_clock(&mut self) -> bool {
         let running = self.running;
         match &mut self.model {
-            Model::Timed(timed) => timed.relax(&mut self.processors[running]),
+            Model::Timed(timed) => timed.read_clock(running, &mut self.processors[running]),
+            Model::Explore(_) => return false,
+        }
+        true
+    }
+
+    /// Tells whether the CPU is set aside until there is something for it to see.
+    pub(crate) fn relax(&mut self) -> bool {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => return timed.relax(running, &mut self.processors[running]),
             Model::Explore(explore) => explore.relax(running),
         }
+        false
     }
 
     pub(crate) fn prefetch(&mut self, address: usize) {
         let running = self.running;
         if let Model::Timed(timed) = &mut self.model {
             timed.prefetch(running, &mut self.processors[running], address);
+            timed.resume_spinners(&mut self.processors);
         }
     }
 
@@ -157,7 +172,10 @@ impl State {
             }
         });
         match &mut self.model {
-            Model::Timed(timed) => timed.send(&mut self.processors, running, targets),
+            Model::Timed(timed) => {
+                timed.send(&mut self.processors, running, targets);
+                timed.resume_spinners(&mut self.processors);
+            }
             Model::Explore(explore) => {
                 for target in targets {
                     explore.send(running, target);

@@ -105,13 +105,20 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn now_ns(&self) -> u64 {
-        context().with(|state| state.me().now_ps / 1000)
+        let context = context();
+        // Whoever reads the clock shares nothing with others: no choice for exploration.
+        if context.with(State::charge_clock) {
+            context.event();
+        }
+        context.now_ps() / 1000
     }
 
     fn relax(&self) {
         let context = context();
-        context.with(State::relax);
-        context.event();
+        match context.with(State::relax) {
+            true => context.give_way(),
+            false => context.event(),
+        }
         context.boundary();
     }
 

@@ -56,6 +56,8 @@ pub struct Costs {
     /// One turn of a spin loop (PAUSE). An interrupt that finds its target spinning in user mode waits for the
     /// turn to end.
     pub relax_ps: u64,
+    /// Reading the clock ([`Platform::now_ns`](shootdown::Platform::now_ns)).
+    pub clock_ps: u64,
     /// One write of the interrupt command register: one interrupt, or one cluster.
     pub icr_ps: u64,
     /// From that write to the target's interrupt controller.

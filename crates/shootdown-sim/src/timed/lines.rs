@@ -82,6 +82,18 @@ impl Lines {
         self.transfers
     }
 
+    /// Whether `cpu` has a line, by its number, and nobody has asked for it to write it.
+    pub(crate) fn has(&self, cpu: usize, line: usize) -> bool {
+        let Some(&index) = self.index.get(&line) else {
+            return false;
+        };
+        match self.lines[index].holders {
+            Holders::None => false,
+            Holders::One(holder) => holder == cpu,
+            Holders::Several(_) => has(&self.sets[index * self.words..][..self.words], cpu),
+        }
+    }
+
     /// `cpu` accesses the line at `address` at `now_ps`; returns when it has it.
     pub fn access(
         &mut self,

@@ -3,6 +3,7 @@
 //! Time is in picoseconds, an integer, so that runs agree to the last digit on every machine. Every price is a
 //! named [parameter](PARAMETERS); a [`Preset`] gives each one a value and says where it comes from.
 
+mod activity;
 mod cache;
 mod clock;
 mod closed_form;
@@ -14,9 +15,11 @@ mod preset;
 mod presets;
 mod program;
 mod shape;
+mod spin;
 mod tlb;
 mod topology;
 
+pub use activity::Activity;
 pub use cache::Replacement;
 pub use clock::Clock;
 pub use closed_form::ClosedForm;

@@ -1,11 +1,15 @@
 //! [`Timed`]: what each event costs the virtual CPU that causes it.
 
+use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{Asid, LocalFlush, TagEntries};
 
 use crate::machine::{Pending, Processor, Status};
-use crate::timed::{Clock, Costs, Lines, Tlb, Translation};
+use crate::timed::activity::Diary;
+use crate::timed::lines::LINE_BYTES;
+use crate::timed::spin::{Resumed, Spins};
+use crate::timed::{Activity, Clock, Costs, Lines, Tlb, Translation};
 
 /// Page numbers count pages of 4 KiB.
 const PAGE_SHIFT: usize = 12;
@@ -19,6 +23,11 @@ pub struct Timed {
     pub lines: Lines,
     /// What each CPU has translated.
     pub tlbs: Vec<Tlb>,
+    diaries: Vec<Diary>,
+    /// Whether CPUs that spin are set aside.
+    spins: Option<Spins>,
+    /// Those that go on again, and have still to be told.
+    resumed: Vec<Resumed>,
     clock: Clock,
     random: fastrand::Rng,
 }
@@ -36,9 +45,35 @@ impl Timed {
             costs,
             lines: Lines::new(cpus),
             tlbs: vec![Tlb::default(); cpus],
+            diaries: vec![Diary::default(); cpus],
+            spins: None,
+            resumed: Vec::new(),
             clock: Clock::new(cpus),
             random: fastrand::Rng::with_seed(seed),
         }
+    }
+
+    /// Leaves out turns of spin loops in which nothing happens; for machines without a host.
+    #[must_use]
+    pub fn without_idle_turns(mut self) -> Self {
+        self.spins = Some(Spins::new(self.diaries.len()));
+        self
+    }
+
+    /// What a CPU did so far.
+    pub fn activity(&self, cpu: usize) -> Activity {
+        self.diaries[cpu].sums
+    }
+
+    /// What all CPUs did so far.
+    pub fn activities(&self) -> Activity {
+        let sums = self.diaries.iter().map(|diary| diary.sums);
+        sums.fold(Activity::default(), Activity::add)
+    }
+
+    /// When a CPU's last interrupt was sent.
+    pub fn last_sent_ps(&self, cpu: usize) -> Option<u64> {
+        self.diaries[cpu].sent_ps
     }
 
     pub(crate) fn pick(&mut self, processors: &mut [Processor]) -> Option<usize> {
@@ -49,6 +84,7 @@ impl Timed {
 
     /// `cpu` has nothing to do before `time_ps` have passed or its interrupt arrives; `u64::MAX` for ever.
     pub(crate) fn plan_within(&mut self, processor: &Processor, cpu: usize, time_ps: u64) {
+        self.disturb(cpu);
         let wakes_ps = processor
             .pending
             .filter(|_| processor.interrupts_on)
@@ -84,28 +120,98 @@ impl Timed {
         writes: bool,
         locked: bool,
     ) {
+        let asked_ps = processor.now_ps;
         let there_ps = self
             .lines
-            .access(&self.costs, cpu, address, writes, processor.now_ps);
+            .access(&self.costs, cpu, address, writes, asked_ps);
+        self.watch_access(cpu, address, writes, (asked_ps, there_ps));
         let locked_ps = if locked { self.costs.locked_ps } else { 0 };
         processor.now_ps = there_ps + self.costs.hit_ps + locked_ps;
     }
 
-    pub(crate) fn fence(&self, processor: &mut Processor) {
+    /// For spinning CPUs: what this access ends, and whether it is part of a loop.
+    #[inline]
+    fn watch_access(
+        &mut self,
+        cpu: usize,
+        address: usize,
+        writes: bool,
+        (asked_ps, there_ps): (u64, u64),
+    ) {
+        let Some(spins) = &mut self.spins else {
+            return;
+        };
+        let line = address / LINE_BYTES;
+        if !writes && there_ps == asked_ps {
+            spins.reads(cpu, line);
+            return;
+        }
+        spins.disturb(cpu);
+        if writes {
+            self.resumed.extend(spins.taken(line, asked_ps));
+        }
+    }
+
+    /// Lets those go on whom the last access gave something to see.
+    #[inline]
+    pub(crate) fn resume_spinners(&mut self, processors: &mut [Processor]) {
+        while let Some(Resumed { cpu, now_ps, turns }) = self.resumed.pop() {
+            let processor = &mut processors[cpu];
+            processor.now_ps = now_ps;
+            if !processor.in_handler {
+                self.diaries[cpu].sums.relaxed_ps += turns * self.costs.relax_ps;
+            }
+            self.clock.plan(cpu, now_ps);
+        }
+    }
+
+    fn disturb(&mut self, cpu: usize) {
+        if let Some(spins) = &mut self.spins {
+            spins.disturb(cpu);
+        }
+    }
+
+    pub(crate) fn fence(&mut self, cpu: usize, processor: &mut Processor) {
+        self.disturb(cpu);
         processor.now_ps += self.costs.fence_ps;
     }
 
-    pub(crate) fn relax(&self, processor: &mut Processor) {
+    pub(crate) fn read_clock(&mut self, cpu: usize, processor: &mut Processor) {
+        self.disturb(cpu);
+        processor.now_ps += self.costs.clock_ps;
+    }
+
+    /// Tells whether the CPU is set aside until there is something for it to see.
+    pub(crate) fn relax(&mut self, cpu: usize, processor: &mut Processor) -> bool {
         processor.now_ps += self.costs.relax_ps;
+        if !processor.in_handler {
+            self.diaries[cpu].sums.relaxed_ps += self.costs.relax_ps;
+        }
+        let Some(spins) = &mut self.spins else {
+            return false;
+        };
+        let Some(lines) = spins.ends_turn(cpu, processor.now_ps) else {
+            return false;
+        };
+        let is_interrupted =
+            processor.pending.is_some() && processor.interrupts_on && !processor.in_handler;
+        let stays = lines.iter().all(|line| self.lines.has(cpu, *line));
+        if is_interrupted || !stays {
+            return false;
+        }
+        spins.set_aside(cpu);
+        true
     }
 
     pub(crate) fn prefetch(&mut self, cpu: usize, processor: &mut Processor, address: usize) {
-        self.lines
-            .prefetch(&self.costs, cpu, address, processor.now_ps);
+        let asked_ps = processor.now_ps;
+        self.lines.prefetch(&self.costs, cpu, address, asked_ps);
+        self.watch_access(cpu, address, true, (asked_ps, asked_ps));
         processor.now_ps += self.costs.prefetch_ps;
     }
 
     pub(crate) fn flush(&mut self, cpu: usize, processor: &mut Processor, operation: LocalFlush) {
+        self.disturb(cpu);
         let tlb = &mut self.tlbs[cpu];
         processor.now_ps += match operation {
             LocalFlush::Pages(range) => {
@@ -166,19 +272,25 @@ impl Timed {
         running: usize,
         targets: impl Iterator<Item = usize>,
     ) {
+        self.disturb(running);
         let topology = self.costs.topology;
+        let started_ps = processors[running].now_ps;
         let mut cluster = None;
         for target in targets {
             if cluster != Some(target / topology.cluster) {
                 cluster = Some(target / topology.cluster);
                 processors[running].now_ps += self.costs.icr_ps;
+                let diary = &mut self.diaries[running];
+                diary.sums.register_writes += 1;
+                diary.sent_ps = Some(processors[running].now_ps);
             }
+            self.diaries[running].sums.ipis_sent += 1;
             let travel_ps = self
                 .costs
                 .delivery_ps
                 .at(topology.distance(running, target));
             let arrival_ps = processors[running].now_ps + travel_ps;
-            self.deliver(processors, running, target, arrival_ps);
+            self.deliver(processors, running, target, (started_ps, arrival_ps));
         }
     }
 
@@ -187,7 +299,7 @@ impl Timed {
         processors: &mut [Processor],
         initiator: usize,
         target: usize,
-        arrival_ps: u64,
+        (started_ps, arrival_ps): (u64, u64),
     ) {
         let processor = &mut processors[target];
         let arrival_ps = match processor.status {
@@ -206,6 +318,12 @@ impl Timed {
             delays: 0,
         });
         let wakes_ps = arrival_ps.max(processor.now_ps);
+        if processor.interrupts_on && !processor.in_handler {
+            // It spins on until then, and others may take its lines meanwhile.
+            let spins = self.spins.as_mut();
+            self.resumed
+                .extend(spins.and_then(|spins| spins.resume(target, started_ps)));
+        }
         let planned_ps = self.clock.planned_ps(target);
         if processor.status != Status::Running
             && !processor.in_handler
@@ -229,12 +347,14 @@ impl Timed {
         processor: &mut Processor,
         pending: Option<Pending>,
     ) {
-        let _ = (cpu, pending);
+        let _ = pending;
+        self.disturb(cpu);
+        self.diaries[cpu].enters(processor.now_ps);
         processor.now_ps += self.costs.entry_ps;
     }
 
     pub(crate) fn leave_handler(&mut self, cpu: usize, processor: &mut Processor) {
-        let _ = cpu;
         processor.now_ps += self.costs.exit_ps;
+        self.diaries[cpu].leaves(processor.now_ps);
     }
 }

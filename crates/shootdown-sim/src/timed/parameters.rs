@@ -58,6 +58,7 @@ parameters! {
     "read_occupancy_ns" Time read_occupancy_ps: u64, "line busy for each reader it is sent to";
     "prefetch_ns" Time prefetch_ps: u64, "issuing a prefetch";
     "relax_ns" Time relax_ps: u64, "one turn of a spin loop (PAUSE)";
+    "clock_ns" Time clock_ps: u64, "reading the clock (RDTSCP)";
     "icr_ns" Time icr_ps: u64, "write of the interrupt command register";
     "delivery_core_ns" Time delivery_ps.core: u64, "interrupt to the other thread of the core";
     "delivery_socket_ns" Time delivery_ps.socket: u64, "interrupt to another core of the socket";

@@ -31,3 +31,18 @@ macro_rules! with_size {
     };
 }
 pub(crate) use with_size;
+
+/// The same with more sizes: where the sets of CPUs are what costs, they should have hardly more words than needed.
+macro_rules! with_close_size {
+    ($cpus:expr, $function:ident($($argument:expr),*)) => {
+        match $cpus {
+            0..=64 => $function::<64>($($argument),*),
+            65..=128 => $function::<128>($($argument),*),
+            129..=192 => $function::<192>($($argument),*),
+            193..=320 => $function::<320>($($argument),*),
+            321..=1088 => $function::<1088>($($argument),*),
+            _ => $function::<4096>($($argument),*),
+        }
+    };
+}
+pub(crate) use with_close_size;

@@ -2,6 +2,7 @@
 
 mod engine;
 mod eviction;
+mod fairness;
 mod madvise;
 mod masks;
 mod measured;
@@ -12,9 +13,11 @@ mod preemptoff;
 mod selected;
 mod shootdown;
 mod sweep;
+mod volley;
 
 pub use engine::{MAX_CPUS, on_large_stack};
 pub use eviction::{Candidates, Eviction, Victim};
+pub use fairness::unfairness;
 pub use madvise::{Madvise, PUBLISHED};
 pub use masks::{Masks, fifo_limit_ps};
 pub use measured::Measured;
@@ -28,3 +31,4 @@ pub use preemptoff::{
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
 pub use sweep::{Change, Effect, Row, sweep};
+pub use volley::{Called, Callers, Volley, VolleyResult};

@@ -6,10 +6,12 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown_peers::Lent;
 
 use crate::machine::{Machine, Model, Program, context};
 use crate::timed::{Costs, Timed, Transfers};
-use crate::workload::engine::with_size;
+use crate::workload::engine::with_close_size;
+use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::{Built, Peer};
 use crate::workload::{Masks, fifo_limit_ps};
 
@@ -39,6 +41,8 @@ pub struct Selected {
     pub size: usize,
     /// How they are drawn.
     pub masks: Masks,
+    /// Whether all calls lend the same function and running it once may do for several of them.
+    pub is_idempotent: bool,
     /// CPUs of the machine.
     pub cpus: usize,
     /// How long the function takes on each target, in picoseconds.
@@ -60,28 +64,21 @@ pub struct SelectedResult {
     pub calls_ps: Vec<Vec<u64>>,
     /// What [`fifo_limit_ps`] says of the same masks.
     pub limit_ps: u64,
-    /// How often the function ran.
+    /// How often the function ran: less than targets by calls where calls were merged.
     pub runs: u64,
     /// Cache lines that moved.
     pub lines: u64,
 }
 
 impl SelectedResult {
-    /// The slowest initiator's 99th percentile by the fastest one's.
+    /// See [`unfairness`].
     pub fn unfairness(&self) -> f64 {
-        let p99 = |calls: &Vec<u64>| {
-            let mut sorted = calls.clone();
-            sorted.sort_unstable();
-            sorted[(sorted.len() * 99 / 100).min(sorted.len() - 1)]
-        };
-        let (least, most) = self
-            .calls_ps
-            .iter()
-            .map(p99)
-            .fold((u64::MAX, 0), |(least, most), p99| {
-                (least.min(p99), most.max(p99))
-            });
-        most as f64 / least as f64
+        unfairness(&self.calls_ps)
+    }
+
+    /// The smallest time of a call that so many thousandths of all calls do not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, per_mille: usize) -> f64 {
+        quantile(&self.calls_ps.concat(), per_mille) as f64 / 1000.0
     }
 }
 
@@ -92,7 +89,7 @@ impl Selected {
     /// With no initiator or no call, with too few CPUs for the masks, or when the calls fail.
     pub fn run(&self) -> SelectedResult {
         assert!(self.initiators > 0 && self.calls > 0);
-        with_size!(self.cpus, run_sized(self))
+        with_close_size!(self.cpus, run_sized(self, true))
     }
 
     fn draw(&self) -> Vec<Vec<Vec<usize>>> {
@@ -103,7 +100,7 @@ impl Selected {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Selected) -> SelectedResult
+fn run_sized<const N: usize>(row: &Selected, skips_idle_turns: bool) -> SelectedResult
 where
     Cpus<N>: Capacity,
 {
@@ -115,13 +112,20 @@ where
     );
     let span = Cell::new((u64::MAX, 0u64));
     let model = Timed::with_seed(row.cpus, row.costs.clone(), row.seed);
+    let model = if skips_idle_turns {
+        model.without_idle_turns()
+    } else {
+        model
+    };
     let machine = Machine::new(row.cpus, Model::Timed(Box::new(model)), || {
         peer.calls().handle_ipi();
     });
     let work = Shared(&runs, row.function_ps);
+    let run = |_| work.run();
+    let lent: Lent<'_> = &run;
     let programs = (0..row.cpus)
         .map(|cpu| -> Program<'_> {
-            let (peer, masks, times, span, work) = (&peer, &masks, &times, &span, &work);
+            let (peer, masks, times, span, lent) = (&peer, &masks, &times, &span, &lent);
             Box::new(move |context| {
                 peer.online();
                 let Some(masks) = masks.get(cpu) else {
@@ -132,7 +136,10 @@ where
                     let targets: CpuMask<N> =
                         targets.iter().map(|cpu| CpuId::new(*cpu as u32)).collect();
                     let started_ps = context.now_ps();
-                    peer.calls().call(&targets, &|_| work.run());
+                    match row.is_idempotent {
+                        true => peer.calls().call_idempotent(&targets, lent),
+                        false => peer.calls().call(&targets, *lent),
+                    }
                     let ended_ps = context.now_ps();
                     times.borrow_mut()[cpu].push(ended_ps - started_ps);
                     let (first_ps, last_ps) = span.get();
@@ -163,6 +170,37 @@ unsafe impl Sync for Shared<'_> {}
 impl Shared<'_> {
     fn run(&self) {
         self.0.set(self.0.get() + 1);
-        context().work(self.1);
+        if self.1 > 0 {
+            context().work(self.1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timed::Preset;
+
+    /// What [`Timed::without_idle_turns`] promises. The engine's own waiters look for a watchdog every so many turns, which
+    /// takes them to a line; so for them this holds only as long as waits are short.
+    #[test]
+    fn nothing_happens_in_turns_that_are_left_out() {
+        for peer in Peer::ALL {
+            let row = Selected {
+                peer,
+                initiators: 4,
+                size: 5,
+                masks: Masks::Random,
+                is_idempotent: false,
+                cpus: 16,
+                function_ps: 1_000_000,
+                calls: 20,
+                costs: Preset::named("40-core").unwrap().costs(),
+                seed: 3,
+            };
+            let (left_out, simulated) = (run_sized::<64>(&row, true), run_sized::<64>(&row, false));
+            assert_eq!(left_out.calls_ps, simulated.calls_ps, "{peer}");
+            assert_eq!(left_out.lines, simulated.lines, "{peer}");
+        }
     }
 }

@@ -59,6 +59,13 @@ pub(crate) static HASWELL_EP: Preset = Preset {
             Assumed("9 cycles at 2.3 GHz, near the values of Agner Fog's instruction tables"),
         ),
         figure(
+            "clock_ns",
+            13.9,
+            Assumed(
+                "RDTSCP, 32 cycles at 2.3 GHz, near the values of Agner Fog's instruction tables",
+            ),
+        ),
+        figure(
             "icr_ns",
             60.0,
             Assumed("table T1, fitted model: ICR write 60"),
