@@ -161,6 +161,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The most rows that it has on any machine, for one contender.
+    pub fn most_rows(&self) -> usize {
+        self.function_ns.len() * self.masks.len() * self.shapes().count()
+    }
+
     /// All pairs of numbers of initiators and targets.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = (Count, Count)> {
         let pairs = |&initiators| {

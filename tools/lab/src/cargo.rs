@@ -94,6 +94,16 @@ pub fn build_torture(sanitizer: Option<Sanitizer>) -> Outcome<PathBuf> {
         .ok_or_else(|| Failure::work("cargo built no hosted torture"))
 }
 
+/// Builds the program that measures calls on threads of this host.
+pub fn build_hosted_calls() -> Outcome<PathBuf> {
+    let words = "build --release -p shootdown-hosted --example calls";
+    let built = build(words, "the hosted calls")?;
+    let program = built.into_iter().find(|(stem, _)| stem == "calls");
+    program
+        .map(|(_, path)| path)
+        .ok_or_else(|| Failure::work("cargo built no hosted calls"))
+}
+
 fn build(words: &str, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
     build_by(command(words), what)
 }

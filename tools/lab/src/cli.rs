@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
 
+use crate::cli_calls::CallsBench;
 use crate::machine::AccelChoice;
 use crate::mutants::Effort;
 
@@ -78,7 +79,11 @@ pub enum Workload {
 
 /// `lab bench`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
+    /// Cross-CPU calls have options of their own
+    #[command(subcommand)]
+    pub calls: Option<CallsBench>,
     /// What to measure
     #[arg(value_enum, default_value = "madvise")]
     pub workload: Workload,

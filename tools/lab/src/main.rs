@@ -5,6 +5,7 @@
 mod bench;
 mod cargo;
 mod cli;
+mod cli_calls;
 mod doctor;
 mod failure;
 mod host;

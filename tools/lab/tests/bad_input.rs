@@ -44,6 +44,22 @@ fn program_that_is_empty_missing_or_a_directory() {
 }
 
 #[test]
+fn calls_that_no_machine_could_make() {
+    let fixture = Fixture::new();
+    for (words, remedy) in [
+        (["--cpus", "1"], "2 to 16"),
+        (["--peers", "windows"], "xen-before"),
+        (["--initiators", "some"], "1 to 4096"),
+        (["--masks", "round"], "identical"),
+    ] {
+        let words = ["bench", "selected", "--machine", "hosted"]
+            .into_iter()
+            .chain(words);
+        assert_refused(&fixture.lab(&words.collect::<Vec<_>>()), &[remedy]);
+    }
+}
+
+#[test]
 fn program_that_is_truncated() {
     let fixture = Fixture::new();
     let whole = std::fs::read(env!("CARGO_BIN_EXE_lab")).unwrap();

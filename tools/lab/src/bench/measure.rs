@@ -7,7 +7,7 @@ use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Sighting, machine_name};
 use super::workload::Axes;
-use super::{sim, table, trace};
+use super::{live, sim, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
@@ -35,6 +35,9 @@ struct Course<'a> {
 /// # Errors
 /// Something is missing (exit code 2); a machine failed, a row is missing or an access was stale.
 pub fn command(bench: &Bench) -> Outcome<()> {
+    if let Some(calls) = &bench.calls {
+        return live::command(calls);
+    }
     let started = Instant::now();
     if trace::write(bench)? && bench.machine.is_empty() {
         return Ok(());

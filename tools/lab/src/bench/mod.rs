@@ -1,6 +1,7 @@
 //! `lab bench`: workload x machine x policy, as one table and one JSON object.
 
 mod columns;
+mod live;
 mod measure;
 mod merge;
 mod plan;
@@ -12,4 +13,5 @@ mod trace;
 mod waking;
 mod workload;
 
+pub use live::LiveRow;
 pub use measure::command;

@@ -1,6 +1,7 @@
 //! `lab test`: every check of the project, counted, with the totals on the last line.
 
 mod bochs;
+mod calls;
 mod churn;
 mod coherence;
 mod fleet;
@@ -42,6 +43,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 let bochs = scope.spawn(|| bochs::check(test, &fleet, &mut aside));
                 machines::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
+                calls::check(&fleet, &mut tally);
                 if bochs.join().is_err() {
                     tally.refuse("bochs", &Failure::work("the lab panicked there"));
                 }

@@ -1,0 +1,171 @@
+//! [`Group`]: one start of one machine.
+
+use std::time::Duration;
+
+use shootdown_calls::{Plan, Workload};
+
+use crate::cli_calls::Calls;
+use crate::failure::{Failure, Outcome};
+use crate::machine::host_cores;
+use crate::session;
+
+/// One initiator and one target: what times are good for on hosts with two cores.
+const SMALL_CPUS: usize = 2;
+/// Enough for four initiators with one target each.
+const LARGE_CPUS: usize = 8;
+/// A function that takes longer than this hides what the host's scheduler does to the calls.
+const LONG_FUNCTION_NS: u64 = 100_000;
+/// Starting a machine on a slow and busy host, and waiting for its end.
+const ALLOWANCE: Duration = Duration::from_secs(60);
+
+/// One start of one machine.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Whether more CPUs are busy than the host has cores.
+    pub is_crowded: bool,
+    /// The plan as the machine is told.
+    pub words: String,
+    /// When it is ended as stuck.
+    pub deadline: Duration,
+}
+
+impl Group {
+    /// The starts that a bench needs.
+    ///
+    /// # Errors
+    /// The options make no plan, or no machine.
+    pub fn all(workload: Workload, calls: &Calls) -> Outcome<Vec<Self>> {
+        let sizes = match calls.cpus {
+            Some(asked) => vec![cpus(asked)?],
+            None => vec![SMALL_CPUS, LARGE_CPUS],
+        };
+        let default_ns: &[u64] = match workload {
+            Workload::Selected => &[0, 500_000],
+            Workload::Shoot => &[0],
+        };
+        let asked_ns: Option<Vec<u64>> = calls
+            .function_us
+            .as_ref()
+            .map(|list| list.iter().map(|us| us.saturating_mul(1000)).collect());
+        let function_ns = asked_ns.as_deref().unwrap_or(default_ns);
+        let mut groups = Vec::new();
+        for &cpus in &sizes {
+            for &function_ns in function_ns {
+                groups.push(Self::new(workload, calls, cpus, function_ns)?);
+            }
+        }
+        Ok(groups)
+    }
+
+    fn new(workload: Workload, calls: &Calls, cpus: usize, function_ns: u64) -> Outcome<Self> {
+        let is_long = function_ns >= LONG_FUNCTION_NS;
+        let (default_calls, rounds) = match (is_long, calls.quick) {
+            (true, true) => (10, 2),
+            (true, false) => (20, 5),
+            (false, true) => (100, 3),
+            (false, false) => (1000, 7),
+        };
+        let is_crowded = cpus > host_cores();
+        let default_calls = if is_crowded && !is_long {
+            default_calls / 5
+        } else {
+            default_calls
+        };
+        let mut words = format!(
+            "{},ns={function_ns},calls={},rounds={rounds},seed={},rest={}",
+            workload.name(),
+            calls.calls.unwrap_or(default_calls),
+            calls.seed,
+            calls.rest,
+        );
+        for (key, list) in [
+            ("initiators", &calls.initiators),
+            ("targets", &calls.targets),
+            ("masks", &calls.masks),
+            ("peers", &calls.peers),
+        ] {
+            if let Some(list) = list {
+                words.push_str(&format!(",{key}={}", list.join(":")));
+            }
+        }
+        let remedy = "`./lab bench selected --help` has the options";
+        let plan = Plan::parse(&words).map_err(|mistake| Failure::input(mistake, remedy))?;
+        Ok(Self {
+            cpus,
+            is_crowded,
+            words,
+            deadline: deadline(&plan, cpus, function_ns),
+        })
+    }
+}
+
+/// Four times what the calls should take one after the other.
+fn deadline(plan: &Plan, cpus: usize, function_ns: u64) -> Duration {
+    /// A call that the host's scheduler is in the way of.
+    const SLOW_CALL_NS: u64 = 100_000;
+    let calls = plan.calls * (plan.rounds + 1) * plan.peers.len();
+    let whole_ns = calls as u64 * cpus as u64 * (function_ns + SLOW_CALL_NS);
+    let rows = plan.most_rows() as u32;
+    ALLOWANCE + Duration::from_nanos(whole_ns) * rows * 4 / cpus as u32
+}
+
+fn cpus(asked: i64) -> Outcome<usize> {
+    match session::cpus(asked)? {
+        1 => Err(Failure::input(
+            "one CPU has nobody to call",
+            "--cpus takes 2 to 16",
+        )),
+        cpus => Ok(cpus),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::cli_calls::CallsBench;
+
+    fn groups(words: &str) -> Outcome<Vec<Group>> {
+        let words = ["lab", "bench", "selected"]
+            .into_iter()
+            .chain(words.split_whitespace());
+        let Command::Bench(bench) = Cli::parse_from(words).command else {
+            panic!("a bench")
+        };
+        match &bench.calls {
+            Some(CallsBench::Selected(calls)) => Group::all(Workload::Selected, calls),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_a_size_there_is_a_machine_for_times_and_one_for_counts() {
+        let sizes: Vec<usize> = groups("").unwrap().iter().map(|group| group.cpus).collect();
+        assert_eq!(sizes, [2, 2, 8, 8]);
+        let one = groups("--cpus 4 --function-us 7 --initiators 1,all --masks random").unwrap();
+        assert_eq!(one.len(), 1);
+        let words = &one[0].words;
+        assert!(words.contains("ns=7000,") && words.ends_with("initiators=1:all,masks=random"));
+    }
+
+    #[test]
+    fn senseless_values_are_refused_in_one_line() {
+        for (words, remedy) in [
+            ("--cpus 1", "2 to 16"),
+            ("--cpus 17", "1 to 16"),
+            ("--peers windows", "xen-before"),
+            ("--masks all", "identical"),
+            ("--initiators 0", "1 to 4096"),
+            ("--function-us 20000", "0 to 10000000"),
+            ("--calls 0", "1 to 10000"),
+            ("--rest no", "busy, halt"),
+        ] {
+            let text = groups(words).unwrap_err().to_string();
+            assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The command line of the benches of cross-CPU calls: `bench selected` and `bench shoot`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::Emulator;
+
+/// A bench of cross-CPU calls.
+#[derive(Debug, Subcommand)]
+pub enum CallsBench {
+    /// A few initiators call functions on sets of CPUs, again and again (table T5)
+    Selected(Calls),
+    /// One CPU, or all at once, have others forget a page
+    Shoot(Calls),
+}
+
+/// Where calls are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CallsMachine {
+    /// Ring 0 of the reference kernel in the emulator.
+    Qemu,
+    /// Threads as CPUs and signals as interrupts, on this host.
+    Hosted,
+}
+
+impl CallsMachine {
+    /// As the option names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Hosted => "hosted",
+        }
+    }
+}
+
+/// What and where. Lists that are not given have what suits the machine.
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// Where to measure; without it on qemu, or on hosted where there is no QEMU
+    #[arg(long, value_enum)]
+    pub machine: Option<CallsMachine>,
+    /// CPUs (2 to 16); without it a machine for times, and a larger one for counts
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cpus: Option<i64>,
+    /// CPUs that call, one row each: numbers, or all
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub initiators: Option<Vec<String>>,
+    /// Targets of a call, one row each: numbers, or all
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub targets: Option<Vec<String>>,
+    /// How targets are drawn: disjoint, random, identical, idempotent (identical, and functions that may be merged)
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub masks: Option<Vec<String>>,
+    /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub function_us: Option<Vec<u64>>,
+    /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub peers: Option<Vec<String>>,
+    /// Calls of each initiator in one turn
+    #[arg(long, value_name = "N")]
+    pub calls: Option<u64>,
+    /// Seed of the random masks
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What CPUs do while nobody wants anything of them: busy or halt
+    #[arg(long, value_name = "WHAT", default_value = "busy")]
+    pub rest: String,
+    /// Fewer calls, for a look
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write the result here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}

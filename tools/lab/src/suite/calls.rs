@@ -1,0 +1,77 @@
+//! Checks of cross-CPU calls in ring 0: the engine and every peer carry out every call, and a plan that makes no sense is told.
+
+use std::time::Duration;
+
+use super::fleet::{Fleet, Start};
+use super::tally::Tally;
+use crate::bench::LiveRow;
+use crate::failure::{Failure, Outcome};
+use crate::machine::{End, Finished};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// No program runs.
+const PROGRAM: &str = "hello";
+const CPUS: usize = 4;
+const CONTENDERS: [&str; 6] = ["mailbox", "xen-before", "xen", "linux", "freebsd", "best"];
+/// One, some and all CPUs call; one and all others are called.
+const PLAN: &str = "calls=selected,initiators=1:2:all,targets=1:all,ns=0,calls=10,rounds=1";
+
+/// Runs them all.
+pub fn check(fleet: &Fleet, tally: &mut Tally) {
+    tally.check("kernel: calls of every peer on 4 CPUs", || {
+        let finished = boot(fleet, PLAN)?;
+        if finished.end != End::Exited(0) {
+            return Err(unexpected("every call carried out", &finished));
+        }
+        all_ran(&finished.console)
+    });
+    tally.check("kernel: a plan of calls that makes no sense", || {
+        let finished = boot(fleet, "calls=selected,targets=many")?;
+        let told =
+            "shootdown: cannot boot: calls=selected,targets=many: targets=many: use a number";
+        match finished.end == End::BootFailed && finished.console.contains(told) {
+            true => Ok(String::new()),
+            false => Err(unexpected(told, &finished)),
+        }
+    });
+}
+
+fn boot(fleet: &Fleet, options: &str) -> Outcome<Finished> {
+    let start = Start {
+        options,
+        arguments: &[],
+        cpus: CPUS,
+        deadline: DEADLINE,
+    };
+    fleet.boot(fleet.kernel(), PROGRAM, start)
+}
+
+/// Each contender has the same shapes, and every function ran once for each target of each call; functions that may be merged
+/// at least once.
+fn all_ran(console: &str) -> Outcome<String> {
+    let rows: Result<Vec<LiveRow>, String> = console.lines().filter_map(LiveRow::parse).collect();
+    let rows = rows.map_err(Failure::work)?;
+    for row in &rows {
+        let due = row.calls * row.targets as u64;
+        let ran = match row.may_merge() {
+            true => (row.targets as u64..=due).contains(&row.runs),
+            false => row.runs == due,
+        };
+        if !ran || row.wrong > 0 || row.entries > row.ipis {
+            return Err(Failure::work(format!("{due} runs were due in {row:?}")));
+        }
+    }
+    let shapes = rows.iter().filter(|row| row.peer == CONTENDERS[0]).count();
+    let is_whole = |peer: &&str| {
+        let own = rows.iter().filter(|row| row.peer == **peer);
+        shapes > 0 && own.count() == shapes
+    };
+    match CONTENDERS.iter().find(|peer| !is_whole(peer)) {
+        Some(peer) => Err(Failure::work(format!("rows of {peer} are missing"))),
+        None => Ok(format!("{shapes} shapes")),
+    }
+}
+
+fn unexpected(what: &str, finished: &Finished) -> Failure {
+    Failure::work(format!("expected: {what}; but {}", finished.account()))
+}
