@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use shootdown::{Capacity, CpuId, Cpus, Platform, Shootdown};
+use shootdown_peers::Lent;
 use spin::Mutex;
 
 use crate::counted::Counted;
@@ -28,14 +29,17 @@ use crate::work::{Before, Work};
 const WARM_UP_SHARE: usize = 10;
 
 /// One run on one machine.
-pub struct Bench<H, const N: usize>
+pub struct Bench<H: 'static, const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    host: H,
+    host: &'static H,
     plan: Plan,
     tallies: &'static Tallies<N>,
     contenders: Vec<(Peer, Contender<N>)>,
+    /// The function that all initiators of idempotent calls lend, at one address.
+    shared: &'static Work<H, N>,
+    lent: &'static Lent<'static>,
     /// Whose turn it is: whose interrupts come.
     active: AtomicUsize,
     turn: Mutex<Option<Arc<Turn<N>>>>,
@@ -78,7 +82,7 @@ where
     /// # Panics
     /// If the host has more than `N` CPUs.
     pub fn new<P>(
-        host: H,
+        host: &'static H,
         plan: Plan,
         tallies: &'static Tallies<N>,
         ours: &'static Shootdown<Counted<P, N>, N>,
@@ -93,8 +97,13 @@ where
             .iter()
             .map(|peer| (*peer, peer.contender(*ours.platform(), ours, cpus)))
             .collect();
+        let forgets = plan.workload == Workload::Shoot;
+        let shared = &*Box::leak(Box::new(Work::new(host, tallies, 0, forgets)));
+        let function: Lent<'static> = Box::leak(Box::new(|cpu| shared.run(cpu)));
         Self {
             host,
+            shared,
+            lent: Box::leak(Box::new(function)),
             plan,
             tallies,
             contenders,
@@ -109,8 +118,8 @@ where
     }
 
     /// The machine.
-    pub fn host(&self) -> &H {
-        &self.host
+    pub fn host(&self) -> &'static H {
+        self.host
     }
 
     /// Body of the interrupt that the contenders send. Interrupts off.
@@ -235,6 +244,7 @@ where
             calls,
         });
         self.active.store(index, Ordering::Relaxed);
+        self.shared.set_ns(row.function_ns);
         self.ready.store(0, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
         *self.turn.lock() = Some(turn.clone());
@@ -284,19 +294,19 @@ where
 
     fn call(&self, turn: &Turn<N>, targets: &shootdown::CpuMask<N>, me: CpuId, log: &mut Log) {
         let is_shared = turn.row.masks == Masks::Idempotent;
-        let work = Work {
-            host: &self.host,
-            tallies: self.tallies,
-            column: if is_shared { 0 } else { me.index() },
-            function_ns: turn.row.function_ns,
-            forgets: self.plan.workload == Workload::Shoot,
-        };
-        let before = Before::note(&work, targets);
+        let forgets = self.plan.workload == Workload::Shoot;
+        let own = Work::new(self.host, self.tallies, me.index(), forgets);
+        own.set_ns(turn.row.function_ns);
+        let work = if is_shared { self.shared } else { &own };
+        let before = Before::note(work, targets);
         let start_ns = self.host.now_ns();
-        turn.contender.call(targets, &|cpu| work.run(cpu));
+        match is_shared {
+            true => turn.contender.call_idempotent(targets, self.lent),
+            false => turn.contender.call(targets, &|cpu| own.run(cpu)),
+        }
         let end_ns = self.host.now_ns();
         log.note(start_ns, end_ns);
-        log.wrong += u64::from(!before.is_kept(&work, targets, is_shared));
+        log.wrong += u64::from(!before.is_kept(work, targets, is_shared));
     }
 
     fn rest(&self) {

@@ -1,5 +1,7 @@
 //! [`Work`]: the function that is called.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::host::Host;
@@ -7,19 +9,41 @@ use crate::tally::Tallies;
 
 /// The function of one initiator, or of all together.
 #[derive(Debug)]
-pub(crate) struct Work<'a, H, const N: usize> {
-    pub(crate) host: &'a H,
-    pub(crate) tallies: &'static Tallies<N>,
+pub(crate) struct Work<H: 'static, const N: usize> {
+    host: &'static H,
+    tallies: &'static Tallies<N>,
     /// Where its runs are counted; all that lend the same function have the same.
-    pub(crate) column: usize,
-    pub(crate) function_ns: u64,
-    pub(crate) forgets: bool,
+    column: usize,
+    /// Changes between turns only.
+    function_ns: AtomicU64,
+    forgets: bool,
 }
 
-impl<H: Host, const N: usize> Work<'_, H, N>
+impl<H: Host, const N: usize> Work<H, N>
 where
     Cpus<N>: Capacity,
 {
+    /// A function that takes no time yet.
+    pub(crate) fn new(
+        host: &'static H,
+        tallies: &'static Tallies<N>,
+        column: usize,
+        forgets: bool,
+    ) -> Self {
+        Self {
+            host,
+            tallies,
+            column,
+            function_ns: AtomicU64::new(0),
+            forgets,
+        }
+    }
+
+    /// From now on it takes so long.
+    pub(crate) fn set_ns(&self, function_ns: u64) {
+        self.function_ns.store(function_ns, Ordering::Relaxed);
+    }
+
     /// Runs here, interrupts off.
     pub(crate) fn run(&self, cpu: CpuId) {
         let mine = self.tallies.of(cpu);
@@ -28,9 +52,10 @@ where
         if self.forgets {
             self.host.forget_page();
         }
-        if self.function_ns > 0 {
+        let function_ns = self.function_ns.load(Ordering::Relaxed);
+        if function_ns > 0 {
             let start_ns = self.host.now_ns();
-            while self.host.now_ns() - start_ns < self.function_ns {
+            while self.host.now_ns() - start_ns < function_ns {
                 self.host.pause();
             }
         }
@@ -58,7 +83,7 @@ impl<const N: usize> Before<N>
 where
     Cpus<N>: Capacity,
 {
-    pub(crate) fn note<H: Host>(work: &Work<'_, H, N>, targets: &CpuMask<N>) -> Self {
+    pub(crate) fn note<H: Host>(work: &Work<H, N>, targets: &CpuMask<N>) -> Self {
         let mut begun = [0; N];
         for target in targets.iter() {
             begun[target.index()] = work.begun(target);
@@ -70,7 +95,7 @@ where
     /// this was noted has ended (a CPU runs one at a time).
     pub(crate) fn is_kept<H: Host>(
         &self,
-        work: &Work<'_, H, N>,
+        work: &Work<H, N>,
         targets: &CpuMask<N>,
         is_shared: bool,
     ) -> bool {

@@ -86,12 +86,12 @@ where
     let tallies: &Tallies<N> = Box::leak(Box::new(Tallies::new()));
     let platform = Counted::new(SecondPlatform::new(machine, relax), tallies);
     let measured: &Measured<N> = Box::leak(Box::new(Shootdown::new(platform)));
-    let threads = Threads {
+    let threads = Box::leak(Box::new(Threads {
         machine,
         measured,
         relax,
         print,
-    };
+    }));
     let bench = &*Box::leak(Box::new(Bench::new(threads, plan, tallies, measured)));
     machine.on_second(Box::leak(Box::new(|_| bench.handle_ipi())));
     let verdict = std::thread::scope(|scope| {

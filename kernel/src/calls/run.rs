@@ -28,7 +28,7 @@ pub fn start_if_asked(boot: &BootInfo) -> bool {
     if boot.cpus < 2 {
         boot_fail!("calls={words}: one CPU has nobody to call; use more CPUs (-smp)");
     }
-    BENCH.call_once(|| Bench::new(Machine, plan, &TALLIES, &MEASURED));
+    BENCH.call_once(|| Bench::new(&Machine, plan, &TALLIES, &MEASURED));
     for cpu in 0..boot.cpus {
         if let Err(errno) = task::start_kernel_thread("calls", work, cpu) {
             boot_fail!("no thread for the calls: {errno:?}; use more memory (-m)");
