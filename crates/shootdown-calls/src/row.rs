@@ -25,11 +25,10 @@ impl Row {
         self.initiators <= cpus && (1..=most).contains(&self.targets)
     }
 
-    /// CPUs that are busy in it while the others rest.
+    /// CPUs that are busy in it at a time, at most; the others rest.
     pub fn busy(&self, cpus: usize) -> usize {
         let targets = match self.masks {
-            Masks::Random => cpus,
-            Masks::Disjoint => self.initiators * self.targets,
+            Masks::Random | Masks::Disjoint => self.initiators * self.targets,
             Masks::Identical | Masks::Idempotent => self.targets,
         };
         cpus.min(self.initiators + targets)

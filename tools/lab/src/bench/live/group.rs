@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use shootdown_calls::{Plan, Workload};
+use shootdown_calls::{Plan, Rest, Workload};
 
+use super::row::LONG_FUNCTION_NS;
 use crate::cli_calls::Calls;
 use crate::failure::{Failure, Outcome};
 use crate::machine::host_cores;
@@ -13,8 +14,6 @@ use crate::session;
 const SMALL_CPUS: usize = 2;
 /// Enough for four initiators with one target each.
 const LARGE_CPUS: usize = 8;
-/// A function that takes longer than this hides what the host's scheduler does to the calls.
-const LONG_FUNCTION_NS: u64 = 100_000;
 /// Starting a machine on a slow and busy host, and waiting for its end.
 const ALLOWANCE: Duration = Duration::from_secs(60);
 
@@ -23,8 +22,10 @@ const ALLOWANCE: Duration = Duration::from_secs(60);
 pub struct Group {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Whether more CPUs are busy than the host has cores.
+    /// Whether it has more CPUs than the host has cores.
     pub is_crowded: bool,
+    /// What CPUs do that nobody wants anything of.
+    pub rest: Rest,
     /// The plan as the machine is told.
     pub words: String,
     /// When it is ended as stuck.
@@ -95,6 +96,7 @@ impl Group {
         Ok(Self {
             cpus,
             is_crowded,
+            rest: plan.rest,
             words,
             deadline: deadline(&plan, cpus, function_ns),
         })

@@ -1,5 +1,7 @@
 //! Ring 0 of the reference kernel in the emulator.
 
+use shootdown_calls::Rest;
+
 use super::group::Group;
 use crate::cli::{Emulator, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -25,9 +27,14 @@ impl Qemu {
         })
     }
 
-    /// What a group's machine runs on. Resting CPUs spin, so all of them are busy.
+    /// What a group's machine runs on. Where resting CPUs spin, all of them are busy.
     pub fn accel(&self, group: &Group) -> Outcome<Accel> {
-        self.emulator.accel.settle(group.cpus)
+        let busy = if group.rest == Rest::Halt {
+            1
+        } else {
+            group.cpus
+        };
+        self.emulator.accel.settle(busy)
     }
 
     /// Boots a machine and hands over its lines. A wrong call is no failure here: its row says more.

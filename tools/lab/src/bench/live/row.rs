@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::host_cores;
 use crate::protocol::{self, Message};
+
+/// A function that takes this long hides what the host's scheduler does to the calls.
+pub const LONG_FUNCTION_NS: u64 = 100_000;
 
 /// One result.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -75,6 +79,32 @@ impl LiveRow {
         sorted.get(sorted.len() / 2).copied().unwrap_or(0)
     }
 
+    /// Whether it keeps more CPUs busy than the host has cores: those that rest by spinning are busy too.
+    pub fn is_crowded(&self) -> bool {
+        let busy = if self.rest == "halt" {
+            self.busy
+        } else {
+            self.cpus
+        };
+        busy > host_cores()
+    }
+
+    /// Whether its times say something: the calls' own, or those of functions that are much longer.
+    pub fn has_times(&self) -> bool {
+        !self.is_crowded() || self.function_ns >= LONG_FUNCTION_NS
+    }
+
+    /// How much longer a round takes than the other contender's, in percent: the middle of all rounds, each against the
+    /// other's of the same round, for the two come close together.
+    pub fn change_against(&self, other: &Self) -> f64 {
+        let rounds = self.whole_ns.iter().zip(&other.whole_ns);
+        let mut changes: Vec<f64> = rounds
+            .map(|(own, other)| (*own as f64 / (*other).max(1) as f64 - 1.0) * 100.0)
+            .collect();
+        changes.sort_by(f64::total_cmp);
+        changes.get(changes.len() / 2).copied().unwrap_or(0.0)
+    }
+
     /// So many of a count a call.
     pub fn per_call(&self, count: u64) -> f64 {
         count as f64 / self.calls.max(1) as f64
@@ -111,7 +141,7 @@ pub(crate) mod tests {
         format!(
             r#"@row {{"workload":"selected","peer":"{peer}","masks":"disjoint","initiators":2,"targets":1,
             "function_ns":0,"rest":"busy","cpus":4,"busy":4,"calls":10,"wrong":0,"min_ns":1,"median_ns":2,
-            "p99_ns":3,"initiator_p99_ns":[2,3],"whole_ns":[9,{whole_ns},1],"limit_ns":0,"ipis":5,"sends":5,
+            "p99_ns":3,"initiator_p99_ns":[2,3],"whole_ns":[{whole_ns},{whole_ns},1],"limit_ns":0,"ipis":5,"sends":5,
             "entries":5,"spurious":0,"runs":10,"bytes":64}}"#
         )
         .replace('\n', "")

@@ -27,49 +27,16 @@ pub fn render(
         // A string takes everything.
         let _ = writeln!(text, "{words}");
     };
-    for Measured {
-        group,
-        ground,
-        rows,
-    } in measured
-    {
-        let mark = if group.is_crowded { " *" } else { "" };
-        line(&format!(
-            "\n{}, {} CPUs{mark} on {} host cores, {ground}, functions of {} us",
-            workload.name(),
-            group.cpus,
-            host_cores(),
-            rows[0].function_ns as f64 / 1000.0,
-        ));
-        let has_times = !group.is_crowded || rows[0].function_ns > 0;
-        if has_times && workload == Workload::Selected {
-            line(&whole(rows));
-        }
-        if has_times {
-            line(
-                "a call: median, 99th percentile in us; the slowest initiator's 99th percentile by the fastest one's",
-            );
-            line(&by_peer(rows, |row| {
-                let us = |ns: u64| ns as f64 / 1000.0;
-                let (median, p99) = (us(row.median_ns), us(row.p99_ns));
-                format!("{median:.1} {p99:.1} {:.2}", row.unfairness())
-            }));
-        }
-        line(
-            "a call: interrupts sent, times sent, handlers entered, of these for nothing; functions run, where they may be merged",
-        );
-        line(&by_peer(rows, |row| {
-            let counts = [row.ipis, row.sends, row.entries, row.spurious, row.runs];
-            let shown = if row.may_merge() { 5 } else { 4 };
-            let words = counts[..shown]
-                .iter()
-                .map(|count| format!("{:.2}", row.per_call(*count)));
-            words.collect::<Vec<_>>().join(" ")
-        }));
+    for one in measured {
+        group(workload, one, &mut line);
     }
-    if measured.iter().any(|it| it.group.is_crowded) {
+    if measured
+        .iter()
+        .flat_map(|it| &it.rows)
+        .any(LiveRow::is_crowded)
+    {
         line(
-            "* more busy CPUs than host cores: times show the host's scheduler too, and are left out for functions of 0 us; counts hold on any host",
+            "* more busy CPUs than host cores: times show the host's scheduler too, and are left out where functions are short; counts hold on any host",
         );
     }
     let calls: u64 = measured
@@ -91,26 +58,65 @@ pub fn render(
     text
 }
 
+/// The tables of one start of a machine.
+fn group(workload: Workload, measured: &Measured, line: &mut dyn FnMut(&str)) {
+    let rows = &measured.rows;
+    line(&format!(
+        "\n{}, {} CPUs on {} host cores, {}, functions of {} us",
+        workload.name(),
+        measured.group.cpus,
+        host_cores(),
+        measured.ground,
+        rows[0].function_ns as f64 / 1000.0,
+    ));
+    let timed: Vec<LiveRow> = rows.iter().filter(|row| row.has_times()).cloned().collect();
+    if !timed.is_empty() && workload == Workload::Selected {
+        line(&whole(&timed));
+    }
+    if !timed.is_empty() {
+        line(
+            "a call: median, 99th percentile in us; the slowest initiator's 99th percentile by the fastest one's",
+        );
+        line(&by_peer(&timed, times));
+    }
+    line(
+        "a call: interrupts sent, times sent, handlers entered, of these for nothing; functions run, where they may be merged",
+    );
+    line(&by_peer(rows, counts));
+}
+
+/// Times of a row.
+fn times(row: &LiveRow) -> String {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let (median, p99) = (us(row.median_ns), us(row.p99_ns));
+    format!("{median:.1} {p99:.1} {:.2}", row.unfairness())
+}
+
+/// Counts of a row.
+fn counts(row: &LiveRow) -> String {
+    let counts = [row.ipis, row.sends, row.entries, row.spurious, row.runs];
+    let shown = if row.may_merge() { 5 } else { 4 };
+    let words = counts[..shown]
+        .iter()
+        .map(|count| format!("{:.2}", row.per_call(*count)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// The published table's shape: the change against one lock, the limit beside it.
 fn whole(rows: &[LiveRow]) -> String {
-    let limit = |row: &LiveRow, lock_ns: u64| match row.limit_ns {
-        0 => "-".to_owned(),
-        limit_ns => change(limit_ns, lock_ns),
-    };
-    let Some(lock) = rows.iter().find(|row| row.peer == ONE_LOCK) else {
-        return format!("(without {ONE_LOCK} there is no change against one lock)");
-    };
-    let mut table = table(rows, &[&format!("{} us", lock.peer), "limit"]);
+    let mut table = table(rows, &[&format!("{ONE_LOCK} us"), "limit"]);
     for shape in shapes(rows) {
         let of_shape = || rows.iter().filter(|row| row.has_shape_of(shape));
-        let lock_ns = of_shape()
-            .find(|row| row.peer == ONE_LOCK)
-            .map_or(0, LiveRow::whole_median_ns);
-        let first = [
-            format!("{:.0}", lock_ns as f64 / 1000.0),
-            limit(shape, lock_ns),
-        ];
-        let changes = of_shape().map(|row| change(row.whole_median_ns(), lock_ns));
+        let Some(lock) = of_shape().find(|row| row.peer == ONE_LOCK) else {
+            return format!("(without {ONE_LOCK} there is no change against one lock)");
+        };
+        let lock_ns = lock.whole_median_ns() as f64;
+        let limit = match shape.limit_ns {
+            0 => "-".to_owned(),
+            limit_ns => percent((limit_ns as f64 / lock_ns - 1.0) * 100.0),
+        };
+        let first = [format!("{:.0}", lock_ns / 1000.0), limit];
+        let changes = of_shape().map(|row| percent(row.change_against(lock)));
         table.add_row(axes(shape).into_iter().chain(first).chain(changes));
     }
     align(&mut table);
@@ -148,15 +154,16 @@ fn shapes(rows: &[LiveRow]) -> impl Iterator<Item = &LiveRow> {
 }
 
 fn axes(row: &LiveRow) -> [String; 3] {
+    let mark = if row.is_crowded() { " *" } else { "" };
     [
-        row.masks.clone(),
+        format!("{}{mark}", row.masks),
         row.initiators.to_string(),
         row.targets.to_string(),
     ]
 }
 
-fn change(ns: u64, of_ns: u64) -> String {
-    format!("{:+.1}", (ns as f64 / of_ns.max(1) as f64 - 1.0) * 100.0)
+fn percent(change: f64) -> String {
+    format!("{change:+.1}")
 }
 
 /// Numbers to the right.
