@@ -12,8 +12,10 @@ use super::node::Node;
 use super::pseudo::Pseudo;
 use super::transfer::{copy_in, copy_out, zero_out};
 use super::tree::Device;
-use super::{console, directory};
+use super::{console, directory, regular};
 use crate::errno::Errno;
+use crate::mm::MemoryFile;
+use crate::mm::file::{Copy, PageRange};
 use crate::sync::Mutex;
 use crate::syscall::args::UserBytes;
 use crate::syscall::fill_user;
@@ -42,10 +44,12 @@ pub enum Whence {
 }
 
 /// What a mapping of a file shows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Mappable {
     /// These bytes, and zeroes after them.
     Bytes(&'static [u8]),
+    /// The pages of this file.
+    Pages(Arc<MemoryFile>),
     /// Zeroes.
     Zeroes,
 }
@@ -58,6 +62,7 @@ pub struct OpenFile {
     path: String,
     access: u32,
     nonblocking: AtomicBool,
+    appending: AtomicBool,
     cursor: Mutex<Cursor>,
 }
 
@@ -91,6 +96,7 @@ impl OpenFile {
             path: String::new(),
             access,
             nonblocking: AtomicBool::new(false),
+            appending: AtomicBool::new(false),
             cursor: Mutex::new(Cursor {
                 offset: 0,
                 text: None,
@@ -104,7 +110,7 @@ impl OpenFile {
         match &self.node {
             Node::PipeReader(pipe) => pipe.read(to, self.is_nonblocking()),
             Node::Event(event) => event.read(to, self.is_nonblocking()),
-            Node::Static(_) | Node::Pseudo(_) => {
+            Node::Static(_) | Node::Memory(_) | Node::Stored(_) | Node::Pseudo(_) => {
                 let offset = self.cursor.lock().offset;
                 let count = self.read_at(to, offset)?;
                 self.cursor.lock().offset = offset + count as u64;
@@ -119,6 +125,8 @@ impl OpenFile {
         self.may_read()?;
         match &self.node {
             Node::Static(file) => copy_out(to, from_offset(file.data, offset)),
+            Node::Memory(regular) => regular::read(&regular.file, Copy::InMemory, offset, to),
+            Node::Stored(regular) => regular::read(&regular.file, Copy::Stored, offset, to),
             Node::Pseudo(pseudo) => {
                 let text = self.text(*pseudo, offset)?;
                 copy_out(to, from_offset(text.as_bytes(), offset))
@@ -156,13 +164,24 @@ impl OpenFile {
             }
             Node::PipeWriter(pipe) => pipe.write(from, self.is_nonblocking()),
             Node::Event(event) => event.write(from, self.is_nonblocking()),
+            Node::Memory(regular) => {
+                let offset = self.cursor.lock().offset;
+                let (count, end) = regular::write(&regular.file, self.place(offset), from)?;
+                self.cursor.lock().offset = end;
+                Ok(count)
+            }
             _ => Err(Errno::EINVAL),
         }
     }
 
-    /// Writes at `offset`; only devices and pseudo files take that, and ignore it.
-    pub fn write_at(&self, from: UserBytes, _offset: u64) -> Result<usize, Errno> {
+    /// Writes at `offset`, which devices and pseudo files ignore, and files opened for appending, too, as on Linux.
+    pub fn write_at(&self, from: UserBytes, offset: u64) -> Result<usize, Errno> {
         match &self.node {
+            Node::Memory(_) if self.access == linux::O_RDONLY => Err(Errno::EBADF),
+            Node::Memory(regular) => {
+                let (count, _) = regular::write(&regular.file, self.place(offset), from)?;
+                Ok(count)
+            }
             Node::PipeReader(_) | Node::PipeWriter(_) | Node::Event(_) => Err(Errno::ESPIPE),
             _ => self.write(from),
         }
@@ -172,6 +191,7 @@ impl OpenFile {
     pub fn seek(&self, by: i64, whence: Whence) -> Result<usize, Errno> {
         let end = match &self.node {
             Node::Static(file) => file.data.len() as i64,
+            Node::Memory(regular) | Node::Stored(regular) => regular.file.size() as i64,
             Node::PipeReader(_) | Node::PipeWriter(_) | Node::Device(Device::Console) => {
                 return Err(Errno::ESPIPE);
             }
@@ -229,20 +249,50 @@ impl OpenFile {
     pub fn mappable(&self) -> Result<Mappable, Errno> {
         match &self.node {
             Node::Static(file) => Ok(Mappable::Bytes(file.data)),
+            Node::Memory(regular) => Ok(Mappable::Pages(regular.file.clone())),
             Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
             Node::Directory => Err(Errno::EACCES),
             _ => Err(Errno::ENODEV),
         }
     }
 
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.access == linux::O_RDONLY
+    }
+
+    /// Cuts it or makes it longer; EINVAL for what is no file in memory, or not open for writing.
+    pub fn set_size(&self, size: u64) -> Result<(), Errno> {
+        match &self.node {
+            Node::Memory(regular) if !self.is_read_only() => {
+                Ok(regular.file.change().set_size(size)?)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Stores what was written to it since the last time. Only files in memory keep anything back.
+    pub fn sync(&self) -> Result<(), Errno> {
+        match &self.node {
+            Node::Memory(regular) => Ok(regular.file.sync(PageRange::WHOLE)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file to read what syncs have stored of this one; ENOTTY for what is no file in memory.
+    pub fn stored(&self) -> Result<Arc<Self>, Errno> {
+        match &self.node {
+            Node::Memory(regular) => Self::new(Node::Stored(regular.clone()), linux::O_RDONLY),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
     /// Access and status flags, as `fcntl` tells them.
     pub fn status_flags(&self) -> u32 {
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         self.access
-            | if self.is_nonblocking() {
-                linux::O_NONBLOCK
-            } else {
-                0
-            }
+            | flag(self.is_nonblocking(), linux::O_NONBLOCK)
+            | flag(self.is_appending(), linux::O_APPEND)
     }
 
     /// Should reads and writes fail instead of waiting?
@@ -250,11 +300,26 @@ impl OpenFile {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
+    /// Should writes go to the end?
+    pub fn set_appending(&self, appending: bool) {
+        self.appending.store(appending, Ordering::Relaxed);
+    }
+
+    fn is_appending(&self) -> bool {
+        self.appending.load(Ordering::Relaxed)
+    }
+
+    /// Where a write to `offset` goes: to the end if that is `None`.
+    fn place(&self, offset: u64) -> Option<u64> {
+        (!self.is_appending()).then_some(offset)
+    }
+
     fn is_nonblocking(&self) -> bool {
         self.nonblocking.load(Ordering::Relaxed)
     }
 
-    fn may_read(&self) -> Result<(), Errno> {
+    /// EBADF unless it was opened for reading.
+    pub fn may_read(&self) -> Result<(), Errno> {
         if self.access == linux::O_WRONLY {
             Err(Errno::EBADF)
         } else {

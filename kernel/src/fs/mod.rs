@@ -1,7 +1,7 @@
-//! Files: console, initramfs, devices, pseudo files, pipes and event counters.
+//! Files: console, initramfs, devices, pseudo files, pipes, event counters, and files in memory.
 //!
-//! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Nothing
-//! can be created, renamed or removed.
+//! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Only in `/tmp` can files
+//! be made and removed; they live in memory and can be mapped (`mm::file`).
 
 mod attributes;
 mod budget;
@@ -14,14 +14,17 @@ mod node;
 mod open;
 mod pipe;
 mod pseudo;
+mod regular;
 mod table;
+mod tmp;
 mod transfer;
 mod tree;
 
 pub use attributes::{Attributes, Kind};
 pub use eventfd::{Reading, new_event};
 pub use file::{Mappable, OpenFile, Whence};
-pub use open::{OpenRequest, executable, open};
+pub use open::{OpenRequest, executable, open, remove, set_size};
 pub use pipe::new_pipe;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
+pub use tmp::new_memory_file;
 pub use tree::{attributes, join, normalise, read_link};

@@ -1,17 +1,30 @@
 //! What a name or a descriptor stands for.
 
+use alloc::sync::Arc;
+
 use super::attributes::{Attributes, Kind};
 use super::eventfd::Event;
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
 use super::tree::{self, Device};
 use crate::exec::initramfs::File;
+use crate::mm::MemoryFile;
+
+/// A file in memory with what it tells about itself.
+#[derive(Clone, Debug)]
+pub(super) struct Regular {
+    pub file: Arc<MemoryFile>,
+    pub permissions: u32,
+}
 
 /// What a name or a descriptor stands for.
 #[derive(Debug)]
 pub(super) enum Node {
     Device(Device),
     Static(File),
+    Memory(Regular),
+    /// What syncs have stored of such a file.
+    Stored(Regular),
     Pseudo(Pseudo),
     Directory,
     PipeReader(PipeReader),
@@ -25,6 +38,10 @@ impl Node {
             Self::Device(device) => tree::device_attributes(*device, path),
             Self::Static(file) => {
                 Attributes::new(Kind::Regular, file.mode, file.data.len() as u64, path)
+            }
+            Self::Memory(regular) | Self::Stored(regular) => {
+                let size = regular.file.size();
+                Attributes::new(Kind::Regular, regular.permissions, size, path)
             }
             Self::Pseudo(pseudo) => {
                 Attributes::new(Kind::Regular, tree::pseudo_permissions(*pseudo), 0, path)

@@ -22,7 +22,7 @@ use crate::task::{self, Process};
 pub(super) enum Pseudo {
     /// The engine's policy; writing a name changes it.
     Policy,
-    /// The engine's counters, added up over all CPUs.
+    /// The engine's counters, added up over all CPUs, and those of syncs.
     Stats,
     /// Facts about machine and kernel.
     Info,
@@ -167,7 +167,12 @@ fn stats(out: &mut String) -> fmt::Result {
     SHOOTDOWN
         .total_stats()
         .iter()
-        .try_for_each(|(name, value)| writeln!(out, "{name} {value}"))
+        .try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
+    let files = mm::file::counters();
+    writeln!(out, "file_syncs {}", files.syncs)?;
+    writeln!(out, "file_pages_stored {}", files.pages_stored)?;
+    writeln!(out, "file_flushes {}", files.flushes)?;
+    writeln!(out, "file_pages_protected {}", files.pages_protected)
 }
 
 fn info(out: &mut String) -> fmt::Result {
@@ -204,6 +209,7 @@ fn maps(out: &mut String) -> fmt::Result {
             AreaKind::Heap => "[heap]",
             AreaKind::Stack => "[stack]",
             AreaKind::Shared(_) => "/dev/zero (deleted)",
+            AreaKind::SharedFile(_) => "/tmp/file",
             AreaKind::Anonymous | AreaKind::File => "",
         };
         // Names start in the column where Linux puts them.

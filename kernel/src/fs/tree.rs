@@ -10,6 +10,7 @@ use linux_raw_sys::general as linux;
 use super::attributes::{Attributes, Kind};
 use super::node::Node;
 use super::pseudo::{self, Pseudo};
+use super::tmp;
 use crate::errno::Errno;
 use crate::exec::initramfs;
 use crate::task::Process;
@@ -18,7 +19,7 @@ use crate::task::Process;
 const EXE_LINK: &str = "/proc/self/exe";
 
 /// Directories that exist without holding anything.
-const EMPTY_DIRECTORIES: &[&str] = &["/", "/dev", "/proc", "/sys", "/tmp"];
+const EMPTY_DIRECTORIES: &[&str] = &["/", "/dev", "/proc", "/sys", tmp::DIRECTORY];
 
 /// The devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,9 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
             linux::S_IFDIR => return Ok(Node::Directory),
             _ => {}
         }
+    }
+    if let Some(regular) = tmp::find(path) {
+        return Ok(Node::Memory(regular));
     }
     let is_directory = EMPTY_DIRECTORIES.contains(&path) || !children(path).is_empty();
     if is_directory {
@@ -159,6 +163,9 @@ pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
     EMPTY_DIRECTORIES
         .iter()
         .for_each(|path| add(path, Kind::Directory));
+    tmp::names()
+        .iter()
+        .for_each(|name| add(&join(tmp::DIRECTORY, name), Kind::Regular));
     for entry in initramfs::list() {
         if let Ok(name) = core::str::from_utf8(entry.name) {
             let is_directory = entry.mode & linux::S_IFMT == linux::S_IFDIR;

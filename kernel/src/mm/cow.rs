@@ -19,6 +19,14 @@ impl Area {
     /// What user code may do through `entry` of this area now: nobody writes to a page that another process has, too,
     /// unless they are meant to share it.
     pub(super) fn prot_of(&self, entry: Pte) -> Prot {
+        if entry.is_tracked() {
+            // What a file counts is granted by a fault only.
+            return if entry.prot().write() {
+                self.prot
+            } else {
+                self.prot.without_write()
+            };
+        }
         let others = entry.frame().is_some_and(frames::is_shared);
         if others && !self.kind.is_shared() {
             self.prot.without_write()
@@ -54,8 +62,8 @@ impl Inner {
         let (Some(area), Some(cell)) = (self.areas.find(page), self.table.leaf(page)) else {
             return;
         };
-        let is_due =
-            cell.load().is_present() && area.prot.write() && !area.prot_of(cell.load()).write();
+        let is_own = area.prot.write() && !area.kind.is_shared();
+        let is_due = is_own && cell.load().is_present() && !area.prot_of(cell.load()).write();
         if let Some(fresh) = fresh.take_if(|_| is_due) {
             gather.freed_page(page, exchange(cell, fresh, area.prot.without_write()));
         }

@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use core::fmt;
 
-/// Refusals of mapping calls. Each corresponds to exactly one Linux error number.
+/// Refusals of calls that change mappings or files. Each corresponds to exactly one Linux error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// EINVAL: an unaligned address, an empty length, or flags that mean nothing.
@@ -16,6 +16,12 @@ pub enum MapError {
     Forbidden,
     /// EFAULT: `mremap` of something that is not one mapping.
     NotMapped,
+    /// EACCES: the right to write to a file that was opened for reading.
+    Denied,
+    /// ENOSPC: files have all the memory that they may have.
+    NoSpace,
+    /// EFBIG: beyond the largest size of a file.
+    TooBig,
 }
 
 impl From<MapError> for Errno {
@@ -26,6 +32,9 @@ impl From<MapError> for Errno {
             MapError::Exists => Self::EEXIST,
             MapError::Forbidden => Self::EPERM,
             MapError::NotMapped => Self::EFAULT,
+            MapError::Denied => Self::EACCES,
+            MapError::NoSpace => Self::ENOSPC,
+            MapError::TooBig => Self::EFBIG,
         }
     }
 }
@@ -38,6 +47,9 @@ impl fmt::Display for MapError {
             Self::Exists => "range already mapped",
             Self::Forbidden => "address below the lowest mappable one",
             Self::NotMapped => "range is not one mapping",
+            Self::Denied => "file not opened for writing",
+            Self::NoSpace => "no memory left for files",
+            Self::TooBig => "file too large",
         })
     }
 }

@@ -23,6 +23,16 @@ pub struct FaultAccess {
     pub present: bool,
 }
 
+impl FaultAccess {
+    /// What a read by the kernel on behalf of a program would be.
+    const READ: Self = Self {
+        write: false,
+        exec: false,
+        user: false,
+        present: false,
+    };
+}
+
 /// Why a fault could not be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
@@ -42,6 +52,10 @@ pub enum FaultError {
     NotExecutable,
     /// No frame is left.
     OutOfMemory,
+    /// The mapping goes on, but the file has ended.
+    BeyondFile,
+    /// Files have all the memory that they may have.
+    NoFileSpace,
 }
 
 impl FaultError {
@@ -52,6 +66,11 @@ impl FaultError {
             self,
             Self::NotReadable | Self::NotWritable | Self::NotExecutable
         )
+    }
+
+    /// Whether something is mapped there that its file cannot provide (`SIGBUS`).
+    pub const fn is_bus_error(self) -> bool {
+        matches!(self, Self::BeyondFile | Self::NoFileSpace)
     }
 }
 
@@ -66,6 +85,8 @@ impl fmt::Display for FaultError {
             Self::NotWritable => "mapped read-only",
             Self::NotExecutable => "mapped no-execute",
             Self::OutOfMemory => "out of memory",
+            Self::BeyondFile => "beyond the end of the file",
+            Self::NoFileSpace => "no memory left for files",
         })
     }
 }
@@ -135,6 +156,11 @@ impl Inner {
             .table
             .leaf_or_create(addr)
             .ok_or(FaultError::OutOfMemory)?;
+        if let AreaKind::SharedFile(shown) = &area.kind {
+            return shown
+                .resolve(&area, cell, addr, access, spare)
+                .map(|()| Resolved::Done);
+        }
         let entry = cell.load();
         if entry.is_empty() {
             let share = page_of(&area, addr, spare).ok_or(FaultError::OutOfMemory)?;
@@ -152,12 +178,15 @@ impl Inner {
         Ok(Resolved::Done)
     }
 
-    /// Puts a zeroed page at `addr`, which an area must hold, if none is there; for `MAP_POPULATE`.
+    /// Puts a page at `addr`, which an area must hold, if none is there; for `MAP_POPULATE`.
     pub(super) fn populate(&mut self, addr: usize, area: &Area) -> Result<(), FaultError> {
         let cell = self
             .table
             .leaf_or_create(addr)
             .ok_or(FaultError::OutOfMemory)?;
+        if let AreaKind::SharedFile(shown) = &area.kind {
+            return shown.resolve(area, cell, addr, FaultAccess::READ, &mut None);
+        }
         if cell.load().is_empty() {
             let share = page_of(area, addr, &mut None).ok_or(FaultError::OutOfMemory)?;
             cell.fill(Pte::leaf(share.into_raw(), area.prot));

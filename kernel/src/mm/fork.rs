@@ -11,7 +11,7 @@ use super::frames::Share;
 use super::invalidate::Gather;
 use super::page_table::PageTable;
 use super::space::{Inner, MemorySpace};
-use super::vma::Area;
+use super::vma::{Area, AreaKind};
 use alloc::sync::Arc;
 
 impl MemorySpace {
@@ -24,7 +24,7 @@ impl MemorySpace {
         let mut gather = Gather::of(self);
         let mut inner = self.lock();
         // Nobody else knows the child: its lock is free.
-        let copied = inner.copy_into(&mut child.lock(), &mut gather);
+        let copied = inner.copy_into(&child, &mut child.lock(), &mut gather);
         // Also when it failed: the parent's entries have changed.
         self.submit_fork(&mut inner, gather).finish();
         drop(inner);
@@ -33,9 +33,20 @@ impl MemorySpace {
 }
 
 impl Inner {
-    fn copy_into(&mut self, child: &mut Self, gather: &mut Gather<'_>) -> Result<(), MapError> {
+    /// Copies everything into `child`, which is the inside of `of_child`.
+    fn copy_into(
+        &mut self,
+        of_child: &MemorySpace,
+        child: &mut Self,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), MapError> {
         child.areas = self.areas.duplicate()?;
         child.heap = self.heap;
+        for area in self.areas.iter() {
+            if let AreaKind::SharedFile(shown) = &area.kind {
+                shown.file().add_mapper(of_child)?;
+            }
+        }
         // Memory that stays shared is found again at the first access.
         for area in self.areas.iter().filter(|area| !area.kind.is_shared()) {
             copy_area(area, &self.table, &mut child.table, gather).ok_or(MapError::NoMemory)?;

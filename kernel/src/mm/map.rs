@@ -1,11 +1,11 @@
-//! Creating and removing mappings: `mmap` and `munmap` of anonymous memory.
+//! Creating and removing mappings: `mmap` and `munmap`.
 
 use super::error::MapError;
 use super::frames::{self, Share};
 use super::invalidate::Gather;
 use super::layout::{MMAP_TOP, PAGE_SIZE, USER_START, page_ceil};
 use super::prot::Prot;
-use super::pte::{Pte, PteCell};
+use super::pte::Pte;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
@@ -56,6 +56,9 @@ impl MemorySpace {
     pub fn map(&self, request: MapRequest) -> Result<usize, MapError> {
         let mut inner = self.lock();
         let range = inner.place(&request)?;
+        if let AreaKind::SharedFile(shown) = &request.kind {
+            shown.file().add_mapper(self)?;
+        }
         inner.areas.replace(Area {
             range,
             prot: request.prot,
@@ -149,10 +152,12 @@ impl Inner {
     }
 
     /// Empties all entries of `range`; areas stay.
-    pub(super) fn discard(&mut self, range: UserRange, gather: &mut Gather<'_>) {
+    pub(super) fn discard(&self, range: UserRange, gather: &mut Gather<'_>) {
         self.table.visit(range, |addr, cell| {
-            if let Some(share) = take_share(cell) {
+            let entry = cell.take();
+            if let Some(share) = share_of(entry) {
                 gather.freed_page(addr, share);
+                gather.note_writer(entry);
             }
         });
     }
@@ -199,9 +204,9 @@ impl Inner {
     }
 }
 
-/// Empties an entry and takes its share of the frame out of it.
-fn take_share(cell: &PteCell) -> Option<Share> {
-    let frame = cell.take().frame()?;
+/// The share of the frame that a leaf had which was just taken out of its table.
+fn share_of(taken: Pte) -> Option<Share> {
+    let frame = taken.frame()?;
     // SAFETY: 1. entries hold usable frames only. 2. the entry had the share and is empty now.
     Some(unsafe { Share::from_raw(frame) })
 }

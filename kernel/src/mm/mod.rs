@@ -3,7 +3,8 @@
 //! From the bottom up: [`frames`] owns physical memory; `heap` is the kernel's own allocator;
 //! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
 //! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, [`fault`] and `fork` are the
-//! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so. [`invalidate`] is the only module that flushes.
+//! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so; [`mod@file`] holds files, which
+//! know what mappings write to them, and `msync` syncs them by address. [`invalidate`] is the only module that flushes.
 
 pub mod advise;
 #[cfg(target_os = "none")]
@@ -13,6 +14,7 @@ mod clear;
 mod cow;
 pub mod error;
 pub mod fault;
+pub mod file;
 mod fork;
 pub mod frames;
 #[cfg(target_os = "none")]
@@ -20,6 +22,7 @@ mod heap;
 pub mod invalidate;
 pub mod layout;
 pub mod map;
+mod msync;
 pub mod page_table;
 pub mod prot;
 pub mod protect;
@@ -36,8 +39,10 @@ pub use advise::Advice;
 pub use boot::init;
 pub use error::MapError;
 pub use fault::{FaultAccess, FaultError, handle_fault};
+pub use file::{FileArea, MemoryFile};
 pub use layout::{PAGE_SIZE, USER_END};
 pub use map::{MapRequest, Placement, Populate};
+pub use msync::SyncWhen;
 pub use prot::Prot;
 pub use remap::Destination;
 pub use shared::SharedArea;

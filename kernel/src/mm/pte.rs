@@ -1,7 +1,8 @@
 //! Page-table entries as values, and as the memory cells that processors read and write by themselves.
 //!
 //! Bit layout: Intel SDM vol. 3A, section 4.5 (4-level paging). Bit 9 is ignored by hardware; here
-//! it marks a *parked* entry: `PROT_NONE` was asked for, the frame is remembered and its data kept.
+//! it marks a *parked* entry: `PROT_NONE` was asked for, the frame is remembered and its data kept. Bit 10 marks a
+//! *tracked* one: its page belongs to a file, which has to know of the first write.
 
 use super::layout::PhysAddr;
 use super::prot::Prot;
@@ -13,6 +14,7 @@ const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const PARKED: u64 = 1 << 9;
+const TRACKED: u64 = 1 << 10;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -40,6 +42,11 @@ impl Pte {
         Self(frame.as_u64() & ADDRESS | PRESENT | ACCESSED | DIRTY).with_prot(prot)
     }
 
+    /// A leaf whose page belongs to a file. It may be written through only while the file has the page down as dirty.
+    pub const fn tracked_leaf(frame: PhysAddr, prot: Prot) -> Self {
+        Self(frame.as_u64() & ADDRESS | PRESENT | ACCESSED | DIRTY | TRACKED).with_prot(prot)
+    }
+
     /// The same frame with other rights. Rights of none park the entry: not present, and with the
     /// address bits inverted, so that a processor that speculates past the present bit (L1 terminal
     /// fault) forms an address where no memory is.
@@ -48,7 +55,7 @@ impl Pte {
             Some(frame) => frame.as_u64(),
             None => return Self::EMPTY,
         };
-        let marks = self.0 & (ACCESSED | DIRTY);
+        let marks = self.0 & (ACCESSED | DIRTY | TRACKED);
         if !prot.any() {
             return Self(!frame & ADDRESS | marks | PARKED);
         }
@@ -76,6 +83,16 @@ impl Pte {
     /// Whether processors can translate through this entry.
     pub const fn is_present(self) -> bool {
         self.0 & PRESENT != 0
+    }
+
+    /// Whether its page belongs to a file that has to know of writes.
+    pub const fn is_tracked(self) -> bool {
+        self.0 & TRACKED != 0
+    }
+
+    /// Whether processors may be writing to a file's page through this entry.
+    pub const fn writes_to_file(self) -> bool {
+        self.is_tracked() && self.prot().write()
     }
 
     /// What user code may do through this entry.

@@ -154,8 +154,10 @@ impl Inner {
         let table = &self.table;
         table.visit(moving, |addr, cell| {
             if let Some(target) = table.leaf(new.start() + (addr - old.start())) {
+                let entry = cell.take();
                 gather.page(addr);
-                target.fill(cell.take());
+                gather.note_writer(entry);
+                target.fill(entry);
             }
         });
     }

@@ -8,14 +8,14 @@ use super::vma::{Area, AreaKind, Areas};
 use crate::arch::paging::kernel_root;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{SleepMutex, SleepMutexGuard};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicUsize;
 use shootdown::{AddressSpace, Root};
 
 /// The address space of one process: its areas, its page table, and the engine's side of it.
 ///
-/// Lock order: this lock, then that of shared memory, then the frame allocator. It is never held over an
+/// Lock order: this lock, then that of shared memory or of a file, then the frame allocator. It is never held over an
 /// access to user memory, and over a ticket's wait only where others must not see the space in between (`fork`,
 /// `cow`): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct MemorySpace {
     pub(super) engine: AddressSpace<MAX_CPUS>,
     /// Threads that run in it, see [`SpaceUse`](super::SpaceUse).
     pub(super) users: AtomicUsize,
+    /// For the files that it maps.
+    pub(super) this: Weak<Self>,
     inner: SleepMutex<Inner>,
 }
 
@@ -55,9 +57,10 @@ impl MemorySpace {
             table,
             heap: (0, 0),
         };
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|this| Self {
             engine,
             users: AtomicUsize::new(0),
+            this: this.clone(),
             inner: SleepMutex::new(inner),
         }))
     }
@@ -105,6 +108,7 @@ impl MemorySpace {
         let inner = self.lock();
         match &inner.areas.find(addr)?.kind {
             AreaKind::Shared(shared) => Some(shared.place(addr)),
+            AreaKind::SharedFile(shown) => Some(shown.place(addr)),
             _ => None,
         }
     }

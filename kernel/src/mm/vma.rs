@@ -5,6 +5,7 @@
 //! Every change reserves its room first, so it happens completely or not at all.
 
 use super::error::MapError;
+use super::file::FileArea;
 use super::prot::Prot;
 use super::range::UserRange;
 use super::shared::SharedArea;
@@ -26,6 +27,8 @@ pub enum AreaKind {
     Anonymous,
     /// A part of memory that forked processes share.
     Shared(SharedArea),
+    /// A part of a file, whose pages are the file's own.
+    SharedFile(FileArea),
     /// The initial stack: grows down on a fault below it.
     Stack,
 }
@@ -33,7 +36,7 @@ pub enum AreaKind {
 impl AreaKind {
     /// Whether processes forked from one another see each other's writes; else each has its own copy.
     pub const fn is_shared(&self) -> bool {
-        matches!(self, Self::Shared(_))
+        matches!(self, Self::Shared(_) | Self::SharedFile(_))
     }
 
     /// The same contents for an area that is moved from `old` to `new`.
@@ -41,6 +44,7 @@ impl AreaKind {
     pub fn moved(self, old: usize, new: usize) -> Self {
         match self {
             Self::Shared(area) => Self::Shared(area.moved(old, new)),
+            Self::SharedFile(area) => Self::SharedFile(area.moved(old, new)),
             other => other,
         }
     }
@@ -58,6 +62,11 @@ pub struct Area {
 }
 
 impl Area {
+    /// Whether it shows a file that may not be written to through it.
+    pub fn is_read_only_file(&self) -> bool {
+        matches!(&self.kind, AreaKind::SharedFile(shown) if !shown.may_write())
+    }
+
     fn continues(&self, next: &Self) -> bool {
         self.range.end() == next.range.start() && self.prot == next.prot && self.kind == next.kind
     }

@@ -221,6 +221,12 @@ pub fn read_path(pointer: UserPtr<u8>) -> Result<String, Errno> {
     }
 }
 
+/// Reads a name, which may be empty; EINVAL when it is no text.
+pub fn read_name(pointer: UserPtr<u8>) -> Result<String, Errno> {
+    let bytes = read_bytes_with_nul(pointer.address(), PATH_MAX)?;
+    String::from_utf8(bytes).map_err(|_| Errno::EINVAL)
+}
+
 /// Is there a terminator at the pointer itself?
 pub fn is_empty_string(pointer: UserPtr<u8>) -> Result<bool, Errno> {
     Ok(pointer.read()? == 0)

@@ -1,8 +1,8 @@
-//! File descriptors: closing, copying, flags, pipes, event counters.
+//! File descriptors: closing, copying, flags, pipes, event counters, files without names.
 
 use linux_raw_sys::general as linux;
 
-use super::args::Args;
+use super::args::{self, Args};
 use super::dispatch::Outcome;
 use crate::errno::Errno;
 use crate::fs::{self, CloseOnExec, Reading};
@@ -61,6 +61,7 @@ pub(super) fn fcntl(me: &Current, a: &Args) -> Outcome {
         linux::F_GETFL => Ok(file.status_flags() as usize),
         linux::F_SETFL => {
             file.set_nonblocking(a.u32(2) & linux::O_NONBLOCK != 0);
+            file.set_appending(a.u32(2) & linux::O_APPEND != 0);
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
@@ -120,4 +121,20 @@ fn make_event(me: &Current, value: u32, flags: u32) -> Outcome {
     let event = fs::new_event(value, reading, flags & linux::O_NONBLOCK != 0)?;
     let close_on_exec = CloseOnExec::from_open_flags(flags);
     me.process().files.lock().insert(event, close_on_exec, 0)
+}
+
+pub(super) fn memfd_create(me: &Current, a: &Args) -> Outcome {
+    let flags = a.u32(1);
+    // Sealing is not there: MFD_ALLOW_SEALING says only that it would be allowed.
+    if flags & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING | linux::MFD_NOEXEC_SEAL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name = args::read_name(a.ptr(0))?;
+    let file = fs::new_memory_file(&name)?;
+    let close_on_exec = if flags & linux::MFD_CLOEXEC != 0 {
+        CloseOnExec::Yes
+    } else {
+        CloseOnExec::No
+    };
+    me.process().files.lock().insert(file, close_on_exec, 0)
 }

@@ -64,6 +64,12 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
 
         nr::__NR_open => files::open(me, a),
         nr::__NR_openat => files::openat(me, a),
+        nr::__NR_creat => files::creat(me, a),
+        nr::__NR_memfd_create => descriptors::memfd_create(me, a),
+        nr::__NR_ftruncate => io::ftruncate(me, a),
+        nr::__NR_truncate => paths::truncate(a),
+        nr::__NR_unlink => paths::unlink(a),
+        nr::__NR_unlinkat => paths::unlinkat(me, a),
         nr::__NR_stat | nr::__NR_lstat => files::stat(a),
         nr::__NR_fstat => files::fstat(me, a),
         nr::__NR_newfstatat => files::newfstatat(me, a),
@@ -83,6 +89,7 @@ fn call(me: &Current, number: u64, a: &Args, frame: &mut TrapFrame) -> Outcome {
         nr::__NR_mprotect => memory::mprotect(a),
         nr::__NR_mremap => memory::mremap(a),
         nr::__NR_madvise => memory::madvise(a),
+        nr::__NR_msync => memory::msync(a),
         nr::__NR_brk => memory::brk(a),
 
         nr::__NR_clone => process::clone(me, a, frame),

@@ -24,15 +24,22 @@ pub(super) fn path_at(me: &Current, dir_fd: i32, path: UserPtr<u8>) -> Result<St
 }
 
 pub(super) fn open(me: &Current, a: &Args) -> Outcome {
-    open_path(me, &args::read_path(a.ptr(0))?, a.u32(1))
+    open_path(me, &args::read_path(a.ptr(0))?, a.u32(1), a.u32(2))
 }
 
 pub(super) fn openat(me: &Current, a: &Args) -> Outcome {
-    open_path(me, &path_at(me, a.i32(0), a.ptr(1))?, a.u32(2))
+    open_path(me, &path_at(me, a.i32(0), a.ptr(1))?, a.u32(2), a.u32(3))
 }
 
-fn open_path(me: &Current, path: &str, flags: u32) -> Outcome {
-    let file = fs::open(me.process(), path, OpenRequest::from_flags(flags)?)?;
+pub(super) fn creat(me: &Current, a: &Args) -> Outcome {
+    let flags = linux::O_CREAT | linux::O_WRONLY | linux::O_TRUNC;
+    open_path(me, &args::read_path(a.ptr(0))?, flags, a.u32(1))
+}
+
+fn open_path(me: &Current, path: &str, flags: u32, mode: u32) -> Outcome {
+    let permissions = mode & 0o777;
+    let request = OpenRequest::from_flags(flags)?;
+    let file = fs::open(me.process(), path, request, permissions)?;
     me.process()
         .files
         .lock()

@@ -8,7 +8,7 @@ use super::args::{Args, UserBytes, UserPtr};
 use super::dispatch::Outcome;
 use super::{clock, signals};
 use crate::errno::Errno;
-use crate::fs::{MAX_FILES, OpenFile, Whence};
+use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
 use crate::task::signal::{self, SignalSet};
 use crate::task::{self, Current, Deadline};
 use alloc::sync::Arc;
@@ -22,6 +22,10 @@ const MOST_PIECES: usize = 1024;
 
 /// How often a waiting `poll` looks.
 const POLL_INTERVAL_NS: u64 = 1_000_000;
+
+/// A request of this kernel's own: a descriptor to read what syncs have stored of a file in memory. As Linux's
+/// `_IO('S', 1)`.
+const STORED: u32 = 0x5301;
 
 fn file(me: &Current, fd: i32) -> Result<Arc<OpenFile>, Errno> {
     me.process().files.lock().get(fd)
@@ -107,8 +111,13 @@ pub(super) fn lseek(me: &Current, a: &Args) -> Outcome {
 }
 
 pub(super) fn sync(me: &Current, a: &Args) -> Outcome {
-    file(me, a.i32(0))?;
-    // Nothing is ever kept back.
+    file(me, a.i32(0))?.sync()?;
+    Ok(0)
+}
+
+pub(super) fn ftruncate(me: &Current, a: &Args) -> Outcome {
+    let size = u64::try_from(a.u64(1) as i64).map_err(|_| Errno::EINVAL)?;
+    file(me, a.i32(0))?.set_size(size)?;
     Ok(0)
 }
 
@@ -119,6 +128,14 @@ pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
         ioctl::FIOCLEX => me.process().files.lock().set_close_on_exec(fd, true)?,
         ioctl::FIONCLEX => me.process().files.lock().set_close_on_exec(fd, false)?,
         ioctl::FIONBIO => file.set_nonblocking(a.ptr::<u32>(2).read()? != 0),
+        STORED => {
+            let stored = file.stored()?;
+            return me
+                .process()
+                .files
+                .lock()
+                .insert(stored, CloseOnExec::Yes, 0);
+        }
         // The console is no terminal: programs need not draw.
         _ => return Err(Errno::ENOTTY),
     }

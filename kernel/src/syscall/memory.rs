@@ -2,15 +2,15 @@
 
 use linux_raw_sys::general as linux;
 
-use super::args::Args;
+use super::args::{Args, UserBytes};
 use super::dispatch::Outcome;
 use crate::addr::{PAGE_BYTES, USER_END};
 use crate::arch::uaccess;
 use crate::errno::Errno;
-use crate::fs::Mappable;
+use crate::fs::{Mappable, OpenFile};
 use crate::mm::{
-    self, Advice, AreaKind, Destination, MapRequest, MemorySpace, Placement, Populate, Prot,
-    SharedArea,
+    self, Advice, AreaKind, Destination, FileArea, MapRequest, MemoryFile, MemorySpace, Placement,
+    Populate, Prot, SharedArea, SyncWhen,
 };
 use crate::task::Current;
 use alloc::sync::Arc;
@@ -52,11 +52,21 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let file = me.process().files.lock().get(a.i32(4))?;
-    match file.mappable()? {
+    let mappable = file.mappable()?;
+    file.may_read().map_err(|_| Errno::EACCES)?;
+    match mappable {
         Mappable::Zeroes => map_zeroes(request, shared),
         // Writes to a file through memory are not supported.
         Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
         Mappable::Bytes(bytes) => map_bytes(request, bytes, offset),
+        Mappable::Pages(pages) if shared => {
+            let may_write = !file.is_read_only();
+            if prot.write() && !may_write {
+                return Err(Errno::EACCES);
+            }
+            map_pages(request, pages, offset, may_write)
+        }
+        Mappable::Pages(_) => map_copy(request, &file, offset),
     }
 }
 
@@ -80,22 +90,53 @@ fn placement(flags: u32) -> Placement {
     }
 }
 
+/// The pages of a file themselves.
+fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write: bool) -> Outcome {
+    // Beyond it nothing can be, and no sum overflows.
+    let offset = usize::try_from(offset)
+        .ok()
+        .filter(|&offset| offset < USER_END)
+        .ok_or(Errno::EOVERFLOW)?;
+    let kind = AreaKind::SharedFile(FileArea::new(file, offset, may_write));
+    Ok(space()?.map(MapRequest { kind, ..request })?)
+}
+
 /// A private mapping of a file that never changes: a copy, made at once.
 fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let bytes = &bytes[start..];
+    let len = bytes.len().min(request.len);
+    map_filled(request, |at| Ok(uaccess::copy_to_user(at, &bytes[..len])?))
+}
+
+/// A private mapping of a file in memory: a copy as well, of what it has now. Linux shows later writes by others as long as
+/// the mapping's own page is untouched, which no program may rely on (mmap(2)).
+fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
+    let len = request.len;
+    map_filled(request, |at| {
+        let mut done = 0;
+        while done < len {
+            let rest = UserBytes::new(at + done, len - done)?;
+            match file.read_at(rest, offset.saturating_add(done as u64))? {
+                0 => break,
+                more => done += more,
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A private mapping with what `fill` puts at its address.
+fn map_filled(request: MapRequest, fill: impl FnOnce(usize) -> Result<(), Errno>) -> Outcome {
     let space = space()?;
     let at = space.map(MapRequest {
         prot: Prot::READ_WRITE,
         kind: AreaKind::File,
         ..request.clone()
     })?;
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
-    let bytes = &bytes[start..];
-    let copied = uaccess::copy_to_user(at, &bytes[..bytes.len().min(request.len)]);
-    let done = copied
-        .map_err(Errno::from)
-        .and_then(|()| Ok(space.protect(at, request.len, request.prot)?));
+    let done = fill(at).and_then(|()| Ok(space.protect(at, request.len, request.prot)?));
     if let Err(errno) = done {
         // Another thread may have changed the mapping meanwhile; then so be it.
         let _gone = space.unmap(at, request.len);
@@ -138,6 +179,21 @@ pub(super) fn madvise(a: &Args) -> Outcome {
         return Ok(0);
     }
     space()?.advise(addr, len, advice)?;
+    Ok(0)
+}
+
+pub(super) fn msync(a: &Args) -> Outcome {
+    let flags = a.u32(2);
+    if flags & !(linux::MS_ASYNC | linux::MS_SYNC | linux::MS_INVALIDATE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // Mappings and files have the same pages: nothing is ever to be invalidated.
+    let when = match flags & (linux::MS_ASYNC | linux::MS_SYNC) {
+        linux::MS_SYNC => SyncWhen::Now,
+        both if both == linux::MS_ASYNC | linux::MS_SYNC => return Err(Errno::EINVAL),
+        _ => SyncWhen::Later,
+    };
+    space()?.sync(a.usize(0), a.usize(1), when)?;
     Ok(0)
 }
 

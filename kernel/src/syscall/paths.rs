@@ -81,6 +81,29 @@ pub(super) fn mkdir(a: &Args) -> Outcome {
     }
 }
 
+pub(super) fn truncate(a: &Args) -> Outcome {
+    let size = u64::try_from(a.u64(1) as i64).map_err(|_| Errno::EINVAL)?;
+    fs::set_size(&args::read_path(a.ptr(0))?, size)?;
+    Ok(0)
+}
+
+pub(super) fn unlink(a: &Args) -> Outcome {
+    fs::remove(&args::read_path(a.ptr(0))?)?;
+    Ok(0)
+}
+
+pub(super) fn unlinkat(me: &Current, a: &Args) -> Outcome {
+    let path = path_at(me, a.i32(0), a.ptr(1))?;
+    match a.u32(2) {
+        0 => fs::remove(&path).map(|()| 0),
+        linux::AT_REMOVEDIR => match fs::attributes(&path)?.kind() {
+            Kind::Directory => Err(Errno::EROFS),
+            _ => Err(Errno::ENOTDIR),
+        },
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Programs that are the first process on Linux mount these; here they are always there.
 pub(super) fn mount(a: &Args) -> Outcome {
     let target = fs::normalise(&args::read_path(a.ptr(1))?);

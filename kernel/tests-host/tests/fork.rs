@@ -1,75 +1,16 @@
 //! Forked address spaces: frames, rights and flushes, without a processor.
 
-use shootdown_kernel_tests::addr::PhysAddr;
-use shootdown_kernel_tests::memory;
+mod support;
+
 use shootdown_kernel_tests::mm::frames::{self, Frame};
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, FaultAccess, FaultError, MapError, MapRequest, MemorySpace, PAGE_SIZE,
-    Placement, Populate, Prot, SharedArea, SpaceUse,
+    Advice, AreaKind, FaultError, MapError, MemorySpace, PAGE_SIZE, Prot, SharedArea, SpaceUse,
 };
 use shootdown_kernel_tests::platform::flushes;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
 
-const BASE: usize = 0x4000_0000;
 const PAGES: usize = 6;
-
-const READ: FaultAccess = FaultAccess {
-    write: false,
-    exec: false,
-    user: true,
-    present: false,
-};
-const WRITE: FaultAccess = FaultAccess {
-    write: true,
-    ..READ
-};
-/// A write through an entry that is there, but may not be written through.
-const REFUSED: FaultAccess = FaultAccess {
-    present: true,
-    ..WRITE
-};
-
-/// One test at a time, and each gives every frame back.
-struct Turn {
-    frames: usize,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Turn {
-    fn new() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        memory::init();
-        Self {
-            frames: frames::free_count(),
-            _turn: turn,
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(frames::free_count(), self.frames, "frames are lost");
-        }
-    }
-}
-
-fn at(page: usize) -> usize {
-    BASE + page * PAGE_SIZE
-}
-
-fn map(space: &MemorySpace, pages: usize, kind: AreaKind) {
-    let request = MapRequest {
-        addr: BASE,
-        len: pages * PAGE_SIZE,
-        prot: Prot::READ_WRITE,
-        placement: Placement::Fixed,
-        populate: Populate::OnDemand,
-        kind,
-    };
-    space.map(request).unwrap();
-}
 
 /// A loaded space with as many pages that hold 1, 2, ...
 fn parent(pages: usize) -> Arc<MemorySpace> {
@@ -80,52 +21,6 @@ fn parent(pages: usize) -> Arc<MemorySpace> {
         write(&space, page, page as u64 + 1);
     }
     space
-}
-
-/// The leaf entry of a page, as a processor finds it.
-fn entry(space: &MemorySpace, page: usize) -> Option<u64> {
-    let mut table = space.engine().root().0;
-    for level in (0..4).rev() {
-        let index = at(page) >> (12 + 9 * level) & 511;
-        let cell = PhysAddr::new(table)
-            .to_direct()
-            .cast::<u64>()
-            .wrapping_add(index);
-        // SAFETY: inside a table of the simulated memory, which nobody changes now.
-        let entry = unsafe { cell.read() };
-        if entry & 1 == 0 {
-            return None;
-        }
-        table = entry & 0x000f_ffff_ffff_f000;
-        if level == 0 {
-            return Some(entry);
-        }
-    }
-    None
-}
-
-fn may_write(space: &MemorySpace, page: usize) -> bool {
-    entry(space, page).is_some_and(|entry| entry & 2 != 0)
-}
-
-fn word(space: &MemorySpace, page: usize) -> *mut u64 {
-    let frame = entry(space, page).expect("mapped") & 0x000f_ffff_ffff_f000;
-    PhysAddr::new(frame).to_direct().cast()
-}
-
-fn read(space: &MemorySpace, page: usize) -> u64 {
-    // SAFETY: a word of a frame of the simulated memory.
-    unsafe { word(space, page).read() }
-}
-
-/// Writes as user code does: only where the entry allows it.
-fn write(space: &MemorySpace, page: usize, value: u64) {
-    if !may_write(space, page) {
-        space.fault(at(page), REFUSED).unwrap();
-    }
-    assert!(may_write(space, page));
-    // SAFETY: as in `read`.
-    unsafe { word(space, page).write(value) };
 }
 
 fn contents(space: &MemorySpace) -> Vec<u64> {

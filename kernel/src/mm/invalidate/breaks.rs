@@ -25,14 +25,24 @@ pub enum Break {
     /// Take the right to write away from a forking process on the CPU of the fork only: other threads go on writing to
     /// pages that are the child's too.
     ForkLocal,
+    /// Take the right to write to a file's pages away on the CPU of the sync only: other threads go on writing to pages
+    /// that count as clean.
+    SyncLocal,
+    /// Copy a file's pages before every CPU has lost the right to write to them.
+    CopyEarly,
+    /// Let go of an address space before the flush for a file's page that was unmapped is so much as submitted.
+    UnmapLate,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 4] = [
+pub const ALL: [(&str, Break); 7] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
     ("fork-local", Break::ForkLocal),
+    ("sync-local", Break::SyncLocal),
+    ("copy-early", Break::CopyEarly),
+    ("unmap-late", Break::UnmapLate),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -66,7 +76,11 @@ pub(super) enum Rest<'a> {
 /// Makes the selected mistake.
 pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a> {
     match selected() {
-        None | Some(Break::ForkLocal) => return Rest::Flush(gather),
+        None | Some(Break::ForkLocal | Break::SyncLocal | Break::CopyEarly) => {
+            return Rest::Flush(gather);
+        }
+        Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
+        Some(Break::UnmapLate) => return Rest::Flush(gather),
         Some(Break::FreeEarly) => {
             free_to_neighbour(space, &mut gather);
             return Rest::FlushLater(gather);
@@ -94,6 +108,29 @@ pub(super) fn forgets_forks() -> bool {
         flush_here();
     }
     selected
+}
+
+/// Makes the mistake of [`Break::SyncLocal`], if it is selected.
+pub(super) fn forgets_syncs() -> bool {
+    let selected = selected() == Some(Break::SyncLocal);
+    if selected {
+        flush_here();
+    }
+    selected
+}
+
+/// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.
+pub fn dawdle() {
+    /// Long enough for some writes of another CPU, short enough for many tries.
+    const TURNS: usize = 1000;
+    if matches!(selected(), Some(Break::CopyEarly | Break::UnmapLate)) {
+        (0..TURNS).for_each(|_| core::hint::spin_loop());
+    }
+}
+
+/// Whether the mistake of [`Break::CopyEarly`] is to be made.
+pub fn copies_early() -> bool {
+    selected() == Some(Break::CopyEarly)
 }
 
 fn flush_here() {

@@ -2,6 +2,7 @@
 
 use crate::mm::frames::{Frame, FrameChain, Share, ShareList};
 use crate::mm::layout::PAGE_SIZE;
+use crate::mm::pte::Pte;
 use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use shootdown::{FlushRange, FreedTables, PageSize};
@@ -16,6 +17,7 @@ pub struct Gather<'a> {
     pub(super) tables: FrameChain,
     /// Of frames that other processes own too: they cannot be chained.
     pub(super) shares: ShareList,
+    pub(super) lost_writers: bool,
 }
 
 impl<'a> Gather<'a> {
@@ -27,6 +29,7 @@ impl<'a> Gather<'a> {
             frames: FrameChain::new(),
             tables: FrameChain::new(),
             shares: ShareList::new(),
+            lost_writers: false,
         }
     }
 
@@ -64,6 +67,13 @@ impl<'a> Gather<'a> {
     pub fn freed_table(&mut self, addr: usize, bytes: usize, table: Frame) {
         self.widen(addr, addr + bytes);
         self.tables.push(table);
+    }
+
+    /// `before` is gone or has lost rights. If it let processors write to a file's page, they can until the flush is over,
+    /// and the page table no longer says so: `submit` waits then, because a sync that came
+    /// first would find nothing to flush, and copy the page too early.
+    pub const fn note_writer(&mut self, before: Pte) {
+        self.lost_writers |= before.writes_to_file();
     }
 
     /// Whether there is nothing to flush.

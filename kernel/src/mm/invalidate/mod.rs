@@ -7,7 +7,8 @@
 //! 3. unlock: others need not wait for what only this operation waits for;
 //! 4. `Pending::finish`: wait, and only then free the frames (I5) and tables (I4).
 //!
-//! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps. That is
+//! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps, and so does
+//! whoever takes a writable page of a file out of the table, because a sync relies on finding it there. That is
 //! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
 //! the engine itself under its policy `before`.
 //!

@@ -40,7 +40,7 @@ enum State<'a> {
 
 impl MemorySpace {
     /// Submits the flush for what was gathered. `inner` proves that the lock under which the entries
-    /// were changed is still held (I1).
+    /// were changed is still held (I1). Waits for it here where that must be: [`Gather::note_writer`].
     pub(in crate::mm) fn submit<'a>(
         &'a self,
         inner: &mut Inner,
@@ -56,7 +56,26 @@ impl MemorySpace {
             super::breaks::Rest::FlushLater(gather) => return Pending(State::Late(self, gather)),
             super::breaks::Rest::Nothing => return Pending(State::Nothing),
         };
-        Pending(State::Submitted(submit(self, gather)))
+        let must_wait = gather.lost_writers;
+        let pending = Pending(State::Submitted(submit(self, gather)));
+        if must_wait {
+            pending.finish();
+            return Pending(State::Nothing);
+        }
+        pending
+    }
+
+    /// The same for the right to write to a file's pages, which a sync takes away.
+    pub(in crate::mm) fn submit_sync<'a>(
+        &'a self,
+        inner: &mut Inner,
+        gather: Gather<'a>,
+    ) -> Pending<'a> {
+        #[cfg(feature = "breaks")]
+        if super::breaks::forgets_syncs() {
+            return Pending(State::Nothing);
+        }
+        self.submit(inner, gather)
     }
 
     /// The same for the rights that a fork takes away.
@@ -80,7 +99,11 @@ impl Pending<'_> {
         let ticket = match self.0 {
             State::Nothing => return,
             State::Submitted(ticket) => ticket,
-            State::Late(space, gather) => submit(space, gather),
+            State::Late(space, gather) => {
+                #[cfg(feature = "breaks")]
+                super::breaks::dawdle();
+                submit(space, gather)
+            }
         };
         for freed in ticket.wait() {
             frames::free_chain(match freed {

@@ -37,6 +37,9 @@ pub fn user_exception(frame: &mut TrapFrame, exception: UserException) {
 /// The signal that Linux sends for it.
 fn signal_for(exception: UserException, rip: usize) -> SigInfo {
     match exception {
+        UserException::PageFault { address, error, .. } if error.is_bus_error() => {
+            SigInfo::from_fault(Signal::BUS, linux::BUS_ADRERR, address)
+        }
         UserException::PageFault { address, error, .. } => {
             let code = if error.is_access_violation() {
                 linux::SEGV_ACCERR

@@ -1,0 +1,316 @@
+//! [`Contents`]: the pages of a file, in memory and as stored.
+
+use super::dirty::{DirtyLog, Logged};
+use super::sync::PageRange;
+use crate::mm::error::MapError;
+use crate::mm::frames::{self, Frame, FrameChain, Share};
+use crate::mm::layout::{PAGE_SIZE, PhysAddr, USER_END};
+use crate::mm::page_table::PageTable;
+use crate::mm::prot::Prot;
+use crate::mm::pte::{Pte, PteCell};
+use crate::mm::range::UserRange;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// What an entry of a clean page says, and that of a dirty one.
+const CLEAN: Prot = Prot::READ;
+const DIRTY: Prot = Prot::READ_WRITE;
+
+/// Files may have this part of all frames, as Linux's tmpfs.
+const SHARE_OF_MEMORY: usize = 2;
+
+/// Frames that hold bytes of files, in memory and stored.
+static FRAMES: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the two copies of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// What programs read and write.
+    InMemory,
+    /// What the last syncs have left.
+    Stored,
+}
+
+/// A page for a mapping.
+#[derive(Debug)]
+pub(super) struct MappedPage {
+    pub share: Share,
+    pub is_dirty: bool,
+}
+
+/// Pages by offset, and the size. The tables are never loaded: they only have the right shape, and need no kernel heap to
+/// grow. In that of memory the right to write says that a page is dirty.
+#[derive(Debug)]
+pub(super) struct Contents {
+    size: u64,
+    in_memory: PageTable,
+    stored: PageTable,
+    dirty: DirtyLog,
+    frames: usize,
+}
+
+impl Contents {
+    /// Of an empty file; `None` without memory.
+    pub fn new() -> Option<Self> {
+        Some(Self {
+            size: 0,
+            in_memory: PageTable::new()?,
+            stored: PageTable::new()?,
+            dirty: DirtyLog::new(),
+            frames: 0,
+        })
+    }
+
+    /// Bytes.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Changes the size only. What a page has beyond the end is zeroes from now on.
+    pub fn set_size(&mut self, size: u64) {
+        self.clear_behind(self.size.min(size));
+        self.size = size;
+    }
+
+    /// The same without touching bytes: what is beyond is hidden, and comes back with the old size.
+    pub const fn limit(&mut self, size: u64) {
+        self.size = size;
+    }
+
+    /// Whether there are bytes in the page at `offset`.
+    pub const fn reaches(&self, offset: usize) -> bool {
+        (offset as u64) < self.size
+    }
+
+    /// The page at `offset`, which must be below the size; made of `spare` or of a new frame if there is none.
+    pub fn page(
+        &mut self,
+        offset: usize,
+        spare: &mut Option<Frame>,
+    ) -> Result<MappedPage, MapError> {
+        let cell = filled(&mut self.in_memory, &mut self.frames, offset, spare)?;
+        let entry = cell.load();
+        let frame = entry.frame().ok_or(MapError::NoMemory)?;
+        Ok(MappedPage {
+            share: Share::another(frame),
+            is_dirty: entry.prot().write(),
+        })
+    }
+
+    /// Puts the page at `offset` down as dirty, if there is one.
+    pub fn mark_dirty(&mut self, offset: usize) {
+        let Some(cell) = self.in_memory.leaf(offset) else {
+            return;
+        };
+        let is_clean = !cell.load().is_empty() && !cell.load().prot().write();
+        if is_clean {
+            cell.protect(DIRTY);
+            self.dirty.add(number_of(offset));
+        }
+    }
+
+    /// Copies bytes of one page from `offset` on, as many as there are and fit; how many. 0 at the end.
+    pub fn read(&self, copy: Copy, offset: u64, to: &mut [u8]) -> usize {
+        let Some(piece) = self.piece(offset, to.len(), self.size) else {
+            return 0;
+        };
+        let to = &mut to[..piece.len];
+        let table = match copy {
+            Copy::InMemory => &self.in_memory,
+            Copy::Stored => &self.stored,
+        };
+        match table.leaf(piece.page).and_then(|cell| cell.load().frame()) {
+            Some(frame) => {
+                let from = frame.to_direct().wrapping_add(piece.into_page);
+                // SAFETY: the table owns the frame, in which the piece ends. Programs may be writing to it: then it
+                // is theirs to say what they expect to read.
+                unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, piece.len) };
+            }
+            None => to.fill(0),
+        }
+        piece.len
+    }
+
+    /// Copies bytes to one page from `offset` on, which becomes dirty, and the file as long as that takes; how many.
+    pub fn write(&mut self, offset: u64, from: &[u8]) -> Result<usize, MapError> {
+        let Some(piece) = self.piece(offset, from.len(), super::MAX_BYTES) else {
+            return Err(MapError::TooBig);
+        };
+        let cell = filled(&mut self.in_memory, &mut self.frames, piece.page, &mut None)?;
+        let frame = cell.load().frame().ok_or(MapError::NoMemory)?;
+        let end = offset + piece.len as u64;
+        if end > self.size {
+            self.set_size(end);
+        }
+        let to = frame.to_direct().wrapping_add(piece.into_page);
+        // SAFETY: the table owns the frame, in which the piece ends; programs may be reading it, as in `read`.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), piece.len) };
+        self.mark_dirty(piece.page);
+        Ok(piece.len)
+    }
+
+    /// Takes those dirty pages of `range` down as clean that are in the log, into `pages`, which has room for
+    /// [`Logged::MOST`].
+    pub fn take_logged(&mut self, range: PageRange, pages: &mut Vec<u32>) -> Logged {
+        let table = &self.in_memory;
+        self.dirty.take(range, |page| {
+            if clean(table, page) {
+                pages.push(page);
+            }
+        })
+    }
+
+    /// The same for all dirty pages of `range`, for which `pages` has room.
+    pub fn take_dirty(&mut self, range: PageRange, pages: &mut Vec<u32>) {
+        let Some(range) = range.offsets() else {
+            return;
+        };
+        self.in_memory.visit(range, |offset, cell| {
+            if cell.load().prot().write() {
+                cell.protect(CLEAN);
+                pages.push(number_of(offset));
+            }
+        });
+    }
+
+    /// Brings the stored copy of a page up to date, if the page is still there.
+    pub fn store(&mut self, page: u32) -> Result<(), MapError> {
+        let offset = offset_of(page);
+        let frame = self
+            .in_memory
+            .leaf(offset)
+            .and_then(|cell| cell.load().frame());
+        let Some(frame) = frame else {
+            return Ok(());
+        };
+        let cell = filled(&mut self.stored, &mut self.frames, offset, &mut None)?;
+        let copy = cell.load().frame().ok_or(MapError::NoMemory)?;
+        // SAFETY: the tables own both frames. A program that writes to the first one makes the page dirty again.
+        unsafe {
+            copy.to_direct()
+                .copy_from_nonoverlapping(frame.to_direct(), PAGE_SIZE)
+        };
+        Ok(())
+    }
+
+    /// Gives up the pages of `range`, both copies, which no CPU may be able to translate to any more because of a mapping.
+    pub fn remove(&mut self, range: PageRange) -> FrameChain {
+        let mut freed = FrameChain::new();
+        let Some(range) = range.offsets() else {
+            return freed;
+        };
+        for table in [&self.in_memory, &self.stored] {
+            table.visit(range, |_, cell| {
+                self.frames -= 1;
+                FRAMES.fetch_sub(1, Ordering::Relaxed);
+                freed_of(cell)
+                    .into_iter()
+                    .for_each(|frame| freed.push(frame));
+            });
+        }
+        freed
+    }
+
+    /// Gives up the tables of pages from `first` on, all of which are gone.
+    pub fn remove_tables(&mut self, first: u32) -> FrameChain {
+        let mut freed = FrameChain::new();
+        let gap = (offset_of(first), USER_END);
+        if let Some(range) = UserRange::from_bounds(gap.0, gap.1) {
+            for table in [&mut self.in_memory, &mut self.stored] {
+                table.prune(range, gap, |_, _, table| freed.push(table));
+            }
+        }
+        freed
+    }
+
+    /// Makes what follows `end` in its page zeroes.
+    fn clear_behind(&mut self, end: u64) {
+        let (page, used) = (
+            end as usize / PAGE_SIZE * PAGE_SIZE,
+            end as usize % PAGE_SIZE,
+        );
+        if used == 0 {
+            return;
+        }
+        for table in [&self.in_memory, &self.stored] {
+            if let Some(frame) = table.leaf(page).and_then(|cell| cell.load().frame()) {
+                let behind = frame.to_direct().wrapping_add(used);
+                // SAFETY: the table owns the frame, and these are its last bytes.
+                unsafe { behind.write_bytes(0, PAGE_SIZE - used) };
+            }
+        }
+    }
+
+    /// The part of one page that begins at `offset` and has at most `len` bytes, none at `end` or behind it.
+    fn piece(&self, offset: u64, len: usize, end: u64) -> Option<Piece> {
+        let left = end.checked_sub(offset).filter(|left| *left > 0)?;
+        let into_page = offset as usize % PAGE_SIZE;
+        let len = len.min(PAGE_SIZE - into_page);
+        Some(Piece {
+            page: offset as usize - into_page,
+            into_page,
+            len: usize::try_from(left).map_or(len, |left| len.min(left)),
+        })
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        // The tables free what they own.
+        FRAMES.fetch_sub(self.frames, Ordering::Relaxed);
+    }
+}
+
+/// A part of one page.
+struct Piece {
+    page: usize,
+    into_page: usize,
+    len: usize,
+}
+
+/// The number of the page at an offset; sizes are bounded so that it fits.
+pub(super) const fn number_of(offset: usize) -> u32 {
+    (offset / PAGE_SIZE) as u32
+}
+
+/// Where a page is.
+pub(super) const fn offset_of(page: u32) -> usize {
+    page as usize * PAGE_SIZE
+}
+
+/// Takes a page down as clean; whether it was there and dirty.
+fn clean(table: &PageTable, page: u32) -> bool {
+    let cell = table.leaf(offset_of(page));
+    cell.is_some_and(|cell| !cell.load().is_empty() && cell.protect(CLEAN).prot().write())
+}
+
+/// The entry of the page at `offset`, which is made of `spare` or of a new frame if there is none.
+fn filled<'a>(
+    table: &'a mut PageTable,
+    frames: &mut usize,
+    offset: usize,
+    spare: &mut Option<Frame>,
+) -> Result<&'a PteCell, MapError> {
+    let cell = table.leaf_or_create(offset).ok_or(MapError::NoMemory)?;
+    if cell.load().is_empty() {
+        let most = frames::capacity() / SHARE_OF_MEMORY;
+        let more = |taken| (taken < most).then_some(taken + 1);
+        FRAMES
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| MapError::NoSpace)?;
+        let Some(frame) = spare.take().or_else(frames::alloc_zeroed) else {
+            FRAMES.fetch_sub(1, Ordering::Relaxed);
+            return Err(MapError::NoMemory);
+        };
+        *frames += 1;
+        cell.fill(Pte::leaf(Share::of(frame).into_raw(), CLEAN));
+    }
+    Ok(cell)
+}
+
+/// Empties an entry; its frame, if nobody else has it.
+fn freed_of(cell: &PteCell) -> Option<Frame> {
+    let frame: PhysAddr = cell.take().frame()?;
+    // SAFETY: 1. entries hold usable frames only. 2. the entry had the share and is empty now.
+    unsafe { Share::from_raw(frame) }.release()
+}

@@ -1,0 +1,115 @@
+//! [`MemoryFile`]: a file whose bytes are in memory.
+
+use super::contents::{Contents, Copy};
+use super::mappers::Mappers;
+use crate::mm::error::MapError;
+use crate::mm::space::MemorySpace;
+use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Largest size of a file.
+pub const MAX_BYTES: u64 = 1 << 40;
+
+/// Most such files at one time: each takes kernel heap that programs could ask for without end.
+const MOST_FILES: usize = 1024;
+
+static FILES: AtomicUsize = AtomicUsize::new(0);
+
+/// A file in memory. It lives as long as a name, a descriptor or a mapping refers to it.
+#[derive(Debug)]
+pub struct MemoryFile {
+    /// Held by who changes the size or writes bytes by system call.
+    pub(super) changing: SleepMutex<()>,
+    /// Held by who syncs, with room for the numbers of dirty pages.
+    pub(super) syncing: SleepMutex<Vec<u32>>,
+    pub(super) contents: Mutex<Contents>,
+    pub(super) mappers: Mappers,
+}
+
+/// The right to write bytes and to change the size. Waits may happen meanwhile: of other writers, for memory of programs.
+#[derive(Debug)]
+pub struct Change<'a> {
+    file: &'a MemoryFile,
+    _turn: SleepMutexGuard<'a, ()>,
+}
+
+impl MemoryFile {
+    /// An empty file; `None` without memory, or when there are too many.
+    pub fn new() -> Option<Arc<Self>> {
+        let more = |count| (count < MOST_FILES).then_some(count + 1);
+        FILES
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()?;
+        let Some(contents) = Contents::new() else {
+            FILES.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        Some(Arc::new(Self {
+            changing: SleepMutex::new(()),
+            syncing: SleepMutex::new(Vec::new()),
+            contents: Mutex::new(contents),
+            mappers: Mappers::new(),
+        }))
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.contents.lock().size()
+    }
+
+    /// Copies bytes from `offset` on, at most to the end of a page; how many. 0 at the end of the file.
+    pub fn read(&self, copy: Copy, offset: u64, to: &mut [u8]) -> usize {
+        self.contents.lock().read(copy, offset, to)
+    }
+
+    /// Begins to write; sleeps while somebody else does. Context: as [`SleepMutex::lock`].
+    pub fn change(&self) -> Change<'_> {
+        Change {
+            file: self,
+            _turn: self.changing.lock(),
+        }
+    }
+
+    /// Notes a space whose lock the caller has, and which is about to map the file.
+    pub(in crate::mm) fn add_mapper(&self, space: &MemorySpace) -> Result<(), MapError> {
+        self.mappers.add(space)
+    }
+}
+
+impl Change<'_> {
+    /// Writes bytes from `offset` on, and makes the file as long as that takes; how many.
+    ///
+    /// # Errors
+    /// [`MapError::TooBig`], [`MapError::NoSpace`] or [`MapError::NoMemory`] before the first byte.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<usize, MapError> {
+        let mut done = 0;
+        while done < from.len() {
+            // A page at a time: others want the lock, too.
+            let at = offset.saturating_add(done as u64);
+            let written = self.file.contents.lock().write(at, &from[done..]);
+            match written {
+                Ok(more) => done += more,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    pub(super) const fn file(&self) -> &MemoryFile {
+        self.file
+    }
+
+    /// The size, which nobody else can change now.
+    pub fn size(&self) -> u64 {
+        self.file.size()
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}

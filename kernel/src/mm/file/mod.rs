@@ -1,0 +1,36 @@
+//! Files in memory, whose pages programs map and write to.
+//!
+//! A [`MemoryFile`] keeps two copies of its bytes: the pages that `read`, `write` and mappings share, and the *stored*
+//! pages, which stand for a disk. A sync brings the second up to date with the first, and copies only pages that were
+//! written to. So the file has to know which those are, though programs write to them without asking:
+//!
+//! * A page that is clean is mapped read-only, whatever the area allows. The first write faults, puts the page down as
+//!   dirty, and gets the right to write.
+//! * A sync takes the dirty pages of its range down as clean, takes the right to write to them away in every address space,
+//!   and copies them when no CPU has that right any more: one shootdown a space, whatever the number of pages.
+//!
+//! No write is lost in between: one that comes before the flush is over is in memory before the copy is made, and one
+//! that comes later faults and makes the page dirty again. What follows from that for the rest of `mm`: an entry of a file's
+//! page is writable only while the page is dirty, and none that was writable disappears from a page table before every
+//! CPU has forgotten it (`Gather::note_writer`).
+//!
+//! [`area`](FileArea) is the part of a file that a mapping shows, `contents` the pages, `dirty` which of them were
+//! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them.
+//!
+//! Locks, from the outside in: changes of the size, the file's syncs, the address space, the contents.
+
+mod area;
+mod contents;
+mod counters;
+mod dirty;
+mod mappers;
+mod memory_file;
+mod resize;
+mod space;
+mod sync;
+
+pub use area::FileArea;
+pub use contents::Copy;
+pub use counters::counters;
+pub use memory_file::{MAX_BYTES, MemoryFile};
+pub use sync::PageRange;

@@ -1,0 +1,85 @@
+//! What syncs and changes of a file's size do in an address space that maps it.
+
+use super::contents::offset_of;
+use super::counters;
+use super::memory_file::MemoryFile;
+use crate::mm::invalidate::Gather;
+use crate::mm::range::UserRange;
+use crate::mm::space::{Inner, MemorySpace};
+use crate::mm::{AreaKind, FileArea};
+
+impl MemorySpace {
+    /// Takes the right to write to `pages` of `file`, which ascend, away. Returns when no CPU has it any more: one flush.
+    pub(super) fn write_protect(&self, file: &MemoryFile, pages: &[u32]) {
+        let mut gather = Gather::of(self);
+        let mut inner = self.lock();
+        let mut entries = 0;
+        let mut is_mapped = false;
+        for (shown, range) in inner.parts_of(file) {
+            is_mapped = true;
+            entries += inner.write_protect(shown, range, pages, &mut gather);
+        }
+        if !is_mapped {
+            file.mappers.remove(self);
+        }
+        let pending = self.submit_sync(&mut inner, gather);
+        drop(inner);
+        pending.finish();
+        counters::count_flush(entries);
+    }
+
+    /// Unmaps the pages of `file` from number `first` on; areas stay. Returns when no CPU translates to them any more.
+    ///
+    /// The size says already that they are gone: no access brings them back.
+    pub(super) fn unmap_file(&self, file: &MemoryFile, first: u32) {
+        let mut gather = Gather::of(self);
+        let mut inner = self.lock();
+        for (shown, range) in inner.parts_of(file) {
+            let kept = offset_of(first).saturating_sub(shown.offset(range.start()));
+            let gone = UserRange::from_bounds(range.start().saturating_add(kept), range.end());
+            gone.into_iter()
+                .for_each(|range| inner.discard(range, &mut gather));
+        }
+        let pending = self.submit(&mut inner, gather);
+        drop(inner);
+        pending.finish();
+    }
+}
+
+impl Inner {
+    /// The parts of `file` that areas show, and where.
+    fn parts_of(&self, file: &MemoryFile) -> impl Iterator<Item = (&FileArea, UserRange)> {
+        self.areas.iter().filter_map(move |area| match &area.kind {
+            AreaKind::SharedFile(shown) if core::ptr::eq(&**shown.file(), file) => {
+                Some((shown, area.range))
+            }
+            _ => None,
+        })
+    }
+
+    /// Takes the right to write away where the area `range` shows one of `pages`; from how many entries.
+    fn write_protect(
+        &self,
+        shown: &FileArea,
+        range: UserRange,
+        pages: &[u32],
+        gather: &mut Gather<'_>,
+    ) -> usize {
+        let start = shown.offset(range.start());
+        let before = |end: usize| pages.partition_point(|&page| offset_of(page) < end);
+        let mut entries = 0;
+        for &page in &pages[before(start)..before(start + range.bytes())] {
+            let addr = range.start() + (offset_of(page) - start);
+            let Some(cell) = self.table.leaf(addr) else {
+                continue;
+            };
+            let prot = cell.load().prot();
+            if prot.write() {
+                cell.protect(prot.without_write());
+                gather.page(addr);
+                entries += 1;
+            }
+        }
+        entries
+    }
+}

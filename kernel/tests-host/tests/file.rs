@@ -1,0 +1,349 @@
+//! Files in memory and their mappings: who may write, what a sync stores, and what it costs.
+
+mod support;
+
+use shootdown_kernel_tests::mm::file::{Copy, MAX_BYTES, PageRange};
+use shootdown_kernel_tests::mm::frames;
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, Destination, FaultError, FileArea, MapError, MapRequest, MemoryFile,
+    MemorySpace, PAGE_SIZE, Placement, Populate, Prot, SyncWhen,
+};
+use shootdown_kernel_tests::platform::flushes;
+use std::sync::Arc;
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
+
+const PAGES: usize = 6;
+const BYTES: usize = PAGES * PAGE_SIZE;
+
+fn shown(file: &Arc<MemoryFile>, first_page: usize) -> AreaKind {
+    AreaKind::SharedFile(FileArea::new(file.clone(), first_page * PAGE_SIZE, true))
+}
+
+fn file_of(pages: usize) -> Arc<MemoryFile> {
+    let file = MemoryFile::new().unwrap();
+    file.change().set_size((pages * PAGE_SIZE) as u64).unwrap();
+    file
+}
+
+/// A space that maps all of a new file.
+fn mapper() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
+    let file = file_of(PAGES);
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, shown(&file, 0));
+    (file, space)
+}
+
+/// A write as by user code to a page that may not be mapped yet.
+fn put(space: &MemorySpace, page: usize, value: u64) {
+    if entry(space, page).is_none() {
+        space.fault(at(page), WRITE).unwrap();
+    }
+    write(space, page, value);
+}
+
+fn word(file: &MemoryFile, copy: Copy, page: usize) -> u64 {
+    let mut bytes = [0; 8];
+    assert_eq!(file.read(copy, (page * PAGE_SIZE) as u64, &mut bytes), 8);
+    u64::from_le_bytes(bytes)
+}
+
+fn stored(file: &MemoryFile) -> Vec<u64> {
+    (0..PAGES)
+        .map(|page| word(file, Copy::Stored, page))
+        .collect()
+}
+
+#[test]
+fn a_clean_page_is_read_only_until_the_first_write() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    space.fault(at(0), READ).unwrap();
+    assert!(entry(&space, 0).is_some() && !may_write(&space, 0));
+    write(&space, 0, 7);
+    assert!(may_write(&space, 0));
+    assert_eq!(word(&file, Copy::InMemory, 0), 7);
+    assert_eq!(word(&file, Copy::Stored, 0), 0);
+    // Dirty already: who only reads need not fault again to write.
+    let other = MemorySpace::new().unwrap();
+    map(&other, PAGES, shown(&file, 0));
+    other.fault(at(0), READ).unwrap();
+    assert!(may_write(&other, 0));
+}
+
+#[test]
+fn a_sync_of_many_pages_is_one_flush_a_space() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    (0..PAGES).for_each(|page| put(&space, page, page as u64 + 1));
+    space.activate(None);
+    let before = flushes();
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(flushes() - before, 1);
+    assert_eq!(stored(&file), [1, 2, 3, 4, 5, 6]);
+    assert!((0..PAGES).all(|page| !may_write(&space, page)));
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(flushes() - before, 1, "nothing was written");
+    write(&space, 3, 40);
+    assert_eq!(flushes() - before, 1, "a right gained is not flushed");
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(flushes() - before, 2);
+    assert_eq!(stored(&file), [1, 2, 3, 40, 5, 6]);
+    space.deactivate();
+}
+
+#[test]
+fn every_space_loses_the_right_to_write() {
+    let _turn = Turn::new();
+    let (file, first) = mapper();
+    let second = MemorySpace::new().unwrap();
+    map(&second, PAGES - 2, shown(&file, 2));
+    put(&first, 2, 5);
+    put(&second, 0, 6);
+    let child = second.fork().unwrap();
+    put(&child, 0, 7);
+    assert_eq!(read(&first, 2), 7, "one page");
+    file.sync(PageRange::WHOLE).unwrap();
+    assert!(!may_write(&first, 2) && !may_write(&second, 0) && !may_write(&child, 0));
+    assert_eq!(word(&file, Copy::Stored, 2), 7);
+    put(&child, 1, 8);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert!(!may_write(&child, 1));
+    assert_eq!(word(&file, Copy::Stored, 3), 8);
+}
+
+#[test]
+fn a_sync_of_a_range_leaves_the_rest_dirty() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    (0..PAGES).for_each(|page| put(&space, page, 1));
+    space.sync(at(1), 2 * PAGE_SIZE, SyncWhen::Now).unwrap();
+    assert_eq!(stored(&file), [0, 1, 1, 0, 0, 0]);
+    assert!(may_write(&space, 0) && !may_write(&space, 1) && may_write(&space, 3));
+    space.sync(at(0), BYTES, SyncWhen::Later).unwrap();
+    assert_eq!(stored(&file), [0, 1, 1, 0, 0, 0]);
+    let hole = space.sync(at(0), BYTES + PAGE_SIZE, SyncWhen::Now);
+    assert_eq!(hole, Err(MapError::NoMemory));
+    assert_eq!(stored(&file), [1; PAGES], "the mapped part is stored");
+    let unaligned = space.sync(at(0) + 1, PAGE_SIZE, SyncWhen::Now);
+    assert_eq!(unaligned, Err(MapError::Invalid));
+}
+
+#[test]
+fn what_was_written_outlives_the_mapping() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    put(&space, 0, 1);
+    put(&space, 1, 2);
+    put(&space, 2, 3);
+    space.activate(None);
+    let before = flushes();
+    space.unmap(at(0), PAGE_SIZE).unwrap();
+    space.advise(at(1), PAGE_SIZE, Advice::Discard).unwrap();
+    space.protect(at(2), PAGE_SIZE, Prot::READ).unwrap();
+    assert_eq!(flushes() - before, 3);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(flushes() - before, 3, "no entry was left to weaken");
+    assert_eq!(stored(&file)[..3], [1, 2, 3]);
+    space.deactivate();
+    put(&space, 3, 4);
+    drop(space);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(stored(&file)[..4], [1, 2, 3, 4]);
+}
+
+#[test]
+fn rights_that_come_back_do_not_make_clean_pages_writable() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    for hidden in [Prot::NONE, Prot::READ] {
+        put(&space, 0, 1);
+        space.fault(at(1), READ).unwrap();
+        file.sync(PageRange::WHOLE).unwrap();
+        space.protect(BASE, BYTES, hidden).unwrap();
+        space.protect(BASE, BYTES, Prot::READ_WRITE).unwrap();
+        assert!(!may_write(&space, 0) && !may_write(&space, 1), "{hidden}");
+        put(&space, 0, 2);
+        file.sync(PageRange::WHOLE).unwrap();
+        assert_eq!(word(&file, Copy::Stored, 0), 2);
+    }
+}
+
+#[test]
+fn a_moved_mapping_is_still_watched() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    put(&space, 4, 1);
+    // The last two pages, one page up and one longer.
+    space
+        .remap(
+            at(4),
+            2 * PAGE_SIZE,
+            3 * PAGE_SIZE,
+            Destination::Fixed(at(7)),
+        )
+        .unwrap();
+    assert!(may_write(&space, 7));
+    file.sync(PageRange::WHOLE).unwrap();
+    assert!(!may_write(&space, 7));
+    put(&space, 8, 2);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(stored(&file), [0, 0, 0, 0, 1, 2]);
+    assert_eq!(space.fault(at(9), READ), Err(FaultError::BeyondFile));
+}
+
+#[test]
+fn what_is_cut_off_disappears_everywhere() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    let other = MemorySpace::new().unwrap();
+    map(&other, PAGES, shown(&file, 0));
+    for page in 0..PAGES {
+        put(&space, page, 9);
+        put(&other, page, 9);
+    }
+    file.sync(PageRange::WHOLE).unwrap();
+    let held = frames::free_count();
+    space.activate(None);
+    let before = flushes();
+    file.change().set_size(PAGE_SIZE as u64 + 8).unwrap();
+    assert_eq!(flushes() - before, 1);
+    space.deactivate();
+    assert_eq!(frames::free_count() - held, 2 * (PAGES - 2), "both copies");
+    for space in [&space, &other] {
+        assert!(entry(space, 1).is_some() && entry(space, 2).is_none());
+        assert_eq!(space.fault(at(2), WRITE), Err(FaultError::BeyondFile));
+        assert_eq!(space.fault(at(1), READ), Ok(()));
+    }
+    file.change().set_size(BYTES as u64).unwrap();
+    space.fault(at(2), READ).unwrap();
+    assert_eq!((read(&space, 1), read(&space, 2)), (9, 0));
+    assert_eq!(stored(&file), [9, 9, 0, 0, 0, 0]);
+}
+
+#[test]
+fn bytes_behind_the_end_are_zero_when_the_file_grows() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    file.change().set_size(12).unwrap();
+    file.change().write(0, &[1; 16]).unwrap();
+    file.sync(PageRange::WHOLE).unwrap();
+    file.change().set_size(4).unwrap();
+    file.change().set_size(16).unwrap();
+    let wanted = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for copy in [Copy::InMemory, Copy::Stored] {
+        let mut bytes = [7; 32];
+        assert_eq!(file.read(copy, 0, &mut bytes), 16, "the end");
+        assert_eq!(bytes[..16], wanted, "{copy:?}");
+    }
+    space.fault(at(0), READ).unwrap();
+    assert_eq!(read(&space, 0), 0x0101_0101);
+}
+
+#[test]
+fn writes_by_call_are_seen_through_mappings_and_stored() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    space.fault(at(1), READ).unwrap();
+    let bytes = vec![3; PAGE_SIZE];
+    let written = file.change().write(PAGE_SIZE as u64 / 2, &bytes);
+    assert_eq!(written, Ok(PAGE_SIZE));
+    assert_eq!(read(&space, 1), 0x0303_0303_0303_0303);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(word(&file, Copy::Stored, 1), 0x0303_0303_0303_0303);
+    assert_eq!(
+        file.change().write(MAX_BYTES, &[1]),
+        Err(MapError::TooBig),
+        "the largest size"
+    );
+    assert_eq!(file.change().set_size(MAX_BYTES + 1), Err(MapError::TooBig));
+}
+
+#[test]
+fn more_dirty_pages_than_the_log_holds_are_all_found() {
+    const MANY: usize = 1500;
+    let _turn = Turn::new();
+    let file = file_of(MANY);
+    let change = file.change();
+    let mark = |page: usize, value: u8| {
+        change.write((page * PAGE_SIZE) as u64, &[value]).unwrap();
+    };
+    (0..MANY).for_each(|page| mark(page, 1));
+    // A part of them first, which leaves the log incomplete.
+    let part = PageRange { first: 3, end: 700 };
+    file.sync(part).unwrap();
+    assert_eq!(word(&file, Copy::Stored, 2), 0);
+    (3..700).for_each(|page| assert_eq!(word(&file, Copy::Stored, page), 1));
+    mark(10, 2);
+    file.sync(PageRange::WHOLE).unwrap();
+    for page in 0..MANY {
+        let wanted = if page == 10 { 2 } else { 1 };
+        assert_eq!(word(&file, Copy::Stored, page), wanted, "page {page}");
+    }
+    // And a complete log again.
+    mark(1400, 3);
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(word(&file, Copy::Stored, 1400), 3);
+}
+
+#[test]
+fn files_leave_memory_for_others() {
+    let _turn = Turn::new();
+    let most = frames::capacity() / 2;
+    let file = file_of(most + 2);
+    let space = MemorySpace::new().unwrap();
+    map(&space, most + 2, shown(&file, 0));
+    for page in 0..most {
+        space.fault(at(page), WRITE).unwrap();
+    }
+    assert_eq!(space.fault(at(most), WRITE), Err(FaultError::NoFileSpace));
+    let change = file.change();
+    assert_eq!(
+        change.write((most * PAGE_SIZE) as u64, &[1]),
+        Err(MapError::NoSpace)
+    );
+    drop(change);
+    // No room for the stored copy: the pages stay dirty until there is.
+    assert_eq!(file.sync(PageRange::WHOLE), Err(MapError::NoSpace));
+    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    write(&space, 0, 5);
+    assert_eq!(file.sync(PageRange::WHOLE), Ok(()));
+    assert_eq!(word(&file, Copy::Stored, 0), 5);
+}
+
+#[test]
+fn a_failed_sync_leaves_its_pages_dirty() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    put(&space, 0, 5);
+    let rest = frames::capacity() / 2 - 1;
+    let hog = file_of(rest);
+    let change = hog.change();
+    for page in 0..rest {
+        change.write((page * PAGE_SIZE) as u64, &[1]).unwrap();
+    }
+    assert_eq!(file.sync(PageRange::WHOLE), Err(MapError::NoSpace));
+    assert_eq!(stored(&file)[0], 0);
+    change.set_size(0).unwrap();
+    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(stored(&file)[0], 5);
+}
+
+#[test]
+fn a_file_opened_for_reading_is_never_written_to() {
+    let _turn = Turn::new();
+    let file = file_of(PAGES);
+    let space = MemorySpace::new().unwrap();
+    let request = MapRequest {
+        addr: BASE,
+        len: BYTES,
+        prot: Prot::READ,
+        placement: Placement::Fixed,
+        populate: Populate::Now,
+        kind: AreaKind::SharedFile(FileArea::new(file.clone(), 0, false)),
+    };
+    space.map(request).unwrap();
+    assert!((0..PAGES).all(|page| entry(&space, page).is_some() && !may_write(&space, page)));
+    assert_eq!(space.fault(at(0), REFUSED), Err(FaultError::NotWritable));
+    let denied = space.protect(BASE, BYTES, Prot::READ_WRITE);
+    assert_eq!(denied, Err(MapError::Denied));
+}
