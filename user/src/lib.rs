@@ -26,6 +26,7 @@ pub mod effort;
 pub mod hotplug;
 pub mod machine;
 pub mod madvise;
+pub mod memory_file;
 pub mod pingpong;
 pub mod policy;
 pub mod preemptoff;

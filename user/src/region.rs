@@ -1,6 +1,8 @@
-//! Anonymous memory whose pages are discarded while other threads look at them, or that forked processes share.
+//! Memory whose pages are discarded while other threads look at them, that forked processes share, or that is a file's.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -10,7 +12,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// 64-bit words in a page.
 pub const PAGE_WORDS: usize = PAGE_BYTES / size_of::<u64>();
 
-/// An anonymous mapping, unmapped on drop.
+/// A mapping, unmapped on drop.
 ///
 /// Its words are atomics: whatever the kernel or another thread does with the pages, reading one
 /// is defined, and stays so after a discard.
@@ -28,21 +30,24 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps `pages` zero pages, readable and writable, none of them backed yet. A forked process has a copy.
     pub fn new(pages: usize) -> io::Result<Self> {
-        Self::map(pages, libc::MAP_PRIVATE)
+        Self::map(pages, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
     /// The same, but forked processes have these very pages.
     pub fn shared(pages: usize) -> io::Result<Self> {
-        Self::map(pages, libc::MAP_SHARED)
+        Self::map(pages, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
     }
 
-    fn map(pages: usize, sharing: i32) -> io::Result<Self> {
+    /// The first `pages` pages of a file: its own, which whoever maps or reads it sees.
+    pub fn of_file(file: &File, pages: usize) -> io::Result<Self> {
+        Self::map(pages, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    fn map(pages: usize, flags: i32, file: i32) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = sharing | libc::MAP_ANONYMOUS;
         let bytes = pages * PAGE_BYTES;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory
-        // that exists.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        // SAFETY: a mapping at an address of the kernel's choice touches no memory that exists.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -70,6 +75,17 @@ impl Region {
         // SAFETY: the mapping lives as long as `self`, is aligned, readable, writable, and only
         // ever accessed through atomics; zero bytes are a valid AtomicU64.
         unsafe { pointer.as_ref() }
+    }
+
+    /// Stores what was written to the first `pages` pages of a file (`msync`).
+    pub fn sync(&self, pages: usize) -> io::Result<()> {
+        assert!(pages <= self.pages, "the region has {} pages", self.pages);
+        let bytes = pages * PAGE_BYTES;
+        // SAFETY: the range is inside our own mapping, and the call changes nothing in it.
+        match unsafe { libc::msync(self.base.as_ptr().cast(), bytes, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Discards the first `pages` pages: they read zero from now on.

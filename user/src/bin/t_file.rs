@@ -1,0 +1,292 @@
+//! Files in memory: the calls that make, cut, sync and remove them, and what their mappings show.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::process::ExitCode;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use shootdown_user::child::{Child, End};
+use shootdown_user::memory_file;
+use shootdown_user::region::{PAGE_BYTES, Region};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+fn error_of<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn last_error() -> Option<i32> {
+    io::Error::last_os_error().raw_os_error()
+}
+
+fn map(file: &File, bytes: usize, prot: i32, sharing: i32, offset: i64) -> Result<usize, i32> {
+    let fd = file.as_raw_fd();
+    // SAFETY: a new mapping where nothing is.
+    let at = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, sharing, fd, offset) };
+    if at == libc::MAP_FAILED {
+        return Err(last_error().unwrap_or(0));
+    }
+    Ok(at.expose_provenance())
+}
+
+fn unmap(at: usize, bytes: usize) {
+    // SAFETY: a mapping of the caller's own, which nothing refers to.
+    let status = unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), bytes) };
+    assert_eq!(status, 0);
+}
+
+fn sync_range(at: usize, bytes: usize, flags: i32) -> Option<i32> {
+    // SAFETY: the call changes no memory.
+    match unsafe { libc::msync(ptr::with_exposed_provenance_mut(at), bytes, flags) } {
+        0 => None,
+        _ => last_error(),
+    }
+}
+
+fn made(pages: u64) -> File {
+    memory_file::create(c"t_file", pages * PAGE).expect("a file in memory")
+}
+
+fn word_at(file: &File, offset: u64) -> u64 {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, offset)
+        .expect("a word of the file");
+    u64::from_ne_bytes(bytes)
+}
+
+fn names_come_and_go() {
+    const PATH: &str = "/tmp/t_file";
+    // The reference kernel always has it; Linux as set up by the lab has not.
+    let _ignored = fs::create_dir("/tmp");
+    fs::write(PATH, "first").expect("a new file");
+    let longer = |text: &str| {
+        let mut file = OpenOptions::new().append(true).open(PATH)?;
+        file.write_all(text.as_bytes())
+    };
+    longer(" and more").expect("appending");
+    assert_eq!(fs::read_to_string(PATH).expect("it"), "first and more");
+    assert_eq!(fs::metadata(PATH).expect("it").len(), 14);
+    let exclusively = OpenOptions::new().write(true).create_new(true).open(PATH);
+    assert_eq!(error_of(exclusively), Some(libc::EEXIST));
+    let listed = fs::read_dir("/tmp").expect("the directory");
+    assert!(listed.flatten().any(|entry| entry.file_name() == "t_file"));
+    let mut open = File::open(PATH).expect("it");
+    assert_eq!(error_of((&open).write(b"x")), Some(libc::EBADF));
+    fs::remove_file(PATH).expect("its name");
+    assert_eq!(error_of(fs::remove_file(PATH)), Some(libc::ENOENT));
+    assert_eq!(error_of(File::open(PATH)), Some(libc::ENOENT));
+    let mut text = String::new();
+    open.read_to_string(&mut text).expect("the open file");
+    assert_eq!(text, "first and more");
+    let long = format!("/tmp/{}", "n".repeat(256));
+    assert_eq!(error_of(File::create(long)), Some(libc::ENAMETOOLONG));
+    let inside = File::create("/tmp/nowhere/file");
+    assert_eq!(error_of(inside), Some(libc::ENOENT));
+}
+
+fn sizes_change_and_holes_are_zero() {
+    let mut file = made(0);
+    file.write_all(b"abc").expect("three bytes");
+    file.set_len(3 * PAGE + 5).expect("longer");
+    assert_eq!(word_at(&file, 2 * PAGE), 0);
+    file.write_all_at(b"xyz", 3 * PAGE + 4)
+        .expect("beyond the end");
+    assert_eq!(file.seek(SeekFrom::End(0)).expect("the end"), 3 * PAGE + 7);
+    let mut bytes = Vec::new();
+    file.rewind().expect("the start");
+    file.read_to_end(&mut bytes).expect("all");
+    assert_eq!(bytes.len() as u64, 3 * PAGE + 7);
+    assert!(bytes.starts_with(b"abc\0") && bytes.ends_with(b"\0xyz"));
+    file.set_len(1).expect("shorter");
+    file.set_len(4).expect("longer");
+    assert_eq!(fs_bytes(&file, 4), b"a\0\0\0");
+    // Linux's limit is the largest offset there is.
+    if memory_file::stored(&file)
+        .expect("the stored copy")
+        .is_some()
+    {
+        assert_eq!(error_of(file.set_len(1 << 62)), Some(libc::EFBIG));
+        assert_eq!(error_of(file.write_at(b"x", 1 << 62)), Some(libc::EFBIG));
+    }
+}
+
+fn fs_bytes(file: &File, len: usize) -> Vec<u8> {
+    let mut bytes = vec![7; len];
+    file.read_exact_at(&mut bytes, 0).expect("bytes");
+    bytes
+}
+
+fn everybody_has_the_same_pages() {
+    let file = made(4);
+    let (first, second) = (region(&file, 4), region(&file, 4));
+    first.word(1, 0).store(1, Relaxed);
+    assert_eq!(second.word(1, 0).load(Relaxed), 1);
+    file.write_all_at(&2u64.to_ne_bytes(), PAGE)
+        .expect("a word");
+    assert_eq!(first.word(1, 0).load(Relaxed), 2);
+    let child = Child::start(|| {
+        second.word(2, 3).store(3, Relaxed);
+        i32::from(first.word(1, 0).load(Relaxed) != 2)
+    });
+    let end = child.expect("a child").wait().expect("its end");
+    assert_eq!(end, End::Exited(0));
+    assert_eq!(first.word(2, 3).load(Relaxed), 3);
+    assert_eq!(word_at(&file, 2 * PAGE + 24), 3);
+    let private = map(
+        &file,
+        PAGE_BYTES,
+        READ_WRITE,
+        libc::MAP_PRIVATE,
+        PAGE as i64,
+    );
+    let private = private.expect("a private mapping");
+    let place = ptr::with_exposed_provenance_mut::<u64>(private);
+    // SAFETY: a word of the private mapping.
+    assert_eq!(unsafe { place.read_volatile() }, 2);
+    // SAFETY: as above.
+    unsafe { place.write_volatile(9) };
+    assert_eq!(first.word(1, 0).load(Relaxed), 2);
+    unmap(private, PAGE_BYTES);
+}
+
+fn region(file: &File, pages: usize) -> Region {
+    Region::of_file(file, pages).expect("a mapping")
+}
+
+/// How a child ends that reads the page.
+fn reader(region: &Region, page: usize) -> End {
+    let child = Child::start(|| region.word(page, 0).load(Relaxed) as i32);
+    child.expect("a child").wait().expect("its end")
+}
+
+fn nothing_is_there_beyond_the_end() {
+    let file = made(3);
+    let region = region(&file, 5);
+    for page in 0..3 {
+        region.word(page, 0).store(page as u64 + 1, Relaxed);
+    }
+    assert_eq!(reader(&region, 2), End::Exited(3));
+    assert_eq!(reader(&region, 3), End::Killed(libc::SIGBUS));
+    file.set_len(PAGE + 1).expect("shorter");
+    assert_eq!(reader(&region, 1), End::Exited(2), "its end is in the page");
+    assert_eq!(reader(&region, 2), End::Killed(libc::SIGBUS));
+    let mut pipe = [0; 2];
+    // SAFETY: room for two numbers.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    // A system call is told instead.
+    let place = ptr::from_ref(region.word(2, 0)).cast();
+    // SAFETY: the kernel reads from the mapping, or refuses.
+    assert_eq!(unsafe { libc::write(pipe[1], place, 8) }, -1);
+    assert_eq!(last_error(), Some(libc::EFAULT));
+    file.set_len(3 * PAGE).expect("longer");
+    assert_eq!(reader(&region, 2), End::Exited(0), "and zero");
+    pipe.into_iter().for_each(|end| {
+        // SAFETY: descriptors of this function.
+        unsafe { libc::close(end) };
+    });
+}
+
+fn rights_are_those_of_the_descriptor() {
+    let _ignored = fs::create_dir("/tmp");
+    fs::write("/tmp/t_rights", [1; 64]).expect("a file");
+    let reading = File::open("/tmp/t_rights").expect("the file");
+    let writing = OpenOptions::new().write(true).open("/tmp/t_rights");
+    let writing = writing.expect("the file");
+    fs::remove_file("/tmp/t_rights").expect("its name");
+    let shared = libc::MAP_SHARED;
+    assert_eq!(
+        map(&reading, PAGE_BYTES, READ_WRITE, shared, 0),
+        Err(libc::EACCES)
+    );
+    assert_eq!(
+        map(&writing, PAGE_BYTES, libc::PROT_READ, shared, 0),
+        Err(libc::EACCES)
+    );
+    assert_eq!(
+        map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 17),
+        Err(libc::EINVAL)
+    );
+    let at = map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 0).expect("a mapping");
+    let place = ptr::with_exposed_provenance_mut(at);
+    // SAFETY: a mapping of this function's own, which nothing refers to.
+    let status = unsafe { libc::mprotect(place, PAGE_BYTES, READ_WRITE) };
+    assert_eq!((status, last_error()), (-1, Some(libc::EACCES)));
+    unmap(at, PAGE_BYTES);
+    assert_eq!(error_of(reading.set_len(3)), Some(libc::EINVAL));
+}
+
+fn syncs_say_what_is_wrong() {
+    let file = made(2);
+    let at = map(&file, 2 * PAGE_BYTES, READ_WRITE, libc::MAP_SHARED, 0).expect("a mapping");
+    let (now, later) = (libc::MS_SYNC, libc::MS_ASYNC);
+    for flags in [
+        now,
+        later,
+        libc::MS_INVALIDATE,
+        now | libc::MS_INVALIDATE,
+        0,
+    ] {
+        assert_eq!(sync_range(at, 2 * PAGE_BYTES, flags), None, "{flags:#x}");
+    }
+    assert_eq!(sync_range(at, PAGE_BYTES, now | later), Some(libc::EINVAL));
+    assert_eq!(sync_range(at, PAGE_BYTES, 64), Some(libc::EINVAL));
+    assert_eq!(sync_range(at + 1, PAGE_BYTES, now), Some(libc::EINVAL));
+    assert_eq!(sync_range(at, 0, now), None);
+    unmap(at + PAGE_BYTES, PAGE_BYTES);
+    assert_eq!(sync_range(at, 2 * PAGE_BYTES, now), Some(libc::ENOMEM));
+    file.sync_all().expect("all of it");
+    file.sync_data().expect("the same");
+    unmap(at, PAGE_BYTES);
+}
+
+/// Only where the kernel shows what syncs have stored.
+fn syncs_store_what_was_written() {
+    let file = made(8);
+    let Some(stored) = memory_file::stored(&file).expect("the stored copy") else {
+        return;
+    };
+    let region = region(&file, 8);
+    (0..8).for_each(|page| region.word(page, 5).store(1, Relaxed));
+    assert_eq!(word_at(&stored, 40), 0);
+    region.sync(3).expect("three pages");
+    assert_eq!(word_at(&stored, 2 * PAGE + 40), 1);
+    assert_eq!(word_at(&stored, 3 * PAGE + 40), 0);
+    drop(region);
+    file.sync_data().expect("the rest");
+    assert_eq!(word_at(&stored, 7 * PAGE + 40), 1);
+    file.set_len(PAGE).expect("shorter");
+    assert_eq!(stored.metadata().expect("it").len(), PAGE);
+}
+
+fn main() -> ExitCode {
+    shootdown_user::machine::prepare();
+    let tests: [(&str, fn()); 7] = [
+        ("names_come_and_go", names_come_and_go),
+        (
+            "sizes_change_and_holes_are_zero",
+            sizes_change_and_holes_are_zero,
+        ),
+        ("everybody_has_the_same_pages", everybody_has_the_same_pages),
+        (
+            "nothing_is_there_beyond_the_end",
+            nothing_is_there_beyond_the_end,
+        ),
+        (
+            "rights_are_those_of_the_descriptor",
+            rights_are_those_of_the_descriptor,
+        ),
+        ("syncs_say_what_is_wrong", syncs_say_what_is_wrong),
+        ("syncs_store_what_was_written", syncs_store_what_was_written),
+    ];
+    for (name, test) in tests {
+        // A failed assertion prints its message and ends the program.
+        test();
+        println!("t_file: {name} ok");
+    }
+    println!("t_file: OK");
+    ExitCode::SUCCESS
+}
