@@ -14,6 +14,14 @@ use crate::protocol::{self, Message};
 const POLICIES: [&str; 3] = ["before", "published", "best"];
 /// Steps that the breakable kernel leaves out; tlbtorture has to notice each.
 const BREAKS: [&str; 4] = ["no-remote", "no-wait", "free-early", "fork-local"];
+/// Programs that look for one mistake, which they have to notice, with their arguments: that is, a child sees what
+/// its parent wrote after the fork, or the stored copy of a file lacks a write.
+const NOTICED: [(&str, &[&str], &str); 4] = [
+    ("t_fork", &[], "fork-local"),
+    ("t_dirty", &["600"], "sync-local"),
+    ("t_dirty", &["600"], "copy-early"),
+    ("t_dirty", &["600"], "unmap-late"),
+];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
 /// What a boot needs beyond the time that the program was given.
@@ -67,7 +75,10 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             broken(fleet, step)
         });
     }
-    tally.check("coherence: t_fork notices fork-local", || forgotten(fleet));
+    for (program, arguments, step) in NOTICED {
+        let name = format!("coherence: {program} notices {step}");
+        tally.check(&name, || noticed(fleet, (program, arguments), step));
+    }
     on_linux(fleet, tally);
 }
 
@@ -191,21 +202,22 @@ fn broken(fleet: &Fleet, step: &str) -> Outcome<String> {
     ))
 }
 
-/// Passes if t_fork failed because a child saw what its parent wrote after the fork.
-fn forgotten(fleet: &Fleet) -> Outcome<String> {
-    const WORDS: &str = "t_fork: FAILED: fork";
+/// Passes if the program failed because of what it saw, and said so.
+fn noticed(fleet: &Fleet, (program, arguments): (&str, &[&str]), step: &str) -> Outcome<String> {
+    let options = format!("break={step}");
+    let words = format!("{program}: FAILED: ");
     let start = Start {
-        options: "break=fork-local",
-        arguments: &[],
+        options: &options,
+        arguments,
         cpus: 4,
-        deadline: ALLOWANCE,
+        deadline: 2 * ALLOWANCE,
     };
-    let finished = fleet.boot(fleet.breakable(), "t_fork", start)?;
-    let said = finished.console.lines().find(|line| line.contains(WORDS));
+    let finished = fleet.boot(fleet.breakable(), program, start)?;
+    let said = finished.console.lines().find(|line| line.contains(&words));
     match (&finished.end, said) {
         (End::Exited(1), Some(line)) => Ok(line.trim().to_owned()),
         _ => Err(Failure::work(format!(
-            "fork-local went unnoticed: {}",
+            "{step} went unnoticed: {}",
             finished.account()
         ))),
     }
