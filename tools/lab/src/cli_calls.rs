@@ -67,6 +67,9 @@ pub struct Calls {
     /// What CPUs do while nobody wants anything of them: busy or halt
     #[arg(long, value_name = "WHAT", default_value = "busy")]
     pub rest: String,
+    /// On qemu: count guest instructions instead of time; the same on every host, whatever else it does
+    #[arg(long)]
+    pub instructions: bool,
     /// Fewer calls, for a look
     #[arg(long)]
     pub quick: bool,

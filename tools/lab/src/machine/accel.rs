@@ -23,6 +23,8 @@ pub enum TcgThreads {
     Multi,
     /// One for all of them, which takes turns.
     Single,
+    /// As `Single`, on a clock that goes on by a nanosecond with each instruction: times are counts, the same on every host.
+    Counting,
 }
 
 /// What a machine runs on.
@@ -68,22 +70,30 @@ impl TcgThreads {
 
 impl Accel {
     /// QEMU's options for it.
-    pub fn arguments(self) -> [&'static str; 4] {
+    pub fn arguments(self) -> Vec<&'static str> {
         // Linux would walk five levels where `max` has LA57, the reference kernel four. QEMU 7.2's
         // CMPXCHG16B is broken with one thread a virtual CPU: Linux dies of it in one boot of five.
         match self {
-            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg(TcgThreads::Multi) => [
+            Self::Kvm => vec!["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg(TcgThreads::Multi) => vec![
                 "-accel",
                 "tcg,thread=multi",
                 "-cpu",
                 "max,la57=off,cx16=off",
             ],
-            Self::Tcg(TcgThreads::Single) => [
+            Self::Tcg(TcgThreads::Single) => vec![
                 "-accel",
                 "tcg,thread=single",
                 "-cpu",
                 "max,la57=off,cx16=off",
+            ],
+            Self::Tcg(TcgThreads::Counting) => vec![
+                "-accel",
+                "tcg,thread=single",
+                "-cpu",
+                "max,la57=off,cx16=off",
+                "-icount",
+                "shift=0,sleep=off",
             ],
         }
     }
@@ -95,6 +105,7 @@ impl fmt::Display for Accel {
             Self::Kvm => "kvm",
             Self::Tcg(TcgThreads::Multi) => "tcg,thread=multi",
             Self::Tcg(TcgThreads::Single) => "tcg,thread=single",
+            Self::Tcg(TcgThreads::Counting) => "tcg,icount",
         })
     }
 }

@@ -118,7 +118,12 @@ impl Boot<'_> {
         let image = match self.kernel {
             Kernel::Shootdown(image) | Kernel::Linux(image) => image,
         };
-        let mut arguments: Vec<OsString> = self.accel.arguments().map(OsString::from).to_vec();
+        let mut arguments: Vec<OsString> = self
+            .accel
+            .arguments()
+            .into_iter()
+            .map(OsString::from)
+            .collect();
         arguments.extend(["-smp".into(), self.cpus.to_string().into()]);
         arguments.extend(["-m".into(), format!("{MEMORY_MIB}M").into()]);
         arguments.extend([

@@ -11,7 +11,7 @@ mod linux;
 mod qemu;
 mod symbols;
 
-pub use accel::{Accel, AccelChoice, host_cores};
+pub use accel::{Accel, AccelChoice, TcgThreads, host_cores};
 pub use bochs::{Bochs, BochsBoot, BochsModel, INSTALL as BOCHS_INSTALL};
 pub use boot::{Boot, Finished, Kernel};
 pub use child::Child;

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use shootdown_calls::Workload;
 
-use super::group::Group;
+use super::group::{Clock, Group};
 use super::hosted::Hosted;
 use super::qemu::Qemu;
 use super::row::LiveRow;
@@ -50,6 +50,12 @@ pub fn command(bench: &CallsBench) -> Outcome<()> {
     }
     let groups = Group::all(workload, calls)?;
     let kind = settle(calls)?;
+    if calls.instructions && kind != CallsMachine::Qemu {
+        return Err(Failure::input(
+            "instructions are counted by the emulator",
+            "use --instructions with --machine qemu",
+        ));
+    }
     let mut progress = Progress::new();
     progress.stage("building the machine");
     let machine = match kind {
@@ -99,7 +105,10 @@ impl Machine {
         progress.stage(&label);
         let mut on_line = |line: &str| {
             match LiveRow::parse(line) {
-                Some(Ok(row)) => rows.push(row),
+                Some(Ok(row)) => rows.push(LiveRow {
+                    counts_instructions: group.clock == Clock::Instructions,
+                    ..row
+                }),
                 Some(Err(error)) => garbled = Some(error),
                 None => {}
             }
@@ -148,7 +157,7 @@ fn keep(
                  rows,
              }| {
                 json!({
-                    "cpus": group.cpus, "accel": ground, "crowded": group.is_crowded,
+                    "cpus": group.cpus, "accel": ground,
                     "plan": group.words, "rows": rows,
                 })
             },

@@ -17,15 +17,24 @@ const LARGE_CPUS: usize = 8;
 /// Starting a machine on a slow and busy host, and waiting for its end.
 const ALLOWANCE: Duration = Duration::from_secs(60);
 
+/// What times are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's.
+    Host,
+    /// Guest instructions of all CPUs, which take turns: a thousand to the microsecond.
+    Instructions,
+}
+
 /// One start of one machine.
 #[derive(Debug, Clone)]
 pub struct Group {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Whether it has more CPUs than the host has cores.
-    pub is_crowded: bool,
     /// What CPUs do that nobody wants anything of.
     pub rest: Rest,
+    /// What its times are.
+    pub clock: Clock,
     /// The plan as the machine is told.
     pub words: String,
     /// When it is ended as stuck.
@@ -40,11 +49,12 @@ impl Group {
     pub fn all(workload: Workload, calls: &Calls) -> Outcome<Vec<Self>> {
         let sizes = match calls.cpus {
             Some(asked) => vec![cpus(asked)?],
+            None if calls.instructions => vec![LARGE_CPUS],
             None => vec![SMALL_CPUS, LARGE_CPUS],
         };
         let default_ns: &[u64] = match workload {
-            Workload::Selected => &[0, 500_000],
-            Workload::Shoot => &[0],
+            Workload::Selected if !calls.instructions => &[0, 500_000],
+            _ => &[0],
         };
         let asked_ns: Option<Vec<u64>> = calls
             .function_us
@@ -68,11 +78,19 @@ impl Group {
             (false, true) => (100, 3),
             (false, false) => (1000, 7),
         };
-        let is_crowded = cpus > host_cores();
-        let default_calls = if is_crowded && !is_long {
-            default_calls / 5
-        } else {
-            default_calls
+        let clock = match calls.instructions {
+            true => Clock::Instructions,
+            false => Clock::Host,
+        };
+        let is_slow = cpus > host_cores() && !is_long && clock == Clock::Host;
+        let default_calls = match clock {
+            Clock::Instructions => 100,
+            Clock::Host if is_slow => default_calls / 5,
+            Clock::Host => default_calls,
+        };
+        let rounds = match clock {
+            Clock::Instructions => 2,
+            Clock::Host => rounds,
         };
         let mut words = format!(
             "{},ns={function_ns},calls={},rounds={rounds},seed={},rest={}",
@@ -95,8 +113,8 @@ impl Group {
         let plan = Plan::parse(&words).map_err(|mistake| Failure::input(mistake, remedy))?;
         Ok(Self {
             cpus,
-            is_crowded,
             rest: plan.rest,
+            clock,
             words,
             deadline: deadline(&plan, cpus, function_ns),
         })

@@ -57,6 +57,9 @@ pub struct LiveRow {
     pub runs: u64,
     /// Memory of the contender.
     pub bytes: u64,
+    /// Its times are counts of instructions: not the program's word but the lab's.
+    #[serde(default)]
+    pub counts_instructions: bool,
 }
 
 impl LiveRow {
@@ -79,14 +82,14 @@ impl LiveRow {
         sorted.get(sorted.len() / 2).copied().unwrap_or(0)
     }
 
-    /// Whether it keeps more CPUs busy than the host has cores: those that rest by spinning are busy too.
+    /// Whether it keeps more CPUs busy than the host has cores, and tells times: CPUs that rest by spinning are busy too.
     pub fn is_crowded(&self) -> bool {
         let busy = if self.rest == "halt" {
             self.busy
         } else {
             self.cpus
         };
-        busy > host_cores()
+        busy > host_cores() && !self.counts_instructions
     }
 
     /// Whether its times say something: the calls' own, or those of functions that are much longer.

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table};
 use shootdown_calls::Workload;
 
 use super::command::Measured;
+use super::group::Clock;
 use super::row::LiveRow;
 use crate::machine::host_cores;
 
@@ -69,14 +70,23 @@ fn group(workload: Workload, measured: &Measured, line: &mut dyn FnMut(&str)) {
         measured.ground,
         rows[0].function_ns as f64 / 1000.0,
     ));
-    let timed: Vec<LiveRow> = rows.iter().filter(|row| row.has_times()).cloned().collect();
+    let counts_instructions = measured.group.clock == Clock::Instructions;
+    let timed: Vec<LiveRow> = rows
+        .iter()
+        .filter(|row| counts_instructions || row.has_times())
+        .cloned()
+        .collect();
     if !timed.is_empty() && workload == Workload::Selected {
         line(&whole(&timed));
     }
     if !timed.is_empty() {
-        line(
-            "a call: median, 99th percentile in us; the slowest initiator's 99th percentile by the fastest one's",
-        );
+        let unit = match measured.group.clock {
+            Clock::Host => "us",
+            Clock::Instructions => "thousands of instructions, of all CPUs together",
+        };
+        line(&format!(
+            "a call: median, 99th percentile in {unit}; the slowest initiator's 99th percentile by the fastest one's"
+        ));
         line(&by_peer(&timed, times));
     }
     line(
