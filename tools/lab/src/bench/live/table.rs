@@ -48,7 +48,8 @@ pub fn render(
     line(&format!(
         "{calls} calls, every one checked when it returned"
     ));
-    if let Some(cores) = others.filter(|&cores| cores > NOISE_CORES) {
+    let is_timed = measured.iter().any(|it| it.group.clock == Clock::Host);
+    if let Some(cores) = others.filter(|&cores| is_timed && cores > NOISE_CORES) {
         line(&format!(
             "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet"
         ));
@@ -70,13 +71,9 @@ fn group(workload: Workload, measured: &Measured, line: &mut dyn FnMut(&str)) {
         measured.ground,
         rows[0].function_ns as f64 / 1000.0,
     ));
-    let counts_instructions = measured.group.clock == Clock::Instructions;
-    let timed: Vec<LiveRow> = rows
-        .iter()
-        .filter(|row| counts_instructions || row.has_times())
-        .cloned()
-        .collect();
-    if !timed.is_empty() && workload == Workload::Selected {
+    let is_timed = measured.group.clock == Clock::Host;
+    let timed: Vec<LiveRow> = rows.iter().filter(|row| row.has_times()).cloned().collect();
+    if !timed.is_empty() && is_timed && workload == Workload::Selected {
         line(&whole(&timed));
     }
     if !timed.is_empty() {
