@@ -65,6 +65,11 @@ impl<P: Platform> CallQueues<P> {
         }
     }
 
+    /// The memory of one for CPUs below `cpus`, in bytes.
+    pub const fn bytes_for(cpus: usize) -> usize {
+        cpus * size_of::<Queue>() + (cpus * cpus).div_ceil(2) * size_of::<Pair>()
+    }
+
     fn entry(&self, initiator: usize, target: CpuId) -> &Entry {
         let index = target.index() * self.cpus + initiator;
         &self.entries[index / 2].0[index % 2]
@@ -146,6 +151,6 @@ where
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.queues) + size_of_val(&*self.entries)
+        Self::bytes_for(self.cpus)
     }
 }

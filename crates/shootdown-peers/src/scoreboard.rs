@@ -60,6 +60,11 @@ impl<P: Platform> Scoreboard<P> {
         }
     }
 
+    /// The memory of one for CPUs below `cpus`, in bytes.
+    pub const fn bytes_for(cpus: usize) -> usize {
+        cpus * size_of::<Operation>() + (cpus * cpus).div_ceil(WORDS) * size_of::<Words>()
+    }
+
     fn word(&self, target: CpuId, initiator: usize) -> &AtomicU64 {
         let index = target.index() * self.cpus + initiator;
         &self.rows[index / WORDS].0[index % WORDS]
@@ -110,6 +115,6 @@ where
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.operations) + size_of_val(&*self.rows)
+        Self::bytes_for(self.cpus)
     }
 }

@@ -22,6 +22,8 @@ pub enum CallsMachine {
     Qemu,
     /// Threads as CPUs and signals as interrupts, on this host.
     Hosted,
+    /// The simulated machine that is built into the lab.
+    Sim,
 }
 
 impl CallsMachine {
@@ -30,6 +32,7 @@ impl CallsMachine {
         match self {
             Self::Qemu => "qemu",
             Self::Hosted => "hosted",
+            Self::Sim => "sim",
         }
     }
 }
@@ -37,10 +40,11 @@ impl CallsMachine {
 /// What and where. Lists that are not given have what suits the machine.
 #[derive(Debug, Args)]
 pub struct Calls {
-    /// Where to measure; without it on qemu, or on hosted where there is no QEMU
+    /// Where to measure; without it on sim
     #[arg(long, value_enum)]
     pub machine: Option<CallsMachine>,
-    /// CPUs (2 to 16); without it a machine for times, and a larger one for counts
+    /// CPUs (2 to 16, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
+    /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
     /// CPUs that call, one row each: numbers, or all
@@ -55,6 +59,16 @@ pub struct Calls {
     /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub function_us: Option<Vec<u64>>,
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 16-core or large-server [default: 40-core; shoot:
+    /// large-server and 40-core]
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Change a figure of the simulated machine; may be given again
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// On sim: draw the tables into this directory, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
     /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub peers: Option<Vec<String>>,

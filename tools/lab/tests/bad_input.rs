@@ -292,3 +292,39 @@ fn a_replay_runs_the_same_twice() {
     assert_eq!(first.code, Some(0), "{first:?}");
     assert_eq!(first.output, replay().output);
 }
+
+#[test]
+fn calls_that_cannot_be_simulated() {
+    let fixture = Fixture::new();
+    for (words, remedy) in [
+        ("selected --initiators 0", "1 to 4095, or all"),
+        ("selected --targets 4096", "1 to 4095, or all"),
+        ("selected --targets many", "many"),
+        ("selected --cpus 1", "2 to 4096"),
+        ("selected --cpus 5000", "2 to 4096"),
+        (
+            "selected --cpus 8 --initiators 4 --targets 5",
+            "more --cpus",
+        ),
+        (
+            "selected --cpus 8 --initiators 9 --targets all",
+            "more --cpus",
+        ),
+        ("selected --function-us 1000001", "0 to 1000000"),
+        ("selected --function-us fast", "fast"),
+        ("selected --calls 0", "1 to 100000"),
+        ("selected --masks oval", "disjoint"),
+        ("selected --peers windows", "freebsd"),
+        ("selected --pages 1", "--pages"),
+        ("selected --preset nonsense", "40-core"),
+        ("selected --set clock=1", "clock_ns"),
+        ("selected --rest halt", "--machine qemu"),
+        ("selected --machine hosted --plot x", "--machine sim"),
+        ("shoot --initiators 2", "1 and all"),
+        ("shoot --masks random", "leave out --masks"),
+        ("shoot --cpus 8 --targets 8", "more --cpus"),
+    ] {
+        let words: Vec<&str> = ["bench"].into_iter().chain(words.split(' ')).collect();
+        assert_refused(&fixture.lab(&words), &[remedy]);
+    }
+}

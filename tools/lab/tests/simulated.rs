@@ -223,3 +223,112 @@ fn mistakes_are_named_in_one_line() {
         assert!(answer.errors.contains(cause), "{answer:?}");
     }
 }
+
+/// A part of table T5 that takes a moment.
+const CALLS: [&str; 13] = [
+    "bench",
+    "selected",
+    "--cpus",
+    "24",
+    "--initiators",
+    "4",
+    "--targets",
+    "4",
+    "--function-us",
+    "500",
+    "--calls",
+    "10",
+    "--masks",
+];
+
+fn result(fixture: &Fixture, words: &[&str]) -> (Answer, serde_json::Value) {
+    let path = fixture.file("result", b"");
+    let answer = fixture.lab(&[words, &["--json", &path]].concat());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let text = std::fs::read(path).unwrap();
+    (answer, serde_json::from_slice(&text).unwrap())
+}
+
+#[test]
+fn calls_stand_beside_other_kernels_and_the_limit_of_their_masks() {
+    let fixture = Fixture::new();
+    let words = [&CALLS[..], &["disjoint,random,identical,idempotent"]].concat();
+    let (one, result_one) = result(&fixture, &words);
+    let (other, result_other) = result(&fixture, &words);
+    assert_eq!((&one.output, &result_one), (&other.output, &result_other));
+    let rows = result_one["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4 * 6);
+    let of = |masks: &str, peer: &str| {
+        let row = rows
+            .iter()
+            .find(|row| row["masks"] == masks && row["peer"] == peer);
+        row.unwrap_or_else(|| panic!("no {peer} with {masks} masks"))
+    };
+    for masks in ["disjoint", "random", "identical"] {
+        let limit = of(masks, "best")["limit_percent"].as_f64().unwrap();
+        for peer in ["xen", "linux", "freebsd", "best"] {
+            let change = of(masks, peer)["change_percent"].as_f64().unwrap();
+            let is_near = if masks == "random" { 8.0 } else { 1.0 };
+            assert!(
+                (change - limit).abs() < is_near,
+                "{masks}, {peer}: {change} at {limit}"
+            );
+        }
+        assert_eq!(of(masks, "xen-before")["change_percent"], 0.0);
+        assert_eq!(of(masks, "best")["published_percent"], -66.55);
+        assert_eq!(of(masks, "best")["runs"], 4 * 4 * 10);
+    }
+    assert_eq!(of("idempotent", "xen")["runs"], 4 * 4 * 10);
+    assert!(of("idempotent", "best")["limit_percent"].is_null());
+    for words in ["fifo", "published", "in brackets", "40-core", "clock_ns"] {
+        assert!(one.output.contains(words), "no {words:?} in {one:?}");
+    }
+}
+
+#[test]
+fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
+    let fixture = Fixture::new();
+    let directory = fixture.file("plots", b"");
+    std::fs::remove_file(&directory).unwrap();
+    let words = [
+        "bench",
+        "shoot",
+        "--cpus",
+        "8",
+        "--targets",
+        "1,all",
+        "--peers",
+        "mailbox,best",
+        "--calls",
+        "3",
+        "--preset",
+        "40-core",
+        "--plot",
+        &directory,
+    ];
+    let (answer, result) = result(&fixture, &words);
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 + 2 * 2);
+    for row in rows {
+        let figure = |name: &str| row[name].as_f64().expect(name);
+        assert!(0.0 < figure("sent_median_ns") && figure("busy_median_ns") <= figure("median_ns"));
+        assert!(figure("median_ns") <= figure("p99_ns") && figure("unfairness") >= 1.0);
+        assert!(figure("interrupts_per_target") <= figure("ipis_per_target"));
+        if row["callers"] == "one" {
+            assert_eq!(figure("ipis_per_target"), 1.0, "{row}");
+            let clusters = if row["peer"] == "best" {
+                1.0
+            } else {
+                figure("targets")
+            };
+            assert_eq!(figure("register_writes_per_call"), clusters, "{row}");
+        }
+    }
+    for words in ["memory for CPUs", "4096", "ICR writes"] {
+        assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
+    }
+    let svg = std::fs::read_to_string(format!("{directory}/shoot-40-core-0us.svg")).unwrap();
+    assert!(
+        svg.starts_with("<svg") && svg.contains("mailbox") && svg.contains("all call all others")
+    );
+}

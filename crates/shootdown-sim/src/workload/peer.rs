@@ -6,6 +6,7 @@ use shootdown::{Capacity, Cpus, Policy, Shootdown};
 use shootdown_peers::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet};
 
 use crate::machine::SimPlatform;
+use crate::workload::on_large_stack;
 
 /// Whose algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,6 +45,29 @@ impl Peer {
             Self::CallQueues => "linux",
             Self::Scoreboard => "freebsd",
             Self::Shootdown => "best",
+        }
+    }
+
+    /// The memory of an instance for CPUs below `cpus`, with sets of CPUs for 64, 256, 1024 or 4096, in bytes.
+    pub fn bytes(self, cpus: usize) -> usize {
+        on_large_stack(|| match cpus {
+            0..=64 => self.bytes_sized::<64>(cpus),
+            65..=256 => self.bytes_sized::<256>(cpus),
+            257..=1024 => self.bytes_sized::<1024>(cpus),
+            _ => self.bytes_sized::<4096>(cpus),
+        })
+    }
+
+    fn bytes_sized<const N: usize>(self, cpus: usize) -> usize
+    where
+        Cpus<N>: Capacity,
+    {
+        match self {
+            // Large enough to be reckoned without making one.
+            Self::CallQueues => CallQueues::<SimPlatform>::bytes_for(cpus),
+            Self::Scoreboard => Scoreboard::<SimPlatform>::bytes_for(cpus),
+            Self::Shootdown => size_of::<Shootdown<SimPlatform, N>>(),
+            _ => self.build::<N>(cpus).calls().bytes(),
         }
     }
 

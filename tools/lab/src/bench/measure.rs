@@ -7,7 +7,7 @@ use super::plan::{Group, Plan};
 use super::report::Report;
 use super::rows::{Printed, Row, Sighting, machine_name};
 use super::workload::Axes;
-use super::{live, sim, table, trace};
+use super::{calls, sim, table, trace};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
@@ -36,7 +36,7 @@ struct Course<'a> {
 /// Something is missing (exit code 2); a machine failed, a row is missing or an access was stale.
 pub fn command(bench: &Bench) -> Outcome<()> {
     if let Some(calls) = &bench.calls {
-        return live::command(calls);
+        return calls::command(calls);
     }
     let started = Instant::now();
     if trace::write(bench)? && bench.machine.is_empty() {

@@ -1,5 +1,6 @@
 //! `lab bench`: workload x machine x policy, as one table and one JSON object.
 
+mod calls;
 mod columns;
 mod live;
 mod measure;

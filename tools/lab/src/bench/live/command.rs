@@ -14,10 +14,10 @@ use crate::bench::report::Report;
 use crate::cli_calls::{Calls, CallsBench, CallsMachine};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::host::Usage;
-use crate::machine::{self, host_cores};
+use crate::machine::host_cores;
+use crate::place;
 use crate::progress::Progress;
 use crate::protocol::{self, Message};
-use crate::{place, session};
 
 /// One of the machines, ready to start.
 enum Machine {
@@ -36,11 +36,11 @@ pub struct Measured {
     pub rows: Vec<LiveRow>,
 }
 
-/// Measures, prints the tables and writes the result.
+/// Measures on one of the machines, prints the tables and writes the result.
 ///
 /// # Errors
 /// The options make no sense (exit code 2); a machine failed, or a call was not carried out as it should.
-pub fn command(bench: &CallsBench) -> Outcome<()> {
+pub fn command(bench: &CallsBench, kind: CallsMachine) -> Outcome<()> {
     let (workload, calls) = match bench {
         CallsBench::Selected(calls) => (Workload::Selected, calls),
         CallsBench::Shoot(calls) => (Workload::Shoot, calls),
@@ -49,7 +49,6 @@ pub fn command(bench: &CallsBench) -> Outcome<()> {
         Report::probe(path)?;
     }
     let groups = Group::all(workload, calls)?;
-    let kind = settle(calls)?;
     if calls.instructions && kind != CallsMachine::Qemu {
         return Err(Failure::input(
             "instructions are counted by the emulator",
@@ -61,6 +60,12 @@ pub fn command(bench: &CallsBench) -> Outcome<()> {
     let machine = match kind {
         CallsMachine::Qemu => Machine::Qemu(Qemu::open(&calls.emulator)?),
         CallsMachine::Hosted => Machine::Hosted(Hosted::open()?),
+        CallsMachine::Sim => {
+            return Err(Failure::input(
+                "the simulated machine has no CPUs of its own",
+                "use --machine qemu or hosted",
+            ));
+        }
     };
     let usage = Usage::now();
     let measured = groups
@@ -84,18 +89,6 @@ pub fn command(bench: &CallsBench) -> Outcome<()> {
             "{wrong} calls returned although a target had not run the function once"
         ))),
     }
-}
-
-/// The machine that was asked for; without one the emulator, where there is one.
-fn settle(calls: &Calls) -> Outcome<CallsMachine> {
-    if let Some(machine) = calls.machine {
-        return Ok(machine);
-    }
-    let qemu = machine::find_qemu(session::qemu_name(&calls.emulator).as_deref())?;
-    Ok(match qemu {
-        Some(_) => CallsMachine::Qemu,
-        None => CallsMachine::Hosted,
-    })
 }
 
 impl Machine {

@@ -12,4 +12,6 @@ mod preemptoff;
 mod sensitivity;
 mod setup;
 
+pub use setup::{Setup, number};
+
 pub use command::{command, is_meant};

@@ -34,10 +34,20 @@ impl Setup {
     /// # Errors
     /// No such preset or figure, or no such value of it.
     pub fn new(bench: &Bench) -> Outcome<Self> {
-        let name = bench
-            .preset
-            .as_deref()
-            .unwrap_or_else(|| default_preset(bench.workload));
+        let name = bench.preset.as_deref();
+        let load = (bench.workload == Workload::Preemptoff).then(Load::default);
+        Self::named(
+            name.unwrap_or_else(|| default_preset(bench.workload)),
+            load,
+            &bench.set,
+        )
+    }
+
+    /// A machine by name, what it is made to do if that has figures, and figures that the caller sets.
+    ///
+    /// # Errors
+    /// No such preset or figure, or no such value of it.
+    pub fn named(name: &str, mut load: Option<Load>, figures: &[String]) -> Outcome<Self> {
         let preset = Preset::named(name).ok_or_else(|| {
             let known = Preset::ALL.map(|preset| preset.name).join(", ");
             Failure::input(
@@ -46,9 +56,7 @@ impl Setup {
             )
         })?;
         let mut costs = preset.costs();
-        let mut load = (bench.workload == Workload::Preemptoff).then(Load::default);
-        let set = bench
-            .set
+        let set = figures
             .iter()
             .map(|words| set(&mut costs, load.as_mut(), words))
             .collect::<Outcome<_>>()?;

@@ -1,0 +1,37 @@
+//! [`all`]: rows on all processors of this host. They change nothing but the time.
+
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+
+use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
+
+/// Machines of 4096 CPUs are built on the stack.
+const STACK_BYTES: usize = 512 << 20;
+
+/// Runs all `rows` and shows how that gets on; the results in their order.
+///
+/// # Errors
+/// This host starts no threads.
+pub fn all<Row: Sync, R: Send>(
+    what: &str,
+    rows: &[Row],
+    run: impl Fn(&Row) -> R + Sync,
+) -> Outcome<Vec<R>> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .stack_size(STACK_BYTES)
+        .build()
+        .map_err(|error| Failure::work(format!("cannot start threads: {error}")))?;
+    let progress = Mutex::new((0, Progress::new()));
+    let run_one = |row: &Row| {
+        let result = run(row);
+        if let Ok(mut progress) = progress.lock() {
+            let (done, display) = &mut *progress;
+            *done += 1;
+            display.step(*done, rows.len() as u64, what);
+        }
+        result
+    };
+    Ok(pool.install(|| rows.par_iter().with_max_len(1).map(run_one).collect()))
+}

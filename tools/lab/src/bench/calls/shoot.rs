@@ -1,0 +1,245 @@
+//! The rows of `bench shoot` (calls at any size), and its part of the result.
+
+use serde_json::{Value, json};
+use shootdown_sim::workload::{Callers, MAX_CPUS, Peer, Volley, VolleyResult};
+
+use super::lists::{self, Count};
+use super::{command, farm};
+use crate::bench::sim::Setup;
+use crate::cli_calls::Calls;
+use crate::failure::{Failure, Outcome};
+
+/// Targets of a lone initiator.
+const TARGETS: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4095];
+const QUICK_TARGETS: [usize; 4] = [1, 4, 16, 256];
+/// Machines whose CPUs all call at once.
+const CPUS: [usize; 3] = [16, 64, 256];
+const QUICK_CPUS: [usize; 2] = [16, 64];
+/// Targets of each then.
+const TARGETS_OF_ALL: [Count; 3] = [Count::Some(1), Count::Some(8), Count::All];
+/// The most calls of an initiator, and for how many executions of the function a row is good.
+const CALLS: usize = 50;
+const EXECUTIONS: usize = 100_000;
+/// Of a lone initiator, whose calls hardly differ.
+const LONE_CALLS: usize = 20;
+const LONE_EXECUTIONS: usize = 12_000;
+/// A look needs less.
+const QUICK_SHARE: usize = 5;
+/// Numbers of CPUs for which the memory is told.
+pub const SIZES: [usize; 4] = [64, 256, 1024, 4096];
+
+/// What the rows of all peers have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Index of the machine.
+    pub machine: usize,
+    pub callers: Callers,
+    pub function_ps: u64,
+    pub cpus: usize,
+    pub targets: usize,
+}
+
+/// A line of every peer.
+#[derive(Debug)]
+pub struct Measured {
+    pub line: Line,
+    pub results: Vec<(Peer, VolleyResult)>,
+}
+
+/// What is measured.
+#[derive(Debug)]
+pub struct Plan {
+    pub lines: Vec<Line>,
+    pub peers: Vec<Peer>,
+    calls: Option<usize>,
+    is_quick: bool,
+}
+
+impl Plan {
+    /// What the caller asks for, on so many machines.
+    ///
+    /// # Errors
+    /// No machine has room for it, or an option means nothing here.
+    pub fn new(calls: &Calls, machines: usize) -> Outcome<Self> {
+        if calls.masks.is_some() {
+            return Err(Failure::input(
+                "each call of shoot draws its targets anew",
+                "leave out --masks",
+            ));
+        }
+        let shapes = shapes(calls)?;
+        let mut lines = Vec::new();
+        for machine in 0..machines {
+            for function_ps in lists::functions_ps(calls, &[0])? {
+                lines.extend(shapes.iter().map(|&(callers, cpus, targets)| Line {
+                    machine,
+                    callers,
+                    function_ps,
+                    cpus,
+                    targets,
+                }));
+            }
+        }
+        if lines.is_empty() {
+            return Err(Failure::input(
+                "so many targets do not fit into the machine beside their initiator",
+                "ask for fewer --targets, or for more --cpus",
+            ));
+        }
+        Ok(Self {
+            lines,
+            peers: lists::peers(calls)?,
+            calls: lists::number_of_calls(calls)?,
+            is_quick: calls.quick,
+        })
+    }
+
+    /// Runs all of it.
+    ///
+    /// # Errors
+    /// This host starts no threads.
+    pub fn measure(&self, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Measured>> {
+        let row = |line: &Line, peer: Peer| Volley {
+            peer,
+            callers: line.callers,
+            targets: line.targets,
+            cpus: line.cpus,
+            function_ps: line.function_ps,
+            calls: self.calls_of(line),
+            costs: setups[line.machine].costs().clone(),
+            seed: calls.seed,
+        };
+        let rows: Vec<Volley> = self
+            .lines
+            .iter()
+            .flat_map(|line| self.peers.iter().map(move |peer| row(line, *peer)))
+            .collect();
+        let results = farm::all("rows", &rows, Volley::run)?;
+        let mut results = rows.iter().map(|row| row.peer).zip(results);
+        let measured = |line: &Line| Measured {
+            line: *line,
+            results: results.by_ref().take(self.peers.len()).collect(),
+        };
+        Ok(self.lines.iter().map(measured).collect())
+    }
+
+    fn calls_of(&self, line: &Line) -> usize {
+        let calls = match line.callers {
+            Callers::One => (LONE_EXECUTIONS / line.targets).clamp(2, LONE_CALLS),
+            Callers::All => (EXECUTIONS / (line.targets * line.cpus)).clamp(1, CALLS),
+        };
+        let share = if self.is_quick { QUICK_SHARE } else { 1 };
+        self.calls.unwrap_or((calls / share).max(1))
+    }
+}
+
+/// Who calls, on how many CPUs, how many of them.
+type Shape = (Callers, usize, usize);
+
+fn shapes(calls: &Calls) -> Outcome<Vec<Shape>> {
+    let both = || vec![Count::Some(1), Count::All];
+    let initiators = lists::counts("initiators", calls.initiators.as_deref())?.unwrap_or_else(both);
+    let targets = lists::counts("targets", calls.targets.as_deref())?;
+    let asked = calls.cpus.map(command::machine_size).transpose()?;
+    let mut shapes = Vec::new();
+    for count in initiators {
+        match count {
+            Count::Some(1) => shapes.extend(lone(calls, asked, targets.as_deref())),
+            Count::All => shapes.extend(all_at_once(calls, asked, targets.as_deref())),
+            Count::Some(other) => {
+                return Err(Failure::input(
+                    format!("{other} initiators do not shoot"),
+                    "--initiators takes 1 and all here",
+                ));
+            }
+        }
+    }
+    Ok(shapes)
+}
+
+/// Without a choice of CPUs, on as many as take part.
+fn lone(calls: &Calls, asked: Option<usize>, targets: Option<&[Count]>) -> Vec<Shape> {
+    let default: &[usize] = if calls.quick {
+        &QUICK_TARGETS
+    } else {
+        &TARGETS
+    };
+    let default: Vec<Count> = default.iter().copied().map(Count::Some).collect();
+    let most = asked.unwrap_or(MAX_CPUS) - 1;
+    let mut targets: Vec<usize> = targets
+        .unwrap_or(&default)
+        .iter()
+        .map(|count| count.of(most))
+        .filter(|targets| *targets <= most)
+        .collect();
+    targets.dedup();
+    let shape = |targets| (Callers::One, asked.unwrap_or(targets + 1), targets);
+    targets.into_iter().map(shape).collect()
+}
+
+fn all_at_once(calls: &Calls, asked: Option<usize>, targets: Option<&[Count]>) -> Vec<Shape> {
+    let default: &[usize] = if calls.quick { &QUICK_CPUS } else { &CPUS };
+    let machines = asked.map_or(default.to_vec(), |cpus| vec![cpus]);
+    let of = |cpus: usize| {
+        let mut targets: Vec<usize> = targets
+            .unwrap_or(&TARGETS_OF_ALL)
+            .iter()
+            .map(|count| count.of(cpus - 1))
+            .filter(|targets| *targets < cpus)
+            .collect();
+        targets.dedup();
+        let shape = move |targets| (Callers::All, cpus, targets);
+        targets.into_iter().map(shape)
+    };
+    machines.into_iter().flat_map(of).collect()
+}
+
+impl Measured {
+    /// The result of a peer.
+    pub fn of(&self, peer: Peer) -> Option<&VolleyResult> {
+        let mut results = self.results.iter();
+        results
+            .find(|(other, _)| *other == peer)
+            .map(|(_, result)| result)
+    }
+
+    /// The other kernel's algorithm with the smallest figure.
+    pub fn best_peer(&self, figure: impl Fn(&VolleyResult) -> f64) -> Option<(Peer, f64)> {
+        self.results
+            .iter()
+            .filter(|(peer, _)| *peer != Peer::Shootdown)
+            .map(|(peer, result)| (*peer, figure(result)))
+            .min_by(|(_, one), (_, other)| one.total_cmp(other))
+    }
+
+    /// The rows of the result.
+    pub fn objects(&self, setups: &[Setup]) -> Vec<Value> {
+        let Line {
+            machine,
+            callers,
+            function_ps,
+            cpus,
+            targets,
+        } = self.line;
+        let object = |(peer, result): &(Peer, VolleyResult)| {
+            let activity = &result.activity;
+            json!({
+                "machine": "sim", "accel": "virtual time", "preset": setups[machine].preset().name,
+                "peer": peer.name(), "callers": if callers == Callers::One { "one" } else { "all" },
+                "cpus": cpus, "targets": targets, "function_ns": function_ps as f64 / 1000.0,
+                "calls": result.calls.len(),
+                "median_ns": result.quantile_ns(500, |called| called.whole_ps),
+                "p99_ns": result.quantile_ns(990, |called| called.whole_ps),
+                "sent_median_ns": result.quantile_ns(500, |called| called.sent_ps),
+                "busy_median_ns": result.quantile_ns(500, |called| called.busy_ps),
+                "unfairness": result.unfairness(),
+                "handler_ns_per_target": result.per_target(activity.handler_ps) / 1000.0,
+                "ipis_per_target": result.per_target(activity.ipis_sent),
+                "interrupts_per_target": result.per_target(activity.ipis_taken),
+                "register_writes_per_call": result.per_call(activity.register_writes),
+                "lines_per_target": result.per_target(result.lines),
+            })
+        };
+        self.results.iter().map(object).collect()
+    }
+}
