@@ -74,6 +74,14 @@ impl<T> SleepMutex<T> {
         }
     }
 
+    /// Takes the lock if it is free. Context: as [`lock`](Self::lock), but never sleeps.
+    pub fn try_lock(&self) -> Option<SleepMutexGuard<'_, T>> {
+        self.try_take().then(|| SleepMutexGuard {
+            lock: self,
+            not_send: PhantomData,
+        })
+    }
+
     fn try_take(&self) -> bool {
         // ORDERING: sees what the last owner did; pairs with the release in `free`.
         self.state

@@ -1,12 +1,12 @@
 //! [`MemoryFile`]: a file whose bytes are in memory.
 
 use super::contents::{Contents, Copy};
+use super::lanes::Lanes;
 use super::mappers::Mappers;
 use crate::mm::error::MapError;
 use crate::mm::space::MemorySpace;
 use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Largest size of a file.
@@ -22,8 +22,8 @@ static FILES: AtomicUsize = AtomicUsize::new(0);
 pub struct MemoryFile {
     /// Held by who changes the size or writes bytes by system call.
     pub(super) changing: SleepMutex<()>,
-    /// Held by who syncs, with room for the numbers of dirty pages.
-    pub(super) syncing: SleepMutex<Vec<u32>>,
+    /// Who syncs.
+    pub(super) lanes: Lanes,
     pub(super) contents: Mutex<Contents>,
     pub(super) mappers: Mappers,
 }
@@ -48,7 +48,7 @@ impl MemoryFile {
         };
         Some(Arc::new(Self {
             changing: SleepMutex::new(()),
-            syncing: SleepMutex::new(Vec::new()),
+            lanes: Lanes::new(),
             contents: Mutex::new(contents),
             mappers: Mappers::new(),
         }))

@@ -15,14 +15,16 @@
 //! CPU has forgotten it (`Gather::note_writer`).
 //!
 //! [`area`](FileArea) is the part of a file that a mapping shows, `contents` the pages, `dirty` which of them were
-//! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them.
+//! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them, `lanes` what keeps
+//! syncs apart that run at the same time.
 //!
-//! Locks, from the outside in: changes of the size, the file's syncs, the address space, the contents.
+//! Locks, from the outside in: changes of the size, the lanes of syncs, the address space, the contents.
 
 mod area;
 mod contents;
 mod counters;
 mod dirty;
+mod lanes;
 mod mappers;
 mod memory_file;
 mod resize;

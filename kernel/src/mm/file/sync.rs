@@ -5,9 +5,9 @@
 //! 2. every address space that maps them takes the right to write away, and waits until all its CPUs have noticed;
 //! 3. the pages are copied.
 //!
-//! Whoever writes between 1 and 2 makes the page dirty again, and may or may not be in the copy. One sync of a file runs at a
-//! time: one that found its pages clean because another is copying them must not return before that is done. Those
-//! that waited find what all of them wrote, so the first one stores it for all with one flush.
+//! Whoever writes between 1 and 2 makes the page dirty again, and may or may not be in the copy. Several syncs of a file
+//! may run at a time, and wait for CPUs side by side: see `lanes`. Each copies what is in memory then, so the copy that
+//! comes last is the newest.
 
 use super::contents::offset_of;
 use super::counters;
@@ -75,17 +75,35 @@ impl MemoryFile {
     /// Brings the stored copy of `range` up to date: all that was written before the call. Waits for other CPUs.
     ///
     /// # Errors
-    /// [`MapError::NoMemory`] or [`MapError::NoSpace`]; what could not be stored is still dirty then.
+    /// [`MapError::NoMemory`] or [`MapError::NoSpace`], also for pages that another call was storing; what could not be
+    /// stored is still dirty then.
     pub fn sync(&self, range: PageRange) -> Result<(), MapError> {
-        let mut pages = self.syncing.lock();
+        let mut running = self.lanes.enter();
+        let taken = self.take(range, &mut running.pages);
+        let turns = self.lanes.turns();
+        let done = self.write_back(&mut running.pages).and(taken);
+        if done.is_err() {
+            running.fail();
+        }
+        drop(running);
+        let others = if self.lanes.wait_for(&turns) {
+            Ok(())
+        } else {
+            Err(MapError::NoSpace)
+        };
+        done.and(others)
+    }
+
+    /// Takes the dirty pages of `range` down as clean, into `pages`; stores those that do not fit in there.
+    fn take(&self, range: PageRange, pages: &mut Vec<u32>) -> Result<(), MapError> {
         pages.clear();
         pages
             .try_reserve(Logged::MOST)
             .map_err(|_| MapError::NoMemory)?;
-        let logged = self.contents.lock().take_logged(range, &mut pages);
+        let logged = self.contents.lock().take_logged(range, pages);
         match logged {
-            Logged::All => self.write_back(&mut pages),
-            Logged::TooLittle => self.search(range, &mut pages),
+            Logged::All => Ok(()),
+            Logged::TooLittle => self.search(range, pages),
         }
     }
 
@@ -102,7 +120,7 @@ impl MemoryFile {
             }
             self.contents.lock().take_dirty(piece, pages);
         }
-        self.write_back(pages).and(done)
+        done
     }
 
     /// Stores `pages`, which were just taken down as clean.
