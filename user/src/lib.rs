@@ -1,10 +1,12 @@
 //! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
 //!
 //! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
-//! in the same emulator, and on the machine that built it. Four of them matter:
+//! in the same emulator, and on the machine that built it. Five of them matter:
 //!
 //! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
 //!   that no thread ever reads a discarded page's old value after the call returned.
+//! * [`dirtysync`] measures writes through a shared mapping of a file and the syncs that store them (also of T1), and
+//!   checks that none is lost.
 //! * [`pingpong`] measures how long processes on one CPU take to hand a token round (workload T4) and checks that
 //!   none of them ever reads another's page, or an old one of its own.
 //! * [`preemptoff`] measures how late a thread of high priority wakes up while others unmap memory on all CPUs and some
@@ -22,6 +24,7 @@ pub mod args;
 pub mod child;
 pub mod clock;
 pub mod counters;
+pub mod dirtysync;
 pub mod effort;
 pub mod hotplug;
 pub mod machine;
