@@ -71,6 +71,8 @@ pub enum MachineKind {
 pub enum Workload {
     /// One thread drops and touches pages in a loop while the others are busy (table T1).
     Madvise,
+    /// All threads write through a shared mapping of a file and sync it (also of T1).
+    Dirtysync,
     /// Processes on one CPU hand a token round and touch pages of their own (table T4).
     Pingpong,
     /// A thread of high priority wakes up by the clock while others unmap memory and some keep interrupts off (table T3).

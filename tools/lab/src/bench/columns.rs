@@ -54,6 +54,16 @@ const FLUSHES: &[(&str, &str)] = &[
     ("lines read", "shared_lines_read"),
     ("pages dropped", "pages_flushed"),
 ];
+/// How syncs work, likewise.
+const SYNCS: &[(&str, &str)] = &[
+    ("syncs", "file_syncs"),
+    ("flushes", "file_flushes"),
+    ("pages", "file_pages_stored"),
+    ("acks before flush", "early_acks"),
+    ("flushed here first", "flushes_overlapped"),
+    ("full flushes", "full_flushes"),
+    ("pages dropped", "pages_flushed"),
+];
 /// How switches work, likewise.
 pub const SWITCHES: &[(&str, &str)] = &[
     ("tags kept", "tags_kept"),
@@ -70,6 +80,9 @@ impl Workload {
             Self::Madvise => format!(
                 "madvise: {pages} a flush; ns an iteration on the initiator, and in its call"
             ),
+            Self::Dirtysync => format!(
+                "dirtysync: {pages} a write, all threads at once; ns a write with its fdatasync, and in fdatasync alone"
+            ),
             Self::Pingpong => {
                 format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
             }
@@ -82,7 +95,7 @@ impl Workload {
     /// The workload's own columns.
     pub fn columns(self) -> &'static [Column] {
         match self {
-            Self::Madvise => &CALL,
+            Self::Madvise | Self::Dirtysync => &CALL,
             Self::Pingpong => &PAGE,
             Self::Preemptoff => &WAKE_UPS,
         }
@@ -92,6 +105,7 @@ impl Workload {
     pub fn mechanism(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Madvise | Self::Preemptoff => FLUSHES,
+            Self::Dirtysync => SYNCS,
             Self::Pingpong => SWITCHES,
         }
     }

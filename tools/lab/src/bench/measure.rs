@@ -249,7 +249,7 @@ fn is_measured(row: &Printed, workload: Workload) -> bool {
     let is_time = |ns: f64| ns.is_finite() && ns > 0.0;
     let has_call = row.call_median_ns.is_some_and(is_time);
     let has_all = match workload {
-        Workload::Madvise => has_call,
+        Workload::Madvise | Workload::Dirtysync => has_call,
         Workload::Pingpong => true,
         Workload::Preemptoff => row.waking.as_ref().is_some_and(|waking| waking.wakeups > 0),
     };

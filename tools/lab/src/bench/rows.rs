@@ -42,7 +42,7 @@ impl Actors {
     /// The number, if it is that workload's.
     pub fn of(self, workload: Workload) -> Option<u32> {
         match workload {
-            Workload::Madvise | Workload::Preemptoff => self.threads,
+            Workload::Madvise | Workload::Dirtysync | Workload::Preemptoff => self.threads,
             Workload::Pingpong => self.spaces,
         }
     }

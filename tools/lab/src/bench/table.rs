@@ -65,8 +65,15 @@ pub fn render(
     if rows.iter().any(|row| row.crowded) {
         line("* more busy vCPUs than host cores: shows the host's scheduler, not the flush; IPIs/op and stale still hold".into());
     }
+    if axes.workload == Workload::Dirtysync && has_linux(rows) {
+        line("on Linux the file is in tmpfs, whose fdatasync neither flushes nor stores anything: no comparison".into());
+    }
     // Where programs cannot keep interrupts off on Linux, there is nothing to compare with.
-    let is_compared = axes.workload != Workload::Preemptoff || has_linux(rows);
+    let is_compared = match axes.workload {
+        Workload::Madvise | Workload::Pingpong => true,
+        Workload::Preemptoff => has_linux(rows),
+        Workload::Dirtysync => false,
+    };
     if rows.iter().any(|row| row.policy == "best") && is_compared && waking::is_one_load(rows) {
         line(against_linux(rows, axes));
     }

@@ -10,6 +10,7 @@ impl Workload {
     pub fn name(self) -> &'static str {
         match self {
             Self::Madvise => "madvise",
+            Self::Dirtysync => "dirtysync",
             Self::Pingpong => "pingpong",
             Self::Preemptoff => "preemptoff",
         }
@@ -18,7 +19,7 @@ impl Workload {
     /// What there is more or less of, row by row: an option of bench, a key in results.
     pub fn actors(self) -> &'static str {
         match self {
-            Self::Madvise | Self::Preemptoff => "threads",
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff => "threads",
             Self::Pingpong => "spaces",
         }
     }
@@ -26,7 +27,7 @@ impl Workload {
     /// How many actors there may be; the machine may have narrower bounds.
     fn bounds(self) -> (u32, u32) {
         match self {
-            Self::Madvise | Self::Preemptoff => (1, u32::MAX),
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff => (1, u32::MAX),
             Self::Pingpong => (2, 64),
         }
     }
@@ -34,7 +35,7 @@ impl Workload {
     /// Pages, likewise. No flush of madvise is larger; more pages of so many processes do not fit into the machines.
     fn page_bounds(self) -> (u32, u32) {
         match self {
-            Self::Madvise | Self::Preemptoff => (1, 4096),
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff => (1, 4096),
             Self::Pingpong => (0, 512),
         }
     }
@@ -42,7 +43,7 @@ impl Workload {
     /// How many virtual CPUs that many actors keep busy.
     pub fn busy_cpus(self, actors: u32) -> usize {
         match self {
-            Self::Madvise | Self::Preemptoff => actors as usize,
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff => actors as usize,
             Self::Pingpong => 1,
         }
     }
@@ -69,13 +70,16 @@ impl Axes {
         let (asked, foreign, default_actors, default_pages): (_, _, &[u32], &[u32]) = match workload
         {
             Workload::Madvise => (&bench.threads, &bench.spaces, &[1, 2, 4], &[1, 8, 32]),
+            Workload::Dirtysync => (&bench.threads, &bench.spaces, &[1, 2, 4], &[4]),
             Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 3, 6, 8, 12], &[0, 512]),
             Workload::Preemptoff => (&bench.threads, &bench.spaces, &[2, 4], &[8]),
         };
         if foreign.is_some() {
             let (name, own) = (workload.name(), workload.actors());
             let other = match workload {
-                Workload::Madvise | Workload::Preemptoff => Workload::Pingpong,
+                Workload::Madvise | Workload::Dirtysync | Workload::Preemptoff => {
+                    Workload::Pingpong
+                }
                 Workload::Pingpong => Workload::Madvise,
             };
             return Err(Failure::input(
@@ -182,6 +186,7 @@ mod tests {
             ("--pages 0", "1 to 4096"),
             ("--threads 0", "1 to 16"),
             ("preemptoff --spaces 2", "--threads"),
+            ("dirtysync --pages 0", "1 to 4096"),
             ("preemptoff --pages 0", "1 to 4096"),
             ("pingpong --policies fast", "published"),
         ] {

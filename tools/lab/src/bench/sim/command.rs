@@ -68,6 +68,12 @@ pub fn command(bench: &Bench) -> Outcome<()> {
             let findings = on_large_stack(|| shapes.measure(bench, &setup));
             (shapes.cpus(), findings)
         }
+        Workload::Dirtysync => {
+            return Err(Failure::input(
+                "the simulated machine has no files: dirtysync cannot be measured there",
+                "use --machine qemu",
+            ));
+        }
         Workload::Pingpong => {
             let shapes = pingpong::Shapes::new(bench, &axes)?;
             let findings = on_large_stack(|| shapes.measure(bench, &setup));

@@ -22,7 +22,7 @@ pub struct Setup {
 /// The preset on which the authors' table of a workload was measured.
 fn default_preset(workload: Workload) -> &'static str {
     match workload {
-        Workload::Madvise => "haswell-ep",
+        Workload::Madvise | Workload::Dirtysync => "haswell-ep",
         Workload::Pingpong => "skylake-laptop",
         Workload::Preemptoff => "16-core",
     }
