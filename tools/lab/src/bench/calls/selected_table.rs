@@ -3,6 +3,7 @@
 use shootdown_sim::workload::Peer;
 
 use super::selected::{Line, Measured, Plan, REFERENCE};
+use super::targets;
 use super::text::{table, time};
 use crate::bench::sim::{Setup, number};
 
@@ -18,6 +19,7 @@ pub fn render(plan: &Plan, measured: &[Measured], setup: &Setup) -> String {
          fifo: what the same masks allow whoever serves first come, first served, if nothing but the function costs anything\n",
         REFERENCE.name()
     ));
+    text.push_str(&targets::verdict(measured));
     text
 }
 
