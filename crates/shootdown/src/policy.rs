@@ -18,6 +18,7 @@ const SIX_TAGS: u64 = 1 << 7;
 const ALL_TAGS: u64 = 1 << 8;
 const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
+const DEFERRAL: u64 = 1 << 15;
 
 /// Which hardware tags are used, where the platform has them
 /// ([`Platform::asid_slots`](crate::Platform::asid_slots)).
@@ -96,6 +97,11 @@ impl Policy {
         self.with(PREEMPTIBLE, on)
     }
 
+    /// See [`defers`](Self::defers).
+    pub const fn with_deferral(self, on: bool) -> Self {
+        self.with(DEFERRAL, on)
+    }
+
     pub(crate) const fn to_bits(self) -> u64 {
         self.bits
     }
@@ -163,6 +169,12 @@ impl Policy {
     /// ([`Shootdown::enter_lazy`](crate::Shootdown::enter_lazy)).
     pub const fn is_lazy(self) -> bool {
         self.has(LAZY)
+    }
+
+    /// A CPU in the kernel may leave flushes of user pages for later
+    /// ([`Shootdown::defer_flushes`](crate::Shootdown::defer_flushes)).
+    pub const fn defers(self) -> bool {
+        self.has(DEFERRAL)
     }
 
     /// Preemption stays as the caller has it while a call or a flush waits. Otherwise the engine disables it from before

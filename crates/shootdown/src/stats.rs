@@ -122,6 +122,8 @@ counters! {
     tags_taken,
     /// CPUs that a flush of this CPU left alone because they were lazy.
     lazy_skipped,
+    /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.
+    deferring_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
     /// Waits that ended.

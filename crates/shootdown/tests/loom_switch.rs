@@ -168,6 +168,56 @@ fn a_lazy_cpu_has_used_its_frames_for_the_last_time() {
     });
 }
 
+/// A CPU that catches up while others flush is found, or finds out (I2).
+#[test]
+fn a_deferring_cpu_that_catches_up_misses_nothing() {
+    check(4, || {
+        let scene = Scene::new(machine());
+        scene.machine.set_policy(Policy::BEST.with_deferral(true));
+        let cpu_1 = Scene::cpu_1(&scene, |scene| {
+            let machine = &scene.machine;
+            machine.switch_to(None, &scene.space);
+            walk(machine, 0);
+            machine.defer_flushes(&scene.space);
+            scene.ready.set();
+            machine.catch_up(&scene.space);
+            walk(machine, 0);
+            scene.idle();
+            scene.check();
+            machine.switch_away(&scene.space, NO_USER);
+        });
+        scene.ready.wait();
+        scene.remap();
+        scene.end(cpu_1);
+    });
+}
+
+/// Whoever skips a deferring CPU may give the frame away: the CPU's uses of it are over (I5).
+#[test]
+fn a_deferring_cpu_has_used_its_frames_for_the_last_time() {
+    check(4, || {
+        let scene = Scene::new(machine());
+        scene.machine.set_policy(Policy::BEST.with_deferral(true));
+        let cpu_1 = Scene::cpu_1(&scene, |scene| {
+            let machine = &scene.machine;
+            machine.switch_to(None, &scene.space);
+            scene.ready.set();
+            if walk(machine, 0) == OLD {
+                scene.frame.walk();
+            }
+            machine.defer_flushes(&scene.space);
+            scene.idle();
+            machine.catch_up(&scene.space);
+            scene.check();
+            machine.switch_away(&scene.space, NO_USER);
+        });
+        scene.ready.wait();
+        scene.remap();
+        scene.frame.reuse();
+        scene.end(cpu_1);
+    });
+}
+
 /// A table is freed after a lazy CPU has let go of it (I4).
 #[test]
 fn a_table_is_freed_after_a_lazy_cpu_has_let_go() {

@@ -11,8 +11,8 @@ use crate::platform::{Platform, RemoteFlush};
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
-    AddressSpace, BatchTicket, FlushBatch, FlushRange, FlushRequest, FlushScope, FlushTicket,
-    FreedTables,
+    AddressSpace, Attention, BatchTicket, FlushBatch, FlushRange, FlushRequest, FlushScope,
+    FlushTicket, FreedTables,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -51,32 +51,38 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
-            self.spare_lazy(&mut holders, freed);
+            self.spare_inattentive(&mut holders, freed);
             holders
         })
     }
 
     /// Takes the CPUs out that a flush need not reach now: before they use the space again they find out
     /// themselves.
-    fn spare_lazy(&self, holders: &mut CpuMask<N>, freed: FreedTables) {
+    fn spare_inattentive(&self, holders: &mut CpuMask<N>, freed: FreedTables) {
         // Perhaps stale already; this CPU flushes here anyway, and nobody is harmed who is not spared.
         let me = self.platform.current_cpu();
         let mut others = *holders;
         others.remove(me);
-        if others.is_empty() || !self.policy().is_lazy() {
+        let policy = self.policy();
+        if others.is_empty() || !(policy.is_lazy() || policy.defers()) {
             return;
         }
-        let mut spared = 0;
+        let (mut lazy, mut deferring) = (0, 0);
         for cpu in others.iter() {
-            if self.state(cpu).lazy.skips(freed) {
+            let attention = self.state(cpu).lazy.get();
+            if attention.skips(freed) {
                 holders.remove(cpu);
-                spared += 1;
+                match attention {
+                    Attention::Deferring => deferring += 1,
+                    _ => lazy += 1,
+                }
             }
         }
-        if spared > 0 {
+        if lazy + deferring > 0 {
             let irq = self.irq_guard();
             let counters = &self.state(self.platform.current_cpu()).counters;
-            counters.lazy_skipped.add(spared);
+            counters.lazy_skipped.add(lazy);
+            counters.deferring_skipped.add(deferring);
             drop(irq);
         }
     }

@@ -21,6 +21,8 @@ pub(crate) enum Attention {
     Lazy,
     /// It has loaded the kernel's root.
     Detached,
+    /// It is in the kernel and looks before it uses any.
+    Deferring,
 }
 
 /// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, read by
@@ -41,7 +43,8 @@ impl LazyMark {
         match self.0.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
-            _ => Attention::Detached,
+            2 => Attention::Detached,
+            _ => Attention::Deferring,
         }
     }
 
@@ -57,18 +60,21 @@ impl LazyMark {
             Attention::Active => 0,
             Attention::Lazy => 1,
             Attention::Detached => 2,
+            Attention::Deferring => 3,
         };
         // ORDERING: Release publishes that every access through the space's translations (and the root load
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).
         self.0.store(value, Ordering::Release);
     }
+}
 
-    /// Whether a flush need not reach the CPU. Called after the barrier that follows the page-table change.
-    pub(crate) fn skips(&self, freed: FreedTables) -> bool {
-        match self.get() {
-            Attention::Active => false,
-            Attention::Lazy => freed == FreedTables::No,
-            Attention::Detached => true,
+impl Attention {
+    /// Whether a flush need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
+    pub(crate) fn skips(self, freed: FreedTables) -> bool {
+        match self {
+            Self::Active => false,
+            Self::Lazy | Self::Deferring => freed == FreedTables::No,
+            Self::Detached => true,
         }
     }
 }

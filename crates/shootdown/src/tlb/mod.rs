@@ -3,6 +3,7 @@
 //! * [`range`](FlushRange): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * `defer`: left alone while in the kernel.
 //! * `split`: a second root for user mode.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
@@ -10,6 +11,7 @@
 
 mod asid;
 mod batch;
+mod defer;
 mod flush;
 mod lazy;
 mod loaded;

@@ -123,7 +123,7 @@ where
     fn join(&self, me: CpuId, space: &AddressSpace<N>) {
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
-        let passed_by = state.lazy.get() == Attention::Lazy;
+        let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring);
         if passed_by {
             state.tlb.set_owes_flush(true);
         }
@@ -136,7 +136,7 @@ where
         fence(Ordering::SeqCst);
         let generation = space.generation();
         if state.tlb.loaded() == space.id() {
-            self.catch_up(state, generation);
+            self.drop_missed(state, generation);
         } else {
             self.load(me, space.id(), space.root(), generation);
         }
@@ -146,7 +146,7 @@ where
     }
 
     /// The loaded space was not left, but flushes may have passed this CPU by.
-    fn catch_up(&self, state: &CpuState<N>, generation: TlbGen) {
+    pub(crate) fn drop_missed(&self, state: &CpuState<N>, generation: TlbGen) {
         if state.tlb.generation() == generation {
             return;
         }

@@ -1,0 +1,63 @@
+//! Deferral: a CPU in the kernel needs no user memory until it says so.
+//!
+//! As lazy mode, but short and cheap: a store at the entry to the kernel, a full barrier and one load of the space's
+//! generation before user memory is used again. In between initiators leave the CPU alone, unless tables were freed:
+//! the processor may walk them at any time (I4). What it has missed it drops as a whole, because nobody has told it which
+//! pages; so deferral pays where interrupts are dear and flushes come while many CPUs are in the kernel.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::{Ordering, fence};
+use crate::tlb::{AddressSpace, Attention};
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// This CPU has entered the kernel and uses no user memory of `space` until [`catch_up`](Self::catch_up), or until it
+    /// loads another space: flushes of user pages leave it alone. Tells whether that is so; it is not under a policy
+    /// that does not [defer](crate::Policy::defers), and not where `space` is not loaded.
+    ///
+    /// Context: the caller does not leave this CPU meanwhile. Does not block. Whatever may run here before the catching up, an
+    /// interrupt handler too, uses no user memory either ([`user_access_ok`](Self::user_access_ok)).
+    #[inline]
+    pub fn defer_flushes(&self, space: &AddressSpace<N>) -> bool {
+        let state = self.state(self.platform.current_cpu());
+        let defers = self.policy().defers()
+            && state.tlb.loaded() == space.id()
+            && state.lazy.get() == Attention::Active;
+        if defers {
+            state.lazy.rest(Attention::Deferring);
+        }
+        defers
+    }
+
+    /// Ends what [`defer_flushes`](Self::defer_flushes) began, and drops what has passed this CPU by: from now on user memory may be
+    /// used here. Does nothing where nothing was begun. Context as there.
+    ///
+    /// # Panics
+    /// When the CPU has deferred flushes of another space.
+    pub fn catch_up(&self, space: &AddressSpace<N>) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        let state = self.state(me);
+        if state.lazy.get() == Attention::Deferring {
+            assert!(
+                state.tlb.loaded() == space.id(),
+                "{me} has {:?} loaded, but the caller catches up with {:?}",
+                state.tlb.loaded(),
+                space.id()
+            );
+            // NMI-like contexts must not believe the mark alone before the flush.
+            state.tlb.set_owes_flush(true);
+            state.lazy.wake();
+            // ORDERING: store mark / load generation, against bump / load marks in `submit_flush`: either the initiator
+            // finds us, or we see its generation and, by its Release, its PTE change (I2).
+            fence(Ordering::SeqCst);
+            self.drop_missed(state, space.generation());
+            state.tlb.set_owes_flush(false);
+        }
+        drop(irq);
+    }
+}

@@ -1,0 +1,154 @@
+//! Behaviour of deferral: whom flushes leave alone, and what is dropped later. On the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use puppet::{Machine, PAGE, leave, online, tagged};
+use shootdown::*;
+
+const KERNEL_ROOT: Root = Root(99);
+const DEFERS: Policy = Policy::BEST.with_deferral(true);
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+}
+
+/// Two CPUs have a space loaded in which page 0 is frame 10, and both have used it; CPU 1 has entered the kernel.
+fn deferring_pair(policy: Policy) -> (&'static Machine<2>, AddressSpace<2>) {
+    let machine = online(tagged::<2>(8));
+    machine.set_policy(policy);
+    let space = AddressSpace::new(machine, Root(1));
+    let puppet = machine.platform();
+    puppet.map_in(&space, 0, 10);
+    for number in 0..2 {
+        puppet.as_cpu(number, || machine.switch_to(None, &space));
+        assert_eq!(puppet.access(number, 0), 10);
+    }
+    let defers = puppet.as_cpu(1, || machine.defer_flushes(&space));
+    assert_eq!(defers, policy.defers());
+    (machine, space)
+}
+
+/// CPU 0 gives page 0 another frame.
+fn remap(machine: &Machine<2>, space: &AddressSpace<2>, frame: u64, freed: FreedTables) {
+    machine.platform().map_in(space, 0, frame);
+    machine.flush(space, pages(0, 1), freed);
+}
+
+#[test]
+fn a_deferring_cpu_is_left_alone_and_catches_up() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    assert!(puppet.as_cpu(1, || !machine.user_access_ok()));
+    remap(machine, &space, 11, FreedTables::No);
+    remap(machine, &space, 12, FreedTables::No);
+    let stats = machine.stats(cpu(0));
+    assert_eq!((stats.ipis_sent, stats.deferring_skipped), (0, 2));
+    assert_eq!(stats.lazy_skipped, 0);
+    puppet.as_cpu(1, || machine.catch_up(&space));
+    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    assert_eq!(machine.stats(cpu(1)).full_flushes, 1);
+    assert_eq!(puppet.access(1, 0), 12);
+    // From now on it is a target again.
+    remap(machine, &space, 13, FreedTables::No);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(puppet.access(1, 0), 13);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn a_deferring_cpu_that_missed_nothing_drops_nothing() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    puppet.take_flushes();
+    for _ in 0..2 {
+        puppet.as_cpu(1, || machine.catch_up(&space));
+    }
+    assert!(puppet.take_flushes().is_empty());
+    leave(machine, space, 2);
+}
+
+#[test]
+fn freed_tables_reach_a_deferring_cpu() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    remap(machine, &space, 11, FreedTables::Yes);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    // It flushed there and then, and stays in the space.
+    assert_eq!(puppet.root_of(1), 1);
+    puppet.take_flushes();
+    puppet.as_cpu(1, || machine.catch_up(&space));
+    assert!(puppet.take_flushes().is_empty());
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    let other = AddressSpace::new(machine, Root(2));
+    remap(machine, &space, 11, FreedTables::No);
+    puppet.as_cpu(1, || machine.switch_to(Some(&space), &other));
+    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    puppet.as_cpu(1, || machine.switch_to(Some(&other), &space));
+    // Its tag had missed the flush.
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn a_deferring_cpu_may_become_lazy() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
+    remap(machine, &space, 11, FreedTables::No);
+    assert_eq!(machine.stats(cpu(0)).lazy_skipped, 1);
+    puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+#[test]
+fn an_initiator_may_defer_its_own_flushes() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    puppet.map_in(&space, 0, 11);
+    puppet.as_cpu(1, || machine.flush(&space, pages(0, 1), FreedTables::No));
+    assert_eq!(puppet.access(0, 0), 11);
+    puppet.as_cpu(1, || machine.catch_up(&space));
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+/// A CPU that deferred under one policy is safe under another, and other policies never defer.
+#[test]
+fn policies_that_do_not_defer_interrupt() {
+    let (machine, space) = deferring_pair(Policy::BEST);
+    remap(machine, &space, 11, FreedTables::No);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    leave(machine, space, 2);
+
+    let (machine, space) = deferring_pair(DEFERS);
+    machine.set_policy(Policy::BEST.with_lazy(false));
+    remap(machine, &space, 11, FreedTables::No);
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    machine.platform().as_cpu(1, || machine.catch_up(&space));
+    assert_eq!(machine.platform().access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+#[test]
+#[should_panic(expected = "but the caller catches up with")]
+fn catching_up_names_what_was_deferred() {
+    let (machine, space) = deferring_pair(DEFERS);
+    // It is loaded for ever: its end would be a second panic.
+    let _space = std::mem::ManuallyDrop::new(space);
+    let other = AddressSpace::new(machine, Root(2));
+    machine.platform().as_cpu(1, || machine.catch_up(&other));
+}
