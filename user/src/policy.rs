@@ -49,7 +49,7 @@ impl PolicySwitch {
         };
         fs::write(file, name).map_err(|error| {
             UsageError::new(format!(
-                "the kernel refused the policy {name:?} ({error}); it knows before, published, best"
+                "the kernel refused the policy {name:?} ({error}); it knows before, published, best, and each with +defer"
             ))
         })
     }

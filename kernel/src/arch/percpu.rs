@@ -29,6 +29,8 @@ pub struct PerCpu {
     user_rsp: usize,
     current_thread: *mut (),
     ticks: u64,
+    /// Not 0: the engine leaves flushes of user pages to this CPU, see `task::catch_up`.
+    deferring: u32,
 }
 
 /// Where `entry.s` finds the kernel stack.
@@ -50,6 +52,7 @@ static PER_CPU: [Slot; MAX_CPUS] = [const {
         user_rsp: 0,
         current_thread: core::ptr::null_mut(),
         ticks: 0,
+        deferring: 0,
     }))
 }; MAX_CPUS];
 
@@ -182,6 +185,22 @@ pub fn clear_need_resched() {
 #[inline]
 pub fn need_resched() -> bool {
     gs_read!(need_resched, reg, "0:e", u32) != 0
+}
+
+/// Whether flushes are left to this CPU. Stale at once when the caller can be moved.
+#[inline]
+pub fn is_deferring() -> bool {
+    gs_read!(deferring, reg, "0:e", u32) != 0
+}
+
+/// Says so, or that it is over. Interrupts are off.
+#[inline]
+pub fn set_deferring(deferring: bool) {
+    // SAFETY: as for `preempt_disable`.
+    unsafe {
+        asm!("mov dword ptr gs:[{offset}], {value:e}", value = in(reg) u32::from(deferring),
+             offset = const offset_of!(PerCpu, deferring), options(nostack, preserves_flags));
+    }
 }
 
 /// How many [`preempt_disable`] are open on this CPU.

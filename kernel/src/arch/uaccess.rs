@@ -11,6 +11,7 @@ use super::extable::fault_at;
 use super::percpu;
 use super::smap::smap_site;
 use crate::addr::USER_END;
+use crate::task;
 
 /// The address is not the user's, or not mapped as needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ fn check(start: usize, len: usize) -> Result<(), Fault> {
 }
 
 fn check_range(start: usize, len: usize) -> Result<(), Fault> {
+    // Before every access: none of them uses what this CPU has still to drop.
+    task::catch_up();
     match start.checked_add(len) {
         Some(end) if end <= USER_END => Ok(()),
         _ => Err(Fault),

@@ -119,7 +119,7 @@ impl Pseudo {
     pub fn text(self) -> Result<String, Errno> {
         let mut text = String::new();
         let written = match self {
-            Self::Policy => writeln!(text, "{}", SHOOTDOWN.policy().name()),
+            Self::Policy => writeln!(text, "{}", policy_name(SHOOTDOWN.policy())),
             Self::Stats => stats(&mut text),
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text),
@@ -143,8 +143,7 @@ impl Pseudo {
                 let name = core::str::from_utf8(bytes)
                     .map_err(|_| Errno::EINVAL)?
                     .trim();
-                let policy = Policy::from_name(name).ok_or(Errno::EINVAL)?;
-                SHOOTDOWN.set_policy(policy);
+                SHOOTDOWN.set_policy(policy(name).ok_or(Errno::EINVAL)?);
                 Ok(())
             }
             Self::Latency => latency::command(bytes),
@@ -161,6 +160,23 @@ impl Pseudo {
             _ => Err(Errno::EACCES),
         }
     }
+}
+
+/// What is said behind the name of a policy that defers as well.
+const DEFERS: &str = "+defer";
+
+/// The policy with this name.
+fn policy(name: &str) -> Option<Policy> {
+    match name.strip_suffix(DEFERS) {
+        Some(name) => Policy::from_name(name).map(|policy| policy.with_deferral(true)),
+        None => Policy::from_name(name),
+    }
+}
+
+/// Its name.
+fn policy_name(policy: Policy) -> String {
+    let suffix = if policy.defers() { DEFERS } else { "" };
+    format!("{}{suffix}", policy.with_deferral(false).name())
 }
 
 fn stats(out: &mut String) -> fmt::Result {

@@ -44,6 +44,20 @@ fn program_that_is_empty_missing_or_a_directory() {
 }
 
 #[test]
+fn deferral_without_system_calls() {
+    let fixture = Fixture::new();
+    let words = [
+        "bench",
+        "madvise",
+        "--machine",
+        "sim",
+        "--policies",
+        "best+defer",
+    ];
+    assert_refused(&fixture.lab(&words), &["best+defer", "--machine qemu"]);
+}
+
+#[test]
 fn calls_that_no_machine_could_make() {
     let fixture = Fixture::new();
     for (words, remedy) in [

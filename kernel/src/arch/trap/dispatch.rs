@@ -96,6 +96,7 @@ fn note_exit(frame: &TrapFrame) {
 
 /// System calls. True: the frame may be left by SYSRET.
 pub extern "C" fn syscall(frame: &mut TrapFrame) -> bool {
+    task::defer_flushes();
     irq::enable();
     syscalls::dispatch(frame);
     irq::disable();
@@ -134,6 +135,8 @@ fn prepare_user_return(frame: &mut TrapFrame) {
         task::user_exception(frame, UserException::Protection { code: 0 });
         irq::disable();
     }
+    // Interrupts stay off from here: nobody else begins anew.
+    task::catch_up();
     sanitize(frame);
 }
 

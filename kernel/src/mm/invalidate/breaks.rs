@@ -32,10 +32,12 @@ pub enum Break {
     CopyEarly,
     /// Let go of an address space before the flush for a file's page that was unmapped is so much as submitted.
     UnmapLate,
+    /// Use user memory again on a CPU that has deferred flushes, without catching up.
+    StayBehind,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 7] = [
+pub const ALL: [(&str, Break); 8] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -43,6 +45,7 @@ pub const ALL: [(&str, Break); 7] = [
     ("sync-local", Break::SyncLocal),
     ("copy-early", Break::CopyEarly),
     ("unmap-late", Break::UnmapLate),
+    ("stay-behind", Break::StayBehind),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -76,7 +79,7 @@ pub(super) enum Rest<'a> {
 /// Makes the selected mistake.
 pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a> {
     match selected() {
-        None | Some(Break::ForkLocal | Break::SyncLocal | Break::CopyEarly) => {
+        None | Some(Break::ForkLocal | Break::SyncLocal | Break::CopyEarly | Break::StayBehind) => {
             return Rest::Flush(gather);
         }
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
@@ -117,6 +120,11 @@ pub(super) fn forgets_syncs() -> bool {
         flush_here();
     }
     selected
+}
+
+/// Makes the mistake of [`Break::StayBehind`], if it is selected.
+pub fn stays_behind() -> bool {
+    selected() == Some(Break::StayBehind)
 }
 
 /// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.

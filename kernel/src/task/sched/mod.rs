@@ -1,5 +1,6 @@
 //! Scheduling: who runs where, who sleeps, and what wakes them.
 
+mod defer;
 mod fetch;
 mod park;
 mod place;
@@ -13,6 +14,7 @@ pub use space::change_space;
 pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 
+pub use defer::{catch_up, defer_flushes};
 pub use park::{doze, expire_deadlines, park_uninterrupted, sleep_until, unpark};
 pub use place::{cpu_count, set_affinity, set_scheduling, usable_cpu_bits};
 pub use switch::{

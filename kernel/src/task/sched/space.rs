@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 
+use super::defer::catch_up;
 use crate::arch::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::task::Thread;
@@ -17,6 +18,7 @@ use crate::task::current::current;
 /// memory back.
 pub(in crate::task) fn leave_space() {
     let state = irq::save();
+    catch_up();
     let loaded =
         cpu::this().with_local(|local| local.space.take().inspect(|space| space.deactivate()));
     let own = current().with_context(|context| context.space.take());
@@ -38,6 +40,7 @@ pub fn change_space(wanted: Option<SpaceUse>) {
 /// Loads the space that the current thread has in its context now (after `execve`).
 pub(in crate::task) fn enter_own_space() {
     let state = irq::save();
+    catch_up();
     let old = cpu::this().with_local(|local| {
         let current = local.current.clone();
         load_space_of(local, &current)

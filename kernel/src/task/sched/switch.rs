@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use shootdown::CpuId;
 
+use super::defer::catch_up;
 use super::fetch::{fetch, fetch_urgent};
 use super::place::enqueue;
 use super::space::load_space_of;
@@ -215,6 +216,8 @@ fn renew_slice<T>(cpu: &CpuSched, claim: Option<Claim>) -> Option<T> {
 
 /// Switches stacks. On return this is `prev` again, perhaps on another CPU.
 fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
+    // Whoever runs next may be in the middle of an access to user memory.
+    catch_up();
     let next_ptr = Arc::as_ptr(&next);
     let (prev_ptr, old_space) = cpu.with_local(|local| {
         let old_space = load_space_of(local, &next);

@@ -3,7 +3,10 @@
 use crate::cli::{Bench, Workload};
 use crate::failure::{Failure, Outcome};
 
-const POLICIES: [&str; 3] = ["before", "published", "best"];
+const POLICIES: [&str; 4] = ["before", "published", "best", "best+defer"];
+
+/// How names of policies end under which CPUs in the kernel are left alone.
+pub const DEFERS: &str = "+defer";
 
 impl Workload {
     /// The name of the program, and of the workload in results.

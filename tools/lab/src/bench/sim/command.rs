@@ -8,7 +8,7 @@ use shootdown_sim::workload::on_large_stack;
 use super::setup::Setup;
 use super::{madvise, pingpong, preemptoff};
 use crate::bench::rows::machine_name;
-use crate::bench::workload::Axes;
+use crate::bench::workload::{Axes, DEFERS};
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
@@ -61,6 +61,16 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 /// The options make no sense (exit code 2); an access was stale.
 pub fn command(bench: &Bench) -> Outcome<()> {
     let axes = Axes::new(bench)?;
+    if let Some(policy) = bench
+        .policies
+        .iter()
+        .find(|policy| policy.ends_with(DEFERS))
+    {
+        return Err(Failure::input(
+            format!("{policy} is about system calls, and the simulated machine has none"),
+            "use it with --machine qemu",
+        ));
+    }
     let setup = Setup::new(bench)?;
     let (cpus, findings) = match bench.workload {
         Workload::Madvise => {
