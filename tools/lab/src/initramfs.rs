@@ -15,9 +15,13 @@ const DEVICES: [(&str, u32, u32, u32); 3] = [
     ("zero", 0o020_666, 1, 5),
 ];
 
-/// Packs the directories that programs expect, the devices, `programs` (as `/bin/<name>`) and the
-/// kernel's function names (as `/boot/System.map`).
-pub fn pack(programs: &[(&str, &[u8])], symbols: Option<&str>) -> io::Result<Vec<u8>> {
+/// Packs the directories that programs expect, the devices, `programs` (as `/bin/<name>`), the
+/// kernel's function names (as `/boot/System.map`) and other `files` by their paths.
+pub fn pack(
+    programs: &[(&str, &[u8])],
+    symbols: Option<&str>,
+    files: &[(&str, Vec<u8>)],
+) -> io::Result<Vec<u8>> {
     let mut archive = Vec::new();
     let mut inode = 1;
     let mut next = |name: &str, mode: u32| {
@@ -42,7 +46,10 @@ pub fn pack(programs: &[(&str, &[u8])], symbols: Option<&str>) -> io::Result<Vec
     let symbols = symbols
         .iter()
         .map(|text| ("boot/System.map".to_owned(), DATA, text.as_bytes()));
-    for (path, mode, data) in programs.chain(symbols) {
+    let files = files
+        .iter()
+        .map(|(path, data)| ((*path).to_owned(), DATA, data.as_slice()));
+    for (path, mode, data) in programs.chain(symbols).chain(files) {
         let size = u32::try_from(data.len()).map_err(|_| {
             io::Error::other(format!("{path} is larger than a cpio archive can hold"))
         })?;
@@ -60,7 +67,7 @@ mod tests {
 
     #[test]
     fn archive_starts_with_the_newc_magic_and_ends_with_the_trailer() {
-        let archive = pack(&[], None).unwrap();
+        let archive = pack(&[], None, &[]).unwrap();
         assert_eq!(&archive[..6], b"070701");
         assert!(archive.windows(10).any(|window| window == b"TRAILER!!!"));
         assert_eq!(archive.len() % 4, 0, "entries are padded to four bytes");
@@ -68,7 +75,7 @@ mod tests {
 
     #[test]
     fn programs_and_devices_come_back_as_they_went_in() {
-        let archive = pack(&[("one", b"abc"), ("two", b"")], Some("1 t f\n")).unwrap();
+        let archive = pack(&[("one", b"abc"), ("two", b"")], Some("1 t f\n"), &[]).unwrap();
         let mut left = archive.as_slice();
         let mut seen = Vec::new();
         loop {
@@ -95,7 +102,7 @@ mod tests {
     fn data_keeps_the_four_byte_padding() {
         for length in 0..9 {
             let data = vec![7u8; length];
-            assert_eq!(pack(&[("p", &data)], None).unwrap().len() % 4, 0);
+            assert_eq!(pack(&[("p", &data)], None, &[]).unwrap().len() % 4, 0);
         }
     }
 }

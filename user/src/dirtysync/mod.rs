@@ -5,17 +5,18 @@
 //! flushes them on every CPU of the process before it stores them. Thread 0 records its times, the others work beside it.
 //! Policies alternate in short slices, as in [`madvise`](crate::madvise).
 //!
-//! On Linux the file is in tmpfs, which has no disk behind it: its `fdatasync` does nothing and flushes nothing, and its
-//! pages stay writable. The figures there are those of the writes alone, and no comparison. A directory on another file
-//! system can be named.
+//! On Linux a file in memory has no disk behind it: its `fdatasync` does nothing and flushes nothing, and its pages stay
+//! writable. There the file is on a disk in memory that the lab has prepared, or in a directory that is named.
 //!
 //! * [`options`]: the command line;
 //! * [`target`]: the file and its mapping, one operation, and the check that no write was lost;
+//! * [`ramdisk`]: the disk in memory;
 //! * [`crew`]: the threads beside the measuring one;
 //! * [`run`]: rounds, rows, exit code.
 
 pub mod crew;
 pub mod options;
+pub mod ramdisk;
 pub mod run;
 pub mod target;
 

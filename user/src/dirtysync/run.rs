@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use super::crew::Crew;
 use super::options::{HELP, Options};
+use super::ramdisk;
 use super::target::Target;
 use crate::args::UsageError;
 use crate::clock::Clock;
@@ -40,11 +42,16 @@ struct Run {
 }
 
 impl Run {
-    fn new(options: Options) -> Result<Self, UsageError> {
+    fn new(mut options: Options) -> Result<Self, UsageError> {
         let cpus = args::cpus()?;
         options.fit(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.effort.policies)?;
+        if options.directory.is_none() {
+            let disk = ramdisk::mount()
+                .map_err(|error| UsageError::new(format!("cannot make a disk: {error}")))?;
+            options.directory = disk.map(Path::to_owned);
+        }
         let target = Target::new(options.file_pages, options.directory.as_deref())
             .map_err(|error| UsageError::new(format!("cannot make the file: {error}")))?;
         let shapes = options.threads.len() * options.pages.len();

@@ -1,5 +1,6 @@
 //! What one `bench` boots: which machines, how often, with which parameters.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use super::workload::Axes;
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Accel, host_cores};
+use crate::machine::{Accel, Ramdisk, host_cores};
 use crate::session::{self, Session};
 
 /// Without `--cpus`, machines have this many: one initiator and one target.
@@ -200,9 +201,11 @@ fn machines(bench: &Bench, session: &Session) -> Vec<MachineKind> {
         }
         return machines;
     }
-    match session.linux {
-        Some(_) => vec![MachineKind::Qemu, MachineKind::Linux],
-        None => vec![MachineKind::Qemu],
+    let is_comparable =
+        |image: &Path| bench.workload != Workload::Dirtysync || Ramdisk::find(image).is_ok();
+    match &session.linux {
+        Some(image) if is_comparable(image) => vec![MachineKind::Qemu, MachineKind::Linux],
+        _ => vec![MachineKind::Qemu],
     }
 }
 
@@ -289,6 +292,17 @@ mod tests {
         assert_eq!(
             plan("--machine qemu", Some("k")).unwrap().machines,
             [MachineKind::Qemu]
+        );
+    }
+
+    #[test]
+    fn files_are_compared_with_linux_only_where_it_has_a_disk() {
+        let machines = |words| plan(words, Some("k")).unwrap().machines;
+        assert_eq!(machines("dirtysync"), [MachineKind::Qemu]);
+        assert_eq!(
+            machines("dirtysync --machine linux"),
+            [MachineKind::Linux],
+            "its boot says what is missing"
         );
     }
 

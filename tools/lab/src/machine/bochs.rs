@@ -131,7 +131,7 @@ impl BochsBoot<'_> {
             .tempdir()
             .doing("make a temporary directory")?;
         let names = symbols::table(self.kernel);
-        let archive = initramfs::pack(&[self.program], names.as_deref())
+        let archive = initramfs::pack(&[self.program], names.as_deref(), &[])
             .doing("pack the initial file system")?;
         bochs_disc::make(
             directory.path(),

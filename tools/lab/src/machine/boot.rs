@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use super::accel::Accel;
 use super::child::Child;
 use super::end::End;
+use super::ramdisk::Ramdisk;
 use super::symbols;
+use crate::cli::Workload;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{initramfs, place};
 
@@ -84,7 +86,7 @@ impl Boot<'_> {
             Kernel::Shootdown(image) => symbols::table(image),
             Kernel::Linux(_) => None,
         };
-        let archive = initramfs::pack(&[self.program], symbols.as_deref())
+        let archive = initramfs::pack(&[self.program], symbols.as_deref(), &self.files()?)
             .doing("pack the initial file system")?;
         let initrd = tempfile::Builder::new()
             .prefix("lab-")
@@ -112,6 +114,16 @@ impl Boot<'_> {
             console_file,
             elapsed: started.elapsed(),
         })
+    }
+
+    /// What the program needs beside itself: on Linux a disk, if it syncs files.
+    fn files(&self) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
+        match self.kernel {
+            Kernel::Linux(image) if self.program.0 == Workload::Dirtysync.name() => {
+                Ok(Ramdisk::find(image)?.files()?.into())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn qemu_arguments(&self, initrd: &Path) -> Vec<OsString> {

@@ -9,6 +9,7 @@ mod end;
 mod fetch;
 mod linux;
 mod qemu;
+mod ramdisk;
 mod symbols;
 
 pub use accel::{Accel, AccelChoice, TcgThreads, host_cores};
@@ -22,3 +23,4 @@ pub use qemu::{
     INSTALL as QEMU_INSTALL, QEMU_PACKAGE, find as find_qemu, find_or_install,
     version as qemu_version,
 };
+pub use ramdisk::Ramdisk;
