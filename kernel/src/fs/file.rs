@@ -14,8 +14,7 @@ use super::transfer::{copy_in, copy_out, zero_out};
 use super::tree::Device;
 use super::{console, directory, regular};
 use crate::errno::Errno;
-use crate::mm::MemoryFile;
-use crate::mm::file::{Copy, PageRange};
+use crate::mm::file::Copy;
 use crate::sync::Mutex;
 use crate::syscall::args::UserBytes;
 use crate::syscall::fill_user;
@@ -43,22 +42,11 @@ pub enum Whence {
     End,
 }
 
-/// What a mapping of a file shows.
-#[derive(Clone, Debug)]
-pub enum Mappable {
-    /// These bytes, and zeroes after them.
-    Bytes(&'static [u8]),
-    /// The pages of this file.
-    Pages(Arc<MemoryFile>),
-    /// Zeroes.
-    Zeroes,
-}
-
 /// An open file, shared by all descriptors that were copied from one another.
 #[derive(Debug)]
 pub struct OpenFile {
     _share: Share<MOST_OPEN>,
-    node: Node,
+    pub(super) node: Node,
     path: String,
     access: u32,
     nonblocking: AtomicBool,
@@ -245,46 +233,9 @@ impl OpenFile {
         matches!(self.node, Node::Directory).then(|| self.path.clone())
     }
 
-    /// What `mmap` of it shows.
-    pub fn mappable(&self) -> Result<Mappable, Errno> {
-        match &self.node {
-            Node::Static(file) => Ok(Mappable::Bytes(file.data)),
-            Node::Memory(regular) => Ok(Mappable::Pages(regular.file.clone())),
-            Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
-            Node::Directory => Err(Errno::EACCES),
-            _ => Err(Errno::ENODEV),
-        }
-    }
-
     /// Whether it was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.access == linux::O_RDONLY
-    }
-
-    /// Cuts it or makes it longer; EINVAL for what is no file in memory, or not open for writing.
-    pub fn set_size(&self, size: u64) -> Result<(), Errno> {
-        match &self.node {
-            Node::Memory(regular) if !self.is_read_only() => {
-                Ok(regular.file.change().set_size(size)?)
-            }
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Stores what was written to it since the last time. Only files in memory keep anything back.
-    pub fn sync(&self) -> Result<(), Errno> {
-        match &self.node {
-            Node::Memory(regular) => Ok(regular.file.sync(PageRange::WHOLE)?),
-            _ => Ok(()),
-        }
-    }
-
-    /// A file to read what syncs have stored of this one; ENOTTY for what is no file in memory.
-    pub fn stored(&self) -> Result<Arc<Self>, Errno> {
-        match &self.node {
-            Node::Memory(regular) => Self::new(Node::Stored(regular.clone()), linux::O_RDONLY),
-            _ => Err(Errno::ENOTTY),
-        }
     }
 
     /// Access and status flags, as `fcntl` tells them.

@@ -22,9 +22,10 @@ mod tree;
 
 pub use attributes::{Attributes, Kind};
 pub use eventfd::{Reading, new_event};
-pub use file::{Mappable, OpenFile, Whence};
+pub use file::{OpenFile, Whence};
 pub use open::{OpenRequest, executable, open, remove, set_size};
 pub use pipe::new_pipe;
+pub use regular::Mappable;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
 pub use tmp::new_memory_file;
 pub use tree::{attributes, join, normalise, read_link};

@@ -1,14 +1,71 @@
-//! Reading and writing files in memory by system call.
+//! Files in memory: what system calls on them do, and what mappings of files show.
 
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as linux;
+
+use super::file::OpenFile;
+use super::node::Node;
 use super::transfer::copy_in;
+use super::tree::Device;
 use crate::errno::Errno;
 use crate::mm::MemoryFile;
-use crate::mm::file::Copy;
+use crate::mm::file::{Copy, PageRange};
 use crate::syscall::args::UserBytes;
 use crate::task;
 
 /// Bytes moved at a time: they pass through the stack, because user memory must not be touched under a spin lock.
 const PIECE_BYTES: usize = 512;
+
+/// What a mapping of a file shows.
+#[derive(Clone, Debug)]
+pub enum Mappable {
+    /// These bytes, and zeroes after them.
+    Bytes(&'static [u8]),
+    /// The pages of this file.
+    Pages(Arc<MemoryFile>),
+    /// Zeroes.
+    Zeroes,
+}
+
+impl OpenFile {
+    /// What `mmap` of it shows.
+    pub fn mappable(&self) -> Result<Mappable, Errno> {
+        match &self.node {
+            Node::Static(file) => Ok(Mappable::Bytes(file.data)),
+            Node::Memory(regular) => Ok(Mappable::Pages(regular.file.clone())),
+            Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
+            Node::Directory => Err(Errno::EACCES),
+            _ => Err(Errno::ENODEV),
+        }
+    }
+
+    /// Cuts it or makes it longer; EINVAL for what is no file in memory, or not open for writing.
+    pub fn set_size(&self, size: u64) -> Result<(), Errno> {
+        match &self.node {
+            Node::Memory(regular) if !self.is_read_only() => {
+                Ok(regular.file.change().set_size(size)?)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Stores what was written to it since the last time. Only files in memory keep anything back.
+    pub fn sync(&self) -> Result<(), Errno> {
+        match &self.node {
+            Node::Memory(regular) => Ok(regular.file.sync(PageRange::WHOLE)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file to read what syncs have stored of this one; ENOTTY for what is no file in memory.
+    pub fn stored(&self) -> Result<Arc<Self>, Errno> {
+        match &self.node {
+            Node::Memory(regular) => Self::new(Node::Stored(regular.clone()), linux::O_RDONLY),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
 
 /// Copies bytes of one of the copies from `offset` on; how many. Stops early for a signal.
 pub(super) fn read(

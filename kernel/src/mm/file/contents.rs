@@ -1,6 +1,7 @@
 //! [`Contents`]: the pages of a file, in memory and as stored.
 
 use super::dirty::{DirtyLog, Logged};
+use super::quota::Quota;
 use super::sync::PageRange;
 use crate::mm::error::MapError;
 use crate::mm::frames::{self, Frame, FrameChain, Share};
@@ -10,17 +11,10 @@ use crate::mm::prot::Prot;
 use crate::mm::pte::{Pte, PteCell};
 use crate::mm::range::UserRange;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// What an entry of a clean page says, and that of a dirty one.
 const CLEAN: Prot = Prot::READ;
 const DIRTY: Prot = Prot::READ_WRITE;
-
-/// Files may have this part of all frames, as Linux's tmpfs.
-const SHARE_OF_MEMORY: usize = 2;
-
-/// Frames that hold bytes of files, in memory and stored.
-static FRAMES: AtomicUsize = AtomicUsize::new(0);
 
 /// One of the two copies of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +40,7 @@ pub(super) struct Contents {
     in_memory: PageTable,
     stored: PageTable,
     dirty: DirtyLog,
-    frames: usize,
+    quota: Quota,
 }
 
 impl Contents {
@@ -57,7 +51,7 @@ impl Contents {
             in_memory: PageTable::new()?,
             stored: PageTable::new()?,
             dirty: DirtyLog::new(),
-            frames: 0,
+            quota: Quota::new(),
         })
     }
 
@@ -88,7 +82,7 @@ impl Contents {
         offset: usize,
         spare: &mut Option<Frame>,
     ) -> Result<MappedPage, MapError> {
-        let cell = filled(&mut self.in_memory, &mut self.frames, offset, spare)?;
+        let cell = filled(&mut self.in_memory, &mut self.quota, offset, spare)?;
         let entry = cell.load();
         let frame = entry.frame().ok_or(MapError::NoMemory)?;
         Ok(MappedPage {
@@ -136,7 +130,7 @@ impl Contents {
         let Some(piece) = self.piece(offset, from.len(), super::MAX_BYTES) else {
             return Err(MapError::TooBig);
         };
-        let cell = filled(&mut self.in_memory, &mut self.frames, piece.page, &mut None)?;
+        let cell = filled(&mut self.in_memory, &mut self.quota, piece.page, &mut None)?;
         let frame = cell.load().frame().ok_or(MapError::NoMemory)?;
         let end = offset + piece.len as u64;
         if end > self.size {
@@ -183,7 +177,7 @@ impl Contents {
         let Some(frame) = frame else {
             return Ok(());
         };
-        let cell = filled(&mut self.stored, &mut self.frames, offset, &mut None)?;
+        let cell = filled(&mut self.stored, &mut self.quota, offset, &mut None)?;
         let copy = cell.load().frame().ok_or(MapError::NoMemory)?;
         // SAFETY: the tables own both frames. A program that writes to the first one makes the page dirty again.
         unsafe {
@@ -201,8 +195,7 @@ impl Contents {
         };
         for table in [&self.in_memory, &self.stored] {
             table.visit(range, |_, cell| {
-                self.frames -= 1;
-                FRAMES.fetch_sub(1, Ordering::Relaxed);
+                self.quota.give();
                 freed_of(cell)
                     .into_iter()
                     .for_each(|frame| freed.push(frame));
@@ -254,13 +247,6 @@ impl Contents {
     }
 }
 
-impl Drop for Contents {
-    fn drop(&mut self) {
-        // The tables free what they own.
-        FRAMES.fetch_sub(self.frames, Ordering::Relaxed);
-    }
-}
-
 /// A part of one page.
 struct Piece {
     page: usize,
@@ -287,22 +273,17 @@ fn clean(table: &PageTable, page: u32) -> bool {
 /// The entry of the page at `offset`, which is made of `spare` or of a new frame if there is none.
 fn filled<'a>(
     table: &'a mut PageTable,
-    frames: &mut usize,
+    quota: &mut Quota,
     offset: usize,
     spare: &mut Option<Frame>,
 ) -> Result<&'a PteCell, MapError> {
     let cell = table.leaf_or_create(offset).ok_or(MapError::NoMemory)?;
     if cell.load().is_empty() {
-        let most = frames::capacity() / SHARE_OF_MEMORY;
-        let more = |taken| (taken < most).then_some(taken + 1);
-        FRAMES
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| MapError::NoSpace)?;
+        quota.take()?;
         let Some(frame) = spare.take().or_else(frames::alloc_zeroed) else {
-            FRAMES.fetch_sub(1, Ordering::Relaxed);
+            quota.give();
             return Err(MapError::NoMemory);
         };
-        *frames += 1;
         cell.fill(Pte::leaf(Share::of(frame).into_raw(), CLEAN));
     }
     Ok(cell)

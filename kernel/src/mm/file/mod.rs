@@ -27,6 +27,7 @@ mod dirty;
 mod lanes;
 mod mappers;
 mod memory_file;
+mod quota;
 mod resize;
 mod space;
 mod sync;

@@ -60,6 +60,8 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         tally.check(&name, || madvise(fleet, fleet.kernel(), cpus));
         let name = format!("coherence: pingpong checks itself on {cpus} CPUs");
         tally.check(&name, || pingpong(fleet, fleet.kernel(), cpus));
+        let name = format!("coherence: dirtysync checks itself on {cpus} CPUs");
+        tally.check(&name, || dirtysync(fleet, fleet.kernel(), cpus));
     }
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
@@ -130,6 +132,19 @@ fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
         "--self-check",
     ];
     checked(fleet, kernel, ("madvise", &arguments), cpus)
+}
+
+/// Writes to a file and its syncs; every word of the stored copy is compared.
+fn dirtysync(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
+    let threads = format!("--threads=1,{cpus}");
+    let arguments = [
+        "--file-mib=4",
+        &threads,
+        "--slice-ms=50",
+        "--rounds=1",
+        "--warmup-ms=5",
+    ];
+    checked(fleet, kernel, ("dirtysync", &arguments), cpus)
 }
 
 /// Processes that share a CPU: switches, copies on write, and visits to another CPU.
