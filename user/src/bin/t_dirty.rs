@@ -26,7 +26,7 @@ const WRITERS: usize = THREADS + 1;
 /// Who runs and rests in rounds: one more thread takes the pages out of the page table all the time.
 const RUNNERS: usize = WRITERS + 1;
 /// Times that the writers run and rest, unless an argument says how often.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 12;
 /// Syncs while they run.
 const SYNCS: usize = 30;
 /// Where all share one CPU, each turn takes long.
