@@ -324,7 +324,12 @@ fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
             assert_eq!(figure("register_writes_per_call"), clusters, "{row}");
         }
     }
-    for words in ["memory for CPUs", "4096", "ICR writes"] {
+    for words in [
+        "memory for CPUs",
+        "4096",
+        "ICR writes",
+        "in the kernel (deferral)",
+    ] {
         assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
     }
     let svg = std::fs::read_to_string(format!("{directory}/shoot-40-core-0us.svg")).unwrap();

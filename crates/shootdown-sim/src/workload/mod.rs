@@ -12,6 +12,7 @@ mod pingpong;
 mod preemptoff;
 mod selected;
 mod shootdown;
+mod spared;
 mod sweep;
 mod volley;
 
@@ -30,5 +31,6 @@ pub use preemptoff::{
 };
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
+pub use spared::{Spared, Whereabouts, spared};
 pub use sweep::{Change, Effect, Row, sweep};
 pub use volley::{Called, Callers, Volley, VolleyResult};

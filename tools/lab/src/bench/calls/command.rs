@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use shootdown_sim::workload::{MAX_CPUS, Peer};
 
 use super::plot::{self, Picture};
+use super::spared_table;
 use super::{selected, selected_table, shoot, shoot_table};
 use crate::bench::live;
 use crate::bench::report::Report;
@@ -116,15 +117,16 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         let sizes = shoot::SIZES.map(|cpus| json!({"cpus": cpus, "bytes": peer.bytes(cpus)}));
         json!({"peer": peer.name(), "sizes": sizes})
     });
+    let spared = spared_table::measure(setups);
     Ok(Findings {
-        text: shoot_table::render(&plan, &measured, setups),
+        text: shoot_table::render(&plan, &measured, setups) + &spared_table::render(&spared),
         rows: measured
             .iter()
             .flat_map(|one| one.objects(setups))
             .collect(),
         params: json!({
             "machines": figures.collect::<Vec<_>>(), "seed": calls.seed, "peers": names(&plan.peers),
-            "memory": bytes.collect::<Vec<_>>(),
+            "memory": bytes.collect::<Vec<_>>(), "spared": spared_table::objects(&spared),
         }),
         pictures: plot::of_shoot(&plan.peers, &measured, setups),
     })

@@ -5,6 +5,7 @@
 //! * [`farm`]: rows on all processors of this host;
 //! * [`selected`], [`shoot`]: the rows of each workload and its part of the result; [`selected_table`], [`shoot_table`]: how they are
 //!   shown;
+//! * [`spared_table`]: what `shoot` says of targets that need no interrupt;
 //! * [`targets`]: what the engine is to reach in table T5;
 //! * [`plot`]: the tables as pictures.
 
@@ -16,6 +17,7 @@ mod selected;
 mod selected_table;
 mod shoot;
 mod shoot_table;
+mod spared_table;
 mod targets;
 mod text;
 

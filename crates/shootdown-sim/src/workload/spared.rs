@@ -1,0 +1,203 @@
+//! Fewer interrupts: one flush whose targets are busy in user mode, idle, or in the kernel.
+
+use std::cell::Cell;
+
+use shootdown::{
+    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown,
+};
+
+use crate::machine::{Context, Machine, Model, Program, SimPlatform};
+use crate::timed::{Activity, Costs, Timed, Transfers};
+use crate::workload::engine::with_close_size;
+
+/// Long enough for everybody to be where it is to be.
+const SETTLE_PS: u64 = 1_000_000_000;
+/// The flushes are over by then.
+const STAY_PS: u64 = 4 * SETTLE_PS;
+const KERNEL_ROOT: Root = Root(0);
+
+/// What the targets do meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Whereabouts {
+    /// They run user code.
+    User,
+    /// They are idle, with the space still loaded (lazy mode).
+    Idle,
+    /// They are in the kernel, and catch up before they use user memory again (deferral).
+    Kernel,
+}
+
+impl Whereabouts {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::User, Self::Idle, Self::Kernel];
+
+    /// In words, for tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "in user mode",
+            Self::Idle => "idle (lazy)",
+            Self::Kernel => "in the kernel (deferral)",
+        }
+    }
+}
+
+/// One flush of one page.
+#[derive(Clone, Copy, Debug)]
+pub struct Spared {
+    /// On the initiator.
+    pub time_ps: u64,
+    /// What all CPUs did for it.
+    pub activity: Activity,
+    /// Cache lines that moved.
+    pub lines: u64,
+    /// On the first target, in the kernel: in and out without having missed anything.
+    pub way_ps: u64,
+    /// Out, after the flush.
+    pub catch_up_ps: u64,
+}
+
+/// Flushes one page of a space that `targets` CPUs and the initiator have loaded, under [`Policy::BEST`] with deferral.
+///
+/// # Panics
+/// When the engine fails.
+pub fn spared(whereabouts: Whereabouts, targets: usize, costs: &Costs) -> Spared {
+    with_close_size!(targets + 1, spared_sized(whereabouts, targets, costs))
+}
+
+// Not inlined: see `madvise`.
+#[inline(never)]
+fn spared_sized<const N: usize>(whereabouts: Whereabouts, targets: usize, costs: &Costs) -> Spared
+where
+    Cpus<N>: Capacity,
+{
+    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    engine.set_policy(Policy::BEST.with_deferral(true));
+    let space = Box::new(AddressSpace::new(&engine, Root(1)));
+    let (flushed, ways) = (Cell::new((0, Activity::default(), 0)), Cell::new((0, 0)));
+    let model = Timed::new(targets + 1, costs.clone());
+    let machine = Machine::new(targets + 1, Model::Timed(Box::new(model)), || {
+        engine.handle_ipi();
+    });
+    let programs = (0..=targets)
+        .map(|cpu| -> Program<'_> {
+            let (engine, space, flushed, ways) = (&*engine, &*space, &flushed, &ways);
+            Box::new(move |context| {
+                engine.online();
+                engine.switch_to(None, space);
+                if cpu == 0 {
+                    flushed.set(flush_twice(context, engine, space));
+                    engine.switch_away(space, KERNEL_ROOT);
+                } else {
+                    let way = stay(context, engine, space, whereabouts);
+                    if cpu == 1 {
+                        ways.set(way);
+                    }
+                }
+            })
+        })
+        .collect();
+    let (_, failure) = machine.run(programs);
+    assert_eq!(failure, None, "{whereabouts:?}");
+    let (time_ps, activity, lines) = flushed.get();
+    let (way_ps, catch_up_ps) = ways.get();
+    Spared {
+        time_ps,
+        activity,
+        lines,
+        way_ps,
+        catch_up_ps,
+    }
+}
+
+/// The second one, which finds all lines where the first has left them.
+fn flush_twice<const N: usize>(
+    context: Context<'_>,
+    engine: &Shootdown<SimPlatform, N>,
+    space: &AddressSpace<N>,
+) -> (u64, Activity, u64)
+where
+    Cpus<N>: Capacity,
+{
+    let counts = || {
+        context.timed(|timed| {
+            let Transfers { moved, upgraded } = timed.lines.transfers();
+            (timed.activities(), moved + upgraded)
+        })
+    };
+    let flush = || {
+        context.work(SETTLE_PS);
+        let (before, started_ps) = (counts(), context.now_ps());
+        let range = FlushRange::pages(1 << 12, 1, PageSize::SIZE_4K);
+        engine.submit_flush(space, range, FreedTables::No).wait();
+        let time_ps = context.now_ps() - started_ps;
+        context.work(SETTLE_PS / 2);
+        let after = counts();
+        (time_ps, after.0 - before.0, after.1 - before.1)
+    };
+    flush();
+    flush()
+}
+
+/// Returns what going into the kernel and out again takes without a flush, and going out after one.
+fn stay<const N: usize>(
+    context: Context<'_>,
+    engine: &Shootdown<SimPlatform, N>,
+    space: &AddressSpace<N>,
+    whereabouts: Whereabouts,
+) -> (u64, u64)
+where
+    Cpus<N>: Capacity,
+{
+    let mut ways = (0, 0);
+    match whereabouts {
+        Whereabouts::User => context.work(STAY_PS),
+        Whereabouts::Idle => {
+            engine.enter_lazy(space, KERNEL_ROOT);
+            context.work(STAY_PS);
+            engine.switch_to(Some(space), space);
+        }
+        Whereabouts::Kernel => {
+            let started_ps = context.now_ps();
+            engine.defer_flushes(space);
+            engine.catch_up(space);
+            ways.0 = context.now_ps() - started_ps;
+            engine.defer_flushes(space);
+            context.work(STAY_PS);
+            let started_ps = context.now_ps();
+            engine.catch_up(space);
+            ways.1 = context.now_ps() - started_ps;
+        }
+    }
+    engine.switch_away(space, KERNEL_ROOT);
+    ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timed::Preset;
+
+    #[test]
+    fn only_targets_in_user_mode_are_interrupted() {
+        let costs = Preset::named("40-core").unwrap().costs();
+        for whereabouts in Whereabouts::ALL {
+            let spared = spared(whereabouts, 5, &costs);
+            let due = if whereabouts == Whereabouts::User {
+                5
+            } else {
+                0
+            };
+            assert_eq!(spared.activity.ipis_sent, due, "{whereabouts:?}");
+            assert_eq!(spared.activity.ipis_taken, due, "{whereabouts:?}");
+            assert!(spared.time_ps >= costs.flush_page_ps, "{spared:?}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_in_the_kernel_pays_for_what_it_missed_and_little_otherwise() {
+        let costs = Preset::named("40-core").unwrap().costs();
+        let spared = spared(Whereabouts::Kernel, 1, &costs);
+        assert!(spared.way_ps < costs.flush_space_ps, "{spared:?}");
+        assert!(spared.catch_up_ps >= costs.flush_space_ps, "{spared:?}");
+    }
+}
