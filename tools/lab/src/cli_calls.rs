@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::Emulator;
+use crate::machine::AccelChoice;
 
 /// A bench of cross-CPU calls.
 #[derive(Debug, Subcommand)]
@@ -34,6 +35,13 @@ impl CallsMachine {
             Self::Hosted => "hosted",
             Self::Sim => "sim",
         }
+    }
+}
+
+impl Calls {
+    /// Whether times are to be counts of guest instructions.
+    pub fn counts_instructions(&self) -> bool {
+        self.emulator.accel == AccelChoice::Icount
     }
 }
 
@@ -81,9 +89,6 @@ pub struct Calls {
     /// What CPUs do while nobody wants anything of them: busy or halt
     #[arg(long, value_name = "WHAT", default_value = "busy")]
     pub rest: String,
-    /// On qemu: count guest instructions instead of time; the same on every host, whatever else it does
-    #[arg(long)]
-    pub instructions: bool,
     /// Fewer calls, for a look
     #[arg(long)]
     pub quick: bool,

@@ -44,6 +44,13 @@ fn program_that_is_empty_missing_or_a_directory() {
 }
 
 #[test]
+fn instructions_of_threads_that_do_not_take_turns() {
+    let fixture = Fixture::new();
+    let words = ["bench", "madvise", "--machine", "qemu", "--accel", "icount"];
+    assert_refused(&fixture.lab(&words), &["icount", "--threads 1"]);
+}
+
+#[test]
 fn deferral_without_system_calls() {
     let fixture = Fixture::new();
     let words = [

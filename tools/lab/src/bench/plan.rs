@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::workload::Axes;
 use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Accel, Ramdisk, host_cores};
+use crate::machine::{Accel, AccelChoice, Ramdisk, host_cores};
 use crate::session::{self, Session};
 
 /// Without `--cpus`, machines have this many: one initiator and one target.
@@ -109,7 +109,14 @@ impl Group {
     fn new(cpus: usize, actors: Vec<u32>, bench: &Bench) -> Outcome<Self> {
         let most = actors.iter().copied().max().unwrap_or(1);
         let busy = bench.workload.busy_cpus(most);
-        let is_crowded = busy > host_cores();
+        let counts = bench.emulator.accel == AccelChoice::Icount;
+        if counts && busy > 1 {
+            return Err(Failure::input(
+                "with --accel icount CPUs take turns, and busy threads let nobody have his",
+                format!("use --{} 1", bench.workload.actors()),
+            ));
+        }
+        let is_crowded = busy > host_cores() && !counts;
         let effort = match (bench.quick, is_crowded) {
             _ if bench.workload == Workload::Preemptoff => Effort::of_intervals(bench.quick),
             (true, false) => Effort {

@@ -14,6 +14,8 @@ pub enum AccelChoice {
     Kvm,
     /// Translation.
     Tcg,
+    /// Translation, on a clock of guest instructions: times are counts, the same on every host, whatever else it does.
+    Icount,
 }
 
 /// How many host threads run the translated processors.
@@ -49,6 +51,7 @@ impl AccelChoice {
                 "use --accel tcg",
             )),
             Self::Kvm => Ok(Accel::Kvm),
+            Self::Icount => Ok(Accel::Tcg(TcgThreads::Counting)),
             Self::Auto if has_kvm => Ok(Accel::Kvm),
             Self::Auto | Self::Tcg => Ok(Accel::Tcg(TcgThreads::for_busy(busy_cpus, host_cores()))),
         }

@@ -12,7 +12,7 @@ mod qemu;
 mod ramdisk;
 mod symbols;
 
-pub use accel::{Accel, AccelChoice, TcgThreads, host_cores};
+pub use accel::{Accel, AccelChoice, host_cores};
 pub use bochs::{Bochs, BochsBoot, BochsModel, INSTALL as BOCHS_INSTALL};
 pub use boot::{Boot, Finished, Kernel};
 pub use child::Child;

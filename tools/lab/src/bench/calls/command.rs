@@ -140,9 +140,9 @@ fn names(peers: &[Peer]) -> Vec<&'static str> {
 fn check(calls: &Calls) -> Outcome<()> {
     let emulator = &calls.emulator;
     let has_emulator = emulator.qemu.is_some() || emulator.kernel.is_some();
-    if calls.rest != "busy" || calls.instructions || has_emulator {
+    if calls.rest != "busy" || calls.counts_instructions() || has_emulator {
         return Err(Failure::input(
-            "--rest, --instructions, --qemu and --kernel are about machines that really run",
+            "--rest, --accel icount, --qemu and --kernel are about machines that really run",
             "use them with --machine qemu or hosted",
         ));
     }

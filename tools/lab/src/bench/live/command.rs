@@ -49,10 +49,10 @@ pub fn command(bench: &CallsBench, kind: CallsMachine) -> Outcome<()> {
         Report::probe(path)?;
     }
     let groups = Group::all(workload, calls)?;
-    if calls.instructions && kind != CallsMachine::Qemu {
+    if calls.counts_instructions() && kind != CallsMachine::Qemu {
         return Err(Failure::input(
             "instructions are counted by the emulator",
-            "use --instructions with --machine qemu",
+            "use --accel icount with --machine qemu",
         ));
     }
     let mut progress = Progress::new();

@@ -49,11 +49,11 @@ impl Group {
     pub fn all(workload: Workload, calls: &Calls) -> Outcome<Vec<Self>> {
         let sizes = match calls.cpus {
             Some(asked) => vec![cpus(asked)?],
-            None if calls.instructions => vec![LARGE_CPUS],
+            None if calls.counts_instructions() => vec![LARGE_CPUS],
             None => vec![SMALL_CPUS, LARGE_CPUS],
         };
         let default_ns: &[u64] = match workload {
-            Workload::Selected if !calls.instructions => &[0, 500_000],
+            Workload::Selected if !calls.counts_instructions() => &[0, 500_000],
             _ => &[0],
         };
         let asked_ns: Option<Vec<u64>> = calls
@@ -78,7 +78,7 @@ impl Group {
             (false, true) => (100, 3),
             (false, false) => (1000, 7),
         };
-        let clock = match calls.instructions {
+        let clock = match calls.counts_instructions() {
             true => Clock::Instructions,
             false => Clock::Host,
         };

@@ -2,10 +2,10 @@
 
 use shootdown_calls::Rest;
 
-use super::group::{Clock, Group};
+use super::group::Group;
 use crate::cli::{Emulator, MachineKind};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Accel, Boot, End, Kernel, TcgThreads};
+use crate::machine::{Accel, Boot, End, Kernel};
 use crate::session::Session;
 
 /// The emulator with a kernel.
@@ -29,9 +29,6 @@ impl Qemu {
 
     /// What a group's machine runs on. Where resting CPUs spin, all of them are busy.
     pub fn accel(&self, group: &Group) -> Outcome<Accel> {
-        if group.clock == Clock::Instructions {
-            return Ok(Accel::Tcg(TcgThreads::Counting));
-        }
         let busy = if group.rest == Rest::Halt {
             1
         } else {
