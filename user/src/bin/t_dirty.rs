@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use shootdown_user::child::{Child, End};
+use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
 use shootdown_user::{machine, memory_file};
 
@@ -23,8 +25,17 @@ const PAGES: usize = 24;
 /// Threads that write, beside another process.
 const THREADS: usize = 2;
 const WRITERS: usize = THREADS + 1;
-/// Who runs and rests in rounds: one more thread takes the pages out of the page table all the time.
-const RUNNERS: usize = WRITERS + 1;
+/// Who runs and rests in rounds: one more thread takes the pages out of the page table all the time, and one lets the
+/// kernel write for it.
+const RUNNERS: usize = WRITERS + 2;
+/// The upper words of each page are written by the kernel, one after the other and each once: a system call need not
+/// write a word in one step.
+const KERNELS_FIRST: usize = PAGE_WORDS / 2;
+const KERNELS_WORDS: usize = PAGES * (PAGE_WORDS - KERNELS_FIRST);
+/// What it writes.
+const KERNELS: u64 = u64::MAX;
+/// Each round with the next one.
+const POLICIES: [&str; 4] = ["best", "best+defer", "before", "published"];
 /// Times that the writers run and rest, unless an argument says how often.
 const ROUNDS: usize = 12;
 /// Syncs while they run.
@@ -39,12 +50,18 @@ const DISTURBANCE: Duration = Duration::from_micros(100);
 const ROUND: usize = 0;
 const RESTING: usize = 1;
 const ANNOUNCED: usize = 2;
+const KERNELS_ANNOUNCED: usize = ANNOUNCED + WRITERS;
 /// The round in which they end.
 const OVER: u64 = u64::MAX;
 
 /// Where a writer's stamps are in each page: on a line that others use, too.
 fn place_of(writer: usize) -> usize {
     writer * 3
+}
+
+/// The page and word of the kernel's write with that number.
+fn kernels_place(number: usize) -> (usize, usize) {
+    (number % PAGES, KERNELS_FIRST + number / PAGES)
 }
 
 /// What all have.
@@ -78,6 +95,27 @@ impl Field {
                 .word(page, place_of(writer))
                 .store(stamp, Release);
             self.control(ANNOUNCED + writer).store(stamp, Release);
+        });
+    }
+
+    /// Reads from a file to the pages: it is the kernel that writes then.
+    fn read(&self, source: &File, rounds: usize) {
+        let mut number = 0;
+        self.in_rounds(|| {
+            let round = self.control(ROUND).load(Relaxed) as usize / 2 + 1;
+            if number >= KERNELS_WORDS * round / rounds {
+                thread::yield_now();
+                return;
+            }
+            let (page, word) = kernels_place(number);
+            let to = self.pages.word(page, word).as_ptr();
+            // SAFETY: the word is the mapping's, and nobody else writes to it or takes it for anything before it is
+            // announced.
+            let read = unsafe { libc::pread(source.as_raw_fd(), to.cast(), 8, 0) };
+            assert_eq!(read, 8, "reading to the mapping");
+            number += 1;
+            self.control(KERNELS_ANNOUNCED)
+                .store(number as u64, Release);
         });
     }
 
@@ -141,8 +179,18 @@ impl Field {
         let announced: Vec<u64> = (0..WRITERS)
             .map(|writer| self.control(ANNOUNCED + writer).load(Acquire))
             .collect();
+        let by_kernel = self.control(KERNELS_ANNOUNCED).load(Acquire) as usize;
         self.sync(turn)?;
         copy.read_exact_at(bytes, 0)?;
+        let lacking = (0..by_kernel).find(|&number| {
+            let (page, place) = kernels_place(number);
+            word(bytes, page, place) != KERNELS
+        });
+        if let Some(number) = lacking {
+            return Err(io::Error::other(format!(
+                "sync {turn}: the kernel's write {number} of {by_kernel} is not stored"
+            )));
+        }
         for (writer, announced) in announced.into_iter().enumerate() {
             for page in 0..PAGES {
                 let found = word(bytes, page, place_of(writer));
@@ -193,7 +241,10 @@ fn rounds(field: &Field, rounds: usize, syncs: usize) -> io::Result<usize> {
     let stored = memory_file::stored(&field.file)?;
     let copy = stored.as_ref().unwrap_or(&field.file);
     let mut bytes = vec![0; PAGES * PAGE_BYTES];
+    let switch = PolicySwitch::of_this_kernel();
     for round in 0..rounds {
+        let policy = POLICIES[round % POLICIES.len()];
+        switch.select(policy).map_err(io::Error::other)?;
         field.run(round);
         let checked = (0..syncs).try_for_each(|turn| field.sync_and_check(copy, turn, &mut bytes));
         field.rest(round);
@@ -209,6 +260,8 @@ fn all(rounds: usize) -> io::Result<usize> {
     let syncs = if cpus == 1 { SYNCS_ON_ONE_CPU } else { SYNCS };
     let field = Field::new()?;
     field.control(RESTING).store(RUNNERS as u64, Relaxed);
+    let source = memory_file::create(c"source", 8)?;
+    source.write_all_at(&KERNELS.to_ne_bytes(), 0)?;
     let child = Child::start(|| {
         field.write(THREADS);
         0
@@ -219,6 +272,7 @@ fn all(rounds: usize) -> io::Result<usize> {
             scope.spawn(move || field.write(writer));
         }
         scope.spawn(|| field.disturb());
+        scope.spawn(|| field.read(&source, rounds));
         let done = self::rounds(&field, rounds, syncs);
         field.control(ROUND).store(OVER, Release);
         done
