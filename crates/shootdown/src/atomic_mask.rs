@@ -38,6 +38,11 @@ where
         &self.words.as_ref()[cpu.index() / 64]
     }
 
+    /// Where the bit of `cpu` lies, for hints.
+    pub(crate) fn address_of(&self, cpu: CpuId) -> usize {
+        core::ptr::from_ref(self.word(cpu)).addr()
+    }
+
     /// Adds `cpu`; returns its whole word as it was before.
     ///
     /// # Panics
@@ -54,6 +59,11 @@ where
     #[inline]
     pub(crate) fn remove(&self, cpu: CpuId, order: Ordering) {
         self.word(cpu).fetch_and(!bit_of(cpu), order);
+    }
+
+    /// Removes those of the 64 CPUs of `group` whose bits are set in `cpus`.
+    pub(crate) fn remove_all(&self, group: usize, cpus: u64, order: Ordering) {
+        self.words.as_ref()[group].fetch_and(!cpus, order);
     }
 
     /// Whether `cpu` is in the set.

@@ -12,6 +12,7 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use crate::call::Ring;
 use crate::sync::AtomicU64;
 
 /// The capacity marker for `N` CPUs; see [`Capacity`].
@@ -33,6 +34,12 @@ pub trait Capacity: sealed::Sealed {
     /// Atomic words, one bit a CPU.
     #[doc(hidden)]
     type AtomicWords: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    /// A word of a request's first line if the set of targets does not fit there, else nothing.
+    #[doc(hidden)]
+    type Spare: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    /// One ring of announcements for each word.
+    #[doc(hidden)]
+    type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
     /// Number of 64-bit words.
     const WORDS: usize;
     /// All bits clear.
@@ -46,10 +53,34 @@ pub trait Capacity: sealed::Sealed {
         reason = "used as an initializer only"
     )]
     const ATOMIC_ZERO: Self::AtomicWords;
+    /// Zero.
+    #[doc(hidden)]
+    #[cfg(not(loom))]
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "used as an initializer only"
+    )]
+    const SPARE: Self::Spare;
+    /// Empty.
+    #[doc(hidden)]
+    #[cfg(not(loom))]
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "used as an initializer only"
+    )]
+    const RINGS: Self::Rings;
     /// All bits clear.
     #[doc(hidden)]
     #[cfg(loom)]
     fn atomic_zero() -> Self::AtomicWords;
+    /// Zero.
+    #[doc(hidden)]
+    #[cfg(loom)]
+    fn spare() -> Self::Spare;
+    /// Empty.
+    #[doc(hidden)]
+    #[cfg(loom)]
+    fn rings() -> Self::Rings;
 }
 
 macro_rules! capacity {
@@ -58,13 +89,27 @@ macro_rules! capacity {
         impl Capacity for Cpus<$cpus> {
             type Words = [u64; $words];
             type AtomicWords = [AtomicU64; $words];
+            type Spare = [AtomicU64; ($words > 1) as usize];
+            type Rings = [Ring; $words];
             const WORDS: usize = $words;
             const ZERO: Self::Words = [0; $words];
             #[cfg(not(loom))]
             const ATOMIC_ZERO: Self::AtomicWords = [const { AtomicU64::new(0) }; $words];
+            #[cfg(not(loom))]
+            const SPARE: Self::Spare = [const { AtomicU64::new(0) }; ($words > 1) as usize];
+            #[cfg(not(loom))]
+            const RINGS: Self::Rings = [const { Ring::new() }; $words];
             #[cfg(loom)]
             fn atomic_zero() -> Self::AtomicWords {
                 core::array::from_fn(|_| AtomicU64::new(0))
+            }
+            #[cfg(loom)]
+            fn spare() -> Self::Spare {
+                core::array::from_fn(|_| AtomicU64::new(0))
+            }
+            #[cfg(loom)]
+            fn rings() -> Self::Rings {
+                core::array::from_fn(|_| Ring::new())
             }
         }
     )+)+};

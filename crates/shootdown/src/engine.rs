@@ -1,7 +1,7 @@
 //! [`Shootdown`]: the engine itself, its per-CPU state, and bringing CPUs online.
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::{Inbox, SLOTS, Slot};
+use crate::call::{Ears, Inbox, Ring, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::mask::CpuMask;
@@ -30,6 +30,7 @@ where
     ready: Padded<AtomicCpuMask<N>>,
     /// Some CPU is going offline.
     leaving: Padded<AtomicBool>,
+    rings: <Cpus<N> as Capacity>::Rings,
     cpus: [CpuState<N>; N],
 }
 
@@ -57,6 +58,7 @@ pub(crate) struct OwnState {
     pub(crate) tlb: CpuTlb,
     pub(crate) in_function: OwnFlag,
     pub(crate) serve_next: OwnCpu,
+    pub(crate) ears: Ears,
     pub(crate) counters: Counters,
     pub(crate) diary: Diary,
 }
@@ -76,6 +78,7 @@ where
                     tlb: CpuTlb::new(),
                     in_function: OwnFlag(OwnWord::new()),
                     serve_next: OwnCpu(OwnWord::new()),
+                    ears: Ears::new(),
                     counters: Counters::new(),
                     diary: Diary::new(),
                 }),
@@ -166,6 +169,10 @@ where
                 next_space: Padded(AtomicU64::new(1)),
                 ready: Padded(AtomicCpuMask::new()),
                 leaving: Padded(AtomicBool::new(false)),
+                #[cfg(not(loom))]
+                rings: <Cpus<N> as Capacity>::RINGS,
+                #[cfg(loom)]
+                rings: <Cpus<N> as Capacity>::rings(),
                 cpus: array_of!(CpuState::new()),
             }
         }
@@ -192,7 +199,9 @@ where
             !self.ready.0.contains(me, Ordering::Relaxed),
             "{me} came online twice"
         );
-        self.ready.0.insert(me, Ordering::Relaxed);
+        self.state(me).ears.begin(self.ring_of(me).next());
+        // ORDERING: Release: no broadcast that names us is older than what we have just read.
+        self.ready.0.insert(me, Ordering::Release);
         // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush_kernel`:
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
@@ -216,12 +225,25 @@ where
         &self.ready.0
     }
 
+    pub(crate) fn rings(&self) -> &[Ring] {
+        self.rings.as_ref()
+    }
+
+    /// The ring that `cpu` hears.
+    pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
+        &self.rings()[cpu.index() / 64]
+    }
+
     pub(crate) fn leaving(&self) -> &AtomicBool {
         &self.leaving.0
     }
 
     /// Changes the policy for requests submitted from now on. Any context; does not block.
     pub fn set_policy(&self, policy: Policy) {
+        #[cfg(loom)]
+        for ring in self.rings() {
+            ring.is_used.set(u64::from(policy.broadcasts_from()));
+        }
         self.policy.0.store(policy.to_bits(), Ordering::Relaxed);
     }
 

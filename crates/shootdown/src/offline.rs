@@ -57,8 +57,9 @@ where
         // Whoever has run this reads `ready` anew before it publishes again: every stretch between the two has
         // interrupts off and does not serve.
         self.call_all(&|_| ());
-        // All requests that name us are in the inbox now, and each turn of this loop takes some out.
-        while !state.inbox.is_quiet() {
+        // All requests that name us are in the inbox or in the ring now, and each turn of this loop takes some out.
+        let last = self.ring_of(me).next();
+        while !state.inbox.is_quiet() || state.ears.next() < last {
             self.serve(me);
         }
         // ORDERING: Release publishes to the next one that leaves that we publish nothing any more. An exchange, because

@@ -19,6 +19,10 @@ const ALL_TAGS: u64 = 1 << 8;
 const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
+/// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
+const BROADCAST_SHIFT: u32 = 48;
+/// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
+const BROADCAST_FROM: u64 = 9;
 
 /// Which hardware tags are used, where the platform has them
 /// ([`Platform::asid_slots`](crate::Platform::asid_slots)).
@@ -45,7 +49,11 @@ impl Policy {
     /// `PUBLISHED` with all hardware tags, and waiters that serve their own inbox without waiting for the interrupt, and cache
     /// lines asked for before they are needed and for writing at once.
     pub const BEST: Self = Self {
-        bits: Self::PUBLISHED.bits & !SIX_TAGS | ALL_TAGS | SERVE_EARLY | PREFETCH,
+        bits: Self::PUBLISHED.bits & !SIX_TAGS
+            | ALL_TAGS
+            | SERVE_EARLY
+            | PREFETCH
+            | BROADCAST_FROM << BROADCAST_SHIFT,
     };
 
     const NAMED: [(&'static str, Self); 3] = [
@@ -100,6 +108,14 @@ impl Policy {
     /// See [`defers`](Self::defers).
     pub const fn with_deferral(self, on: bool) -> Self {
         self.with(DEFERRAL, on)
+    }
+
+    /// See [`broadcasts_from`](Self::broadcasts_from).
+    pub const fn with_broadcast_from(self, targets: u16) -> Self {
+        let others = self.bits & !(u16::MAX as u64).wrapping_shl(BROADCAST_SHIFT);
+        Self {
+            bits: others | (targets as u64) << BROADCAST_SHIFT,
+        }
     }
 
     pub(crate) const fn to_bits(self) -> u64 {
@@ -182,6 +198,13 @@ impl Policy {
     /// flushes: the local flush that follows the wait is this CPU's.)
     pub const fn waits_preemptibly(self) -> bool {
         self.has(PREEMPTIBLE)
+    }
+
+    /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead
+    /// of in each one's inbox; 0 for never. It saves the initiator a cache line a target. Every target is then interrupted, also
+    /// one that an interrupt is on its way to.
+    pub const fn broadcasts_from(self) -> u16 {
+        (self.bits >> BROADCAST_SHIFT) as u16
     }
 
     /// See [`with_measured_waits`](Self::with_measured_waits).

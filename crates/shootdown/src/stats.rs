@@ -74,6 +74,10 @@ macro_rules! counters {
 counters! {
     /// Requests published to at least one other CPU, calls and flushes alike.
     requests_published,
+    /// Of these, requests that were announced in rings ([`broadcasts_from`](crate::Policy::broadcasts_from)).
+    broadcasts_published,
+    /// Rings that had no room for a broadcast: their CPUs were told by their inboxes.
+    broadcasts_full,
     /// Interrupts that this CPU asked the platform to send.
     ipis_sent,
     /// Targets that needed no interrupt of ours because one was already on its way, or because the platform

@@ -10,6 +10,7 @@ use crate::call::{RequestRef, Run, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::sync::{Ordering, OwnWord};
 
@@ -189,7 +190,7 @@ where
 
     fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
         let initiator = self.state(request.initiator);
-        let pending = initiator.slots[request.slot].pending();
+        let pending = self.pending_of(request);
         if self.is_done(request) {
             return None;
         }
@@ -202,6 +203,21 @@ where
             doing: Entry(self.state(target).diary.doing.get()).read(),
             waited_ns,
         })
+    }
+
+    /// The targets that have not acknowledged, as seen now.
+    fn pending_of(&self, request: RequestRef) -> CpuMask<N> {
+        let slot = &self.state(request.initiator).slots[request.slot];
+        let mut pending = slot.pending();
+        let place = (request.initiator, request.slot);
+        for (group, ring) in self.rings().iter().enumerate() {
+            let first = CpuId::from_index(group * 64);
+            if slot.is_in_ring_of(first, slot.kind()) {
+                // The pending set is told only when a whole leaf has.
+                pending.words_mut()[group] &= ring.pending(place, request.sequence);
+            }
+        }
+        pending
     }
 
     /// A second interrupt is harmless, a lost first one is not.

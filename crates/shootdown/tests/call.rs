@@ -363,6 +363,7 @@ fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
 #[cfg_attr(miri, ignore = "many CPUs, nothing unsafe")]
 fn lines_are_asked_for_ahead_where_the_policy_says() {
     let machine = machine::<64>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(0));
     machine.call_all(&|_| ());
     let hints = machine.platform().take_prefetches();
     let lines: BTreeSet<_> = hints.iter().filter(|hint| hint.0 == 0).collect();
@@ -386,6 +387,12 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
         );
     }
     assert_eq!(hints.len(), 64 + 2 * 63);
+    machine.set_policy(Policy::BEST);
+    machine.call_all(&|_| ());
+    let hints = machine.platform().take_prefetches();
+    let lines = hints.iter().filter(|hint| hint.0 == 0).count();
+    assert_eq!(lines, 2, "of a broadcast: its slot and the ring");
+    assert_eq!(hints.len(), 2 + 63, "each target: its own inbox");
     machine.set_policy(Policy::PUBLISHED);
     machine.call_all(&|_| ());
     assert!(machine.platform().take_prefetches().is_empty());

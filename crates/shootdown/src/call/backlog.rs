@@ -4,8 +4,7 @@
 //! this CPU clears: so nothing has to be looked at again before it runs. (Looking again is not free: the other targets are
 //! acknowledging in that very line.)
 
-use crate::call::{Kind, SLOTS};
-use crate::cpu::CpuId;
+use crate::call::{Kind, Place, SLOTS};
 
 /// Functions that are compared with each other; those of further initiators wait for their turn in the inbox's set.
 #[cfg(not(loom))]
@@ -20,10 +19,7 @@ const PER_INITIATOR: usize = SLOTS - 1;
 /// A function that waits for this CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// Whose it is.
-    pub(super) initiator: CpuId,
-    /// In which slot.
-    pub(super) index: usize,
+    pub(super) place: Place,
     /// What the slot said about it.
     pub(super) kind: Kind,
     /// Its sequence number: the smaller, the older.
@@ -53,7 +49,7 @@ impl Backlog {
         let is_known = self.found[..self.len]
             .iter()
             .flatten()
-            .any(|known| (known.initiator, known.index) == (new.initiator, new.index));
+            .any(|known| known.place == new.place);
         if !is_known && let Some(place) = self.found.get_mut(self.len) {
             *place = Some(new);
             self.len += 1;
@@ -68,26 +64,22 @@ impl Backlog {
         self.len -= 1;
         self.found[self.len].take()
     }
-
-    /// Whose functions are left.
-    pub(super) fn initiators(&self) -> impl Iterator<Item = CpuId> {
-        self.found[..self.len]
-            .iter()
-            .flatten()
-            .map(|found| found.initiator)
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{Backlog, CAPACITY, Found, PER_INITIATOR};
-    use crate::call::Kind;
+    use crate::call::{Kind, Place};
     use crate::cpu::CpuId;
 
     fn found(initiator: u32, index: usize, age: u64) -> Found {
-        Found {
+        let place = Place {
             initiator: CpuId::new(initiator),
             index,
+            ticket: 0,
+        };
+        Found {
+            place,
             kind: Kind::CALL,
             age,
         }
@@ -99,10 +91,9 @@ mod tests {
         for (initiator, index, age) in [(3, 0, 7), (1, 2, 5), (3, 0, 7), (1, 0, 9), (2, 0, 5)] {
             backlog.add(found(initiator, index, age));
         }
-        assert_eq!(backlog.initiators().count(), 4);
         let order = core::array::from_fn(|_| {
             let oldest = backlog.take_oldest().expect("four of them");
-            (oldest.initiator.as_u32(), oldest.index)
+            (oldest.place.initiator.as_u32(), oldest.place.index)
         });
         assert_eq!(order, [(1, 2), (2, 0), (3, 0), (1, 0)]);
         assert!(backlog.take_oldest().is_none());
@@ -118,7 +109,7 @@ mod tests {
             }
             initiators += 1;
         }
-        let held = backlog.initiators().count();
+        let held = core::iter::from_fn(|| backlog.take_oldest()).count();
         assert_eq!(held, initiators as usize * PER_INITIATOR);
         assert!(held + PER_INITIATOR > CAPACITY);
     }

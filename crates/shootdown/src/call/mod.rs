@@ -6,7 +6,9 @@
 //! their pending sets. The request is complete when the pending set is empty. There is no lock and no
 //! list; slots are recycled by their own CPU when their pending set is empty.
 //!
-//! * `payload`, `slot`, `inbox`: the shared memory.
+//! A request for many CPUs is announced in a *ring* that all of them read, instead of in their inboxes.
+//!
+//! * `payload`, `slot`, `inbox`, `ring`: the shared memory.
 //! * `publish`: the initiator. `serve`, `backlog`: the responder. `wait`: what ties them together.
 //! * `function`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
@@ -15,6 +17,7 @@ mod function;
 mod inbox;
 mod payload;
 mod publish;
+mod ring;
 mod serve;
 mod slot;
 mod ticket;
@@ -27,5 +30,7 @@ pub use ticket::CallTicket;
 pub(crate) use inbox::Inbox;
 pub(crate) use payload::Payload;
 pub(crate) use publish::SlotClass;
-pub(crate) use slot::{Kind, Request, Run, SLOTS, Slot, Stamp};
+pub(crate) use ring::{Ears, Ring};
+pub(crate) use serve::Place;
+pub(crate) use slot::{Kind, Others, Request, Run, SLOTS, Slot, Stamp};
 pub(crate) use wait::RequestRef;

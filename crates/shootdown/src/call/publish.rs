@@ -1,6 +1,6 @@
 //! The initiator's half of a call.
 
-use crate::call::{Kind, Request, RequestRef, SLOTS, Stamp};
+use crate::call::{Kind, Others, Request, RequestRef, SLOTS, Slot, Stamp};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::{IrqGuard, Shootdown};
@@ -120,13 +120,18 @@ where
     ) -> RequestRef {
         let initiator = slot.initiator;
         let cell = &self.state(initiator).slots[slot.index];
+        let broadcasts = self.broadcasts(targets);
+        let kind = if broadcasts { kind.broadcast() } else { kind };
         if self.prefetches() {
-            // The slot was written last by a target that acknowledged, each inbox by its CPU: fetch them side by
-            // side, not one after the other.
-            self.platform
-                .prefetch_write(core::ptr::from_ref(cell).addr());
-            for target in targets.iter().take(PREFETCH_AHEAD) {
-                self.prefetch_inbox(target);
+            // The slot was written last by a target that acknowledged, each inbox by its CPU, the ring by whoever
+            // broadcast before: fetch them side by side, not one after the other.
+            self.prefetch_slot(cell, targets);
+            if broadcasts {
+                self.prefetch_rings(targets);
+            } else {
+                for target in targets.iter().take(PREFETCH_AHEAD) {
+                    self.prefetch_inbox(target);
+                }
             }
         }
         let wanted = match kind.is_flush() {
@@ -139,26 +144,87 @@ where
             true => Stamp::NONE,
             false => Stamp::at_ns(self.platform.now_ns()),
         };
+        let others = self.others_of(slot);
         // SAFETY: `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
-        let sequence = unsafe { cell.publish(kind, request, targets, now) };
-        self.kick(initiator, targets);
-        RequestRef {
+        let sequence = unsafe { cell.publish(kind, request, targets, (now, others)) };
+        let request = RequestRef {
             initiator,
             slot: slot.index,
             sequence,
-        }
+        };
+        let quiet = if broadcasts {
+            self.announce(request, targets)
+        } else {
+            self.add_to_inboxes(initiator, targets)
+        };
+        self.kick(initiator, targets, &quiet);
+        request
     }
 
-    /// Announces a published slot in the targets' inboxes, and interrupts those that no interrupt is on its
-    /// way to (I7). Interrupts are off.
-    fn kick(&self, initiator: CpuId, targets: &CpuMask<N>) {
+    /// What the header of `slot` has to say of the other slots. For the first slot, those that are in use; if it is another,
+    /// the first slot's header is told of it.
+    fn others_of(&self, slot: &FreeSlot<'_, P>) -> Others {
+        let slots = &self.state(slot.initiator).slots;
+        let mut others = Others::NONE;
+        if slot.index > 0 {
+            slots[0].note_other(slot.index);
+            return others;
+        }
+        for (index, other) in slots.iter().enumerate().skip(1) {
+            if !other.is_free() {
+                others.add(index);
+            }
+        }
+        others
+    }
+
+    /// Whether a request for `targets` is announced in rings.
+    fn broadcasts(&self, targets: &CpuMask<N>) -> bool {
+        let from = usize::from(self.policy().broadcasts_from());
+        from != 0 && targets.len() >= from
+    }
+
+    /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; returns whom
+    /// to interrupt. Interrupts are off.
+    fn announce(&self, request: RequestRef, targets: &CpuMask<N>) -> CpuMask<N> {
+        let RequestRef {
+            initiator,
+            slot,
+            sequence,
+        } = request;
+        let is_done = |(initiator, slot), sequence| {
+            self.is_done(RequestRef {
+                initiator,
+                slot,
+                sequence,
+            })
+        };
         let counters = &self.state(initiator).counters;
+        let cell = &self.state(initiator).slots[slot];
+        let (mut quiet, mut unheard) = (*targets, CpuMask::EMPTY);
+        for (group, word) in targets.words().iter().enumerate() {
+            let ring = &self.rings()[group];
+            if *word != 0 && !ring.announce((initiator, slot), sequence, *word, is_done) {
+                cell.leave_ring(group);
+                quiet.words_mut()[group] = 0;
+                unheard.words_mut()[group] = *word;
+                counters.broadcasts_full.add(1);
+            }
+        }
+        if !unheard.is_empty() {
+            quiet.unite(&self.add_to_inboxes(initiator, &unheard));
+        }
+        counters.broadcasts_published.add(1);
+        quiet
+    }
+
+    /// Announces a published slot in the targets' inboxes; returns those that no interrupt is on its way to (I7). Interrupts
+    /// are off.
+    fn add_to_inboxes(&self, initiator: CpuId, targets: &CpuMask<N>) -> CpuMask<N> {
         let mut quiet = CpuMask::EMPTY;
-        let mut named = 0;
         let mut ahead = targets.iter();
         let prefetches = self.prefetches() && ahead.nth(PREFETCH_AHEAD - 1).is_some();
         for target in targets.iter() {
-            named += 1;
             if prefetches && let Some(later) = ahead.next() {
                 self.prefetch_inbox(later);
             }
@@ -166,12 +232,18 @@ where
                 quiet.insert(target);
             }
         }
-        let ipis = quiet.len() as u64;
+        quiet
+    }
+
+    /// Interrupts those of a request's targets that need it. Interrupts are off.
+    fn kick(&self, initiator: CpuId, targets: &CpuMask<N>, quiet: &CpuMask<N>) {
+        let counters = &self.state(initiator).counters;
+        let (named, ipis) = (targets.len() as u64, quiet.len() as u64);
         counters.requests_published.add(1);
         counters.ipis_sent.add(ipis);
         counters.ipis_avoided.add(named - ipis);
         if ipis > 0 {
-            self.interrupt(initiator, &quiet);
+            self.interrupt(initiator, quiet);
         }
         self.platform.on_trace(TraceEvent::Submitted {
             cpu: initiator,
@@ -183,6 +255,31 @@ where
     /// Whether hints are worth giving; a model checker has no caches, and fewer steps are quicker to explore.
     pub(crate) fn prefetches(&self) -> bool {
         !cfg!(loom) && self.policy().prefetches()
+    }
+
+    /// Asks for the lines of the rings that a broadcast to `targets` writes.
+    fn prefetch_rings(&self, targets: &CpuMask<N>) {
+        for (ring, word) in self.rings().iter().zip(targets.words()) {
+            if *word != 0 {
+                ring.prefetch(*word, |line| self.platform.prefetch_write(line));
+            }
+        }
+    }
+
+    /// Asks for the lines of a slot that publishing to `targets` writes.
+    fn prefetch_slot(&self, slot: &Slot<N>, targets: &CpuMask<N>) {
+        const LINE_WORDS: usize = 8;
+        self.platform
+            .prefetch_write(core::ptr::from_ref(slot).addr());
+        if <Cpus<N> as Capacity>::WORDS == 1 {
+            return;
+        }
+        for (line, words) in targets.words().chunks(LINE_WORDS).enumerate() {
+            if words.iter().any(|word| *word != 0) {
+                let first = CpuId::from_index(line * LINE_WORDS * 64);
+                self.platform.prefetch_write(slot.line_of(first));
+            }
+        }
     }
 
     pub(crate) fn prefetch_inbox(&self, target: CpuId) {

@@ -7,7 +7,8 @@
 //! docs/measuring.md.)
 
 use crate::call::backlog::{Backlog, Found};
-use crate::call::{Run, SLOTS, Slot};
+use crate::call::ring::{Heard, MOST_HEARD};
+use crate::call::{Kind, Run, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -19,6 +20,28 @@ use crate::watchdog::Entry;
 /// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
 /// initiator once. What is left then is served by another interrupt that the responder sends itself.
 const TURNS_PER_CPU: usize = SLOTS;
+
+/// Where a responder found a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// Whose it is.
+    pub(crate) initiator: CpuId,
+    /// In which slot.
+    pub(crate) index: usize,
+    /// Under which ticket it was announced in the ring; 0 in the inbox.
+    pub(crate) ticket: u64,
+}
+
+/// What a look at one slot found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    /// Nothing that names this CPU.
+    Nothing,
+    /// A flush, which is served, or a function, which is in the backlog.
+    Served,
+    /// A function that cannot run now.
+    Left,
+}
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
@@ -52,9 +75,23 @@ where
     /// CPU may be waiting for this one. Inside a called function it serves flushes only.
     pub fn poll(&self) -> bool {
         // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
+        let me = self.platform.current_cpu();
+        if !self.is_broadcast_due(me) {
+            return self.poll_inbox();
+        }
+        self.serve_polled()
+    }
+
+    /// As [`poll`](Self::poll), but leaves broadcasts to their interrupts while nothing else has come: to look at each of
+    /// them here would take the line of its request from the targets that are acknowledging there.
+    pub(crate) fn poll_inbox(&self) -> bool {
         if self.state(self.platform.current_cpu()).inbox.is_quiet() {
             return false;
         }
+        self.serve_polled()
+    }
+
+    fn serve_polled(&self) -> bool {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         let served = self.serve(me);
@@ -86,17 +123,20 @@ where
                     }
                 }
             }
+            let heard = self.hear(me, Some(&mut backlog));
+            served |= heard;
             self.refill(me, &mut backlog, &mut waiting);
             let Some(oldest) = backlog.take_oldest() else {
-                if waiting.is_empty() && state.inbox.is_quiet() {
+                if waiting.is_empty() && !heard && state.inbox.is_quiet() {
                     return served;
                 }
                 continue;
             };
             self.run(me, oldest);
         }
-        for initiator in backlog.initiators() {
-            waiting.insert(initiator);
+        // What was taken out of inbox and ring is in no other place.
+        while let Some(oldest) = backlog.take_oldest() {
+            self.run(me, oldest);
         }
         self.defer(me, &waiting);
         served
@@ -125,7 +165,7 @@ where
     #[cold]
     fn defer(&self, me: CpuId, waiting: &CpuMask<N>) {
         let state = self.state(me);
-        if waiting.is_empty() && state.inbox.is_quiet() {
+        if waiting.is_empty() && state.inbox.is_quiet() && !self.is_broadcast_due(me) {
             return;
         }
         state.inbox.put_back(waiting);
@@ -140,8 +180,9 @@ where
     /// whoever runs the present function looks at again when it returns.
     fn serve_flushes_only(&self, me: CpuId) -> bool {
         let state = self.state(me);
+        let heard = self.hear(me, None);
         let Some(fresh) = state.inbox.take() else {
-            return false;
+            return heard;
         };
         let mut waiting = CpuMask::EMPTY;
         for initiator in fresh.iter() {
@@ -155,6 +196,57 @@ where
         true
     }
 
+    /// Whether a broadcast has come since this CPU looked last; a hint.
+    pub(crate) fn is_broadcast_due(&self, me: CpuId) -> bool {
+        #[cfg(loom)]
+        if self.ring_of(me).is_used.get() == 0 {
+            return false;
+        }
+        self.ring_of(me).is_due(self.state(me).ears.next())
+    }
+
+    /// Hears the broadcasts that this CPU has not heard, as far as the backlog has room; without one their flushes only. Tells
+    /// whether any was served or kept.
+    fn hear(&self, me: CpuId, mut backlog: Option<&mut Backlog>) -> bool {
+        let (ears, ring) = (&self.state(me).ears, self.ring_of(me));
+        #[cfg(loom)]
+        if ring.is_used.get() == 0 {
+            return false;
+        }
+        let (mut is_named, mut from) = (false, 0);
+        for _ in 0..MOST_HEARD {
+            if backlog.as_ref().is_some_and(|backlog| !backlog.has_room()) {
+                break;
+            }
+            let Some(ticket) = ears.next_from(from) else {
+                break;
+            };
+            from = ticket + 1;
+            match ring.hear(ticket, me) {
+                Heard::Nothing => break,
+                Heard::Gone(later) => ears.forget(later),
+                Heard::Incomplete => {}
+                Heard::NotOurs => ears.hear(ticket),
+                Heard::Ours(initiator, index) => {
+                    let place = Place {
+                        initiator,
+                        index,
+                        ticket,
+                    };
+                    let kind = self.state(initiator).slots[index].kind();
+                    // SAFETY: 1. a target hears each ticket once.
+                    let look =
+                        unsafe { self.serve_or_keep(me, place, kind, backlog.as_deref_mut()) };
+                    if look == Look::Served {
+                        ears.hear(ticket);
+                        is_named = true;
+                    }
+                }
+            }
+        }
+        is_named
+    }
+
     /// Serves the flush requests of `initiator` and adds its functions to the backlog, which has room if there is one; tells
     /// whether nothing is left of it.
     fn look_at(&self, me: CpuId, initiator: CpuId, mut backlog: Option<&mut Backlog>) -> bool {
@@ -162,46 +254,78 @@ where
         if self.prefetches() {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
             // writing saves the second transfer that an acknowledgement after a read costs.
-            self.platform
-                .prefetch_write(core::ptr::from_ref(&slots[0]).addr());
+            self.platform.prefetch_write(slots[0].line_of(me));
         }
         let mut is_all = true;
-        for (index, slot) in slots.iter().enumerate() {
-            let Some(kind) = slot.kind_for(me) else {
-                continue;
-            };
-            if kind.is_flush() {
-                self.serve_flush(me, initiator, index, slot);
-                continue;
-            }
-            match &mut backlog {
-                Some(backlog) => backlog.add(Found {
-                    initiator,
-                    index,
-                    kind,
-                    age: slot.sequence(),
-                }),
-                None => is_all = false,
-            }
+        let others = slots[0].others();
+        for index in (0..slots.len()).filter(|index| *index == 0 || others.contains(*index)) {
+            let look = self.look_at_slot(me, initiator, index, backlog.as_deref_mut());
+            is_all &= look != Look::Left;
         }
         is_all
     }
 
-    /// Runs a function of the backlog.
-    fn run(&self, me: CpuId, found: Found) {
-        let Found {
+    /// The same for one slot.
+    fn look_at_slot(
+        &self,
+        me: CpuId,
+        initiator: CpuId,
+        index: usize,
+        backlog: Option<&mut Backlog>,
+    ) -> Look {
+        let slot = &self.state(initiator).slots[index];
+        let place = Place {
             initiator,
             index,
+            ticket: 0,
+        };
+        match slot
+            .kind_for(me)
+            .filter(|kind| !slot.is_in_ring_of(me, *kind))
+        {
+            None => Look::Nothing,
+            // SAFETY: 1. just seen, and not in the ring, where it could be found again.
+            Some(kind) => unsafe { self.serve_or_keep(me, place, kind, backlog) },
+        }
+    }
+
+    /// Serves a request if it is a flush, and adds it to the backlog, if there is one, if it is a function.
+    ///
+    /// # Safety
+    /// 1. It names this CPU, which has not acknowledged it.
+    unsafe fn serve_or_keep(
+        &self,
+        me: CpuId,
+        place: Place,
+        kind: Kind,
+        backlog: Option<&mut Backlog>,
+    ) -> Look {
+        if kind.is_flush() {
+            // SAFETY: duty 1.
+            unsafe { self.serve_flush(me, place, kind) };
+            return Look::Served;
+        }
+        let Some(backlog) = backlog else {
+            return Look::Left;
+        };
+        backlog.add(Found {
+            place,
             kind,
-            ..
-        } = found;
-        let slot = &self.state(initiator).slots[index];
+            age: self.slot_at(place).sequence(),
+        });
+        Look::Served
+    }
+
+    /// Runs a function of the backlog.
+    fn run(&self, me: CpuId, found: Found) {
+        let Found { place, kind, .. } = found;
+        let (initiator, slot) = (place.initiator, self.slot_at(place));
         // SAFETY: 1. we found it, it was in the backlog once, and nobody else acknowledges for us.
         let request = unsafe { slot.contents() };
         let counters = &self.state(me).counters;
         counters.shared_lines_read.add(1);
         if kind.is_ack_first() {
-            self.acknowledge(me, initiator, slot);
+            self.acknowledge(me, place);
         }
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
@@ -213,7 +337,7 @@ where
         self.platform
             .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
         if !kind.is_ack_first() {
-            self.acknowledge(me, initiator, slot);
+            self.acknowledge(me, place);
         }
     }
 
@@ -239,10 +363,21 @@ where
         state.counters.functions_run.add(1);
     }
 
-    /// Clears this CPU's bit in a request.
-    pub(crate) fn acknowledge(&self, me: CpuId, initiator: CpuId, slot: &Slot<N>) {
-        slot.acknowledge(me);
-        self.platform
-            .on_trace(TraceEvent::Acknowledged { cpu: me, initiator });
+    pub(crate) fn slot_at(&self, place: Place) -> &Slot<N> {
+        &self.state(place.initiator).slots[place.index]
+    }
+
+    /// Tells the initiator that this CPU has done what it asked for.
+    pub(crate) fn acknowledge(&self, me: CpuId, place: Place) {
+        let slot = self.slot_at(place);
+        if place.ticket == 0 {
+            slot.acknowledge(me);
+        } else if let Some(all) = self.ring_of(me).acknowledge(place.ticket, me) {
+            slot.acknowledge_all(me.index() / 64, all);
+        }
+        self.platform.on_trace(TraceEvent::Acknowledged {
+            cpu: me,
+            initiator: place.initiator,
+        });
     }
 }

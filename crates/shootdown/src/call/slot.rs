@@ -1,7 +1,8 @@
 //! Request slots (Linux: call single data, `csd`).
 //!
 //! For up to 64 CPUs a slot is exactly one cache line: header, pending set, function and payload move
-//! together, once to each target and once back.
+//! together, once to each target and once back. With more the pending set has lines of its own, so that all targets can read
+//! the rest side by side while others acknowledge.
 //!
 //! Life of a slot, all steps of its own CPU with interrupts off except the third:
 //! 1. *free*: the pending set is empty;
@@ -30,6 +31,32 @@ pub(crate) const SLOTS: usize = 4;
 #[cfg(loom)]
 pub(crate) const SLOTS: usize = 2;
 
+/// Which slots of a CPU but the first may hold a request. The first one's header says it, so that a responder, which reads that
+/// anyway, need not fetch the others' lines to find them empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Others(u8);
+
+impl Others {
+    pub(crate) const NONE: Self = Self(0);
+    /// Above the bits of [`Kind`].
+    const SHIFT: u32 = 4;
+    const MASK: u64 = 0xf << Self::SHIFT;
+
+    /// Adds slot `index`, which is not the first.
+    pub(crate) fn add(&mut self, index: usize) {
+        self.0 |= 1 << index;
+    }
+
+    pub(crate) fn contains(self, index: usize) -> bool {
+        self.0 & 1 << index != 0
+    }
+
+    /// As in a header. Bit 0 would be the first slot, and is never set.
+    const fn bits(self) -> u64 {
+        (self.0 as u64) << Self::SHIFT
+    }
+}
+
 /// How a request is carried out and acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kind(u8);
@@ -41,6 +68,9 @@ impl Kind {
     pub(crate) const FLUSH: Self = Self(1);
     const INDIRECT: u8 = 2;
     const ACK_FIRST: u8 = 4;
+    const BROADCAST: u8 = 8;
+    /// The bits of a header that are a kind's.
+    const MASK: u64 = 0xf;
 
     /// The description lies beside the slot, not in it.
     pub(crate) const fn indirect(self) -> Self {
@@ -50,6 +80,15 @@ impl Kind {
     /// Acknowledge once the contents are copied, then do the work.
     pub(crate) const fn ack_first(self) -> Self {
         Self(self.0 | Self::ACK_FIRST)
+    }
+
+    /// Announced in rings, and there only.
+    pub(crate) const fn broadcast(self) -> Self {
+        Self(self.0 | Self::BROADCAST)
+    }
+
+    pub(crate) const fn is_broadcast(self) -> bool {
+        self.0 & Self::BROADCAST != 0
     }
 
     pub(crate) const fn is_flush(self) -> bool {
@@ -113,9 +152,11 @@ pub(crate) struct Slot<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    /// Sequence number in the upper 56 bits, [`Kind`] in the lower 8.
+    /// Sequence number in the upper 56 bits, [`Others`] (first slot only) and [`Kind`] in four each.
     header: AtomicU64,
     request: PlainCell<Request>,
+    /// The groups of 64 CPUs that hear of a broadcast by their ring, where there are several.
+    rings: <Cpus<N> as Capacity>::Spare,
     /// The targets that have still to acknowledge.
     pending: AtomicCpuMask<N>,
 }
@@ -129,9 +170,18 @@ where
             Self {
                 header: AtomicU64::new(0),
                 request: PlainCell::new(Request::data(Payload::EMPTY)),
+                #[cfg(not(loom))]
+                rings: <Cpus<N> as Capacity>::SPARE,
+                #[cfg(loom)]
+                rings: <Cpus<N> as Capacity>::spare(),
                 pending: AtomicCpuMask::new(),
             }
         }
+    }
+
+    /// The lines that a target writes (in a slot for up to 64 CPUs the only one), or the initiator for it.
+    pub(crate) fn line_of(&self, target: CpuId) -> usize {
+        self.pending.address_of(target)
     }
 
     /// Whether the slot's own CPU may fill it.
@@ -150,20 +200,42 @@ where
         kind: Kind,
         request: Request,
         targets: &CpuMask<N>,
-        now: Stamp,
+        (now, others): (Stamp, Others),
     ) -> u64 {
         let next = (self.header.load(Ordering::Relaxed) >> 8).wrapping_add(1);
         let sequence = next.max(now.0) & (u64::MAX >> 8);
         // ORDERING: Release carries the acknowledgements that `is_free` acquired on to a waiter of the
         // previous request that sees only the new number; pairs with `is_done`.
-        self.header
-            .store(sequence << 8 | u64::from(kind.0), Ordering::Release);
+        self.header.store(
+            sequence << 8 | others.bits() | u64::from(kind.0),
+            Ordering::Release,
+        );
+        for rings in self.rings.as_ref() {
+            rings.store(u64::MAX, Ordering::Relaxed);
+        }
         // SAFETY: duty 1: targets read only while named in `pending`, which is empty, and nobody else writes.
         unsafe { self.request.write(request) };
-        // ORDERING: publishes header and contents; pairs with the Acquire in `request_for`, also for a
+        // ORDERING: publishes header and contents; pairs with the Acquire in `kind_for`, also for a
         // responder that looks here because of another slot's inbox bit.
         self.pending.store(targets, Ordering::Release);
         sequence
+    }
+
+    /// Says in the first slot that slot `index` holds a request. Its own CPU calls this, before it announces that request.
+    pub(crate) fn note_other(&self, index: usize) {
+        let mut other = Others::NONE;
+        other.add(index);
+        let header = self.header.load(Ordering::Relaxed);
+        if header & other.bits() == 0 {
+            // ORDERING: as in `publish`: whoever waits for an earlier request here may learn of its end by this store.
+            self.header.store(header | other.bits(), Ordering::Release);
+        }
+    }
+
+    /// Which other slots a responder has to look at; those that were announced to it are among them.
+    pub(crate) fn others(&self) -> Others {
+        let header = self.header.load(Ordering::Relaxed);
+        Others(((header & Others::MASK) >> Others::SHIFT) as u8)
     }
 
     /// The number of the request that was published last: for reports, and for its age.
@@ -176,39 +248,67 @@ where
         self.pending.snapshot()
     }
 
-    /// The kind and a copy of the contents, when `target` has still to acknowledge.
-    pub(crate) fn request_for(&self, target: CpuId) -> Option<(Kind, Request)> {
-        let kind = self.kind_for(target)?;
-        // SAFETY: 1. just seen, by the target itself.
-        let request = unsafe { self.contents() };
-        Some((kind, request))
-    }
-
     /// A copy of the contents.
     ///
     /// # Safety
-    /// 1. The caller runs on a target that [`kind_for`](Self::kind_for) found, and has not acknowledged since.
+    /// 1. The caller runs on a target that [`kind_for`](Self::kind_for) or its ring found, and has not
+    ///    acknowledged since.
     pub(crate) unsafe fn contents(&self) -> Request {
-        // SAFETY: duty 1: our bit is set, so the contents were published (acquired in `kind_for`) and are not
+        // SAFETY: duty 1: our bit is set, so the contents were published (acquired in `kind_for`, or with the ring's entry) and are not
         // rewritten before we clear it (I6).
         unsafe { self.request.read() }
     }
 
-    /// The kind alone.
+    /// The kind, when `target` has still to acknowledge.
     pub(crate) fn kind_for(&self, target: CpuId) -> Option<Kind> {
         // ORDERING: acquires header and contents; pairs with `publish`.
         if !self.pending.contains(target, Ordering::Acquire) {
             return None;
         }
-        Some(Kind((self.header.load(Ordering::Relaxed) & 0xff) as u8))
+        Some(self.kind())
     }
 
-    /// Clears the bit of `target`; only `target` itself calls this (I6).
+    /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.
+    pub(crate) fn kind(&self) -> Kind {
+        Kind((self.header.load(Ordering::Relaxed) & Kind::MASK) as u8)
+    }
+
+    /// Has the targets among the 64 CPUs of `group` find a broadcast in their inboxes. Its own CPU calls this, before it
+    /// writes there.
+    pub(crate) fn leave_ring(&self, group: usize) {
+        if let [rings] = self.rings.as_ref() {
+            let others = rings.load(Ordering::Relaxed) & !(1 << group);
+            rings.store(others, Ordering::Relaxed);
+        } else {
+            let header = self.header.load(Ordering::Relaxed);
+            let broadcast = u64::from(Kind::BROADCAST);
+            // ORDERING: as in `note_other`.
+            self.header.store(header & !broadcast, Ordering::Release);
+        }
+    }
+
+    /// Whether the request, of this kind, is to be found in the ring of `target`, and only there.
+    pub(crate) fn is_in_ring_of(&self, target: CpuId, kind: Kind) -> bool {
+        kind.is_broadcast()
+            && self
+                .rings
+                .as_ref()
+                .iter()
+                .all(|rings| rings.load(Ordering::Relaxed) & 1 << (target.index() / 64) != 0)
+    }
+
+    /// Clears the bit of `target`; only `target` itself calls this (I6), and only when the request was not broadcast to it.
     pub(crate) fn acknowledge(&self, target: CpuId) {
         // ORDERING: Release publishes what the target did (and that its copy is complete); pairs with the
         // Acquire in `is_done` and `is_free`. As a locked operation it also orders an early
         // acknowledgement before the flush that follows (T1).
         self.pending.remove(target, Ordering::AcqRel);
+    }
+
+    /// Clears the bits `targets` of the 64 CPUs of `group`, which have all done it. The last of them calls this.
+    pub(crate) fn acknowledge_all(&self, group: usize, targets: u64) {
+        // ORDERING: as in `acknowledge`; what the others did was acquired in their leaf.
+        self.pending.remove_all(group, targets, Ordering::AcqRel);
     }
 
     /// Whether request number `sequence` of this slot is complete.
@@ -222,12 +322,22 @@ where
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Slot;
+    use crate::cpu::CpuId;
 
     /// What `docs/protocol.md` says of the lines that move.
     #[test]
     fn a_request_is_one_line_up_to_64_cpus() {
         assert_eq!((size_of::<Slot<1>>(), align_of::<Slot<1>>()), (64, 64));
         assert_eq!(size_of::<Slot<64>>(), 64);
+        assert_eq!(size_of::<Slot<128>>(), 128);
         assert_eq!(size_of::<Slot<512>>(), 128);
+        let slot = Slot::<128>::new();
+        let line = |address: usize| address / 64;
+        let header = line(core::ptr::from_ref(&slot).addr());
+        assert_eq!(
+            [0, 127].map(|cpu| line(slot.line_of(CpuId::new(cpu)))),
+            [header + 1; 2],
+            "with more, acknowledgements leave the line alone that all targets read"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The responder's half of a flush.
 
-use crate::call::Slot;
+use crate::call::{Kind, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -99,16 +99,18 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Serves one flush request that names this CPU. Interrupts are off.
-    pub(crate) fn serve_flush(&self, me: CpuId, initiator: CpuId, index: usize, slot: &Slot<N>) {
-        let Some((kind, request)) = slot.request_for(me) else {
-            return;
-        };
+    /// Serves one flush request of this kind. Interrupts are off.
+    ///
+    /// # Safety
+    /// 1. The request names this CPU, which has not acknowledged it.
+    pub(crate) unsafe fn serve_flush(&self, me: CpuId, place: Place, kind: Kind) {
+        // SAFETY: duty 1.
+        let request = unsafe { self.slot_at(place).contents() };
         let state = self.state(me);
         let flush = if kind.is_indirect() {
             state.counters.shared_lines_read.add(2);
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
-            unsafe { self.state(initiator).indirect[index].0.read() }
+            unsafe { self.state(place.initiator).indirect[place.index].0.read() }
         } else {
             state.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
@@ -119,12 +121,12 @@ where
             // NMI-like contexts ask `user_access_ok`.
             state.tlb.set_owes_flush(true);
             state.counters.early_acks.add(1);
-            self.acknowledge(me, initiator, slot);
+            self.acknowledge(me, place);
             self.flush_here(me, &flush, Role::Responder);
             state.tlb.set_owes_flush(false);
         } else {
             self.flush_here(me, &flush, Role::Responder);
-            self.acknowledge(me, initiator, slot);
+            self.acknowledge(me, place);
         }
     }
 
