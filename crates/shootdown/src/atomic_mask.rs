@@ -38,6 +38,11 @@ where
         &self.words.as_ref()[cpu.index() / 64]
     }
 
+    /// The word of 64 CPUs.
+    pub(crate) fn group(&self, group: usize) -> &AtomicU64 {
+        &self.words.as_ref()[group]
+    }
+
     /// Where the bit of `cpu` lies, for hints.
     pub(crate) fn address_of(&self, cpu: CpuId) -> usize {
         core::ptr::from_ref(self.word(cpu)).addr()
@@ -103,18 +108,6 @@ where
                 to.fetch_or(*from, order);
             }
         }
-    }
-
-    /// Empties the set word by word and returns what was in it; an empty word is only loaded.
-    #[inline]
-    pub(crate) fn take(&self, order: Ordering) -> CpuMask<N> {
-        let mut mask = CpuMask::EMPTY;
-        for (to, from) in mask.words_mut().iter_mut().zip(self.words.as_ref()) {
-            if from.load(Ordering::Relaxed) != 0 {
-                *to = from.swap(0, order);
-            }
-        }
-        mask
     }
 
     /// The set as it was seen, word by word, for reports.

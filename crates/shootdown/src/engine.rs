@@ -57,6 +57,8 @@ where
 pub(crate) struct OwnState {
     pub(crate) tlb: CpuTlb,
     pub(crate) in_function: OwnFlag,
+    /// Functions that came while another ran, for whoever runs that one.
+    pub(crate) left_over: OwnFlag,
     pub(crate) serve_next: OwnCpu,
     pub(crate) ears: Ears,
     pub(crate) counters: Counters,
@@ -77,6 +79,7 @@ where
                 own: Padded(OwnState {
                     tlb: CpuTlb::new(),
                     in_function: OwnFlag(OwnWord::new()),
+                    left_over: OwnFlag(OwnWord::new()),
                     serve_next: OwnCpu(OwnWord::new()),
                     ears: Ears::new(),
                     counters: Counters::new(),

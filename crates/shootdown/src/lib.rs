@@ -71,7 +71,7 @@ pub mod sim {
 pub use sync::shim;
 
 pub use atomic_mask::AtomicCpuMask;
-pub use call::{CallTicket, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
+pub use call::{CallTicket, NotReady, PAYLOAD_BYTES, PollIdle, SlotsBusy, Wait};
 pub use capacity::{Capacity, Cpus};
 pub use cpu::CpuId;
 pub use engine::Shootdown;

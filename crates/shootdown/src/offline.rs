@@ -10,6 +10,7 @@
 //!
 //! So nobody ever waits for a CPU that is gone, no request is dropped, and initiators pay nothing for it.
 
+use crate::call::Next;
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
@@ -59,8 +60,8 @@ where
         self.call_all(&|_| ());
         // All requests that name us are in the inbox or in the ring now, and each turn of this loop takes some out.
         let last = self.ring_of(me).next();
-        while !state.inbox.is_quiet() || state.ears.next() < last {
-            self.serve(me);
+        while !state.inbox.is_quiet(me) || state.ears.next() < last {
+            self.serve(me, Next::Leave);
         }
         // ORDERING: Release publishes to the next one that leaves that we publish nothing any more. An exchange, because
         // loom lets another exchange overlook a plain store.

@@ -238,3 +238,23 @@ fn a_cpu_is_not_called_before_it_is_ready() {
         late.join().unwrap();
     });
 }
+
+/// An idle CPU that polls is called without an interrupt, whether it still polls or has just stopped (I7).
+#[test]
+fn a_call_to_a_cpu_that_stops_polling_arrives() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let ran: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let idler = on_cpu(&machine, 1, move |machine| {
+            let idle = machine.poll_idle();
+            let _ = idle.has_work();
+            drop(idle);
+            idle_until(machine, || ran.load(Ordering::Relaxed) == 1);
+        });
+        machine.post(&CpuMask::only(cpu(1)), move |_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        idler.join().unwrap();
+    });
+}

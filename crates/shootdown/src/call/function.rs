@@ -10,7 +10,7 @@
 use core::fmt;
 
 use crate::call::publish::FreeSlot;
-use crate::call::{CallTicket, Kind, Payload, Request, RequestRef, Run, SlotClass};
+use crate::call::{CallTicket, Kind, Next, Payload, Request, RequestRef, Run, SlotClass};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -318,7 +318,7 @@ where
         self.enter_function(me, run, function);
         // The function may have put calls back that came meanwhile (`serve_flushes_only`): look again (I7).
         if !self.state(me).in_function.get() {
-            self.serve(me);
+            self.serve(me, Next::Leave);
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod backlog;
 mod function;
+mod idle;
 mod inbox;
 mod payload;
 mod publish;
@@ -24,10 +25,11 @@ mod ticket;
 mod wait;
 
 pub use function::{NotReady, SlotsBusy, Wait};
+pub use idle::PollIdle;
 pub use payload::PAYLOAD_BYTES;
 pub use ticket::CallTicket;
 
-pub(crate) use inbox::Inbox;
+pub(crate) use inbox::{Inbox, Next};
 pub(crate) use payload::Payload;
 pub(crate) use publish::SlotClass;
 pub(crate) use ring::{Ears, Ring};

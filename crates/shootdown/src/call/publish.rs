@@ -1,6 +1,6 @@
 //! The initiator's half of a call.
 
-use crate::call::{Kind, Others, Request, RequestRef, SLOTS, Slot, Stamp};
+use crate::call::{Kind, Next, Others, Request, RequestRef, SLOTS, Slot, Stamp};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::{IrqGuard, Shootdown};
@@ -12,6 +12,9 @@ use crate::watchdog::{Entry, Watch};
 /// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
 /// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
 const PREFETCH_AHEAD: usize = 8;
+
+/// Where it matters only for hints: x86, and most others.
+const LINE_BYTES: usize = 64;
 
 /// Which slots a request may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,7 +133,7 @@ where
                 self.prefetch_rings(targets);
             } else {
                 for target in targets.iter().take(PREFETCH_AHEAD) {
-                    self.prefetch_inbox(target);
+                    self.prefetch_inbox(target, initiator);
                 }
             }
         }
@@ -155,7 +158,7 @@ where
         let quiet = if broadcasts {
             self.announce(request, targets)
         } else {
-            self.add_to_inboxes(initiator, targets)
+            self.add_to_inboxes(initiator, targets, kind.is_flush())
         };
         self.kick(initiator, targets, &quiet);
         request
@@ -212,7 +215,7 @@ where
             }
         }
         if !unheard.is_empty() {
-            quiet.unite(&self.add_to_inboxes(initiator, &unheard));
+            quiet.unite(&self.add_to_inboxes(initiator, &unheard, cell.kind().is_flush()));
         }
         counters.broadcasts_published.add(1);
         quiet
@@ -220,15 +223,15 @@ where
 
     /// Announces a published slot in the targets' inboxes; returns those that no interrupt is on its way to (I7). Interrupts
     /// are off.
-    fn add_to_inboxes(&self, initiator: CpuId, targets: &CpuMask<N>) -> CpuMask<N> {
+    fn add_to_inboxes(&self, initiator: CpuId, targets: &CpuMask<N>, is_flush: bool) -> CpuMask<N> {
         let mut quiet = CpuMask::EMPTY;
         let mut ahead = targets.iter();
         let prefetches = self.prefetches() && ahead.nth(PREFETCH_AHEAD - 1).is_some();
         for target in targets.iter() {
             if prefetches && let Some(later) = ahead.next() {
-                self.prefetch_inbox(later);
+                self.prefetch_inbox(later, initiator);
             }
-            if self.state(target).inbox.add(initiator) {
+            if self.state(target).inbox.add(initiator, is_flush) {
                 quiet.insert(target);
             }
         }
@@ -268,7 +271,7 @@ where
 
     /// Asks for the lines of a slot that publishing to `targets` writes.
     fn prefetch_slot(&self, slot: &Slot<N>, targets: &CpuMask<N>) {
-        const LINE_WORDS: usize = 8;
+        const LINE_WORDS: usize = LINE_BYTES / 8;
         self.platform
             .prefetch_write(core::ptr::from_ref(slot).addr());
         if <Cpus<N> as Capacity>::WORDS == 1 {
@@ -282,9 +285,13 @@ where
         }
     }
 
-    pub(crate) fn prefetch_inbox(&self, target: CpuId) {
-        let inbox = core::ptr::from_ref(&self.state(target).inbox);
-        self.platform.prefetch_write(inbox.addr());
+    /// Asks for the lines of an inbox that announcing `initiator` writes.
+    pub(crate) fn prefetch_inbox(&self, target: CpuId, initiator: CpuId) {
+        let [doorbell, bit] = self.state(target).inbox.lines_of(initiator);
+        self.platform.prefetch_write(doorbell);
+        if bit / LINE_BYTES != doorbell / LINE_BYTES {
+            self.platform.prefetch_write(bit);
+        }
     }
 
     /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
@@ -301,7 +308,7 @@ where
         };
         while send().is_err() {
             self.state(initiator).counters.ipis_refused.add(1);
-            self.serve(initiator);
+            self.serve(initiator, Next::Leave);
             self.platform.relax();
         }
     }

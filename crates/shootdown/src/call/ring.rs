@@ -25,7 +25,7 @@ use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, array_of, const_fn};
 
 /// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to hear that has slept for long.
 #[cfg(not(loom))]
-const LEN: usize = 64;
+const LEN: usize = 8;
 /// Two keep the models small.
 #[cfg(loom)]
 const LEN: usize = 2;
@@ -34,7 +34,7 @@ const LEN: usize = 2;
 pub(crate) const MOST_HEARD: usize = 2 * LEN;
 
 /// CPUs that acknowledge in one leaf: as many as an x2APIC cluster has, which are near each other.
-const LEAF_CPUS: usize = 16;
+const LEAF_CPUS: usize = 8;
 
 /// Tries to claim an entry; each that fails means that another initiator has succeeded.
 const ATTEMPTS: usize = LEN;

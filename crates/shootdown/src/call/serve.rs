@@ -7,6 +7,7 @@
 //! docs/measuring.md.)
 
 use crate::call::backlog::{Backlog, Found};
+use crate::call::inbox::Next;
 use crate::call::ring::{Heard, MOST_HEARD};
 use crate::call::{Kind, Run, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
@@ -57,9 +58,10 @@ where
         if self.prefetches() {
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
-            self.prefetch_inbox(me);
+            self.prefetch_inbox(me, me);
         }
-        let served = self.serve(me);
+        let served = self.serve(me, Next::Attend);
+        self.rest(me);
         let counters = &self.state(me).counters;
         counters.ipis_received.add(1);
         if !served {
@@ -85,7 +87,8 @@ where
     /// As [`poll`](Self::poll), but leaves broadcasts to their interrupts while nothing else has come: to look at each of
     /// them here would take the line of its request from the targets that are acknowledging there.
     pub(crate) fn poll_inbox(&self) -> bool {
-        if self.state(self.platform.current_cpu()).inbox.is_quiet() {
+        let me = self.platform.current_cpu();
+        if self.state(me).inbox.is_quiet(me) {
             return false;
         }
         self.serve_polled()
@@ -94,7 +97,7 @@ where
     fn serve_polled(&self) -> bool {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        let served = self.serve(me);
+        let served = self.serve(me, Next::Leave);
         if served {
             self.state(me).counters.polls_served.add(1);
         }
@@ -102,44 +105,75 @@ where
         served
     }
 
-    /// Serves until the inbox stays empty or the bound is reached. Interrupts are off.
-    pub(crate) fn serve(&self, me: CpuId) -> bool {
+    /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
+    /// on too when others go on calling. `next` is what the caller promises about these. Interrupts are off.
+    pub(crate) fn serve(&self, me: CpuId, next: Next) -> bool {
         let state = self.state(me);
         if state.in_function.get() {
             return self.serve_flushes_only(me);
         }
         let mut served = false;
         let mut backlog = Backlog::EMPTY;
-        // Initiators whose functions found no room there.
-        let mut waiting = CpuMask::EMPTY;
-        for _ in 0..TURNS_PER_CPU * N {
-            if let Some(fresh) = state.inbox.take() {
-                served = true;
-                for initiator in fresh.iter_from(state.serve_next.get()) {
-                    if waiting.is_empty() && backlog.has_room() {
-                        self.take_turn(me, initiator, &mut backlog);
-                    } else if !self.look_at(me, initiator, None) {
-                        waiting.insert(initiator);
-                    }
-                }
+        // Initiators whose functions found no room there, and those that came later.
+        let (mut waiting, mut later) = (CpuMask::EMPTY, CpuMask::EMPTY);
+        for turn in 0..TURNS_PER_CPU * N {
+            if turn == 0 || state.left_over.replace(false) {
+                served |= self.look_around(me, next, &mut backlog, &mut waiting);
+            } else {
+                self.look_for_flushes(me, next, &mut later);
             }
-            let heard = self.hear(me, Some(&mut backlog));
-            served |= heard;
             self.refill(me, &mut backlog, &mut waiting);
-            let Some(oldest) = backlog.take_oldest() else {
-                if waiting.is_empty() && !heard && state.inbox.is_quiet() {
-                    return served;
-                }
-                continue;
-            };
-            self.run(me, oldest);
+            if let Some(oldest) = backlog.take_oldest() {
+                self.run(me, oldest);
+            } else if waiting.is_empty() && !state.left_over.get() {
+                break;
+            }
         }
         // What was taken out of inbox and ring is in no other place.
         while let Some(oldest) = backlog.take_oldest() {
             self.run(me, oldest);
         }
+        waiting.unite(&later);
         self.defer(me, &waiting);
         served
+    }
+
+    /// Empties inbox and ring into the backlog, as far as that has room, and serves their flushes; tells whether there was
+    /// anything.
+    fn look_around(
+        &self,
+        me: CpuId,
+        next: Next,
+        backlog: &mut Backlog,
+        waiting: &mut CpuMask<N>,
+    ) -> bool {
+        let state = self.state(me);
+        let fresh = state.inbox.take(me, next);
+        for initiator in fresh
+            .iter()
+            .flat_map(|fresh| fresh.iter_from(state.serve_next.get()))
+        {
+            if waiting.is_empty() && backlog.has_room() {
+                self.take_turn(me, initiator, backlog);
+            } else if !self.look_at(me, initiator, None) {
+                waiting.insert(initiator);
+            }
+        }
+        self.hear(me, Some(backlog)) || fresh.is_some()
+    }
+
+    /// Serves the flushes that have come while functions ran; notes whose functions have.
+    fn look_for_flushes(&self, me: CpuId, next: Next, later: &mut CpuMask<N>) {
+        let inbox = &self.state(me).inbox;
+        let fresh = inbox.is_urgent().then(|| inbox.take(me, next)).flatten();
+        for initiator in fresh.iter().flat_map(CpuMask::iter) {
+            if !self.look_at(me, initiator, None) {
+                later.insert(initiator);
+            }
+        }
+        if self.is_broadcast_due(me) {
+            self.hear(me, None);
+        }
     }
 
     /// Finds the functions of those that wait for room, as far as there is some.
@@ -161,19 +195,31 @@ where
             .set(CpuId::from_index((initiator.index() + 1) % N));
     }
 
-    /// The bound was reached: let this interrupt end and another one continue.
-    #[cold]
+    /// Lets this interrupt end and another one go on with those that are `waiting`: they came while functions ran, or the bound
+    /// was reached.
     fn defer(&self, me: CpuId, waiting: &CpuMask<N>) {
-        let state = self.state(me);
-        if waiting.is_empty() && state.inbox.is_quiet() && !self.is_broadcast_due(me) {
-            return;
+        if !waiting.is_empty() {
+            self.state(me).inbox.put_back(waiting);
         }
-        state.inbox.put_back(waiting);
+        if !waiting.is_empty() || self.state(me).left_over.replace(false) {
+            self.interrupt_myself(me);
+        }
+    }
+
+    /// Ends what taking with [`Next::Attend`] promised: whoever has come meanwhile sent no interrupt, so this CPU sends itself one.
+    fn rest(&self, me: CpuId) {
+        if !self.state(me).inbox.rest(me) {
+            self.interrupt_myself(me);
+        }
+    }
+
+    fn interrupt_myself(&self, me: CpuId) {
+        let counters = &self.state(me).counters;
         while self.platform.send_ipi(me).is_err() {
-            state.counters.ipis_refused.add(1);
+            counters.ipis_refused.add(1);
             self.platform.relax();
         }
-        state.counters.ipis_sent.add(1);
+        counters.ipis_sent.add(1);
     }
 
     /// What a CPU can serve while a called function runs on it: flushes. Functions stay in the inbox, which
@@ -181,7 +227,7 @@ where
     fn serve_flushes_only(&self, me: CpuId) -> bool {
         let state = self.state(me);
         let heard = self.hear(me, None);
-        let Some(fresh) = state.inbox.take() else {
+        let Some(fresh) = state.inbox.take(me, Next::Leave) else {
             return heard;
         };
         let mut waiting = CpuMask::EMPTY;
@@ -192,6 +238,7 @@ where
         }
         if !waiting.is_empty() {
             state.inbox.put_back(&waiting);
+            state.left_over.set(true);
         }
         true
     }
@@ -216,6 +263,8 @@ where
         let (mut is_named, mut from) = (false, 0);
         for _ in 0..MOST_HEARD {
             if backlog.as_ref().is_some_and(|backlog| !backlog.has_room()) {
+                // There may be more, whose interrupts have come.
+                self.state(me).left_over.set(true);
                 break;
             }
             let Some(ticket) = ears.next_from(from) else {

@@ -1,0 +1,263 @@
+//! Behaviour of requests that are announced in rings, on the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use puppet::{machine, powered_off, space_on};
+use shootdown::*;
+
+/// Broadcasts that a ring has room for.
+const ROOM: u64 = 8;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
+where
+    Cpus<N>: Capacity,
+{
+    cpus.into_iter().map(cpu).collect()
+}
+
+/// A machine that broadcasts everything.
+fn loud<const N: usize>() -> &'static puppet::Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine::<N>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    machine
+}
+
+fn calls_reach_exactly_their_targets<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    let machine = loud::<N>();
+    let runs: Vec<AtomicU32> = (0..N).map(|_| AtomicU32::new(0)).collect();
+    let count = |me: CpuId| {
+        assert_eq!(me, machine.platform().current_cpu());
+        runs[me.index()].fetch_add(1, Ordering::Relaxed);
+    };
+    let last = N as u32 - 1;
+    for targets in [
+        mask::<N>([last]),
+        mask(0..=last),
+        mask((0..=last).step_by(3)),
+        mask([1, last]),
+    ] {
+        assert_eq!(machine.call_many(&targets, &count), targets);
+        for (cpu, runs) in runs.iter().enumerate() {
+            let expected = targets.contains(CpuId::new(cpu as u32));
+            assert_eq!(
+                runs.swap(0, Ordering::Relaxed),
+                u32::from(expected),
+                "cpu{cpu}"
+            );
+        }
+    }
+    let stats = machine.total_stats();
+    assert_eq!((stats.broadcasts_published, stats.broadcasts_full), (4, 0));
+    let executions = 1 + N as u64 + (N as u64).div_ceil(3) + 2;
+    assert_eq!(stats.functions_run, executions);
+    let local = u64::from(N > 1) * 2;
+    assert_eq!(stats.ipis_received, executions - local);
+}
+
+#[test]
+fn broadcasts_reach_exactly_their_targets_on_4_cpus() {
+    calls_reach_exactly_their_targets::<4>();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many CPUs, nothing unsafe")]
+fn broadcasts_reach_exactly_their_targets_on_64_cpus() {
+    calls_reach_exactly_their_targets::<64>();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many CPUs, nothing unsafe")]
+fn broadcasts_reach_exactly_their_targets_on_192_cpus() {
+    calls_reach_exactly_their_targets::<192>();
+}
+
+/// Rings are for masks from a size on, and each has its own 64 CPUs.
+#[test]
+fn only_large_masks_are_broadcast() {
+    let machine = machine::<16>();
+    let from = u32::from(Policy::BEST.broadcasts_from());
+    machine.call_many(&mask(1..from), &|_| ());
+    assert_eq!(machine.total_stats().broadcasts_published, 0);
+    machine.call_many(&mask(1..=from), &|_| ());
+    assert_eq!(machine.total_stats().broadcasts_published, 1);
+    for policy in [Policy::BEFORE, Policy::PUBLISHED] {
+        machine.set_policy(policy);
+        machine.call_many(&mask(1..16), &|_| ());
+    }
+    assert_eq!(machine.total_stats().broadcasts_published, 1);
+}
+
+/// Posts from as many CPUs as it takes, while nobody serves; then everybody does. Each function runs once on each target.
+fn overflow<const N: usize>(targets: [u32; 3], full: u64)
+where
+    Cpus<N>: Capacity,
+{
+    static RUNS: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
+    let machine = loud::<N>();
+    let puppet = *machine.platform();
+    let posts = ROOM as u32 + 3;
+    for number in 0..posts {
+        puppet.as_cpu(number, || {
+            machine.post(&mask(targets), move |me| {
+                RUNS.lock().unwrap().push((me.as_u32(), number));
+            });
+        });
+    }
+    let stats = machine.total_stats();
+    assert_eq!(stats.broadcasts_published, u64::from(posts));
+    assert_eq!(stats.broadcasts_full, full);
+    for target in targets {
+        puppet.as_cpu(0, || while puppet.deliver(target) {});
+    }
+    let mut runs = std::mem::take(&mut *RUNS.lock().unwrap());
+    runs.sort_unstable();
+    let expected: Vec<_> = targets
+        .iter()
+        .flat_map(|target| (0..posts).map(|number| (*target, number)))
+        .collect();
+    assert_eq!(runs, expected);
+}
+
+#[test]
+fn a_full_ring_leaves_the_rest_to_the_inboxes() {
+    overflow::<64>([60, 61, 63], 3);
+    overflow::<128>([60, 126, 127], 6);
+}
+
+/// One of two rings is full: the targets of one are told by the ring, those of the other by their inboxes, of one request.
+#[test]
+fn one_request_may_go_both_ways() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<128>();
+    let puppet = *machine.platform();
+    for number in 0..ROOM as u32 {
+        puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
+    }
+    machine.post(&mask([60, 126]), |_| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    for target in [60, 126] {
+        assert!(puppet.deliver(target));
+        // Another request of the same CPU by the inbox: whoever comes for that leaves alone what the ring told.
+        machine.set_policy(Policy::BEST.with_broadcast_from(0));
+        machine.post(&mask([target]), |_| ());
+        assert!(puppet.deliver(target));
+    }
+    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+}
+
+/// What a called function may serve: flushes at once, functions later, and nothing twice, also when a slot is used again.
+#[test]
+fn inside_a_function_flushes_are_heard_and_functions_wait() {
+    static ORDER: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let machine = loud::<4>();
+    let puppet = *machine.platform();
+    let space = space_on(machine, 4);
+    puppet.map(0, 1);
+    let note = |what: &'static str| move |_: CpuId| ORDER.lock().unwrap().push(what);
+    let tickets = Mutex::new(Vec::new());
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.as_cpu(1, || {
+        machine.post(&mask([1]), note("first"));
+    });
+    let inner = |_: CpuId| {
+        note("first begins")(cpu(1));
+        puppet.as_cpu(2, || machine.post(&mask([1]), note("second")));
+        puppet.as_cpu(3, || {
+            let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+            let freed = FreedTables::Yes;
+            tickets
+                .lock()
+                .unwrap()
+                .push(machine.submit_flush(&space, range, freed));
+        });
+        assert!(machine.poll(), "the flush is served");
+        assert!(!machine.poll(), "and only once");
+        note("first ends")(cpu(1));
+    };
+    puppet.as_cpu(1, || {
+        machine.call_many(&mask([1]), &inner);
+    });
+    puppet.as_cpu(0, || puppet.deliver_all());
+    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    puppet.as_cpu(3, || {
+        tickets
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(FlushTicket::wait)
+    });
+    puppet.deliver_all();
+    let order = std::mem::take(&mut *ORDER.lock().unwrap());
+    assert_eq!(order, ["first", "first begins", "first ends", "second"]);
+    assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
+    puppet::leave(machine, space, 4);
+}
+
+/// A CPU that nobody named for longer than a ring remembers hears what names it.
+#[test]
+fn who_was_not_named_for_long_is_found() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<4>();
+    for round in 1..=5 {
+        for _ in 0..3 * ROOM + 1 {
+            machine.call_many(&mask([1, 2]), &|_| ());
+        }
+        machine.call_many(&mask([3]), &|_| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(RUNS.load(Ordering::Relaxed), round);
+    }
+    assert_eq!(machine.total_stats().broadcasts_full, 0);
+}
+
+#[test]
+fn a_cpu_that_comes_late_hears_nothing_old() {
+    let machine = powered_off::<4>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    for number in 0..3 {
+        machine.platform().as_cpu(number, || machine.online());
+    }
+    for _ in 0..ROOM + 2 {
+        machine.call_all(&|_| ());
+    }
+    machine.platform().as_cpu(3, || machine.online());
+    machine.platform().as_cpu(3, || assert!(!machine.poll()));
+    assert_eq!(machine.call_all(&|_| ()), mask(0..4));
+    assert_eq!(machine.stats(cpu(3)).functions_run, 1);
+    machine.platform().as_cpu(3, || machine.offline());
+    assert_eq!(machine.call_all(&|_| ()), mask(0..3));
+}
+
+/// The pending set is told only when a whole leaf is done; a report names who is really missing.
+#[test]
+fn the_watchdog_names_who_has_not_acknowledged() {
+    let machine = loud::<16>();
+    let puppet = *machine.platform();
+    machine.set_stall_ns(1);
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.at_stall(|puppet| puppet.deliver_all());
+    let ticket = machine.submit(&mask(1..5), |_| (), Wait::Done);
+    for target in [1, 2, 4] {
+        puppet.deliver(target);
+    }
+    ticket.wait();
+    let stalls = puppet.take_stalls();
+    assert_eq!((stalls[0].target, stalls[0].others), (cpu(3), 0));
+}

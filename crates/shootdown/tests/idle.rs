@@ -1,0 +1,79 @@
+//! Behaviour of CPUs that poll while they are idle, on the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use puppet::machine;
+use shootdown::*;
+
+fn only<const N: usize>(cpu: u32) -> CpuMask<N>
+where
+    Cpus<N>: Capacity,
+{
+    CpuMask::only(CpuId::new(cpu))
+}
+
+fn a_polling_cpu_is_not_interrupted<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<N>();
+    let puppet = *machine.platform();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    let last = N as u32 - 1;
+    puppet.as_cpu(last, || {
+        let idle = machine.poll_idle();
+        assert!(!idle.has_work());
+        for initiator in 0..last.min(3) {
+            puppet.as_cpu(initiator, || machine.post(&only(last), count));
+            assert!(idle.has_work());
+        }
+        assert!(puppet.take_sent().is_empty(), "nobody sends an interrupt");
+        drop(idle);
+        assert_eq!(RUNS.swap(0, Ordering::Relaxed), last.min(3));
+    });
+    machine.post(&only(last), count);
+    assert_eq!(puppet.take_sent(), [(0, last)], "it may be halted now");
+    puppet.deliver(last);
+    assert_eq!(RUNS.swap(0, Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_polling_cpu_of_few_is_not_interrupted() {
+    a_polling_cpu_is_not_interrupted::<4>();
+}
+
+#[test]
+fn a_polling_cpu_of_many_is_not_interrupted() {
+    a_polling_cpu_is_not_interrupted::<128>();
+}
+
+/// An interrupt in the middle ends the promise; the next look makes it again and misses nothing.
+#[test]
+fn an_interrupt_while_polling_is_harmless() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    puppet.as_cpu(1, || {
+        let idle = machine.poll_idle();
+        puppet.interrupt_now(1);
+        puppet.as_cpu(2, || machine.post(&only(1), count));
+        assert!(puppet.is_interrupted(1));
+        assert!(idle.has_work());
+        puppet.as_cpu(3, || machine.post(&only(1), count));
+        puppet.take_sent();
+        drop(idle);
+    });
+    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    puppet.deliver(1);
+    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+}

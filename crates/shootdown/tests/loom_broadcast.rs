@@ -1,0 +1,236 @@
+//! loom models of requests that are announced in rings: I5 to I8, I11. A model's ring has room for two.
+
+#![cfg(loom)]
+
+mod loom_machine;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom_machine::*;
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+/// A machine that broadcasts everything, with all CPUs online.
+fn loud<const N: usize>() -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine::<N>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    online_all(&machine, N as u32);
+    machine
+}
+
+fn counter() -> &'static AtomicU64 {
+    Box::leak(Box::new(AtomicU64::new(0)))
+}
+
+/// Two initiators announce to one responder at once; each call runs, once, whoever came first and whatever the
+/// responder saw of the second entry while it heard the first (I7).
+#[test]
+fn two_initiators_lose_no_broadcast() {
+    check(3, || {
+        let machine = loud::<3>();
+        let sum = counter();
+        let other = on_cpu(&machine, 1, move |machine| {
+            machine.post(&CpuMask::only(cpu(2)), move |_| {
+                sum.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        let responder = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
+        });
+        machine.post(&CpuMask::only(cpu(2)), move |_| {
+            sum.fetch_add(10, Ordering::Relaxed);
+        });
+        other.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+/// Entries are used again while the responder may still be reading those of the lap before: each payload arrives whole, once,
+/// and in order (I6).
+#[test]
+fn a_ring_that_goes_round_neither_loses_nor_repeats() {
+    check(3, || {
+        let machine = loud::<2>();
+        let seen = counter();
+        let responder = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || seen.load(Ordering::Relaxed) == 0x1234);
+        });
+        for number in 1..=4u64 {
+            let copy = [number, !number, number];
+            machine.post(&CpuMask::only(cpu(1)), move |_| {
+                assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
+                let before = seen.load(Ordering::Relaxed);
+                seen.store(before << 4 | copy[0], Ordering::Relaxed);
+            });
+        }
+        responder.join().unwrap();
+    });
+}
+
+/// The last of several targets tells the initiator for all of them: when it does, what the others did is visible (I11).
+#[test]
+fn the_last_target_speaks_for_all() {
+    struct Shared([loom::cell::UnsafeCell<u32>; 3]);
+    // SAFETY: the call orders each target's write of its own cell before our reads; loom checks that.
+    unsafe impl Sync for Shared {}
+    check(2, || {
+        let machine = loud::<3>();
+        let shared: &'static Shared = Box::leak(Box::new(Shared(std::array::from_fn(|_| {
+            loom::cell::UnsafeCell::new(0)
+        }))));
+        let responders = [1, 2].map(|number| {
+            on_cpu(&machine, number, |machine| {
+                while !take_interrupt(machine) {
+                    machine.platform().relax();
+                }
+            })
+        });
+        let targets = [cpu(1), cpu(2)].into_iter().collect();
+        machine.call_many(&targets, &|me| {
+            shared.0[me.index()].with_mut(|value| {
+                // SAFETY: as above.
+                unsafe { *value = 7 }
+            });
+        });
+        for value in &shared.0[1..] {
+            // SAFETY: as above.
+            assert_eq!(value.with(|value| unsafe { *value }), 7);
+        }
+        for responder in responders {
+            responder.join().unwrap();
+        }
+    });
+}
+
+/// One announcement finds the ring full or not, as the responder is slow or quick; either way it arrives once.
+#[test]
+fn a_full_ring_loses_nothing() {
+    check(2, || {
+        let machine = loud::<4>();
+        let sum = counter();
+        // Two fill the ring before the race begins.
+        for number in [0, 1] {
+            become_cpu(number);
+            machine.post(&CpuMask::only(cpu(3)), move |_| {
+                sum.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        become_cpu(0);
+        let responder = on_cpu(&machine, 3, move |machine| {
+            idle_until(machine, || sum.load(Ordering::Relaxed) == 102);
+        });
+        let third = on_cpu(&machine, 2, move |machine| {
+            machine.post(&CpuMask::only(cpu(3)), move |_| {
+                sum.fetch_add(100, Ordering::Relaxed);
+            });
+        });
+        third.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+/// A call that finds the CPU online runs there, once, before it is gone (I8).
+#[test]
+fn a_broadcast_to_a_cpu_that_leaves_is_run_or_refused() {
+    check(3, || {
+        let machine = loud::<2>();
+        let gone = Arc::new(AtomicBool::new(false));
+        let leaver = {
+            let gone = gone.clone();
+            on_cpu(&machine, 1, move |machine| {
+                machine.offline();
+                gone.store(true, Ordering::Release);
+                wake(machine, 0);
+            })
+        };
+        let runs = counter();
+        let ran = {
+            let gone = gone.clone();
+            machine.call_one(cpu(1), &move |_| {
+                assert!(!gone.load(Ordering::Relaxed), "run by a CPU that is gone");
+                runs.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        assert_eq!(runs.load(Ordering::Relaxed), u64::from(ran.is_ok()));
+        idle_until(&machine, || gone.load(Ordering::Acquire));
+        leaver.join().unwrap();
+    });
+}
+
+/// A CPU that is coming online is either not named, or hears what names it.
+#[test]
+fn who_comes_online_hears_what_names_it() {
+    check(3, || {
+        let machine = machine::<2>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(1));
+        become_cpu(0);
+        machine.online();
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let late = on_cpu(&machine, 1, move |machine| {
+            machine.online();
+            idle_until(machine, || stop.load(Ordering::Acquire));
+        });
+        machine.call_all(&|_| ());
+        machine.call_all(&|_| ());
+        stop.store(true, Ordering::Release);
+        wake(&machine, 1);
+        late.join().unwrap();
+    });
+}
+
+/// Two CPUs announce to each other and take no interrupts while they wait: each hears the other.
+#[test]
+fn waiters_with_interrupts_off_hear_each_other() {
+    check(2, || {
+        let machine = loud::<2>();
+        let finished: &'static [AtomicBool; 2] =
+            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
+        let call_the_other = move |machine: &Machine<2>| {
+            let me = machine.platform().current_cpu().as_u32();
+            machine.call_one(cpu(1 - me), &|_| {}).unwrap();
+            finished[me as usize].store(true, Ordering::Release);
+            wake(machine, 1 - me);
+            idle_until(machine, || {
+                finished[1 - me as usize].load(Ordering::Acquire)
+            });
+        };
+        let other = on_cpu(&machine, 1, call_the_other);
+        call_the_other(&machine);
+        other.join().unwrap();
+    });
+}
+
+/// A flush that is broadcast and acknowledged early: nobody uses the old translation once it is complete (I5).
+#[test]
+fn a_broadcast_flush_reaches_who_has_loaded_the_space() {
+    check(3, || {
+        let machine = loud::<2>();
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let done = Arc::new(AtomicBool::new(false));
+        let target = {
+            let (space, done) = (space.clone(), done.clone());
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_to(None, &space);
+                walk(machine, 0);
+                idle_until(machine, || done.load(Ordering::Acquire));
+                assert_eq!(walk(machine, 0), 1, "a stale translation");
+                machine.switch_away(&space, NO_USER);
+            })
+        };
+        machine.platform().table[0].store(1, Ordering::Relaxed);
+        machine.flush(
+            &space,
+            FlushRange::pages(0, 1, PageSize::SIZE_4K),
+            FreedTables::No,
+        );
+        done.store(true, Ordering::Release);
+        wake(&machine, 1);
+        target.join().unwrap();
+    });
+}
