@@ -78,23 +78,9 @@ where
     pub fn poll(&self) -> bool {
         // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
         let me = self.platform.current_cpu();
-        if !self.is_broadcast_due(me) {
-            return self.poll_inbox();
-        }
-        self.serve_polled()
-    }
-
-    /// As [`poll`](Self::poll), but leaves broadcasts to their interrupts while nothing else has come: to look at each of
-    /// them here would take the line of its request from the targets that are acknowledging there.
-    pub(crate) fn poll_inbox(&self) -> bool {
-        let me = self.platform.current_cpu();
-        if self.state(me).inbox.is_quiet(me) {
+        if self.state(me).inbox.is_quiet(me) && !self.is_broadcast_due(me) {
             return false;
         }
-        self.serve_polled()
-    }
-
-    fn serve_polled(&self) -> bool {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         let served = self.serve(me, Next::Leave);

@@ -9,11 +9,8 @@ use crate::trace::TraceEvent;
 use crate::watchdog::Watch;
 
 /// Turns of the wait loop before a waiter looks at its own inbox, under policies that leave that to the
-/// interrupt, and between its looks for broadcasts. With interrupts off none comes, so the look must happen in the end.
+/// interrupt. With interrupts off none comes, so the look must happen in the end.
 const PATIENCE_TURNS: u32 = 64;
-
-/// A model's waiter blocks in each turn until there is something to see.
-const ALWAYS_HEARS: bool = cfg!(loom);
 
 /// Names one request: whose slot, which, and the sequence number it had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,13 +47,10 @@ where
         let mut turns = 0u32;
         let mut watch = Watch::default();
         while !self.is_done(request) {
-            let is_due = turns != 0 && turns.is_multiple_of(PATIENCE_TURNS);
-            if is_due || ALWAYS_HEARS && policy.serves_early() {
+            if policy.serves_early() || turns >= PATIENCE_TURNS {
                 self.poll();
-            } else if policy.serves_early() || turns > PATIENCE_TURNS {
-                self.poll_inbox();
             }
-            turns = turns.wrapping_add(1);
+            turns = turns.saturating_add(1);
             self.platform.relax();
             self.watch(&mut watch, || Some(request));
         }
