@@ -307,12 +307,14 @@ where
     }
 
     fn set_policy(&self, rng: &mut Rng) -> bool {
-        const POLICIES: [Policy; 5] = [
+        const POLICIES: [Policy; 7] = [
             Policy::BEFORE,
             Policy::PUBLISHED,
             Policy::BEST,
             Policy::BEST.with_multicast(false),
             Policy::BEST.with_lazy(false),
+            Policy::BEST.with_broadcast_from(1),
+            Policy::BEST.with_broadcast_from(3),
         ];
         let policy = POLICIES[rng.below(POLICIES.len() as u64) as usize];
         self.host.engine().set_policy(policy);

@@ -234,3 +234,67 @@ fn a_broadcast_flush_reaches_who_has_loaded_the_space() {
         target.join().unwrap();
     });
 }
+
+/// An entry that does not name the responder comes before the one that does, and its initiator interrupts somebody else: the
+/// responder sees it all the same, and so looks past it.
+#[test]
+fn who_is_named_second_sees_the_first_entry_too() {
+    check(3, || {
+        let machine = loud::<3>();
+        let (first, second) = (counter(), counter());
+        let between = on_cpu(&machine, 1, move |machine| {
+            machine.post(&CpuMask::only(cpu(2)), move |_| {
+                second.fetch_add(1, Ordering::Relaxed);
+            });
+            idle_until(machine, || first.load(Ordering::Relaxed) == 1);
+        });
+        let last = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || second.load(Ordering::Relaxed) == 1);
+        });
+        machine.post(&CpuMask::only(cpu(1)), move |_| {
+            first.fetch_add(1, Ordering::Relaxed);
+        });
+        between.join().unwrap();
+        last.join().unwrap();
+    });
+}
+
+/// The pending set is told late of a target that has acknowledged in its leaf. When that CPU comes for another slot of the same
+/// initiator, it does not take the bit for one of the request that has the slot next.
+#[test]
+fn an_old_bit_is_not_taken_for_a_new_request() {
+    check(2, || {
+        let machine = machine::<3>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(2));
+        online_all(&machine, 3);
+        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        become_cpu(1);
+        machine.switch_to(None, &space);
+        become_cpu(0);
+        let (both, second) = (counter(), counter());
+        let first = {
+            let space = space.clone();
+            on_cpu(&machine, 1, move |machine| {
+                idle_until(machine, || second.load(Ordering::Relaxed) == 1);
+                machine.switch_away(&space, NO_USER);
+            })
+        };
+        let last = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || second.load(Ordering::Relaxed) == 1);
+            wake(machine, 1);
+        });
+        let targets = [cpu(1), cpu(2)].into_iter().collect();
+        machine.post(&targets, move |_| {
+            both.fetch_add(1, Ordering::Relaxed);
+        });
+        let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+        let flush = machine.submit_flush(&space, range, FreedTables::Yes);
+        machine.post(&CpuMask::only(cpu(2)), move |me| {
+            assert_eq!(me, cpu(2), "nobody named it");
+            second.fetch_add(1, Ordering::Relaxed);
+        });
+        flush.wait();
+        first.join().unwrap();
+        last.join().unwrap();
+    });
+}

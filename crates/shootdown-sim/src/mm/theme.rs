@@ -123,13 +123,17 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags and laziness.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness and broadcasts.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
         if self.random.bool() {
             return policy;
         }
         let tags = self.one_of(&[Tags::None, Tags::Six, Tags::All]);
-        policy.with_tags(tags).with_lazy(self.random.bool())
+        let broadcast_from = self.below(4) as u16;
+        policy
+            .with_tags(tags)
+            .with_lazy(self.random.bool())
+            .with_broadcast_from(broadcast_from)
     }
 }

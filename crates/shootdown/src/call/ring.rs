@@ -166,7 +166,8 @@ impl Ring {
         targets: u64,
         is_done: impl Fn((CpuId, usize), u64) -> bool,
     ) -> bool {
-        let mut ticket = self.next.0.load(Ordering::Relaxed);
+        // ORDERING: Acquire: our entry brings those before it along, so that who sees it looks past them; pairs with `advance`.
+        let mut ticket = self.next.0.load(Ordering::Acquire);
         for _ in 0..ATTEMPTS {
             let entry = self.entry(ticket);
             // ORDERING: Acquire sees the number of the request that lies there; pairs with the Release below.
@@ -208,11 +209,11 @@ impl Ring {
 
     /// Notes that `ticket` is taken; returns a later one.
     fn advance(&self, ticket: u64) -> u64 {
-        let moved =
-            self.next
-                .0
-                .compare_exchange(ticket, ticket + 1, Ordering::Relaxed, Ordering::Relaxed);
-        moved.map_or_else(|later| later, |_| ticket + 1)
+        let (next, later) = (&self.next.0, ticket + 1);
+        // ORDERING: Release publishes the entries before `ticket` and its claim, Acquire those that are further; pairs with
+        // itself and with the load in `announce`.
+        let moved = next.compare_exchange(ticket, later, Ordering::AcqRel, Ordering::Acquire);
+        moved.map_or_else(|further| further, |_| later)
     }
 
     /// What was announced under `ticket`.

@@ -259,13 +259,19 @@ where
         unsafe { self.request.read() }
     }
 
-    /// The kind, when `target` has still to acknowledge.
+    /// The kind, when the pending set names `target`.
     pub(crate) fn kind_for(&self, target: CpuId) -> Option<Kind> {
+        // ORDERING: Acquire: a bit of an earlier request, which another CPU cleared for the whole leaf, cannot be seen after the
+        // header of a later one; pairs with `publish`, which acquired the clearing.
+        let header = self.header.load(Ordering::Acquire);
         // ORDERING: acquires header and contents; pairs with `publish`.
         if !self.pending.contains(target, Ordering::Acquire) {
             return None;
         }
-        Some(self.kind())
+        let again = self.header.load(Ordering::Relaxed);
+        // If another request has come between, it is announced after this.
+        let is_same = (header ^ again) & !Others::MASK == 0;
+        is_same.then_some(Kind((again & Kind::MASK) as u8))
     }
 
     /// The kind of the request, which names the running CPU: the ring said so, and it has not acknowledged.
