@@ -24,6 +24,8 @@ pub(super) enum Pseudo {
     Policy,
     /// The engine's counters, added up over all CPUs, and those of syncs.
     Stats,
+    /// What idle CPUs do; writing `halt` or `poll` changes it.
+    Idle,
     /// Facts about machine and kernel.
     Info,
     /// What the latency tracer found; writing `on`, `off` or `reset` controls it.
@@ -66,6 +68,7 @@ macro_rules! cpu_online {
 const FILES: &[(&str, Pseudo, u32)] = &[
     ("/proc/shootdown/policy", Pseudo::Policy, 0o644),
     ("/proc/shootdown/stats", Pseudo::Stats, 0o444),
+    ("/proc/shootdown/idle", Pseudo::Idle, 0o644),
     ("/proc/shootdown/info", Pseudo::Info, 0o444),
     ("/proc/shootdown/latency", Pseudo::Latency, 0o644),
     ("/proc/shootdown/backtrace", Pseudo::Backtrace, 0o200),
@@ -121,6 +124,7 @@ impl Pseudo {
         let written = match self {
             Self::Policy => writeln!(text, "{}", policy_name(SHOOTDOWN.policy())),
             Self::Stats => stats(&mut text),
+            Self::Idle => writeln!(text, "{}", task::idle_mode().name()),
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text),
             Self::IrqOff | Self::Backtrace => return Err(Errno::EINVAL),
@@ -144,6 +148,11 @@ impl Pseudo {
                     .map_err(|_| Errno::EINVAL)?
                     .trim();
                 SHOOTDOWN.set_policy(policy(name).ok_or(Errno::EINVAL)?);
+                Ok(())
+            }
+            Self::Idle => {
+                let name = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+                task::set_idle_mode(task::IdleMode::from_name(name.trim()).ok_or(Errno::EINVAL)?);
                 Ok(())
             }
             Self::Latency => latency::command(bytes),

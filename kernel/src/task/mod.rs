@@ -6,6 +6,7 @@
 //! | `sched`, `scheduling`, `cpu`, `queue`, `affinity`, `timer` | who runs where, who sleeps how long |
 //! | `futex`, `futex_key`, `wait` | sleeping for something to happen |
 //! | `signal` | signals, exceptions of user mode, handlers |
+//! | `idle` | what CPUs do that have nothing to do |
 //! | `start`, `clone`, `exec`, `child`, `exit` | life and death |
 //!
 //! Lock order: process tables (`members`, `children`, `files`, `actions`), then wait queues and
@@ -25,6 +26,7 @@ mod exit;
 pub mod futex;
 mod futex_key;
 mod id;
+mod idle;
 mod kernel_thread;
 mod list;
 mod name;
@@ -46,6 +48,7 @@ pub use current::{Current, current, current_space};
 pub use exec::exec;
 pub use exit::{end_machine_with, exit_process, exit_thread};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
+pub use idle::{IdleMode, idle_mode, set_idle_mode};
 pub use kernel_thread::start_kernel_thread;
 pub use list::ThreadList;
 pub use name::NAME_BYTES;

@@ -1,4 +1,4 @@
-//! How threads begin: the first program, every thread's first steps, and idle CPUs.
+//! How threads begin: the first program, and every thread's first steps.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::affinity::Affinity;
 use super::clone::ReservedTid;
 use super::current::current;
+use super::idle::{choose_idle_mode, idle};
 use super::name::ThreadName;
 use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};
@@ -21,7 +22,6 @@ use crate::arch::{self, context, irq, percpu};
 use crate::boot::{self, BootInfo};
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
-use crate::hotplug;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
@@ -39,6 +39,7 @@ const CPU_START_NS: u64 = 2_000_000_000;
 /// Starts the first program. Boot CPU, when everything is up; interrupts are off.
 pub fn start_init() -> ! {
     cpu::this().start(percpu::cpu_id());
+    choose_idle_mode(boot::info());
     wait_for_other_cpus(boot::info().cpus);
     if torture::start_if_asked(boot::info()) || calls::start_if_asked(boot::info()) {
         idle();
@@ -74,22 +75,6 @@ fn wait_for_other_cpus(expected: usize) {
 pub fn start_secondary() -> ! {
     cpu::this().start(percpu::cpu_id());
     idle()
-}
-
-/// The idle thread of this CPU: runs whatever is ready, else halts.
-fn idle() -> ! {
-    loop {
-        irq::disable();
-        hotplug::park_if_asked();
-        let nothing_ready = cpu::this().ready.lock().announce_idle();
-        if nothing_ready && !percpu::need_resched() {
-            // Whoever queues a thread from now on sees the announcement and sends an interrupt,
-            // which ends this at once even if it came first.
-            irq::wait_for_interrupt();
-            irq::disable();
-        }
-        sched::reschedule_idle();
-    }
 }
 
 /// Loads the first program; the error is one line for the console.
