@@ -2,7 +2,7 @@
 
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown};
 
-use crate::CrossCall;
+use crate::{CrossCall, Lent};
 
 impl<P: Platform, const N: usize> CrossCall<N> for Shootdown<P, N>
 where
@@ -10,6 +10,10 @@ where
 {
     fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
         self.call_many(targets, &|cpu: CpuId| function(cpu));
+    }
+
+    fn call_idempotent(&self, targets: &CpuMask<N>, function: &Lent<'_>) {
+        Shootdown::call_idempotent(self, targets, function);
     }
 
     fn handle_ipi(&self) {

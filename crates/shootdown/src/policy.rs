@@ -19,6 +19,7 @@ const ALL_TAGS: u64 = 1 << 8;
 const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
+const MERGE: u64 = 1 << 16;
 /// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
 const BROADCAST_SHIFT: u32 = 48;
 /// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
@@ -53,6 +54,7 @@ impl Policy {
             | ALL_TAGS
             | SERVE_EARLY
             | PREFETCH
+            | MERGE
             | BROADCAST_FROM << BROADCAST_SHIFT,
     };
 
@@ -108,6 +110,11 @@ impl Policy {
     /// See [`defers`](Self::defers).
     pub const fn with_deferral(self, on: bool) -> Self {
         self.with(DEFERRAL, on)
+    }
+
+    /// See [`merges`](Self::merges).
+    pub const fn with_merging(self, on: bool) -> Self {
+        self.with(MERGE, on)
     }
 
     /// See [`broadcasts_from`](Self::broadcasts_from).
@@ -198,6 +205,12 @@ impl Policy {
     /// flushes: the local flush that follows the wait is this CPU's.)
     pub const fn waits_preemptibly(self) -> bool {
         self.has(PREEMPTIBLE)
+    }
+
+    /// Idempotent functions run once for all callers that a responder finds waiting
+    /// ([`Shootdown::call_idempotent`](crate::Shootdown::call_idempotent)).
+    pub const fn merges(self) -> bool {
+        self.has(MERGE)
     }
 
     /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead

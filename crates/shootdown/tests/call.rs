@@ -720,3 +720,46 @@ fn waits_are_measured_when_asked() {
     assert_eq!(machine.total_stats().waits_finished, 2);
     assert!(machine.total_stats().wait_ns(990).is_some());
 }
+
+/// CPUs 1 and 2 lend `first` and `second` to CPU 0, which looks only when both wait; how often each ran, and how many
+/// requests were served by another's run.
+fn two_calls_at_once(policy: Policy, first: &'static fn(CpuId), second: &'static fn(CpuId)) -> u64 {
+    let machine = machine::<3>();
+    machine.set_policy(policy);
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.as_cpu(1, || {
+        puppet.at_next_relax(move || {
+            puppet.as_cpu(2, || {
+                puppet.at_next_relax(move || {
+                    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+                });
+                machine.call_idempotent(&mask(&[0]), second);
+            });
+        });
+        machine.call_idempotent(&mask(&[0]), first);
+    });
+    machine.stats(cpu(0)).functions_merged
+}
+
+#[test]
+fn an_idempotent_function_runs_once_for_all_that_wait() {
+    static RUNS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+    static ONE: fn(CpuId) = |_| {
+        RUNS[0].fetch_add(1, Ordering::Relaxed);
+    };
+    static OTHER: fn(CpuId) = |_| {
+        RUNS[1].fetch_add(1, Ordering::Relaxed);
+    };
+    let runs = || RUNS.each_ref().map(|runs| runs.swap(0, Ordering::Relaxed));
+    assert_eq!(two_calls_at_once(Policy::BEST, &ONE, &ONE), 1);
+    assert_eq!(runs(), [1, 0]);
+    assert_eq!(two_calls_at_once(Policy::BEST, &ONE, &OTHER), 0, "others");
+    assert_eq!(runs(), [1, 1]);
+    let policy = Policy::BEST.with_merging(false);
+    assert_eq!(two_calls_at_once(policy, &ONE, &ONE), 0, "not allowed");
+    assert_eq!(runs(), [2, 0]);
+    let policy = Policy::BEST.with_broadcast_from(1);
+    assert_eq!(two_calls_at_once(policy, &ONE, &ONE), 1, "by the ring too");
+    assert_eq!(runs(), [1, 0]);
+}

@@ -56,13 +56,26 @@ impl Backlog {
         }
     }
 
+    /// Takes one out for which `wanted` says so.
+    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Found) -> bool) -> Option<Found> {
+        let found = &self.found[..self.len];
+        let at = found
+            .iter()
+            .position(|found| found.as_ref().is_some_and(&mut wanted))?;
+        self.take(at)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Found> {
+        self.len -= 1;
+        self.found.swap(at, self.len);
+        self.found[self.len].take()
+    }
+
     /// Takes the oldest out.
     pub(super) fn take_oldest(&mut self) -> Option<Found> {
-        let found = &mut self.found[..self.len];
+        let found = &self.found[..self.len];
         let at = (0..found.len()).min_by_key(|at| found[*at].map(|found| found.age))?;
-        found.swap(at, found.len() - 1);
-        self.len -= 1;
-        self.found[self.len].take()
+        self.take(at)
     }
 }
 

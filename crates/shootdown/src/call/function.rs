@@ -136,6 +136,30 @@ where
         self.call_many(&self.ready_cpus(), function)
     }
 
+    /// As [`call_many`](Self::call_many), for a function that may as well run once for several callers: on a target that finds
+    /// several calls of the same function waiting, lent at the same address, it runs once for all of them (where the policy
+    /// [merges](crate::Policy::merges)).
+    ///
+    /// Each caller's call is served by a run that began after the call did: the function sees what its caller wrote before.
+    ///
+    /// ```no_run
+    /// # use shootdown::*;
+    /// # fn example<P: Platform>(engine: &Shootdown<P, 4>) {
+    /// static RELOAD: fn(CpuId) = |cpu| println!("{cpu} reads the new settings");
+    /// engine.call_idempotent(&engine.ready_cpus(), &RELOAD);
+    /// # }
+    /// ```
+    pub fn call_idempotent<F>(&self, targets: &CpuMask<N>, function: &F) -> CpuMask<N>
+    where
+        F: Fn(CpuId) + Sync,
+    {
+        let kind = match self.policy().merges() {
+            true => Kind::CALL.merge(),
+            false => Kind::CALL,
+        };
+        self.call_of_kind(kind, targets, function, || ()).0
+    }
+
     /// Runs `function` on those online CPUs of `targets` for which `condition` holds now; it is evaluated
     /// here, once for each. As [`call_many`](Self::call_many).
     pub fn call_if<F>(
@@ -165,6 +189,19 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
+        self.call_of_kind(Kind::CALL, targets, function, overlap)
+    }
+
+    fn call_of_kind<F, R>(
+        &self,
+        kind: Kind,
+        targets: &CpuMask<N>,
+        function: &F,
+        overlap: impl FnOnce() -> R,
+    ) -> (CpuMask<N>, R)
+    where
+        F: Fn(CpuId) + Sync,
+    {
         /// Waits also when `overlap` unwinds: the targets use a borrow of our caller's.
         struct WaitOnDrop<'a, P: Platform, const N: usize>(&'a Shootdown<P, N>, Option<RequestRef>)
         where
@@ -186,7 +223,7 @@ where
         };
         let preempt = (!self.policy().waits_preemptibly()).then(|| self.preempt_guard());
         let slot = self.free_slot(SlotClass::Function);
-        let (ran, local, published) = self.dispatch(&slot, targets, Kind::CALL, request);
+        let (ran, local, published) = self.dispatch(&slot, targets, kind, request);
         let wait = WaitOnDrop(self, published);
         if local {
             self.run_here(slot.initiator, request.run, || function(slot.initiator));

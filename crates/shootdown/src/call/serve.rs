@@ -9,7 +9,7 @@
 use crate::call::backlog::{Backlog, Found};
 use crate::call::inbox::Next;
 use crate::call::ring::{Heard, MOST_HEARD};
-use crate::call::{Kind, Run, SLOTS, Slot};
+use crate::call::{Kind, Request, Run, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -110,14 +110,14 @@ where
             }
             self.refill(me, &mut backlog, &mut waiting);
             if let Some(oldest) = backlog.take_oldest() {
-                self.run(me, oldest);
+                self.run(me, oldest, &mut backlog);
             } else if waiting.is_empty() && !state.left_over.get() {
                 break;
             }
         }
         // What was taken out of inbox and ring is in no other place.
         while let Some(oldest) = backlog.take_oldest() {
-            self.run(me, oldest);
+            self.run(me, oldest, &mut backlog);
         }
         waiting.unite(&later);
         self.defer(me, &waiting);
@@ -351,17 +351,22 @@ where
         Look::Served
     }
 
-    /// Runs a function of the backlog.
-    fn run(&self, me: CpuId, found: Found) {
+    /// Runs a function that was in the backlog, and acknowledges it for all there that ask for the same.
+    fn run(&self, me: CpuId, found: Found, backlog: &mut Backlog) {
         let Found { place, kind, .. } = found;
-        let (initiator, slot) = (place.initiator, self.slot_at(place));
         // SAFETY: 1. we found it, it was in the backlog once, and nobody else acknowledges for us.
-        let request = unsafe { slot.contents() };
+        let request = unsafe { self.slot_at(place).contents() };
+        let mut same = Backlog::EMPTY;
+        if kind.merges() {
+            // Before it runs: what is published later may be about what it has not seen.
+            self.take_same(me, &request, backlog, &mut same);
+        }
         let counters = &self.state(me).counters;
         counters.shared_lines_read.add(1);
         if kind.is_ack_first() {
             self.acknowledge(me, place);
         }
+        let initiator = place.initiator;
         self.platform
             .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
         self.enter_function(me, request.run, || {
@@ -373,6 +378,27 @@ where
             .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
         if !kind.is_ack_first() {
             self.acknowledge(me, place);
+        }
+        while let Some(other) = same.take_oldest() {
+            self.acknowledge(me, other.place);
+        }
+    }
+
+    /// Moves those of the backlog that lend the function of `request`, which is one that merges, to `same`.
+    fn take_same(&self, me: CpuId, request: &Request, backlog: &mut Backlog, same: &mut Backlog) {
+        let is_same = |found: &Found| {
+            if !found.kind.merges() {
+                return false;
+            }
+            let counters = &self.state(me).counters;
+            counters.shared_lines_read.add(1);
+            // SAFETY: 1. as in `run`.
+            let other = unsafe { self.slot_at(found.place).contents() };
+            other.lends_the_same(request)
+        };
+        while let Some(other) = backlog.take_if(is_same) {
+            self.state(me).counters.functions_merged.add(1);
+            same.add(other);
         }
     }
 

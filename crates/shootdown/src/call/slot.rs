@@ -40,7 +40,7 @@ impl Others {
     pub(crate) const NONE: Self = Self(0);
     /// Above the bits of [`Kind`].
     const SHIFT: u32 = 4;
-    const MASK: u64 = 0xf << Self::SHIFT;
+    const MASK: u64 = 0xe << Self::SHIFT;
 
     /// Adds slot `index`, which is not the first.
     pub(crate) fn add(&mut self, index: usize) {
@@ -69,8 +69,10 @@ impl Kind {
     const INDIRECT: u8 = 2;
     const ACK_FIRST: u8 = 4;
     const BROADCAST: u8 = 8;
+    /// In the place of the first slot among [`Others`].
+    const MERGE: u8 = 16;
     /// The bits of a header that are a kind's.
-    const MASK: u64 = 0xf;
+    const MASK: u64 = 0x1f;
 
     /// The description lies beside the slot, not in it.
     pub(crate) const fn indirect(self) -> Self {
@@ -80,6 +82,15 @@ impl Kind {
     /// Acknowledge once the contents are copied, then do the work.
     pub(crate) const fn ack_first(self) -> Self {
         Self(self.0 | Self::ACK_FIRST)
+    }
+
+    /// A borrowed function that may run once for several callers who lend the same.
+    pub(crate) const fn merge(self) -> Self {
+        Self(self.0 | Self::MERGE)
+    }
+
+    pub(crate) const fn merges(self) -> bool {
+        self.0 & Self::MERGE != 0
     }
 
     /// Announced in rings, and there only.
@@ -130,6 +141,18 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Whether both lend one function. Both are of a kind that [merges](Kind::merges): their payloads are pointers.
+    pub(crate) fn lends_the_same(&self, other: &Self) -> bool {
+        let lent = |request: &Self| {
+            // SAFETY: 1. `call_idempotent` made it of a thin pointer. 2. Only its address is used.
+            unsafe { request.payload.get::<*const ()>() }
+        };
+        // Equal code on an object at one address, while both are lent, does the same, whatever its type is called.
+        core::ptr::fn_addr_eq(self.run, other.run) && lent(self) == lent(other)
+    }
+}
+
 /// When a request was published, as far as the host's clocks agree: responders serve in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stamp(u64);
@@ -152,7 +175,7 @@ pub(crate) struct Slot<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    /// Sequence number in the upper 56 bits, [`Others`] (first slot only) and [`Kind`] in four each.
+    /// Sequence number in the upper 56 bits, [`Others`] (first slot only) in three, [`Kind`] in five.
     header: AtomicU64,
     request: PlainCell<Request>,
     /// The groups of 64 CPUs that hear of a broadcast by their ring, where there are several.
