@@ -162,6 +162,26 @@ fn one_request_may_go_both_ways() {
     assert_eq!(RUNS.load(Ordering::Relaxed), 2);
 }
 
+/// The pending set has the bit of a target until its whole leaf has acknowledged. Who comes for another request by its inbox
+/// leaves alone what the ring told, heard or not.
+#[test]
+fn what_a_ring_told_is_not_taken_from_the_slot() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<4>();
+    let puppet = *machine.platform();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    machine.post(&mask([1, 2]), count);
+    assert!(puppet.deliver(1));
+    machine.set_policy(Policy::BEST.with_broadcast_from(0));
+    machine.post(&mask([1, 2]), count);
+    for (target, runs) in [(1, 2), (2, 4)] {
+        assert!(puppet.deliver(target));
+        assert_eq!(RUNS.load(Ordering::Relaxed), runs);
+    }
+}
+
 /// What a called function may serve: flushes at once, functions later, and nothing twice, also when a slot is used again.
 #[test]
 fn inside_a_function_flushes_are_heard_and_functions_wait() {
@@ -227,6 +247,30 @@ fn who_was_not_named_for_long_is_found() {
     assert_eq!(machine.total_stats().broadcasts_full, 0);
 }
 
+/// The entry that names a CPU is the oldest in the ring when it looks at last, however far it was behind.
+#[test]
+fn the_oldest_entry_of_a_ring_is_found() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<4>();
+    let puppet = *machine.platform();
+    let to_others = |count: u64| {
+        for _ in 0..count {
+            machine.post(&mask([1, 2]), |_| ());
+            assert!(puppet.deliver(1) && puppet.deliver(2));
+        }
+    };
+    for behind in 0..=ROOM {
+        to_others(behind);
+        machine.post(&mask([3]), |_| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+        });
+        to_others(ROOM - 1);
+        assert!(puppet.deliver(3));
+        assert_eq!(RUNS.swap(0, Ordering::Relaxed), 1, "{behind} before it");
+    }
+    assert_eq!(machine.total_stats().broadcasts_full, 0);
+}
+
 #[test]
 fn a_cpu_that_comes_late_hears_nothing_old() {
     let machine = powered_off::<4>();
@@ -243,6 +287,24 @@ fn a_cpu_that_comes_late_hears_nothing_old() {
     assert_eq!(machine.stats(cpu(3)).functions_run, 1);
     machine.platform().as_cpu(3, || machine.offline());
     assert_eq!(machine.call_all(&|_| ()), mask(0..3));
+}
+
+/// What a CPU heard before it went is still in the ring when it comes back.
+#[test]
+fn who_comes_back_hears_nothing_twice() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<4>();
+    for _ in 0..3 {
+        machine.post(&mask([3]), |_| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    machine.platform().as_cpu(3, || {
+        machine.offline();
+        machine.online();
+        assert!(!machine.poll());
+    });
+    assert_eq!(RUNS.load(Ordering::Relaxed), 3);
 }
 
 /// The pending set is told only when a whole leaf is done; a report names who is really missing.

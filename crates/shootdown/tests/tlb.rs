@@ -7,7 +7,8 @@ mod puppet;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use puppet::{Machine, PAGE, leave, machine, powered_off, space_on};
 use shootdown::*;
@@ -298,6 +299,33 @@ fn flushes_come_before_functions_in_the_same_interrupt() {
         "{trace:?}"
     );
     machine.platform().as_cpu(3, || drop(ticket));
+    leave(machine, space, 2);
+}
+
+/// A responder that looks for flushes between functions meets a new function: that one waits, and is not lost.
+#[test]
+fn a_function_found_beside_a_flush_runs_later() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    let space = space_on(machine, 2);
+    let (target, ticket) = (CpuMask::only(cpu(1)), Mutex::new(None));
+    machine.call_many(&target, &|_| {
+        puppet.as_cpu(2, || {
+            machine.post(&target, |_| {
+                RUNS.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        let flush = puppet.as_cpu(3, || {
+            machine.submit_flush(&space, pages(0, 1), FreedTables::Yes)
+        });
+        *ticket.lock().unwrap() = Some(flush);
+    });
+    assert_eq!(RUNS.load(Ordering::Relaxed), 0, "not in the same interrupt");
+    assert!(puppet.deliver(1), "the CPU has interrupted itself");
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    puppet.deliver_all();
+    puppet.as_cpu(3, || drop(ticket));
     leave(machine, space, 2);
 }
 
