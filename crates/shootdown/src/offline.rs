@@ -58,11 +58,8 @@ where
         // Whoever has run this reads `ready` anew before it publishes again: every stretch between the two has
         // interrupts off and does not serve.
         self.call_all(&|_| ());
-        // All requests that name us are in the inbox or in the ring now, and each turn of this loop takes some out.
-        let last = self.ring_of(me).next();
-        while !state.inbox.is_quiet(me) || state.ears.next() < last {
-            self.serve(me, Next::Leave);
-        }
+        // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
+        while self.serve(me, Next::Leave) {}
         // ORDERING: Release publishes to the next one that leaves that we publish nothing any more. An exchange, because
         // loom lets another exchange overlook a plain store.
         self.leaving().swap(false, Ordering::Release);

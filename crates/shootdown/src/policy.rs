@@ -20,6 +20,7 @@ const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
 const MERGE: u64 = 1 << 16;
+const COVERED_CHECK: u64 = 1 << 17;
 /// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
 const BROADCAST_SHIFT: u32 = 48;
 /// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
@@ -117,6 +118,11 @@ impl Policy {
         self.with(MERGE, on)
     }
 
+    /// See [`checks_covered`](Self::checks_covered).
+    pub const fn with_covered_check(self, on: bool) -> Self {
+        self.with(COVERED_CHECK, on)
+    }
+
     /// See [`broadcasts_from`](Self::broadcasts_from).
     pub const fn with_broadcast_from(self, targets: u16) -> Self {
         let others = self.bits & !(u16::MAX as u64).wrapping_shl(BROADCAST_SHIFT);
@@ -211,6 +217,12 @@ impl Policy {
     /// ([`Shootdown::call_idempotent`](crate::Shootdown::call_idempotent)).
     pub const fn merges(self) -> bool {
         self.has(MERGE)
+    }
+
+    /// Initiators leave CPUs alone that have dropped what a flush is about already, because they loaded the space or
+    /// flushed it as a whole since the change. It costs the initiator a cache line a target, and is in no named policy.
+    pub const fn checks_covered(self) -> bool {
+        self.has(COVERED_CHECK)
     }
 
     /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead

@@ -131,6 +131,9 @@ counters! {
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.
     deferring_skipped,
+    /// CPUs that a flush of this CPU left alone because they had dropped what it is about already
+    /// ([`checks_covered`](crate::Policy::checks_covered)).
+    covered_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
     /// Waits that ended.

@@ -577,3 +577,31 @@ fn a_space_is_not_loaded_before_its_cpu_is_online() {
     let space = AddressSpace::new(machine, Root(1));
     assert!(refuses(|| machine.switch_to(None, &space)));
 }
+
+/// Full flushes of one space that wait together are one.
+#[test]
+fn full_flushes_that_wait_are_served_by_one() {
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    let space = space_on(machine, 4);
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let submit = |cpu| {
+        puppet.as_cpu(cpu, || {
+            machine.submit_flush(&space, FlushRange::WHOLE, FreedTables::Yes)
+        })
+    };
+    let tickets = [1, 2, 3].map(submit);
+    let before = machine.stats(CpuId::new(0));
+    assert!(puppet.deliver(0));
+    let since = machine.stats(CpuId::new(0)).since(&before);
+    assert_eq!((since.full_flushes, since.flushes_covered), (1, 2));
+    // What comes later is flushed again.
+    let later = submit(1);
+    assert!(puppet.deliver(0));
+    let since = machine.stats(CpuId::new(0)).since(&before);
+    assert_eq!((since.full_flushes, since.flushes_covered), (2, 2));
+    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    tickets.into_iter().for_each(FlushTicket::wait);
+    later.wait();
+    leave(machine, space, 4);
+}

@@ -15,6 +15,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
+use crate::tlb::TlbGen;
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
@@ -135,6 +136,10 @@ where
     ) -> bool {
         let state = self.state(me);
         let fresh = state.inbox.take(me, next);
+        let several = fresh.as_ref().filter(|fresh| fresh.len() > 1);
+        if let Some(several) = several {
+            self.note_newest(me, several);
+        }
         for initiator in fresh
             .iter()
             .flat_map(|fresh| fresh.iter_from(state.serve_next.get()))
@@ -144,6 +149,9 @@ where
             } else if !self.look_at(me, initiator, None) {
                 waiting.insert(initiator);
             }
+        }
+        if several.is_some() {
+            state.tlb.set_newest(TlbGen::from_raw(0));
         }
         self.hear(me, Some(backlog)) || fresh.is_some()
     }

@@ -12,7 +12,7 @@ use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, Attention, BatchTicket, FlushBatch, FlushRange, FlushRequest, FlushScope,
-    FlushTicket, FreedTables,
+    FlushTicket, FreedTables, SpaceId, TlbGen,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -52,6 +52,7 @@ where
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
             self.spare_inattentive(&mut holders, freed);
+            self.spare_covered(&mut holders, space.id(), generation);
             holders
         })
     }
@@ -83,6 +84,28 @@ where
             let counters = &self.state(self.platform.current_cpu()).counters;
             counters.lazy_skipped.add(lazy);
             counters.deferring_skipped.add(deferring);
+            drop(irq);
+        }
+    }
+
+    /// Takes the CPUs out that have nothing left of what a flush is about.
+    fn spare_covered(&self, holders: &mut CpuMask<N>, space: SpaceId, generation: TlbGen) {
+        if !self.policy().checks_covered() {
+            return;
+        }
+        let me = self.platform.current_cpu();
+        let others = *holders;
+        let mut covered = 0;
+        for cpu in others.iter().filter(|cpu| *cpu != me) {
+            if self.state(cpu).tlb.has_reached(space, generation) {
+                holders.remove(cpu);
+                covered += 1;
+            }
+        }
+        if covered > 0 {
+            let irq = self.irq_guard();
+            let counters = &self.state(self.platform.current_cpu()).counters;
+            counters.covered_skipped.add(covered);
             drop(irq);
         }
     }

@@ -22,6 +22,8 @@ pub(crate) struct CpuTlb {
     host: OwnWord,
     /// The root to load when a lazy CPU has to let go.
     lazy_root: OwnWord,
+    /// See [`newest`](Self::newest); 0 while no responder looks.
+    newest: OwnWord,
     /// Whose turn it is to lose a tag.
     pub(crate) turn: OwnWord,
     /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
@@ -41,6 +43,7 @@ impl CpuTlb {
                 user_side_due: OwnWord::new(),
                 host: OwnWord::new(),
                 lazy_root: OwnWord::new(),
+                newest: OwnWord::new(),
                 turn: OwnWord::new(),
                 others_void: OwnWord::new(),
                 untagged_is_kernel: OwnWord::new(),
@@ -61,14 +64,37 @@ impl CpuTlb {
     }
 
     pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
-        self.loaded.store(space.as_u64(), Ordering::Relaxed);
+        // Others must not take the last space's generation for this one's (`has_reached`).
+        self.generation.store(0, Ordering::Relaxed);
+        // ORDERING: Release: who sees the new space sees no generation of the old one; pairs with `has_reached`.
+        self.loaded.store(space.as_u64(), Ordering::Release);
         self.asid.set(u64::from(asid.as_u16()));
         self.record(generation);
     }
 
     pub(crate) fn record(&self, generation: TlbGen) {
+        // ORDERING: Release publishes that what is older has been dropped; pairs with `has_reached`.
         self.generation
-            .store(generation.as_u64(), Ordering::Relaxed);
+            .store(generation.as_u64(), Ordering::Release);
+    }
+
+    /// Whether this CPU, seen from another, has dropped everything of `space` that is older than `generation`. Called after
+    /// the barrier that follows the page-table change.
+    pub(crate) fn has_reached(&self, space: SpaceId, generation: TlbGen) -> bool {
+        // ORDERING: Acquire: see `set_loaded`. If the CPU leaves the space between the two loads, it has left its
+        // translations too, and compares generations when it comes back.
+        self.loaded.load(Ordering::Acquire) == space.as_u64()
+            // ORDERING: Acquire: pairs with `record`.
+            && self.generation.load(Ordering::Acquire) >= generation.as_u64()
+    }
+
+    /// The newest change of the loaded space that was asked for before the responder began to flush.
+    pub(crate) fn newest(&self) -> TlbGen {
+        TlbGen::from_raw(self.newest.get())
+    }
+
+    pub(crate) fn set_newest(&self, generation: TlbGen) {
+        self.newest.set(generation.as_u64());
     }
 
     pub(crate) fn user_side(&self) -> UserSide {

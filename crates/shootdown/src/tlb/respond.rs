@@ -4,6 +4,7 @@ use crate::call::{Kind, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::mask::CpuMask;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{Attention, FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
@@ -130,6 +131,37 @@ where
         }
     }
 
+    /// Notes the newest change of the loaded space that any of `fresh` asks for by its inbox: one full flush serves all of them.
+    /// Interrupts are off; the caller forgets it when it has looked at them.
+    pub(crate) fn note_newest(&self, me: CpuId, fresh: &CpuMask<N>) {
+        let tlb = &self.state(me).tlb;
+        let mut newest = tlb.newest();
+        for initiator in fresh.iter() {
+            let slots = &self.state(initiator).slots;
+            let others = slots[0].others();
+            for (index, slot) in slots.iter().enumerate() {
+                if index > 0 && !others.contains(index) {
+                    continue;
+                }
+                let kind = slot.kind_for(me);
+                let is_plain = |kind: &Kind| {
+                    kind.is_flush() && !kind.is_indirect() && !slot.is_in_ring_of(me, *kind)
+                };
+                if !kind.as_ref().is_some_and(is_plain) {
+                    continue;
+                }
+                // SAFETY: 1. just seen, and this CPU does nothing meanwhile.
+                let request = unsafe { slot.contents() };
+                // SAFETY: flush requests carry a FlushRequest.
+                let flush = unsafe { request.payload.get::<FlushRequest>() };
+                if flush.space == tlb.loaded() && flush.space != SpaceId::KERNEL {
+                    newest = newest.max(flush.generation);
+                }
+            }
+        }
+        tlb.set_newest(newest);
+    }
+
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
     ///
     /// A partial flush is enough only when this CPU has seen every generation before this one; after a gap
@@ -180,8 +212,12 @@ where
             (_, partial) => self.drop_loaded(state, partial.then_some(range)),
         }
         if request.space != SpaceId::KERNEL {
-            // I3: the generation came with the request, the flush is done, now it may be recorded.
-            state.tlb.record(request.generation);
+            // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
+            // all that were there before.
+            state.tlb.record(match partial {
+                true => request.generation,
+                false => request.generation.max(state.tlb.newest()),
+            });
         }
         state.diary.begins(before);
         match role {
