@@ -92,6 +92,16 @@ where
         self.as_set().len()
     }
 
+    /// Whether there are two or more; cheaper than counting them.
+    #[inline]
+    pub(crate) fn has_several(&self) -> bool {
+        let mut words = self.words.as_ref().iter().filter(|word| **word != 0);
+        match (words.next(), words.next()) {
+            (Some(only), None) => !only.is_power_of_two(),
+            (first, _) => first.is_some(),
+        }
+    }
+
     /// The CPUs in ascending order.
     pub fn iter(&self) -> CpuIter<'_> {
         self.as_set().iter()

@@ -123,7 +123,8 @@ where
     ) -> RequestRef {
         let initiator = slot.initiator;
         let cell = &self.state(initiator).slots[slot.index];
-        let broadcasts = self.broadcasts(targets);
+        let named = targets.len();
+        let broadcasts = self.broadcasts(named);
         let kind = if broadcasts { kind.broadcast() } else { kind };
         if self.prefetches() {
             // The slot was written last by a target that acknowledged, each inbox by its CPU, the ring by whoever
@@ -160,7 +161,11 @@ where
         } else {
             self.add_to_inboxes(initiator, targets, kind.is_flush())
         };
-        self.kick(initiator, targets, &quiet);
+        let ipis = match quiet == *targets {
+            true => named,
+            false => quiet.len(),
+        };
+        self.kick(initiator, named, &quiet, ipis);
         request
     }
 
@@ -181,10 +186,10 @@ where
         others
     }
 
-    /// Whether a request for `targets` is announced in rings.
-    fn broadcasts(&self, targets: &CpuMask<N>) -> bool {
+    /// Whether a request for so many targets is announced in rings.
+    fn broadcasts(&self, named: usize) -> bool {
         let from = usize::from(self.policy().broadcasts_from());
-        from != 0 && targets.len() >= from
+        from != 0 && named >= from
     }
 
     /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; returns whom
@@ -238,13 +243,12 @@ where
         quiet
     }
 
-    /// Interrupts those of a request's targets that need it. Interrupts are off.
-    fn kick(&self, initiator: CpuId, targets: &CpuMask<N>, quiet: &CpuMask<N>) {
+    /// Interrupts those of a request's `named` targets that need it, `ipis` of them. Interrupts are off.
+    fn kick(&self, initiator: CpuId, named: usize, quiet: &CpuMask<N>, ipis: usize) {
         let counters = &self.state(initiator).counters;
-        let (named, ipis) = (targets.len() as u64, quiet.len() as u64);
         counters.requests_published.add(1);
-        counters.ipis_sent.add(ipis);
-        counters.ipis_avoided.add(named - ipis);
+        counters.ipis_sent.add(ipis as u64);
+        counters.ipis_avoided.add((named - ipis) as u64);
         if ipis > 0 {
             self.interrupt(initiator, quiet);
         }
@@ -296,7 +300,7 @@ where
 
     /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
     fn interrupt(&self, initiator: CpuId, targets: &CpuMask<N>) {
-        let multicast = self.policy().multicasts() && targets.len() > 1;
+        let multicast = self.policy().multicasts() && targets.has_several();
         let send = || {
             if multicast {
                 self.platform.send_ipi_mask(targets.as_set())

@@ -16,8 +16,8 @@
 //!   is left alone by those that come through the inbox.
 //! * The initiator interrupts all targets afterwards: an entry that names a CPU has an interrupt on its way, or a responder
 //!   that will look again (I7).
-//! * Targets acknowledge in a *leaf*, which sixteen neighbours share; the last of these clears the bits of all in the pending set. (One line that
-//!   64 CPUs take from each other one after the other was two thirds of the whole time.)
+//! * Targets acknowledge in a *leaf*, which eight neighbours share; the last of these clears the bits of all in the pending
+//!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
 use crate::cpu::CpuId;
 use crate::mask::bit_of;
@@ -33,7 +33,8 @@ const LEN: usize = 2;
 /// Tickets that a responder looks at in one go: those whose interrupt it has taken are among as many.
 pub(crate) const MOST_HEARD: usize = 2 * LEN;
 
-/// CPUs that acknowledge in one leaf: as many as an x2APIC cluster has, which are near each other.
+/// CPUs that acknowledge in one leaf. The time grows with their number and with that of the leaves, which for 64 CPUs is the
+/// same.
 const LEAF_CPUS: usize = 8;
 
 /// Tries to claim an entry; each that fails means that another initiator has succeeded.
@@ -85,7 +86,7 @@ struct Entry {
     targets: AtomicU64,
 }
 
-/// Those of sixteen CPUs that have not acknowledged.
+/// Those of eight CPUs that have not acknowledged.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Leaf(AtomicU64);

@@ -1,8 +1,8 @@
 //! The responder's half of a call: what the interrupt handler does.
 //!
 //! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before any
-//! function in the same interrupt, also those that arrive while functions run. Functions are taken one at a time, the
-//! oldest first. So low CPU numbers have no advantage, and the targets of two calls agree which goes first: if they did
+//! function in the same interrupt, also those that arrive while functions run. Functions that arrive then wait for the
+//! next interrupt, which a responder sends itself; those that it finds are taken one at a time, the oldest first. So low CPU numbers have no advantage, and the targets of two calls agree which goes first: if they did
 //! not, both calls would end late. (That is worth up to 10 % of the whole time where two callers share 64 targets:
 //! docs/measuring.md.)
 
@@ -136,7 +136,7 @@ where
     ) -> bool {
         let state = self.state(me);
         let fresh = state.inbox.take(me, next);
-        let several = fresh.as_ref().filter(|fresh| fresh.len() > 1);
+        let several = fresh.as_ref().filter(|fresh| fresh.has_several());
         if let Some(several) = several {
             self.note_newest(me, several);
         }
@@ -364,11 +364,8 @@ where
         let Found { place, kind, .. } = found;
         // SAFETY: 1. we found it, it was in the backlog once, and nobody else acknowledges for us.
         let request = unsafe { self.slot_at(place).contents() };
-        let mut same = Backlog::EMPTY;
-        if kind.merges() {
-            // Before it runs: what is published later may be about what it has not seen.
-            self.take_same(me, &request, backlog, &mut same);
-        }
+        // Before it runs: what is published later may be about what it has not seen.
+        let same = kind.merges().then(|| self.take_same(me, &request, backlog));
         let counters = &self.state(me).counters;
         counters.shared_lines_read.add(1);
         if kind.is_ack_first() {
@@ -387,13 +384,16 @@ where
         if !kind.is_ack_first() {
             self.acknowledge(me, place);
         }
-        while let Some(other) = same.take_oldest() {
-            self.acknowledge(me, other.place);
+        if let Some(mut same) = same {
+            while let Some(other) = same.take_oldest() {
+                self.acknowledge(me, other.place);
+            }
         }
     }
 
-    /// Moves those of the backlog that lend the function of `request`, which is one that merges, to `same`.
-    fn take_same(&self, me: CpuId, request: &Request, backlog: &mut Backlog, same: &mut Backlog) {
+    /// Takes those out of the backlog that lend the function of `request`, which is one that merges.
+    fn take_same(&self, me: CpuId, request: &Request, backlog: &mut Backlog) -> Backlog {
+        let mut same = Backlog::EMPTY;
         let is_same = |found: &Found| {
             if !found.kind.merges() {
                 return false;
@@ -408,6 +408,7 @@ where
             self.state(me).counters.functions_merged.add(1);
             same.add(other);
         }
+        same
     }
 
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
