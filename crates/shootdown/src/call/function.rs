@@ -140,6 +140,9 @@ where
     /// several calls of the same function waiting, lent at the same address, it runs once for all of them (where the policy
     /// [merges](crate::Policy::merges)).
     ///
+    /// The function's code must be the same copy too: call it from one place of the host, not from generic code in several crates,
+    /// which may each have compiled it for themselves (then it runs for each).
+    ///
     /// Each caller's call is served by a run that began after the call did: the function sees what its caller wrote before.
     ///
     /// ```no_run

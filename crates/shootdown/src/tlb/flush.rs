@@ -90,13 +90,13 @@ where
 
     /// Takes the CPUs out that have nothing left of what a flush is about.
     fn spare_covered(&self, holders: &mut CpuMask<N>, space: SpaceId, generation: TlbGen) {
-        if !self.policy().checks_covered() {
+        let mut others = *holders;
+        others.remove(self.platform.current_cpu());
+        if others.is_empty() || !self.policy().checks_covered() {
             return;
         }
-        let me = self.platform.current_cpu();
-        let others = *holders;
         let mut covered = 0;
-        for cpu in others.iter().filter(|cpu| *cpu != me) {
+        for cpu in others.iter() {
             if self.state(cpu).tlb.has_reached(space, generation) {
                 holders.remove(cpu);
                 covered += 1;
