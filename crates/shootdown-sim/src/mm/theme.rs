@@ -123,7 +123,7 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness and broadcasts.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts and looks at what targets have left.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
         if self.random.bool() {
@@ -135,5 +135,6 @@ impl Draw {
             .with_tags(tags)
             .with_lazy(self.random.bool())
             .with_broadcast_from(broadcast_from)
+            .with_covered_check(self.random.bool())
     }
 }

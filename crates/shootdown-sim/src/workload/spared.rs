@@ -23,19 +23,22 @@ pub enum Whereabouts {
     User,
     /// They are idle, with the space still loaded (lazy mode).
     Idle,
+    /// They are idle, use the space still, and poll for requests.
+    Polling,
     /// They are in the kernel, and catch up before they use user memory again (deferral).
     Kernel,
 }
 
 impl Whereabouts {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::User, Self::Idle, Self::Kernel];
+    pub const ALL: [Self; 4] = [Self::User, Self::Idle, Self::Polling, Self::Kernel];
 
     /// In words, for tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "in user mode",
             Self::Idle => "idle (lazy)",
+            Self::Polling => "idle, polling",
             Self::Kernel => "in the kernel (deferral)",
         }
     }
@@ -155,6 +158,15 @@ where
             engine.enter_lazy(space, KERNEL_ROOT);
             context.work(STAY_PS);
             engine.switch_to(Some(space), space);
+        }
+        Whereabouts::Polling => {
+            let ends_ps = context.now_ps() + STAY_PS;
+            while context.now_ps() < ends_ps {
+                let idle = engine.poll_idle();
+                while !idle.has_work() && context.now_ps() < ends_ps {
+                    shootdown::Platform::relax(&SimPlatform);
+                }
+            }
         }
         Whereabouts::Kernel => {
             let started_ps = context.now_ps();
