@@ -68,7 +68,7 @@ where
 
     /// Removes those of the 64 CPUs of `group` whose bits are set in `cpus`.
     pub(crate) fn remove_all(&self, group: usize, cpus: u64, order: Ordering) {
-        self.words.as_ref()[group].fetch_and(!cpus, order);
+        self.group(group).fetch_and(!cpus, order);
     }
 
     /// Whether `cpu` is in the set.

@@ -32,23 +32,7 @@ fn counter() -> &'static AtomicU64 {
 /// responder saw of the second entry while it heard the first (I7).
 #[test]
 fn two_initiators_lose_no_broadcast() {
-    check(3, || {
-        let machine = loud::<3>();
-        let sum = counter();
-        let other = on_cpu(&machine, 1, move |machine| {
-            machine.post(&CpuMask::only(cpu(2)), move |_| {
-                sum.fetch_add(1, Ordering::Relaxed);
-            });
-        });
-        let responder = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
-        });
-        machine.post(&CpuMask::only(cpu(2)), move |_| {
-            sum.fetch_add(10, Ordering::Relaxed);
-        });
-        other.join().unwrap();
-        responder.join().unwrap();
-    });
+    two_initiators_post_to_one(loud);
 }
 
 /// Entries are used again while the responder may still be reading those of the lap before: each payload arrives whole, once,
@@ -138,29 +122,7 @@ fn a_full_ring_loses_nothing() {
 /// A call that finds the CPU online runs there, once, before it is gone (I8).
 #[test]
 fn a_broadcast_to_a_cpu_that_leaves_is_run_or_refused() {
-    check(3, || {
-        let machine = loud::<2>();
-        let gone = Arc::new(AtomicBool::new(false));
-        let leaver = {
-            let gone = gone.clone();
-            on_cpu(&machine, 1, move |machine| {
-                machine.offline();
-                gone.store(true, Ordering::Release);
-                wake(machine, 0);
-            })
-        };
-        let runs = counter();
-        let ran = {
-            let gone = gone.clone();
-            machine.call_one(cpu(1), &move |_| {
-                assert!(!gone.load(Ordering::Relaxed), "run by a CPU that is gone");
-                runs.fetch_add(1, Ordering::Relaxed);
-            })
-        };
-        assert_eq!(runs.load(Ordering::Relaxed), u64::from(ran.is_ok()));
-        idle_until(&machine, || gone.load(Ordering::Acquire));
-        leaver.join().unwrap();
-    });
+    a_call_meets_a_cpu_that_leaves(loud, 3);
 }
 
 /// A CPU that is coming online is either not named, or hears what names it.
@@ -187,23 +149,7 @@ fn who_comes_online_hears_what_names_it() {
 /// Two CPUs announce to each other and take no interrupts while they wait: each hears the other.
 #[test]
 fn waiters_with_interrupts_off_hear_each_other() {
-    check(2, || {
-        let machine = loud::<2>();
-        let finished: &'static [AtomicBool; 2] =
-            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
-        let call_the_other = move |machine: &Machine<2>| {
-            let me = machine.platform().current_cpu().as_u32();
-            machine.call_one(cpu(1 - me), &|_| {}).unwrap();
-            finished[me as usize].store(true, Ordering::Release);
-            wake(machine, 1 - me);
-            idle_until(machine, || {
-                finished[1 - me as usize].load(Ordering::Acquire)
-            });
-        };
-        let other = on_cpu(&machine, 1, call_the_other);
-        call_the_other(&machine);
-        other.join().unwrap();
-    });
+    waiters_serve_each_other(loud);
 }
 
 /// A flush that is broadcast and acknowledged early: nobody uses the old translation once it is complete (I5).

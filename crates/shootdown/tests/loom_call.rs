@@ -47,25 +47,7 @@ fn call_one_returns_after_the_function_ran() {
 /// Two initiators post to one responder: both calls run, whoever found the inbox already rung (I7).
 #[test]
 fn two_initiators_lose_no_call() {
-    check(3, || {
-        let machine = machine::<3>();
-        online_all(&machine, 3);
-        let sum = Box::leak(Box::new(AtomicU64::new(0)));
-        let sum: &'static AtomicU64 = sum;
-        let other = on_cpu(&machine, 1, move |machine| {
-            machine.post(&CpuMask::only(cpu(2)), move |_| {
-                sum.fetch_add(1, Ordering::Relaxed);
-            });
-        });
-        let responder = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
-        });
-        machine.post(&CpuMask::only(cpu(2)), move |_| {
-            sum.fetch_add(10, Ordering::Relaxed);
-        });
-        other.join().unwrap();
-        responder.join().unwrap();
-    });
+    two_initiators_post_to_one(online_machine);
 }
 
 /// One function slot, three posts: each payload arrives whole, once, and in order (I6).
@@ -196,24 +178,7 @@ fn a_waiter_that_meets_the_next_request_sees_the_last_ones_work() {
 /// takes interrupts until the other is done, as an idle CPU would.)
 #[test]
 fn waiters_with_interrupts_off_serve_each_other() {
-    check(2, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let finished: &'static [AtomicBool; 2] =
-            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
-        let call_the_other = move |machine: &Machine<2>| {
-            let me = machine.platform().current_cpu().as_u32();
-            machine.call_one(cpu(1 - me), &|_| {}).unwrap();
-            finished[me as usize].store(true, Ordering::Release);
-            wake(machine, 1 - me);
-            idle_until(machine, || {
-                finished[1 - me as usize].load(Ordering::Acquire)
-            });
-        };
-        let other = on_cpu(&machine, 1, call_the_other);
-        call_the_other(&machine);
-        other.join().unwrap();
-    });
+    waiters_serve_each_other(online_machine);
 }
 
 /// A CPU that is coming online is either not named by a call, or serves it.

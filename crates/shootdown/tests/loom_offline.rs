@@ -15,41 +15,10 @@ fn page() -> FlushRange {
     FlushRange::pages(0, 1, PageSize::SIZE_4K)
 }
 
-/// CPU 1 goes offline, after `before`, and does `after` when it has; the model's CPU 0 is free meanwhile.
-fn departing(
-    machine: &Arc<Machine<2>>,
-    gone: &Arc<AtomicBool>,
-    after: impl FnOnce(&Machine<2>) + 'static,
-) -> loom::thread::JoinHandle<()> {
-    let gone = gone.clone();
-    on_cpu(machine, 1, move |machine| {
-        machine.offline();
-        gone.store(true, Ordering::Release);
-        after(machine);
-        wake(machine, 0);
-    })
-}
-
 /// A call that finds the CPU online runs there, once, before it is gone; one that does not, says so (I8).
 #[test]
 fn a_call_to_a_cpu_that_leaves_is_run_or_refused() {
-    check(4, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let gone = Arc::new(AtomicBool::new(false));
-        let leaver = departing(&machine, &gone, |_| ());
-        let runs = Arc::new(AtomicU64::new(0));
-        let ran = {
-            let (runs, gone) = (runs.clone(), gone.clone());
-            machine.call_one(CpuId::new(1), &move |_| {
-                assert!(!gone.load(Ordering::Relaxed), "run by a CPU that is gone");
-                runs.fetch_add(1, Ordering::Relaxed);
-            })
-        };
-        assert_eq!(runs.load(Ordering::Relaxed), u64::from(ran.is_ok()));
-        idle_until(&machine, || gone.load(Ordering::Acquire));
-        leaver.join().unwrap();
-    });
+    a_call_meets_a_cpu_that_leaves(online_machine, 4);
 }
 
 /// The same for a call that nobody waits for: it is not left behind in the inbox.

@@ -15,8 +15,8 @@ use super::target::Target;
 use crate::args::UsageError;
 use crate::clock::Clock;
 use crate::counters::{self, CounterSource, Counters};
-use crate::madvise::row::{Figures, Row, Shape};
-use crate::policy::{PolicySwitch, REFERENCE_POLICY};
+use crate::madvise::row::{self, Row, Shape};
+use crate::policy::PolicySwitch;
 use crate::region::PAGE_WORDS;
 use crate::report::Meter;
 use crate::{args, machine, program, report};
@@ -100,7 +100,12 @@ impl Run {
             self.meter.step(&label);
         }
         self.check(shape)?;
-        self.print_rows(shape);
+        row::print(
+            &self.rows,
+            shape,
+            &self.clock,
+            self.options.effort.row_samples,
+        );
         Ok(self.rows.iter().map(|row| row.found.stale).sum())
     }
 
@@ -156,21 +161,6 @@ impl Run {
             };
         }
         Ok(())
-    }
-
-    fn print_rows(&self, shape: Shape) {
-        let figures: Vec<Option<Figures>> = self.rows.iter().map(Row::summarise).collect();
-        let reference = self
-            .rows
-            .iter()
-            .position(|row| row.policy == REFERENCE_POLICY);
-        let reference = reference.and_then(|index| figures[index].as_ref());
-        for (row, own) in self.rows.iter().zip(&figures) {
-            if let Some(own) = own {
-                let limit = self.options.effort.row_samples;
-                report::row(&row.to_json(shape, own, reference, &self.clock, limit));
-            }
-        }
     }
 
     fn print_info(&self) {

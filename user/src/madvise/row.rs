@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::slice::Sample;
 use crate::clock::Clock;
 use crate::counters::{self, Counters};
+use crate::policy::REFERENCE_POLICY;
+use crate::report;
 use crate::summary::{self, Summary};
 
 /// Samples of one row, before thinning; they bound the memory a run needs.
@@ -119,5 +121,17 @@ impl Row {
             "counters": counters::per_operation(&found.counters, found.iterations),
             "samples": samples,
         })
+    }
+}
+
+/// Prints what the rows of `shape` found, beside the reference policy's, with at most `limit` samples each.
+pub fn print(rows: &[Row], shape: Shape, clock: &Clock, limit: usize) {
+    let figures: Vec<Option<Figures>> = rows.iter().map(Row::summarise).collect();
+    let reference = rows.iter().position(|row| row.policy == REFERENCE_POLICY);
+    let reference = reference.and_then(|index| figures[index].as_ref());
+    for (row, own) in rows.iter().zip(&figures) {
+        if let Some(own) = own {
+            report::row(&row.to_json(shape, own, reference, clock, limit));
+        }
     }
 }

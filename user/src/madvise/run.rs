@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::companions::Companions;
 use super::options::{HELP, Options};
-use super::row::{Figures, Row, Shape};
+use super::row::{self, Row, Shape};
 use super::{check, slice};
 use crate::args::UsageError;
 use crate::clock::Clock;
 use crate::counters::{self, CounterSource};
-use crate::policy::{PolicySwitch, REFERENCE_POLICY};
+use crate::policy::PolicySwitch;
 use crate::region::Region;
 use crate::report::Meter;
 use crate::{args, machine, program, report};
@@ -94,7 +94,12 @@ impl Run {
         // The check brings watchers of its own.
         drop(companions);
         self.check(&region, shape)?;
-        self.print_rows(shape);
+        row::print(
+            &self.rows,
+            shape,
+            &self.clock,
+            self.options.effort.row_samples,
+        );
         Ok(self.rows.iter().map(|row| row.found.stale).sum())
     }
 
@@ -143,21 +148,6 @@ impl Run {
             (row.found.check_rounds, row.found.check_reads) = (outcome.rounds, outcome.reads);
         }
         Ok(())
-    }
-
-    fn print_rows(&self, shape: Shape) {
-        let figures: Vec<Option<Figures>> = self.rows.iter().map(Row::summarise).collect();
-        let reference = self
-            .rows
-            .iter()
-            .position(|row| row.policy == REFERENCE_POLICY);
-        let reference = reference.and_then(|index| figures[index].as_ref());
-        for (row, own) in self.rows.iter().zip(&figures) {
-            if let Some(own) = own {
-                let limit = self.options.effort.row_samples;
-                report::row(&row.to_json(shape, own, reference, &self.clock, limit));
-            }
-        }
     }
 
     fn print_info(&self) {

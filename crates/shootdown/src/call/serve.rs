@@ -2,9 +2,9 @@
 //!
 //! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before any
 //! function in the same interrupt, also those that arrive while functions run. Functions that arrive then wait for the
-//! next interrupt, which a responder sends itself; those that it finds are taken one at a time, the oldest first. So low CPU numbers have no advantage, and the targets of two calls agree which goes first: if they did
-//! not, both calls would end late. (That is worth up to 10 % of the whole time where two callers share 64 targets:
-//! docs/measuring.md.)
+//! next interrupt, which a responder sends itself; those that it finds are taken one at a time, the oldest first. So low
+//! CPU numbers have no advantage, and the targets of two calls agree which goes first: if they did not, both calls would end
+//! late. (That is worth up to 10 % of the whole time where two callers share 64 targets: docs/measuring.md.)
 
 use crate::call::backlog::{Backlog, Found};
 use crate::call::inbox::Next;
@@ -121,7 +121,7 @@ where
             self.run(me, oldest, &mut backlog);
         }
         waiting.unite(&later);
-        self.defer(me, &waiting);
+        self.defer(me, next, &waiting);
         served
     }
 
@@ -158,16 +158,25 @@ where
 
     /// Serves the flushes that have come while functions ran; notes whose functions have.
     fn look_for_flushes(&self, me: CpuId, next: Next, later: &mut CpuMask<N>) {
-        let inbox = &self.state(me).inbox;
-        let fresh = inbox.is_urgent().then(|| inbox.take(me, next)).flatten();
-        for initiator in fresh.iter().flat_map(CpuMask::iter) {
-            if !self.look_at(me, initiator, None) {
-                later.insert(initiator);
-            }
+        if self.state(me).inbox.is_urgent() {
+            self.take_flushes(me, next, later);
         }
         if self.is_broadcast_due(me) {
             self.hear(me, None);
         }
+    }
+
+    /// Empties the inbox and serves its flushes; notes whose functions are left. Tells whether there was anything.
+    fn take_flushes(&self, me: CpuId, next: Next, left: &mut CpuMask<N>) -> bool {
+        let Some(fresh) = self.state(me).inbox.take(me, next) else {
+            return false;
+        };
+        for initiator in fresh.iter() {
+            if !self.look_at(me, initiator, None) {
+                left.insert(initiator);
+            }
+        }
+        true
     }
 
     /// Finds the functions of those that wait for room, as far as there is some.
@@ -191,11 +200,13 @@ where
 
     /// Lets this interrupt end and another one go on with those that are `waiting`: they came while functions ran, or the bound
     /// was reached.
-    fn defer(&self, me: CpuId, waiting: &CpuMask<N>) {
+    fn defer(&self, me: CpuId, next: Next, waiting: &CpuMask<N>) {
         if !waiting.is_empty() {
             self.state(me).inbox.put_back(waiting);
         }
-        if !waiting.is_empty() || self.state(me).left_over.replace(false) {
+        // Who attends finds what was put back when it rests.
+        let is_left = !waiting.is_empty() && next == Next::Leave;
+        if self.state(me).left_over.replace(false) || is_left {
             self.interrupt_myself(me);
         }
     }
@@ -220,21 +231,13 @@ where
     /// whoever runs the present function looks at again when it returns.
     fn serve_flushes_only(&self, me: CpuId) -> bool {
         let state = self.state(me);
-        let heard = self.hear(me, None);
-        let Some(fresh) = state.inbox.take(me, Next::Leave) else {
-            return heard;
-        };
         let mut waiting = CpuMask::EMPTY;
-        for initiator in fresh.iter() {
-            if !self.look_at(me, initiator, None) {
-                waiting.insert(initiator);
-            }
-        }
+        let served = self.hear(me, None) | self.take_flushes(me, Next::Leave, &mut waiting);
         if !waiting.is_empty() {
             state.inbox.put_back(&waiting);
             state.left_over.set(true);
         }
-        true
+        served
     }
 
     /// Whether a broadcast has come since this CPU looked last; a hint.
@@ -300,8 +303,7 @@ where
             self.platform.prefetch_write(slots[0].line_of(me));
         }
         let mut is_all = true;
-        let others = slots[0].others();
-        for index in (0..slots.len()).filter(|index| *index == 0 || others.contains(*index)) {
+        for index in slots[0].others().with_first() {
             let look = self.look_at_slot(me, initiator, index, backlog.as_deref_mut());
             is_all &= look != Look::Left;
         }

@@ -47,8 +47,9 @@ impl Others {
         self.0 |= 1 << index;
     }
 
-    pub(crate) fn contains(self, index: usize) -> bool {
-        self.0 & 1 << index != 0
+    /// The first slot and these.
+    pub(crate) fn with_first(self) -> impl Iterator<Item = usize> {
+        (0..SLOTS).filter(move |index| *index == 0 || self.0 & 1 << index != 0)
     }
 
     /// As in a header. Bit 0 would be the first slot, and is never set.

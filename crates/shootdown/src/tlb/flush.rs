@@ -51,60 +51,55 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
-            self.spare_inattentive(&mut holders, freed);
-            self.spare_covered(&mut holders, space.id(), generation);
+            self.spare(&mut holders, space.id(), generation, freed);
             holders
         })
     }
 
-    /// Takes the CPUs out that a flush need not reach now: before they use the space again they find out
-    /// themselves.
-    fn spare_inattentive(&self, holders: &mut CpuMask<N>, freed: FreedTables) {
+    /// Takes the CPUs out that a flush need not reach: those that will look before they use the space again, and those that have
+    /// nothing left of what it is about.
+    fn spare(
+        &self,
+        holders: &mut CpuMask<N>,
+        space: SpaceId,
+        generation: TlbGen,
+        freed: FreedTables,
+    ) {
         // Perhaps stale already; this CPU flushes here anyway, and nobody is harmed who is not spared.
         let me = self.platform.current_cpu();
         let mut others = *holders;
         others.remove(me);
-        let policy = self.policy();
-        if others.is_empty() || !(policy.is_lazy() || policy.defers()) {
+        if others.is_empty() {
             return;
         }
-        let (mut lazy, mut deferring) = (0, 0);
-        for cpu in others.iter() {
-            let attention = self.state(cpu).lazy.get();
-            if attention.skips(freed) {
-                holders.remove(cpu);
-                match attention {
-                    Attention::Deferring => deferring += 1,
-                    _ => lazy += 1,
+        let policy = self.policy();
+        let reads_marks = policy.is_lazy() || policy.defers();
+        let (mut lazy, mut deferring, mut covered) = (0, 0, 0);
+        for cpu in others
+            .iter()
+            .filter(|_| reads_marks || policy.checks_covered())
+        {
+            let state = self.state(cpu);
+            let attention = match reads_marks {
+                true => state.lazy.get(),
+                false => Attention::Active,
+            };
+            let spared = match attention {
+                Attention::Deferring if attention.skips(freed) => &mut deferring,
+                _ if attention.skips(freed) => &mut lazy,
+                _ if policy.checks_covered() && state.tlb.has_reached(space, generation) => {
+                    &mut covered
                 }
-            }
+                _ => continue,
+            };
+            *spared += 1;
+            holders.remove(cpu);
         }
-        if lazy + deferring > 0 {
+        if lazy + deferring + covered > 0 {
             let irq = self.irq_guard();
             let counters = &self.state(self.platform.current_cpu()).counters;
             counters.lazy_skipped.add(lazy);
             counters.deferring_skipped.add(deferring);
-            drop(irq);
-        }
-    }
-
-    /// Takes the CPUs out that have nothing left of what a flush is about.
-    fn spare_covered(&self, holders: &mut CpuMask<N>, space: SpaceId, generation: TlbGen) {
-        let mut others = *holders;
-        others.remove(self.platform.current_cpu());
-        if others.is_empty() || !self.policy().checks_covered() {
-            return;
-        }
-        let mut covered = 0;
-        for cpu in others.iter() {
-            if self.state(cpu).tlb.has_reached(space, generation) {
-                holders.remove(cpu);
-                covered += 1;
-            }
-        }
-        if covered > 0 {
-            let irq = self.irq_guard();
-            let counters = &self.state(self.platform.current_cpu()).counters;
             counters.covered_skipped.add(covered);
             drop(irq);
         }

@@ -138,11 +138,8 @@ where
         let mut newest = tlb.newest();
         for initiator in fresh.iter() {
             let slots = &self.state(initiator).slots;
-            let others = slots[0].others();
-            for (index, slot) in slots.iter().enumerate() {
-                if index > 0 && !others.contains(index) {
-                    continue;
-                }
+            for index in slots[0].others().with_first() {
+                let slot = &slots[index];
                 let kind = slot.kind_for(me);
                 let is_plain = |kind: &Kind| {
                     kind.is_flush() && !kind.is_indirect() && !slot.is_in_ring_of(me, *kind)

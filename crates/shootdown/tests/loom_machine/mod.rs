@@ -320,3 +320,93 @@ pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.max_branches = 100_000;
     builder.check(model);
 }
+
+/// Two CPUs each post to CPU 2 of a machine that is made by `make`: both calls run, whoever came first (I7).
+pub fn two_initiators_post_to_one(make: fn() -> Arc<Machine<3>>) {
+    check(3, move || {
+        let machine = make();
+        let target = CpuMask::only(CpuId::new(2));
+        let sum: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let other = on_cpu(&machine, 1, move |machine| {
+            machine.post(&target, move |_| {
+                sum.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        let responder = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
+        });
+        machine.post(&target, move |_| {
+            sum.fetch_add(10, Ordering::Relaxed);
+        });
+        other.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+/// The CPUs of a machine that is made by `make` call each other and take no interrupts while they wait: each serves the other.
+/// (Afterwards each takes interrupts until the other is done, as an idle CPU would.)
+pub fn waiters_serve_each_other(make: fn() -> Arc<Machine<2>>) {
+    check(2, move || {
+        let machine = make();
+        let finished: &'static [AtomicBool; 2] =
+            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
+        let call_the_other = move |machine: &Machine<2>| {
+            let me = machine.platform().current_cpu().as_u32();
+            machine.call_one(CpuId::new(1 - me), &|_| {}).unwrap();
+            finished[me as usize].store(true, Ordering::Release);
+            wake(machine, 1 - me);
+            idle_until(machine, || {
+                finished[1 - me as usize].load(Ordering::Acquire)
+            });
+        };
+        let other = on_cpu(&machine, 1, call_the_other);
+        call_the_other(&machine);
+        other.join().unwrap();
+    });
+}
+
+/// CPU 0 calls CPU 1 of a machine that is made by `make` while that goes offline: the call runs there, once, before it is gone,
+/// or says that it did not (I8).
+pub fn a_call_meets_a_cpu_that_leaves(make: fn() -> Arc<Machine<2>>, preemptions: usize) {
+    check(preemptions, move || {
+        let machine = make();
+        let gone = Arc::new(AtomicBool::new(false));
+        let leaver = departing(&machine, &gone, |_| ());
+        let runs = Arc::new(AtomicU64::new(0));
+        let ran = {
+            let (runs, gone) = (runs.clone(), gone.clone());
+            machine.call_one(CpuId::new(1), &move |_| {
+                assert!(!gone.load(Ordering::Relaxed), "run by a CPU that is gone");
+                runs.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        assert_eq!(runs.load(Ordering::Relaxed), u64::from(ran.is_ok()));
+        idle_until(&machine, || gone.load(Ordering::Acquire));
+        leaver.join().unwrap();
+    });
+}
+
+/// CPU 1 goes offline, and does `after` when it has; the model's CPU 0 is free meanwhile.
+pub fn departing(
+    machine: &Arc<Machine<2>>,
+    gone: &Arc<AtomicBool>,
+    after: impl FnOnce(&Machine<2>) + 'static,
+) -> loom::thread::JoinHandle<()> {
+    let gone = gone.clone();
+    on_cpu(machine, 1, move |machine| {
+        machine.offline();
+        gone.store(true, Ordering::Release);
+        after(machine);
+        wake(machine, 0);
+    })
+}
+
+/// A machine of the default policy with all CPUs online.
+pub fn online_machine<const N: usize>() -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine();
+    online_all(&machine, N as u32);
+    machine
+}
