@@ -39,3 +39,6 @@ pub mod region;
 pub mod report;
 pub mod summary;
 pub mod torture;
+#[path = "../../kernel/src/zerocopy/abi.rs"]
+pub mod zerocopy_abi;
+pub mod zerocopy_device;
