@@ -40,7 +40,7 @@
 //! # SHOOTDOWN.switch_away(&space, Root(0));
 //! ```
 //!
-//! The invariants I1 to I12 that comments cite are listed in the project's `ARCHITECTURE.md`.
+//! The invariants I1 to I13 that comments cite are listed in the project's `ARCHITECTURE.md`.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
@@ -81,8 +81,8 @@ pub use policy::{Policy, Tags};
 pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
     AddressSpace, Asid, AsidSlot, BatchFull, BatchTicket, FLUSH_CEILING_PAGES, FlushBatch,
-    FlushRange, FlushRequest, FlushTicket, FreedTables, PageSize, Reclaimed, Root, SpaceId,
-    TagEntries, TlbGen,
+    FlushRange, FlushRequest, FlushTicket, FreedTables, PageSize, PinnedWindows, Reclaimed, Root,
+    SpaceId, TagEntries, TlbGen, WindowRoot, WrongCpu,
 };
 pub use trace::TraceEvent;
 pub use watchdog::{Activity, Stall};

@@ -48,7 +48,8 @@ pub unsafe trait Platform: Sync {
     fn irq_restore(&self, state: Self::IrqState);
 
     /// Forbids that the running task leaves this CPU. Nests. A host that never preempts kernel code
-    /// does nothing here. Used only under [`Policy::BEFORE`](crate::Policy::BEFORE).
+    /// does nothing here. Used only under [`Policy::BEFORE`](crate::Policy::BEFORE) and by
+    /// [`pin_windows`](crate::Shootdown::pin_windows).
     fn preempt_disable(&self);
 
     /// Undoes one [`preempt_disable`](Self::preempt_disable).
@@ -86,6 +87,20 @@ pub unsafe trait Platform: Sync {
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let _ = (asid, entries);
         self.load_root(root);
+    }
+
+    /// Whether spaces may have [windows](crate::WindowRoot), for which the platform provides
+    /// [`copy_shared_top`](Self::copy_shared_top). Without them they cost nothing.
+    const HAS_WINDOWS: bool = false;
+
+    /// Makes those top-level entries of the private root `private` that translate `range` equal those of `shared`, as
+    /// they are when it is called or later; windows' entries stay as they are, and the kernel's may. Called on the CPU of `private`,
+    /// the only one that writes there, with interrupts off, also by a responder (I9): reads and stores of single
+    /// entries, no lock, no allocation, no panic.
+    ///
+    /// Part of contract 4, with [`HAS_WINDOWS`](Self::HAS_WINDOWS): entries of windows are empty in every other root.
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        let _ = (shared, private, range);
     }
 
     /// Whether each space has a second root for user mode, under a second tag that belongs to the first

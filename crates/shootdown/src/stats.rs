@@ -134,6 +134,13 @@ counters! {
     /// CPUs that a flush of this CPU left alone because they had dropped what it is about already
     /// ([`checks_covered`](crate::Policy::checks_covered)).
     covered_skipped,
+    /// Flushes of windows: this CPU's own, without a word to others ([`PinnedWindows::flush`](crate::PinnedWindows::flush)).
+    window_flushes,
+    /// Flushes of windows that wait for the next load of their root.
+    window_flushes_deferred,
+    /// Times this CPU took over the shared top-level entries as a flush came
+    /// ([`Platform::copy_shared_top`](crate::Platform::copy_shared_top)).
+    tops_copied,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
     /// Waits that ended.

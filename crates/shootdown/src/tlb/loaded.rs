@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering, OwnWord, const_fn};
-use crate::tlb::{Asid, Root, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, LoadedWindows, Root, SpaceId, TlbGen, UserSide};
 
 /// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct CpuTlb {
     others_void: OwnWord,
     /// [`Asid::UNTAGGED`] holds nothing but translations of the kernel's part, none of them void.
     untagged_is_kernel: OwnWord,
+    /// The loaded root, if it is a private one.
+    pub(crate) windows: LoadedWindows,
 }
 
 impl CpuTlb {
@@ -47,6 +49,7 @@ impl CpuTlb {
                 turn: OwnWord::new(),
                 others_void: OwnWord::new(),
                 untagged_is_kernel: OwnWord::new(),
+                windows: LoadedWindows::new(),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `defer`: left alone while in the kernel.
-//! * `split`: a second root for user mode.
+//! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
@@ -21,6 +21,7 @@ mod space;
 mod split;
 mod switch;
 mod ticket;
+mod window;
 
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
@@ -28,9 +29,11 @@ pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use respond::FlushRequest;
 pub use space::{AddressSpace, Root, SpaceId, TlbGen};
 pub use ticket::{BatchTicket, FlushTicket};
+pub use window::{PinnedWindows, WindowRoot, WrongCpu};
 
 pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
 pub(crate) use respond::FlushScope;
 pub(crate) use split::UserSide;
+pub(crate) use window::{LoadedWindows, Way};

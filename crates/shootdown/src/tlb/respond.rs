@@ -206,7 +206,13 @@ where
                 // Other tags may still have entries of tables that were freed.
                 state.tlb.void_others();
             }
-            (_, partial) => self.drop_loaded(state, partial.then_some(range)),
+            (_, true) => {
+                if request.freed_tables == FreedTables::Yes {
+                    self.copy_top(state, range);
+                }
+                self.drop_loaded(state, Some(range));
+            }
+            (_, false) => self.drop_loaded(state, None),
         }
         if request.space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves

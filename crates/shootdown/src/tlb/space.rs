@@ -60,6 +60,8 @@ where
 {
     id: SpaceId,
     root: Root,
+    /// How often top-level entries have changed; only private roots look ([`WindowRoot`](crate::WindowRoot)).
+    top: AtomicU64,
     generation: Padded<AtomicU64>,
     cpus: Padded<AtomicCpuMask<N>>,
 }
@@ -73,6 +75,7 @@ where
         Self {
             id: engine.fresh_space_id(),
             root,
+            top: AtomicU64::new(1),
             generation: Padded(AtomicU64::new(1)),
             cpus: Padded(AtomicCpuMask::new()),
         }
@@ -91,6 +94,18 @@ where
     /// The CPUs that may cache translations of this space, as seen now.
     pub fn cpus(&self) -> CpuMask<N> {
         self.cpus.0.snapshot()
+    }
+
+    /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::WindowRoot) in this
+    /// space, before the flush if the entry was removed. Any context; does not block.
+    pub fn top_changed(&self) {
+        // ORDERING: Release publishes the entry to who acquires this count; pairs with `top`.
+        self.top.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn top(&self) -> u64 {
+        // ORDERING: acquires the entries changed so far; pairs with `top_changed`.
+        self.top.load(Ordering::Acquire)
     }
 
     /// Counts one change to the page tables and returns the new generation (the middle of I1).

@@ -7,7 +7,7 @@ use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
 use crate::tlb::{
     AddressSpace, Asid, Attention, FlushRange, Root, Slots, SpaceId, TagEntries, TlbGen, UserSide,
-    Why,
+    Way, Why,
 };
 use crate::trace::TraceEvent;
 
@@ -30,6 +30,12 @@ where
     /// When `previous` is not what this CPU has loaded, or the CPU is not online.
     pub fn switch_to(&self, previous: Option<&AddressSpace<N>>, next: &AddressSpace<N>) {
         let irq = self.irq_guard();
+        self.switch(previous, Way::shared(next));
+        drop(irq);
+    }
+
+    /// Leaves `previous` for the root of `next`. Interrupts are off.
+    pub(crate) fn switch(&self, previous: Option<&AddressSpace<N>>, next: Way<'_, N>) {
         let me = self.platform.current_cpu();
         self.check_host(me, previous);
         assert!(
@@ -37,22 +43,22 @@ where
             "{me} loads an address space before it is online"
         );
         let state = self.state(me);
-        let stays = previous.is_some_and(|previous| previous.id() == next.id());
-        if stays && state.lazy.get() == Attention::Active {
+        let space = next.space.id();
+        let stays = previous.is_some_and(|previous| previous.id() == space);
+        if stays
+            && state.lazy.get() == Attention::Active
+            && (!P::HAS_WINDOWS || self.loaded_name(state) == next.name())
+        {
             // Active CPUs have loaded what the host has not left.
-            drop(irq);
             return;
         }
         self.join(me, next);
-        state.tlb.set_host(next.id());
+        state.tlb.set_host(space);
         if let Some(previous) = previous.filter(|_| !stays) {
             leave(previous, me);
         }
-        self.platform.on_trace(TraceEvent::Switched {
-            cpu: me,
-            space: next.id(),
-        });
-        drop(irq);
+        self.platform
+            .on_trace(TraceEvent::Switched { cpu: me, space });
     }
 
     /// Leaves `previous` for `kernel_root`, which maps no user memory. Same context as
@@ -119,8 +125,9 @@ where
         state.counters.lazy_detached.add(1);
     }
 
-    /// Makes `space` the one that this CPU has loaded and may use.
-    fn join(&self, me: CpuId, space: &AddressSpace<N>) {
+    /// Makes the root of `way` the one that this CPU has loaded and may use.
+    fn join(&self, me: CpuId, way: Way<'_, N>) {
+        let space = way.space;
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
         let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring);
@@ -135,10 +142,11 @@ where
         // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = space.generation();
-        if state.tlb.loaded() == space.id() {
+        self.refresh_way(&way);
+        if self.loaded_name(state) == way.name() {
             self.drop_missed(state, generation);
         } else {
-            self.load(me, space.id(), space.root(), generation);
+            self.load(me, &way, generation);
         }
         if passed_by {
             state.tlb.set_owes_flush(false);
@@ -158,6 +166,10 @@ where
 
     /// Drops `range`, or everything, of the loaded space under its tag, both sides.
     pub(crate) fn drop_loaded(&self, state: &CpuState<N>, range: Option<FlushRange>) {
+        if range.is_none() {
+            // What it makes up for may have unlinked tables.
+            self.copy_top(state, FlushRange::WHOLE);
+        }
         self.platform
             .local_flush(range.map_or(LocalFlush::Space, LocalFlush::Pages));
         if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
@@ -165,11 +177,12 @@ where
         }
     }
 
-    /// Loads the root of a space whose generation, read after the barrier of I2, is `generation`.
-    fn load(&self, me: CpuId, space: SpaceId, root: Root, generation: TlbGen) {
+    /// Loads a root of a space whose generation, read after the barrier of I2, is `generation`.
+    fn load(&self, me: CpuId, way: &Way<'_, N>, generation: TlbGen) {
         let state = self.state(me);
         let slots = self.leave_tag(me);
-        let choice = slots.choose(self.policy(), space, generation, &state.tlb.turn);
+        let (name, age) = (way.name(), way.age(generation));
+        let choice = slots.choose(self.policy(), name, age, &state.tlb.turn);
         let counters = &state.counters;
         match choice.why {
             Why::Current => counters.tags_kept.add(1),
@@ -178,9 +191,12 @@ where
             Why::Untagged => state.tlb.set_untagged_is_kernel(false),
         }
         self.platform
-            .load_tagged_root(root, choice.asid, choice.entries);
+            .load_tagged_root(way.root(), choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
-        state.tlb.set_loaded(space, generation, choice.asid);
+        state
+            .tlb
+            .set_loaded(way.space.id(), generation, choice.asid);
+        self.note_way(state, Some(way));
         state.tlb.set_user_side(choice.user);
     }
 
@@ -199,6 +215,7 @@ where
         state
             .tlb
             .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
+        self.note_way(state, None);
         self.platform.on_trace(TraceEvent::Switched {
             cpu: me,
             space: SpaceId::KERNEL,
@@ -208,7 +225,8 @@ where
     /// Remembers what the loaded tag holds, before another is loaded.
     fn leave_tag(&self, me: CpuId) -> Slots<'_> {
         let slots = Slots::new(self.platform.asid_slots(me));
-        let tlb = &self.state(me).tlb;
+        let state = self.state(me);
+        let tlb = &state.tlb;
         let loaded = tlb.asid();
         if tlb.take_others_void() {
             slots.void_all_but(loaded);
@@ -216,7 +234,8 @@ where
                 tlb.set_untagged_is_kernel(false);
             }
         }
-        slots.leave(loaded, tlb.loaded(), tlb.generation(), tlb.user_side());
+        let (name, age) = (self.loaded_name(state), self.loaded_age(state));
+        slots.leave(loaded, name, age, tlb.user_side());
         slots
     }
 

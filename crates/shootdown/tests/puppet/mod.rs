@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use shootdown::*;
 
 pub const PAGE: usize = 4096;
+/// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
+pub const WINDOW: usize = 500;
 /// The first global page.
 pub const GLOBAL: usize = 1000;
 
@@ -168,6 +170,26 @@ unsafe impl Platform for &'static Puppet {
                 self.me().structures.lock().unwrap().clear();
             }
         }
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        assert!(
+            self.me().irqs_off.load(Ordering::Relaxed),
+            "interrupts are on while a root is copied"
+        );
+        let concerns =
+            |page: usize| page < WINDOW * PAGE && range.start() <= page && page < range.end();
+        let mut tables = self.own_tables.lock().unwrap();
+        let entries = tables
+            .iter()
+            .filter(|((root, page), _)| *root == shared.0 && concerns(*page));
+        let entries: Vec<_> = entries
+            .map(|((_, page), frame)| ((private.0, *page), *frame))
+            .collect();
+        tables.retain(|(root, page), _| *root != private.0 || !concerns(*page));
+        tables.extend(entries);
     }
 
     fn splits_tags(&self) -> bool {
@@ -385,8 +407,22 @@ impl Puppet {
         self.own_tables.lock().unwrap().insert(entry, frame);
     }
 
+    /// Clears what [`map_in`](Self::map_in) wrote.
+    pub fn unmap_in(&self, space: &impl Rooted, page: usize) {
+        let entry = (space.root_number(), page * PAGE);
+        self.own_tables.lock().unwrap().remove(&entry);
+    }
+
     /// What CPU `cpu` translates `page` to, from its TLB or by a walk that it caches.
+    ///
+    /// # Panics
+    /// When it translates it to nothing.
     pub fn access(&self, cpu: u32, page: usize) -> u64 {
+        self.translate(cpu, page).expect("the page is mapped")
+    }
+
+    /// The same, or `None` for a page fault.
+    pub fn translate(&self, cpu: u32, page: usize) -> Option<u64> {
         let cpu = &self.cpus[cpu as usize];
         let address = page * PAGE;
         let (root, _) = *cpu.loaded.lock().unwrap();
@@ -397,12 +433,14 @@ impl Puppet {
             .unwrap()
             .get(&(root, address))
             .copied();
-        let walked = own.unwrap_or_else(|| self.table.lock().unwrap()[&address]);
-        *cpu.tlb
-            .lock()
-            .unwrap()
-            .entry((tag, address))
-            .or_insert(walked)
+        let walked = own.or_else(|| self.table.lock().unwrap().get(&address).copied());
+        let mut tlb = cpu.tlb.lock().unwrap();
+        if let Some(cached) = tlb.get(&(tag, address)) {
+            return Some(*cached);
+        }
+        walked.inspect(|frame| {
+            tlb.insert((tag, address), *frame);
+        })
     }
 
     /// CPU `cpu` enters user mode by the second root and uses `page` there: what it translates it to. Also tells
@@ -495,6 +533,12 @@ impl<const N: usize> Rooted for AddressSpace<N>
 where
     Cpus<N>: Capacity,
 {
+    fn root_number(&self) -> u64 {
+        self.root().0
+    }
+}
+
+impl Rooted for WindowRoot {
     fn root_number(&self) -> u64 {
         self.root().0
     }

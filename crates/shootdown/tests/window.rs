@@ -1,0 +1,507 @@
+//! Behaviour of windows: what only one CPU can reach, and what it shares. On the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use puppet::{Machine, PAGE, Puppet, WINDOW, leave, online, powered_off, tagged};
+use shootdown::*;
+
+const KERNEL_ROOT: Root = Root(99);
+/// A page of the shared part.
+const SHARED: usize = 3;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+}
+
+/// A space with shared page [`SHARED`] at frame 30, and a private root of each of two CPUs.
+struct Scene {
+    machine: &'static Machine<2>,
+    space: AddressSpace<2>,
+    windows: [WindowRoot; 2],
+}
+
+impl Scene {
+    fn new(tags: usize) -> Self {
+        let machine = online(tagged::<2>(tags));
+        let space = AddressSpace::new(machine, Root(1));
+        machine.platform().map_in(&space, SHARED, 30);
+        space.top_changed();
+        let windows = [0, 1].map(|number| {
+            WindowRoot::new(machine, &space, cpu(number), Root(10 + u64::from(number)))
+        });
+        Self {
+            machine,
+            space,
+            windows,
+        }
+    }
+
+    /// Each CPU has its private root loaded.
+    fn entered(tags: usize) -> Self {
+        let scene = Self::new(tags);
+        for number in [0, 1] {
+            scene.enter(number, None);
+        }
+        scene
+    }
+
+    fn puppet(&self) -> &'static Puppet {
+        self.machine.platform()
+    }
+
+    fn enter(&self, number: u32, previous: Option<&AddressSpace<2>>) {
+        let windows = &self.windows[number as usize];
+        self.puppet().as_cpu(number, || {
+            self.machine
+                .switch_to_windows(previous, &self.space, windows)
+        });
+    }
+
+    /// CPU `number` maps its window's first page to `frame`, which needs no flush if it was empty.
+    fn map(&self, number: u32, frame: u64) {
+        self.puppet()
+            .map_in(&self.windows[number as usize], WINDOW, frame);
+    }
+
+    /// CPU `number` flushes the first page of its window.
+    fn flush(&self, number: u32) {
+        let windows = &self.windows[number as usize];
+        self.puppet().as_cpu(number, || {
+            let pinned = self.machine.pin_windows(windows).expect("on its CPU");
+            pinned.flush(pages(WINDOW, 1));
+        });
+    }
+
+    fn leave(self) {
+        leave(self.machine, self.space, 2);
+        for windows in self.windows {
+            self.machine.retire_windows(windows);
+        }
+    }
+}
+
+#[test]
+fn a_window_is_reached_from_its_cpu_alone() {
+    let scene = Scene::entered(0);
+    scene.map(0, 70);
+    scene.map(1, 71);
+    let puppet = scene.puppet();
+    assert_eq!(
+        (puppet.access(0, WINDOW), puppet.access(1, WINDOW)),
+        (70, 71)
+    );
+    assert_eq!(
+        (puppet.access(0, SHARED), puppet.access(1, SHARED)),
+        (30, 30)
+    );
+    scene.puppet().as_cpu(1, || {
+        scene.machine.switch_to(Some(&scene.space), &scene.space)
+    });
+    assert_eq!(puppet.translate(1, WINDOW), None, "by the shared root");
+    scene.leave();
+}
+
+#[test]
+fn flushing_a_window_asks_nobody() {
+    let scene = Scene::entered(4);
+    scene.map(0, 70);
+    let puppet = scene.puppet();
+    puppet.access(0, WINDOW);
+    scene.map(0, 72);
+    puppet.take_flushes();
+    scene.flush(0);
+    assert_eq!(puppet.access(0, WINDOW), 72);
+    assert_eq!(
+        puppet.take_flushes(),
+        [(0, LocalFlush::Pages(pages(WINDOW, 1)))]
+    );
+    assert!(puppet.take_sent().is_empty());
+    let stats = scene.machine.stats(cpu(0));
+    assert_eq!(
+        (stats.window_flushes, stats.window_flushes_deferred),
+        (1, 0)
+    );
+    assert_eq!((stats.ipis_sent, stats.requests_published), (0, 0));
+    scene.leave();
+}
+
+#[test]
+fn a_large_window_is_dropped_with_all_else() {
+    let scene = Scene::entered(4);
+    scene.map(0, 70);
+    let puppet = scene.puppet();
+    puppet.access(0, WINDOW);
+    scene.map(0, 72);
+    puppet.take_flushes();
+    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    assert!(pinned.is_loaded());
+    pinned.flush(pages(WINDOW, FLUSH_CEILING_PAGES + 1));
+    drop(pinned);
+    assert_eq!(puppet.take_flushes(), [(0, LocalFlush::Space)]);
+    assert_eq!(puppet.access(0, WINDOW), 72);
+    scene.leave();
+}
+
+/// An empty range is no change.
+#[test]
+fn an_empty_range_flushes_nothing() {
+    let scene = Scene::entered(4);
+    scene.puppet().take_flushes();
+    scene
+        .machine
+        .pin_windows(&scene.windows[0])
+        .unwrap()
+        .flush(pages(WINDOW, 0));
+    assert!(scene.puppet().take_flushes().is_empty());
+    assert_eq!(scene.machine.stats(cpu(0)).window_flushes, 0);
+    scene.leave();
+}
+
+#[test]
+fn a_private_root_has_a_tag_of_its_own() {
+    let scene = Scene::entered(4);
+    scene.map(0, 70);
+    let puppet = scene.puppet();
+    puppet.access(0, WINDOW);
+    let space = &scene.space;
+    scene.machine.switch_to(Some(space), space);
+    assert_eq!(puppet.translate(0, WINDOW), None, "by the shared root");
+    puppet.take_loads();
+    scene.enter(0, Some(space));
+    let (_, root, _, entries) = puppet.take_loads()[0];
+    assert_eq!((root, entries), (Root(10), TagEntries::Keep));
+    assert_eq!(puppet.access(0, WINDOW), 70);
+    scene.leave();
+}
+
+/// Loading the root that is loaded costs nothing.
+#[test]
+fn staying_in_the_private_root_loads_nothing() {
+    let scene = Scene::entered(4);
+    scene.puppet().take_loads();
+    scene.enter(0, Some(&scene.space));
+    assert!(scene.puppet().take_loads().is_empty());
+    scene.leave();
+}
+
+#[test]
+fn a_window_that_changes_while_its_root_is_not_loaded_is_dropped_at_the_next_load() {
+    let scene = Scene::entered(4);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    scene.map(0, 70);
+    puppet.access(0, WINDOW);
+    scene.machine.switch_away(space, KERNEL_ROOT);
+    scene.map(0, 72);
+    puppet.take_flushes();
+    scene.flush(0);
+    assert!(puppet.take_flushes().is_empty(), "nothing to drop now");
+    assert_eq!(scene.machine.stats(cpu(0)).window_flushes_deferred, 1);
+    scene.enter(0, None);
+    assert_eq!(puppet.access(0, WINDOW), 72);
+    scene.leave();
+}
+
+/// A change of the window and one of the space are told apart from one of either alone.
+#[test]
+fn changes_of_windows_and_of_the_space_add_up() {
+    for changes in [(1, 0), (0, 1), (1, 1), (0, 0)] {
+        let scene = Scene::entered(4);
+        let (puppet, space) = (scene.puppet(), &scene.space);
+        scene.machine.switch_away(space, KERNEL_ROOT);
+        for _ in 0..changes.0 {
+            scene.flush(0);
+        }
+        for _ in 0..changes.1 {
+            scene
+                .machine
+                .flush(space, pages(SHARED, 1), FreedTables::No);
+        }
+        puppet.take_loads();
+        scene.enter(0, None);
+        let expected = match changes {
+            (0, 0) => TagEntries::Keep,
+            _ => TagEntries::Drop,
+        };
+        assert_eq!(puppet.take_loads()[0].3, expected, "{changes:?}");
+        scene.leave();
+    }
+}
+
+/// The same name in two slots, by a change of policy: what was flushed under one tag is not kept under the other.
+#[test]
+fn a_flushed_window_does_not_come_back_under_an_older_tag() {
+    let scene = Scene::new(64);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    // Names are spread over all 64 slots, but not under `Six`.
+    let policies = [Tags::Six, Tags::All].map(|tags| Policy::BEST.with_tags(tags));
+    scene.map(0, 70);
+    for (round, policy) in policies.into_iter().cycle().take(3).enumerate() {
+        scene.machine.set_policy(policy);
+        scene.enter(0, None);
+        let expected = if round < 2 { 70 } else { 72 };
+        assert_eq!(puppet.access(0, WINDOW), expected, "round {round}");
+        if round == 1 {
+            scene.map(0, 72);
+            scene.flush(0);
+        }
+        scene.machine.switch_away(space, KERNEL_ROOT);
+    }
+    scene.enter(0, None);
+    scene.enter(1, None);
+    scene.leave();
+}
+
+#[test]
+fn shared_pages_are_flushed_whichever_root_is_loaded() {
+    let scene = Scene::entered(4);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    puppet.access(1, SHARED);
+    puppet.map_in(space, SHARED, 31);
+    puppet.map_in(&scene.windows[1], SHARED, 31);
+    scene
+        .machine
+        .flush(space, pages(SHARED, 1), FreedTables::No);
+    assert_eq!(puppet.access(1, SHARED), 31);
+    assert_eq!(
+        scene.machine.stats(cpu(1)).tops_copied,
+        0,
+        "no table was unlinked"
+    );
+    scene.leave();
+}
+
+#[test]
+fn an_unlinked_table_is_gone_from_every_loaded_private_root() {
+    let scene = Scene::entered(4);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    assert_eq!(puppet.access(1, SHARED), 30);
+    puppet.unmap_in(space, SHARED);
+    space.top_changed();
+    scene
+        .machine
+        .flush(space, pages(SHARED, 1), FreedTables::Yes);
+    for number in [0, 1] {
+        assert_eq!(puppet.translate(number, SHARED), None, "CPU {number}");
+        assert_eq!(scene.machine.stats(cpu(number)).tops_copied, 1);
+    }
+    scene.leave();
+}
+
+/// Two flushes, the first of which unlinked a table, are served in the wrong order: the second makes up for both.
+#[test]
+fn whoever_makes_up_for_a_missed_flush_copies_too() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    puppet.access(1, SHARED);
+    puppet
+        .deliver_on_relax
+        .store(false, std::sync::atomic::Ordering::Relaxed);
+    // The deferring CPU is passed by, and catches up at once with both.
+    machine.set_policy(Policy::BEST.with_deferral(true));
+    puppet.as_cpu(1, || assert!(machine.defer_flushes(space)));
+    machine.flush(space, pages(SHARED + 1, 1), FreedTables::No);
+    puppet.unmap_in(space, SHARED);
+    space.top_changed();
+    puppet.as_cpu(1, || machine.catch_up(space));
+    assert_eq!(puppet.translate(1, SHARED), None);
+    puppet
+        .deliver_on_relax
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    scene.leave();
+}
+
+#[test]
+fn a_private_root_that_is_not_loaded_is_brought_up_to_date_at_its_next_load() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    puppet.as_cpu(1, || machine.switch_away(space, KERNEL_ROOT));
+    puppet.unmap_in(space, SHARED);
+    puppet.map_in(space, SHARED + 1, 40);
+    space.top_changed();
+    machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
+    assert!(puppet.take_sent().is_empty(), "it has left the space");
+    scene.enter(1, None);
+    assert_eq!(puppet.translate(1, SHARED), None);
+    assert_eq!(puppet.access(1, SHARED + 1), 40);
+    scene.leave();
+}
+
+#[test]
+fn a_fault_brings_new_entries() {
+    let scene = Scene::entered(4);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    puppet.map_in(space, SHARED + 1, 40);
+    space.top_changed();
+    assert_eq!(puppet.translate(0, SHARED + 1), None);
+    assert!(scene.machine.refresh_windows(space, &scene.windows[0]));
+    assert_eq!(puppet.access(0, SHARED + 1), 40);
+    assert!(
+        !scene.machine.refresh_windows(space, &scene.windows[0]),
+        "nothing is new"
+    );
+    scene.leave();
+}
+
+#[test]
+fn a_lazy_cpu_lets_go_of_its_private_root() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    puppet.as_cpu(1, || machine.enter_lazy(space, KERNEL_ROOT));
+    machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert_eq!(
+        machine.stats(cpu(1)).tops_copied,
+        0,
+        "it walks that root no more"
+    );
+    scene.enter(1, Some(space));
+    assert_eq!(puppet.root_of(1), 11);
+    scene.leave();
+}
+
+/// Going offline leaves the private root as it is; what happened meanwhile is found when it is loaded again.
+#[test]
+fn a_private_root_outlives_its_cpus_absence() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    scene.map(1, 71);
+    puppet.access(1, WINDOW);
+    puppet.as_cpu(1, || {
+        machine.switch_away(space, KERNEL_ROOT);
+        machine.offline();
+    });
+    puppet.unmap_in(space, SHARED);
+    space.top_changed();
+    machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
+    puppet.as_cpu(1, || machine.online());
+    scene.enter(1, None);
+    assert_eq!(
+        (puppet.access(1, WINDOW), puppet.translate(1, SHARED)),
+        (71, None)
+    );
+    scene.leave();
+}
+
+#[test]
+fn windows_are_pinned_on_their_cpu_only() {
+    let scene = Scene::new(0);
+    let error = scene.machine.pin_windows(&scene.windows[1]).unwrap_err();
+    assert_eq!(
+        error,
+        WrongCpu {
+            here: cpu(0),
+            needed: cpu(1)
+        }
+    );
+    assert!(error.to_string().contains("pin the task"), "{error}");
+    let puppet = scene.puppet();
+    assert!(
+        puppet.is_preemptible(),
+        "a refusal leaves preemption as it was"
+    );
+    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    assert!(!pinned.is_loaded());
+    assert!(!puppet.is_preemptible());
+    drop(pinned);
+    assert!(puppet.is_preemptible());
+}
+
+#[test]
+#[should_panic(expected = "loads the window root of")]
+fn another_cpus_private_root_is_refused() {
+    let scene = Scene::new(0);
+    scene
+        .machine
+        .switch_to_windows(None, &scene.space, &scene.windows[1]);
+}
+
+#[test]
+#[should_panic(expected = "the window root of")]
+fn another_spaces_private_root_is_refused() {
+    let scene = Scene::new(0);
+    let other = AddressSpace::new(scene.machine, Root(2));
+    scene
+        .machine
+        .switch_to_windows(None, &other, &scene.windows[0]);
+}
+
+#[test]
+#[should_panic(expected = "switch away first")]
+fn a_loaded_private_root_is_not_retired() {
+    let scene = Scene::entered(0);
+    let [first, _] = scene.windows;
+    // Its drop would panic too.
+    std::mem::forget(scene.space);
+    scene.machine.retire_windows(first);
+}
+
+/// The name of a retired root is never used again, so its tag serves nobody.
+#[test]
+fn a_new_private_root_with_an_old_table_inherits_nothing() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    scene.map(0, 70);
+    puppet.access(0, WINDOW);
+    machine.switch_away(space, KERNEL_ROOT);
+    let [first, second] = scene.windows;
+    let root = machine.retire_windows(first);
+    let again = WindowRoot::new(machine, space, cpu(0), root);
+    puppet.map_in(&again, WINDOW, 72);
+    machine.switch_to_windows(None, space, &again);
+    assert_eq!(puppet.access(0, WINDOW), 72);
+    leave(machine, scene.space, 2);
+    for windows in [again, second] {
+        machine.retire_windows(windows);
+    }
+}
+
+/// A platform that says nothing about windows.
+struct Plain;
+
+// SAFETY: one CPU without interrupts or page tables.
+unsafe impl Platform for Plain {
+    type IrqState = ();
+    fn current_cpu(&self) -> CpuId {
+        cpu(0)
+    }
+    fn irq_save(&self) {}
+    fn irq_restore(&self, (): ()) {}
+    fn preempt_disable(&self) {}
+    fn preempt_enable(&self) {}
+    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
+        Ok(())
+    }
+    fn local_flush(&self, _: LocalFlush) {}
+    fn load_root(&self, _: Root) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+#[should_panic(expected = "copy_shared_top")]
+fn a_platform_without_windows_has_none() {
+    let machine = Shootdown::<Plain, 1>::new(Plain);
+    let space = AddressSpace::new(&machine, Root(1));
+    drop(WindowRoot::new(&machine, &space, cpu(0), Root(2)));
+}
+
+/// A space whose tables are freed while nobody runs it: its private roots go with it, from any CPU.
+#[test]
+fn private_roots_are_retired_after_their_space_was_left() {
+    let machine = online(powered_off::<2>());
+    let space = AddressSpace::new(machine, Root(1));
+    let windows = WindowRoot::new(machine, &space, cpu(1), Root(11));
+    machine.platform().as_cpu(1, || {
+        machine.switch_to_windows(None, &space, &windows);
+        machine.switch_away(&space, KERNEL_ROOT);
+    });
+    drop(space);
+    assert_eq!(machine.retire_windows(windows), Root(11));
+}
