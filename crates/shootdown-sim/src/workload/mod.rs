@@ -1,5 +1,6 @@
 //! Workloads of the timed machine: what the published tables measure, on virtual CPUs.
 
+mod crowd;
 mod engine;
 mod eviction;
 mod fairness;
@@ -16,6 +17,7 @@ mod spared;
 mod sweep;
 mod volley;
 
+pub use crowd::{Crowd, Crowded, Look};
 pub use engine::{MAX_CPUS, on_large_stack};
 pub use eviction::{Candidates, Eviction, Victim};
 pub use fairness::unfairness;

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use shootdown_sim::workload::{MAX_CPUS, Peer};
 
 use super::plot::{self, Picture};
-use super::spared_table;
-use super::{selected, selected_table, shoot, shoot_table};
+use super::{covered_table, selected, selected_table, shoot, shoot_table, spared_table};
 use crate::bench::live;
 use crate::bench::report::Report;
 use crate::bench::sim::Setup;
@@ -117,9 +116,14 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         let sizes = shoot::SIZES.map(|cpus| json!({"cpus": cpus, "bytes": peer.bytes(cpus)}));
         json!({"peer": peer.name(), "sizes": sizes})
     });
-    let spared = spared_table::measure(setups);
+    let (spared, covered) = (
+        spared_table::measure(setups),
+        covered_table::measure(setups),
+    );
     Ok(Findings {
-        text: shoot_table::render(&plan, &measured, setups) + &spared_table::render(&spared),
+        text: shoot_table::render(&plan, &measured, setups)
+            + &spared_table::render(&spared)
+            + &covered_table::render(&covered),
         rows: measured
             .iter()
             .flat_map(|one| one.objects(setups))
@@ -127,6 +131,7 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         params: json!({
             "machines": figures.collect::<Vec<_>>(), "seed": calls.seed, "peers": names(&plan.peers),
             "memory": bytes.collect::<Vec<_>>(), "spared": spared_table::objects(&spared),
+            "covered": covered_table::objects(&covered),
         }),
         pictures: plot::of_shoot(&plan.peers, &measured, setups),
     })
