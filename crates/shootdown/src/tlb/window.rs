@@ -13,7 +13,6 @@
 //! been told that tables were freed, copies first.
 
 use core::fmt;
-use core::marker::PhantomData;
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -238,7 +237,7 @@ where
             engine: self,
             windows,
             _preempt: preempt,
-            _on_this_cpu: PhantomData,
+            _stays: NotSend(core::ptr::null()),
         })
     }
 
@@ -340,9 +339,12 @@ where
     engine: &'a Shootdown<P, N>,
     windows: &'a WindowRoot,
     _preempt: PreemptGuard<'a, P>,
-    /// Neither `Send` nor `Sync`.
-    _on_this_cpu: PhantomData<*const ()>,
+    _stays: NotSend,
 }
+
+/// What holds it stays on its CPU. (A pointer is neither `Send` nor `Sync`.)
+#[derive(Debug)]
+struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
 
 impl<P: Platform, const N: usize> PinnedWindows<'_, P, N>
 where

@@ -22,6 +22,8 @@ pub const TAGS: usize = 2;
 pub const NO_USER: Root = Root(0);
 /// The root that leads through [`Model::table_page`].
 pub const TABLE_OWNER: Root = Root(1);
+/// A private root, which leads through [`Model::table_page`] if its copy of the shared top-level entry does.
+pub const PRIVATE: Root = Root(7);
 pub const PAGE: usize = 4096;
 
 loom::thread_local! {
@@ -29,6 +31,9 @@ loom::thread_local! {
     static LOADED: Cell<Root> = Cell::new(NO_USER);
     static IRQS_OFF: Cell<bool> = Cell::new(false);
     static TAG: Cell<usize> = Cell::new(0);
+    /// The top-level entry of this CPU's private root, and whether the CPU has it cached.
+    static COPY: Cell<bool> = Cell::new(false);
+    static COPY_CACHED: Cell<bool> = Cell::new(false);
     static CACHED: Cell<[[Option<u64>; PAGES]; TAGS + 1]> = Cell::new([[None; PAGES]; TAGS + 1]);
 }
 
@@ -41,6 +46,20 @@ fn with_cached<R>(change: impl FnOnce(&mut [Option<u64>; PAGES]) -> R) -> R {
         cached.set(entries);
         result
     })
+}
+
+/// What a processor with [`PRIVATE`] loaded may do at any time: use the top-level entry, and keep it.
+pub fn speculate(table: &TablePage) {
+    let leads_there = COPY.with(Cell::get) || COPY_CACHED.with(Cell::get);
+    if LOADED.with(Cell::get) == PRIVATE && leads_there {
+        table.walk();
+        COPY_CACHED.with(|cached| cached.set(true));
+    }
+}
+
+/// Whether this CPU's private root has the top-level entry.
+pub fn has_copy() -> bool {
+    COPY.with(Cell::get)
 }
 
 /// A sticky wake-up for one CPU.
@@ -93,6 +112,8 @@ impl TablePage {
 pub struct Model<const N: usize> {
     /// Walked by every CPU that has [`TABLE_OWNER`] loaded, up to the moment that it loads another root.
     pub table_page: TablePage,
+    /// The top-level entry of the shared root that leads through [`Model::table_page`].
+    pub shared_top: AtomicBool,
     events: [Event; N],
     interrupted: [AtomicBool; N],
     /// Each CPU's; none without tags.
@@ -130,7 +151,16 @@ unsafe impl<const N: usize> Platform for Model<N> {
         Ok(())
     }
 
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, _: Root, _: Root, _: FlushRange) {
+        speculate(&self.table_page);
+        COPY.with(|copy| copy.set(self.shared_top.load(Ordering::Relaxed)));
+    }
+
     fn local_flush(&self, operation: LocalFlush) {
+        speculate(&self.table_page);
+        COPY_CACHED.with(|cached| cached.set(false));
         match operation {
             LocalFlush::Pages(range) => with_cached(|entries| {
                 for address in range.iter_pages() {
@@ -140,6 +170,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
             LocalFlush::Space => with_cached(|entries| *entries = [None; PAGES]),
             LocalFlush::All => CACHED.with(|cached| cached.set([[None; PAGES]; TAGS + 1])),
         }
+        speculate(&self.table_page);
     }
 
     fn load_root(&self, _: Root) {
@@ -151,9 +182,13 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+        speculate(&self.table_page);
         if LOADED.with(|loaded| loaded.replace(root)) == TABLE_OWNER {
             self.table_page.walk();
         }
+        // The models of private roots have no tags: the load drops what is cached.
+        COPY_CACHED.with(|cached| cached.set(false));
+        speculate(&self.table_page);
         TAG.with(|tag| tag.set(usize::from(asid.as_u16())));
         with_cached(|cached| {
             for (page, entry) in cached.iter_mut().enumerate() {
@@ -217,6 +252,7 @@ where
 {
     Shootdown::new(Model {
         table_page: TablePage::new(),
+        shared_top: AtomicBool::new(true),
         slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),

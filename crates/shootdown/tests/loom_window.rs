@@ -1,0 +1,195 @@
+//! loom models of windows: copies of top-level entries are gone before the table is that they led to (I4, I13).
+
+#![cfg(loom)]
+
+mod loom_machine;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom_machine::*;
+use shootdown::*;
+
+/// CPU 1 has the private root of a space; the others change the space.
+struct Scene<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    machine: Arc<Machine<N>>,
+    space: Arc<AddressSpace<N>>,
+    windows: Arc<WindowRoot>,
+    /// CPUs that are not done with their changes.
+    busy: Arc<AtomicU64>,
+}
+
+impl<const N: usize> Scene<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn new(policy: Policy) -> Arc<Self> {
+        let machine = online_machine::<N>();
+        machine.set_policy(policy);
+        let space = Arc::new(AddressSpace::new(&machine, Root(2)));
+        let windows = Arc::new(WindowRoot::new(&machine, &space, CpuId::new(1), PRIVATE));
+        Arc::new(Self {
+            machine,
+            space,
+            windows,
+            busy: Arc::new(AtomicU64::new(N as u64 - 1)),
+        })
+    }
+
+    /// CPU `cpu` does `work`.
+    fn on(
+        scene: &Arc<Self>,
+        cpu: u32,
+        work: impl FnOnce(&Self) + 'static,
+    ) -> loom::thread::JoinHandle<()> {
+        let inside = scene.clone();
+        on_cpu(&scene.machine, cpu, move |_| work(&inside))
+    }
+
+    fn enter(&self, previous: Option<&AddressSpace<N>>) {
+        self.machine
+            .switch_to_windows(previous, &self.space, &self.windows);
+    }
+
+    /// CPU 1 serves until all changes are made, and would use the table to the end.
+    fn idle_and_leave(&self) {
+        idle_until(&self.machine, || self.busy.load(Ordering::Acquire) == 0);
+        speculate(&self.machine.platform().table_page);
+        self.machine.switch_away(&self.space, NO_USER);
+    }
+
+    /// Unlinks the table and gives it to somebody else.
+    fn unlink(&self) {
+        let model = self.machine.platform();
+        model.shared_top.store(false, Ordering::Relaxed);
+        self.space.top_changed();
+        self.flush(FreedTables::Yes);
+        model.table_page.reuse();
+        self.done();
+    }
+
+    fn flush(&self, freed: FreedTables) {
+        let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+        self.machine.flush(&self.space, page, freed);
+    }
+
+    fn done(&self) {
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+        wake(&self.machine, 1);
+    }
+}
+
+/// The table is unlinked while CPU 1 loads its private root: it is found in the set, or finds the entry gone.
+fn a_table_is_unlinked_while_a_private_root_is_loaded(policy: Policy) {
+    check(4, move || {
+        let scene = Scene::<2>::new(policy);
+        let cpu_1 = Scene::on(&scene, 1, |scene| {
+            scene.enter(None);
+            scene.idle_and_leave();
+        });
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
+}
+
+#[test]
+fn a_removal_reaches_a_private_root_that_is_being_loaded() {
+    a_table_is_unlinked_while_a_private_root_is_loaded(Policy::BEST);
+}
+
+/// The same where initiators leave those alone that have recorded the generation: it is recorded after the copy.
+#[test]
+fn a_removal_passes_only_those_by_that_have_seen_it() {
+    a_table_is_unlinked_while_a_private_root_is_loaded(Policy::BEST.with_covered_check(true));
+}
+
+/// CPU 1 comes back to its private root from the shared one, all the time in the set.
+#[test]
+fn a_removal_reaches_a_private_root_that_is_loaded_again() {
+    check(3, || {
+        let scene = Scene::<2>::new(Policy::BEST);
+        let cpu_1 = Scene::on(&scene, 1, |scene| {
+            scene.enter(None);
+            scene.machine.switch_to(Some(&scene.space), &scene.space);
+            scene.enter(Some(&scene.space));
+            scene.idle_and_leave();
+        });
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
+}
+
+/// Two flushes, of which only one unlinks a table, are served in any order: whoever makes up for a gap copies, because the other
+/// one is covered then.
+#[test]
+fn a_removal_is_not_hidden_by_a_flush_that_overtakes_it() {
+    check(2, || {
+        let scene = Scene::<3>::new(Policy::BEST);
+        let entered = Arc::new(Event::new());
+        let cpu_1 = {
+            let entered = entered.clone();
+            Scene::on(&scene, 1, move |scene| {
+                scene.enter(None);
+                entered.set();
+                scene.idle_and_leave();
+            })
+        };
+        entered.wait();
+        let cpu_2 = Scene::on(&scene, 2, |scene| {
+            scene.flush(FreedTables::No);
+            scene.done();
+        });
+        scene.unlink();
+        cpu_2.join().unwrap();
+        cpu_1.join().unwrap();
+    });
+}
+
+/// A CPU in the kernel, passed by, catches up while a table is unlinked: what it drops whole makes it look up to date, so it copies
+/// before.
+#[test]
+fn a_cpu_that_catches_up_takes_the_removal_over() {
+    check(3, || {
+        let scene = Scene::<2>::new(Policy::BEST.with_deferral(true));
+        let entered = Arc::new(Event::new());
+        let cpu_1 = {
+            let entered = entered.clone();
+            Scene::on(&scene, 1, move |scene| {
+                scene.enter(None);
+                scene.machine.defer_flushes(&scene.space);
+                entered.set();
+                scene.machine.catch_up(&scene.space);
+                scene.idle_and_leave();
+            })
+        };
+        entered.wait();
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
+}
+
+/// An entry is added while CPU 1 loads its private root: it has it at once, or takes it over at the fault.
+#[test]
+fn an_addition_is_found_at_the_fault() {
+    check(4, || {
+        let scene = Scene::<2>::new(Policy::BEST);
+        let model = scene.machine.platform();
+        model.shared_top.store(false, Ordering::Relaxed);
+        let cpu_1 = Scene::on(&scene, 1, |scene| {
+            scene.enter(None);
+            idle_until(&scene.machine, || scene.busy.load(Ordering::Acquire) == 0);
+            assert!(
+                has_copy() || scene.machine.refresh_windows(&scene.space, &scene.windows),
+                "a fault for nothing"
+            );
+            assert!(has_copy(), "the entry is not there");
+            scene.machine.switch_away(&scene.space, NO_USER);
+        });
+        model.shared_top.store(true, Ordering::Relaxed);
+        scene.space.top_changed();
+        scene.done();
+        cpu_1.join().unwrap();
+    });
+}
