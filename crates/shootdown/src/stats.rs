@@ -141,6 +141,8 @@ counters! {
     /// Times this CPU took over the shared top-level entries as a flush came
     /// ([`Platform::copy_shared_top`](crate::Platform::copy_shared_top)).
     tops_copied,
+    /// CPUs that a flush of this CPU left alone because they were elsewhere, although in the set for their windows' sake.
+    absent_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
     /// Waits that ended.

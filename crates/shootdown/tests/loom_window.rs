@@ -4,6 +4,8 @@
 
 mod loom_machine;
 
+use std::cell::RefCell;
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_machine::*;
@@ -16,7 +18,8 @@ where
 {
     machine: Arc<Machine<N>>,
     space: Arc<AddressSpace<N>>,
-    windows: Arc<WindowRoot>,
+    /// CPU 1's, until it retires it.
+    windows: RefCell<Option<WindowRoot>>,
     /// CPUs that are not done with their changes.
     busy: Arc<AtomicU64>,
 }
@@ -29,11 +32,11 @@ where
         let machine = online_machine::<N>();
         machine.set_policy(policy);
         let space = Arc::new(AddressSpace::new(&machine, Root(2)));
-        let windows = Arc::new(WindowRoot::new(&machine, &space, CpuId::new(1), PRIVATE));
+        let windows = WindowRoot::new(&machine, &space, CpuId::new(1), PRIVATE);
         Arc::new(Self {
             machine,
             space,
-            windows,
+            windows: RefCell::new(Some(windows)),
             busy: Arc::new(AtomicU64::new(N as u64 - 1)),
         })
     }
@@ -49,8 +52,10 @@ where
     }
 
     fn enter(&self, previous: Option<&AddressSpace<N>>) {
+        let windows = self.windows.borrow();
+        let windows = windows.as_ref().expect("not retired");
         self.machine
-            .switch_to_windows(previous, &self.space, &self.windows);
+            .switch_to_windows(previous, &self.space, windows);
     }
 
     /// CPU 1 serves until all changes are made, and would use the table to the end.
@@ -58,6 +63,12 @@ where
         idle_until(&self.machine, || self.busy.load(Ordering::Acquire) == 0);
         speculate(&self.machine.platform().table_page);
         self.machine.switch_away(&self.space, NO_USER);
+        self.retire();
+    }
+
+    fn retire(&self) {
+        let windows = self.windows.take().expect("not retired");
+        self.machine.retire_windows(&self.space, windows);
     }
 
     /// Unlinks the table and gives it to somebody else.
@@ -180,16 +191,62 @@ fn an_addition_is_found_at_the_fault() {
         let cpu_1 = Scene::on(&scene, 1, |scene| {
             scene.enter(None);
             idle_until(&scene.machine, || scene.busy.load(Ordering::Acquire) == 0);
-            assert!(
-                has_copy() || scene.machine.refresh_windows(&scene.space, &scene.windows),
-                "a fault for nothing"
-            );
+            if !has_copy() {
+                let windows = scene.windows.borrow();
+                let windows = windows.as_ref().expect("not retired");
+                assert!(
+                    scene.machine.refresh_windows(&scene.space, windows),
+                    "a fault for nothing"
+                );
+            }
             assert!(has_copy(), "the entry is not there");
             scene.machine.switch_away(&scene.space, NO_USER);
+            scene.retire();
         });
         model.shared_top.store(true, Ordering::Relaxed);
         scene.space.top_changed();
         scene.done();
         cpu_1.join().unwrap();
     });
+}
+
+/// A resident leaves, is perhaps left alone, and comes back, all without touching the set: either its mark is seen, or the removal
+/// (I2); and who leaves it alone may reuse the table (I4).
+fn a_resident_comes_and_goes(elsewhere: bool) {
+    check(3, move || {
+        let scene = Scene::<2>::new(Policy::BEST);
+        let entered = Arc::new(Event::new());
+        let cpu_1 = {
+            let entered = entered.clone();
+            Scene::on(&scene, 1, move |scene| {
+                let other = AddressSpace::new(&scene.machine, Root(3));
+                let others = WindowRoot::new(&scene.machine, &other, CpuId::new(1), Root(4));
+                scene.enter(None);
+                entered.set();
+                if elsewhere {
+                    let machine = &scene.machine;
+                    machine.switch_to_windows(Some(&scene.space), &other, &others);
+                    scene.enter(Some(&other));
+                } else {
+                    scene.machine.switch_away(&scene.space, NO_USER);
+                    scene.enter(None);
+                }
+                scene.idle_and_leave();
+                scene.machine.retire_windows(&other, others);
+            })
+        };
+        entered.wait();
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
+}
+
+#[test]
+fn a_resident_that_comes_back_is_found_or_finds_out() {
+    a_resident_comes_and_goes(false);
+}
+
+#[test]
+fn a_resident_of_two_spaces_is_found_or_finds_out() {
+    a_resident_comes_and_goes(true);
 }

@@ -4,7 +4,7 @@
 
 mod puppet;
 
-use puppet::{Machine, PAGE, Puppet, WINDOW, leave, online, powered_off, tagged};
+use puppet::{Machine, PAGE, Puppet, WINDOW, online, powered_off, tagged};
 use shootdown::*;
 
 const KERNEL_ROOT: Root = Root(99);
@@ -79,10 +79,14 @@ impl Scene {
     }
 
     fn leave(self) {
-        leave(self.machine, self.space, 2);
-        for windows in self.windows {
-            self.machine.retire_windows(windows);
+        for number in [0, 1] {
+            let away = || self.machine.switch_away(&self.space, KERNEL_ROOT);
+            self.puppet().as_cpu(number, away);
         }
+        for windows in self.windows {
+            self.machine.retire_windows(&self.space, windows);
+        }
+        assert!(self.space.cpus().is_empty());
     }
 }
 
@@ -437,8 +441,8 @@ fn a_loaded_private_root_is_not_retired() {
     let scene = Scene::entered(0);
     let [first, _] = scene.windows;
     // Its drop would panic too.
-    std::mem::forget(scene.space);
-    scene.machine.retire_windows(first);
+    let space = std::mem::ManuallyDrop::new(scene.space);
+    scene.machine.retire_windows(&space, first);
 }
 
 /// The name of a retired root is never used again, so its tag serves nobody.
@@ -450,15 +454,16 @@ fn a_new_private_root_with_an_old_table_inherits_nothing() {
     puppet.access(0, WINDOW);
     machine.switch_away(space, KERNEL_ROOT);
     let [first, second] = scene.windows;
-    let root = machine.retire_windows(first);
+    let root = machine.retire_windows(space, first);
     let again = WindowRoot::new(machine, space, cpu(0), root);
     puppet.map_in(&again, WINDOW, 72);
     machine.switch_to_windows(None, space, &again);
     assert_eq!(puppet.access(0, WINDOW), 72);
-    leave(machine, scene.space, 2);
-    for windows in [again, second] {
-        machine.retire_windows(windows);
+    Scene {
+        windows: [again, second],
+        ..scene
     }
+    .leave();
 }
 
 /// A platform that says nothing about windows.
@@ -502,6 +507,118 @@ fn private_roots_are_retired_after_their_space_was_left() {
         machine.switch_to_windows(None, &space, &windows);
         machine.switch_away(&space, KERNEL_ROOT);
     });
-    drop(space);
-    assert_eq!(machine.retire_windows(windows), Root(11));
+    assert_eq!(machine.retire_windows(&space, windows), Root(11));
+}
+
+/// Who has windows in a space stays in its set, and is asked for nothing while it is elsewhere.
+#[test]
+fn a_resident_that_is_elsewhere_is_left_alone() {
+    for freed in [FreedTables::No, FreedTables::Yes] {
+        let scene = Scene::entered(4);
+        let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+        puppet.access(1, SHARED);
+        puppet.as_cpu(1, || machine.switch_away(space, KERNEL_ROOT));
+        assert!(space.cpus().contains(cpu(1)));
+        puppet.take_sent();
+        puppet.map_in(space, SHARED, 31);
+        space.top_changed();
+        machine.flush(space, pages(SHARED, 1), freed);
+        assert!(puppet.take_sent().is_empty(), "{freed:?}");
+        assert_eq!(machine.stats(cpu(0)).absent_skipped, 1);
+        scene.enter(1, None);
+        assert_eq!(puppet.access(1, SHARED), 31);
+        machine.flush(space, pages(SHARED, 1), freed);
+        assert_eq!(puppet.take_sent(), [(0, 1)], "it is back");
+        scene.leave();
+    }
+}
+
+/// By whichever root: a resident on the shared one is told as well.
+#[test]
+fn a_resident_on_the_shared_root_is_flushed() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    puppet.as_cpu(1, || {
+        machine.switch_away(space, KERNEL_ROOT);
+        machine.switch_to(None, space);
+    });
+    puppet.access(1, SHARED);
+    puppet.map_in(space, SHARED, 31);
+    machine.flush(space, pages(SHARED, 1), FreedTables::No);
+    assert_eq!(puppet.access(1, SHARED), 31);
+    scene.leave();
+}
+
+/// A CPU that has windows in two spaces is in one of them.
+#[test]
+fn a_resident_of_two_spaces_is_in_one() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    let other = AddressSpace::new(machine, Root(2));
+    let others = WindowRoot::new(machine, &other, cpu(1), Root(21));
+    let flush_both = || {
+        puppet.take_sent();
+        [space, &other].map(|space| {
+            machine.flush(space, pages(SHARED, 1), FreedTables::No);
+            puppet.take_sent().len()
+        })
+    };
+    for _ in 0..2 {
+        puppet.as_cpu(1, || {
+            machine.switch_to_windows(Some(space), &other, &others)
+        });
+        assert_eq!(flush_both(), [0, 1]);
+        scene.enter(1, Some(&other));
+        assert_eq!(flush_both(), [1, 0]);
+    }
+    machine.retire_windows(&other, others);
+    scene.leave();
+}
+
+/// Without windows a CPU is in the set for as long as it has the space loaded, and no longer.
+#[test]
+fn who_retires_its_windows_is_no_resident_any_more() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), scene.space);
+    let [first, second] = scene.windows;
+    puppet.as_cpu(1, || {
+        machine.switch_to(Some(&space), &space);
+        machine.retire_windows(&space, second);
+    });
+    puppet.access(1, SHARED);
+    puppet.map_in(&space, SHARED, 31);
+    machine.flush(&space, pages(SHARED, 1), FreedTables::No);
+    assert_eq!(
+        puppet.access(1, SHARED),
+        31,
+        "it still has the space loaded"
+    );
+    puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
+    assert!(!space.cpus().contains(cpu(1)));
+    machine.switch_away(&space, KERNEL_ROOT);
+    machine.retire_windows(&space, first);
+    assert!(space.cpus().is_empty());
+}
+
+#[test]
+#[should_panic(expected = "do that there")]
+fn a_private_root_is_not_retired_behind_its_cpus_back() {
+    let scene = Scene::entered(0);
+    let [_, second] = scene.windows;
+    // Its drop would panic too.
+    let space = std::mem::ManuallyDrop::new(scene.space);
+    scene
+        .machine
+        .platform()
+        .as_cpu(1, || scene.machine.switch_to(Some(&space), &space));
+    scene.machine.retire_windows(&space, second);
+}
+
+#[test]
+#[should_panic(expected = "is retired from")]
+fn a_private_root_is_retired_from_its_own_space() {
+    let scene = Scene::new(0);
+    let other = AddressSpace::new(scene.machine, Root(2));
+    let [first, _] = scene.windows;
+    scene.machine.retire_windows(&other, first);
 }

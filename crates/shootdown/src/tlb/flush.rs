@@ -51,9 +51,31 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
+            self.spare_absent(&mut holders, space);
             self.spare(&mut holders, space.id(), generation, freed);
             holders
         })
+    }
+
+    /// Takes the residents out that are elsewhere: they compare generations when they come back.
+    fn spare_absent(&self, holders: &mut CpuMask<N>, space: &AddressSpace<N>) {
+        let Some(mut residents) = space.residents().filter(|_| P::HAS_WINDOWS) else {
+            return;
+        };
+        residents.intersect(holders);
+        let mut absent = 0;
+        for cpu in residents.iter() {
+            if !self.state(cpu).lazy.presence.is_in(space.id()) {
+                holders.remove(cpu);
+                absent += 1;
+            }
+        }
+        if absent > 0 {
+            let irq = self.irq_guard();
+            let me = self.platform.current_cpu();
+            self.state(me).counters.absent_skipped.add(absent);
+            drop(irq);
+        }
     }
 
     /// Takes the CPUs out that a flush need not reach: those that will look before they use the space again, and those that have

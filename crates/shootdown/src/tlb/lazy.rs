@@ -10,7 +10,7 @@
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
 use crate::sync::{AtomicU64, Ordering, const_fn};
-use crate::tlb::FreedTables;
+use crate::tlb::{FreedTables, Presence};
 
 /// How much a CPU cares for the space that it is in the set of. Read by initiators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,18 +29,25 @@ pub(crate) enum Attention {
 /// every initiator in between.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct LazyMark(AtomicU64);
+pub(crate) struct LazyMark {
+    attention: AtomicU64,
+    /// Here, because whoever reads one may read the other.
+    pub(crate) presence: Presence,
+}
 
 impl LazyMark {
     const_fn! {
         pub(crate) fn new() -> Self {
-            Self(AtomicU64::new(0))
+            Self {
+                attention: AtomicU64::new(0),
+                presence: Presence::new(),
+            }
         }
     }
 
     pub(crate) fn get(&self) -> Attention {
         // ORDERING: acquires the CPU's last uses of the space; pairs with `rest`.
-        match self.0.load(Ordering::Acquire) {
+        match self.attention.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
             2 => Attention::Detached,
@@ -51,7 +58,7 @@ impl LazyMark {
     /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
     pub(crate) fn wake(&self) {
         // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
-        self.0.store(0, Ordering::Release);
+        self.attention.store(0, Ordering::Release);
     }
 
     /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
@@ -64,7 +71,7 @@ impl LazyMark {
         };
         // ORDERING: Release publishes that every access through the space's translations (and the root load
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).
-        self.0.store(value, Ordering::Release);
+        self.attention.store(value, Ordering::Release);
     }
 }
 

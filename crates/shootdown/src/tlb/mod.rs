@@ -3,7 +3,7 @@
 //! * [`range`](FlushRange): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
-//! * `defer`: left alone while in the kernel.
+//! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
@@ -15,6 +15,7 @@ mod defer;
 mod flush;
 mod lazy;
 mod loaded;
+mod present;
 mod range;
 mod respond;
 mod space;
@@ -34,6 +35,7 @@ pub use window::{PinnedWindows, WindowRoot, WrongCpu};
 pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
+pub(crate) use present::Presence;
 pub(crate) use respond::FlushScope;
 pub(crate) use split::UserSide;
 pub(crate) use window::{LoadedWindows, Way};

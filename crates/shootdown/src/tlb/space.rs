@@ -2,10 +2,11 @@
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
-use crate::sync::{AtomicU64, Ordering, Padded};
+use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
 
 /// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,6 +63,11 @@ where
     root: Root,
     /// How often top-level entries have changed; only private roots look ([`WindowRoot`](crate::WindowRoot)).
     top: AtomicU64,
+    /// Whether any CPU is or was a resident. A CPU that is one knows its own store; others may learn it late, and then ask one
+    /// CPU too many.
+    has_residents: OwnWord,
+    /// CPUs that stay in the set when they leave; see `present.rs`.
+    residents: AtomicCpuMask<N>,
     generation: Padded<AtomicU64>,
     cpus: Padded<AtomicCpuMask<N>>,
 }
@@ -76,6 +82,8 @@ where
             id: engine.fresh_space_id(),
             root,
             top: AtomicU64::new(1),
+            has_residents: OwnWord::new(),
+            residents: AtomicCpuMask::new(),
             generation: Padded(AtomicU64::new(1)),
             cpus: Padded(AtomicCpuMask::new()),
         }
@@ -108,6 +116,29 @@ where
         self.top.load(Ordering::Acquire)
     }
 
+    /// Whether the running CPU `me` stays in the set when it leaves.
+    pub(crate) fn is_resident(&self, me: CpuId) -> bool {
+        self.has_residents.get() != 0 && self.residents.contains(me, Ordering::Relaxed)
+    }
+
+    /// From now on `me` stays in the set. It has said that it is here.
+    pub(crate) fn add_resident(&self, me: CpuId) {
+        self.has_residents.set(1);
+        // ORDERING: Release publishes the mark of `me`; pairs with `residents`.
+        self.residents.insert(me, Ordering::Release);
+    }
+
+    pub(crate) fn remove_resident(&self, cpu: CpuId) {
+        // ORDERING: Relaxed: whoever misses it asks the mark, which is still right.
+        self.residents.remove(cpu, Ordering::Relaxed);
+    }
+
+    /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there; `None` where there never was one.
+    pub(crate) fn residents(&self) -> Option<CpuMask<N>> {
+        // ORDERING: Acquire: pairs with `add_resident`.
+        (self.has_residents.get() != 0).then(|| self.residents.load(Ordering::Acquire))
+    }
+
     /// Counts one change to the page tables and returns the new generation (the middle of I1).
     pub(crate) fn bump(&self) -> TlbGen {
         // ORDERING: Release publishes the PTE change to whoever acquires this generation
@@ -135,7 +166,7 @@ where
         // ORDERING: acquires the root switch of the last CPU that left; pairs with the Release in `leave`.
         assert!(
             self.cpus.0.is_empty(Ordering::Acquire),
-            "address space dropped while a CPU has it loaded: switch_away everywhere first"
+            "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
         );
     }
 }

@@ -55,7 +55,7 @@ where
         self.join(me, next);
         state.tlb.set_host(space);
         if let Some(previous) = previous.filter(|_| !stays) {
-            leave(previous, me);
+            self.leave(previous, me);
         }
         self.platform
             .on_trace(TraceEvent::Switched { cpu: me, space });
@@ -75,7 +75,7 @@ where
             self.load_kernel(me, kernel_root);
         }
         state.tlb.set_host(SpaceId::KERNEL);
-        leave(previous, me);
+        self.leave(previous, me);
         state.lazy.wake();
         drop(irq);
     }
@@ -103,7 +103,7 @@ where
             state.lazy.rest(Attention::Lazy);
         } else {
             self.load_kernel(me, kernel_root);
-            leave(space, me);
+            self.leave(space, me);
             state.lazy.rest(Attention::Detached);
         }
         drop(irq);
@@ -137,7 +137,10 @@ where
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
         // generation.
         state.lazy.wake();
-        space.cpu_set().insert(me, Ordering::Relaxed);
+        let resident = self.arrive(me, &way);
+        if resident.is_none() || !space.cpu_set().contains(me, Ordering::Relaxed) {
+            space.cpu_set().insert(me, Ordering::Relaxed);
+        }
         // ORDERING: store mark and CPU bit / load generation, against bump / load CPU set and marks in
         // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
@@ -147,6 +150,7 @@ where
             self.drop_missed(state, generation);
         } else {
             self.load(me, &way, generation);
+            self.settle(state, resident);
         }
         if passed_by {
             state.tlb.set_owes_flush(false);
@@ -216,6 +220,7 @@ where
             .tlb
             .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
         self.note_way(state, None);
+        self.settle(state, None);
         self.platform.on_trace(TraceEvent::Switched {
             cpu: me,
             space: SpaceId::KERNEL,
@@ -253,14 +258,14 @@ where
             "{me} has {loaded:?} loaded, but the caller leaves {claimed:?}"
         );
     }
-}
 
-/// Takes this CPU out of the set, after its root no longer reaches the space.
-fn leave<const N: usize>(previous: &AddressSpace<N>, me: CpuId)
-where
-    Cpus<N>: Capacity,
-{
-    // ORDERING: Release publishes the root switch to an initiator that no longer finds us (it may free
-    // tables at once, I4) and to `AddressSpace::drop`.
-    previous.cpu_set().remove(me, Ordering::Release);
+    /// Takes this CPU out of the set, unless it is a resident, after its root no longer reaches the space.
+    fn leave(&self, previous: &AddressSpace<N>, me: CpuId) {
+        if P::HAS_WINDOWS && previous.is_resident(me) {
+            return;
+        }
+        // ORDERING: Release publishes the root switch to an initiator that no longer finds us (it may free
+        // tables at once, I4) and to `AddressSpace::drop`.
+        previous.cpu_set().remove(me, Ordering::Release);
+    }
 }

@@ -6,8 +6,8 @@
 //! shared root and in everybody else's. Nobody but the CPU ever loads the private root, hence nobody else can translate the
 //! window, however far it speculates (I13).
 //!
-//! What is shared is flushed as ever: the CPU is in the set of the space, whichever of the two roots it has loaded. Two things are
-//! added. The private root has a name of its own, by which its tag is remembered: what is cached under it is not found
+//! What is shared is flushed as ever, whichever of the two roots the CPU has loaded. Three things are added. The CPU is a resident of the
+//! space from the first load of its private root until that is retired (`present.rs`). The private root has a name of its own, by which its tag is remembered: what is cached under it is not found
 //! under the shared root's tag. And it has copies of the shared top-level entries. Missing ones are found at the next load or
 //! fault; but one that was removed must be gone before the table it led to is freed (I4): whoever drops everything, or has
 //! been told that tables were freed, copies first.
@@ -18,7 +18,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::{CpuState, PreemptGuard, Shootdown};
 use crate::platform::Platform;
-use crate::sync::OwnWord;
+use crate::sync::{Ordering, OwnWord};
 use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
@@ -263,20 +263,63 @@ where
         is_new
     }
 
-    /// Ends a private root and gives its table back: no CPU walks it any more. Any CPU, any context; does not block. Frames of
-    /// its windows are free as well.
+    /// Ends a private root and gives its table back: no CPU walks it any more. Frames of its windows are free as well. Does not
+    /// block.
+    ///
+    /// Context: on its CPU, which may have the shared root of `space` loaded; or anywhere when no CPU runs `space` any more, as before
+    /// it is dropped.
     ///
     /// # Panics
-    /// When its CPU has it loaded, lazily too: [`switch_to`](Self::switch_to) or [`switch_away`](Self::switch_away) there first.
-    pub fn retire_windows(&self, windows: WindowRoot) -> Root {
-        let tlb = &self.state(windows.cpu).tlb;
-        // The host has seen its CPU leave, by whatever tells it that the space may go; this only catches mistakes.
+    /// When its CPU has it loaded, lazily too ([`switch_to`](Self::switch_to) or [`switch_away`](Self::switch_away) there
+    /// first); when another CPU retires it while its own is in `space`; when it is another space's.
+    pub fn retire_windows(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+        let irq = self.irq_guard();
+        let owner = windows.cpu;
+        let state = self.state(owner);
         assert!(
-            tlb.windows.name() != windows.name,
-            "{} has the window root loaded that is retired: switch away first",
-            windows.cpu
+            windows.space == space.id(),
+            "the window root of {:?} is retired from {:?}",
+            windows.space,
+            space.id()
         );
+        assert!(
+            state.tlb.windows.name() != windows.name,
+            "{owner} has the window root loaded that is retired: switch away first"
+        );
+        let is_here = state.lazy.presence.is_in(space.id());
+        assert!(
+            !is_here || owner == self.platform.current_cpu(),
+            "{owner} is in the space whose window root is retired elsewhere: do that there"
+        );
+        space.remove_resident(owner);
+        if !is_here {
+            // ORDERING: as in `leave`.
+            space.cpu_set().remove(owner, Ordering::Release);
+        }
+        drop(irq);
         windows.root
+    }
+
+    /// This CPU is about to load a root of `way`: says so if it is, or with this root becomes, a resident. Interrupts are off.
+    pub(crate) fn arrive(&self, me: CpuId, way: &Way<'_, N>) -> Option<SpaceId> {
+        let (space, id) = (way.space, way.space.id());
+        let is_resident = P::HAS_WINDOWS && space.is_resident(me);
+        let becomes = P::HAS_WINDOWS && way.windows.is_some() && !is_resident;
+        if !is_resident && !becomes {
+            return None;
+        }
+        self.state(me).lazy.presence.arrive(id);
+        if becomes {
+            space.add_resident(me);
+        }
+        Some(id)
+    }
+
+    /// This CPU has loaded a root, of a space where it is a resident or not. Interrupts are off.
+    pub(crate) fn settle(&self, state: &CpuState<N>, resident: Option<SpaceId>) {
+        if P::HAS_WINDOWS {
+            state.lazy.presence.settle(resident);
+        }
     }
 
     /// By which the loaded tag is remembered.
