@@ -13,6 +13,7 @@
 //! | [`backtrace`] | what every CPU is doing |
 //! | [`latency`] | how long preemption and interrupts are off |
 //! | [`calls`] | cross-CPU calls measured in ring 0, beside other kernels' algorithms |
+//! | [`zerocopy`] | servers in user mode that work on their clients' pages |
 //! | [`torture`] | the engine's torture in ring 0 |
 //! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
 #![no_std]
@@ -42,3 +43,4 @@ mod task;
 mod time;
 mod torture;
 mod watchdog;
+mod zerocopy;

@@ -42,3 +42,4 @@ pub mod torture;
 #[path = "../../kernel/src/zerocopy/abi.rs"]
 pub mod zerocopy_abi;
 pub mod zerocopy_device;
+pub mod zerocopy_server;

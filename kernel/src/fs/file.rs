@@ -18,6 +18,7 @@ use crate::mm::file::Copy;
 use crate::sync::Mutex;
 use crate::syscall::args::UserBytes;
 use crate::syscall::fill_user;
+use crate::zerocopy::Service;
 
 /// Most bytes of one write to a pseudo file.
 const PSEUDO_WRITE_BYTES: usize = 256;
@@ -221,6 +222,14 @@ impl OpenFile {
             _ => linux::POLLIN | linux::POLLOUT,
         };
         bits as u16
+    }
+
+    /// The service that it is, if it is one.
+    pub fn service(&self) -> Option<Arc<Service>> {
+        match &self.node {
+            Node::ZeroCopy(handle) => Some(handle.service()),
+            _ => None,
+        }
     }
 
     /// What `stat` says.

@@ -9,6 +9,7 @@ use super::pseudo::Pseudo;
 use super::tree::{self, Device};
 use crate::exec::initramfs::File;
 use crate::mm::MemoryFile;
+use crate::zerocopy::ServiceHandle;
 
 /// A file in memory with what it tells about itself.
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ pub(super) enum Node {
     PipeReader(PipeReader),
     PipeWriter(PipeWriter),
     Event(Event),
+    ZeroCopy(ServiceHandle),
 }
 
 impl Node {
@@ -51,6 +53,7 @@ impl Node {
                 Attributes::new(Kind::Pipe, 0o600, 0, path)
             }
             Self::Event(_) => Attributes::untyped(0o600, path),
+            Self::ZeroCopy(_) => tree::device_attributes(Device::ZeroCopy, path),
         }
     }
 }

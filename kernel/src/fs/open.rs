@@ -8,9 +8,10 @@ use linux_raw_sys::general as linux;
 use super::file::OpenFile;
 use super::node::Node;
 use super::tmp;
-use super::tree::{self, normalise};
+use super::tree::{self, Device, normalise};
 use crate::errno::Errno;
 use crate::task::Process;
+use crate::zerocopy::ServiceHandle;
 
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,10 @@ pub fn open(
         Err(Errno::ENOENT) if request.creates() => create(&path, request, permissions)?,
         Ok(_) if request.has(linux::O_CREAT | linux::O_EXCL) => return Err(Errno::EEXIST),
         other => other?,
+    };
+    let node = match node {
+        Node::Device(Device::ZeroCopy) => Node::ZeroCopy(ServiceHandle::new()),
+        other => other,
     };
     match &node {
         Node::Directory if request.writes() => return Err(Errno::EISDIR),

@@ -235,6 +235,7 @@ fn maps(out: &mut String) -> fmt::Result {
             AreaKind::Stack => "[stack]",
             AreaKind::Shared(_) => "/dev/zero (deleted)",
             AreaKind::SharedFile(_) => "/tmp/file",
+            AreaKind::Guests(_) => "[zerocopy]",
             AreaKind::Anonymous | AreaKind::File => "",
         };
         // Names start in the column where Linux puts them.

@@ -14,6 +14,7 @@ use super::tmp;
 use crate::errno::Errno;
 use crate::exec::initramfs;
 use crate::task::Process;
+use crate::zerocopy;
 
 /// A link to the program of the reading process.
 const EXE_LINK: &str = "/proc/self/exe";
@@ -28,6 +29,8 @@ pub(super) enum Device {
     Null,
     Zero,
     Random,
+    /// Each `open` makes a service of it.
+    ZeroCopy,
 }
 
 const DEVICES: &[(&str, Device, u64)] = &[
@@ -37,6 +40,7 @@ const DEVICES: &[(&str, Device, u64)] = &[
     ("/dev/zero", Device::Zero, 0x105),
     ("/dev/random", Device::Random, 0x108),
     ("/dev/urandom", Device::Random, 0x109),
+    (zerocopy::abi::DEVICE, Device::ZeroCopy, 0x0a5a),
 ];
 
 /// Permissions of devices.

@@ -10,6 +10,7 @@ use crate::arch::apic;
 use crate::boot;
 use crate::errno::Errno;
 use crate::task::{self, Deadline, WaitQueue};
+use crate::zerocopy;
 
 /// Between two looks at what the CPU has done. Its own steps take microseconds, but threads in long system calls leave when
 /// they are done.
@@ -61,6 +62,7 @@ pub fn take_offline(cpu: CpuId) -> Result<(), Errno> {
     if stage::is(cpu, Stage::Running) {
         stage::set(cpu, Stage::Leaving);
         task::close_cpu(cpu);
+        zerocopy::cpu_leaves(cpu);
         doze_until(cpu, Stage::Parked, || ());
         log::debug!("{cpu} is offline");
     }

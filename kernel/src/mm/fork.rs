@@ -40,7 +40,7 @@ impl Inner {
         child: &mut Self,
         gather: &mut Gather<'_>,
     ) -> Result<(), MapError> {
-        child.areas = self.areas.duplicate()?;
+        child.areas = self.areas.duplicate_for_child()?;
         child.heap = self.heap;
         for area in self.areas.iter() {
             if let AreaKind::SharedFile(shown) = &area.kind {
@@ -48,7 +48,8 @@ impl Inner {
             }
         }
         // Memory that stays shared is found again at the first access.
-        for area in self.areas.iter().filter(|area| !area.kind.is_shared()) {
+        let is_copied = |area: &&Area| !area.kind.is_shared() && !area.is_for_guests();
+        for area in self.areas.iter().filter(is_copied) {
             copy_area(area, &self.table, &mut child.table, gather).ok_or(MapError::NoMemory)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ impl MemorySpace {
     /// # Errors
     /// [`MapError::Invalid`] for an unaligned address, [`MapError::NoMemory`] for a hole in the range
     /// or when splitting an area needs more memory than there is, [`MapError::Denied`] for the right to write to a file
-    /// that was opened for reading. Nothing is changed then (Linux changes the areas in front of the hole).
+    /// that was opened for reading, and for any change of what others lend. Nothing is changed then (Linux changes the areas in front of the hole).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<(), MapError> {
         if len == 0 && UserRange::new(addr, 1).is_ok() {
             return Ok(());
@@ -21,6 +21,9 @@ impl MemorySpace {
         let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
         if prot.write() && inner.areas.touching(range).any(Area::is_read_only_file) {
+            return Err(MapError::Denied);
+        }
+        if inner.areas.touching(range).any(Area::is_for_guests) {
             return Err(MapError::Denied);
         }
         inner.areas.protect(range, prot)?;

@@ -24,8 +24,8 @@ impl MemorySpace {
     /// allowed; its address.
     ///
     /// # Errors
-    /// As Linux: [`MapError::Invalid`] for unaligned addresses, empty or overlapping ranges;
-    /// [`MapError::NotMapped`] when the old range is not inside one area; [`MapError::NoMemory`].
+    /// As Linux: [`MapError::Invalid`] for unaligned addresses, empty or overlapping ranges, and
+    /// for an area that shows what others lend; [`MapError::NotMapped`] when the old range is not inside one area; [`MapError::NoMemory`].
     pub fn remap(
         &self,
         addr: usize,
@@ -72,6 +72,9 @@ impl Inner {
         let area = area
             .filter(|area| area.range.contains(old))
             .ok_or(MapError::NotMapped)?;
+        if area.is_for_guests() {
+            return Err(MapError::Invalid);
+        }
         if let Destination::Fixed(to) = destination {
             return self.move_to(area, old, fixed(old, to, new_len)?, gather);
         }
@@ -136,7 +139,7 @@ impl Inner {
     }
 
     /// Makes the tables that `range` needs; `None` without memory.
-    fn make_tables(&mut self, range: UserRange) -> Option<()> {
+    pub(super) fn make_tables(&mut self, range: UserRange) -> Option<()> {
         let first = range.start() - range.start() % LEAF_TABLE_BYTES;
         for table in (first..range.end()).step_by(LEAF_TABLE_BYTES) {
             self.table.leaf_or_create(table)?;

@@ -6,6 +6,7 @@
 
 use super::error::MapError;
 use super::file::FileArea;
+use super::guest::GuestId;
 use super::prot::Prot;
 use super::range::UserRange;
 use super::shared::SharedArea;
@@ -29,6 +30,8 @@ pub enum AreaKind {
     Shared(SharedArea),
     /// A part of a file, whose pages are the file's own.
     SharedFile(FileArea),
+    /// Pages that others lend, see [`guest`](super::guest).
+    Guests(GuestId),
     /// The initial stack: grows down on a fault below it.
     Stack,
 }
@@ -67,6 +70,11 @@ impl Area {
         matches!(&self.kind, AreaKind::SharedFile(shown) if !shown.may_write())
     }
 
+    /// Whether it is for pages that others lend.
+    pub const fn is_for_guests(&self) -> bool {
+        matches!(self.kind, AreaKind::Guests(_))
+    }
+
     fn continues(&self, next: &Self) -> bool {
         self.range.end() == next.range.start() && self.prot == next.prot && self.kind == next.kind
     }
@@ -84,7 +92,7 @@ impl Areas {
         Self { list: Vec::new() }
     }
 
-    /// A copy of all areas, for a copy of the address space.
+    /// A copy of all areas.
     ///
     /// # Errors
     /// [`MapError::NoMemory`] when the kernel heap is full.
@@ -94,6 +102,16 @@ impl Areas {
             .try_reserve_exact(self.list.len())
             .map_err(|_| MapError::NoMemory)?;
         copy.list.extend(self.list.iter().cloned());
+        Ok(copy)
+    }
+
+    /// The same without what others lend: that is not the child's.
+    ///
+    /// # Errors
+    /// As [`duplicate`](Self::duplicate).
+    pub fn duplicate_for_child(&self) -> Result<Self, MapError> {
+        let mut copy = self.duplicate()?;
+        copy.list.retain(|area| !area.is_for_guests());
         Ok(copy)
     }
 

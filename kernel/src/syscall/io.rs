@@ -11,6 +11,7 @@ use crate::errno::Errno;
 use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
 use crate::task::signal::{self, SignalSet};
 use crate::task::{self, Current, Deadline};
+use crate::zerocopy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -136,9 +137,17 @@ pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
                 .lock()
                 .insert(stored, CloseOnExec::Yes, 0);
         }
-        // The console is no terminal: programs need not draw.
-        _ => return Err(Errno::ENOTTY),
+        number => return zero_copy(me, file, number, a.usize(2)),
     }
+    Ok(0)
+}
+
+/// Requests of `/dev/zerocopy`. The file is let go: who waits in one must not keep the service from ending.
+fn zero_copy(me: &Current, file: Arc<OpenFile>, number: u32, argument: usize) -> Outcome {
+    // The console is no terminal: programs need not draw.
+    let service = file.service().ok_or(Errno::ENOTTY)?;
+    drop(file);
+    zerocopy::request(&service, me, number, argument)?;
     Ok(0)
 }
 

@@ -7,6 +7,7 @@ use super::dispatch::Outcome;
 use crate::errno::Errno;
 use crate::hotplug;
 use crate::task::{self, Current, Tid};
+use crate::zerocopy;
 
 /// Bytes of the kernel's CPU mask, as `sched_getaffinity` counts them.
 const MASK_BYTES: usize = size_of::<u64>();
@@ -29,7 +30,7 @@ pub(super) fn sched_setaffinity(me: &Current, a: &Args) -> Outcome {
         .filter(|bit| wanted & 1 << bit != 0)
         .map(CpuId::new)
         .collect();
-    task::set_affinity(&target(me, a.u32(0))?, &cpus);
+    zerocopy::set_affinity(&target(me, a.u32(0))?, &cpus)?;
     Ok(0)
 }
 

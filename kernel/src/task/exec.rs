@@ -16,6 +16,7 @@ use crate::errno::Errno;
 use crate::exec::{self, UserEntry};
 use crate::fs;
 use crate::mm::{MemorySpace, SpaceUse};
+use crate::zerocopy;
 
 /// How often the last thread looks whether the others have gone.
 const LOOK_NS: u64 = 1_000_000;
@@ -34,6 +35,7 @@ pub fn exec(
     let entry = exec::load(&space, image, argv, envp, start::random_seed())?;
     end_other_threads(me)?;
     // From here on nothing fails.
+    zerocopy::leave(me);
     enter_space(me, space);
     reset_process(me, path);
     reset_thread(me, frame, entry);

@@ -15,6 +15,7 @@ use super::signal::Signal;
 use super::thread::work;
 use super::{Pid, Process, id, sched};
 use crate::arch::{self, irq, uaccess};
+use crate::zerocopy;
 
 /// Exit codes of the machine that stand for an exit status of the first process: 0 to this.
 const LARGEST_STATUS: u8 = 0x3d;
@@ -26,6 +27,7 @@ const OTHER_STATUS: u8 = 0x3e;
 pub fn exit_thread(status: ExitStatus) -> ! {
     irq::enable();
     clear_child_tid();
+    zerocopy::leave(&current());
     finish_thread(status);
     sched::leave_forever();
 }

@@ -137,6 +137,17 @@ impl<T: Deref<Target: Ready>> ReadyQueue<T> {
         next.map(|(_, thread)| thread)
     }
 
+    /// Has a thread run next that was never queued, and with it whoever ran so far gives way: true unless somebody who waits
+    /// is more urgent, or the queue is closed.
+    #[must_use]
+    pub fn hand_over(&mut self, priority: Priority) -> bool {
+        let may = !self.closed && self.most_urgent() <= Some(priority);
+        if may {
+            self.running = Some(priority);
+        }
+        may
+    }
+
     /// Takes the first thread that another CPU may run instead, if it is at least that urgent.
     pub fn steal_for(&mut self, thief: CpuId, least: Priority) -> Option<T> {
         let at = self.threads.iter().position(|(priority, thread)| {

@@ -10,6 +10,8 @@ pub(super) mod work {
     pub const MIGRATE: u32 = 1 << 2;
     /// All CPUs that the thread was pinned to are offline: it may use every one now, and says so once.
     pub const UNPINNED: u32 = 1 << 3;
+    /// The thread was a server, and has been dismissed.
+    pub const DISMISSED: u32 = 1 << 4;
 }
 
 /// Where a thread stands between running and sleeping.

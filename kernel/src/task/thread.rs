@@ -21,6 +21,7 @@ use crate::arch::trap::TrapFrame;
 use crate::mm::SpaceUse;
 use crate::sync::Mutex;
 use crate::syscall::args::UserPtr;
+use crate::zerocopy;
 
 /// What only the thread itself may touch, or the scheduler of the CPU that switches it.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub struct Thread {
     name: Mutex<[u8; NAME_BYTES]>,
     /// Time spent running up to the last tick or switch.
     run_ns: AtomicU64,
+    /// What it serves, and which server it waits for.
+    pub(crate) server_link: Mutex<zerocopy::Link>,
     /// Link of the [`ThreadList`](super::ThreadList) that the thread is in, under the lock of that list.
     pub(super) next_waiter: Mutex<Option<Arc<Thread>>>,
 }
@@ -143,6 +146,7 @@ impl Thread {
             clear_child_tid: AtomicUsize::new(0),
             name: Mutex::new([0; NAME_BYTES]),
             run_ns: AtomicU64::new(0),
+            server_link: Mutex::new(zerocopy::Link::new()),
             next_waiter: Mutex::new(None),
         }
     }

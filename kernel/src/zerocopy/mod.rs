@@ -32,3 +32,19 @@
 //! Every page is unmapped by the server's own thread, or, of a CPU that goes offline, by that CPU.
 
 pub mod abi;
+mod call;
+mod exchange;
+mod leave;
+mod nesting;
+mod place;
+mod register;
+mod request;
+mod server;
+mod service;
+mod wait;
+
+pub use leave::{cpu_leaves, leave, look};
+pub use register::set_affinity;
+pub use request::request;
+pub use server::Link;
+pub use service::{Service, ServiceHandle};

@@ -68,6 +68,11 @@ impl Current {
     pub fn to_arc(&self) -> Arc<Thread> {
         self.0.clone()
     }
+
+    /// Nobody ends the host's threads.
+    pub fn is_ending(&self) -> bool {
+        false
+    }
 }
 
 impl Deref for Current {

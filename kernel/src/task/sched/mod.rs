@@ -15,8 +15,8 @@ pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 
 pub use defer::{catch_up, defer_flushes};
-pub use park::{doze, expire_deadlines, park_uninterrupted, sleep_until, unpark};
-pub use place::{cpu_count, set_affinity, set_scheduling, usable_cpu_bits};
+pub use park::{doze, expire_deadlines, hand_over, park_uninterrupted, sleep_until, unpark};
+pub use place::{cpu_count, set_affinity, set_scheduling, tell_server, usable_cpu_bits};
 pub use switch::{
     SLICE_NS, before_user_return, preempt, preempt_interrupted, timer_tick, yield_now,
 };

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use shootdown::CpuId;
 
 use super::place::enqueue;
-use super::switch::reschedule;
+use super::switch::{give_way_to, reschedule};
 use super::vacate;
 use crate::arch::{irq, percpu, timer};
 use crate::errno::Errno;
@@ -52,21 +52,46 @@ pub(in crate::task) fn park(deadline: Option<Deadline>) {
         cpu
     });
     let state = irq::save();
-    // ORDERING: acquire of what the waker did before its token; pairs with the release in `unpark`.
+    if fall_asleep(&me) {
+        reschedule(Leave::Parked);
+    }
+    irq::restore(state);
+    if let Some(cpu) = timer_cpu {
+        forget_deadline(&me, cpu);
+    }
+}
+
+/// Makes the current thread one that sleeps, for its CPU to leave it; false, and the token is gone, when a wake-up came
+/// since the last time. Interrupts are off.
+fn fall_asleep(me: &Thread) -> bool {
+    // ORDERING: acquire of what the waker did before its token; pairs with the release in `wake`.
     let sleeping = me.park.compare_exchange(
         park_state::RUNNABLE,
         park_state::PARKED,
         Ordering::AcqRel,
         Ordering::Acquire,
     );
-    match sleeping {
-        Ok(_) => reschedule(Leave::Parked),
-        Err(_) => me.park.store(park_state::RUNNABLE, Ordering::Relaxed),
+    if sleeping.is_err() {
+        me.park.store(park_state::RUNNABLE, Ordering::Relaxed);
+    }
+    sleeping.is_ok()
+}
+
+/// Wakes `next` and sleeps as [`park_uninterrupted`] does, in one step: the CPU goes from here to `next` directly, past the
+/// queue, with what is left of this thread's slice. So it does unless `next` may not run here, somebody more urgent waits
+/// for the CPU, or the slice is over; then the two steps are taken one by one.
+///
+/// Context: as [`park`].
+pub fn hand_over(next: &Arc<Thread>) {
+    let state = irq::save();
+    let woken = wake(next);
+    match (woken, fall_asleep(&current())) {
+        (true, true) => give_way_to(next.clone()),
+        (true, false) => enqueue(next.clone(), Place::Last),
+        (false, true) => reschedule(Leave::Parked),
+        (false, false) => {}
     }
     irq::restore(state);
-    if let Some(cpu) = timer_cpu {
-        forget_deadline(&me, cpu);
-    }
 }
 
 /// Takes the thread's entry out of the timers of that CPU, or of the one that has taken them over.
@@ -102,7 +127,16 @@ pub fn park_uninterrupted() {
 ///
 /// Context: any, interrupt handlers included; leaf locks may be held.
 pub fn unpark(thread: &Arc<Thread>) {
-    // ORDERING: publishes the condition that the sleeper checks; pairs with `park`.
+    if wake(thread) {
+        enqueue(thread.clone(), Place::Last);
+    }
+}
+
+/// Leaves the thread a token if it does not sleep. If it does, it no longer counts as asleep: true, and the caller, nobody
+/// else, is to queue it or to run it.
+#[must_use]
+fn wake(thread: &Thread) -> bool {
+    // ORDERING: publishes the condition that the sleeper checks; pairs with `fall_asleep`.
     let before =
         thread
             .park
@@ -111,8 +145,5 @@ pub fn unpark(thread: &Arc<Thread>) {
                 park_state::RUNNABLE => Some(park_state::NOTIFIED),
                 _ => None,
             });
-    // Whoever took it out of PARKED is the only one to queue it.
-    if before == Ok(park_state::PARKED) {
-        enqueue(thread.clone(), Place::Last);
-    }
+    before == Ok(park_state::PARKED)
 }

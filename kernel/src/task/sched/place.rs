@@ -8,6 +8,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use shootdown::{CpuId, CpuMask};
 
+use super::park::unpark;
 use crate::arch::{apic, percpu};
 use crate::platform::MAX_CPUS;
 use crate::task::cpu;
@@ -84,6 +85,13 @@ pub(in crate::task) fn nudge(thread: &Thread) {
     // set before this call, or this sees that CPU.
     fence(Ordering::SeqCst);
     request_resched(thread.cpu());
+}
+
+/// Tells a server that it is one no more: it looks as soon as it can.
+pub fn tell_server(thread: &Arc<Thread>) {
+    thread.add_work(work::DISMISSED);
+    unpark(thread);
+    nudge(thread);
 }
 
 /// Puts a runnable thread into the queue of a CPU and has that CPU look if the thread goes before what runs there.

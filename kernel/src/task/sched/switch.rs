@@ -24,6 +24,7 @@ use crate::task::queue::{Claim, Place, Ready};
 use crate::task::thread::work;
 use crate::task::{Priority, Thread, signal};
 use crate::time;
+use crate::zerocopy;
 
 /// How long a thread runs before others on its CPU get their turn.
 pub const SLICE_NS: u64 = 10_000_000;
@@ -83,6 +84,12 @@ pub fn before_user_return(frame: &mut TrapFrame) {
             me.clear_work(work::UNPINNED);
             irq::enable();
             report_unpinned(&me);
+            irq::disable();
+        }
+        if me.work() & work::DISMISSED != 0 {
+            me.clear_work(work::DISMISSED);
+            irq::enable();
+            zerocopy::look(&me);
             irq::disable();
         }
         if me.work() & (work::EXIT | work::SIGNAL) != 0 {
@@ -147,8 +154,37 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
     };
-    switch(cpu, me, next, leave);
+    switch(cpu, me, next, leave, Slice::Fresh);
     finish_switch();
+}
+
+/// Gives the CPU to `next`, which no longer counts as asleep and is in no queue, while the current thread counts as
+/// asleep. Goes by the queue where that cannot be at once. Interrupts are off, before and after; otherwise as [`reschedule`].
+pub(super) fn give_way_to(next: Arc<Thread>) {
+    let cpu = cpu::this();
+    let me = percpu::cpu_id();
+    if !goes_next(cpu, me, &next) {
+        enqueue(next, Place::Last);
+        return reschedule(Leave::Parked);
+    }
+    assert_eq!(
+        percpu::preempt_count(),
+        0,
+        "handing over with preemption off"
+    );
+    switch(cpu, me, next, Leave::Parked, Slice::Inherited);
+    finish_switch();
+}
+
+/// Whether `next` may be the next thread of this CPU, which then counts as running it.
+fn goes_next(cpu: &CpuSched, me: CpuId, next: &Thread) -> bool {
+    if percpu::need_resched() || !next.may_run_on(me) || next.is_on_cpu() {
+        return false;
+    }
+    let mut ready = cpu.ready.lock();
+    let may = ready.hand_over(next.priority());
+    cpu.publish(&ready);
+    may
 }
 
 /// The next thread for this CPU, or `None` when the current one simply goes on.
@@ -214,8 +250,17 @@ fn renew_slice<T>(cpu: &CpuSched, claim: Option<Claim>) -> Option<T> {
     None
 }
 
+/// How long the next thread may run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slice {
+    /// A whole slice.
+    Fresh,
+    /// What the one before has left: or two threads could keep a CPU between them.
+    Inherited,
+}
+
 /// Switches stacks. On return this is `prev` again, perhaps on another CPU.
-fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
+fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave, slice: Slice) {
     // Whoever runs next may be in the middle of an access to user memory.
     catch_up();
     let next_ptr = Arc::as_ptr(&next);
@@ -223,7 +268,9 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave) {
         let old_space = load_space_of(local, &next);
         let now_ns = time::now_ns();
         local.account(now_ns);
-        local.slice_end_ns = now_ns + SLICE_NS;
+        if slice == Slice::Fresh {
+            local.slice_end_ns = now_ns + SLICE_NS;
+        }
         let prev = core::mem::replace(&mut local.current, next);
         let prev_ptr = Arc::as_ptr(&prev);
         local.leaving = Some((prev, leave));
