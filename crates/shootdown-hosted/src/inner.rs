@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, WindowRoot};
 
 use crate::config::Config;
 use crate::cpu::{Service, TICK};
@@ -26,6 +26,8 @@ where
 {
     pub(crate) engine: Shootdown<Hosted<N>, N>,
     pub(crate) spaces: Vec<AddressSpace<N>>,
+    /// Each CPU's private root in the first space.
+    pub(crate) windows: Vec<WindowRoot>,
     pub(crate) cpus: usize,
     /// The idle threads, one a CPU, and after them the others.
     pub(crate) tasks: Vec<Task>,
@@ -54,12 +56,19 @@ where
     Cpus<N>: Capacity,
 {
     pub(crate) fn new(config: &Config) -> Self {
-        let memory = Memory::new(config.spaces, config.frames);
+        let memory = Memory::new(config.spaces, config.frames, config.cpus);
         let queue = Queue::new(config.cpus, config.tasks);
         let engine = Shootdown::new(Hosted::new(memory, queue, config));
         let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
+        let spaces: Vec<_> = (0..config.spaces).map(space).collect();
+        let windows = |cpu: usize| {
+            let root = engine.platform().memory.private_root(cpu);
+            let owner = CpuId::new(cpu as u32);
+            Some(WindowRoot::new(&engine, spaces.first()?, owner, root))
+        };
         Self {
-            spaces: (0..config.spaces).map(space).collect(),
+            windows: (0..config.cpus).filter_map(windows).collect(),
+            spaces,
             engine,
             cpus: config.cpus,
             tasks: (0..config.cpus + config.tasks)
@@ -119,5 +128,19 @@ where
         self.retire();
         thread::leave();
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+}
+
+impl<const N: usize> Drop for Inner<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// All CPUs are gone.
+    fn drop(&mut self) {
+        if let Some(space) = self.spaces.first() {
+            for windows in self.windows.drain(..) {
+                self.engine.retire_windows(space, windows);
+            }
+        }
     }
 }

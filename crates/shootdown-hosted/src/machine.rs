@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stall};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stall, WindowRoot};
 
 use crate::config::{Config, Refused};
 use crate::cpu::{RESCHEDULE, Service};
 use crate::futex::Mailbox;
 use crate::idle::Job;
 use crate::inner::Inner;
-use crate::memory::{Memory, Part};
+use crate::memory::{Memory, PAGES, Part};
 use crate::platform::Hosted;
 use crate::signal;
 use crate::thread;
@@ -92,6 +92,11 @@ where
     /// When there is no space with this index.
     pub fn space(&self, index: usize) -> &AddressSpace<N> {
         &self.inner.spaces[index]
+    }
+
+    /// The private root of a CPU in the first space. Tasks in that space run on it or on the shared one, as it comes.
+    pub fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
+        self.inner.windows.get(cpu)
     }
 
     /// Runs `job` on `cpu`, with interrupts on and preemption off, and waits for it. From any thread, except in interrupt
@@ -215,12 +220,16 @@ where
         self.inner.tasks[thread::task()?].space()
     }
 
-    /// Loads the word at an address as this CPU's translations have it, as one instruction; `None` if it has none. A word
-    /// of all ones says that a page table was walked that had been given back. On a CPU, any context.
+    /// Loads the word at an address as this CPU's translations have it, as one instruction; `None` if it has none. Windows are
+    /// those of this CPU, whatever the part says. A word of all ones says that a page table was walked that had been given back. On a CPU, any context.
     pub fn load(&self, part: Part, page: usize) -> Option<u64> {
         use crate::memory::Entry;
         let platform = self.inner.platform();
-        let is_kernel = part == Part::Kernel;
+        let (is_kernel, page) = match part {
+            Part::Kernel => (true, page),
+            Part::Space(_) => (false, page),
+            Part::Window(_) => (false, PAGES + page),
+        };
         let were_on = thread::irq_save();
         let tlb: &Tlb = &platform.tlbs[thread::cpu()];
         let word = match tlb.translate(&platform.memory, is_kernel, page) {

@@ -1,7 +1,8 @@
 //! [`Memory`]: frames and page tables, which nothing but this machine's loads walk.
 //!
 //! A space has a root of [`TABLES`] entries, each naming a table of [`PAGES_PER_TABLE`] entries, each naming a frame of one
-//! word. The kernel's part is one more such tree, whose tables never move.
+//! word. The kernel's part is one more such tree, whose tables never move. And each CPU has a private root for the first space:
+//! copies of its entries, and one more for the table of the CPU's windows.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,8 +15,16 @@ pub const TABLES: usize = 4;
 pub const PAGES_PER_TABLE: usize = 16;
 /// Pages of a space.
 pub(crate) const PAGES: usize = TABLES * PAGES_PER_TABLE;
+/// Entries of a root that is loaded: the last one is for windows.
+pub(crate) const TOP: usize = TABLES + 1;
+/// Pages that a loaded root translates.
+pub(crate) const SPAN: usize = TOP * PAGES_PER_TABLE;
+/// A top-level entry that leads nowhere.
+const NO_TABLE: u32 = u32::MAX;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
+/// Where windows begin.
+const WINDOW_START: usize = PAGES * PAGE_BYTES;
 /// Where the kernel's part begins.
 const KERNEL_START: usize = 1 << 40;
 /// Tables that may be on their way from one use to the next.
@@ -28,6 +37,8 @@ pub enum Part {
     Space(usize),
     /// The kernel's part, which all spaces share.
     Kernel,
+    /// The windows of the CPU with this index in the first space: [`PAGES_PER_TABLE`] pages.
+    Window(usize),
 }
 
 /// A page-table entry.
@@ -75,24 +86,34 @@ struct Table {
 /// All memory of a machine.
 #[derive(Debug)]
 pub struct Memory {
-    /// The tables of each space, and after them the kernel's.
-    roots: Vec<[AtomicU32; TABLES]>,
+    /// The tables of each space, after them the kernel's, and after that each CPU's private root.
+    roots: Vec<[AtomicU32; TOP]>,
+    spaces: usize,
     tables: Vec<Table>,
     frames: Vec<Frame>,
     freed_walks: AtomicU64,
 }
 
 impl Memory {
-    pub(crate) fn new(spaces: usize, frames: usize) -> Self {
-        let used = (spaces + 1) * TABLES;
+    pub(crate) fn new(spaces: usize, frames: usize, cpus: usize) -> Self {
+        let shared = (spaces + 1) * TABLES;
+        let used = shared + cpus;
         let table = |index: usize| Table {
             in_use: AtomicBool::new(index < used),
             entries: Default::default(),
         };
-        let root =
-            |space: usize| std::array::from_fn(|i| AtomicU32::new((space * TABLES + i) as u32));
+        let root = |index: usize| {
+            std::array::from_fn(|slot| {
+                AtomicU32::new(match (index.checked_sub(spaces + 1), slot) {
+                    (None, 0..TABLES) => (index * TABLES + slot) as u32,
+                    (Some(cpu), TABLES) => (shared + cpu) as u32,
+                    _ => NO_TABLE,
+                })
+            })
+        };
         Self {
-            roots: (0..=spaces).map(root).collect(),
+            roots: (0..=spaces + cpus).map(root).collect(),
+            spaces,
             tables: (0..used + SPARE_TABLES).map(table).collect(),
             frames: (0..frames).map(|_| Frame(UnsafeCell::new(0))).collect(),
             freed_walks: AtomicU64::new(0),
@@ -101,7 +122,7 @@ impl Memory {
 
     /// How many spaces.
     pub fn spaces(&self) -> usize {
-        self.roots.len() - 1
+        self.spaces
     }
 
     /// How many frames.
@@ -119,22 +140,45 @@ impl Memory {
         let start = match part {
             Part::Space(_) => 0,
             Part::Kernel => KERNEL_START,
+            Part::Window(_) => WINDOW_START,
         };
         start + page * PAGE_BYTES
     }
 
     /// The page number of a part's address; `None` if it is in the other kind of part.
     pub(crate) fn page_at(part: Part, address: usize) -> Option<usize> {
-        let page = match part {
-            Part::Space(_) => address / PAGE_BYTES,
-            Part::Kernel => address.checked_sub(KERNEL_START)? / PAGE_BYTES,
+        let (start, pages) = match part {
+            Part::Space(_) => (0, PAGES),
+            Part::Kernel => (KERNEL_START, PAGES),
+            Part::Window(_) => (WINDOW_START, PAGES_PER_TABLE),
         };
-        (page < PAGES).then_some(page)
+        let page = address.checked_sub(start)? / PAGE_BYTES;
+        (page < pages).then_some(page)
     }
 
     /// What [`switch_to`](shootdown::Shootdown::switch_to) loads for a space.
     pub(crate) fn root_of(space: usize) -> Root {
         Root(space as u64 + 1)
+    }
+
+    /// What [`switch_to_windows`](shootdown::Shootdown::switch_to_windows) loads on a CPU for the first space.
+    pub(crate) fn private_root(&self, cpu: usize) -> Root {
+        Self::root_of(self.spaces + 1 + cpu)
+    }
+
+    /// Takes the top-level entries of a space over into a private root.
+    pub(crate) fn copy_top(&self, shared: Root, private: Root) {
+        let (from, to) = (self.entries(shared), self.entries(private));
+        for slot in 0..TABLES {
+            // ORDERING: Acquire and Release: as `table_of` and `move_table`, by way of the copy.
+            let table = from[slot].load(Ordering::Acquire);
+            to[slot].store(table, Ordering::Release);
+        }
+    }
+
+    /// The top-level entries of a root with a user part.
+    fn entries(&self, root: Root) -> &[AtomicU32; TOP] {
+        &self.roots[root.0 as usize - 1]
     }
 
     /// Changes a page-table entry; flushes nothing. One thread at a time for each page. Any context.
@@ -198,14 +242,23 @@ impl Memory {
         self.freed_walks.load(Ordering::Relaxed)
     }
 
-    /// The table that the root names.
+    /// The table in which the part has its pages from `slot` times [`PAGES_PER_TABLE`] on.
     pub(crate) fn table_of(&self, part: Part, slot: usize) -> usize {
-        let root = match part {
-            Part::Space(index) => index,
-            Part::Kernel => self.spaces(),
+        let (root, slot) = match part {
+            Part::Space(index) => (index, slot),
+            Part::Kernel => (self.spaces, slot),
+            Part::Window(cpu) => (self.spaces + 1 + cpu, TABLES),
         };
+        let root = Self::root_of(root);
+        self.table_at(root, slot)
+            .expect("parts have all their tables")
+    }
+
+    /// The table that an entry of this root names.
+    pub(crate) fn table_at(&self, root: Root, slot: usize) -> Option<usize> {
         // ORDERING: Acquire; pairs with `move_table`.
-        self.roots[root][slot].load(Ordering::Acquire) as usize
+        let table = self.entries(root)[slot].load(Ordering::Acquire);
+        (table != NO_TABLE).then_some(table as usize)
     }
 
     /// The entry of a page, by way of this table.
@@ -226,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_moved_table_keeps_its_entries_and_a_freed_one_is_known() {
-        let memory = Memory::new(1, 4);
+        let memory = Memory::new(1, 4, 0);
         memory.map(Part::Space(0), 17, Some(3));
         let old = memory.move_table(0, 17).unwrap();
         let new = memory.table_of(Part::Space(0), 1);
@@ -240,14 +293,33 @@ mod tests {
 
     #[test]
     fn addresses_belong_to_one_part() {
-        let memory = Memory::new(1, 1);
-        for part in [Part::Space(0), Part::Kernel] {
-            let address = memory.address(part, 63);
-            assert_eq!(Memory::page_at(part, address), Some(63));
+        let memory = Memory::new(1, 1, 1);
+        for (part, last) in [
+            (Part::Space(0), 63),
+            (Part::Window(0), 15),
+            (Part::Kernel, 63),
+        ] {
+            let address = memory.address(part, last);
+            assert_eq!(Memory::page_at(part, address), Some(last));
             assert_eq!(Memory::page_at(part, address + PAGE_BYTES), None);
         }
         let kernel = memory.address(Part::Kernel, 0);
         assert_eq!(Memory::page_at(Part::Space(0), kernel), None);
         assert_eq!(Memory::page_at(Part::Kernel, 0), None);
+    }
+
+    #[test]
+    fn a_private_root_has_copies_and_a_window() {
+        let memory = Memory::new(1, 4, 2);
+        let (shared, private) = (Memory::root_of(0), memory.private_root(1));
+        assert_eq!(memory.table_at(shared, TABLES), None);
+        assert_eq!(memory.table_at(private, 0), None);
+        memory.copy_top(shared, private);
+        assert_eq!(memory.table_at(private, 0), memory.table_at(shared, 0));
+        memory.map(Part::Window(1), 3, Some(2));
+        let window = memory.table_at(private, TABLES).unwrap();
+        assert_eq!(memory.walk(window, 3), Entry::Frame(2));
+        let other = memory.table_at(memory.private_root(0), TABLES);
+        assert_ne!(other, Some(window));
     }
 }

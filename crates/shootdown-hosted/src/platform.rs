@@ -4,7 +4,8 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries, TraceEvent,
+    Asid, AsidSlot, CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries,
+    TraceEvent,
 };
 
 use crate::config::Config;
@@ -63,7 +64,7 @@ impl<const N: usize> Hosted<N> {
 //    `irq_enable` and the handler alone; it is an index of `cpus`.
 // 2. The only other code of a thread is its signal handler, which returns at once while the flag is set; a CPU is one thread.
 // 3. The software cache drops what the operation names; loads use nothing else.
-// 4. Likewise for roots and tags; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
+// 4. Likewise for roots and tags, and only private roots have entries for windows; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
 // 5. `Cpu::interrupt` releases, `Cpu::take` acquires.
 // 6. An interrupt is pending until the CPU's holder takes it: at once by the signal, or as it enables interrupts.
 unsafe impl<const N: usize> Platform for Hosted<N> {
@@ -130,6 +131,15 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         &self.slots[cpu.index()]
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, shared: Root, private: Root, _: FlushRange) {
+        if self.maybe_hiccup() {
+            self.my_tlb().guess(&self.memory);
+        }
+        self.memory.copy_top(shared, private);
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {

@@ -133,6 +133,11 @@ where
         let state = &self.platform().cpus[cpu];
         let before = state.loaded().map(|index| &self.spaces[index]);
         match (before, next) {
+            (_, Some(0)) if thread::once_in(2) => {
+                let windows = &self.windows[cpu];
+                self.engine
+                    .switch_to_windows(before, &self.spaces[0], windows);
+            }
             (_, Some(next)) => self.engine.switch_to(before, &self.spaces[next]),
             (Some(before), None) => self.engine.switch_away(before, KERNEL_ROOT),
             (None, None) => {}

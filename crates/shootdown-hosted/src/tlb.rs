@@ -7,18 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
 
-use crate::memory::{Entry, Memory, PAGES, PAGES_PER_TABLE, Part, TABLES};
+use crate::memory::{Entry, Memory, PAGES, PAGES_PER_TABLE, Part, SPAN, TABLES, TOP};
 
 /// Hardware tags of a CPU besides the untagged one.
 pub(crate) const TAGS: usize = 6;
+/// The root without a user part.
+const NO_USER: Root = Root(0);
 /// Nothing is cached. Cached words are the table's or frame's number, plus one.
 const NOTHING: u32 = 0;
 
 /// What one tag has cached. Only its CPU looks, with interrupts off.
 #[derive(Debug)]
 struct Cached {
-    tables: [AtomicU32; TABLES],
-    pages: [AtomicU32; PAGES],
+    tables: [AtomicU32; TOP],
+    pages: [AtomicU32; SPAN],
 }
 
 #[derive(Debug)]
@@ -33,8 +35,8 @@ pub(crate) struct Tlb {
 impl Cached {
     const fn new() -> Self {
         Self {
-            tables: [const { AtomicU32::new(NOTHING) }; TABLES],
-            pages: [const { AtomicU32::new(NOTHING) }; PAGES],
+            tables: [const { AtomicU32::new(NOTHING) }; TOP],
+            pages: [const { AtomicU32::new(NOTHING) }; SPAN],
         }
     }
 
@@ -88,7 +90,9 @@ impl Tlb {
             if let Some(page) = Memory::page_at(Part::Kernel, address) {
                 self.kernel[page].store(NOTHING, Ordering::Relaxed);
             }
-            if let Some(page) = Memory::page_at(Part::Space(0), address) {
+            let page = Memory::page_at(Part::Space(0), address);
+            let window = Memory::page_at(Part::Window(0), address);
+            if let Some(page) = page.or(window.map(|page| page + PAGES)) {
                 let loaded = self.loaded();
                 loaded.pages[page].store(NOTHING, Ordering::Relaxed);
                 loaded.tables[page / PAGES_PER_TABLE].store(NOTHING, Ordering::Relaxed);
@@ -96,9 +100,9 @@ impl Tlb {
         }
     }
 
-    /// The entry of a page under the loaded root.
+    /// The entry of a page under the loaded root; those of windows come after those of the space.
     pub(crate) fn translate(&self, memory: &Memory, is_kernel: bool, page: usize) -> Entry {
-        let cached = match is_kernel {
+        let cached: &[AtomicU32] = match is_kernel {
             true => &self.kernel,
             false => &self.loaded().pages,
         };
@@ -133,10 +137,13 @@ impl Tlb {
         if is_kernel {
             return Some(memory.table_of(Part::Kernel, slot));
         }
-        let space = (self.root.load(Ordering::Relaxed) as usize).checked_sub(1)?;
+        let root = Root(u64::from(self.root.load(Ordering::Relaxed)));
+        if root == NO_USER {
+            return None;
+        }
         let cached = &self.loaded().tables[slot];
         if cached.load(Ordering::Relaxed) == NOTHING {
-            let table = memory.table_of(Part::Space(space), slot) as u32;
+            let table = memory.table_at(root, slot)? as u32;
             cached.store(table + 1, Ordering::Relaxed);
         }
         Some(cached.load(Ordering::Relaxed) as usize - 1)
@@ -145,8 +152,12 @@ impl Tlb {
     /// Walks ahead of time all that the loaded root leads to, by the tables that are cached: what a processor may do at
     /// any time, also while its CPU is lazy.
     pub(crate) fn guess(&self, memory: &Memory) {
-        for (is_kernel, cached) in [(false, &self.loaded().pages), (true, &self.kernel)] {
-            for slot in 0..TABLES {
+        let parts: [(bool, &[AtomicU32], usize); 2] = [
+            (false, &self.loaded().pages, TOP),
+            (true, &self.kernel, TABLES),
+        ];
+        for (is_kernel, cached, slots) in parts {
+            for slot in 0..slots {
                 if let Some(table) = self.table(memory, is_kernel, slot) {
                     self.fill(memory, cached, table, slot);
                 }
@@ -162,7 +173,7 @@ mod tests {
     use super::*;
 
     fn mapped() -> (Memory, Tlb) {
-        let (memory, tlb) = (Memory::new(2, 8), Tlb::new());
+        let (memory, tlb) = (Memory::new(2, 8, 1), Tlb::new());
         for (part, frame) in [(Part::Space(0), 1), (Part::Space(1), 2), (Part::Kernel, 3)] {
             memory.map(part, 5, Some(frame));
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown};
-use shootdown_torture::{Host, Promise, Region, Torture};
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, WindowRoot};
+use shootdown_torture::{Host, Promise, Region, Torture, WINDOW_PAGES};
 
 use crate::machine::Machine;
 use crate::memory::{PAGES_PER_TABLE, Part};
@@ -35,6 +35,7 @@ fn part(region: Region) -> Part {
     match region {
         Region::Space(index) => Part::Space(index),
         Region::Kernel => Part::Kernel,
+        Region::Window(cpu) => Part::Window(cpu),
     }
 }
 
@@ -50,8 +51,11 @@ where
         Machine::space(self, index)
     }
 
-    fn pages(&self, _: Region) -> usize {
-        self.memory().pages()
+    fn pages(&self, region: Region) -> usize {
+        match region {
+            Region::Window(_) => WINDOW_PAGES,
+            _ => self.memory().pages(),
+        }
     }
 
     fn address(&self, region: Region, page: usize) -> usize {
@@ -83,7 +87,13 @@ where
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {
-        self.memory().move_table(space, page)
+        let old = self.memory().move_table(space, page)?;
+        Machine::space(self, space).top_changed();
+        Some(old)
+    }
+
+    fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
+        Machine::windows(self, cpu)
     }
 
     fn table_pages(&self, page: usize) -> (usize, usize) {

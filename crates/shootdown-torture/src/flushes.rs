@@ -5,7 +5,7 @@ use shootdown::{Capacity, CpuId, Cpus, FlushBatch, FlushRange, FreedTables, Page
 use crate::host::Host;
 use crate::memory::{Memory, Region};
 use crate::operation::Operation;
-use crate::pages::{PAGES, Pages, SPACES, Wrong, poison};
+use crate::pages::{PAGES, SPACES, Wrong, judge, poison};
 use crate::rng::Rng;
 use crate::torture::Step;
 use crate::violation::Promise;
@@ -45,6 +45,40 @@ impl Changed {
     }
 }
 
+/// What a change without a batch has to flush, and the frames that are free afterwards.
+#[derive(Debug)]
+struct Gone {
+    range: FlushRange,
+    frames: [usize; MOST_PAGES],
+    count: usize,
+}
+
+impl Default for Gone {
+    fn default() -> Self {
+        Self {
+            range: FlushRange::pages(0, 0, PageSize::SIZE_4K),
+            frames: [0; MOST_PAGES],
+            count: 0,
+        }
+    }
+}
+
+impl Gone {
+    fn add(&mut self, page: FlushRange, frame: Option<usize>) {
+        self.range = self.range.union(&page);
+        if let Some(frame) = frame {
+            self.frames[self.count] = frame;
+            self.count += 1;
+        }
+    }
+
+    fn frames(&self) -> impl Iterator<Item = Unlinked> {
+        self.frames[..self.count]
+            .iter()
+            .map(|frame| Unlinked::Frame(*frame))
+    }
+}
+
 impl<H: Host<N>, const N: usize> Step<'_, H, N>
 where
     Cpus<N>: Capacity,
@@ -76,6 +110,7 @@ where
         let mut batch = Batch::new();
         self.remap_into(rng, &mut changed, &mut batch);
         if batch.is_empty() {
+            self.disown(&changed);
             return false;
         }
         self.flush_batch(rng, index, &changed, batch);
@@ -84,27 +119,39 @@ where
 
     fn change_kernel(&self, rng: &mut Rng) -> bool {
         let mut changed = Changed::nothing(Region::Kernel);
-        let mut frames = [0; MOST_PAGES];
-        let mut count = 0;
-        let mut range = FlushRange::pages(0, 0, PageSize::SIZE_4K);
-        self.remap(rng, &mut changed, |page, frame| {
-            range = range.union(&page);
-            if let Some(frame) = frame {
-                frames[count] = frame;
-                count += 1;
-            }
-        });
-        if range.is_empty() {
+        let mut gone = Gone::default();
+        self.remap(rng, &mut changed, |page, frame| gone.add(page, frame));
+        if gone.range.is_empty() {
+            self.disown(&changed);
             return false;
         }
-        let ticket = self.host.engine().submit_flush_kernel(range);
+        let ticket = self.host.engine().submit_flush_kernel(gone.range);
         self.disown(&changed);
         self.maybe_move(rng);
         ticket.wait();
-        let frames = frames[..count].iter();
-        self.take_back(frames.map(|frame| Unlinked::Frame(*frame)));
+        self.take_back(gone.frames());
         self.settle(&changed);
         true
+    }
+
+    /// Other frames for some of this CPU's windows, whether the private root is loaded or not.
+    pub(crate) fn change_window(&self, rng: &mut Rng) -> bool {
+        let here = self.here().index();
+        let Some(windows) = self.host.memory().windows(here) else {
+            return false;
+        };
+        let Ok(pinned) = self.host.engine().pin_windows(windows) else {
+            // This task has moved meanwhile.
+            return false;
+        };
+        let mut changed = Changed::nothing(Region::Window(here));
+        let mut gone = Gone::default();
+        self.remap(rng, &mut changed, |page, frame| gone.add(page, frame));
+        pinned.flush(gone.range);
+        self.disown(&changed);
+        self.take_back(gone.frames());
+        self.settle(&changed);
+        !gone.range.is_empty()
     }
 
     /// Moves a page table, and gives some of its pages other frames.
@@ -261,7 +308,11 @@ where
         let memory = self.host.memory();
         let random = rng.next_u64();
         let result = self.with_irqs_off(|| {
+            let here = self.here().index();
             let region = match memory.entered() {
+                Some(0) if random & 0xc == 0 && memory.windows(here).is_some() => {
+                    Region::Window(here)
+                }
                 Some(index) if random & 3 != 0 => Region::Space(index),
                 _ => Region::Kernel,
             };
@@ -269,7 +320,7 @@ where
             let page = ((random >> 8) % pages) as usize;
             let oldest = self.torture.pages.oldest(region, page);
             let word = memory.load(region, page);
-            word.map(|word| Pages::judge(region, page, oldest, word))
+            word.map(|word| judge(region, page, oldest, word))
         });
         let (promise, expected, found) = match result {
             None => return false,

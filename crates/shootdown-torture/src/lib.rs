@@ -41,7 +41,7 @@ mod violation;
 pub use host::Host;
 pub use memory::{Memory, NoMemory, Region};
 pub use operation::{Mix, Operation, Plan};
-pub use pages::{FRAMES, PAGES, SPACES};
+pub use pages::{FRAMES, PAGES, SPACES, WINDOW_PAGES};
 pub use progress::Progress;
 pub use record::{LANES, WorkerId};
 pub use rng::Rng;

@@ -1,6 +1,6 @@
 //! What the flushes are about: memory that is reached through translations.
 
-use shootdown::{AddressSpace, Capacity, Cpus};
+use shootdown::{AddressSpace, Capacity, Cpus, WindowRoot};
 
 /// A set of pages that share a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -9,6 +9,8 @@ pub enum Region {
     Space(usize),
     /// The kernel's part, which all spaces share.
     Kernel,
+    /// The windows of the CPU with this number, in space 0.
+    Window(usize),
 }
 
 /// Page tables, frames and loads. All of it is changed and used with interrupts off on the CPU, and must not wait.
@@ -25,7 +27,8 @@ where
     /// The engine's view of space `index`.
     fn space(&self, index: usize) -> &AddressSpace<N>;
 
-    /// How many pages each region has, at most [`PAGES`](crate::PAGES); all are unmapped at the beginning.
+    /// How many pages each region has, at most [`PAGES`](crate::PAGES), and of windows
+    /// [`WINDOW_PAGES`](crate::WINDOW_PAGES); all are unmapped at the beginning.
     fn pages(&self, region: Region) -> usize;
 
     /// Where page number `page` of the region is.
@@ -49,6 +52,13 @@ where
 
     /// Gives the running task another space, or none; task context, interrupts on.
     fn enter(&self, space: Option<usize>);
+
+    /// The private root of the CPU with this number in space 0, if it has one: loaded now and then for tasks in that space, in
+    /// turns with the shared one.
+    fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
+        let _ = cpu;
+        None
+    }
 
     /// Replaces the page table that translates `page` by a copy of it elsewhere, and flushes nothing; returns the name of the
     /// old one, or `None` if that cannot be done now. Other CPUs may change entries meanwhile, which must not be lost.

@@ -53,6 +53,8 @@ operations! {
     ChangeTable "change_table" 3,
     /// The same in the kernel's part.
     ChangeKernel "change_kernel" 4,
+    /// The same in this CPU's windows: no other CPU is asked.
+    ChangeWindow "change_window" 6,
     /// A flush of everything without a change.
     FlushWhole "flush_whole" 1,
     /// Loads of pages.

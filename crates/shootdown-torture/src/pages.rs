@@ -7,6 +7,8 @@ use crate::sync::{Plain, Tally};
 pub const SPACES: usize = 4;
 /// Most pages of a region that are used.
 pub const PAGES: usize = 64;
+/// Most pages of a CPU's windows that are used.
+pub const WINDOW_PAGES: usize = 8;
 /// Most frames that are used.
 pub const FRAMES: usize = 384;
 
@@ -50,10 +52,25 @@ struct Page {
 
 /// The books of all regions.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub(crate) struct Pages<const N: usize> {
     pages: [[Page; PAGES]; SPACES + 1],
+    windows: [[Page; WINDOW_PAGES]; N],
     free: [Tally; FRAMES / 64],
 }
+
+impl Page {
+    const fn new() -> Self {
+        Self {
+            owner: Tally::new(0),
+            frame: Plain::new(),
+            version: Tally::new(0),
+            oldest: Tally::new(0),
+        }
+    }
+}
+
+/// Windows of this many CPUs can be told apart by what their frames hold.
+const WINDOW_TAGS: usize = 200;
 
 /// What a load has found wrong: the version that it may find at least, and what it found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,33 +82,31 @@ pub(crate) enum Wrong {
 }
 
 impl Region {
-    pub(crate) const fn index(self) -> usize {
+    /// In tags.
+    const fn index(self) -> usize {
         match self {
             Self::Space(index) => index,
             Self::Kernel => SPACES,
+            Self::Window(cpu) => SPACES + 1 + cpu % WINDOW_TAGS,
         }
     }
 }
 
-impl Pages {
+impl<const N: usize> Pages<N> {
     pub(crate) const fn new() -> Self {
         Self {
-            pages: [const {
-                [const {
-                    Page {
-                        owner: Tally::new(0),
-                        frame: Plain::new(),
-                        version: Tally::new(0),
-                        oldest: Tally::new(0),
-                    }
-                }; PAGES]
-            }; SPACES + 1],
+            pages: [const { [const { Page::new() }; PAGES] }; SPACES + 1],
+            windows: [const { [const { Page::new() }; WINDOW_PAGES] }; N],
             free: [const { Tally::new(0) }; FRAMES / 64],
         }
     }
 
     fn page(&self, region: Region, page: usize) -> &Page {
-        &self.pages[region.index()][page]
+        match region {
+            Region::Space(index) => &self.pages[index][page],
+            Region::Kernel => &self.pages[SPACES][page],
+            Region::Window(cpu) => &self.windows[cpu][page],
+        }
     }
 
     /// The first `count` frames may be used.
@@ -155,22 +170,22 @@ impl Pages {
     pub(crate) fn oldest(&self, region: Region, page: usize) -> u64 {
         self.page(region, page).oldest.get_published()
     }
+}
 
-    /// Judges the word that a load found; `oldest` was read before it.
-    pub(crate) fn judge(region: Region, page: usize, oldest: u64, found: u64) -> Result<(), Wrong> {
-        let expected = Tag {
-            region: region.index(),
-            page,
-            version: oldest,
-        }
-        .word();
-        if found >> 40 != expected >> 40 {
-            Err(Wrong::Reused(expected, found))
-        } else if found < expected {
-            Err(Wrong::Stale(expected, found))
-        } else {
-            Ok(())
-        }
+/// Judges the word that a load found; `oldest` was read before it.
+pub(crate) fn judge(region: Region, page: usize, oldest: u64, found: u64) -> Result<(), Wrong> {
+    let expected = Tag {
+        region: region.index(),
+        page,
+        version: oldest,
+    }
+    .word();
+    if found >> 40 != expected >> 40 {
+        Err(Wrong::Reused(expected, found))
+    } else if found < expected {
+        Err(Wrong::Stale(expected, found))
+    } else {
+        Ok(())
     }
 }
 
@@ -189,18 +204,18 @@ mod tests {
             }
             .word()
         };
-        assert_eq!(Pages::judge(region, 3, 5, word(3, 5)), Ok(()));
-        assert_eq!(Pages::judge(region, 3, 5, word(3, 6)), Ok(()));
-        let wrong = |found| Pages::judge(region, 3, 5, found).unwrap_err();
+        assert_eq!(judge(region, 3, 5, word(3, 5)), Ok(()));
+        assert_eq!(judge(region, 3, 5, word(3, 6)), Ok(()));
+        let wrong = |found| judge(region, 3, 5, found).unwrap_err();
         assert!(matches!(wrong(word(3, 4)), Wrong::Stale(..)));
         assert!(matches!(wrong(word(4, 6)), Wrong::Reused(..)));
         assert!(matches!(wrong(poison(3)), Wrong::Reused(..)));
-        assert!(Pages::judge(Region::Kernel, 3, 5, word(3, 6)).is_err());
+        assert!(judge(Region::Kernel, 3, 5, word(3, 6)).is_err());
     }
 
     #[test]
     fn frames_are_given_out_once() {
-        let pages = Pages::new();
+        let pages = Pages::<1>::new();
         pages.stock(70);
         let mut taken = 0;
         while let Some(frame) = pages.take_frame(taken) {

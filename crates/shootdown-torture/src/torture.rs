@@ -52,7 +52,7 @@ where
     chances: [Tally; Operation::COUNT],
     pub(crate) records: [[Record<N>; LANES]; N],
     pub(crate) mail: [Mail; N],
-    pub(crate) pages: Pages,
+    pub(crate) pages: Pages<N>,
     pub(crate) churn: Churn,
     pub(crate) ledger: Ledger,
 }
@@ -104,6 +104,7 @@ where
             let is_possible = match operation {
                 Operation::Access => memory.frames() > 0,
                 Operation::ChangeKernel => memory.pages(Region::Kernel) > 0,
+                Operation::ChangeWindow => memory.windows(0).is_some(),
                 _ => memory.spaces() > 0 || !operation.needs_spaces(),
             };
             sum += u64::from(plan.mix.weight(*operation)) * u64::from(is_possible);
@@ -244,6 +245,7 @@ where
             Operation::LongHandler => self.long_handler(rng),
             Operation::Change | Operation::ChangeKernel => self.change(rng),
             Operation::ChangeTable => self.change_table(rng),
+            Operation::ChangeWindow => self.change_window(rng),
             Operation::FlushWhole => self.flush_whole(rng),
             Operation::Access => self.access(rng),
             Operation::Enter => self.enter(rng),

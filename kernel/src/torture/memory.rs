@@ -57,6 +57,7 @@ impl TortureMemory {
         match region {
             Region::Space(index) => &self.spaces[index].1,
             Region::Kernel => &self.kernel,
+            Region::Window(_) => unreachable!("no CPU has windows here"),
         }
     }
 }

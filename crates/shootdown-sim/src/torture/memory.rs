@@ -116,6 +116,7 @@ where
         match region {
             Region::Space(_) => page,
             Region::Kernel => KERNEL_REGION * PAGES_PER_TABLE + page,
+            Region::Window(_) => unreachable!("no CPU has windows here"),
         }
     }
 
@@ -143,6 +144,7 @@ where
         match region {
             Region::Space(_) => USER_PAGES,
             Region::Kernel => PAGES_PER_TABLE,
+            Region::Window(_) => unreachable!("no CPU has windows here"),
         }
     }
 
@@ -162,6 +164,7 @@ where
         let table = match region {
             Region::Space(index) => self.tables.borrow()[index][page / PAGES_PER_TABLE],
             Region::Kernel => KERNEL_TABLE,
+            Region::Window(_) => unreachable!("no CPU has windows here"),
         };
         let entry = frame.map_or(Pte::EMPTY, |frame| {
             Pte::to(FIRST_FRAME + frame as u16, true)

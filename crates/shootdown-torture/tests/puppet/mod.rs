@@ -187,6 +187,7 @@ fn index(region: Region) -> usize {
     match region {
         Region::Space(index) => index,
         Region::Kernel => SPACES,
+        Region::Window(_) => unreachable!("no CPU has windows here"),
     }
 }
 
