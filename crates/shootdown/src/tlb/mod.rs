@@ -4,7 +4,8 @@
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
-//! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU.
+//! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
+//!   `way`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
@@ -15,6 +16,7 @@ mod defer;
 mod flush;
 mod lazy;
 mod loaded;
+mod pinned;
 mod present;
 mod range;
 mod respond;
@@ -22,15 +24,17 @@ mod space;
 mod split;
 mod switch;
 mod ticket;
+mod way;
 mod window;
 
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
+pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use respond::FlushRequest;
 pub use space::{AddressSpace, Root, SpaceId, TlbGen};
 pub use ticket::{BatchTicket, FlushTicket};
-pub use window::{PinnedWindows, WindowRoot, WrongCpu};
+pub use window::WindowRoot;
 
 pub(crate) use asid::{Slots, Why};
 pub(crate) use lazy::{Attention, LazyMark};
@@ -38,4 +42,4 @@ pub(crate) use loaded::CpuTlb;
 pub(crate) use present::Presence;
 pub(crate) use respond::FlushScope;
 pub(crate) use split::UserSide;
-pub(crate) use window::{LoadedWindows, Way};
+pub(crate) use way::{LoadedWindows, Way};

@@ -1,0 +1,120 @@
+//! [`PinnedWindows`]: changing windows, on the CPU that they belong to.
+
+use core::fmt;
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::{PreemptGuard, Shootdown};
+use crate::platform::Platform;
+use crate::tlb::{FlushRange, WindowRoot};
+use crate::trace::TraceEvent;
+
+/// The windows of a CPU, in the hands of code that cannot leave it.
+pub struct PinnedWindows<'a, P: Platform, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    engine: &'a Shootdown<P, N>,
+    windows: &'a WindowRoot,
+    _preempt: PreemptGuard<'a, P>,
+    _stays: NotSend,
+}
+
+/// What holds it stays on its CPU. (A pointer is neither `Send` nor `Sync`.)
+#[derive(Debug)]
+struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
+
+impl<'a, P: Platform, const N: usize> PinnedWindows<'a, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The caller has disabled preemption on their CPU.
+    pub(super) fn new(
+        engine: &'a Shootdown<P, N>,
+        windows: &'a WindowRoot,
+        preempt: PreemptGuard<'a, P>,
+    ) -> Self {
+        Self {
+            engine,
+            windows,
+            _preempt: preempt,
+            _stays: NotSend(core::ptr::null()),
+        }
+    }
+
+    /// Makes this CPU forget `range` of its windows, whose entries were changed under this guard. Whatever was unlinked, pages
+    /// and tables, may be reused when it returns: no other CPU is concerned, and none is asked.
+    ///
+    /// Mapping what was empty needs no flush. With another root loaded nothing is dropped now; the tag of the private one is, when
+    /// it is loaded next. Interrupts in any state; does not block.
+    pub fn flush(&self, range: FlushRange) {
+        if range.is_empty() {
+            return;
+        }
+        let engine = self.engine;
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
+        let state = engine.state(me);
+        let (tlb, counters) = (&state.tlb, &state.counters);
+        // Also when this is dropped here at once: the same name may be remembered for another tag, from under another policy.
+        let changes = self.windows.changes.get().wrapping_add(1);
+        self.windows.changes.set(changes);
+        if tlb.windows.name() == self.windows.name {
+            engine.platform.on_trace(TraceEvent::FlushStarted {
+                cpu: me,
+                space: self.windows.space(),
+            });
+            if range.exceeds_ceiling() {
+                engine.drop_loaded(state, None);
+                counters.full_flushes.add(1);
+            } else {
+                engine.drop_loaded(state, Some(range));
+                counters.pages_flushed.add(range.page_count() as u64);
+            }
+            tlb.windows.changes.set(changes);
+            counters.window_flushes.add(1);
+            engine.platform.on_trace(TraceEvent::FlushFinished {
+                cpu: me,
+                space: self.windows.space(),
+            });
+        } else {
+            counters.window_flushes_deferred.add(1);
+        }
+        drop(irq);
+    }
+
+    /// Whether this CPU has the private root loaded.
+    pub fn is_loaded(&self) -> bool {
+        self.engine.state(self.windows.cpu()).tlb.windows.name() == self.windows.name
+    }
+}
+
+impl<P: Platform, const N: usize> fmt::Debug for PinnedWindows<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PinnedWindows").field(self.windows).finish()
+    }
+}
+
+/// Windows can be touched on their own CPU only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongCpu {
+    /// Where the caller runs.
+    pub here: CpuId,
+    /// Where it must run.
+    pub needed: CpuId,
+}
+
+impl fmt::Display for WrongCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the windows of {} are touched on {}: pin the task to their CPU",
+            self.needed, self.here
+        )
+    }
+}
+
+impl core::error::Error for WrongCpu {}
