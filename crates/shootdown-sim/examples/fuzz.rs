@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let Some((case, failed)) = report.failure else {
         let (runs, events) = (report.progress.runs, report.progress.events);
         println!("{events} events, {:.0} schedules/s", runs as f64 / seconds);
+        println!("{}", report.sightings);
         println!("ok: {runs} schedules");
         return ExitCode::SUCCESS;
     };

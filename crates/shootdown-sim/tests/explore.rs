@@ -25,6 +25,18 @@ fn the_engine_keeps_its_promises() {
 }
 
 #[test]
+fn fixed_seeds_come_upon_all_that_windows_are_about() {
+    let plan = Campaign {
+        runs: 500,
+        seed: 1,
+        cpus: None,
+        threads: 2,
+    };
+    let sightings = campaign(plan, |_| ()).sightings;
+    assert_eq!(sightings.missing(), [], "{sightings}");
+}
+
+#[test]
 fn a_case_is_the_same_run_every_time_and_its_schedule_replays_it() {
     for seed in 1..40 {
         let case = Case::new(3, seed);

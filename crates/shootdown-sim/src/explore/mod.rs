@@ -12,5 +12,5 @@ mod view;
 
 pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};
 pub use memory::{Walk, Weak};
-pub use model::{Explore, Hardware, NoTlb};
+pub use model::{Explore, Hardware, NoTlb, Tables};
 pub use view::View;

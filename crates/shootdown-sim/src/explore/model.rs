@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{Asid, LocalFlush, Root, TagEntries};
+use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
 
 use crate::explore::{Chooser, Question, View, Weak};
 use crate::machine::{FailureKind, Model, Pending, Processor, State, Status};
@@ -22,6 +22,10 @@ pub trait Hardware: fmt::Debug {
     fn flush(&mut self, cpu: usize, operation: LocalFlush);
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
+    /// The page tables, if there are any.
+    fn tables(&self) -> Option<Rc<dyn Tables>> {
+        None
+    }
     /// Something happens somewhere: the hardware may act by itself too.
     ///
     /// # Errors
@@ -31,6 +35,12 @@ pub trait Hardware: fmt::Debug {
         memory: &mut Weak,
         chooser: &mut Chooser,
     ) -> Result<(), (FailureKind, String)>;
+}
+
+/// Page tables in simulated memory, as far as the platform writes them.
+pub trait Tables: fmt::Debug {
+    /// See [`Platform::copy_shared_top`](shootdown::Platform::copy_shared_top). Its accesses are events.
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange);
 }
 
 /// Hardware without TLBs, for workloads that translate nothing.

@@ -1,11 +1,12 @@
 //! Many runs, on several threads, until one fails.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fuzz::{Case, Report, run};
+use crate::mm::Sightings;
 
 /// What to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ pub struct Progress {
 pub struct CampaignReport {
     /// The end.
     pub progress: Progress,
+    /// How often its runs came upon what windows are about.
+    pub sightings: Sightings,
     /// The failing run with the lowest seed, if any failed.
     pub failure: Option<(Case, Report)>,
 }
@@ -51,6 +54,10 @@ impl Campaign {
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
 /// Runs a campaign. Which run fails first does not depend on the number of threads.
 pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignReport {
     let started = Instant::now();
@@ -58,6 +65,7 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
     let done = AtomicU64::new(0);
     let events = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
+    let sightings = Mutex::new(Sightings::default());
     let failure: Mutex<Option<(u64, Report)>> = Mutex::new(None);
     let progress = || Progress {
         runs: done.load(Ordering::Relaxed),
@@ -74,9 +82,10 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
             let report = run(&campaign.case(number));
             done.fetch_add(1, Ordering::Relaxed);
             events.fetch_add(report.events, Ordering::Relaxed);
+            locked(&sightings).add(&report.sightings);
             if report.failure.is_some() {
                 failed.store(true, Ordering::Relaxed);
-                let mut first = failure.lock().unwrap_or_else(|poison| poison.into_inner());
+                let mut first = locked(&failure);
                 if first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                     *first = Some((number, report));
                 }
@@ -97,6 +106,7 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
         .unwrap_or_else(|poison| poison.into_inner());
     CampaignReport {
         progress: progress(),
+        sightings: *locked(&sightings),
         failure: failure.map(|(number, report)| (campaign.case(number), report)),
     }
 }

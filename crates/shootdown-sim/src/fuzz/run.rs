@@ -7,7 +7,7 @@ use shootdown::{Capacity, Cpus};
 use crate::explore::{Chooser, Explore, Schedule};
 use crate::fuzz::Case;
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
-use crate::mm::{Plan, World};
+use crate::mm::{Plan, Sightings, World};
 
 /// More events than any run needs that gets on.
 const MOST_EVENTS: u64 = 400_000;
@@ -23,6 +23,8 @@ pub struct Report {
     pub questions: u32,
     /// The unusual answers: with them as its schedule, the case runs in the same way.
     pub schedule: Schedule,
+    /// How often it came upon what windows are about.
+    pub sightings: Sightings,
     /// What happened, in words; empty unless it was asked for.
     pub story: Vec<String>,
 }
@@ -93,6 +95,7 @@ where
         events,
         questions: chooser.map_or(0, Chooser::asked),
         schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
+        sightings: world.sightings(),
         story,
     };
     if report.failure.is_some() {

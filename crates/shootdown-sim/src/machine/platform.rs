@@ -1,7 +1,7 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, TagEntries,
+    Asid, AsidSlot, CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, TagEntries,
 };
 
 use crate::machine::{Note, State, context};
@@ -14,7 +14,7 @@ pub struct SimPlatform;
 // 1. A coroutine never moves between virtual CPUs.
 // 2. Interrupts are taken at instruction boundaries, and only while the flag is on.
 // 3. and 4. The models' TLBs drop what the operation names before the method returns. Each CPU of a machine has slots
-//    of its own, and a machine has one engine.
+//    of its own, and a machine has one engine. Virtual kernels keep the windows' entries of other roots empty.
 // 5. `send` carries everything that the initiator has written or seen (exploration); the timed model's memory
 //    is sequentially consistent.
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
@@ -102,6 +102,17 @@ unsafe impl Platform for SimPlatform {
         context.tell(|| format!("loads {root:?} under {asid:?}, {entries:?}"));
         context.with(|state| state.load_root(root, asid, entries));
         context.event();
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        let context = context();
+        context.maybe_nmi();
+        let tables = context.with(|state| state.explore()?.hardware.tables());
+        if let Some(tables) = tables {
+            tables.copy_shared_top(shared, private, range);
+        }
     }
 
     fn now_ns(&self) -> u64 {

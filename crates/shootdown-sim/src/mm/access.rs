@@ -4,10 +4,27 @@ use std::rc::Rc;
 
 use shootdown::{Capacity, Cpus};
 
-use crate::machine::context;
+use crate::explore::Question;
+use crate::machine::{FailureKind, context};
 use crate::mm::kernel::kernel_page;
+use crate::mm::sightings::Sight;
+use crate::mm::window::{Windows, window_page};
 use crate::mm::world::KERNEL;
-use crate::mm::{Leaf, Space, World};
+use crate::mm::{Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World};
+
+/// Whether a page is in the region of windows.
+fn is_window(page: usize) -> bool {
+    page / PAGES_PER_TABLE == WINDOW_REGION
+}
+
+/// Whose promises cover a page: the space's, or those of the private root that is loaded.
+fn owner<const N: usize>(space: &Space<N>, windows: Option<&Windows>, page: usize) -> u64
+where
+    Cpus<N>: Capacity,
+{
+    let windows = windows.filter(|_| is_window(page));
+    windows.map_or(space.number, |windows| windows.number)
+}
 
 /// A program that faults again and again after the kernel granted its access gives up.
 const MOST_TRIES: usize = 3;
@@ -23,19 +40,70 @@ where
             let Some(space) = self.current[me].borrow().clone() else {
                 return;
             };
+            let windows = self.windowed[me].borrow().clone();
             context().work(1);
-            if self.access(&space, page, writes) || !writes {
+            if self.access(&space, windows.as_deref(), page, writes) {
                 return;
             }
-            if !self.copy_on_write(&space, page) {
+            let again = match windows {
+                _ if is_window(page) => false,
+                Some(windows) if self.refresh(&space, &windows) => true,
+                _ => writes && self.copy_on_write(&space, page),
+            };
+            if !again {
                 return;
             }
         }
     }
 
-    /// One access at one moment; tells whether it went through.
-    fn access(&self, space: &Rc<Space<N>>, page: usize, writes: bool) -> bool {
+    /// A page fault by a private root: perhaps it lacks what the shared one has got since. Tells whether it did.
+    fn refresh(&self, space: &Space<N>, windows: &Windows) -> bool {
+        let view = windows.engine.borrow();
+        let Some(root) = view.as_ref() else {
+            return false;
+        };
+        let mut is_new = self.engine.refresh_windows(&space.context, root);
+        if !is_new {
+            // Nobody changes the shared root now, so nothing can be missing.
+            let held = space.lock.take(&self.engine);
+            is_new = self.engine.refresh_windows(&space.context, root);
+            self.check_top(space, windows);
+            drop(held);
+        }
+        if is_new {
+            self.hardware.saw(Sight::TopRefreshedAtFault);
+        }
+        is_new
+    }
+
+    /// The private root has what the shared one has, whose lock is held.
+    fn check_top(&self, space: &Space<N>, windows: &Windows) {
+        let physical = &self.hardware.physical;
+        for region in (0..REGIONS).filter(|region| *region != WINDOW_REGION) {
+            let (shared, own) = (space.root, windows.root);
+            let (wanted, found) = (
+                physical.newest(shared, region),
+                physical.newest(own, region),
+            );
+            if found != wanted {
+                let story = format!(
+                    "entry {region} of table {own} is {found} after a refresh, not {wanted} as in table {shared}"
+                );
+                context().fail(FailureKind::Other, story);
+            }
+        }
+    }
+
+    /// One access at one moment, with a private root or without; tells whether it went through.
+    fn access(
+        &self,
+        space: &Space<N>,
+        windows: Option<&Windows>,
+        page: usize,
+        writes: bool,
+    ) -> bool {
         let Some(leaf) = self.translate(page) else {
+            self.check_missed(windows, page, writes);
             return false;
         };
         if writes && !leaf.writable {
@@ -43,19 +111,41 @@ where
             self.hardware.fault(cpu, page);
             return false;
         }
+        let owner = owner(space, windows, page);
         let verb = if writes { "stores to" } else { "loads from" };
         context().tell(|| {
             format!(
-                "{verb} page {page} of space {} at frame {}",
-                space.number, leaf.frame
+                "{verb} page {page} of space {owner} at frame {}",
+                leaf.frame
             )
         });
         let book = self.hardware.book.borrow();
-        let outcome = book.check_access(space.number, page, leaf.frame, writes);
+        let outcome = book.check_access(owner, page, leaf.frame, writes);
         drop(book);
         self.insist(outcome);
         self.use_frame(leaf.frame);
+        if is_window(page) {
+            self.hardware.saw(Sight::WindowUsed);
+        }
         true
+    }
+
+    /// A page fault. What a window shows is there whenever its root is loaded: only its CPU changes it.
+    fn check_missed(&self, windows: Option<&Windows>, page: usize, writes: bool) {
+        if !is_window(page) {
+            return;
+        }
+        self.hardware.saw(Sight::WindowMissed);
+        let shown = windows.and_then(|windows| windows.shown(page % PAGES_PER_TABLE));
+        if shown.is_none_or(|shown| writes && !shown.writable) {
+            return;
+        }
+        // A walk that began before the window was shown may miss it, but not after a fault, which drops what it began with.
+        self.hardware.fault(context().cpu(), page);
+        if self.translate(page).is_none() {
+            let story = format!("window {page} shows {shown:?}, and an access finds nothing");
+            context().fail(FailureKind::Other, story);
+        }
     }
 
     /// The memory notes the access: it must be over before the frame is somebody else's.
@@ -86,7 +176,7 @@ where
 
     /// A non-maskable interrupt that would like to look at user memory, whichever root it finds loaded.
     pub fn nmi(&self) {
-        let Some(space) = self.loaded_space(context().cpu()) else {
+        let Some((space, windows)) = self.loaded_on(context().cpu()) else {
             return;
         };
         if self.engine.user_access_ok() {
@@ -95,21 +185,40 @@ where
                 explore.map_or(0, |explore| {
                     explore
                         .chooser
-                        .choose(crate::explore::Question::Workload, crate::mm::USER_PAGES)
+                        .choose(Question::Workload, USER_PAGES + PAGES_PER_TABLE)
                 })
             });
-            self.access(&space, page, false);
+            let page = match page.checked_sub(USER_PAGES) {
+                None => page,
+                Some(index) => window_page(index),
+            };
+            self.access(&space, windows.as_deref(), page, false);
         }
     }
 
-    /// The space whose root the hardware has loaded.
-    fn loaded_space(&self, cpu: usize) -> Option<Rc<Space<N>>> {
+    /// The space whose root the hardware of a CPU has loaded, and which private root if it is one.
+    fn loaded_on(&self, cpu: usize) -> Option<(Rc<Space<N>>, Option<Rc<Windows>>)> {
         let root = self.hardware.tlbs.borrow()[cpu].root();
         let spaces = self.all_spaces.borrow();
-        let mut latest = spaces.iter().rev();
-        latest
-            .find(|space| (space.root, space.life) == root)
-            .cloned()
+        for space in spaces.iter().rev() {
+            if (space.root, space.life) == root {
+                return Some((space.clone(), None));
+            }
+            let windows = space.windows.borrow();
+            let mut windows = windows.iter();
+            if let Some(own) = windows.find(|own| (own.root, own.life) == root) {
+                return Some((space.clone(), Some(own.clone())));
+            }
+        }
+        None
+    }
+
+    /// Whose promises cover a page where `cpu` is.
+    pub(super) fn owner_on(&self, cpu: usize, page: usize) -> u64 {
+        let loaded = self.loaded_on(cpu);
+        loaded.map_or(KERNEL, |(space, windows)| {
+            owner(&space, windows.as_deref(), page)
+        })
     }
 
     fn translate(&self, page: usize) -> Option<Leaf> {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
-use crate::explore::{Chooser, Hardware, Question, Walk, Weak};
+use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
 use crate::mm::tlb::{Leaf, Structure};
 use crate::mm::{PAGES, PAGES_PER_TABLE, Pte, REGIONS, SharedHardware};
 use crate::oracle::Breach;
@@ -175,6 +175,10 @@ impl Hardware for Adversary {
         let frame = root.0 as u16;
         let life = self.0.book.borrow().life_of_table(frame).unwrap_or(0);
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
+    }
+
+    fn tables(&self) -> Option<Rc<dyn Tables>> {
+        Some(self.0.clone())
     }
 
     fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {

@@ -7,8 +7,8 @@ use shootdown::sim::{Ordering, Plain};
 use shootdown::{Capacity, Cpus};
 
 use crate::machine::{FailureKind, context};
-use crate::mm::physical::FRAMES;
-use crate::mm::{Held, Lock, PAGES_PER_TABLE, World};
+use crate::mm::physical::{ENTRIES, FRAMES};
+use crate::mm::{Held, Lock, REGIONS, World};
 use crate::oracle::FrameKind;
 
 /// The free frames, and how many pages share each used one.
@@ -43,7 +43,7 @@ where
     /// An empty table.
     pub(super) fn take_table(&self) -> Option<u16> {
         let frame = self.take(FrameKind::Table)?;
-        for index in 0..PAGES_PER_TABLE {
+        for index in 0..ENTRIES {
             let cell = self.hardware.physical.entry(frame, index);
             // Nobody can walk it yet; the entry that will lead here publishes this.
             cell.store(0, Ordering::Relaxed);
@@ -93,9 +93,25 @@ where
                 format!("the table in frame {table} is freed, and cpu{walker} can still walk it"),
             );
         }
+        self.check_unlinked(table);
         let held = self.frames.lock.take(&self.engine);
         self.release(table, &held);
         drop(held);
+    }
+
+    /// No root that is loaded leads to the table, whoever walks it now.
+    fn check_unlinked(&self, table: u16) {
+        for (cpu, tlb) in self.hardware.tlbs.borrow().iter().enumerate() {
+            let root = tlb.root().0;
+            let mut entries =
+                (0..REGIONS).map(|region| self.hardware.physical.newest(root, region));
+            if entries.any(|entry| entry.frame() == Some(table)) {
+                let story = format!(
+                    "the table in frame {table} is freed, and the root in frame {root} that cpu{cpu} has loaded leads to it"
+                );
+                context().fail(FailureKind::FreedTable, story);
+            }
+        }
     }
 
     fn release(&self, frame: u16, _held: &Held<'_>) {

@@ -43,7 +43,11 @@ where
             return;
         }
         let space = self.current[me].borrow().clone();
-        self.switch(space.filter(|space| self.revive(space)));
+        let windows = self.windowed[me].borrow().clone();
+        match space.filter(|space| self.revive(space)) {
+            Some(space) => self.switch_by(Some(space), windows),
+            None => self.switch(None),
+        }
     }
 
     /// Becomes a user of a space that this CPU only keeps; tells whether it could.
@@ -94,6 +98,7 @@ where
     pub(super) fn put_keeper(&self, space: &Space<N>) {
         // ORDERING: Release publishes that this CPU's root is another one; Acquire lets the last one see that of all.
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
+            self.retire_all(space);
             self.release_table(space.root);
         }
     }

@@ -67,6 +67,7 @@ where
         };
         space.inner.borrow_mut().tables[region] = Some(table);
         self.write_entry(space.root, region, Pte::to(table, true));
+        space.context.top_changed();
         true
     }
 
@@ -141,6 +142,7 @@ where
             return;
         };
         self.write_entry(space.root, region, Pte::EMPTY);
+        space.context.top_changed();
         let address = address_of(region * PAGES_PER_TABLE);
         let recorded = batch.table(address, REGION_SIZE, Removed::Table(table));
         assert!(recorded.is_ok(), "a batch holds a whole region");

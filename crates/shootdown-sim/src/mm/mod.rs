@@ -1,14 +1,15 @@
 //! A virtual kernel's memory management, as small as it can be and still do everything that a kernel does to an
 //! engine: map, unmap, free tables, protect, fork and copy on write, switch, idle, exit, kernel mappings with
 //! global pages, cross-CPU calls of every kind, CPUs that come online late, go offline and come back, CPUs that are
-//! lazy, changes of policy.
+//! lazy, changes of policy, windows of one CPU.
 //!
-//! Spaces are tiny (three regions of four pages, one table each, and a fourth region that is the kernel's), frames
+//! Spaces are tiny (three regions of four pages, one table each, a fourth region that is the kernel's, and a fifth for windows), frames
 //! are few and reused last-in first-out, so that everything collides soon.
 //!
 //! * [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
 //! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `access`: what it can do.
+//! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
 
 mod access;
@@ -22,19 +23,24 @@ mod lock;
 mod map;
 mod physical;
 mod program;
+mod sightings;
 mod space;
 mod theme;
 mod threads;
 mod tlb;
+mod top;
+mod window;
+mod windowing;
 mod world;
 
 pub use adversary::Adversary;
 pub use lock::{Held, Lock};
 pub use physical::{
     FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware,
-    USER_PAGES,
+    USER_PAGES, WINDOW_REGION,
 };
 pub use program::Plan;
+pub use sightings::{Sight, Sightings};
 pub use space::Space;
 pub use tlb::{KernelPages, Leaf, Tlb};
 pub use world::World;

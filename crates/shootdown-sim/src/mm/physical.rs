@@ -4,23 +4,29 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-use shootdown::sim::AtomicU64;
+use shootdown::sim::{AtomicU64, Ordering};
 
+use crate::mm::sightings::{Lookout, Sight, Sightings};
 use crate::mm::{KernelPages, Tlb};
 use crate::oracle::{Book, FrameKind};
 
 /// Entries of the root table.
-pub const REGIONS: usize = 4;
-/// Entries of a leaf table.
+pub const REGIONS: usize = 5;
+/// Entries of a leaf table that mean something.
 pub const PAGES_PER_TABLE: usize = 4;
 /// The region that every root shares: the kernel's.
 pub const KERNEL_REGION: usize = 3;
+/// The region that is empty in shared roots, and different in every private one: that of windows.
+pub const WINDOW_REGION: usize = 4;
 /// Pages that a root translates.
 pub const PAGES: usize = REGIONS * PAGES_PER_TABLE;
 /// Pages of them that are a space's own.
 pub const USER_PAGES: usize = KERNEL_REGION * PAGES_PER_TABLE;
-/// Frames of the machine: fewer than three full spaces want, so that they are reused soon.
-pub const FRAMES: usize = 40;
+/// Frames of the machine: fewer than three full spaces and their windows want, so that they are reused soon.
+pub const FRAMES: usize = 44;
+
+/// Room in a frame: for the entries of a root, of which there are more than pages in a leaf table.
+pub(super) const ENTRIES: usize = REGIONS;
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;
@@ -71,7 +77,7 @@ pub struct Physical {
 
 impl Physical {
     fn new() -> Self {
-        let entries = (0..FRAMES * PAGES_PER_TABLE).map(|_| AtomicU64::new(0));
+        let entries = (0..FRAMES * ENTRIES).map(|_| AtomicU64::new(0));
         Self {
             entries: entries.collect(),
             content: vec![0; FRAMES],
@@ -83,9 +89,14 @@ impl Physical {
         self.content[usize::from(frame)..].as_ptr().addr()
     }
 
+    /// What was written last to an entry, for checks that look without being seen.
+    pub(super) fn newest(&self, frame: u16, index: usize) -> Pte {
+        Pte(self.entry(frame, index).as_core().load(Ordering::Relaxed))
+    }
+
     /// One entry of the table in `frame`.
     pub fn entry(&self, frame: u16, index: usize) -> &AtomicU64 {
-        &self.entries[usize::from(frame) * PAGES_PER_TABLE + index]
+        &self.entries[usize::from(frame) * ENTRIES + index]
     }
 }
 
@@ -98,6 +109,7 @@ pub struct SharedHardware {
     pub book: RefCell<Book>,
     /// One a CPU.
     pub tlbs: RefCell<Vec<Tlb>>,
+    lookout: Lookout,
 }
 
 impl SharedHardware {
@@ -109,6 +121,16 @@ impl SharedHardware {
             physical: Physical::new(),
             book: RefCell::new(book),
             tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1, kernel_pages); cpus]),
+            lookout: Lookout::default(),
         })
+    }
+
+    pub(super) fn saw(&self, sight: Sight) {
+        self.lookout.saw(sight);
+    }
+
+    /// How often this machine came upon what windows are about.
+    pub fn sightings(&self) -> Sightings {
+        self.lookout.sightings()
     }
 }

@@ -116,6 +116,7 @@ where
                 let multicast = draw.random.bool();
                 self.engine.set_policy(policy.with_multicast(multicast));
             }
+            Operation::Windows => self.use_windows(draw),
             Operation::Rest => self.rest(draw),
         }
     }
@@ -164,7 +165,7 @@ where
         }
     }
 
-    fn switch_somewhere(&self, draw: &mut Draw) {
+    pub(super) fn switch_somewhere(&self, draw: &mut Draw) {
         // With few spaces, leaving is half of all switching.
         if draw.once_in(draw.spaces() + 1) {
             return self.switch(None);
@@ -180,7 +181,11 @@ where
         let Some(next) = next else {
             return;
         };
-        self.switch(Some(next.clone()));
+        if draw.has_windows() && draw.random.bool() {
+            self.switch_to_windows(next.clone());
+        } else {
+            self.switch(Some(next.clone()));
+        }
         if draw.once_in(3) {
             // As every kernel does, whatever is loaded.
             self.touch_kernel(draw.below(PAGES_PER_TABLE));

@@ -7,6 +7,7 @@ use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, Capacity, Cpus, Root};
 
 use crate::machine::context;
+use crate::mm::window::Windows;
 use crate::mm::world::SPACES;
 use crate::mm::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
 
@@ -54,6 +55,8 @@ where
     /// CPUs that run it or are about to, those that change it, and one for its place among the spaces. Without any,
     /// nothing is mapped any more.
     pub(super) users: AtomicU64,
+    /// Private roots, also those that were given up.
+    pub(super) windows: RefCell<Vec<Rc<Windows>>>,
     /// CPUs that are lazy in it, and one for all users together. Without any, the root is free.
     pub(super) keepers: AtomicU64,
 }
@@ -78,6 +81,7 @@ where
             }),
             life: self.insist(life),
             users: AtomicU64::new(1),
+            windows: RefCell::default(),
             keepers: AtomicU64::new(1),
         });
         self.all_spaces.borrow_mut().push(space.clone());
@@ -123,8 +127,14 @@ where
 
     /// Loads `next` here, or nothing; gives back what was loaded. Not from an interrupt handler.
     pub(super) fn switch(&self, next: Option<Rc<Space<N>>>) {
+        self.switch_by(next, None);
+    }
+
+    /// The same, by a private root of this CPU if there is one.
+    pub(super) fn switch_by(&self, next: Option<Rc<Space<N>>>, windows: Option<Rc<Windows>>) {
         let me = context().cpu();
         let previous = self.current[me].borrow_mut().take();
+        self.windowed[me].borrow_mut().take();
         let number = |space: &Option<Rc<Space<N>>>| space.as_ref().map_or(0, |space| space.number);
         context().tell(|| {
             format!(
@@ -136,7 +146,11 @@ where
         match (&previous, &next) {
             (previous, Some(next)) => {
                 let previous = previous.as_ref().map(|space| &space.context);
-                self.engine.switch_to(previous, &next.context);
+                let view = windows.as_ref().map(|windows| windows.engine.borrow());
+                match view.as_ref().and_then(|view| view.as_ref()) {
+                    Some(root) => self.engine.switch_to_windows(previous, &next.context, root),
+                    None => self.engine.switch_to(previous, &next.context),
+                }
             }
             (Some(previous), None) => {
                 let root = Self::kernel_root();
@@ -145,6 +159,7 @@ where
             (None, None) => {}
         }
         *self.current[me].borrow_mut() = next;
+        *self.windowed[me].borrow_mut() = windows;
         let was_lazy = self.is_lazy[me].replace(false);
         match previous {
             Some(previous) if was_lazy => self.put_keeper(&previous),

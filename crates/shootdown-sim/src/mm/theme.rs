@@ -8,7 +8,7 @@ use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 
 /// What a CPU may do, and how often where nothing is special.
-const WEIGHTS: [(Operation, u32); 13] = [
+const WEIGHTS: [(Operation, u32); 14] = [
     (Operation::Touch, 28),
     (Operation::ChangeOwn, 12),
     (Operation::ChangeAny, 18),
@@ -21,6 +21,7 @@ const WEIGHTS: [(Operation, u32); 13] = [
     (Operation::TouchKernel, 4),
     (Operation::Call, 13),
     (Operation::ChangePolicy, 2),
+    (Operation::Windows, 24),
     (Operation::Rest, 2),
 ];
 
@@ -38,6 +39,7 @@ pub(super) enum Operation {
     TouchKernel,
     Call,
     ChangePolicy,
+    Windows,
     Rest,
 }
 
@@ -48,6 +50,7 @@ struct Theme {
     weights: [u32; WEIGHTS.len()],
     spaces: usize,
     pages: usize,
+    has_windows: bool,
 }
 
 impl Theme {
@@ -56,13 +59,20 @@ impl Theme {
         let mut random = fastrand::Rng::with_seed(!seed);
         let spaces = random.usize(1..=SPACES);
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
+        let has_windows = random.bool();
         if random.bool() {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
+        let weights = WEIGHTS.map(|(operation, weight)| {
+            let often = [0, 1, 1, 4][random.usize(..4)];
+            let never = operation == Operation::Windows && !has_windows;
+            if never { 0 } else { weight * often }
+        });
         Self {
-            weights: WEIGHTS.map(|(_, weight)| weight * [0, 1, 1, 4][random.usize(..4)]),
+            weights,
             spaces,
             pages,
+            has_windows,
         }
     }
 
@@ -116,6 +126,11 @@ impl Draw {
     }
     pub(super) fn operation(&mut self) -> Operation {
         self.theme.operation(&mut self.random)
+    }
+
+    /// Whether the run is about windows too.
+    pub(super) fn has_windows(&self) -> bool {
+        self.theme.has_windows
     }
 
     /// How many spaces the run has at once.

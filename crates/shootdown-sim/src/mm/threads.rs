@@ -23,13 +23,14 @@ where
         let mut draw = Draw::of(plan, context().task());
         for _ in 0..plan.operations {
             let index = draw.below(PAGES_PER_TABLE);
-            match draw.below(16) {
+            match draw.below(18) {
                 0..5 => self.change_any(&mut draw),
                 5..9 => self.call_somebody(&mut draw),
                 9..12 => self.keep_tickets(&mut draw),
                 12 => self.map_kernel(index),
                 13 => self.unmap_kernel(index, draw.once_in(3)),
                 14 => self.touch_kernel(index),
+                15..17 => self.meddle_with_windows(&mut draw),
                 _ => context().work(1),
             }
         }

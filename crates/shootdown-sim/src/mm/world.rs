@@ -10,8 +10,10 @@ use shootdown::{Capacity, Cpus, Platform, Root, Shootdown};
 use crate::machine::{SimPlatform, context};
 use crate::mm::calls::Ledger;
 use crate::mm::frames::Frames;
+use crate::mm::window::Windows;
 use crate::mm::{
-    Adversary, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Space,
+    Adversary, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Sightings,
+    Space,
 };
 use crate::oracle::{Breach, FrameKind};
 
@@ -54,6 +56,8 @@ where
     pub(super) next_space: Cell<u64>,
     /// What each CPU has loaded, as the kernel sees it; `None` also while it switches.
     pub(super) current: Vec<RefCell<Option<Rc<Space<N>>>>>,
+    /// The private root that each CPU has loaded of that, if it is one.
+    pub(super) windowed: Vec<RefCell<Option<Rc<Windows>>>>,
     /// Whether the CPU runs no user code and only keeps what it has loaded.
     pub(super) is_lazy: Vec<Cell<bool>>,
     /// Whether the CPU's `online` has returned, and its `offline` has not been called since.
@@ -99,6 +103,7 @@ where
             all_spaces: RefCell::default(),
             next_space: Cell::new(KERNEL + 1),
             current: (0..cpus).map(|_| RefCell::default()).collect(),
+            windowed: (0..cpus).map(|_| RefCell::default()).collect(),
             is_lazy: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
             busy: Cell::new(cpus + threads),
@@ -113,6 +118,11 @@ where
     /// The TLBs to put under a machine.
     pub fn adversary(&self) -> Box<Adversary> {
         Box::new(Adversary(self.hardware.clone()))
+    }
+
+    /// How often this run came upon what windows are about.
+    pub fn sightings(&self) -> Sightings {
+        self.hardware.sightings()
     }
 
     pub(super) fn kernel_root() -> Root {

@@ -19,6 +19,7 @@ pub fn command(arguments: &SimFuzz) -> ExitCode {
     let report = campaign(plan);
     let Some((case, failed)) = &report.failure else {
         println!("{}", rate(&report));
+        println!("{}", report.sightings);
         println!("ok: {} schedules", report.progress.runs);
         return ExitCode::SUCCESS;
     };

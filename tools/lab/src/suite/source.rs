@@ -115,7 +115,12 @@ fn schedules(runs: u64) -> Outcome<String> {
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     });
     match report.failure {
-        None => Ok(format!("{} events", report.progress.events)),
+        None => match report.sightings.missing().as_slice() {
+            [] => Ok(format!("{} events", report.progress.events)),
+            missing => Err(Failure::work(format!(
+                "no schedule came upon {missing:?}: the fuzzer's themes must bring it about again"
+            ))),
+        },
         Some((case, failed)) => Err(Failure::work(format!(
             "{}; replay with ./lab sim replay {case}",
             failed

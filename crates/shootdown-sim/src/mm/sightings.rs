@@ -1,0 +1,107 @@
+//! [`Sightings`]: how often a run came upon what windows are about. Without these a fuzzer that has lost its way passes.
+
+use std::cell::Cell;
+use std::fmt;
+
+/// Something that must happen now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sight {
+    /// A responder took over top-level entries into the private root that was loaded.
+    TopCopiedByResponder,
+    /// The same, and an entry was removed: the table that it led to waits for this.
+    TopEntryRemovedByResponder,
+    /// Top-level entries were taken over at a page fault.
+    TopRefreshedAtFault,
+    /// A window changed whose root was loaded.
+    WindowChangedLoaded,
+    /// A window changed whose root its CPU only kept.
+    WindowChangedLazily,
+    /// A window changed while its CPU had loaded another root.
+    WindowChangedUnloaded,
+    /// A window shows a frame that a space maps too.
+    FrameShared,
+    /// The table of windows was unlinked.
+    WindowTableUnlinked,
+    /// A window was used.
+    WindowUsed,
+    /// A window's address was used where it leads nowhere.
+    WindowMissed,
+    /// A space went from one of its roots to another.
+    RootChanged,
+    /// A private root was given up.
+    RootRetired,
+    /// Windows were asked for on another CPU.
+    PinRefused,
+}
+
+/// Number of sights.
+const SIGHTS: usize = 13;
+
+impl Sight {
+    /// All of them, in words.
+    pub const NAMES: [(Self, &'static str); SIGHTS] = [
+        (Self::TopCopiedByResponder, "tops copied by responders"),
+        (Self::TopEntryRemovedByResponder, "entries removed by them"),
+        (Self::TopRefreshedAtFault, "tops refreshed at faults"),
+        (Self::WindowChangedLoaded, "windows changed while loaded"),
+        (Self::WindowChangedLazily, "while lazy"),
+        (Self::WindowChangedUnloaded, "while not loaded"),
+        (Self::FrameShared, "frames shared"),
+        (Self::WindowTableUnlinked, "window tables unlinked"),
+        (Self::WindowUsed, "windows used"),
+        (Self::WindowMissed, "missed"),
+        (Self::RootChanged, "roots changed"),
+        (Self::RootRetired, "roots retired"),
+        (Self::PinRefused, "pins refused"),
+    ];
+}
+
+/// How often each was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sightings([u64; SIGHTS]);
+
+impl Sightings {
+    /// How often.
+    pub fn of(&self, sight: Sight) -> u64 {
+        self.0[sight as usize]
+    }
+
+    /// Those that were never seen.
+    pub fn missing(&self) -> Vec<Sight> {
+        let all = Sight::NAMES.into_iter().map(|(sight, _)| sight);
+        all.filter(|sight| self.of(*sight) == 0).collect()
+    }
+
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl fmt::Display for Sightings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (sight, name)) in Sight::NAMES.into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name} {}", self.of(sight))?;
+        }
+        Ok(())
+    }
+}
+
+/// The count of a run that is under way.
+#[derive(Default, Debug)]
+pub(super) struct Lookout(Cell<Sightings>);
+
+impl Lookout {
+    pub(super) fn saw(&self, sight: Sight) {
+        let mut so_far = self.0.get();
+        so_far.0[sight as usize] += 1;
+        self.0.set(so_far);
+    }
+
+    pub(super) fn sightings(&self) -> Sightings {
+        self.0.get()
+    }
+}

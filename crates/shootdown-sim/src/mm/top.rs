@@ -1,0 +1,49 @@
+//! Copying top-level entries into private roots: what the platform does for the engine's windows.
+
+use shootdown::sim::Ordering;
+use shootdown::{FlushRange, Root};
+
+use crate::explore::Tables;
+use crate::machine::context;
+use crate::mm::sightings::Sight;
+use crate::mm::world::page_at;
+use crate::mm::{PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
+
+/// Whether any page of a region is in the range.
+fn concerns(range: FlushRange, region: usize) -> bool {
+    let (first, end) = (region * PAGES_PER_TABLE, (region + 1) * PAGES_PER_TABLE);
+    page_at(range.start()) < end && first < page_at(range.end() - 1) + 1
+}
+
+impl Tables for SharedHardware {
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        let responds = context().with(|state| state.me().in_handler);
+        if responds {
+            self.saw(Sight::TopCopiedByResponder);
+        }
+        let (shared, private) = (shared.0 as u16, private.0 as u16);
+        for region in (0..REGIONS).filter(|region| *region != WINDOW_REGION) {
+            if !concerns(range, region) {
+                continue;
+            }
+            // ORDERING: acquires the contents of what the entry leads to, for walks through the copy; pairs with the Release in
+            // `write_entry`.
+            let wanted = self.physical.entry(shared, region).load(Ordering::Acquire);
+            let own = self.physical.entry(private, region);
+            if own.load(Ordering::Relaxed) == wanted {
+                continue;
+            }
+            context().tell(|| {
+                format!(
+                    "copies entry {region} of table {shared} to table {private}: {}",
+                    Pte(wanted)
+                )
+            });
+            // Nobody but this CPU walks it.
+            own.store(wanted, Ordering::Relaxed);
+            if responds && Pte(wanted) == Pte::EMPTY {
+                self.saw(Sight::TopEntryRemovedByResponder);
+            }
+        }
+    }
+}
