@@ -600,6 +600,23 @@ fn who_retires_its_windows_is_no_resident_any_more() {
     assert!(space.cpus().is_empty());
 }
 
+/// A private root that its CPU never loaded made it no resident: it is in the set for the sake of the shared one.
+#[test]
+fn who_retires_windows_that_it_never_had_loaded_is_still_flushed() {
+    let scene = Scene::new(0);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), scene.space);
+    let [_, second] = scene.windows;
+    puppet.as_cpu(1, || {
+        machine.switch_to(None, &space);
+        machine.retire_windows(&space, second);
+    });
+    puppet.access(1, SHARED);
+    puppet.map_in(&space, SHARED, 31);
+    machine.flush(&space, pages(SHARED, 1), FreedTables::No);
+    assert_eq!(puppet.access(1, SHARED), 31);
+    puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
+}
+
 #[test]
 #[should_panic(expected = "do that there")]
 fn a_private_root_is_not_retired_behind_its_cpus_back() {

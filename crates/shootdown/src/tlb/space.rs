@@ -116,7 +116,7 @@ where
         self.top.load(Ordering::Acquire)
     }
 
-    /// Whether the running CPU `me` stays in the set when it leaves.
+    /// Whether `me`, which is the running CPU or in no use of the space, stays in the set when it leaves.
     pub(crate) fn is_resident(&self, me: CpuId) -> bool {
         self.has_residents.get() != 0 && self.residents.contains(me, Ordering::Relaxed)
     }

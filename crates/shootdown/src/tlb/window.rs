@@ -208,10 +208,13 @@ where
             !is_here || owner == self.platform.current_cpu(),
             "{owner} is in the space whose window root is retired elsewhere: do that there"
         );
-        space.remove_resident(owner);
-        if !is_here {
-            // ORDERING: as in `leave`.
-            space.cpu_set().remove(owner, Ordering::Release);
+        // Where the root was never loaded, the CPU may have the shared one: then it is in the set like any other.
+        if space.is_resident(owner) {
+            space.remove_resident(owner);
+            if !is_here {
+                // ORDERING: as in `leave`.
+                space.cpu_set().remove(owner, Ordering::Release);
+            }
         }
         drop(irq);
         windows.root
