@@ -99,6 +99,15 @@ where
         drop(held);
     }
 
+    /// The run is over and all spaces are gone: only the kernel has frames, a root, a table and what it maps.
+    pub(super) fn check_all_freed(&self) -> Result<(), String> {
+        let kernel = 2 + self.kernel_pages.borrow().iter().flatten().count();
+        match FRAMES - kernel - self.frames.free.borrow().len() {
+            0 => Ok(()),
+            lost => Err(format!("{lost} frames never came back")),
+        }
+    }
+
     /// No root that is loaded leads to the table, whoever walks it now.
     fn check_unlinked(&self, table: u16) {
         for (cpu, tlb) in self.hardware.tlbs.borrow().iter().enumerate() {

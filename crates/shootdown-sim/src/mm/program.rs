@@ -5,6 +5,7 @@ use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
 use crate::machine::context;
 use crate::mm::calls::Call;
 use crate::mm::theme::{Draw, Operation};
+use crate::mm::world::SPACES;
 use crate::mm::{PAGES_PER_TABLE, World};
 
 /// How much the CPUs do.
@@ -45,12 +46,20 @@ where
             self.operate(operation, &mut draw);
         }
         self.switch(None);
-        self.busy.set(self.busy.get() - 1);
+        self.finish();
         // Somebody must stay for the threads.
         if draw.once_in(4) && (me > 0 || self.threads_left.get() == 0) {
             self.leave_for_good(me);
         } else {
             self.run_threads_to_the_end();
+        }
+    }
+
+    /// A program is over. The last one ends all spaces.
+    pub(super) fn finish(&self) {
+        self.busy.set(self.busy.get() - 1);
+        if self.busy.get() == 0 {
+            (0..SPACES).for_each(|place| self.exit(place));
         }
     }
 
@@ -246,6 +255,7 @@ where
     /// # Errors
     /// What does not.
     pub fn check_end(&self) -> Result<(), String> {
-        self.check_all_posted()
+        self.check_all_posted()?;
+        self.check_all_freed()
     }
 }

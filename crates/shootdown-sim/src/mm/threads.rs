@@ -34,7 +34,7 @@ where
                 _ => context().work(1),
             }
         }
-        self.busy.set(self.busy.get() - 1);
+        self.finish();
         self.threads_left.set(self.threads_left.get() - 1);
     }
 

@@ -228,22 +228,22 @@ where
     /// Ends the private root of this CPU in a space, which the CPU has left. Not in a thread, which may lose its CPU.
     pub(super) fn drop_windows(&self, space: &Space<N>) {
         if let Some(windows) = self.known_windows(space) {
-            self.retire(&windows);
+            self.retire(space, &windows);
         }
     }
 
     /// Ends all private roots of a space that nobody has loaded any more.
     pub(super) fn retire_all(&self, space: &Space<N>) {
         let all = space.windows.borrow().clone();
-        all.iter().for_each(|windows| self.retire(windows));
+        all.iter().for_each(|windows| self.retire(space, windows));
     }
 
     /// Its CPU has left the private root and loads it never again: all that hangs on it is free, without a flush.
-    fn retire(&self, windows: &Windows) {
+    fn retire(&self, space: &Space<N>, windows: &Windows) {
         let Some(view) = windows.engine.borrow_mut().take() else {
             return;
         };
-        let root = self.engine.retire_windows(view);
+        let root = self.engine.retire_windows(&space.context, view);
         assert_eq!(root, Root(u64::from(windows.root)), "a root comes back");
         self.hardware.saw(Sight::RootRetired);
         let mark = self.mark();
