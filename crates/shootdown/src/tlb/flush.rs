@@ -63,6 +63,8 @@ where
             return;
         };
         residents.intersect(holders);
+        // This CPU flushes here anyway.
+        residents.remove(self.platform.current_cpu());
         let mut absent = 0;
         for cpu in residents.iter() {
             if !self.state(cpu).lazy.presence.is_in(space.id()) {
