@@ -1,8 +1,8 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
-    TagEntries, TraceEvent,
+    Asid, AsidSlot, CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown,
+    Stall, TagEntries, TraceEvent,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
@@ -10,6 +10,8 @@ use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
 use crate::arch::irq::{self, IrqState};
 use crate::arch::trap::vectors;
 use crate::arch::{apic, percpu, tlb};
+use crate::mm::layout::PhysAddr;
+use crate::mm::page_table;
 
 /// Most CPUs that the kernel uses; more in the machine stay parked.
 pub const MAX_CPUS: usize = 16;
@@ -57,7 +59,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 //    the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
 // 4. CR3 without PCIDs drops all that is not global, and user translations never are; with them
 //    it selects the tag, and drops what that holds unless bit 63 is set. The slots are this kernel's
-//    one engine's; the processor has as many tags.
+//    one engine's; the processor has as many tags. Nothing is mapped where windows are but by private roots.
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
@@ -147,6 +149,13 @@ unsafe impl Platform for KernelPlatform {
             TraceEvent::WaitFinished { .. } => crate::latency::wait_finished(),
             _ => {}
         }
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.0));
+        page_table::copy_top(shared, private, range);
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use super::pte::Pte;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
+use crate::task;
 use core::fmt;
 
 /// What the processor said about a faulting access (page-fault error code, Intel SDM vol. 3A,
@@ -108,6 +109,9 @@ enum Resolved {
 /// # Errors
 /// Says why the access is not allowed or cannot be served.
 pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> {
+    if task::refresh_windows() {
+        return Ok(());
+    }
     let space = super::current().ok_or(FaultError::NoProcess)?;
     space.fault(addr, access)
 }

@@ -21,6 +21,12 @@ pub const MMAP_TOP: usize = STACK_TOP - STACK_LIMIT - STACK_GUARD;
 /// Load address of position-independent programs.
 pub const PIE_BASE: usize = 0x5555_5555_4000;
 
+/// What one entry of the root table translates.
+pub const TOP_ENTRY_BYTES: usize = 1 << 39;
+
+/// Where windows are, see [`Window`](super::Window): one entry of the root table, kept free of everything else.
+pub const WINDOWS: core::ops::Range<usize> = 160 * TOP_ENTRY_BYTES..161 * TOP_ENTRY_BYTES;
+
 /// Rounds down to a page boundary.
 pub const fn page_floor(addr: usize) -> usize {
     addr & !(PAGE_SIZE - 1)

@@ -35,6 +35,7 @@ pub mod shared;
 pub mod space;
 mod usage;
 pub mod vma;
+mod window;
 
 pub use advise::Advice;
 #[cfg(target_os = "none")]
@@ -53,3 +54,4 @@ pub use shared::SharedArea;
 pub use space::{MemorySpace, current};
 pub use usage::SpaceUse;
 pub use vma::AreaKind;
+pub use window::Window;

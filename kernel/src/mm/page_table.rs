@@ -7,16 +7,22 @@
 //! gathered flush only (I4).
 
 use super::frames::{self, Frame, FrameChain, Share};
-use super::layout::{PAGE_SIZE, PhysAddr, USER_END};
+use super::layout::{PAGE_SIZE, PhysAddr, TOP_ENTRY_BYTES, USER_END, WINDOWS};
 use super::pte::{Pte, PteCell};
 use super::range::UserRange;
 use crate::arch::paging;
+use core::sync::atomic::{AtomicBool, Ordering};
+use shootdown::FlushRange;
 
 const ENTRIES: usize = 512;
 /// Root entries of the user half; those above belong to the kernel and are the same everywhere.
 const USER_ENTRIES: usize = ENTRIES / 2;
 /// The root's level; tables of level 0 hold leaves.
 const ROOT_LEVEL: u32 = 3;
+
+/// The root's entry for windows.
+const WINDOWS_ENTRY: usize = entry_index(WINDOWS.start, ROOT_LEVEL);
+const _: () = assert!(entry_bytes(ROOT_LEVEL) == TOP_ENTRY_BYTES);
 
 /// Bytes of user memory that one table of leaves translates.
 pub const LEAF_TABLE_BYTES: usize = entry_bytes(1);
@@ -40,10 +46,27 @@ fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
     unsafe { &*address.to_direct().cast::<Cells>() }
 }
 
+/// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'.
+/// Any context; reads and writes entries, no more.
+pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
+    let first = range.start() / TOP_ENTRY_BYTES;
+    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
+    let (from, to) = (cells(&shared, shared), cells(&private, private));
+    for index in (first..behind).filter(|&index| index != WINDOWS_ENTRY) {
+        let entry = from[index].load();
+        // The processor may be marking the entry as accessed: only what differs is written.
+        if to[index].load().frame() != entry.frame() {
+            to[index].fill(entry);
+        }
+    }
+}
+
 /// A page table. Dropping it frees all its tables and gives up its shares: no CPU may have it loaded.
 #[derive(Debug)]
 pub struct PageTable {
     root: PhysAddr,
+    /// An entry of the root has changed since [`take_top_change`](Self::take_top_change).
+    top_changed: AtomicBool,
 }
 
 impl PageTable {
@@ -51,6 +74,7 @@ impl PageTable {
     pub fn new() -> Option<Self> {
         let table = Self {
             root: frames::alloc_zeroed()?.into_raw(),
+            top_changed: AtomicBool::new(false),
         };
         let kernel_half = paging::kernel_half();
         for (cell, raw) in cells(&table, table.root)[USER_ENTRIES..]
@@ -78,12 +102,33 @@ impl PageTable {
                 None => {
                     let next = frames::alloc_zeroed()?.into_raw();
                     cell.fill(Pte::table(next));
+                    self.note_change(level);
                     next
                 }
             };
             table = cells(self, next);
         }
         Some(&table[entry_index(addr, 0)])
+    }
+
+    /// Whether an entry of the root table has changed since this was last asked.
+    pub fn take_top_change(&self) -> bool {
+        self.top_changed.load(Ordering::Relaxed) && self.top_changed.swap(false, Ordering::Relaxed)
+    }
+
+    fn note_change(&self, level: u32) {
+        if level == ROOT_LEVEL {
+            self.top_changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Empties those entries of a private root that [`copy_top`] filled: the tables are others'. No CPU has it loaded.
+    pub fn forget_shared_top(&self) {
+        for (index, cell) in cells(self, self.root)[..USER_ENTRIES].iter().enumerate() {
+            if index != WINDOWS_ENTRY {
+                cell.take();
+            }
+        }
     }
 
     /// The leaf entry for the user address `addr`, if its tables exist.
@@ -169,6 +214,7 @@ impl PageTable {
             if whole {
                 debug_assert!(cells(self, child).iter().all(|cell| cell.load().is_empty()));
                 cell.take();
+                self.note_change(level);
                 // SAFETY: 1. tables are usable frames. 2. the entry that owned it is empty now.
                 sink(start, bytes, unsafe { Frame::from_raw(child) });
             }

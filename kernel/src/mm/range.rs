@@ -2,7 +2,7 @@
 //! trusted afterwards.
 
 use super::error::MapError;
-use super::layout::{PAGE_SIZE, USER_END, page_ceil};
+use super::layout::{PAGE_SIZE, USER_END, WINDOWS, page_ceil};
 
 /// Page-aligned, non-empty, and inside the user half by construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,11 @@ impl UserRange {
     /// The part that both have.
     pub fn intersect(self, other: Self) -> Option<Self> {
         Self::from_bounds(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// Whether some page of it is where only windows may be.
+    pub const fn touches_windows(self) -> bool {
+        self.start < WINDOWS.end && WINDOWS.start < self.end
     }
 
     /// Whether `other` lies completely inside.

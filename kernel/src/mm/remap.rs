@@ -53,6 +53,7 @@ fn fixed(old: UserRange, to: usize, new_len: usize) -> Result<UserRange, MapErro
     match () {
         () if new.intersect(old).is_some() => Err(MapError::Invalid),
         () if to < USER_START => Err(MapError::Forbidden),
+        () if new.touches_windows() => Err(MapError::NoMemory),
         () => Ok(new),
     }
 }

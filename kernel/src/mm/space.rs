@@ -10,6 +10,7 @@ use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicUsize;
 use shootdown::{AddressSpace, Root};
 
@@ -114,7 +115,44 @@ impl MemorySpace {
     }
 
     #[track_caller]
-    pub(super) fn lock(&self) -> SleepMutexGuard<'_, Inner> {
-        self.inner.lock()
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked {
+            space: self,
+            inner: self.inner.lock(),
+        }
+    }
+
+    /// Tells private roots of changes of the root table, if there were any: see [`Window`](super::Window).
+    pub(super) fn publish_top(&self, inner: &Inner) {
+        if inner.table.take_top_change() {
+            self.engine.top_changed();
+        }
+    }
+}
+
+/// The lock of an address space. Releasing it publishes what changed in the root table.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    space: &'a MemorySpace,
+    inner: SleepMutexGuard<'a, Inner>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.space.publish_top(&self.inner);
     }
 }

@@ -7,6 +7,7 @@
 use super::error::MapError;
 use super::file::FileArea;
 use super::guest::GuestId;
+use super::layout::WINDOWS;
 use super::prot::Prot;
 use super::range::UserRange;
 use super::shared::SharedArea;
@@ -146,11 +147,10 @@ impl Areas {
             .take_while(move |area| area.range.start() < range.end())
     }
 
-    /// Whether no area touches `range`.
+    /// Whether no area touches `range`, and one may be there.
     pub fn is_free(&self, range: UserRange) -> bool {
-        self.list
-            .get(self.first_ending_after(range.start()))
-            .is_none_or(|area| area.range.start() >= range.end())
+        let next = self.list.get(self.first_ending_after(range.start()));
+        !range.touches_windows() && next.is_none_or(|area| area.range.start() >= range.end())
     }
 
     /// Whether every page of `range` belongs to some area.
@@ -182,6 +182,20 @@ impl Areas {
 
     /// The highest free range of `len` bytes inside `floor..ceiling`.
     pub fn find_gap(&self, len: usize, floor: usize, ceiling: usize) -> Option<UserRange> {
+        let above = self.find_gap_beside_windows(len, floor, ceiling);
+        match above.filter(|range| range.touches_windows()) {
+            Some(_) => self.find_gap_beside_windows(len, floor, WINDOWS.start),
+            None => above,
+        }
+    }
+
+    /// The same, but it may be where only windows may be.
+    fn find_gap_beside_windows(
+        &self,
+        len: usize,
+        floor: usize,
+        ceiling: usize,
+    ) -> Option<UserRange> {
         let mut top = ceiling;
         for area in self.list.iter().rev() {
             if top >= area.range.end() && top - area.range.end() >= len {
@@ -199,9 +213,12 @@ impl Areas {
     /// Adds an area in place of whatever its range holds.
     ///
     /// # Errors
-    /// [`MapError::NoMemory`] when there are too many areas or the kernel heap is full; nothing is
+    /// [`MapError::NoMemory`] when there are too many areas or the kernel heap is full, or where windows are; nothing is
     /// changed then.
     pub fn replace(&mut self, area: Area) -> Result<(), MapError> {
+        if area.range.touches_windows() {
+            return Err(MapError::NoMemory);
+        }
         self.reserve(self.splits(area.range) + 1)?;
         let (first, behind) = self.isolate(area.range);
         self.list.drain(first..behind);

@@ -54,10 +54,10 @@ pub use list::ThreadList;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    SLICE_NS, before_user_return, catch_up, change_space, close_cpu, cpu_count, defer_flushes,
-    doze, expire_deadlines, hand_over, park_uninterrupted, preempt, preempt_interrupted,
-    reopen_cpu, set_affinity, set_scheduling, sleep_until, tell_server, timer_tick, unpark,
-    usable_cpu_bits, vacate, yield_now,
+    SLICE_NS, before_user_return, catch_up, change_space, close_cpu, close_window, cpu_count,
+    defer_flushes, doze, expire_deadlines, hand_over, open_window, park_uninterrupted, preempt,
+    preempt_interrupted, refresh_windows, reopen_cpu, set_affinity, set_scheduling, sleep_until,
+    tell_server, timer_tick, unpark, usable_cpu_bits, vacate, yield_now,
 };
 pub use scheduling::{Priority, Rule, Scheduling};
 pub use signal::user_exception;

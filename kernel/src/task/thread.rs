@@ -18,7 +18,7 @@ pub(super) use super::state::{park_state, work};
 use super::{Process, Tid};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
-use crate::mm::SpaceUse;
+use crate::mm::{SpaceUse, Window};
 use crate::sync::Mutex;
 use crate::syscall::args::UserPtr;
 use crate::zerocopy;
@@ -34,6 +34,8 @@ pub(super) struct Context {
     pub fs_base: u64,
     /// The address space it runs in; `None` for idle threads and at the very end.
     pub space: Option<SpaceUse>,
+    /// The window that it has there, on one CPU.
+    pub window: Option<Arc<Window>>,
     /// Where a new thread enters user mode.
     pub entry: Option<TrapFrame>,
     /// Where the new thread puts its number before it enters user mode.
@@ -98,6 +100,7 @@ impl Thread {
             fpu: new.fpu,
             fs_base: new.fs_base,
             space: Some(new.space),
+            window: None,
             entry: Some(new.entry),
             own_tid: new.own_tid,
             restart: None,
@@ -119,6 +122,7 @@ impl Thread {
             fpu: FpuState::initial(),
             fs_base: 0,
             space: None,
+            window: None,
             entry: None,
             own_tid: None,
             restart: None,

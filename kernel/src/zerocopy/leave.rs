@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use shootdown::CpuId;
 
@@ -46,7 +47,10 @@ pub fn leave(me: &Current) {
     // Without an answer: the client has been told that there is none.
     drop(server.give_up());
     server.place.clear();
-    delist(&server);
+    // Away from its CPU, which is going offline, a window has yet to be taken away: see `cpu_left`.
+    if !server.place.window().is_some_and(|window| window.is_open()) {
+        delist(&server);
+    }
 }
 
 /// As [`leave`] for a thread that was told to look, see `Server::dismiss`.
@@ -54,6 +58,17 @@ pub fn look(me: &Current) {
     let serves = me.server_link.lock().serves.clone();
     if serves.is_some_and(|server| server.is_closed()) {
         leave(me);
+    }
+}
+
+/// This CPU, which is going offline and has left its last space, takes away the windows that only it can reach. Interrupts are off.
+pub fn cpu_left(cpu: CpuId) {
+    let servers = mem::take(&mut *SERVERS[cpu.index()].lock());
+    for server in &servers {
+        if let Some(window) = server.place.window() {
+            drop(server.give_up());
+            window.retire();
+        }
     }
 }
 

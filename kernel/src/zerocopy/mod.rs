@@ -43,7 +43,7 @@ mod server;
 mod service;
 mod wait;
 
-pub use leave::{cpu_leaves, leave, look};
+pub use leave::{cpu_leaves, cpu_left, leave, look};
 pub use register::set_affinity;
 pub use request::request;
 pub use server::Link;

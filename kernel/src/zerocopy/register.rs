@@ -40,7 +40,7 @@ pub(super) fn register(
     let mut pages = Vec::new();
     pages.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
     let space = mm::current().ok_or(Errno::ENOMEM)?;
-    let place = Place::new(mode, space, room * PAGE_BYTES)?;
+    let place = Place::new(mode, space, cpu, room * PAGE_BYTES)?;
     let server = Server::new(
         service,
         me.to_arc(),
@@ -52,6 +52,10 @@ pub(super) fn register(
     if let Err(errno) = install(service, me, &server) {
         server.place.clear();
         return Err(errno);
+    }
+    if let Some(window) = server.place.window() {
+        // A server that has been dismissed since may have to be one on another CPU.
+        task::open_window(window, || !server.is_closed());
     }
     Ok(Register {
         cpu: cpu.as_u32(),

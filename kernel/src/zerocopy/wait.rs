@@ -66,9 +66,11 @@ impl Server {
 
     /// Gives up the pages of the request served so far, if there is one; the room for the next ones.
     pub(super) fn give_up(&self) -> Option<Vec<Share>> {
-        let mut pages = self.exchange.lock().take_served()?;
-        self.place.hide(&mut pages);
-        Some(pages)
+        self.place.at_home(|| {
+            let mut pages = self.exchange.lock().take_served()?;
+            self.place.hide(&mut pages);
+            Some(pages)
+        })
     }
 
     /// A request as the program is told of it.

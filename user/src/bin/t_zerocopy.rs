@@ -9,12 +9,12 @@ use std::thread;
 use shootdown_user::child::End;
 use shootdown_user::machine;
 use shootdown_user::region::PAGE_BYTES;
-use shootdown_user::zerocopy_abi::{MODE_ORDINARY, MOST_PAGES};
+use shootdown_user::zerocopy_abi::{MODE_ORDINARY, MODE_WINDOW, MOST_PAGES};
 use shootdown_user::zerocopy_device::{Lending, Service};
 use shootdown_user::zerocopy_server::{Duty, Job, ServerProcess, status};
 
 /// Both ways of mapping.
-const MODES: [u32; 1] = [MODE_ORDINARY];
+const MODES: [u32; 2] = [MODE_WINDOW, MODE_ORDINARY];
 
 fn open() -> Service {
     Service::open().unwrap().unwrap()

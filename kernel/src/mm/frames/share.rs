@@ -41,6 +41,11 @@ impl Share {
         super::pool::address_of(self.0)
     }
 
+    /// The address of its frame.
+    pub const fn address(&self) -> PhysAddr {
+        super::pool::address_of(self.0)
+    }
+
     /// Another share of the frame at `address`, of which the caller has one.
     ///
     /// # Panics

@@ -32,12 +32,14 @@ pub enum Break {
     CopyEarly,
     /// Let go of an address space before the flush for a file's page that was unmapped is so much as submitted.
     UnmapLate,
+    /// Take a window's pages away without a flush.
+    WindowStays,
     /// Use user memory again on a CPU that has deferred flushes, without catching up.
     StayBehind,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 8] = [
+pub const ALL: [(&str, Break); 9] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -46,6 +48,7 @@ pub const ALL: [(&str, Break); 8] = [
     ("copy-early", Break::CopyEarly),
     ("unmap-late", Break::UnmapLate),
     ("stay-behind", Break::StayBehind),
+    ("window-stays", Break::WindowStays),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -79,9 +82,14 @@ pub(super) enum Rest<'a> {
 /// Makes the selected mistake.
 pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a> {
     match selected() {
-        None | Some(Break::ForkLocal | Break::SyncLocal | Break::CopyEarly | Break::StayBehind) => {
-            return Rest::Flush(gather);
-        }
+        None
+        | Some(
+            Break::ForkLocal
+            | Break::SyncLocal
+            | Break::CopyEarly
+            | Break::StayBehind
+            | Break::WindowStays,
+        ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
         Some(Break::UnmapLate) => return Rest::Flush(gather),
         Some(Break::FreeEarly) => {
@@ -125,6 +133,11 @@ pub(super) fn forgets_syncs() -> bool {
 /// Makes the mistake of [`Break::StayBehind`], if it is selected.
 pub fn stays_behind() -> bool {
     selected() == Some(Break::StayBehind)
+}
+
+/// Makes the mistake of [`Break::WindowStays`], if it is selected.
+pub fn keeps_windows() -> bool {
+    selected() == Some(Break::WindowStays)
 }
 
 /// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.

@@ -46,7 +46,8 @@ impl MemorySpace {
         inner: &mut Inner,
         gather: Gather<'a>,
     ) -> Pending<'a> {
-        let _ = inner;
+        // Before whoever walks tables that are unlinked is asked to stop.
+        self.publish_top(inner);
         if gather.is_empty() {
             return Pending(State::Nothing);
         }

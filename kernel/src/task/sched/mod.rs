@@ -10,7 +10,7 @@ mod vacate;
 
 pub(super) use park::park;
 pub(super) use place::{nudge, start};
-pub use space::change_space;
+pub use space::{change_space, close_window, open_window, refresh_windows};
 pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 

@@ -7,11 +7,12 @@
 use alloc::sync::Arc;
 
 use super::defer::catch_up;
-use crate::arch::irq;
-use crate::mm::{MemorySpace, SpaceUse};
+use crate::arch::{irq, percpu};
+use crate::mm::{MemorySpace, SpaceUse, Window};
 use crate::task::Thread;
 use crate::task::cpu::{self, Local};
-use crate::task::current::current;
+use crate::task::current::{current, try_current};
+use crate::task::thread::Context;
 
 /// Unloads the user half of the current thread's address space on this CPU and gives up the
 /// thread's use of it. Must be called in thread context with interrupts on: the last use gives all
@@ -55,14 +56,14 @@ pub(in crate::task) fn enter_own_space() {
 /// Dropping what it returns frees no more than the rest of a dead space, so it may happen with interrupts off.
 pub(super) fn load_space_of(local: &mut Local, next: &Thread) -> Option<Arc<MemorySpace>> {
     // SAFETY: duty (2) of `context_ptr`: this CPU switches to `next`, which runs nowhere.
-    let wanted = unsafe { &(*next.context_ptr()).space };
-    match (wanted, &local.space) {
+    let context = unsafe { &*next.context_ptr() };
+    match (&context.space, &local.space) {
         (Some(wanted), Some(loaded)) if Arc::ptr_eq(wanted.space(), loaded) => {
-            wanted.activate(Some(loaded));
+            activate(context, wanted, Some(loaded));
             None
         }
         (Some(wanted), loaded) => {
-            wanted.activate(loaded.as_deref());
+            activate(context, wanted, loaded.as_deref());
             local.space.replace(wanted.space().clone())
         }
         (None, Some(loaded)) => {
@@ -71,4 +72,48 @@ pub(super) fn load_space_of(local: &mut Local, next: &Thread) -> Option<Arc<Memo
         }
         (None, None) => None,
     }
+}
+
+/// Loads the space of the thread with this context, with its window if it has one.
+fn activate(context: &Context, wanted: &SpaceUse, previous: Option<&MemorySpace>) {
+    match &context.window {
+        Some(window) => window.activate(previous),
+        None => wanted.activate(previous),
+    }
+}
+
+/// Opens the window of the current thread and loads it, if this is its CPU and `may` agrees; interrupts are off when it is asked.
+pub fn open_window(window: &Arc<Window>, may: impl FnOnce() -> bool) {
+    let state = irq::save();
+    if percpu::cpu_id() == window.cpu() && may() {
+        window.open();
+        current().with_context(|context| context.window = Some(window.clone()));
+        enter_own_space();
+    }
+    irq::restore(state);
+}
+
+/// The current thread has no window any more. It is retired if this is its CPU; else that has yet to do it.
+pub fn close_window() {
+    let state = irq::save();
+    let window = current().with_context(|context| context.window.take());
+    if let Some(window) = window.filter(|window| window.cpu() == percpu::cpu_id()) {
+        enter_own_space();
+        window.retire();
+    }
+    irq::restore(state);
+}
+
+/// At a page fault of the current thread: whether the access may succeed now because its window lets it see more of the
+/// shared part of its space.
+pub fn refresh_windows() -> bool {
+    let Some(current) = try_current() else {
+        return false;
+    };
+    current.with_context(|context| {
+        context
+            .window
+            .as_ref()
+            .is_some_and(|window| window.refresh())
+    })
 }

@@ -8,6 +8,7 @@ use shootdown::CpuId;
 use super::place::request_resched;
 use crate::arch::{irq, percpu};
 use crate::task::cpu;
+use crate::zerocopy;
 
 /// Takes over the timers of CPUs that go offline. It never does so itself.
 pub(super) const HEIR: CpuId = CpuId::new(0);
@@ -47,6 +48,7 @@ pub fn vacate() -> bool {
         assert!(local.current.is_idle(), "{me} is vacated by a thread");
         local.space.take().inspect(|space| space.deactivate())
     });
+    zerocopy::cpu_left(me);
     // As after a switch: at most the rest of a dead space.
     drop(space);
     true
