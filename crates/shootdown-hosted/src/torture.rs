@@ -92,8 +92,12 @@ where
         Some(old)
     }
 
-    fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
-        Machine::windows(self, cpu)
+    fn has_windows(&self, cpu: usize) -> bool {
+        self.windows(cpu).is_some()
+    }
+
+    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
+        self.windows(cpu).into_iter().for_each(work);
     }
 
     fn table_pages(&self, page: usize) -> (usize, usize) {

@@ -1,6 +1,8 @@
 //! Changes of page tables with their flushes, and loads that must not find what is gone.
 
-use shootdown::{Capacity, CpuId, Cpus, FlushBatch, FlushRange, FreedTables, PageSize, Platform};
+use shootdown::{
+    Capacity, CpuId, Cpus, FlushBatch, FlushRange, FreedTables, PageSize, PinnedWindows, Platform,
+};
 
 use crate::host::Host;
 use crate::memory::{Memory, Region};
@@ -137,13 +139,21 @@ where
     /// Other frames for some of this CPU's windows, whether the private root is loaded or not.
     pub(crate) fn change_window(&self, rng: &mut Rng) -> bool {
         let here = self.here().index();
-        let Some(windows) = self.host.memory().windows(here) else {
-            return false;
-        };
-        let Ok(pinned) = self.host.engine().pin_windows(windows) else {
-            // This task has moved meanwhile.
-            return false;
-        };
+        let mut done = false;
+        self.host.memory().with_windows(here, &mut |windows| {
+            // The task may have moved meanwhile.
+            let pinned = self.host.engine().pin_windows(windows);
+            done = pinned.is_ok_and(|pinned| self.change_pinned(rng, here, &pinned));
+        });
+        done
+    }
+
+    fn change_pinned(
+        &self,
+        rng: &mut Rng,
+        here: usize,
+        pinned: &PinnedWindows<'_, H::Platform, N>,
+    ) -> bool {
         let mut changed = Changed::nothing(Region::Window(here));
         let mut gone = Gone::default();
         self.remap(rng, &mut changed, |page, frame| gone.add(page, frame));
@@ -310,9 +320,7 @@ where
         let result = self.with_irqs_off(|| {
             let here = self.here().index();
             let region = match memory.entered() {
-                Some(0) if random & 0xc == 0 && memory.windows(here).is_some() => {
-                    Region::Window(here)
-                }
+                Some(0) if random & 0xc == 0 && memory.has_windows(here) => Region::Window(here),
                 Some(index) if random & 3 != 0 => Region::Space(index),
                 _ => Region::Kernel,
             };

@@ -53,11 +53,16 @@ where
     /// Gives the running task another space, or none; task context, interrupts on.
     fn enter(&self, space: Option<usize>);
 
-    /// The private root of the CPU with this number in space 0, if it has one: loaded now and then for tasks in that space, in
-    /// turns with the shared one.
-    fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
+    /// Whether the CPU with this number has a private root in space 0: loaded now and then for tasks in that space, in turns
+    /// with the shared one.
+    fn has_windows(&self, cpu: usize) -> bool {
         let _ = cpu;
-        None
+        false
+    }
+
+    /// Hands that root to `work`.
+    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
+        let _ = (cpu, work);
     }
 
     /// Replaces the page table that translates `page` by a copy of it elsewhere, and flushes nothing; returns the name of the

@@ -104,7 +104,7 @@ where
             let is_possible = match operation {
                 Operation::Access => memory.frames() > 0,
                 Operation::ChangeKernel => memory.pages(Region::Kernel) > 0,
-                Operation::ChangeWindow => memory.windows(0).is_some(),
+                Operation::ChangeWindow => memory.has_windows(0),
                 _ => memory.spaces() > 0 || !operation.needs_spaces(),
             };
             sum += u64::from(plan.mix.weight(*operation)) * u64::from(is_possible);

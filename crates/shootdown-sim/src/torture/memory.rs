@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, Capacity, Cpus, Root, Shootdown};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Root, Shootdown, WindowRoot};
 use shootdown_torture::{Memory, Region};
 
 use crate::machine::{SimPlatform, context};
 use crate::mm::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
+    WINDOW_REGION,
 };
 use crate::oracle::FrameKind;
 
@@ -22,7 +23,17 @@ const FRAMES_PER_SPACE: u16 = 1 + KERNEL_REGION as u16;
 const FIRST_SPARE: u16 = 2 + SPACES * FRAMES_PER_SPACE;
 /// Tables that are not in use: those that are freed come back soon.
 const SPARES: u16 = 2;
-const FIRST_FRAME: u16 = FIRST_SPARE + SPARES;
+const FIRST_PRIVATE: u16 = FIRST_SPARE + SPARES;
+/// Each CPU has a private root for the first space, and a table for its windows.
+const FRAMES_PER_CPU: u16 = 2;
+
+fn private_root(cpu: usize) -> u16 {
+    FIRST_PRIVATE + cpu as u16 * FRAMES_PER_CPU
+}
+
+fn window_table(cpu: usize) -> u16 {
+    private_root(cpu) + 1
+}
 
 /// Spaces, tables and frames of one run.
 #[derive(Debug)]
@@ -35,6 +46,11 @@ where
     /// The leaf tables of each space.
     tables: RefCell<[[u16; KERNEL_REGION]; SPACES as usize]>,
     spares: RefCell<Vec<u16>>,
+    /// Each CPU's private root, until it retires it.
+    windows: Vec<RefCell<Option<WindowRoot>>>,
+    /// Counts loads of the first space, which take turns.
+    turns: Cell<u32>,
+    first_frame: u16,
     /// What each frame holds.
     words: Vec<Cell<u64>>,
     /// The space of each task.
@@ -77,12 +93,30 @@ where
                 link(root, region, *table);
             }
         }
+        for cpu in 0..cpus {
+            let (root, table) = (private_root(cpu), window_table(cpu));
+            take(root);
+            take(table);
+            link(root, KERNEL_REGION, KERNEL_TABLE);
+            link(root, WINDOW_REGION, table);
+        }
         let space = |number| AddressSpace::new(engine, Root(u64::from(root_of(number))));
+        let spaces: Vec<_> = (0..SPACES).map(space).collect();
+        let windows = |cpu: usize| {
+            let root = Root(u64::from(private_root(cpu)));
+            WindowRoot::new(engine, &spaces[0], CpuId::new(cpu as u32), root)
+        };
+        let first_frame = private_root(cpus);
         Self {
-            spaces: (0..SPACES).map(space).collect(),
+            windows: (0..cpus)
+                .map(|cpu| RefCell::new(Some(windows(cpu))))
+                .collect(),
+            turns: Cell::new(0),
+            first_frame,
+            spaces,
             tables: RefCell::new(tables),
-            spares: RefCell::new((FIRST_SPARE..FIRST_FRAME).collect()),
-            words: vec![Cell::new(0); FRAMES - usize::from(FIRST_FRAME)],
+            spares: RefCell::new((FIRST_SPARE..FIRST_PRIVATE).collect()),
+            words: vec![Cell::new(0); FRAMES - usize::from(first_frame)],
             entered: vec![Cell::new(None); tasks],
             loaded: vec![Cell::new(None); cpus],
             hardware,
@@ -97,7 +131,7 @@ where
             _ if before == wanted => {}
             (before, Some(wanted)) => {
                 let before = before.map(|space| &self.spaces[space]);
-                engine.switch_to(before, &self.spaces[wanted]);
+                self.switch(engine, before, wanted);
             }
             (Some(before), None) => {
                 engine.switch_away(&self.spaces[before], Root(u64::from(KERNEL_ROOT)));
@@ -105,6 +139,31 @@ where
             (None, None) => {}
         }
         here.set(wanted);
+    }
+
+    fn switch(
+        &self,
+        engine: &Shootdown<SimPlatform, N>,
+        before: Option<&AddressSpace<N>>,
+        wanted: usize,
+    ) {
+        let turn = self.turns.replace(self.turns.get() + 1);
+        let windows = self.windows[context().cpu()].borrow();
+        let windows = windows
+            .as_ref()
+            .filter(|_| wanted == 0 && turn.is_multiple_of(2));
+        let space = &self.spaces[wanted];
+        match windows {
+            Some(windows) => engine.switch_to_windows(before, space, windows),
+            None => engine.switch_to(before, space),
+        }
+    }
+
+    /// This CPU has left its space for good.
+    pub(super) fn retire_windows(&self, engine: &Shootdown<SimPlatform, N>) {
+        if let Some(windows) = self.windows[context().cpu()].take() {
+            engine.retire_windows(&self.spaces[0], windows);
+        }
     }
 
     pub(super) fn set_entered(&self, task: usize, space: Option<usize>) {
@@ -116,7 +175,7 @@ where
         match region {
             Region::Space(_) => page,
             Region::Kernel => KERNEL_REGION * PAGES_PER_TABLE + page,
-            Region::Window(_) => unreachable!("no CPU has windows here"),
+            Region::Window(_) => WINDOW_REGION * PAGES_PER_TABLE + page,
         }
     }
 
@@ -143,8 +202,7 @@ where
     fn pages(&self, region: Region) -> usize {
         match region {
             Region::Space(_) => USER_PAGES,
-            Region::Kernel => PAGES_PER_TABLE,
-            Region::Window(_) => unreachable!("no CPU has windows here"),
+            Region::Kernel | Region::Window(_) => PAGES_PER_TABLE,
         }
     }
 
@@ -164,10 +222,10 @@ where
         let table = match region {
             Region::Space(index) => self.tables.borrow()[index][page / PAGES_PER_TABLE],
             Region::Kernel => KERNEL_TABLE,
-            Region::Window(_) => unreachable!("no CPU has windows here"),
+            Region::Window(cpu) => window_table(cpu),
         };
         let entry = frame.map_or(Pte::EMPTY, |frame| {
-            Pte::to(FIRST_FRAME + frame as u16, true)
+            Pte::to(self.first_frame + frame as u16, true)
         });
         self.write(table, page % PAGES_PER_TABLE, entry);
     }
@@ -181,7 +239,7 @@ where
             Some(self.hardware.translate(memory, chooser, cpu, page))
         });
         let leaf = outcome?.unwrap_or_else(|(kind, story)| context().fail(kind, story))?;
-        Some(self.words[usize::from(leaf.frame - FIRST_FRAME)].get())
+        Some(self.words[usize::from(leaf.frame - self.first_frame)].get())
     }
 
     fn entered(&self) -> Option<usize> {
@@ -206,7 +264,16 @@ where
         }
         let root = 2 + space as u16 * FRAMES_PER_SPACE;
         self.write(root, region, Pte::to(fresh, true));
+        self.spaces[space].top_changed();
         Some(usize::from(old))
+    }
+
+    fn has_windows(&self, cpu: usize) -> bool {
+        self.windows[cpu].borrow().is_some()
+    }
+
+    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
+        self.windows[cpu].borrow().iter().for_each(work);
     }
 
     fn table_pages(&self, page: usize) -> (usize, usize) {

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown};
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown, WindowRoot};
 use shootdown_torture::{Context as Place, Memory, Promise, Region, Torture, Violation, WorkerId};
 
 use crate::explore::Question;
@@ -100,6 +100,7 @@ where
             }
         }
         self.leave_space();
+        self.memory.retire_windows(&self.engine);
     }
 
     fn begin_workers(&self) {
@@ -344,6 +345,14 @@ where
 
     fn table_pages(&self, page: usize) -> (usize, usize) {
         self.memory.table_pages(page)
+    }
+
+    fn has_windows(&self, cpu: usize) -> bool {
+        self.memory.has_windows(cpu)
+    }
+
+    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
+        self.memory.with_windows(cpu, work);
     }
 
     fn free_table(&self, table: usize) {
