@@ -1,6 +1,6 @@
 //! Fuzzes the engine: what `./lab sim fuzz` does, without the lab. `lab mutants` builds this against a changed engine.
 //!
-//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N]`
+//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N] [--scenario NAME]`
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(message) => {
             eprintln!(
-                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}]",
+                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}] [--scenario NAME]",
                 Case::MOST_CPUS
             );
             return ExitCode::from(2);
@@ -42,12 +42,17 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
         runs: 1000,
         seed: 1,
         cpus: None,
+        scenario: None,
         threads,
     };
     while let Some(word) = words.next() {
         let value = words
             .next()
-            .ok_or_else(|| format!("{word} wants a number"))?;
+            .ok_or_else(|| format!("{word} wants a value"))?;
+        if word == "--scenario" {
+            options.scenario = Some(value.parse()?);
+            continue;
+        }
         let number: u64 = value
             .parse()
             .map_err(|_| format!("{word} wants a number, not `{value}`"))?;

@@ -12,6 +12,7 @@ fn the_engine_keeps_its_promises() {
                 runs: 300,
                 seed: 10_000,
                 cpus,
+                scenario: None,
                 threads: 2,
             },
             |_| (),
@@ -30,6 +31,7 @@ fn fixed_seeds_come_upon_all_that_windows_are_about() {
         runs: 500,
         seed: 1,
         cpus: None,
+        scenario: None,
         threads: 2,
     };
     let sightings = campaign(plan, |_| ()).sightings;
@@ -142,6 +144,7 @@ fn a_campaign_does_not_depend_on_its_threads() {
             runs: 60,
             seed: 900,
             cpus: None,
+            scenario: None,
             threads,
         };
         let report = campaign(plan, |_| ());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
+use shootdown_sim::mm::Scenario;
 
 use crate::cli_calls::CallsBench;
 use crate::machine::AccelChoice;
@@ -224,6 +225,10 @@ pub struct SimFuzz {
     /// Virtual CPUs; without it 2, 3 and 4 in turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
     pub cpus: Option<u8>,
+    /// A fixed story of two CPUs instead of drawn programs: published-flag (fails, as it should), private-roots, remap-and-flush,
+    /// remap-and-unlink, remap-and-switch
+    #[arg(long, value_name = "NAME", conflicts_with = "cpus")]
+    pub scenario: Option<Scenario>,
     /// Threads of this host; without it one a processor. They change nothing but the time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub threads: Option<u8>,
@@ -241,6 +246,9 @@ pub struct SimReplay {
     /// Operations of each CPU
     #[arg(long, value_name = "N", default_value_t = Case::OPERATIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub operations: u32,
+    /// The fixed story that the CPUs play, if their programs are not drawn
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<Scenario>,
     /// The unusual answers, as QUESTION:ANSWER,QUESTION:ANSWER,..; without it they are drawn from the seed
     #[arg(long, value_name = "ANSWERS")]
     pub schedule: Option<Schedule>,

@@ -26,6 +26,10 @@ pub trait Hardware: fmt::Debug {
     fn tables(&self) -> Option<Rc<dyn Tables>> {
         None
     }
+    /// What the hardware has just done by itself, in words; asked only when a story is told.
+    fn last_act(&mut self) -> Option<String> {
+        None
+    }
     /// Something happens somewhere: the hardware may act by itself too.
     ///
     /// # Errors
@@ -248,6 +252,12 @@ impl State {
             .hardware
             .at_event(&mut explore.memory, &mut explore.chooser);
         let (fruitless, most_events) = (explore.fruitless, explore.most_events);
+        if let Some(story) = &mut self.story
+            && let Model::Explore(explore) = &mut self.model
+            && let Some(act) = explore.hardware.last_act()
+        {
+            story.push(format!("{events:>6} {act}"));
+        }
         if let Err((kind, message)) = broken {
             self.fail(kind, message);
         } else if fruitless > FRUITLESS_TURNS {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fuzz::{Case, Report, run};
-use crate::mm::Sightings;
+use crate::mm::{Scenario, Sightings};
 
 /// What to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct Campaign {
     pub seed: u64,
     /// Virtual CPUs of each; 2, 3 and 4 in turn if not given.
     pub cpus: Option<usize>,
+    /// What the CPUs play, if their programs are not to be drawn.
+    pub scenario: Option<Scenario>,
     /// Threads of the host.
     pub threads: usize,
 }
@@ -49,8 +51,11 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 impl Campaign {
     /// The case of the run with this number.
     pub fn case(&self, number: u64) -> Case {
-        let cpus = self.cpus.unwrap_or(2 + (number % 3) as usize);
-        Case::new(cpus, self.seed.wrapping_add(number))
+        let seed = self.seed.wrapping_add(number);
+        match self.scenario {
+            Some(scenario) => Case::of(scenario, seed),
+            None => Case::new(self.cpus.unwrap_or(2 + (number % 3) as usize), seed),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
-use crate::mm::KernelPages;
+use crate::mm::{KernelPages, Scenario};
 
 /// One run. Printed, it is the options that replay it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct Case {
     pub operations: u32,
     /// The answers, if they are not to be drawn.
     pub schedule: Option<Schedule>,
+    /// The story, if the programs are not to be drawn.
+    pub scenario: Option<Scenario>,
 }
 
 impl Case {
@@ -32,6 +34,30 @@ impl Case {
             seed,
             operations: Self::OPERATIONS,
             schedule: None,
+            scenario: None,
+        }
+    }
+
+    /// The case of a seed in which the CPUs play a scenario.
+    pub fn of(scenario: Scenario, seed: u64) -> Self {
+        Self {
+            scenario: Some(scenario),
+            ..Self::new(Scenario::CPUS, seed)
+        }
+    }
+
+    /// Whether the case makes sense.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), String> {
+        match self.scenario {
+            Some(scenario) if self.cpus != Scenario::CPUS => Err(format!(
+                "the scenario {scenario} has {} CPUs: say --cpus {}",
+                Scenario::CPUS,
+                Scenario::CPUS
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -53,6 +79,7 @@ impl Case {
     /// How many kernel threads there are besides the program of each CPU: none, or up to twice as many.
     pub(super) fn threads(&self) -> usize {
         match self.seed / 7 % 4 {
+            _ if self.scenario.is_some() => 0,
             0 | 1 => 0,
             2 => 1,
             _ => 2 * self.cpus,
@@ -70,6 +97,9 @@ impl fmt::Display for Case {
         write!(f, "--cpus {} --seed {}", self.cpus, self.seed)?;
         if self.operations != Self::OPERATIONS {
             write!(f, " --operations {}", self.operations)?;
+        }
+        if let Some(scenario) = self.scenario {
+            write!(f, " --scenario {scenario}")?;
         }
         if let Some(schedule) = &self.schedule {
             write!(f, " --schedule {schedule}")?;
@@ -94,12 +124,14 @@ impl FromStr for Case {
                 "--cpus" => cpus = Some(number(name, value)?),
                 "--seed" => seed = Some(number(name, value)?),
                 "--operations" => case.operations = number(name, value)?,
+                "--scenario" => case.scenario = Some(value.parse()?),
                 "--schedule" => case.schedule = Some(value.parse()?),
                 _ => return Err(format!("`{name}` is not an option of a case")),
             }
         }
         case.cpus = cpus.ok_or("--cpus is missing")?;
         case.seed = seed.ok_or("--seed is missing")?;
+        case.check()?;
         if (1..=Self::MOST_CPUS).contains(&case.cpus) {
             return Ok(case);
         }
@@ -122,6 +154,7 @@ mod tests {
         for text in [
             "--cpus 3 --seed 451",
             "--cpus 3 --seed 451 --operations 7 --schedule 17:2,40:1",
+            "--cpus 2 --seed 451 --scenario published-flag --schedule 17:2",
         ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }
@@ -138,6 +171,8 @@ mod tests {
             "--cpus x --seed 1",
             "--cpus 2 --seed",
             "--cpus 2 --seed 1 --speed 9",
+            "--cpus 2 --seed 1 --scenario romance",
+            "--cpus 3 --seed 1 --scenario published-flag",
             "--cpus 2 --seed 1 --schedule 2:1,1:1",
         ] {
             assert!(text.parse::<Case>().is_err(), "{text}");

@@ -4,7 +4,7 @@ use std::mem;
 
 use shootdown::{Capacity, Cpus};
 
-use crate::explore::{Chooser, Explore, Schedule};
+use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::Case;
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
 use crate::mm::{Plan, Sightings, World};
@@ -53,8 +53,12 @@ where
 {
     let world = World::<N>::new(case.cpus, case.threads(), case.kernel_pages());
     let chooser = Chooser::new(case.strategy(), case.cpus);
-    let explore = Explore::new(case.cpus, chooser, world.adversary(), MOST_EVENTS)
-        .with_asid_slots(case.asid_slots());
+    let tlbs: Box<dyn Hardware> = match case.scenario {
+        Some(_) => world.focused_adversary(),
+        None => world.adversary(),
+    };
+    let explore =
+        Explore::new(case.cpus, chooser, tlbs, MOST_EVENTS).with_asid_slots(case.asid_slots());
     let mut machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
         world.engine.handle_ipi();
     })
@@ -71,9 +75,10 @@ where
     };
     let programs = (0..case.cpus + case.threads()).map(|task| -> Program<'_> {
         let world = &world;
-        match task < case.cpus {
-            true => Box::new(move |_| world.run(plan)),
-            false => Box::new(move |_| world.run_thread(plan)),
+        match case.scenario {
+            Some(scenario) => Box::new(move |_| world.play(scenario)),
+            None if task < case.cpus => Box::new(move |_| world.run(plan)),
+            None => Box::new(move |_| world.run_thread(plan)),
         }
     });
     let (mut state, mut failure) = machine.run(programs.collect());

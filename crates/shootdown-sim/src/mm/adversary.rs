@@ -115,6 +115,36 @@ impl SharedHardware {
         Pte(memory.walk_step(walk, cell, age))
     }
 
+    /// Lets the TLB of a CPU act of its own accord, if one shall.
+    fn act_as_told(
+        &self,
+        memory: &mut Weak,
+        chooser: &mut Chooser,
+        act: Option<(usize, Act)>,
+    ) -> Result<(), Breach> {
+        let Some((cpu, act)) = act else {
+            return Ok(());
+        };
+        self.last_act.set(Some((cpu, act)));
+        self.act(memory, chooser, cpu, act)
+            .map_err(|(kind, story)| (kind, format!("the TLB of cpu{cpu}: {story}")))
+    }
+
+    /// What a TLB has just done by itself, in words.
+    fn last_act(&self) -> Option<String> {
+        let (cpu, act) = self.last_act.take()?;
+        let tlb = &self.tlbs.borrow()[cpu];
+        let what = match act {
+            Act::Cache(page) => format!("page {page} at frame {}", tlb.leaf(page)?.frame),
+            Act::CacheStructure(region) => {
+                let table = tlb.structure(region)?.table;
+                format!("entry {region} of its root, which leads to table {table}")
+            }
+            Act::Evict => return None,
+        };
+        Some(format!("(the TLB of cpu{cpu} has cached {what})"))
+    }
+
     /// Acts of its own accord: see [`Act`].
     fn act(
         &self,
@@ -144,7 +174,7 @@ impl SharedHardware {
 
 /// What a TLB may do by itself.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub(super) enum Act {
     Cache(usize),
     CacheStructure(usize),
     Evict,
@@ -181,17 +211,65 @@ impl Hardware for Adversary {
         Some(self.0.clone())
     }
 
+    fn last_act(&mut self) -> Option<String> {
+        self.0.last_act()
+    }
+
     fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
         let cpus = self.0.tlbs.borrow().len();
-        let Some(number) = chooser
-            .choose(Question::Tlb, 1 + cpus * Act::COUNT)
-            .checked_sub(1)
-        else {
-            return Ok(());
+        let answer = chooser.choose(Question::Tlb, 1 + cpus * Act::COUNT);
+        let number = answer.checked_sub(1);
+        let act = number.map(|number| (number / Act::COUNT, Act::from_number(number % Act::COUNT)));
+        self.0.act_as_told(memory, chooser, act)
+    }
+}
+
+/// The TLBs of all CPUs, which cache by themselves only translations of a few pages and what leads there: few enough for all schedules to
+/// be tried.
+#[derive(Debug)]
+pub struct Focused {
+    adversary: Adversary,
+    /// What may be done, and on which CPU.
+    acts: Vec<(usize, Act)>,
+}
+
+impl Focused {
+    /// TLBs with an eye on these pages.
+    pub fn new(hardware: Rc<SharedHardware>, pages: &[usize]) -> Self {
+        let cpus = hardware.tlbs.borrow().len();
+        let of_page = |page: &usize| {
+            let region = page / PAGES_PER_TABLE;
+            [Act::Cache(*page), Act::CacheStructure(region)]
         };
-        let (cpu, act) = (number / Act::COUNT, Act::from_number(number % Act::COUNT));
-        self.0
-            .act(memory, chooser, cpu, act)
-            .map_err(|(kind, story)| (kind, format!("the TLB of cpu{cpu}: {story}")))
+        let acts: Vec<Act> = pages.iter().flat_map(of_page).collect();
+        let acts = (0..cpus).flat_map(|cpu| acts.iter().map(move |act| (cpu, *act)));
+        Self {
+            acts: acts.collect(),
+            adversary: Adversary(hardware),
+        }
+    }
+}
+
+impl Hardware for Focused {
+    fn flush(&mut self, cpu: usize, operation: LocalFlush) {
+        self.adversary.flush(cpu, operation);
+    }
+
+    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+        self.adversary.load_root(cpu, root, asid, entries);
+    }
+
+    fn tables(&self) -> Option<Rc<dyn Tables>> {
+        self.adversary.tables()
+    }
+
+    fn last_act(&mut self) -> Option<String> {
+        self.adversary.last_act()
+    }
+
+    fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
+        let answer = chooser.choose(Question::Tlb, 1 + self.acts.len());
+        let act = answer.checked_sub(1).map(|number| self.acts[number]);
+        self.adversary.0.act_as_told(memory, chooser, act)
     }
 }

@@ -10,11 +10,13 @@
 //!   what it may do by itself.
 //! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `access`: what it can do.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
+//! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
 
 mod access;
 mod adversary;
 mod calls;
+mod flagged;
 mod fork;
 mod frames;
 mod kernel;
@@ -23,6 +25,7 @@ mod lock;
 mod map;
 mod physical;
 mod program;
+mod scenario;
 mod sightings;
 mod space;
 mod theme;
@@ -33,13 +36,14 @@ mod window;
 mod windowing;
 mod world;
 
-pub use adversary::Adversary;
+pub use adversary::{Adversary, Focused};
 pub use lock::{Held, Lock};
 pub use physical::{
     FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware,
     USER_PAGES, WINDOW_REGION,
 };
 pub use program::Plan;
+pub use scenario::Scenario;
 pub use sightings::{Sight, Sightings};
 pub use space::Space;
 pub use tlb::{KernelPages, Leaf, Tlb};

@@ -1,11 +1,12 @@
 //! [`Physical`]: page-table entries in simulated memory, and what the hardware shares with the virtual kernel.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 
+use crate::mm::adversary::Act;
 use crate::mm::sightings::{Lookout, Sight, Sightings};
 use crate::mm::{KernelPages, Tlb};
 use crate::oracle::{Book, FrameKind};
@@ -110,6 +111,8 @@ pub struct SharedHardware {
     /// One a CPU.
     pub tlbs: RefCell<Vec<Tlb>>,
     lookout: Lookout,
+    /// What a TLB has done last of its own accord, and whose.
+    pub(super) last_act: Cell<Option<(usize, Act)>>,
 }
 
 impl SharedHardware {
@@ -122,6 +125,7 @@ impl SharedHardware {
             book: RefCell::new(book),
             tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1, kernel_pages); cpus]),
             lookout: Lookout::default(),
+            last_act: Cell::default(),
         })
     }
 

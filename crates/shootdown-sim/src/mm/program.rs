@@ -74,7 +74,7 @@ where
         });
     }
 
-    fn come_online(&self, me: usize) {
+    pub(super) fn come_online(&self, me: usize) {
         self.with_interrupts(true, || {
             self.engine.online();
             self.online[me].set(true);

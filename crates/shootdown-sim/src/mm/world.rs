@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use shootdown::sim::Ordering;
+use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, Cpus, Platform, Root, Shootdown};
 
 use crate::machine::{SimPlatform, context};
@@ -12,8 +12,8 @@ use crate::mm::calls::Ledger;
 use crate::mm::frames::Frames;
 use crate::mm::window::Windows;
 use crate::mm::{
-    Adversary, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, SharedHardware, Sightings,
-    Space,
+    Adversary, Focused, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, Scenario,
+    SharedHardware, Sightings, Space,
 };
 use crate::oracle::{Breach, FrameKind};
 
@@ -71,6 +71,8 @@ where
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
+    /// How far a [`Scenario`](crate::mm::Scenario) is.
+    pub(super) stage: AtomicU64,
 }
 
 impl<const N: usize> World<N>
@@ -112,6 +114,7 @@ where
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
             ledger: Ledger::new(cpus, cpus + threads),
+            stage: AtomicU64::new(0),
         }
     }
 
@@ -123,6 +126,11 @@ where
     /// How often this run came upon what windows are about.
     pub fn sightings(&self) -> Sightings {
         self.hardware.sightings()
+    }
+
+    /// The same with TLBs that cache by themselves only what a [`Scenario`] is about.
+    pub fn focused_adversary(&self) -> Box<Focused> {
+        Box::new(Focused::new(self.hardware.clone(), &Scenario::PAGES))
     }
 
     pub(super) fn kernel_root() -> Root {

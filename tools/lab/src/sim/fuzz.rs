@@ -14,6 +14,7 @@ pub fn command(arguments: &SimFuzz) -> ExitCode {
         runs: arguments.runs,
         seed: arguments.seed,
         cpus: arguments.cpus.map(usize::from),
+        scenario: arguments.scenario,
         threads: arguments.threads.map_or(cores, usize::from),
     };
     let report = campaign(plan);

@@ -11,8 +11,13 @@ pub fn command(arguments: &SimReplay) -> ExitCode {
     let case = Case {
         operations: arguments.operations,
         schedule: arguments.schedule.clone(),
+        scenario: arguments.scenario,
         ..Case::new(usize::from(arguments.cpus), arguments.seed)
     };
+    if let Err(message) = case.check() {
+        eprintln!("lab: {message}");
+        return ExitCode::from(2);
+    }
     let report = if arguments.story {
         run_with_story(&case)
     } else {

@@ -112,6 +112,7 @@ fn schedules(runs: u64) -> Outcome<String> {
         runs,
         seed: 1,
         cpus: None,
+        scenario: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     });
     match report.failure {

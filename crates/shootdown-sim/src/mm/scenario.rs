@@ -1,0 +1,209 @@
+//! [`Scenario`]: fixed stories of two CPUs, of which only the schedule is left to chance.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use shootdown::sim::Ordering;
+use shootdown::{Capacity, Cpus, Platform};
+
+use crate::machine::context;
+use crate::mm::window::{Change, Window, Windows, window_page};
+use crate::mm::{PAGES_PER_TABLE, Space, World};
+
+/// A fixed story.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scenario {
+    /// A mapping is marked as one CPU's, and its unmap flushes that CPU alone. The other CPU uses the address afterwards.
+    PublishedFlag,
+    /// The same with a private root.
+    PrivateRoots,
+    /// A window shows one frame after the other while the other CPU unmaps a page of the space.
+    RemapAndFlush,
+    /// The same, and the other CPU unlinks a table and links another.
+    RemapAndUnlink,
+    /// The same while the window's CPU goes from one root to the other.
+    RemapAndSwitch,
+}
+
+impl Scenario {
+    /// All of them, with their names.
+    pub const NAMES: [(Self, &'static str); 5] = [
+        (Self::PublishedFlag, "published-flag"),
+        (Self::PrivateRoots, "private-roots"),
+        (Self::RemapAndFlush, "remap-and-flush"),
+        (Self::RemapAndUnlink, "remap-and-unlink"),
+        (Self::RemapAndSwitch, "remap-and-switch"),
+    ];
+    /// Each has so many CPUs.
+    pub const CPUS: usize = 2;
+    /// The pages that they are about: what TLBs cache by themselves.
+    pub(crate) const PAGES: [usize; 3] = [window_page(0), 0, PAGES_PER_TABLE];
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::NAMES.iter().find(|(scenario, _)| scenario == self);
+        f.write_str(named.map_or("unknown", |(_, name)| name))
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::NAMES.iter().find(|(_, name)| *name == text);
+        named.map(|(scenario, _)| *scenario).ok_or_else(|| {
+            let names = Self::NAMES.map(|(_, name)| name).join(", ");
+            format!("`{text}` is no scenario: there are {names}")
+        })
+    }
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The part of the CPU that calls this.
+    pub fn play(&self, scenario: Scenario) {
+        let me = context().cpu();
+        self.come_online(me);
+        let space = match me {
+            0 => self.set_stage(scenario),
+            _ => self.enter_stage(),
+        };
+        match (scenario, me) {
+            (Scenario::PublishedFlag, 0) => self.use_flag(&space),
+            (Scenario::PrivateRoots, 0) => self.use_window(&space),
+            (Scenario::PublishedFlag | Scenario::PrivateRoots, _) => {
+                self.await_step(3);
+                self.touch(window_page(0), false);
+                self.step(4);
+            }
+            (Scenario::RemapAndFlush, 0) => self.remap(&space),
+            (Scenario::RemapAndFlush, _) => self.unmap(&space, 0, 1, false),
+            (Scenario::RemapAndUnlink, 0) => {
+                self.remap(&space);
+                self.touch(PAGES_PER_TABLE, false);
+            }
+            (Scenario::RemapAndSwitch, 0) => self.remap_by_turns(&space),
+            (Scenario::RemapAndUnlink | Scenario::RemapAndSwitch, _) => self.move_table(&space),
+        }
+        drop(space);
+        self.switch(None);
+        self.finish();
+    }
+
+    /// A space that both CPUs run, the first by its private root where the story has one.
+    fn set_stage(&self, scenario: Scenario) -> Rc<Space<N>> {
+        let space = self.new_space().expect("memory for a space");
+        assert!(self.publish_space(space.clone()).is_ok(), "the first space");
+        // The table that the next owner of a window's frame needs, or the page that the other CPU unmaps.
+        let page = match scenario {
+            Scenario::PublishedFlag | Scenario::PrivateRoots => 1,
+            _ => 0,
+        };
+        self.map(&space, page, true);
+        let entered = self.get_space(0).expect("it was published");
+        match scenario {
+            Scenario::PublishedFlag => self.switch(Some(entered)),
+            _ => self.switch_to_windows(entered),
+        }
+        self.step(1);
+        self.await_step(2);
+        space
+    }
+
+    fn enter_stage(&self) -> Rc<Space<N>> {
+        self.await_step(1);
+        let space = self.get_space(0).expect("it was published");
+        self.switch(Some(space.clone()));
+        self.step(2);
+        space
+    }
+
+    fn step(&self, number: u64) {
+        // ORDERING: Release publishes what was done before the step; pairs with `await_step`.
+        self.stage.store(number, Ordering::Release);
+    }
+
+    fn await_step(&self, number: u64) {
+        // ORDERING: Acquire: see `step`.
+        while self.stage.load(Ordering::Acquire) < number {
+            self.engine.platform().relax();
+        }
+    }
+
+    fn fresh(&self) -> Window {
+        let frame = self.take_data().expect("memory for a page");
+        Window {
+            frame,
+            writable: true,
+        }
+    }
+
+    fn use_flag(&self, space: &Space<N>) {
+        let window = self.fresh();
+        let table = self.map_flagged(space, window);
+        self.touch(window_page(0), true);
+        self.unmap_flagged(space, table, window.frame);
+        // The frame's next owner.
+        self.map(space, 0, true);
+        self.step(3);
+        self.await_step(4);
+        self.unlink_flagged(space, table);
+    }
+
+    fn use_window(&self, space: &Space<N>) {
+        let windows = self.windows_here(space).expect("they are loaded");
+        self.show_first(&windows, Some(self.fresh()));
+        self.touch(window_page(0), true);
+        self.show_first(&windows, None);
+        self.map(space, 0, true);
+        self.step(3);
+        self.await_step(4);
+    }
+
+    fn show_first(&self, windows: &Windows, wanted: Option<Window>) {
+        let change: Change = (0, wanted);
+        self.change_windows(windows, &[change], false, false);
+    }
+
+    /// Each time the frame shown before is free, and the next one to be taken.
+    fn remap(&self, space: &Space<N>) {
+        let windows = self.windows_here(space).expect("they are loaded");
+        self.show_first(&windows, Some(self.fresh()));
+        self.touch(window_page(0), true);
+        self.show_first(&windows, Some(self.fresh()));
+        self.touch(0, false);
+        self.touch(window_page(0), true);
+        self.show_first(&windows, None);
+        self.map(space, 1, true);
+        self.touch(window_page(0), false);
+    }
+
+    fn remap_by_turns(&self, space: &Rc<Space<N>>) {
+        let windows = self.windows_here(space).expect("they are loaded");
+        self.show_first(&windows, Some(self.fresh()));
+        self.touch(window_page(0), true);
+        self.change_to(space, None);
+        self.show_first(&windows, Some(self.fresh()));
+        self.touch(window_page(0), false);
+        self.touch(0, false);
+        self.change_to(space, Some(windows));
+        self.touch(window_page(0), true);
+        self.touch(PAGES_PER_TABLE, false);
+    }
+
+    fn change_to(&self, space: &Rc<Space<N>>, windows: Option<Rc<Windows>>) {
+        assert!(self.revive(space), "it has its place");
+        self.switch_by(Some(space.clone()), windows);
+    }
+
+    /// The table of one region becomes that of another.
+    fn move_table(&self, space: &Space<N>) {
+        self.unmap(space, 0, 1, true);
+        self.map(space, PAGES_PER_TABLE, true);
+        self.touch(PAGES_PER_TABLE, true);
+    }
+}
