@@ -36,6 +36,7 @@ where
     /// User code on this CPU loads from or stores to a page of its space; faults are served.
     pub(super) fn touch(&self, page: usize, writes: bool) {
         let me = context().cpu();
+        self.leave_kernel();
         for _ in 0..MOST_TRIES {
             let Some(space) = self.current[me].borrow().clone() else {
                 return;

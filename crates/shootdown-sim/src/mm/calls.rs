@@ -7,6 +7,7 @@ use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Platform, 
 
 use crate::machine::{FailureKind, SimPlatform, context};
 use crate::mm::World;
+use crate::mm::idempotent::forget_runs;
 use crate::mm::kernel::kernel_page;
 use crate::mm::world::{address_of, now};
 
@@ -31,6 +32,7 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new(cpus: usize, tasks: usize) -> Self {
         POSTED_RUNS.with_borrow_mut(Vec::clear);
+        forget_runs(cpus);
         Self {
             next: Cell::new(1),
             posted: RefCell::default(),

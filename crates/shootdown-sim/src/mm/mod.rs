@@ -1,24 +1,27 @@
 //! A virtual kernel's memory management, as small as it can be and still do everything that a kernel does to an
 //! engine: map, unmap, free tables, protect, fork and copy on write, switch, idle, exit, kernel mappings with
 //! global pages, cross-CPU calls of every kind, CPUs that come online late, go offline and come back, CPUs that are
-//! lazy, changes of policy, windows of one CPU.
+//! lazy, defer flushes or poll while they are idle, changes of policy, windows of one CPU.
 //!
 //! Spaces are tiny (three regions of four pages, one table each, a fourth region that is the kernel's, and a fifth for windows), frames
 //! are few and reused last-in first-out, so that everything collides soon.
 //!
 //! * [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
-//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `access`: what it can do.
+//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `idempotent`,
+//!   `access`, `lazy`, `away`: what it can do.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
 
 mod access;
 mod adversary;
+mod away;
 mod calls;
 mod flagged;
 mod fork;
 mod frames;
+mod idempotent;
 mod kernel;
 mod lazy;
 mod lock;

@@ -91,9 +91,7 @@ where
             self.online[me].set(false);
             self.engine.offline();
         });
-        for _ in 0..draw.below(LONGEST_IDLE) {
-            context().work(1);
-        }
+        self.rest_awhile(draw);
         self.come_online(me);
         context().preempt_enable();
     }
@@ -110,6 +108,15 @@ where
             Operation::ChangeAny => self.change_any(draw),
             Operation::Switch => self.switch_somewhere(draw),
             Operation::Lazy => self.idle_lazily(draw),
+            Operation::EnterKernel => {
+                self.wake();
+                self.enter_kernel();
+                if draw.random.bool() {
+                    self.rest_awhile(draw);
+                    self.touch(draw.page(), false);
+                }
+            }
+            Operation::Poll => self.poll_idly(draw.below(LONGEST_IDLE)),
             Operation::GoOffline => self.go_offline(draw),
             Operation::Exit => self.exit(draw.place()),
             Operation::MapKernel => self.map_kernel(index),
@@ -212,7 +219,7 @@ where
             .collect();
         let off = draw.once_in(4);
         let wait = draw.one_of(&[Wait::None, Wait::Received, Wait::Done]);
-        match draw.below(8) {
+        match draw.below(11) {
             0..4 => {
                 let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::If]);
                 self.with_interrupts(off, || self.call(call, &wanted));
@@ -222,6 +229,10 @@ where
                 let drops = draw.random.bool();
                 self.with_interrupts(off, || self.submit(&wanted, wait, drops));
             }
+            7..10 => {
+                let which = draw.below(3) / 2;
+                self.with_interrupts(off, || self.call_idempotent(which, &wanted));
+            }
             _ => self.try_post(&wanted),
         }
     }
@@ -229,9 +240,7 @@ where
     /// No user code for a while; then, as likely as not, what was there before.
     fn idle_lazily(&self, draw: &mut Draw) {
         self.enter_lazy();
-        for _ in 0..draw.below(LONGEST_IDLE) {
-            context().work(1);
-        }
+        self.rest_awhile(draw);
         for _ in 0..draw.below(3) {
             self.wake();
             self.touch(draw.page(), false);
@@ -240,14 +249,18 @@ where
         }
     }
 
+    fn rest_awhile(&self, draw: &mut Draw) {
+        for _ in 0..draw.below(LONGEST_IDLE) {
+            context().work(1);
+        }
+    }
+
     /// Nothing loaded, nothing to do, for a while.
     fn rest(&self, draw: &mut Draw) {
         if draw.random.bool() {
             self.switch(None);
         }
-        for _ in 0..draw.below(LONGEST_IDLE) {
-            context().work(1);
-        }
+        self.rest_awhile(draw);
     }
 
     /// What must hold when all programs are over and no interrupt is left.

@@ -8,12 +8,14 @@ use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 
 /// What a CPU may do, and how often where nothing is special.
-const WEIGHTS: [(Operation, u32); 14] = [
+const WEIGHTS: [(Operation, u32); 16] = [
     (Operation::Touch, 28),
     (Operation::ChangeOwn, 12),
     (Operation::ChangeAny, 18),
     (Operation::Switch, 10),
     (Operation::Lazy, 8),
+    (Operation::EnterKernel, 6),
+    (Operation::Poll, 3),
     (Operation::GoOffline, 2),
     (Operation::Exit, 3),
     (Operation::MapKernel, 4),
@@ -32,6 +34,8 @@ pub(super) enum Operation {
     ChangeAny,
     Switch,
     Lazy,
+    EnterKernel,
+    Poll,
     GoOffline,
     Exit,
     MapKernel,
@@ -138,7 +142,7 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts and looks at what targets have left.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, merging and looks at what targets have left.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
         if self.random.bool() {
@@ -151,5 +155,7 @@ impl Draw {
             .with_lazy(self.random.bool())
             .with_broadcast_from(broadcast_from)
             .with_covered_check(self.random.bool())
+            .with_deferral(self.random.bool())
+            .with_merging(self.random.bool())
     }
 }

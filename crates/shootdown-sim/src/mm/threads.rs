@@ -2,7 +2,7 @@
 //! any other. They change spaces, flush and call like the programs of the CPUs, so every wait may end elsewhere, and
 //! several tasks of a CPU have requests under way.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Platform, Wait};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Wait};
 
 use crate::explore::Question;
 use crate::machine::{Context, Host, context};
@@ -69,7 +69,8 @@ where
             let next = self.ready.borrow_mut().pop_front();
             match next {
                 Some(thread) => context().switch_task(thread),
-                None => self.engine.platform().relax(),
+                None => self
+                    .poll_while(|| self.threads_left.get() > 0 && self.ready.borrow().is_empty()),
             }
         }
     }

@@ -60,6 +60,8 @@ where
     pub(super) windowed: Vec<RefCell<Option<Rc<Windows>>>>,
     /// Whether the CPU runs no user code and only keeps what it has loaded.
     pub(super) is_lazy: Vec<Cell<bool>>,
+    /// Whether the CPU may have deferred flushes and not caught up.
+    pub(super) defers: Vec<Cell<bool>>,
     /// Whether the CPU's `online` has returned, and its `offline` has not been called since.
     pub(super) online: Vec<Cell<bool>>,
     /// Programs that still do something.
@@ -107,6 +109,7 @@ where
             current: (0..cpus).map(|_| RefCell::default()).collect(),
             windowed: (0..cpus).map(|_| RefCell::default()).collect(),
             is_lazy: vec![Cell::new(false); cpus],
+            defers: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
             busy: Cell::new(cpus + threads),
             threads_left: Cell::new(threads),

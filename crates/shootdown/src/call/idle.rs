@@ -75,8 +75,9 @@ where
     fn drop(&mut self) {
         let irq = self.engine.irq_guard();
         let state = self.engine.state(self.me);
-        // Whoever has come sent no interrupt.
-        if !state.inbox.rest(self.me) {
+        // Whoever has come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
+        let is_quiet = state.inbox.rest(self.me);
+        if !is_quiet || self.engine.is_broadcast_due(self.me) {
             self.engine.serve(self.me, Next::Leave);
             state.counters.polls_served.add(1);
         }
