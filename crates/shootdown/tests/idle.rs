@@ -77,3 +77,29 @@ fn an_interrupt_while_polling_is_harmless() {
     puppet.deliver(1);
     assert_eq!(RUNS.load(Ordering::Relaxed), 2);
 }
+
+/// A broadcast interrupts who polls, too; who has seen it need not wait for the interrupt.
+#[test]
+fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    puppet.as_cpu(1, || {
+        let idle = machine.poll_idle();
+        puppet.as_cpu(2, || machine.post(&only(1), count));
+        assert_eq!(puppet.take_sent(), [(2, 1)]);
+        assert!(idle.has_work());
+        drop(idle);
+    });
+    assert_eq!(
+        RUNS.load(Ordering::Relaxed),
+        1,
+        "served without the interrupt"
+    );
+    puppet.deliver(1);
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
