@@ -99,4 +99,18 @@ pub struct Costs {
     pub context_switch_ps: u64,
     /// The kernel's own work when a task wakes another through an eventfd and then blocks on its own.
     pub wake_ps: u64,
+    /// What a client of a server does between two calls (table T2).
+    pub request_ps: u64,
+    /// The kernel's own work in a call that is relayed to a server, without the mapping and the switches.
+    pub relay_ps: u64,
+    /// Entering a page into the page tables of a server.
+    pub map_page_ps: u64,
+    /// What an ordinary unmapping does besides, so that others may go on meanwhile.
+    pub gather_ps: u64,
+    /// Copying a page.
+    pub copy_page_ps: u64,
+    /// Cache lines that every call of table T2's system writes, whichever CPU it is on.
+    pub shared_lines: usize,
+    /// What of such a call is done for one CPU at a time.
+    pub shared_serial_ps: u64,
 }

@@ -79,6 +79,13 @@ parameters! {
     "madvise_ns" Time madvise_ps: u64, "the memory manager's own work in madvise";
     "context_switch_ns" Time context_switch_ps: u64, "between two tasks, without the root";
     "wake_ns" Time wake_ps: u64, "the kernel's own work in a wake-up through an eventfd";
+    "request_ns" Time request_ps: u64, "what a client does between two calls of a server";
+    "relay_ns" Time relay_ps: u64, "the kernel's own work in such a call";
+    "map_page_ns" Time map_page_ps: u64, "entering a page into a server's page tables";
+    "gather_ns" Time gather_ps: u64, "what an ordinary unmapping does besides";
+    "copy_page_ns" Time copy_page_ps: u64, "copying a page";
+    "shared_lines" Count shared_lines: usize, "lines that every call of a server writes";
+    "shared_serial_ns" Time shared_serial_ps: u64, "part of such a call that one CPU is in at a time";
     "asid_slots" Tags asid_slots: usize, "hardware tags that a CPU uses";
     "threads_per_core" Count topology.threads_per_core: usize, "hardware threads of a core";
     "cores_per_socket" Count topology.cores_per_socket: usize, "cores of a socket";

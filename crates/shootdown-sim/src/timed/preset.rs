@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::timed::presets::{FORTY_CORES, HASWELL_EP, LARGE_SERVER, SIXTEEN_CORES, SKYLAKE_LAPTOP};
+use crate::timed::presets::{
+    FORTY_CORES, FORTY_CORES_2018, HASWELL_EP, LARGE_SERVER, SIXTEEN_CORES, SKYLAKE_LAPTOP,
+};
 use crate::timed::{Costs, Parameter};
 
 /// Where a figure comes from.
@@ -75,10 +77,11 @@ pub(crate) const fn figure(name: &'static str, value: f64, origin: Origin) -> Fi
 
 impl Preset {
     /// All presets, the one of table T1 first.
-    pub const ALL: [&'static Self; 5] = [
+    pub const ALL: [&'static Self; 6] = [
         &HASWELL_EP,
         &SKYLAKE_LAPTOP,
         &FORTY_CORES,
+        &FORTY_CORES_2018,
         &SIXTEEN_CORES,
         &LARGE_SERVER,
     ];

@@ -16,6 +16,7 @@ mod shootdown;
 mod spared;
 mod sweep;
 mod volley;
+mod zerocopy;
 
 pub use crowd::{Crowd, Crowded, Look};
 pub use engine::{MAX_CPUS, on_large_stack};
@@ -36,3 +37,4 @@ pub use shootdown::{Shot, shoot};
 pub use spared::{Spared, Whereabouts, spared};
 pub use sweep::{Change, Effect, Row, sweep};
 pub use volley::{Called, Callers, Volley, VolleyResult};
+pub use zerocopy::{Mapping, PUBLISHED_ZEROCOPY, PublishedZerocopy, Served, Zerocopy};

@@ -114,6 +114,39 @@ pub(crate) static FORTY_CORES: Preset = Preset {
         ),
         figure("wake_ns", 500.0, Assumed("as skylake-laptop")),
         figure(
+            "request_ns",
+            410.0,
+            Assumed(
+                "table T2: what is left of a thread's time beside its calls, 0.3 to 0.5 us with few threads",
+            ),
+        ),
+        figure("relay_ns", 500.0, Assumed("as the wake-up of table T4")),
+        figure(
+            "map_page_ns",
+            100.0,
+            Assumed("finding the table, taking its lock, writing the entry"),
+        ),
+        figure(
+            "gather_ns",
+            380.0,
+            Assumed("as 40-core-2018, where it is fitted"),
+        ),
+        figure(
+            "copy_page_ns",
+            150.0,
+            Assumed("4 KiB from and to the second-level cache, 11 bytes a cycle"),
+        ),
+        figure(
+            "shared_lines",
+            27.0,
+            Assumed("as 40-core-2018, where it is fitted"),
+        ),
+        figure(
+            "shared_serial_ns",
+            570.0,
+            Published("table T2: about 1.75 million operations a second at most"),
+        ),
+        figure(
             "asid_slots",
             64.0,
             Assumed(

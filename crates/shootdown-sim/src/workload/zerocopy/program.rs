@@ -1,0 +1,150 @@
+//! What a CPU does: operation after operation, the client's part and the server's.
+
+use shootdown::sim::{AtomicU64, Ordering};
+use shootdown::{Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root};
+
+use crate::machine::{Context, SimPlatform};
+use crate::timed::Translation;
+use crate::workload::zerocopy::Mapping;
+use crate::workload::zerocopy::world::{Desk, World};
+
+/// Number of the first page of the windows, in units of 4 KiB: those of different CPUs have leaf tables of their own.
+const FIRST_WINDOW: u64 = 0x7f00_0000;
+const WINDOW_STRIDE: u64 = 512;
+/// Where the client and the server have pages of their own.
+const FIRST_OWN: [u64; 2] = [0x1_0000, 0x2_0000];
+/// Whose pages.
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+/// Threads that share a CPU take turns of this length: one tick of Linux at 250 Hz.
+const SLICE_PS: u64 = 4_000_000_000;
+
+impl<const N: usize> World<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The whole run of a CPU; returns the times of the measured calls.
+    pub(super) fn run(&self, context: Context<'_>, cpu: usize) -> Vec<u64> {
+        let desk = &self.desks[cpu];
+        let has_several_threads = cpu + self.desks.len() < self.row.threads;
+        let mut random = fastrand::Rng::with_seed(self.row.seed ^ (cpu as u64 + 1) << 40);
+        let mut slice_ends_ps = SLICE_PS;
+        let mut calls_ps = Vec::new();
+        self.engine.online();
+        self.engine.switch_to(None, &self.clients);
+        while !self.is_over() {
+            context.work(about(self.row.costs.request_ps, &mut random));
+            self.use_own_pages(context, desk, CLIENT);
+            let called_ps = context.now_ps();
+            self.call(context, cpu, &mut random);
+            if self.is_measured() {
+                calls_ps.push(context.now_ps() - called_ps);
+            }
+            self.count(context, desk);
+            if has_several_threads && context.now_ps() >= slice_ends_ps {
+                // To another thread of the same process.
+                context.work(self.row.costs.context_switch_ps);
+                slice_ends_ps = context.now_ps() + SLICE_PS;
+            }
+        }
+        self.engine.switch_away(&self.clients, Root(0));
+        calls_ps
+    }
+
+    /// One call, from the client's user mode back to it.
+    fn call(&self, context: Context<'_>, cpu: usize, random: &mut fastrand::Rng) {
+        let (costs, desk) = (&self.row.costs, &self.desks[cpu]);
+        // The client is in the kernel.
+        context.work(costs.syscall_ps / 2 + about(costs.relay_ps / 2, random));
+        if let Some(shared) = &self.shared {
+            shared.pass(context);
+        }
+        context.work(costs.map_page_ps);
+        let frame = desk.operations.get() + 1;
+        desk.window.store(frame, Ordering::Release);
+        self.to_server(context, cpu);
+        context.work(costs.syscall_ps / 2);
+        context.work(about(costs.relay_ps / 2, random));
+        self.serve(context, cpu, frame);
+        // The server is in the kernel.
+        context.work(costs.syscall_ps / 2);
+        desk.window.swap(0, Ordering::AcqRel);
+        self.forget(context, cpu);
+        desk.oldest_frame.set(frame + 1);
+        self.to_client(context, cpu);
+        context.work(costs.syscall_ps / 2);
+    }
+
+    /// The server's user mode.
+    fn serve(&self, context: Context<'_>, cpu: usize, frame: u64) {
+        let desk = &self.desks[cpu];
+        self.use_own_pages(context, desk, SERVER);
+        match context.touch(window_page(cpu), desk.window.as_core()) {
+            Translation::Cached(found) | Translation::Walked(found) => {
+                assert!(found <= frame, "a frame of the future");
+                self.check(desk, found);
+            }
+            Translation::Fault => panic!("the window of CPU {cpu} is empty while it is served"),
+        }
+        if self.row.looks_next_door {
+            self.look_next_door(context, cpu);
+        }
+        context.work(self.row.costs.copy_page_ps);
+    }
+
+    /// The processor caches, as it may, what the loaded root leads to: not the window of another CPU if that is in no root
+    /// but its own.
+    fn look_next_door(&self, context: Context<'_>, cpu: usize) {
+        let next = (cpu + 1) % self.desks.len();
+        let desk = &self.desks[next];
+        let empty = AtomicU64::new(0);
+        let entry = match self.row.mapping {
+            Mapping::Ordinary | Mapping::Flagged => &desk.window,
+            Mapping::Windowed => &empty,
+        };
+        if let Translation::Cached(frame) = context.touch(window_page(next), entry.as_core()) {
+            self.check(desk, frame);
+        }
+    }
+
+    fn use_own_pages(&self, context: Context<'_>, desk: &Desk, whose: usize) {
+        for (index, entry) in desk.own[whose].iter().enumerate() {
+            context.touch(FIRST_OWN[whose] + index as u64, entry.as_core());
+        }
+    }
+
+    fn to_server(&self, context: Context<'_>, cpu: usize) {
+        let _ = cpu;
+        context.work(self.row.costs.context_switch_ps);
+        self.engine.switch_to(Some(&self.clients), &self.servers);
+    }
+
+    fn to_client(&self, context: Context<'_>, cpu: usize) {
+        let _ = cpu;
+        context.work(self.row.costs.context_switch_ps);
+        self.engine.switch_to(Some(&self.servers), &self.clients);
+    }
+
+    /// The window is empty: whoever may have cached its page forgets it.
+    fn forget(&self, context: Context<'_>, cpu: usize) {
+        let range = FlushRange::pages((window_page(cpu) as usize) << 12, 1, PageSize::SIZE_4K);
+        match self.row.mapping {
+            Mapping::Ordinary => {
+                context.work(self.row.costs.gather_ps);
+                self.engine.flush(&self.servers, range, FreedTables::No);
+            }
+            Mapping::Flagged => SimPlatform.local_flush(LocalFlush::Pages(range)),
+            Mapping::Windowed => SimPlatform.local_flush(LocalFlush::Pages(range)),
+        }
+    }
+}
+
+/// Between nothing and twice as long: with the same time always, CPUs would fall into step.
+fn about(time_ps: u64, random: &mut fastrand::Rng) -> u64 {
+    random.u64(0..=2 * time_ps)
+}
+
+/// The page of a CPU's window.
+fn window_page(cpu: usize) -> u64 {
+    FIRST_WINDOW + cpu as u64 * WINDOW_STRIDE
+}
