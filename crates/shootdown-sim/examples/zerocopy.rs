@@ -7,12 +7,20 @@ fn main() {
     let mut costs = Preset::named("40-core-2018").expect("there").costs();
     let mut shared = true;
     let mut one = false;
+    let mut seed = 1;
     for word in std::env::args().skip(1) {
         if word == "alone" {
             shared = false;
             continue;
         }
-        if word == "one" { one = true; continue; }
+        if let Some(n) = word.strip_prefix("seed=") {
+            seed = n.parse().unwrap();
+            continue;
+        }
+        if word == "one" {
+            one = true;
+            continue;
+        }
         let (name, value) = word.split_once('=').expect("NAME=VALUE");
         Parameter::named(name)
             .unwrap()
@@ -22,10 +30,13 @@ fn main() {
     for row in PUBLISHED_ZEROCOPY {
         print!("{:>3}", row.threads);
         for mapping in Mapping::ALL {
-            if one && mapping != Mapping::Ordinary { continue; }
+            if one && mapping != Mapping::Ordinary {
+                continue;
+            }
             let what = Zerocopy {
                 charges_shared: shared,
-                iterations: 60,
+                seed,
+
                 ..Zerocopy::new(mapping, row.threads, &costs)
             };
             let served = what.run();

@@ -78,6 +78,8 @@ pub enum Workload {
     Pingpong,
     /// A thread of high priority wakes up by the clock while others unmap memory and some keep interrupts off (table T3).
     Preemptoff,
+    /// Clients hand pages to a server on their CPU, which copies them (table T2).
+    Zerocopy,
 }
 
 /// `lab bench`
@@ -90,13 +92,13 @@ pub struct Bench {
     /// What to measure
     #[arg(value_enum, default_value = "madvise")]
     pub workload: Workload,
-    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU
+    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
-    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (preemptoff on sim: 16)
+    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 16-core or large-server
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Change a figure of the simulated machine; may be given again
@@ -120,13 +122,13 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// madvise, preemptoff: busy threads, each on its CPU, one row each [default: 1,2,4; preemptoff: 2,4, on sim 16]
+    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
     /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub spaces: Option<Vec<u32>>,
-    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8]
+    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8; zerocopy: 1]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub pages: Option<Vec<u32>>,
     /// Policies to compare

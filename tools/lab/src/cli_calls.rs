@@ -67,7 +67,7 @@ pub struct Calls {
     /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub function_us: Option<Vec<u64>>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 16-core or large-server [default: 40-core; shoot:
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server [default: 40-core; shoot:
     /// large-server and 40-core]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,

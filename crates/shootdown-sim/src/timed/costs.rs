@@ -103,6 +103,8 @@ pub struct Costs {
     pub request_ps: u64,
     /// The kernel's own work in a call that is relayed to a server, without the mapping and the switches.
     pub relay_ps: u64,
+    /// What the server does with such a call besides copying.
+    pub serve_ps: u64,
     /// Entering a page into the page tables of a server.
     pub map_page_ps: u64,
     /// What an ordinary unmapping does besides, so that others may go on meanwhile.

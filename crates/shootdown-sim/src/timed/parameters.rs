@@ -81,6 +81,7 @@ parameters! {
     "wake_ns" Time wake_ps: u64, "the kernel's own work in a wake-up through an eventfd";
     "request_ns" Time request_ps: u64, "what a client does between two calls of a server";
     "relay_ns" Time relay_ps: u64, "the kernel's own work in such a call";
+    "serve_ns" Time serve_ps: u64, "the server's own work in such a call, besides the copy";
     "map_page_ns" Time map_page_ps: u64, "entering a page into a server's page tables";
     "gather_ns" Time gather_ps: u64, "what an ordinary unmapping does besides";
     "copy_page_ns" Time copy_page_ps: u64, "copying a page";

@@ -1,7 +1,7 @@
 //! What the rows of a table hang on: each parameter halved and doubled.
 
 use crate::timed::{Costs, PARAMETERS, Parameter};
-use crate::workload::{Madvise, Pingpong};
+use crate::workload::{Madvise, Pingpong, Zerocopy};
 
 /// A row that can be measured on other machines.
 pub trait Row: Clone {
@@ -29,6 +29,16 @@ impl Row for Pingpong {
 
     fn figure_ns(&self) -> f64 {
         self.run().mean_ns()
+    }
+}
+
+impl Row for Zerocopy {
+    fn costs(&mut self) -> &mut Costs {
+        &mut self.costs
+    }
+
+    fn figure_ns(&self) -> f64 {
+        1e9 / self.run().per_s()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::rows::{Call, Row};
+use super::rows::{Call, Rate, Row};
 use super::waking::Waking;
 use super::workload::counted;
 use crate::cli::Workload;
@@ -33,6 +33,16 @@ const CALL: [Column; 3] = [
 const PAGE: [Column; 1] = [("ns a page", |row| {
     or_dash(row.page_ns.map(|ns| format!("{ns:.2}")))
 })];
+
+const RATES: [Column; 3] = [
+    ("op/s", |row| rate(row, |rate| whole(rate.per_s))),
+    ("op/s / before", |row| rate(row, |rate| ratio(rate.ratio))),
+    ("op/s a CPU", |row| {
+        rate(row, |rate| {
+            whole(rate.per_s / f64::from(row.actors.count()))
+        })
+    }),
+];
 
 const WAKE_UPS: [Column; 3] = [
     ("max ns", |row| {
@@ -71,6 +81,16 @@ pub const SWITCHES: &[(&str, &str)] = &[
     ("tags taken", "tags_taken"),
     ("lazy skipped", "lazy_skipped"),
 ];
+/// How windows work, likewise.
+const WINDOWS: &[(&str, &str)] = &[
+    ("window flushes", "window_flushes"),
+    ("at next load", "window_flushes_deferred"),
+    ("tops copied", "tops_copied"),
+    ("pages dropped", "pages_flushed"),
+    ("full flushes", "full_flushes"),
+    ("tags kept", "tags_kept"),
+    ("tags dropped", "tags_dropped"),
+];
 
 impl Workload {
     /// What the tables say above: so many pages, and what the time is of.
@@ -86,6 +106,9 @@ impl Workload {
             Self::Pingpong => {
                 format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
             }
+            Self::Zerocopy => format!(
+                "zerocopy: {pages} a call, handed to the server of the client's CPU; ns a call"
+            ),
             Self::Preemptoff => format!(
                 "preemptoff: {pages} an unmap; ns by which a SCHED_FIFO thread wakes up late, an unmapping thread on every CPU"
             ),
@@ -97,6 +120,7 @@ impl Workload {
         match self {
             Self::Madvise | Self::Dirtysync => &CALL,
             Self::Pingpong => &PAGE,
+            Self::Zerocopy => &RATES,
             Self::Preemptoff => &WAKE_UPS,
         }
     }
@@ -107,6 +131,7 @@ impl Workload {
             Self::Madvise | Self::Preemptoff => FLUSHES,
             Self::Dirtysync => SYNCS,
             Self::Pingpong => SWITCHES,
+            Self::Zerocopy => WINDOWS,
         }
     }
 }
@@ -127,6 +152,10 @@ fn ratio(value: Option<f64>) -> String {
 
 fn call(row: &Row, cell: impl Fn(&Call) -> String) -> String {
     or_dash(row.call.as_ref().map(cell))
+}
+
+fn rate(row: &Row, cell: impl Fn(&Rate) -> String) -> String {
+    or_dash(row.rate.as_ref().map(cell))
 }
 
 fn waking(row: &Row, cell: impl Fn(&Waking) -> String) -> String {

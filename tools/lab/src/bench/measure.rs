@@ -251,6 +251,7 @@ fn is_measured(row: &Printed, workload: Workload) -> bool {
     let has_all = match workload {
         Workload::Madvise | Workload::Dirtysync => has_call,
         Workload::Pingpong => true,
+        Workload::Zerocopy => row.per_s.is_some_and(is_time),
         Workload::Preemptoff => row.waking.as_ref().is_some_and(|waking| waking.wakeups > 0),
     };
     row.iterations > 0 && is_time(row.median_ns) && has_all

@@ -1,6 +1,6 @@
 //! Many boots become one row: medians over the boots, ratios within each, counts over all.
 
-use super::rows::{Call, Printed, Row, Sighting, machine_name};
+use super::rows::{Call, Printed, Rate, Row, Sighting, machine_name};
 use super::waking;
 use crate::cli::MachineKind;
 
@@ -83,6 +83,10 @@ fn merge_one(wanted: Key<'_>, sightings: &[Sighting], setting: &Setting) -> Row 
             p99_ns: median(rows().filter_map(|row| row.call_p99_ns)).unwrap_or(0.0),
             ratio: ratio(&own, sightings, to_before, call),
             ratio_to_linux: ratio(&own, sightings, to_linux, call),
+        }),
+        rate: median(rows().filter_map(|row| row.per_s)).map(|per_s| Rate {
+            per_s,
+            ratio: ratio(&own, sightings, to_before, |row| row.per_s),
         }),
         waking: waking::merge(
             &rows().collect::<Vec<_>>(),

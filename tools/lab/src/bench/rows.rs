@@ -18,6 +18,7 @@ pub struct Printed {
     pub min_ns: f64,
     pub call_median_ns: Option<f64>,
     pub call_p99_ns: Option<f64>,
+    pub per_s: Option<f64>,
     pub iterations: u64,
     pub ipis_per_op: Option<f64>,
     pub stale: u64,
@@ -42,8 +43,8 @@ impl Actors {
     /// The number, if it is that workload's.
     pub fn of(self, workload: Workload) -> Option<u32> {
         match workload {
-            Workload::Madvise | Workload::Dirtysync | Workload::Preemptoff => self.threads,
             Workload::Pingpong => self.spaces,
+            _ => self.threads,
         }
     }
 
@@ -101,6 +102,9 @@ pub struct Row {
     /// As above, for the system call in each iteration alone: the flush is in there, the page faults are not.
     #[serde(flatten)]
     pub call: Option<Call>,
+    /// Operations a second of all threads, of a workload that counts them.
+    #[serde(flatten)]
+    pub rate: Option<Rate>,
     /// Wake-ups and spans with preemption off, of a workload that has them.
     #[serde(flatten)]
     pub waking: Option<Waking>,
@@ -130,6 +134,16 @@ pub struct Call {
     pub ratio: Option<f64>,
     #[serde(rename = "call_ratio_to_linux")]
     pub ratio_to_linux: Option<f64>,
+}
+
+/// Operations of all threads of a workload together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rate {
+    /// Median over the boots.
+    pub per_s: f64,
+    /// Median over the boots, to `before` in the same boot.
+    #[serde(rename = "per_s_ratio")]
+    pub ratio: Option<f64>,
 }
 
 /// The name of a machine in results.

@@ -72,6 +72,8 @@ pub fn render(
     let is_compared = match axes.workload {
         Workload::Madvise | Workload::Pingpong => true,
         Workload::Preemptoff | Workload::Dirtysync => has_linux(rows),
+        // Linux has no such service.
+        Workload::Zerocopy => false,
     };
     if rows.iter().any(|row| row.policy == "best") && is_compared && waking::is_one_load(rows) {
         line(against_linux(rows, axes));

@@ -16,13 +16,14 @@ impl Workload {
             Self::Dirtysync => "dirtysync",
             Self::Pingpong => "pingpong",
             Self::Preemptoff => "preemptoff",
+            Self::Zerocopy => "zerocopy",
         }
     }
 
     /// What there is more or less of, row by row: an option of bench, a key in results.
     pub fn actors(self) -> &'static str {
         match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff => "threads",
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => "threads",
             Self::Pingpong => "spaces",
         }
     }
@@ -30,7 +31,7 @@ impl Workload {
     /// How many actors there may be; the machine may have narrower bounds.
     fn bounds(self) -> (u32, u32) {
         match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff => (1, u32::MAX),
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => (1, u32::MAX),
             Self::Pingpong => (2, 64),
         }
     }
@@ -39,6 +40,7 @@ impl Workload {
     fn page_bounds(self) -> (u32, u32) {
         match self {
             Self::Madvise | Self::Dirtysync | Self::Preemptoff => (1, 4096),
+            Self::Zerocopy => (1, 256),
             Self::Pingpong => (0, 512),
         }
     }
@@ -46,7 +48,7 @@ impl Workload {
     /// How many virtual CPUs that many actors keep busy.
     pub fn busy_cpus(self, actors: u32) -> usize {
         match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff => actors as usize,
+            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => actors as usize,
             Self::Pingpong => 1,
         }
     }
@@ -76,14 +78,13 @@ impl Axes {
             Workload::Dirtysync => (&bench.threads, &bench.spaces, &[1, 2, 4], &[4]),
             Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 3, 6, 8, 12], &[0, 512]),
             Workload::Preemptoff => (&bench.threads, &bench.spaces, &[2, 4], &[8]),
+            Workload::Zerocopy => (&bench.threads, &bench.spaces, &[1, 2], &[1]),
         };
         if foreign.is_some() {
             let (name, own) = (workload.name(), workload.actors());
             let other = match workload {
-                Workload::Madvise | Workload::Dirtysync | Workload::Preemptoff => {
-                    Workload::Pingpong
-                }
                 Workload::Pingpong => Workload::Madvise,
+                _ => Workload::Pingpong,
             };
             return Err(Failure::input(
                 format!("{name} has no --{}", other.actors()),
@@ -191,6 +192,8 @@ mod tests {
             ("preemptoff --spaces 2", "--threads"),
             ("dirtysync --pages 0", "1 to 4096"),
             ("preemptoff --pages 0", "1 to 4096"),
+            ("zerocopy --pages 257", "1 to 256"),
+            ("zerocopy --spaces 2", "--threads"),
             ("pingpong --policies fast", "published"),
         ] {
             let text = axes(words).unwrap_err().to_string();

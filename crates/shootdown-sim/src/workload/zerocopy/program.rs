@@ -55,7 +55,7 @@ where
     fn call(&self, context: Context<'_>, cpu: usize, random: &mut fastrand::Rng) {
         let (costs, desk) = (&self.row.costs, &self.desks[cpu]);
         // The client is in the kernel.
-        context.work(costs.syscall_ps / 2 + about(costs.relay_ps / 2, random));
+        context.work(costs.syscall_ps / 2 + about(costs.relay_ps, random));
         if let Some(shared) = &self.shared {
             shared.pass(context);
         }
@@ -64,20 +64,20 @@ where
         desk.window.store(frame, Ordering::Release);
         self.to_server(context, cpu);
         context.work(costs.syscall_ps / 2);
-        context.work(about(costs.relay_ps / 2, random));
-        self.serve(context, cpu, frame);
+        self.serve(context, cpu, frame, random);
         // The server is in the kernel.
         context.work(costs.syscall_ps / 2);
-        desk.window.swap(0, Ordering::AcqRel);
         self.forget(context, cpu);
         desk.oldest_frame.set(frame + 1);
-        self.to_client(context, cpu);
+        self.to_client(context);
         context.work(costs.syscall_ps / 2);
     }
 
     /// The server's user mode.
-    fn serve(&self, context: Context<'_>, cpu: usize, frame: u64) {
-        let desk = &self.desks[cpu];
+    fn serve(&self, context: Context<'_>, cpu: usize, frame: u64, random: &mut fastrand::Rng) {
+        let (costs, desk) = (&self.row.costs, &self.desks[cpu]);
+        self.look_next_door(context, cpu);
+        context.work(about(costs.serve_ps, random));
         self.use_own_pages(context, desk, SERVER);
         match context.touch(window_page(cpu), desk.window.as_core()) {
             Translation::Cached(found) | Translation::Walked(found) => {
@@ -86,15 +86,16 @@ where
             }
             Translation::Fault => panic!("the window of CPU {cpu} is empty while it is served"),
         }
-        if self.row.looks_next_door {
-            self.look_next_door(context, cpu);
-        }
-        context.work(self.row.costs.copy_page_ps);
+        context.work(costs.copy_page_ps);
+        self.look_next_door(context, cpu);
     }
 
-    /// The processor caches, as it may, what the loaded root leads to: not the window of another CPU if that is in no root
-    /// but its own.
+    /// If the row says so, the processor caches, as it may, what the loaded root leads to: not the window of another CPU if
+    /// that is in no root but its own.
     fn look_next_door(&self, context: Context<'_>, cpu: usize) {
+        if !self.row.looks_next_door {
+            return;
+        }
         let next = (cpu + 1) % self.desks.len();
         let desk = &self.desks[next];
         let empty = AtomicU64::new(0);
@@ -114,27 +115,39 @@ where
     }
 
     fn to_server(&self, context: Context<'_>, cpu: usize) {
-        let _ = cpu;
         context.work(self.row.costs.context_switch_ps);
-        self.engine.switch_to(Some(&self.clients), &self.servers);
+        let (from, to) = (Some(&self.clients), &self.servers);
+        match self.windows.get(cpu) {
+            Some(windows) => self.engine.switch_to_windows(from, to, windows),
+            None => self.engine.switch_to(from, to),
+        }
     }
 
-    fn to_client(&self, context: Context<'_>, cpu: usize) {
-        let _ = cpu;
+    fn to_client(&self, context: Context<'_>) {
         context.work(self.row.costs.context_switch_ps);
         self.engine.switch_to(Some(&self.servers), &self.clients);
     }
 
-    /// The window is empty: whoever may have cached its page forgets it.
+    /// Empties the window: whoever may have cached its page forgets it.
     fn forget(&self, context: Context<'_>, cpu: usize) {
+        let entry = &self.desks[cpu].window;
         let range = FlushRange::pages((window_page(cpu) as usize) << 12, 1, PageSize::SIZE_4K);
         match self.row.mapping {
             Mapping::Ordinary => {
+                entry.swap(0, Ordering::AcqRel);
                 context.work(self.row.costs.gather_ps);
                 self.engine.flush(&self.servers, range, FreedTables::No);
             }
-            Mapping::Flagged => SimPlatform.local_flush(LocalFlush::Pages(range)),
-            Mapping::Windowed => SimPlatform.local_flush(LocalFlush::Pages(range)),
+            Mapping::Flagged => {
+                entry.swap(0, Ordering::AcqRel);
+                SimPlatform.local_flush(LocalFlush::Pages(range));
+            }
+            Mapping::Windowed => {
+                let pinned = self.engine.pin_windows(&self.windows[cpu]);
+                let pinned = pinned.expect("a CPU's own windows");
+                entry.swap(0, Ordering::AcqRel);
+                pinned.flush(range);
+            }
         }
     }
 }

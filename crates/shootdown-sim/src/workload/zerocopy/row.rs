@@ -10,6 +10,10 @@ use crate::workload::engine::with_size;
 use crate::workload::zerocopy::Served;
 use crate::workload::zerocopy::world::World;
 
+/// So many operations a row, and of each CPU.
+const OPERATIONS: usize = 4000;
+const LEAST_ITERATIONS: usize = 100;
+
 /// How the server's pages are mapped, and so who must forget them when they are taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mapping {
@@ -85,7 +89,8 @@ impl Zerocopy {
             looks_next_door: false,
             costs: costs.clone(),
             seed: 1,
-            iterations: 200,
+            // Few threads have to make as many operations as many of them.
+            iterations: (OPERATIONS / threads.max(1)).max(LEAST_ITERATIONS),
         }
     }
 

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Capacity, Cpus, Root, Shootdown, Stats};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Root, Shootdown, Stats, WindowRoot};
 
 use crate::machine::{Context, SimPlatform};
 use crate::timed::{Activity, Transfers};
 use crate::workload::zerocopy::shared::Shared;
-use crate::workload::zerocopy::{Served, Zerocopy};
+use crate::workload::zerocopy::{Mapping, Served, Zerocopy};
 
 /// Operations of a CPU before anything is measured.
 const WARM_UP: u64 = 32;
@@ -28,6 +28,8 @@ where
     pub(super) servers: AddressSpace<N>,
     pub(super) shared: Option<Shared>,
     pub(super) desks: Vec<Desk>,
+    /// The private root of each CPU, where pages are mapped in windows.
+    pub(super) windows: Vec<WindowRoot>,
     warm: Cell<usize>,
     operations: Cell<u64>,
     began: Cell<Option<Reading>>,
@@ -75,11 +77,18 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(row: &'a Zerocopy, engine: &'a Shootdown<SimPlatform, N>) -> Self {
+        let servers = AddressSpace::new(engine, Root(2));
+        let has_windows = row.mapping == Mapping::Windowed;
+        let windows = (0..row.busy_cpus() as u32)
+            .filter(|_| has_windows)
+            .map(|cpu| WindowRoot::new(engine, &servers, CpuId::new(cpu), Root(3 + u64::from(cpu))))
+            .collect();
         Self {
             row,
             engine,
             clients: AddressSpace::new(engine, Root(1)),
-            servers: AddressSpace::new(engine, Root(2)),
+            servers,
+            windows,
             shared: row.charges_shared.then(|| Shared::new(&row.costs)),
             desks: (0..row.busy_cpus()).map(|_| Desk::new()).collect(),
             warm: Cell::new(0),
@@ -142,6 +151,9 @@ where
     pub(super) fn into_served(self, calls_ps: Vec<u64>, events: u64) -> Served {
         let (began, ended) = (self.began.get(), self.ended.get());
         let (began, ended) = began.zip(ended).expect("the run was measured");
+        for windows in self.windows {
+            self.engine.retire_windows(windows);
+        }
         Served {
             operations: ended.operations - began.operations,
             whole_ps: ended.now_ps - began.now_ps,

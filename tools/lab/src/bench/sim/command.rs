@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use shootdown_sim::workload::on_large_stack;
 
 use super::setup::Setup;
-use super::{madvise, pingpong, preemptoff};
+use super::{madvise, pingpong, preemptoff, zerocopy};
 use crate::bench::rows::machine_name;
 use crate::bench::workload::{Axes, DEFERS};
 use crate::cli::{Bench, MachineKind, Workload};
@@ -46,6 +46,10 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     }
     let names_emulator =
         session::qemu_name(&bench.emulator).is_some() || bench.emulator.kernel.is_some();
+    if bench.workload == Workload::Zerocopy && bench.machine.is_empty() && !names_emulator {
+        // Its table has more threads than any emulator CPUs.
+        return Ok(true);
+    }
     if !bench.machine.is_empty() || names_emulator || machine::find_qemu(None)?.is_some() {
         return Ok(false);
     }
@@ -91,6 +95,11 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         }
         Workload::Preemptoff => {
             let shapes = preemptoff::Shapes::new(bench, &axes)?;
+            let findings = on_large_stack(|| shapes.measure(bench, &setup));
+            (shapes.cpus(), findings)
+        }
+        Workload::Zerocopy => {
+            let shapes = zerocopy::Shapes::new(bench, &axes)?;
             let findings = on_large_stack(|| shapes.measure(bench, &setup));
             (shapes.cpus(), findings)
         }

@@ -2,7 +2,7 @@
 //!
 //! * [`mod@command`]: when this machine is meant, and the course of one bench on it;
 //! * [`setup`]: the machine: preset, figures that the caller set, and where each figure comes from;
-//! * [`madvise`], [`pingpong`] and [`preemptoff`]: the rows of each workload, its table, and its part of the result;
+//! * [`madvise`], [`pingpong`], [`preemptoff`] and [`zerocopy`]: the rows of each workload, its table, and its part of the result;
 //! * [`sensitivity`]: what the table hangs on.
 
 mod command;
@@ -11,6 +11,7 @@ mod pingpong;
 mod preemptoff;
 mod sensitivity;
 mod setup;
+mod zerocopy;
 
 pub use setup::{Setup, number};
 

@@ -25,6 +25,7 @@ fn default_preset(workload: Workload) -> &'static str {
         Workload::Madvise | Workload::Dirtysync => "haswell-ep",
         Workload::Pingpong => "skylake-laptop",
         Workload::Preemptoff => "16-core",
+        Workload::Zerocopy => "40-core-2018",
     }
 }
 
