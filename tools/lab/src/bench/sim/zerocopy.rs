@@ -253,9 +253,9 @@ impl Row<'_> {
         let (served, published) = (&self.served, self.published_per_s());
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         let deviation = published.map(|per_s| (served.per_s() / per_s - 1.0) * 100.0);
-        let call_us = self.published().and_then(|row| match self.what.mapping {
-            Mapping::Ordinary => Some(row.call_us[0]),
-            Mapping::Flagged | Mapping::Windowed => Some(row.call_us[1]),
+        let call_us = self.published().map(|row| match self.what.mapping {
+            Mapping::Ordinary => row.call_us[0],
+            Mapping::Flagged | Mapping::Windowed => row.call_us[1],
         });
         vec![
             self.what.threads.to_string(),
