@@ -11,13 +11,8 @@ fn row(mapping: Mapping, threads: usize) -> Zerocopy {
     Zerocopy::new(mapping, threads, &costs())
 }
 
-/// Without what the published system's operations share besides page tables.
 fn alone(mapping: Mapping, threads: usize) -> Served {
-    let row = Zerocopy {
-        charges_shared: false,
-        ..row(mapping, threads)
-    };
-    row.run()
+    row(mapping, threads).alone().run()
 }
 
 fn deviation(mapping: Mapping, published: &PublishedZerocopy) -> f64 {
@@ -57,6 +52,31 @@ fn windows_send_no_interrupt_and_ordinary_mappings_do() {
         assert_eq!(of(Mapping::Flagged), 0, "{threads}");
         assert!(of(Mapping::Ordinary) > 0, "{threads}");
     }
+}
+
+#[test]
+fn windows_are_linear_in_the_number_of_threads_and_move_no_line() {
+    let one = alone(Mapping::Windowed, 1).per_s();
+    for threads in [2, 12, 24, 40] {
+        let served = alone(Mapping::Windowed, threads);
+        let each = served.per_s() / threads as f64;
+        assert!((each / one - 1.0).abs() <= 0.02, "{threads}: {each} {one}");
+        assert!(served.per_operation(served.lines) < 0.01, "{threads}");
+    }
+}
+
+/// Threads of one process share the set of CPUs of its address space, which each call leaves and enters again.
+#[test]
+fn what_is_left_to_share_between_threads_is_their_own_address_space() {
+    let threads = |clients_share_space| {
+        let row = Zerocopy {
+            clients_share_space,
+            ..row(Mapping::Windowed, 12).alone()
+        };
+        let served = row.run();
+        served.per_operation(served.lines)
+    };
+    assert!((threads(true) - 2.0).abs() < 0.1 && threads(false) < 0.01);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What a CPU does: operation after operation, the client's part and the server's.
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root};
+use shootdown::{
+    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root, WindowRoot,
+};
 
 use crate::machine::{Context, SimPlatform};
 use crate::timed::Translation;
@@ -19,65 +21,108 @@ const SERVER: usize = 1;
 /// Threads that share a CPU take turns of this length: one tick of Linux at 250 Hz.
 const SLICE_PS: u64 = 4_000_000_000;
 
+/// A CPU's part of a run.
+struct Seat {
+    cpu: usize,
+    /// The client that runs there, and one that waits for its turn.
+    thread: usize,
+    waiting: Option<usize>,
+    slice_ends_ps: u64,
+    /// The private root of the server's space, if there are windows.
+    windows: Option<WindowRoot>,
+    random: fastrand::Rng,
+}
+
 impl<const N: usize> World<'_, N>
 where
     Cpus<N>: Capacity,
 {
     /// The whole run of a CPU; returns the times of the measured calls.
     pub(super) fn run(&self, context: Context<'_>, cpu: usize) -> Vec<u64> {
-        let desk = &self.desks[cpu];
-        let has_several_threads = cpu + self.desks.len() < self.row.threads;
-        let mut random = fastrand::Rng::with_seed(self.row.seed ^ (cpu as u64 + 1) << 40);
-        let mut slice_ends_ps = SLICE_PS;
-        let mut calls_ps = Vec::new();
         self.engine.online();
-        self.engine.switch_to(None, &self.clients);
+        let other = cpu + self.desks.len();
+        let mut seat = Seat {
+            cpu,
+            thread: cpu,
+            waiting: (other < self.row.threads).then_some(other),
+            slice_ends_ps: SLICE_PS,
+            windows: self.window_root(cpu),
+            random: fastrand::Rng::with_seed(self.row.seed ^ (cpu as u64 + 1) << 40),
+        };
+        let (desk, mut calls_ps) = (&self.desks[cpu], Vec::new());
+        self.engine.switch_to(None, self.client(seat.thread));
         while !self.is_over() {
-            context.work(about(self.row.costs.request_ps, &mut random));
+            context.work(about(self.row.costs.request_ps, &mut seat.random));
             self.use_own_pages(context, desk, CLIENT);
             let called_ps = context.now_ps();
-            self.call(context, cpu, &mut random);
+            self.call(context, &mut seat);
             if self.is_measured() {
                 calls_ps.push(context.now_ps() - called_ps);
             }
             self.count(context, desk);
-            if has_several_threads && context.now_ps() >= slice_ends_ps {
-                // To another thread of the same process.
-                context.work(self.row.costs.context_switch_ps);
-                slice_ends_ps = context.now_ps() + SLICE_PS;
-            }
+            self.take_turns(context, &mut seat);
         }
-        self.engine.switch_away(&self.clients, Root(0));
+        self.engine.switch_away(self.client(seat.thread), Root(0));
+        if let Some(windows) = seat.windows {
+            self.engine.retire_windows(&self.servers, windows);
+        }
         calls_ps
     }
 
+    /// Lets the other client of the CPU have it, if there is one and it is its turn.
+    fn take_turns(&self, context: Context<'_>, seat: &mut Seat) {
+        let Some(next) = seat.waiting else {
+            return;
+        };
+        if context.now_ps() < seat.slice_ends_ps {
+            return;
+        }
+        context.work(self.row.costs.context_switch_ps);
+        let (from, to) = (self.client(seat.thread), self.client(next));
+        self.engine.switch_to(Some(from), to);
+        seat.waiting = Some(std::mem::replace(&mut seat.thread, next));
+        seat.slice_ends_ps = context.now_ps() + SLICE_PS;
+    }
+
     /// One call, from the client's user mode back to it.
-    fn call(&self, context: Context<'_>, cpu: usize, random: &mut fastrand::Rng) {
-        let (costs, desk) = (&self.row.costs, &self.desks[cpu]);
+    fn call(&self, context: Context<'_>, seat: &mut Seat) {
+        let (costs, desk) = (&self.row.costs, &self.desks[seat.cpu]);
         // The client is in the kernel.
-        context.work(costs.syscall_ps / 2 + about(costs.relay_ps, random));
+        context.work(costs.syscall_ps / 2 + about(costs.relay_ps, &mut seat.random));
         if let Some(shared) = &self.shared {
             shared.pass(context);
         }
         context.work(costs.map_page_ps);
         let frame = desk.operations.get() + 1;
         desk.window.store(frame, Ordering::Release);
-        self.to_server(context, cpu);
+        self.to_server(context, seat);
         context.work(costs.syscall_ps / 2);
-        self.serve(context, cpu, frame, random);
+        self.serve(context, seat, frame);
         // The server is in the kernel.
         context.work(costs.syscall_ps / 2);
-        self.forget(context, cpu);
+        self.forget(context, seat);
         desk.oldest_frame.set(frame + 1);
-        self.to_client(context);
+        context.work(costs.context_switch_ps);
+        let client = self.client(seat.thread);
+        self.engine.switch_to(Some(&self.servers), client);
         context.work(costs.syscall_ps / 2);
     }
 
+    fn to_server(&self, context: Context<'_>, seat: &Seat) {
+        context.work(self.row.costs.context_switch_ps);
+        let (from, to) = (Some(self.client(seat.thread)), &self.servers);
+        match &seat.windows {
+            Some(windows) => self.engine.switch_to_windows(from, to, windows),
+            None => self.engine.switch_to(from, to),
+        }
+    }
+
     /// The server's user mode.
-    fn serve(&self, context: Context<'_>, cpu: usize, frame: u64, random: &mut fastrand::Rng) {
-        let (costs, desk) = (&self.row.costs, &self.desks[cpu]);
+    fn serve(&self, context: Context<'_>, seat: &mut Seat, frame: u64) {
+        let (costs, cpu) = (&self.row.costs, seat.cpu);
+        let desk = &self.desks[cpu];
         self.look_next_door(context, cpu);
-        context.work(about(costs.serve_ps, random));
+        context.work(about(costs.serve_ps, &mut seat.random));
         self.use_own_pages(context, desk, SERVER);
         match context.touch(window_page(cpu), desk.window.as_core()) {
             Translation::Cached(found) | Translation::Walked(found) => {
@@ -114,39 +159,22 @@ where
         }
     }
 
-    fn to_server(&self, context: Context<'_>, cpu: usize) {
-        context.work(self.row.costs.context_switch_ps);
-        let (from, to) = (Some(&self.clients), &self.servers);
-        match self.windows.get(cpu) {
-            Some(windows) => self.engine.switch_to_windows(from, to, windows),
-            None => self.engine.switch_to(from, to),
-        }
-    }
-
-    fn to_client(&self, context: Context<'_>) {
-        context.work(self.row.costs.context_switch_ps);
-        self.engine.switch_to(Some(&self.servers), &self.clients);
-    }
-
     /// Empties the window: whoever may have cached its page forgets it.
-    fn forget(&self, context: Context<'_>, cpu: usize) {
-        let entry = &self.desks[cpu].window;
-        let range = FlushRange::pages((window_page(cpu) as usize) << 12, 1, PageSize::SIZE_4K);
-        match self.row.mapping {
-            Mapping::Ordinary => {
-                entry.swap(0, Ordering::AcqRel);
+    fn forget(&self, context: Context<'_>, seat: &Seat) {
+        let entry = &self.desks[seat.cpu].window;
+        let page = window_page(seat.cpu) as usize;
+        let range = FlushRange::pages(page << 12, 1, PageSize::SIZE_4K);
+        let pinned = seat.windows.as_ref().map(|windows| {
+            let pinned = self.engine.pin_windows(windows);
+            pinned.expect("a CPU's own windows")
+        });
+        entry.swap(0, Ordering::AcqRel);
+        match (pinned, self.row.mapping) {
+            (Some(pinned), _) => pinned.flush(range),
+            (None, Mapping::Flagged) => SimPlatform.local_flush(LocalFlush::Pages(range)),
+            (None, _) => {
                 context.work(self.row.costs.gather_ps);
                 self.engine.flush(&self.servers, range, FreedTables::No);
-            }
-            Mapping::Flagged => {
-                entry.swap(0, Ordering::AcqRel);
-                SimPlatform.local_flush(LocalFlush::Pages(range));
-            }
-            Mapping::Windowed => {
-                let pinned = self.engine.pin_windows(&self.windows[cpu]);
-                let pinned = pinned.expect("a CPU's own windows");
-                entry.swap(0, Ordering::AcqRel);
-                pinned.flush(range);
             }
         }
     }

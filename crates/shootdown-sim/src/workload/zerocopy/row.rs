@@ -67,6 +67,8 @@ pub struct Zerocopy {
     pub cpus: usize,
     /// Whether [what the published system's operations share](crate::workload::zerocopy) is charged.
     pub charges_shared: bool,
+    /// Whether the clients are threads of one process. If not, each is a process of its own.
+    pub clients_share_space: bool,
     /// Each server also looks into the window of the next CPU whenever it is at work, as a processor may at any time that
     /// has the page tables loaded. For tests: the table is measured without.
     pub looks_next_door: bool,
@@ -86,11 +88,23 @@ impl Zerocopy {
             threads,
             cpus: 40,
             charges_shared: true,
+            clients_share_space: true,
             looks_next_door: false,
             costs: costs.clone(),
             seed: 1,
             // Few threads have to make as many operations as many of them.
             iterations: (OPERATIONS / threads.max(1)).max(LEAST_ITERATIONS),
+        }
+    }
+
+    /// The same row where nothing is shared but the server's address space: what the published system's operations share
+    /// besides is not charged, and each client is a process of its own.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self {
+            charges_shared: false,
+            clients_share_space: false,
+            ..self
         }
     }
 

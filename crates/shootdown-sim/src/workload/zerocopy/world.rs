@@ -22,14 +22,12 @@ where
 {
     pub(super) row: &'a Zerocopy,
     pub(super) engine: &'a Shootdown<SimPlatform, N>,
-    /// The clients' process.
-    pub(super) clients: AddressSpace<N>,
+    /// The clients' process, or that of each.
+    clients: Vec<AddressSpace<N>>,
     /// The server's.
     pub(super) servers: AddressSpace<N>,
     pub(super) shared: Option<Shared>,
     pub(super) desks: Vec<Desk>,
-    /// The private root of each CPU, where pages are mapped in windows.
-    pub(super) windows: Vec<WindowRoot>,
     warm: Cell<usize>,
     operations: Cell<u64>,
     began: Cell<Option<Reading>>,
@@ -78,17 +76,18 @@ where
 {
     pub(super) fn new(row: &'a Zerocopy, engine: &'a Shootdown<SimPlatform, N>) -> Self {
         let servers = AddressSpace::new(engine, Root(2));
-        let has_windows = row.mapping == Mapping::Windowed;
-        let windows = (0..row.busy_cpus() as u32)
-            .filter(|_| has_windows)
-            .map(|cpu| WindowRoot::new(engine, &servers, CpuId::new(cpu), Root(3 + u64::from(cpu))))
-            .collect();
+        let processes = if row.clients_share_space {
+            1
+        } else {
+            row.threads
+        };
         Self {
             row,
             engine,
-            clients: AddressSpace::new(engine, Root(1)),
+            clients: (0..processes)
+                .map(|_| AddressSpace::new(engine, Root(1)))
+                .collect(),
             servers,
-            windows,
             shared: row.charges_shared.then(|| Shared::new(&row.costs)),
             desks: (0..row.busy_cpus()).map(|_| Desk::new()).collect(),
             warm: Cell::new(0),
@@ -97,6 +96,20 @@ where
             ended: Cell::new(None),
             stale: Cell::new(0),
         }
+    }
+
+    /// The address space of a client thread.
+    pub(super) fn client(&self, thread: usize) -> &AddressSpace<N> {
+        &self.clients[thread % self.clients.len()]
+    }
+
+    /// The private root of a CPU, where pages are mapped in windows.
+    pub(super) fn window_root(&self, cpu: usize) -> Option<WindowRoot> {
+        let has_windows = self.row.mapping == Mapping::Windowed;
+        has_windows.then(|| {
+            let (name, root) = (CpuId::new(cpu as u32), Root(3 + cpu as u64));
+            WindowRoot::new(self.engine, &self.servers, name, root)
+        })
     }
 
     /// An operation of `desk` is over. The measured time begins when every CPU is warm.
@@ -151,9 +164,6 @@ where
     pub(super) fn into_served(self, calls_ps: Vec<u64>, events: u64) -> Served {
         let (began, ended) = (self.began.get(), self.ended.get());
         let (began, ended) = began.zip(ended).expect("the run was measured");
-        for windows in self.windows {
-            self.engine.retire_windows(windows);
-        }
         Served {
             operations: ended.operations - began.operations,
             whole_ps: ended.now_ps - began.now_ps,

@@ -102,10 +102,8 @@ impl Shapes {
         let mut rows = Vec::new();
         for &threads in &self.threads {
             for policy in &bench.policies {
-                let what = Zerocopy {
-                    charges_shared,
-                    ..self.row(bench, setup, policy, threads)
-                };
+                let row = self.row(bench, setup, policy, threads);
+                let what = if charges_shared { row } else { row.alone() };
                 rows.push(Row {
                     is_published: charges_shared && self.is_published(setup),
                     policy,
@@ -139,7 +137,8 @@ impl Shapes {
              before: an ordinary mapping, flushed on every CPU that has the server's space loaded, under Policy::BEFORE\n\
              published: the same with the flag, flushed here only: a model of the workload's and unsound\n\
              best: a window of this CPU's private root, under Policy::BEST\n{}\
-             \nthe same without what the published system's calls share besides page tables (shared_lines, shared_serial_ns)\n{}\n",
+             \nalone: without what the published system's calls share besides page tables (shared_lines, shared_serial_ns), each client a \
+             process of its own\n{}\n",
             setup.preset().name,
             counted(self.cpus as u32, "CPUs"),
             table(rows),
