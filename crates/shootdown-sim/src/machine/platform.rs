@@ -21,8 +21,6 @@ pub struct SimPlatform;
 unsafe impl Platform for SimPlatform {
     type IrqState = bool;
 
-    const HAS_WINDOWS: bool = true;
-
     fn current_cpu(&self) -> CpuId {
         CpuId::new(context().cpu() as u32)
     }
