@@ -104,7 +104,8 @@ where
     }
 
     fn begin_workers(&self) {
-        while self.engine.ready_cpus().len() < self.cpus {
+        // Not only targets already: who takes a CPU out asks whether it is through with coming in.
+        while !self.online.iter().all(Cell::get) {
             SimPlatform.relax();
         }
         let workers = self.cpus..self.cpus + self.left.get();
