@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use shootdown::{Capacity, CpuId, Cpus, Platform, Shootdown};
-use shootdown_peers::Lent;
+use shootdown_peers::{Lent, Peer, fifo_limit};
 use spin::Mutex;
 
+use crate::contender::{Contender, contender};
 use crate::counted::Counted;
 use crate::host::Host;
-use crate::masks::{Masks, draw, fifo_limit_ns};
-use crate::peer::{Contender, Peer};
+use crate::masks::{Masks, draw};
 use crate::plan::{Plan, Rest, Workload};
 use crate::result::{Facts, Findings};
 use crate::row::Row;
@@ -95,7 +95,7 @@ where
         let contenders = plan
             .peers
             .iter()
-            .map(|peer| (*peer, peer.contender(*ours.platform(), ours, cpus)))
+            .map(|peer| (*peer, contender(*peer, *ours.platform(), ours, cpus)))
             .collect();
         let forgets = plan.workload == Workload::Shoot;
         let shared = &*Box::leak(Box::new(Work::new(host, tallies, 0, forgets)));
@@ -226,7 +226,12 @@ where
         for (found, (peer, contender)) in findings.iter().zip(&self.contenders) {
             let facts = Facts {
                 cpus: self.host.cpus(),
-                limit_ns: fifo_limit_ns(&masks, row.function_ns),
+                limit_ns: fifo_limit(
+                    N,
+                    &masks,
+                    |mask| mask.iter().map(CpuId::index),
+                    row.function_ns,
+                ),
                 bytes: contender.bytes(),
             };
             let line = found.line(row, plan, *peer, &facts);

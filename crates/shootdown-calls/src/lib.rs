@@ -12,8 +12,8 @@
 //! |---|---|
 //! | `plan` | what to measure, from words like `selected,initiators=1:2,targets=1:4,calls=200` |
 //! | `row` | one shape of calls; which shapes a plan has |
-//! | `masks` | whom initiators call; how fast anybody could |
-//! | `peer` | whose calls, and how one is made |
+//! | `masks` | whom initiators call |
+//! | `contender` | whose calls |
 //! | `tally`, `counted` | what each CPU counts, and the platform that counts interrupts |
 //! | `host` | what a machine provides |
 //! | `bench` | the run: turns, workers, checks |
@@ -26,10 +26,10 @@
 extern crate alloc;
 
 mod bench;
+mod contender;
 mod counted;
 mod host;
 mod masks;
-mod peer;
 mod plan;
 mod result;
 mod row;
@@ -38,10 +38,11 @@ mod turn;
 mod work;
 
 pub use bench::{Bench, Verdict};
+pub use contender::Contender;
 pub use counted::Counted;
 pub use host::Host;
 pub use masks::Masks;
-pub use peer::{Contender, Peer};
 pub use plan::{Mistake, Plan, Rest, Workload};
 pub use row::Row;
+pub use shootdown_peers::Peer;
 pub use tally::Tallies;

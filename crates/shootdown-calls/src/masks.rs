@@ -1,6 +1,5 @@
-//! [`Masks`]: whom initiators call; [`fifo_limit_ns`]: how fast anybody could.
+//! [`Masks`]: whom initiators call.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use fastrand::Rng;
@@ -99,36 +98,10 @@ where
         .collect()
 }
 
-/// When the last of the calls ends if nothing costs anything but the function, each target runs one at a time, first
-/// come, first served, and each initiator makes its next call when the one before is complete.
-pub(crate) fn fifo_limit_ns<const N: usize>(masks: &[Vec<CpuMask<N>>], function_ns: u64) -> u64
-where
-    Cpus<N>: Capacity,
-{
-    let mut free_ns = vec![0u64; N];
-    // When each initiator makes its next call, and which.
-    let mut next: Vec<(u64, usize)> = vec![(0, 0); masks.len()];
-    while let Some(initiator) = (0..masks.len())
-        .filter(|initiator| next[*initiator].1 < masks[*initiator].len())
-        .min_by_key(|initiator| next[*initiator].0)
-    {
-        let (now_ns, call) = next[initiator];
-        let mut end_ns = now_ns;
-        for target in masks[initiator][call].iter() {
-            let free_ns = &mut free_ns[target.index()];
-            *free_ns = (*free_ns).max(now_ns) + function_ns;
-            end_ns = end_ns.max(*free_ns);
-        }
-        next[initiator] = (end_ns, call + 1);
-    }
-    next.into_iter()
-        .map(|(end_ns, _)| end_ns)
-        .max()
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
+    use shootdown_peers::fifo_limit;
+
     use super::*;
 
     fn row(masks: Masks, initiators: usize, targets: usize) -> Row {
@@ -144,7 +117,7 @@ mod tests {
     fn disjoint_calls_do_not_wait_and_identical_ones_queue() {
         let limit = |masks| {
             let drawn = draw::<16>(&row(masks, 4, 3), 16, 10, 1);
-            fifo_limit_ns(&drawn, 5)
+            fifo_limit(16, &drawn, |mask| mask.iter().map(CpuId::index), 5)
         };
         assert_eq!(limit(Masks::Disjoint), 50);
         assert_eq!(limit(Masks::Identical), 200);

@@ -8,8 +8,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use shootdown_peers::Peer;
+
 use crate::masks::Masks;
-use crate::peer::Peer;
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
+use shootdown_peers::Peer;
 
-use crate::peer::Peer;
 use crate::plan::Plan;
 use crate::row::Row;
 use crate::tally::Counts;

@@ -6,7 +6,7 @@ use core::fmt;
 
 use shootdown::{Capacity, CpuMask, Cpus};
 
-use crate::peer::Contender;
+use crate::contender::Contender;
 use crate::row::Row;
 
 /// The masks of a row: by initiator, by call.

@@ -13,6 +13,8 @@
 //! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
 //! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |
 //!
+//! [`Peer`] names them and the engine, and makes one; [`fifo_limit`] is what the same calls allow anybody.
+//!
 //! All of them wait as their originals do: spinning, with interrupts as the caller had them.
 
 #![no_std]
@@ -24,18 +26,22 @@ mod call;
 mod caller;
 mod cross_call;
 mod function;
+mod limit;
 mod lock;
 mod mailbox;
 mod one_lock;
 mod ours;
+mod peer;
 mod queues;
 mod scoreboard;
 mod set;
 mod task_set;
 
 pub use cross_call::{CrossCall, Lent};
+pub use limit::fifo_limit;
 pub use mailbox::Mailbox;
 pub use one_lock::OneLock;
+pub use peer::Peer;
 pub use queues::CallQueues;
 pub use scoreboard::Scoreboard;
 pub use task_set::TaskSet;

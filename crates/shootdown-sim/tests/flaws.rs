@@ -6,7 +6,7 @@ use std::cell::Cell;
 use shootdown::{CpuId, CpuMask, Platform};
 use shootdown_sim::machine::{Context, Model};
 use shootdown_sim::timed::{Costs, Preset, Timed};
-use shootdown_sim::workload::{Built, Callers, Peer, Volley, VolleyResult};
+use shootdown_sim::workload::{Built, Callers, Peer, Volley, VolleyResult, bytes_of};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
 
 const N: usize = 8;
@@ -21,7 +21,7 @@ fn costs() -> Costs {
 
 /// Runs `program` on each of `cpus` CPUs once all are online.
 fn run(peer: Peer, cpus: usize, program: impl Fn(Context<'_>, &Built<N>)) -> Option<Failure> {
-    let calls = peer.build::<N>(cpus);
+    let calls = Built::<N>::new(peer, cpus);
     let timed = Timed::new(cpus, costs()).without_idle_turns();
     let machine = Machine::new(cpus, Model::Timed(Box::new(timed)), || {
         calls.calls().handle_ipi();
@@ -150,7 +150,7 @@ fn some_interrupt_targets_that_are_being_interrupted() {
 #[test]
 fn some_take_memory_for_each_pair_of_cpus() {
     for peer in Peer::ALL {
-        let growth = peer.bytes(4096) as f64 / peer.bytes(1024) as f64;
+        let growth = bytes_of(peer, 4096) as f64 / bytes_of(peer, 1024) as f64;
         let is_square = matches!(peer, Peer::CallQueues | Peer::Scoreboard);
         assert_eq!(growth > 15.0, is_square, "{peer}: {growth}");
     }

@@ -7,7 +7,7 @@ use shootdown::shim::{AtomicU64, Ordering, PlainCell};
 use shootdown::{CpuId, CpuMask, Platform};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::Model;
-use shootdown_sim::workload::Peer;
+use shootdown_sim::workload::{Built, Peer};
 use shootdown_sim::{Failure, Machine, Program, SimPlatform};
 
 const N: usize = 8;
@@ -52,7 +52,7 @@ impl Function<'_> {
 
 /// One schedule of `cpus` CPUs that all call each other.
 fn explore(peer: Peer, cpus: usize, seed: u64) -> Option<Failure> {
-    let calls = peer.build::<N>(cpus);
+    let calls = Built::<N>::new(peer, cpus);
     let desks: Vec<Desk> = (0..cpus).map(|_| Desk::new()).collect();
     let online = AtomicU64::new(0);
     let chooser = Chooser::new(Strategy::Random(seed), cpus);

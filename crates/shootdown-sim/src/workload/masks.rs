@@ -1,6 +1,8 @@
-//! [`Masks`]: whom initiators call; [`fifo_limit_ps`]: how fast anybody could.
+//! [`Masks`]: whom initiators call.
 
 use std::fmt;
+
+use shootdown_peers::fifo_limit;
 
 /// How the targets of a call are drawn. Initiators are CPUs `0..initiators` and never targets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,36 +70,11 @@ impl fmt::Display for Masks {
     }
 }
 
-/// When the last of the calls ends if nothing costs anything but the function, each target runs one at a time, first
-/// come, first served, and each initiator makes its next call when the one before is complete.
-pub fn fifo_limit_ps(masks: &[Vec<Vec<usize>>], function_ps: u64) -> u64 {
-    let cpus = masks
-        .iter()
-        .flatten()
-        .flatten()
-        .max()
-        .map_or(0, |cpu| cpu + 1);
-    let mut free_ps = vec![0u64; cpus];
-    // When each initiator makes its next call, and which.
-    let mut next: Vec<(u64, usize)> = vec![(0, 0); masks.len()];
-    while let Some(initiator) = (0..masks.len())
-        .filter(|initiator| next[*initiator].1 < masks[*initiator].len())
-        .min_by_key(|initiator| next[*initiator].0)
-    {
-        let (now_ps, call) = next[initiator];
-        let done_ps = masks[initiator][call]
-            .iter()
-            .map(|target| {
-                free_ps[*target] = free_ps[*target].max(now_ps) + function_ps;
-                free_ps[*target]
-            })
-            .max();
-        next[initiator] = (done_ps.unwrap_or(now_ps), call + 1);
-    }
-    next.into_iter()
-        .map(|(end_ps, _)| end_ps)
-        .max()
-        .unwrap_or(0)
+/// What [`fifo_limit`] says of them.
+pub(crate) fn fifo_limit_ps(masks: &[Vec<Vec<usize>>], function_ps: u64) -> u64 {
+    let targets = masks.iter().flatten().flatten();
+    let cpus = targets.max().map_or(0, |cpu| cpu + 1);
+    fifo_limit(cpus, masks, |mask| mask.iter().copied(), function_ps)
 }
 
 #[cfg(test)]

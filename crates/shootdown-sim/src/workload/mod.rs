@@ -23,10 +23,10 @@ pub use engine::{MAX_CPUS, on_large_stack};
 pub use eviction::{Candidates, Eviction, Victim};
 pub use fairness::unfairness;
 pub use madvise::{Madvise, PUBLISHED};
-pub use masks::{Masks, fifo_limit_ps};
+pub use masks::Masks;
 pub use measured::Measured;
 pub use order::Order;
-pub use peer::{Built, Peer};
+pub use peer::{Built, bytes_of};
 pub use pingpong::{Names, PUBLISHED_PINGPONG, Pingpong, Placement};
 pub use preemptoff::{
     Counts, Findings, LOAD_FIGURES, Load, LoadFigure, Maxima, PUBLISHED_PREEMPTOFF, Preemptoff,
@@ -34,6 +34,7 @@ pub use preemptoff::{
 };
 pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
+pub use shootdown_peers::Peer;
 pub use spared::{Spared, Whereabouts, spared};
 pub use sweep::{Change, Effect, Row, sweep};
 pub use volley::{Called, Callers, Volley, VolleyResult};

@@ -12,8 +12,8 @@ use crate::machine::{Machine, Model, Program, context};
 use crate::timed::{Costs, Timed, Transfers};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
-use crate::workload::peer::{Built, Peer};
-use crate::workload::{Masks, fifo_limit_ps};
+use crate::workload::masks::fifo_limit_ps;
+use crate::workload::{Built, Masks, Peer};
 
 /// What the authors of T5 measured: mask size, and the change in execution time against one lock in percent, for 1, 2
 /// and 4 initiators. They do not say how their masks were drawn.
@@ -62,7 +62,7 @@ pub struct SelectedResult {
     pub whole_ps: u64,
     /// The time of each call, by initiator.
     pub calls_ps: Vec<Vec<u64>>,
-    /// What [`fifo_limit_ps`] says of the same masks.
+    /// What [`fifo_limit`](shootdown_peers::fifo_limit) says of the same masks.
     pub limit_ps: u64,
     /// How often the function ran: less than targets by calls where calls were merged.
     pub runs: u64,
@@ -104,7 +104,7 @@ fn run_sized<const N: usize>(row: &Selected, skips_idle_turns: bool) -> Selected
 where
     Cpus<N>: Capacity,
 {
-    let peer: Built<N> = row.peer.build(row.cpus);
+    let peer: Built<N> = Built::new(row.peer, row.cpus);
     let masks = row.draw();
     let (runs, times) = (
         Cell::new(0u64),

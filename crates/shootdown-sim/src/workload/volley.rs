@@ -8,7 +8,7 @@ use crate::machine::{Context, Machine, Model, Program, context};
 use crate::timed::{Activity, Costs, Timed, Transfers};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
-use crate::workload::peer::{Built, Peer};
+use crate::workload::{Built, Peer};
 
 /// All CPUs are online and in user mode after this time, and again after a round to warm up.
 const SETTLE_PS: u64 = 1_000_000_000_000;
@@ -148,7 +148,7 @@ fn run_sized<const N: usize>(row: &Volley, skips_idle_turns: bool) -> VolleyResu
 where
     Cpus<N>: Capacity,
 {
-    let peer: Built<N> = row.peer.build(row.cpus);
+    let peer: Built<N> = Built::new(row.peer, row.cpus);
     let log = Log {
         calls: RefCell::default(),
         first_ps: Cell::new(u64::MAX),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use shootdown_sim::workload::{MAX_CPUS, Peer};
+use shootdown_sim::workload::{MAX_CPUS, Peer, bytes_of};
 
 use super::plot::{self, Picture};
 use super::{covered_table, selected, selected_table, shoot, shoot_table, spared_table};
@@ -113,7 +113,7 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         .iter()
         .map(|setup| json!({"preset": setup.preset().name, "figures": setup.figures_json()}));
     let bytes = plan.peers.iter().map(|peer| {
-        let sizes = shoot::SIZES.map(|cpus| json!({"cpus": cpus, "bytes": peer.bytes(cpus)}));
+        let sizes = shoot::SIZES.map(|cpus| json!({"cpus": cpus, "bytes": bytes_of(*peer, cpus)}));
         json!({"peer": peer.name(), "sizes": sizes})
     });
     let (spared, covered) = (

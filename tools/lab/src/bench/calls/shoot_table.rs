@@ -1,6 +1,6 @@
 //! The tables of `bench shoot`.
 
-use shootdown_sim::workload::{Callers, Peer, VolleyResult};
+use shootdown_sim::workload::{Callers, Peer, VolleyResult, bytes_of};
 
 use super::shoot::{Line, Measured, Plan, SIZES};
 use super::text::{bytes, count, table, time};
@@ -137,7 +137,7 @@ fn memory(plan: &Plan) -> String {
     heading.extend(SIZES.map(|cpus| cpus.to_string()));
     let row = |peer: &Peer| {
         let mut cells = vec![peer.name().to_owned()];
-        cells.extend(SIZES.map(|cpus| bytes(peer.bytes(cpus))));
+        cells.extend(SIZES.map(|cpus| bytes(bytes_of(*peer, cpus))));
         cells
     };
     let rows = plan.peers.iter().map(row).collect();

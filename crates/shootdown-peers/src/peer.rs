@@ -1,0 +1,88 @@
+//! [`Peer`]: whose cross-CPU calls.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use shootdown::{Capacity, Cpus, Platform, Shootdown};
+
+use crate::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet};
+
+/// Whose algorithm.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Peer {
+    /// Small kernels: one mailbox under one lock.
+    Mailbox,
+    /// Xen before 2026: one call under one lock.
+    OneLock,
+    /// Xen since 2026.
+    TaskSet,
+    /// Linux.
+    CallQueues,
+    /// FreeBSD.
+    Scoreboard,
+    /// This engine, under its default policy.
+    Shootdown,
+}
+
+impl Peer {
+    /// All of them, ours last.
+    pub const ALL: [Self; 6] = [
+        Self::Mailbox,
+        Self::OneLock,
+        Self::TaskSet,
+        Self::CallQueues,
+        Self::Scoreboard,
+        Self::Shootdown,
+    ];
+
+    /// Its name in plans and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mailbox => "mailbox",
+            Self::OneLock => "xen-before",
+            Self::TaskSet => "xen",
+            Self::CallQueues => "linux",
+            Self::Scoreboard => "freebsd",
+            Self::Shootdown => "best",
+        }
+    }
+
+    /// Its calls for CPUs below `cpus`. `None` for the engine, which hosts make themselves: it is too large for many a stack, and
+    /// they need it as what it is.
+    pub fn calls<P, const N: usize>(self, platform: P, cpus: usize) -> Option<Box<dyn CrossCall<N>>>
+    where
+        P: Platform + 'static,
+        Cpus<N>: Capacity,
+    {
+        Some(match self {
+            Self::Mailbox => Box::new(Mailbox::new(platform)),
+            Self::OneLock => Box::new(OneLock::<_, N>::new(platform)),
+            Self::TaskSet => Box::new(TaskSet::<_, N>::new(platform, cpus)),
+            Self::CallQueues => Box::new(CallQueues::new(platform, cpus)),
+            Self::Scoreboard => Box::new(Scoreboard::new(platform, cpus)),
+            Self::Shootdown => return None,
+        })
+    }
+
+    /// The memory that it takes for CPUs below `cpus`, in bytes.
+    pub fn bytes<P, const N: usize>(self, platform: P, cpus: usize) -> usize
+    where
+        P: Platform + 'static,
+        Cpus<N>: Capacity,
+    {
+        match self {
+            // Large enough to be reckoned without making one.
+            Self::CallQueues => CallQueues::<P>::bytes_for(cpus),
+            Self::Scoreboard => Scoreboard::<P>::bytes_for(cpus),
+            _ => self
+                .calls::<P, N>(platform, cpus)
+                .map_or(size_of::<Shootdown<P, N>>(), |calls| calls.bytes()),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
