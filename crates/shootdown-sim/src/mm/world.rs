@@ -73,7 +73,7 @@ where
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
-    /// How far a [`Scenario`](crate::mm::Scenario) is.
+    /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
 

@@ -65,7 +65,7 @@ pub struct Zerocopy {
     pub threads: usize,
     /// CPUs of the machine, one server each.
     pub cpus: usize,
-    /// Whether [what the published system's operations share](crate::workload::zerocopy) is charged.
+    /// Whether what the published system's operations share is charged.
     pub charges_shared: bool,
     /// Whether the clients are threads of one process. If not, each is a process of its own.
     pub clients_share_space: bool,
