@@ -1,7 +1,7 @@
 //! Programs that show whether a kernel's TLB shootdown is fast and whether it is right.
 //!
 //! They are ordinary static Linux programs: the same file runs on the reference kernel, on Linux
-//! in the same emulator, and on the machine that built it. Five of them matter:
+//! in the same emulator, and on the machine that built it. Six of them matter:
 //!
 //! * [`madvise`] measures the cost of one discard-and-touch iteration (workload T1) and checks
 //!   that no thread ever reads a discarded page's old value after the call returned.
@@ -11,6 +11,7 @@
 //!   none of them ever reads another's page, or an old one of its own.
 //! * [`preemptoff`] measures how late a thread of high priority wakes up while others unmap memory on all CPUs and some
 //!   keep interrupts off (workload T3), and how long the kernel had preemption off.
+//! * [`zerocopy`] measures calls that lend pages to a server on the client's CPU (workload T2), and checks every copy.
 //! * [`torture`] changes mappings at random from every CPU while other threads read and write
 //!   through them, and reports every access that used a translation which was no longer valid.
 //!
@@ -24,6 +25,8 @@ pub mod args;
 pub mod child;
 pub mod clock;
 pub mod counters;
+pub mod course;
+pub mod crew;
 pub mod dirtysync;
 pub mod effort;
 pub mod hotplug;
@@ -39,6 +42,7 @@ pub mod region;
 pub mod report;
 pub mod summary;
 pub mod torture;
+pub mod zerocopy;
 #[path = "../../kernel/src/zerocopy/abi.rs"]
 pub mod zerocopy_abi;
 pub mod zerocopy_device;

@@ -131,8 +131,8 @@ pub struct Bench {
     /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8; zerocopy: 1]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub pages: Option<Vec<u32>>,
-    /// Policies to compare
-    #[arg(long, value_delimiter = ',', default_value = "before,published,best")]
+    /// Policies to compare [default: before,published,best; zerocopy on qemu: before,best+ordinary,best]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub policies: Vec<String>,
     #[command(flatten)]
     pub emulator: Emulator,

@@ -45,7 +45,9 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Outcome<ExitCode> {
     match cli.command {
-        Command::Bench(arguments) => bench::command(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Bench(arguments) => {
+            bench::command(&arguments.settle()).map(|()| ExitCode::SUCCESS)
+        }
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => sim::command(&arguments),

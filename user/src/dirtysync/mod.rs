@@ -11,10 +11,8 @@
 //! * [`options`]: the command line;
 //! * [`target`]: the file and its mapping, one operation, and the check that no write was lost;
 //! * [`ramdisk`]: the disk in memory;
-//! * [`crew`]: the threads beside the measuring one;
-//! * [`run`]: rounds, rows, exit code.
+//! * [`run`]: what differs from other [courses](crate::course) of a [crew](crate::crew).
 
-pub mod crew;
 pub mod options;
 pub mod ramdisk;
 pub mod run;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::args::{self, UsageError};
 use crate::effort::Effort;
@@ -106,11 +105,6 @@ impl Options {
             )));
         }
         Ok(())
-    }
-
-    /// Measured and checked time of the whole run.
-    pub fn duration(&self, policies: usize) -> Duration {
-        self.effort.row() * (self.threads.len() * self.pages.len() * policies) as u32
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock;
+use crate::crew::Work;
 use crate::madvise::slice::Sample;
 use crate::memory_file;
 use crate::region::{PAGE_BYTES, PAGE_WORDS, Region};
@@ -101,6 +102,27 @@ impl Target {
             }
         }
         Ok(lost)
+    }
+}
+
+/// Operations on so many pages at a time.
+#[derive(Debug)]
+pub struct Writes<'a> {
+    /// What is written to.
+    pub target: &'a Target,
+    /// Pages in each write.
+    pub pages: usize,
+}
+
+impl Work for Writes<'_> {
+    type Seat = fastrand::Rng;
+
+    fn seat(&self, _: usize, seed: u64) -> io::Result<fastrand::Rng> {
+        Ok(fastrand::Rng::with_seed(seed))
+    }
+
+    fn operate(&self, random: &mut fastrand::Rng) -> io::Result<Sample> {
+        self.target.operate(self.pages, random)
     }
 }
 

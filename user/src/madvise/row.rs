@@ -56,8 +56,18 @@ pub struct Found {
     pub check_rounds: u64,
     /// Reads judged by the check.
     pub check_reads: u64,
+    /// How long all these iterations together took; 0 where threads are not counted together.
+    pub ticks: u64,
     /// What the kernel's counters grew by during slices.
     pub counters: Counters,
+}
+
+impl Found {
+    /// Iterations a second of all threads, where that was measured.
+    fn per_s(&self, clock: &Clock) -> Option<f64> {
+        let per_s = self.iterations as f64 * clock.frequency() as f64 / self.ticks as f64;
+        (self.ticks > 0).then_some(per_s.round())
+    }
 }
 
 impl Row {
@@ -113,6 +123,7 @@ impl Row {
             "call_median_ns": clock.to_ns(call.median),
             "call_p99_ns": clock.to_ns(call.p99),
             "call_ratio": summary::ratio(call.median, reference.map(|figures| figures.call.median)),
+            "per_s": found.per_s(clock),
             "iterations": found.iterations,
             "ipis_per_op": counters::share(counters::ipis_sent(&found.counters), found.iterations),
             "stale": found.stale,

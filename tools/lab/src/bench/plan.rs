@@ -76,6 +76,12 @@ impl Plan {
     pub fn new(bench: &Bench, session: &Session) -> Outcome<Self> {
         let axes = Axes::new(bench)?;
         let machines = machines(bench, session);
+        if bench.workload == Workload::Zerocopy && machines.contains(&MachineKind::Linux) {
+            return Err(Failure::input(
+                "Linux has no servers that work on their clients' pages",
+                "use --machine qemu",
+            ));
+        }
         let base_cpus = match bench.cpus {
             Some(asked) => session::cpus(asked)?,
             None => DEFAULT_CPUS,
@@ -236,7 +242,7 @@ mod tests {
             .into_iter()
             .chain(words.split_whitespace());
         match Cli::parse_from(words).command {
-            Command::Bench(bench) => *bench,
+            Command::Bench(bench) => bench.settle(),
             other => panic!("{other:?}"),
         }
     }
@@ -311,6 +317,18 @@ mod tests {
             [MachineKind::Linux],
             "its boot says what is missing"
         );
+    }
+
+    #[test]
+    fn windows_are_measured_where_there_are_some() {
+        let policies = |words| bench(words).policies;
+        assert_eq!(policies("zerocopy"), ["before", "published", "best"]);
+        assert_eq!(
+            policies("zerocopy --machine qemu"),
+            ["before", "best+ordinary", "best"]
+        );
+        let text = plan("zerocopy --machine linux", Some("k")).unwrap_err();
+        assert!(text.to_string().contains("--machine qemu"), "{text}");
     }
 
     #[test]

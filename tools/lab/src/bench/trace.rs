@@ -86,7 +86,7 @@ mod tests {
     fn bench(words: &[&str]) -> Bench {
         let words = ["lab", "bench"].iter().chain(words);
         match Cli::try_parse_from(words).expect("options").command {
-            Command::Bench(bench) => *bench,
+            Command::Bench(bench) => bench.settle(),
             other => panic!("{other:?}"),
         }
     }

@@ -1,12 +1,30 @@
 //! What distinguishes the benches of two workloads: names, axes and what they are by default.
 
-use crate::cli::{Bench, Workload};
+use crate::cli::{Bench, MachineKind, Workload};
 use crate::failure::{Failure, Outcome};
 
 const POLICIES: [&str; 4] = ["before", "published", "best", "best+defer"];
+/// A row of zerocopy on the reference kernel: pages mapped for all threads of the server, under a policy that has windows.
+const ORDINARY: &str = "best+ordinary";
 
 /// How names of policies end under which CPUs in the kernel are left alone.
 pub const DEFERS: &str = "+defer";
+
+impl Bench {
+    /// Fills in the policies where none were asked for.
+    #[must_use]
+    pub fn settle(mut self) -> Self {
+        if self.policies.is_empty() {
+            let is_live = self.machine.contains(&MachineKind::Qemu);
+            let policies = match self.workload {
+                Workload::Zerocopy if is_live => ["before", ORDINARY, "best"],
+                _ => ["before", "published", "best"],
+            };
+            self.policies = policies.map(str::to_owned).to_vec();
+        }
+        self
+    }
+}
 
 impl Workload {
     /// The name of the program, and of the workload in results.
@@ -95,7 +113,7 @@ impl Axes {
         let pages = distinct(bench.pages.as_deref().unwrap_or(default_pages));
         check(&actors, workload.bounds(), workload.actors())?;
         check(&pages, workload.page_bounds(), "pages")?;
-        check_policies(&bench.policies)?;
+        check_policies(workload, &bench.policies)?;
         Ok(Self {
             workload,
             actors,
@@ -129,11 +147,11 @@ fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()>
     ))
 }
 
-fn check_policies(policies: &[String]) -> Outcome<()> {
-    match policies
-        .iter()
-        .find(|policy| !POLICIES.contains(&policy.as_str()))
-    {
+fn check_policies(workload: Workload, policies: &[String]) -> Outcome<()> {
+    let is_known = |policy: &str| {
+        POLICIES.contains(&policy) || (workload == Workload::Zerocopy && policy == ORDINARY)
+    };
+    match policies.iter().find(|policy| !is_known(policy)) {
         Some(policy) => Err(Failure::input(
             format!("no policy is called {policy:?}"),
             format!("choose from {}", POLICIES.join(", ")),
@@ -160,7 +178,7 @@ mod tests {
     fn axes(words: &str) -> Outcome<Axes> {
         let words = ["lab", "bench"].into_iter().chain(words.split_whitespace());
         match Cli::parse_from(words).command {
-            Command::Bench(bench) => Axes::new(&bench),
+            Command::Bench(bench) => Axes::new(&bench.settle()),
             other => panic!("{other:?}"),
         }
     }
@@ -194,6 +212,7 @@ mod tests {
             ("preemptoff --pages 0", "1 to 4096"),
             ("zerocopy --pages 257", "1 to 256"),
             ("zerocopy --spaces 2", "--threads"),
+            ("madvise --policies best+ordinary", "published"),
             ("pingpong --policies fast", "published"),
         ] {
             let text = axes(words).unwrap_err().to_string();

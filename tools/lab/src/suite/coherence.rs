@@ -62,6 +62,8 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         tally.check(&name, || pingpong(fleet, fleet.kernel(), cpus));
         let name = format!("coherence: dirtysync checks itself on {cpus} CPUs");
         tally.check(&name, || dirtysync(fleet, fleet.kernel(), cpus));
+        let name = format!("coherence: zerocopy checks itself on {cpus} CPUs");
+        tally.check(&name, || zerocopy(fleet, fleet.kernel(), cpus));
     }
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
@@ -145,6 +147,20 @@ fn dirtysync(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
         "--warmup-ms=5",
     ];
     checked(fleet, kernel, ("dirtysync", &arguments), cpus)
+}
+
+/// Pages lent to servers, in windows and otherwise; every word of their copies is compared.
+fn zerocopy(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
+    let threads = format!("--threads=1,{cpus}");
+    let arguments = [
+        "--pages=1,17",
+        &threads,
+        "--slice-ms=20",
+        "--rounds=1",
+        "--warmup-ms=5",
+        "--self-check",
+    ];
+    checked(fleet, kernel, ("zerocopy", &arguments), cpus)
 }
 
 /// Processes that share a CPU: switches, copies on write, and visits to another CPU.

@@ -46,7 +46,7 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     }
     let names_emulator =
         session::qemu_name(&bench.emulator).is_some() || bench.emulator.kernel.is_some();
-    if bench.workload == Workload::Zerocopy && bench.machine.is_empty() && !names_emulator {
+    if bench.workload == Workload::Zerocopy && bench.machine.is_empty() {
         // Its table has more threads than any emulator CPUs.
         return Ok(true);
     }

@@ -55,6 +55,16 @@ impl Shapes {
                 "use --pages 1 there, or --machine qemu",
             ));
         }
+        if let Some(policy) = bench
+            .policies
+            .iter()
+            .find(|name| Mapping::named(name).is_none())
+        {
+            return Err(Failure::input(
+                format!("{policy} is not among the systems of the simulated zerocopy"),
+                "choose from before, published, best, or use --machine qemu",
+            ));
+        }
         let most = MAX_CPUS as i64;
         let cpus = bench.cpus.unwrap_or(PUBLISHED_CPUS);
         let threads = match bench.threads {

@@ -1,10 +1,9 @@
-//! The threads that write and sync beside the measuring one.
+//! Threads, each on its CPU, that all do the same work; the first one is measured.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::target::Target;
 use crate::clock;
 use crate::machine;
 use crate::madvise::slice::Sample;
@@ -12,13 +11,23 @@ use crate::madvise::slice::Sample;
 /// Operations before the first recorded one: they bring the code and the policy just selected back into the caches.
 const SETTLING_OPERATIONS: usize = 4;
 
-/// What all threads have.
-#[derive(Debug, Clone, Copy)]
-pub struct Crew<'a> {
-    /// What they write to.
-    pub target: &'a Target,
-    /// Pages in each write.
-    pub pages: usize,
+/// What all threads do.
+pub trait Work: Sync {
+    /// What each has of its own.
+    type Seat;
+
+    /// The seat of thread `index`.
+    fn seat(&self, index: usize, seed: u64) -> io::Result<Self::Seat>;
+
+    /// One operation, and its times.
+    fn operate(&self, seat: &mut Self::Seat) -> io::Result<Sample>;
+}
+
+/// All threads.
+#[derive(Debug)]
+pub struct Crew<'a, W> {
+    /// What they do.
+    pub work: &'a W,
     /// The CPUs of the threads beside the measuring one.
     pub cpus: &'a [usize],
 }
@@ -30,6 +39,8 @@ pub struct Slice {
     pub samples: usize,
     /// Operations of all threads meanwhile.
     pub operations: u64,
+    /// How long that was.
+    pub ticks: u64,
 }
 
 /// Alone on its cache lines: all threads look at it all the time.
@@ -42,11 +53,11 @@ struct Shared {
     operations: AtomicU64,
 }
 
-impl Crew<'_> {
+impl<W: Work> Crew<'_, W> {
     /// All threads operate for `ticks` ticks or until `samples` is full; `around` is called before and after the measured
     /// time, while the others work.
     pub fn run(
-        self,
+        &self,
         ticks: u64,
         seed: u64,
         samples: &mut [Sample],
@@ -56,7 +67,7 @@ impl Crew<'_> {
         thread::scope(|scope| {
             for (index, &cpu) in self.cpus.iter().enumerate() {
                 let shared = &shared;
-                scope.spawn(move || self.assist(shared, cpu, seed + 1 + index as u64));
+                scope.spawn(move || self.assist(shared, cpu, (index + 1, seed)));
             }
             let slice = self.lead(&shared, ticks, seed, samples, &mut around);
             shared.stop.store(true, Ordering::Relaxed);
@@ -64,23 +75,23 @@ impl Crew<'_> {
         })
         .and_then(|slice| {
             if shared.failed.load(Ordering::Relaxed) {
-                return Err(io::Error::other("another thread's sync failed"));
+                return Err(io::Error::other("another thread's call failed"));
             }
             Ok(slice)
         })
     }
 
     fn lead(
-        self,
+        &self,
         shared: &Shared,
         ticks: u64,
         seed: u64,
         samples: &mut [Sample],
         around: &mut impl FnMut(),
     ) -> io::Result<Slice> {
-        let mut random = fastrand::Rng::with_seed(seed);
+        let mut seat = self.work.seat(0, seed)?;
         for _ in 0..SETTLING_OPERATIONS {
-            self.target.operate(self.pages, &mut random)?;
+            self.work.operate(&mut seat)?;
         }
         // ORDERING: pairs with the increment in `assist`.
         while shared.ready.load(Ordering::Acquire) < self.cpus.len() as u64 {
@@ -88,33 +99,38 @@ impl Crew<'_> {
         }
         around();
         let others = shared.operations.load(Ordering::Relaxed);
-        let end = clock::ticks().wrapping_add(ticks);
+        let begun = clock::ticks();
+        let end = begun.wrapping_add(ticks);
         let mut taken = 0;
         for sample in samples.iter_mut() {
-            *sample = self.target.operate(self.pages, &mut random)?;
+            *sample = self.work.operate(&mut seat)?;
             taken += 1;
             if clock::ticks() >= end {
                 break;
             }
         }
         let others = shared.operations.load(Ordering::Relaxed) - others;
+        let ticks = clock::ticks().wrapping_sub(begun);
         around();
         Ok(Slice {
             samples: taken,
             operations: others + taken as u64,
+            ticks,
         })
     }
 
-    fn assist(self, shared: &Shared, cpu: usize, seed: u64) {
-        let mut is_well = machine::pin_to(cpu).is_ok();
-        let mut random = fastrand::Rng::with_seed(seed);
+    fn assist(&self, shared: &Shared, cpu: usize, (index, seed): (usize, u64)) {
+        let seat = machine::pin_to(cpu).and_then(|()| self.work.seat(index, seed + index as u64));
         // ORDERING: pairs with the load in `lead`.
         shared.ready.fetch_add(1, Ordering::Release);
-        while is_well && !shared.stop.load(Ordering::Relaxed) {
-            is_well = self.target.operate(self.pages, &mut random).is_ok();
-            shared.operations.fetch_add(1, Ordering::Relaxed);
-        }
-        if !is_well {
+        let is_well = seat.and_then(|mut seat| {
+            while !shared.stop.load(Ordering::Relaxed) {
+                self.work.operate(&mut seat)?;
+                shared.operations.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        if is_well.is_err() {
             shared.failed.store(true, Ordering::Relaxed);
         }
     }
@@ -124,13 +140,30 @@ impl Crew<'_> {
 mod tests {
     use super::*;
 
+    /// Every operation takes as long as its number.
+    struct Counting;
+
+    impl Work for Counting {
+        type Seat = u32;
+
+        fn seat(&self, _: usize, _: u64) -> io::Result<u32> {
+            Ok(0)
+        }
+
+        fn operate(&self, seat: &mut u32) -> io::Result<Sample> {
+            *seat += 1;
+            Ok(Sample {
+                whole: *seat,
+                call: 0,
+            })
+        }
+    }
+
     #[test]
     fn a_slice_ends_with_its_buffer_or_its_time() {
-        let target = Target::new(16, None).unwrap();
         let cpus = machine::allowed_cpus().unwrap();
         let crew = Crew {
-            target: &target,
-            pages: 2,
+            work: &Counting,
             cpus: &cpus[1..cpus.len().min(2)],
         };
         let mut samples = [Sample::default(); 5];
@@ -139,16 +172,18 @@ mod tests {
         let slice = slice.unwrap();
         assert_eq!((slice.samples, calls), (5, 2));
         assert!(slice.operations >= 5);
+        let settled = SETTLING_OPERATIONS as u32;
+        assert_eq!(
+            samples.map(|sample| sample.whole - settled),
+            [1, 2, 3, 4, 5]
+        );
         assert_eq!(crew.run(0, 1, &mut samples, || ()).unwrap().samples, 1);
-        assert_eq!(target.lost_words().unwrap(), 0);
     }
 
     #[test]
     fn a_thread_that_cannot_be_pinned_is_an_error() {
-        let target = Target::new(4, None).unwrap();
         let crew = Crew {
-            target: &target,
-            pages: 1,
+            work: &Counting,
             cpus: &[usize::MAX],
         };
         assert!(crew.run(0, 1, &mut [Sample::default()], || ()).is_err());

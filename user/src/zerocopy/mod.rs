@@ -1,0 +1,22 @@
+//! Workload T2: clients lend pages to a server, which copies them.
+//!
+//! The server is a process with a thread on each CPU, the client another with a thread on each. A client writes a number that
+//! was never there before into its pages, lends them to the server of its CPU, and compares the answer, which is made of the server's
+//! copy. Buffers alternate, so a translation that was kept from an earlier call leads to an older number.
+//!
+//! What differs from row to row is the kernel's policy and how pages are mapped: in a window that only the server's CPU can reach
+//! (`best`), or where all threads of the server can (`before`, and every name that ends in `+ordinary`). There is a server
+//! process for each. Rows alternate in short slices, as in [`madvise`](crate::madvise). Only the reference kernel has such servers.
+//!
+//! * [`options`]: the command line;
+//! * [`contender`]: what the name of a row means;
+//! * [`server`]: the processes that copy; [`client`]: one call;
+//! * [`run`]: what differs from other [courses](crate::course).
+
+pub mod client;
+pub mod contender;
+pub mod options;
+pub mod run;
+pub mod server;
+
+pub use run::main;
