@@ -33,6 +33,8 @@ pub enum Job {
     Back,
     /// The sum of the bytes as another thread on the same CPU finds it.
     SumByThread,
+    /// The same on another CPU, if there is one.
+    SumElsewhere,
     /// Unmaps the window itself.
     Unmap,
     /// Tries to get the right to write to the window; the error as a negative number.
@@ -43,7 +45,7 @@ pub enum Job {
     LendWindow,
 }
 
-const JOBS: [Job; 13] = [
+const JOBS: [Job; 14] = [
     Job::Sum,
     Job::Raise,
     Job::SumLater,
@@ -53,6 +55,7 @@ const JOBS: [Job; 13] = [
     Job::Forward,
     Job::Back,
     Job::SumByThread,
+    Job::SumElsewhere,
     Job::Unmap,
     Job::Seize,
     Job::Fork,
@@ -77,6 +80,7 @@ pub mod status {
 const READY: usize = 0;
 const HOLDING: usize = 1;
 const ALLOWED: usize = 2;
+const ANSWER: usize = 3;
 
 /// What a process serves: with calls to a second service if there is one.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +132,11 @@ impl ServerProcess {
         self.word(ALLOWED).store(0, Relaxed);
     }
 
+    /// Its last answer, whether anybody has read it or not.
+    pub fn answer(&self) -> i64 {
+        self.word(ANSWER).load(Acquire) as i64
+    }
+
     /// The process.
     pub fn child(&self) -> &Child {
         &self.child
@@ -161,7 +170,10 @@ fn serve(duty: Duty<'_>, cpu: usize, control: &Region) -> i32 {
     loop {
         match duty.service.wait(result) {
             Ok(request) => match work(duty, &request, control) {
-                Ok(answer) => result = answer,
+                Ok(answer) => {
+                    control.word(0, ANSWER).store(answer as u64, Release);
+                    result = answer;
+                }
                 Err(status) => return status,
             },
             Err(error) => match error.raw_os_error() {
@@ -189,10 +201,8 @@ fn work(duty: Duty<'_>, request: &Wait, control: &Region) -> Result<i64, i32> {
         Job::Exit => return Err(status::ASKED),
         Job::Forward => forward(duty.second, Job::Sum),
         Job::Back => forward(duty.second, Job::Forward),
-        Job::SumByThread => {
-            let summing = thread::spawn(move || sum(address, length));
-            summing.join().map_err(|_| status::FAILED)?
-        }
+        Job::SumByThread => sum_by_thread(address, length, |cpu| cpu)?,
+        Job::SumElsewhere => sum_by_thread(address, length, |cpu| usize::from(cpu == 0))?,
         Job::Unmap => negative(unmap(page_below(address))),
         Job::Seize => negative(seize(page_below(address))),
         Job::Fork => forked(address),
@@ -214,6 +224,22 @@ fn sum(address: usize, length: usize) -> i64 {
         i64::from(unsafe { pointer.read_volatile() })
     };
     (0..length).map(byte).sum()
+}
+
+/// The sum as another thread finds it, on the CPU that `choose` makes of the server's, if there is that CPU.
+fn sum_by_thread(
+    address: usize,
+    length: usize,
+    choose: impl FnOnce(usize) -> usize + Send + 'static,
+) -> Result<i64, i32> {
+    // SAFETY: takes nothing.
+    let here = unsafe { libc::sched_getcpu() };
+    let summing = thread::spawn(move || {
+        // The server is pinned: one CPU may be all there is.
+        let _stays = machine::pin_to(choose(here as usize));
+        sum(address, length)
+    });
+    summing.join().map_err(|_| status::FAILED)
 }
 
 fn raise(address: usize, length: usize) -> i64 {

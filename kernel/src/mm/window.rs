@@ -1,7 +1,7 @@
 //! [`Window`]: lent pages that only one CPU can reach, so that taking them away interrupts nobody.
 //!
 //! The window hangs on a private root (`shootdown::WindowRoot`): a second root table of the space, which only that CPU ever
-//! loads. All windows are behind one entry of root tables, [`WINDOWS`](super::layout::WINDOWS), where nothing else is ever
+//! loads. All windows are behind one entry of root tables, [`WINDOWS`], where nothing else is ever
 //! mapped. Each window has tables of its own, made beforehand, so each may begin there.
 
 use super::error::MapError;

@@ -61,10 +61,12 @@ pub fn look(me: &Current) {
     }
 }
 
-/// This CPU, which is going offline and has left its last space, takes away the windows that only it can reach. Interrupts are off.
+/// This CPU, which is going offline and has left its last space, takes away the windows that only it can reach. It may be
+/// quicker than whoever is to dismiss its servers. Interrupts are off.
 pub fn cpu_left(cpu: CpuId) {
     let servers = mem::take(&mut *SERVERS[cpu.index()].lock());
     for server in &servers {
+        server.dismiss();
         if let Some(window) = server.place.window() {
             drop(server.give_up());
             window.retire();

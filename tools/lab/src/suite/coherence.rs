@@ -23,12 +23,13 @@ const BREAKS: [(&str, &str); 5] = [
     ("stay-behind", DEFERS),
 ];
 /// Programs that look for one mistake, which they have to notice, with their arguments: that is, a child sees what
-/// its parent wrote after the fork, or the stored copy of a file lacks a write.
-const NOTICED: [(&str, &[&str], &str); 4] = [
+/// its parent wrote after the fork, the stored copy of a file lacks a write, or a server works on an earlier client's page.
+const NOTICED: [(&str, &[&str], &str); 5] = [
     ("t_fork", &[], "fork-local"),
     ("t_dirty", &["600"], "sync-local"),
     ("t_dirty", &["600"], "copy-early"),
     ("t_dirty", &["600"], "unmap-late"),
+    ("t_servers", &[], "window-stays"),
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
