@@ -56,6 +56,22 @@ pub enum Evidence {
     },
     /// A word of the worker's own pages.
     Private(Damage),
+    /// What a server with a window answered.
+    Lent {
+        /// The pages that it found right, or one less than the negative number of one that was not.
+        answer: i64,
+        /// All of them.
+        expected: i64,
+    },
+    /// A page that came back from a server.
+    LentBack {
+        /// Its number in the buffer.
+        page: usize,
+        /// What its first word must be.
+        expected: u64,
+        /// What it is.
+        seen: u64,
+    },
     /// What a forked child saw.
     Child(Finding),
     /// How a forked child ended, if not as it should.
@@ -109,6 +125,19 @@ impl fmt::Display for Evidence {
                 )
             }
             Self::Private(damage) => write!(f, "Foreign: own {}", Shown(damage)),
+            Self::Lent { answer, expected } => write!(
+                f,
+                "Stale: a server answers {answer} where {expected} pages were lent: the page before {} is not the caller's",
+                -answer
+            ),
+            Self::LentBack {
+                page,
+                expected,
+                seen,
+            } => write!(
+                f,
+                "Foreign: lent page {page} came back with {seen:#x}; expected {expected:#x}"
+            ),
             Self::Child(Finding::Slot {
                 slot,
                 page,

@@ -18,6 +18,7 @@
 //! * [`heir`] and [`finding`]: forked children, whose memory must stay as it was at the fork, and what they say;
 //! * [`board`] and [`evidence`]: what workers share, and what they found;
 //! * [`worker`] and [`tally`]: the turns that a worker takes, and their count;
+//! * [`lending`]: servers with windows of their own on each CPU, and their clients;
 //! * [`churn`]: CPUs that leave and come back meanwhile;
 //! * [`run`]: time, policies, rows, exit code.
 
@@ -27,6 +28,7 @@ pub mod churn;
 pub mod evidence;
 pub mod finding;
 pub mod heir;
+pub mod lending;
 pub mod mark;
 pub mod options;
 pub mod private;

@@ -26,6 +26,7 @@ usage: tlbtorture [OPTION]...
   --policies LIST   flush policies of the kernel, taking turns; a kernel
                     without a choice runs its only one, `linux`         [before,published,best]
   --seed N          seed of every choice                                [1]
+  --windows         lend pages to servers on every CPU as well, through windows
   --churn N         take CPUs offline and bring them back all the time, each
                     at least N times, if that takes longer than --seconds
   --help
@@ -44,6 +45,8 @@ pub struct Options {
     pub policies: Vec<String>,
     /// Seed of every choice.
     pub seed: u64,
+    /// Whether servers with windows run beside the workers.
+    pub windows: bool,
     /// How often each CPU leaves and comes back at least; `None` if all stay.
     pub churn: Option<u64>,
 }
@@ -55,6 +58,7 @@ impl Default for Options {
             threads: None,
             policies: ["before", "published", "best"].map(str::to_owned).to_vec(),
             seed: 1,
+            windows: false,
             churn: None,
         }
     }
@@ -87,6 +91,7 @@ impl Options {
                 Long("seed") => {
                     options.seed = args::number("--seed", &args::text(&mut parser)?, 0..=u64::MAX)?;
                 }
+                Long("windows") => options.windows = true,
                 Long("churn") => {
                     let text = args::text(&mut parser)?;
                     options.churn = Some(args::number("--churn", &text, 1..=MAX_CHURN)?);
@@ -121,11 +126,12 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best --churn 9";
+        let line = "--seconds 60 --threads 3 --seed 7 --policies before,best --churn 9 --windows";
         let options = parse(line).unwrap().unwrap();
         assert_eq!(options.length, Duration::from_secs(60));
         assert_eq!((options.threads, options.seed), (Some(3), 7));
         assert_eq!(options.churn, Some(9));
+        assert!(options.windows);
         assert_eq!(options.policies, ["before", "best"]);
         assert_eq!(parse("--help").unwrap(), None);
     }

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::board::Board;
 use super::churn::Churn;
+use super::lending::Lent;
 use super::options::{HELP, Options};
 use super::probe;
 use super::tally::Tally;
@@ -44,6 +45,8 @@ struct Run {
     switch: PolicySwitch,
     clock: Clock,
     board: Board,
+    /// What servers and clients share, if there are any.
+    lent: Option<Lent>,
     /// How often each CPU has left and come back.
     rounds: AtomicU64,
 }
@@ -54,6 +57,10 @@ impl Run {
         let workers = options.workers(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.policies)?;
+        let lent = match options.windows {
+            true => Some(lent()?),
+            false => None,
+        };
         probe::catch_faults()
             .map_err(|error| UsageError::new(format!("cannot handle SIGSEGV: {error}")))?;
         let clock = Clock::calibrate();
@@ -66,6 +73,7 @@ impl Run {
             switch,
             clock,
             board,
+            lent,
             rounds: AtomicU64::new(0),
         })
     }
@@ -86,10 +94,12 @@ impl Run {
             let workers: Vec<_> = (0..self.workers)
                 .map(|number| scope.spawn(move || self.worker(number)))
                 .collect();
+            let lending = self.start_lending(scope);
             let times = self.watch_over();
             self.board.stop();
             let tallies = self.gather(workers, &times);
             self.conclude_churn(churn);
+            self.conclude_lending(&lending);
             (tallies, times)
         });
         self.conclude(&tallies, &times)
@@ -106,6 +116,39 @@ impl Run {
                 Vec::new()
             }
         }
+    }
+
+    /// A server and a client on each CPU, if there are to be any.
+    fn start_lending<'a>(&'a self, scope: &'a Scope<'a, '_>) -> Vec<ScopedJoinHandle<'a, ()>> {
+        let lent = self.lent.iter();
+        let threads = lent.flat_map(|lent| (0..self.cpus.len()).map(move |own| (lent, own)));
+        threads
+            .flat_map(|(lent, own)| {
+                let (board, cpus, seed) = (&self.board, &self.cpus, self.options.seed);
+                [
+                    scope.spawn(move || lent.serve(board, cpus[own])),
+                    scope.spawn(move || lent.lend(board, cpus, own, seed)),
+                ]
+            })
+            .collect()
+    }
+
+    /// Ends servers and clients; those that do not end, the process.
+    fn conclude_lending(&self, threads: &[ScopedJoinHandle<'_, ()>]) {
+        let Some(lent) = &self.lent else { return };
+        let start = Instant::now();
+        lent.stop(&self.cpus, || {
+            if start.elapsed() > END_PATIENCE {
+                eprintln!("{PROGRAM}: a server or a client of a window does not end");
+                report::drain();
+                std::process::exit(FAILED);
+            }
+            threads.iter().all(ScopedJoinHandle::is_finished)
+        });
+        let (answered, refused) = lent.counts();
+        report::say(&format!(
+            "{PROGRAM}: {answered} calls through windows, {refused} without a server"
+        ));
     }
 
     fn churn(&self) {
@@ -280,5 +323,16 @@ impl Run {
         eprintln!("{PROGRAM}: worker {number} does not end");
         report::drain();
         std::process::exit(FAILED)
+    }
+}
+
+/// What `--windows` needs.
+fn lent() -> Result<Lent, UsageError> {
+    match Lent::new() {
+        Ok(Some(lent)) => Ok(lent),
+        Ok(None) => Err(UsageError::new(
+            "this kernel has no /dev/zerocopy: leave out --windows".to_owned(),
+        )),
+        Err(error) => Err(UsageError::new(format!("/dev/zerocopy: {error}"))),
     }
 }

@@ -352,7 +352,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Pins this thread to a CPU, if that is online: when CPUs churn, some are not.
-fn pin_if_online(cpu: usize) -> io::Result<bool> {
+pub(super) fn pin_if_online(cpu: usize) -> io::Result<bool> {
     match machine::pin_to(cpu) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),

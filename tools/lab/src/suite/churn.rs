@@ -30,7 +30,8 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         _ => (6, &[4]),
     };
     for &cpus in machines {
-        let name = format!("churn: tlbtorture while CPUs leave, {seconds} s on {cpus} CPUs");
+        let name =
+            format!("churn: tlbtorture with windows while CPUs leave, {seconds} s on {cpus} CPUs");
         tally.check(&name, || torture(fleet, fleet.kernel(), seconds, cpus));
         let name = format!("churn: torture in ring 0, {seconds} s on {cpus} CPUs");
         tally.check(&name, || ring0(fleet, seconds, cpus));
@@ -43,7 +44,7 @@ fn torture(fleet: &Fleet, kernel: &Kernel, seconds: u32, cpus: usize) -> Outcome
     let churn = format!("--churn={ROUNDS}");
     let start = Start {
         options: "",
-        arguments: &[&seconds_option, &threads, &churn],
+        arguments: &[&seconds_option, &threads, &churn, coherence::WINDOWS],
         cpus,
         deadline: ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2),
     };

@@ -12,6 +12,8 @@ use crate::machine::{End, Finished, Kernel};
 use crate::protocol::{self, Message};
 
 const POLICIES: [&str; 3] = ["before", "published", "best"];
+/// Has tlbtorture lend pages through windows, too.
+pub(super) const WINDOWS: &str = "--windows";
 /// A policy under which CPUs in the kernel are left alone.
 const DEFERS: &str = "best+defer";
 /// Steps that the breakable kernel leaves out, and the policy; tlbtorture has to notice each.
@@ -43,6 +45,7 @@ struct Torture<'a> {
     policy: &'a str,
     seconds: u32,
     cpus: usize,
+    windows: bool,
 }
 
 /// What the rows of a run add up to.
@@ -75,13 +78,17 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         // One machine shows as much of a policy that differs from `best` in the kernel only.
         let further = (cpus == 4).then_some(DEFERS);
         for policy in POLICIES.into_iter().chain(further) {
+            // The other policies do nothing else with windows.
+            let windows = matches!(policy, "best" | DEFERS);
             let torture = Torture {
                 options: "",
                 policy,
                 seconds,
                 cpus,
+                windows,
             };
-            let name = format!("coherence: tlbtorture, {policy}, {seconds} s on {cpus} CPUs");
+            let with = if windows { " with windows" } else { "" };
+            let name = format!("coherence: tlbtorture{with}, {policy}, {seconds} s on {cpus} CPUs");
             tally.check(&name, || clean(&torture.run(fleet, fleet.kernel())?));
         }
     }
@@ -118,6 +125,7 @@ fn on_linux(fleet: &Fleet, tally: &mut Tally) {
         policy: "linux",
         seconds: 3,
         cpus: 2,
+        windows: false,
     };
     tally.check(names[0], || madvise(fleet, &linux, 2));
     tally.check(names[1], || clean(&torture.run(fleet, &linux)?));
@@ -199,11 +207,12 @@ impl Torture<'_> {
             format!("--threads={}", self.cpus),
             format!("--policies={}", self.policy),
         );
-        let arguments = [seconds.as_str(), &threads, &policies];
+        let all = [seconds.as_str(), &threads, &policies, WINDOWS];
+        let arguments = if self.windows { &all } else { &all[..3] };
         let deadline = ALLOWANCE + Duration::from_secs(u64::from(self.seconds) * 2);
         let start = Start {
             options: self.options,
-            arguments: &arguments,
+            arguments,
             cpus: self.cpus,
             deadline,
         };
@@ -228,6 +237,7 @@ fn broken(fleet: &Fleet, step: &str, policy: &str) -> Outcome<String> {
         policy,
         seconds: BREAK_SECONDS,
         cpus: 2,
+        windows: false,
     };
     let finished = torture.run(fleet, fleet.breakable())?;
     let sum = Sum::of(&finished.console)?;

@@ -1,0 +1,220 @@
+//! Lent pages, the areas that show them, and the place that windows have, without a processor.
+
+mod support;
+
+use shootdown::FlushRange;
+use shootdown_kernel_tests::errno::Errno;
+use shootdown_kernel_tests::mm::frames::{self, Share};
+use shootdown_kernel_tests::mm::layout::{PhysAddr, WINDOWS};
+use shootdown_kernel_tests::mm::page_table::{PageTable, copy_top};
+use shootdown_kernel_tests::mm::range::UserRange;
+use shootdown_kernel_tests::mm::{
+    AreaKind, Destination, Lending, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement,
+    Populate, Prot, lend,
+};
+use shootdown_kernel_tests::platform::flushes;
+use std::sync::Arc;
+use support::{BASE, READ, Turn, WRITE, at, entry, map, may_write, read, write};
+
+const PAGES: usize = 3;
+
+fn range(pages: usize) -> UserRange {
+    UserRange::new(BASE, pages * PAGE_SIZE).unwrap()
+}
+
+/// A space with pages that hold 1, 2, ...
+fn lender() -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Anonymous);
+    (0..PAGES).for_each(|page| write_new(&space, page, page as u64 + 1));
+    space
+}
+
+fn write_new(space: &MemorySpace, page: usize, value: u64) {
+    space.fault(at(page), WRITE).unwrap();
+    write(space, page, value);
+}
+
+fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
+    let mut pages = Vec::with_capacity(PAGES);
+    space.lend(range(PAGES), lending, &mut pages).unwrap();
+    pages
+}
+
+fn first_word(share: &Share) -> *mut u64 {
+    share.address().to_direct().cast()
+}
+
+#[test]
+fn lent_pages_outlive_their_mapping() {
+    let turn = Turn::new();
+    let space = lender();
+    let mut pages = lent(&space, Lending::Reading);
+    space.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    for (page, share) in pages.iter().enumerate() {
+        // SAFETY: a word of a frame of the simulated memory.
+        assert_eq!(unsafe { first_word(share).read() }, page as u64 + 1);
+    }
+    drop(space);
+    assert_eq!(frames::free_count(), turn.frames - PAGES);
+    lend::release(&mut pages);
+}
+
+#[test]
+fn pages_are_made_and_copied_as_if_the_program_had_touched_them() {
+    let _turn = Turn::new();
+    let parent = lender();
+    let child = parent.fork().unwrap();
+    let mut pages = lent(&parent, Lending::Writing);
+    // SAFETY: as above.
+    unsafe { first_word(&pages[0]).write(100) };
+    assert_eq!((read(&parent, 0), read(&child, 0)), (100, 1));
+    lend::release(&mut pages);
+    // A page that nobody has touched reads zero.
+    let fresh = MemorySpace::new().unwrap();
+    map(&fresh, PAGES, AreaKind::Anonymous);
+    let mut pages = lent(&fresh, Lending::Reading);
+    assert_eq!(read(&fresh, PAGES - 1), 0);
+    lend::release(&mut pages);
+}
+
+#[test]
+fn only_what_the_program_may_access_is_lent() {
+    let _turn = Turn::new();
+    let space = lender();
+    let mut pages = Vec::with_capacity(PAGES + 1);
+    let refused = space.lend(range(PAGES + 1), Lending::Reading, &mut pages);
+    assert_eq!(refused, Err(Errno::EFAULT));
+    lend::release(&mut pages);
+    space.protect(BASE, PAGE_SIZE, Prot::READ).unwrap();
+    let refused = space.lend(range(1), Lending::Writing, &mut pages);
+    assert_eq!(refused, Err(Errno::EFAULT));
+    space.protect(BASE, PAGE_SIZE, Prot::NONE).unwrap();
+    let refused = space.lend(range(1), Lending::Reading, &mut pages);
+    assert_eq!((refused, pages.len()), (Err(Errno::EFAULT), 0));
+}
+
+#[test]
+fn guests_are_shown_and_hidden_with_one_flush() {
+    let _turn = Turn::new();
+    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    server.activate(None);
+    let guests = server.make_room_for_guests(PAGES * PAGE_SIZE).unwrap();
+    for lending in [Lending::Reading, Lending::Writing] {
+        let mut pages = lent(&client, lending);
+        let before = flushes();
+        assert!(server.show_guests(&guests, &mut pages, lending));
+        assert!(pages.is_empty());
+        assert_eq!(flushes(), before);
+        // They are not the server's to lend.
+        let shown = UserRange::new(guests.start(), PAGE_SIZE).unwrap();
+        let lent_on = server.lend(shown, Lending::Reading, &mut pages);
+        assert_eq!((lent_on, pages.len()), (Err(Errno::EFAULT), 0));
+        server.hide_guests(&guests);
+        assert_eq!(flushes(), before + 1);
+    }
+    // Beyond what is shown is nothing, whatever is asked for.
+    assert!(server.fault(guests.start(), READ).is_err());
+    let change = server.protect(guests.start(), PAGE_SIZE, Prot::READ_WRITE);
+    assert_eq!(change, Err(MapError::Denied));
+    let moved = server.remap(
+        guests.start(),
+        PAGE_SIZE,
+        2 * PAGE_SIZE,
+        Destination::MayMove,
+    );
+    assert_eq!(moved, Err(MapError::Invalid));
+    server.remove_guests(&guests);
+    server.deactivate();
+}
+
+#[test]
+fn a_program_that_unmaps_its_guests_gives_them_up() {
+    let _turn = Turn::new();
+    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let guests = server.make_room_for_guests(PAGES * PAGE_SIZE).unwrap();
+    let mut pages = lent(&client, Lending::Reading);
+    assert!(server.show_guests(&guests, &mut pages, Lending::Reading));
+    let child = server.fork().unwrap();
+    assert!(child.areas().unwrap().is_empty(), "a child has no guests");
+    // In the middle: two parts are left.
+    server.unmap(guests.start() + PAGE_SIZE, PAGE_SIZE).unwrap();
+    server.hide_guests(&guests);
+    let mut pages = lent(&client, Lending::Reading);
+    assert!(!server.show_guests(&guests, &mut pages, Lending::Reading));
+    lend::release(&mut pages);
+    server.remove_guests(&guests);
+    assert!(server.areas().unwrap().is_empty());
+    assert_eq!(read(&client, 0), 1);
+}
+
+#[test]
+fn nothing_is_mapped_where_windows_are() {
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    let request = |addr, placement| MapRequest {
+        addr,
+        len: 2 * PAGE_SIZE,
+        prot: Prot::READ_WRITE,
+        placement,
+        populate: Populate::OnDemand,
+        kind: AreaKind::Anonymous,
+    };
+    for addr in [
+        WINDOWS.start,
+        WINDOWS.start - PAGE_SIZE,
+        WINDOWS.end - PAGE_SIZE,
+    ] {
+        let fixed = space.map(request(addr, Placement::Fixed));
+        assert_eq!(fixed, Err(MapError::NoMemory));
+        let wished = space.map(request(addr, Placement::Anywhere)).unwrap();
+        assert!(
+            !UserRange::new(wished, 2 * PAGE_SIZE)
+                .unwrap()
+                .touches_windows()
+        );
+    }
+    let beside = space.map(request(WINDOWS.end, Placement::Fixed)).unwrap();
+    let to = Destination::Fixed(WINDOWS.start);
+    let moved = space.remap(beside, 2 * PAGE_SIZE, 2 * PAGE_SIZE, to);
+    assert_eq!(moved, Err(MapError::NoMemory));
+    // A mapping so large that it fits below windows only.
+    let large = MapRequest {
+        len: 0x3000_0000_0000,
+        ..request(0, Placement::Anywhere)
+    };
+    let low = space.map(large).unwrap();
+    assert!(low + 0x3000_0000_0000 <= WINDOWS.start);
+}
+
+#[test]
+fn a_private_root_has_what_the_shared_one_has_but_for_windows() {
+    let _turn = Turn::new();
+    let space = lender();
+    let mut private = PageTable::new().unwrap();
+    private.leaf_or_create(WINDOWS.start).unwrap();
+    let shared = PhysAddr::new(space.engine().root().0);
+    copy_top(shared, private.root(), FlushRange::WHOLE);
+    assert!(private.leaf(BASE).is_some() && private.leaf(WINDOWS.start).is_some());
+    let found = private.leaf(BASE).unwrap().load().frame();
+    let expected = entry(&space, 0).unwrap() & 0x000f_ffff_ffff_f000;
+    assert_eq!(found.map(PhysAddr::as_u64), Some(expected));
+    assert!(may_write(&space, 0));
+    // The tables of the space stay its own.
+    private.forget_shared_top();
+    assert!(private.leaf(BASE).is_none() && private.leaf(WINDOWS.start).is_some());
+}
+
+#[test]
+fn changes_of_the_root_table_are_told_once() {
+    let _turn = Turn::new();
+    let mut table = PageTable::new().unwrap();
+    assert!(!table.take_top_change());
+    table.leaf_or_create(BASE).unwrap();
+    assert!(table.take_top_change() && !table.take_top_change());
+    table.leaf_or_create(BASE + PAGE_SIZE).unwrap();
+    assert!(!table.take_top_change());
+    let range = UserRange::new(BASE, PAGE_SIZE).unwrap();
+    table.prune(range, (0, usize::MAX), |_, _, table| frames::free(table));
+    assert!(table.take_top_change());
+}
