@@ -164,10 +164,9 @@ fn zerocopy(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
     let arguments = [
         "--pages=1,17",
         &threads,
-        "--slice-ms=20",
+        "--slice-ms=50",
         "--rounds=1",
         "--warmup-ms=5",
-        "--self-check",
     ];
     checked(fleet, kernel, ("zerocopy", &arguments), cpus)
 }
