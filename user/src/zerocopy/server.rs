@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
+use std::time::Duration;
 
 use super::client::answer;
 use crate::child::{Child, wait_for};
@@ -38,7 +39,8 @@ impl Servers {
             if wait_for(child.pid(), libc::WNOHANG)?.is_some() {
                 return Err(io::Error::other("a server could not begin"));
             }
-            thread::yield_now();
+            // Sleeping, not yielding: where CPUs take turns, a busy one lets nobody have his.
+            thread::sleep(Duration::from_millis(1));
         }
         Ok(Some(Self {
             service,
