@@ -53,19 +53,15 @@ fn private_roots_are_sound_where_the_flag_is_not() {
     );
 }
 
-/// Every schedule of a few machines, with tags and without, that has so many unusual answers.
-fn try_all(deviations: usize, most_schedules: u64) {
+/// Every schedule with one unusual answer, on machines with tags and without.
+#[test]
+fn no_single_deviation_breaks_a_window() {
     for (scenario, _) in Scenario::NAMES {
         if scenario == Scenario::PublishedFlag {
             continue;
         }
         for seed in [1, 6] {
-            let report = exhaust(
-                &Case::of(scenario, seed),
-                deviations,
-                ANSWERS,
-                most_schedules,
-            );
+            let report = exhaust(&Case::of(scenario, seed), 1, ANSWERS, 20_000);
             println!("{scenario}, seed {seed}: {} schedules", report.schedules);
             assert_eq!(report.failure, None, "{scenario}, seed {seed}");
             assert!(
@@ -76,15 +72,4 @@ fn try_all(deviations: usize, most_schedules: u64) {
             assert!(report.schedules > 1000, "{scenario}: {}", report.schedules);
         }
     }
-}
-
-#[test]
-fn no_single_deviation_breaks_a_window() {
-    try_all(1, 20_000);
-}
-
-#[test]
-#[ignore = "takes half an hour in a release build"]
-fn no_two_deviations_break_a_window() {
-    try_all(2, 20_000_000);
 }

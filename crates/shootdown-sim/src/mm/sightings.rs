@@ -32,10 +32,12 @@ pub enum Sight {
     RootRetired,
     /// Windows were asked for on another CPU.
     PinRefused,
+    /// A flush passed by a CPU that was elsewhere, although in the space's set for its windows' sake.
+    AbsentPassedBy,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 13;
+const SIGHTS: usize = 14;
 
 impl Sight {
     /// All of them, in words.
@@ -53,6 +55,7 @@ impl Sight {
         (Self::RootChanged, "roots changed"),
         (Self::RootRetired, "roots retired"),
         (Self::PinRefused, "pins refused"),
+        (Self::AbsentPassedBy, "absent CPUs passed by"),
     ];
 }
 
@@ -70,6 +73,12 @@ impl Sightings {
     pub fn missing(&self) -> Vec<Sight> {
         let all = Sight::NAMES.into_iter().map(|(sight, _)| sight);
         all.filter(|sight| self.of(*sight) == 0).collect()
+    }
+
+    /// With one that somebody else has counted.
+    pub(super) fn with(mut self, sight: Sight, count: u64) -> Self {
+        self.0[sight as usize] += count;
+        self
     }
 
     /// Adds another run's.

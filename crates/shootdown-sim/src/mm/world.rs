@@ -13,7 +13,7 @@ use crate::mm::frames::Frames;
 use crate::mm::window::Windows;
 use crate::mm::{
     Adversary, Focused, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, Scenario,
-    SharedHardware, Sightings, Space,
+    SharedHardware, Sight, Sightings, Space,
 };
 use crate::oracle::{Breach, FrameKind};
 
@@ -128,7 +128,9 @@ where
 
     /// How often this run came upon what windows are about.
     pub fn sightings(&self) -> Sightings {
-        self.hardware.sightings()
+        let passed_by = self.engine.total_stats().absent_skipped;
+        let seen = self.hardware.sightings();
+        seen.with(Sight::AbsentPassedBy, passed_by)
     }
 
     /// The same with TLBs that cache by themselves only what a [`Scenario`] is about.
