@@ -21,19 +21,20 @@ const CPUS: usize = 2;
 /// A check: its name, and what it does.
 type Check = (&'static str, fn(&Fleet, &Bochs) -> Outcome<String>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("bochs: self-tests with INVPCID", self_tests),
     ("bochs: self-tests without INVPCID", self_tests_old),
     ("bochs: hello with pcid=off", hello_untagged),
     ("bochs: pingpong keeps its tags", pingpong),
     ("bochs: pingpong without INVPCID", pingpong_old),
     ("bochs: tlbtorture, best, 1 s", torture),
+    ("bochs: t_servers under tags", servers),
     ("bochs: torture in ring 0, 1 s", torture_ring0),
 ];
 /// So many of them are run by `--fast`.
 const FAST: usize = 1;
 /// So many by a run that did not ask for Bochs, nor for a long one.
-const USUAL: usize = 6;
+const USUAL: usize = 7;
 
 /// Runs them all, or skips them where Bochs is missing, unless it was asked for.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
@@ -187,6 +188,15 @@ fn kept(finished: &Finished, policy: &str) -> Outcome<f64> {
         "no row of {policy}; {}",
         finished.account()
     )))
+}
+
+/// Private roots under tags of their own, beside the shared roots of the same spaces.
+fn servers(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
+    let finished = boot(fleet, bochs, "t_servers", "", &[])?;
+    match tags_a_cpu(&finished)? {
+        0 => Err(Failure::work(format!("no tags; {}", finished.account()))),
+        tags => Ok(format!("{tags} tags a CPU")),
+    }
 }
 
 fn torture(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
