@@ -4,6 +4,9 @@
 //! this CPU clears: so nothing has to be looked at again before it runs. (Looking again is not free: the other targets are
 //! acknowledging in that very line.)
 
+use core::fmt;
+use core::mem::MaybeUninit;
+
 use crate::call::{Kind, Place, SLOTS};
 
 /// Functions that are compared with each other; those of further initiators wait for their turn in the inbox's set.
@@ -27,17 +30,25 @@ pub(super) struct Found {
 }
 
 /// Some functions, in no order.
-#[derive(Debug)]
+///
+/// What is not in use is not initialised: every interrupt makes one of these, and most put one function in.
 pub(super) struct Backlog {
-    found: [Option<Found>; CAPACITY],
+    /// The first `len` are initialised.
+    found: [MaybeUninit<Found>; CAPACITY],
     len: usize,
 }
 
 impl Backlog {
     pub(super) const EMPTY: Self = Self {
-        found: [None; CAPACITY],
+        found: [MaybeUninit::uninit(); CAPACITY],
         len: 0,
     };
+
+    fn all(&self) -> &[Found] {
+        let used = &self.found[..self.len];
+        // SAFETY: the first `len` are initialised, and `MaybeUninit` does not change the layout.
+        unsafe { &*(core::ptr::from_ref(used) as *const [Found]) }
+    }
 
     /// Whether all functions of one more initiator fit.
     pub(super) fn has_room(&self) -> bool {
@@ -46,36 +57,38 @@ impl Backlog {
 
     /// Adds a function. One that is here already, found again because its initiator has called once more, stays once.
     pub(super) fn add(&mut self, new: Found) {
-        let is_known = self.found[..self.len]
-            .iter()
-            .flatten()
-            .any(|known| known.place == new.place);
+        let is_known = self.all().iter().any(|known| known.place == new.place);
         if !is_known && let Some(place) = self.found.get_mut(self.len) {
-            *place = Some(new);
+            place.write(new);
             self.len += 1;
         }
     }
 
     /// Takes one out for which `wanted` says so.
-    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Found) -> bool) -> Option<Found> {
-        let found = &self.found[..self.len];
-        let at = found
-            .iter()
-            .position(|found| found.as_ref().is_some_and(&mut wanted))?;
-        self.take(at)
+    pub(super) fn take_if(&mut self, wanted: impl FnMut(&Found) -> bool) -> Option<Found> {
+        let at = self.all().iter().position(wanted)?;
+        Some(self.take(at))
     }
 
-    fn take(&mut self, at: usize) -> Option<Found> {
+    /// Takes out what is at `at`, which is in use; the last one goes there.
+    fn take(&mut self, at: usize) -> Found {
+        let (taken, last) = (self.all()[at], self.all()[self.len - 1]);
+        self.found[at].write(last);
         self.len -= 1;
-        self.found.swap(at, self.len);
-        self.found[self.len].take()
+        taken
     }
 
     /// Takes the oldest out.
     pub(super) fn take_oldest(&mut self) -> Option<Found> {
-        let found = &self.found[..self.len];
-        let at = (0..found.len()).min_by_key(|at| found[*at].map(|found| found.age))?;
-        self.take(at)
+        let all = self.all();
+        let at = (0..all.len()).min_by_key(|at| all[*at].age)?;
+        Some(self.take(at))
+    }
+}
+
+impl fmt::Debug for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all()).finish()
     }
 }
 

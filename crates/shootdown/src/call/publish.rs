@@ -49,7 +49,11 @@ where
 {
     /// A free slot of whatever CPU this is, or `None` when all are busy. Interrupts are off from here on.
     pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
-        let irq = self.irq_guard();
+        self.free_slot_of(self.irq_guard(), class)
+    }
+
+    /// The same where interrupts are off already.
+    fn free_slot_of<'a>(&self, irq: IrqGuard<'a, P>, class: SlotClass) -> Option<FreeSlot<'a, P>> {
         let initiator = self.platform.current_cpu();
         let slots = &self.state(initiator).slots[..class.limit()];
         let index = slots.iter().position(|slot| slot.is_free())?;
@@ -65,8 +69,9 @@ where
     /// # Panics
     /// For [`SlotClass::Function`] inside a called function.
     pub(crate) fn free_slot(&self, class: SlotClass) -> FreeSlot<'_, P> {
+        let irq = self.irq_guard();
         self.forbid_inside_function(class);
-        if let Some(slot) = self.try_free_slot(class) {
+        if let Some(slot) = self.free_slot_of(irq, class) {
             return slot;
         }
         let irq = self.irq_guard();
@@ -98,19 +103,17 @@ where
         })
     }
 
-    /// A called function that waited for other functions could wait for one that waits for it.
+    /// A called function that waited for other functions could wait for one that waits for it. Interrupts are off: the flag of a
+    /// CPU that we have just left would be somebody else's.
     fn forbid_inside_function(&self, class: SlotClass) {
         if class == SlotClass::Flush {
             return;
         }
-        // Interrupts off: the flag of a CPU that we have just left would be somebody else's.
-        let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         assert!(
             !self.state(me).in_function.get(),
             "{me}: a called function may not call other CPUs and wait: use try_post"
         );
-        drop(irq);
     }
 
     /// Publishes `request` to `targets` (not empty, all ready, without this CPU) and interrupts them.
