@@ -106,14 +106,17 @@ where
 pub(crate) struct OwnFlag(OwnWord);
 
 impl OwnFlag {
+    #[inline]
     pub(crate) fn get(&self) -> bool {
         self.0.get() != 0
     }
 
+    #[inline]
     pub(crate) fn set(&self, value: bool) {
         self.0.set(u64::from(value));
     }
 
+    #[inline]
     pub(crate) fn replace(&self, value: bool) -> bool {
         let before = self.get();
         self.set(value);
@@ -126,10 +129,12 @@ impl OwnFlag {
 pub(crate) struct OwnCpu(OwnWord);
 
 impl OwnCpu {
+    #[inline]
     pub(crate) fn get(&self) -> CpuId {
         CpuId::from_index(self.0.get() as usize)
     }
 
+    #[inline]
     pub(crate) fn set(&self, cpu: CpuId) {
         self.0.set(u64::from(cpu.as_u32()));
     }

@@ -228,6 +228,7 @@ impl<'a> CpuSet<'a> {
     }
 
     /// How many CPUs are in the set.
+    #[inline]
     pub fn len(&self) -> usize {
         self.words
             .iter()
@@ -236,11 +237,13 @@ impl<'a> CpuSet<'a> {
     }
 
     /// Whether no CPU is in the set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
     /// The CPUs in ascending order.
+    #[inline]
     pub fn iter(&self) -> CpuIter<'a> {
         CpuIter {
             words: self.words,

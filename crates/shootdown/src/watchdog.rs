@@ -38,6 +38,7 @@ impl Entry {
     pub(crate) const FLUSH: Self = Self(1);
 
     /// That of a called function: the address of what runs it, which is neither 0 nor 1.
+    #[inline]
     pub(crate) fn function(run: Run) -> Self {
         Self(run as usize as u64)
     }
@@ -124,11 +125,13 @@ impl Diary {
     }
 
     /// What the request in slot `index` asks for.
+    #[inline]
     pub(crate) fn wants(&self, index: usize, wanted: Entry) {
         self.wanted[index].set(wanted.0);
     }
 
     /// Notes what this CPU is doing; returns what it was doing before.
+    #[inline]
     pub(crate) fn begins(&self, entry: Entry) -> Entry {
         let before = Entry(self.doing.get());
         self.doing.set(entry.0);

@@ -39,11 +39,16 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) const EMPTY: Self = Self {
-        found: [MaybeUninit::uninit(); CAPACITY],
-        len: 0,
-    };
+    /// An empty one. (A constant would be zeros, which are copied.)
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            found: [const { MaybeUninit::uninit() }; CAPACITY],
+            len: 0,
+        }
+    }
 
+    #[inline]
     fn all(&self) -> &[Found] {
         let used = &self.found[..self.len];
         // SAFETY: the first `len` are initialised, and `MaybeUninit` does not change the layout.
@@ -51,11 +56,13 @@ impl Backlog {
     }
 
     /// Whether all functions of one more initiator fit.
+    #[inline]
     pub(super) fn has_room(&self) -> bool {
         CAPACITY - self.len >= PER_INITIATOR
     }
 
     /// Adds a function. One that is here already, found again because its initiator has called once more, stays once.
+    #[inline]
     pub(super) fn add(&mut self, new: Found) {
         let is_known = self.all().iter().any(|known| known.place == new.place);
         if !is_known && let Some(place) = self.found.get_mut(self.len) {
@@ -71,6 +78,7 @@ impl Backlog {
     }
 
     /// Takes out what is at `at`, which is in use; the last one goes there.
+    #[inline]
     fn take(&mut self, at: usize) -> Found {
         let (taken, last) = (self.all()[at], self.all()[self.len - 1]);
         self.found[at].write(last);
@@ -79,6 +87,7 @@ impl Backlog {
     }
 
     /// Takes the oldest out.
+    #[inline]
     pub(super) fn take_oldest(&mut self) -> Option<Found> {
         let all = self.all();
         let at = (0..all.len()).min_by_key(|at| all[*at].age)?;
@@ -113,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_first_and_nothing_is_there_twice() {
-        let mut backlog = Backlog::EMPTY;
+        let mut backlog = Backlog::new();
         for (initiator, index, age) in [(3, 0, 7), (1, 2, 5), (3, 0, 7), (1, 0, 9), (2, 0, 5)] {
             backlog.add(found(initiator, index, age));
         }
@@ -127,7 +136,7 @@ mod tests {
 
     #[test]
     fn there_is_room_as_long_as_an_initiator_fits() {
-        let mut backlog = Backlog::EMPTY;
+        let mut backlog = Backlog::new();
         let mut initiators = 0;
         while backlog.has_room() {
             for index in 0..PER_INITIATOR {

@@ -50,6 +50,7 @@ impl Word {
     const INITIATOR_SHIFT: u32 = 4;
     const TICKET_SHIFT: u32 = 16;
 
+    #[inline]
     fn claimed(ticket: u64, (initiator, slot): (CpuId, usize)) -> Self {
         Self(
             ticket << Self::TICKET_SHIFT
@@ -58,18 +59,22 @@ impl Word {
         )
     }
 
+    #[inline]
     fn complete(self) -> Self {
         Self(self.0 | Self::COMPLETE)
     }
 
+    #[inline]
     fn is_complete(self) -> bool {
         self.0 & Self::COMPLETE != 0
     }
 
+    #[inline]
     fn ticket(self) -> u64 {
         self.0 >> Self::TICKET_SHIFT
     }
 
+    #[inline]
     fn place(self) -> (CpuId, usize) {
         let initiator = (self.0 >> Self::INITIATOR_SHIFT) as usize % (1 << 12);
         let slot = (self.0 >> Self::SLOT_SHIFT) as usize % (1 << 3);
@@ -138,6 +143,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     fn entry(&self, ticket: u64) -> &Entry {
         &self.entries.0[ticket as usize % LEN]
     }
@@ -151,6 +157,7 @@ impl Ring {
     }
 
     /// The first ticket that a CPU has to hear which nobody could name so far.
+    #[inline]
     pub(crate) fn next(&self) -> u64 {
         // ORDERING: Acquire keeps what makes the caller a target after it.
         self.next.0.load(Ordering::Acquire)
@@ -218,6 +225,7 @@ impl Ring {
     }
 
     /// What was announced under `ticket`.
+    #[inline]
     pub(crate) fn hear(&self, ticket: u64, me: CpuId) -> Heard {
         let entry = self.entry(ticket);
         // ORDERING: Acquire sees the slot behind the entry; pairs with the Releases in `announce`.
@@ -270,6 +278,7 @@ impl Ring {
     }
 
     /// Whether something was announced under `ticket`; a hint.
+    #[inline]
     pub(crate) fn is_due(&self, ticket: u64) -> bool {
         Word(self.entry(ticket).word.load(Ordering::Relaxed)).ticket() >= ticket
     }
@@ -302,6 +311,7 @@ pub(crate) struct Ears {
 }
 
 impl Ears {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             next: OwnWord::new(),
@@ -310,17 +320,20 @@ impl Ears {
     }
 
     /// Begins to listen at `ticket`.
+    #[inline]
     pub(crate) fn begin(&self, ticket: u64) {
         self.next.set(ticket);
         self.later.set(0);
     }
 
     /// The first ticket that was not heard.
+    #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next.get()
     }
 
     /// The first ticket from `ticket` on that was not heard; `None` beyond what a ring can hold.
+    #[inline]
     pub(crate) fn next_from(&self, ticket: u64) -> Option<u64> {
         let ahead = ticket.max(self.next()) - self.next();
         let unheard = u64::MAX.checked_shl(ahead as u32)? & !self.later.get();
@@ -328,6 +341,7 @@ impl Ears {
     }
 
     /// `ticket`, one that was not, has been heard.
+    #[inline]
     pub(crate) fn hear(&self, ticket: u64) {
         let later = self.later.get() | 1 << (ticket - self.next());
         self.later.set(later);
@@ -335,6 +349,7 @@ impl Ears {
     }
 
     /// All before `ticket` have been heard.
+    #[inline]
     pub(crate) fn forget(&self, ticket: u64) {
         let ahead = ticket.max(self.next()) - self.next();
         self.later

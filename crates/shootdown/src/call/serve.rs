@@ -100,7 +100,7 @@ where
             return self.serve_flushes_only(me);
         }
         let mut served = false;
-        let mut backlog = Backlog::EMPTY;
+        let mut backlog = Backlog::new();
         // Initiators whose functions found no room there, and those that came later.
         let (mut waiting, mut later) = (CpuMask::EMPTY, CpuMask::EMPTY);
         for turn in 0..TURNS_PER_CPU * N {
@@ -395,7 +395,7 @@ where
 
     /// Takes those out of the backlog that lend the function of `request`, which is one that merges.
     fn take_same(&self, me: CpuId, request: &Request, backlog: &mut Backlog) -> Backlog {
-        let mut same = Backlog::EMPTY;
+        let mut same = Backlog::new();
         let is_same = |found: &Found| {
             if !found.kind.merges() {
                 return false;

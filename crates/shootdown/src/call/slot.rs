@@ -49,7 +49,12 @@ impl Others {
 
     /// The first slot and these.
     pub(crate) fn with_first(self) -> impl Iterator<Item = usize> {
-        (0..SLOTS).filter(move |index| *index == 0 || self.0 & 1 << index != 0)
+        let mut left = self.0 | 1;
+        core::iter::from_fn(move || {
+            let index = (left != 0).then(|| left.trailing_zeros() as usize);
+            left &= left.wrapping_sub(1);
+            index
+        })
     }
 
     /// As in a header. Bit 0 would be the first slot, and is never set.

@@ -37,6 +37,7 @@ pub(crate) struct LazyMark {
 
 impl LazyMark {
     const_fn! {
+        #[inline]
         pub(crate) fn new() -> Self {
             Self {
                 attention: AtomicU64::new(0),
@@ -45,6 +46,7 @@ impl LazyMark {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> Attention {
         // ORDERING: acquires the CPU's last uses of the space; pairs with `rest`.
         match self.attention.load(Ordering::Acquire) {
@@ -56,12 +58,14 @@ impl LazyMark {
     }
 
     /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
+    #[inline]
     pub(crate) fn wake(&self) {
         // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
         self.attention.store(0, Ordering::Release);
     }
 
     /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
+    #[inline]
     pub(crate) fn rest(&self, attention: Attention) {
         let value = match attention {
             Attention::Active => 0,

@@ -36,6 +36,7 @@ pub(crate) struct CpuTlb {
 
 impl CpuTlb {
     const_fn! {
+        #[inline]
         pub(crate) fn new() -> Self {
             Self {
                 loaded: AtomicU64::new(0),
@@ -54,18 +55,22 @@ impl CpuTlb {
         }
     }
 
+    #[inline]
     pub(crate) fn loaded(&self) -> SpaceId {
         SpaceId::from_raw(self.loaded.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(crate) fn generation(&self) -> TlbGen {
         TlbGen::from_raw(self.generation.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(crate) fn asid(&self) -> Asid {
         Asid::new(self.asid.get() as u16)
     }
 
+    #[inline]
     pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
         // Others must not take the last space's generation for this one's (`has_reached`).
         self.generation.store(0, Ordering::Relaxed);
@@ -75,6 +80,7 @@ impl CpuTlb {
         self.record(generation);
     }
 
+    #[inline]
     pub(crate) fn record(&self, generation: TlbGen) {
         // ORDERING: Release publishes that what is older has been dropped; pairs with `has_reached`.
         self.generation
@@ -83,6 +89,7 @@ impl CpuTlb {
 
     /// Whether this CPU, seen from another, has dropped everything of `space` that is older than `generation`. Called after
     /// the barrier that follows the page-table change.
+    #[inline]
     pub(crate) fn has_reached(&self, space: SpaceId, generation: TlbGen) -> bool {
         // ORDERING: Acquire: see `set_loaded`. If the CPU leaves the space between the two loads, it has left its
         // translations too, and compares generations when it comes back.
@@ -92,14 +99,17 @@ impl CpuTlb {
     }
 
     /// The newest change of the loaded space that was asked for before the responder began to flush.
+    #[inline]
     pub(crate) fn newest(&self) -> TlbGen {
         TlbGen::from_raw(self.newest.get())
     }
 
+    #[inline]
     pub(crate) fn set_newest(&self, generation: TlbGen) {
         self.newest.set(generation.as_u64());
     }
 
+    #[inline]
     pub(crate) fn user_side(&self) -> UserSide {
         match self.user_side_due.get() {
             0 => UserSide::Current,
@@ -107,48 +117,59 @@ impl CpuTlb {
         }
     }
 
+    #[inline]
     pub(crate) fn set_user_side(&self, user: UserSide) {
         self.user_side_due.set(u64::from(user == UserSide::Due));
     }
 
+    #[inline]
     pub(crate) fn owes_flush(&self) -> bool {
         self.owes_flush.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_owes_flush(&self, owes: bool) {
         self.owes_flush.store(owes, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn host(&self) -> SpaceId {
         SpaceId::from_raw(self.host.get())
     }
 
+    #[inline]
     pub(crate) fn set_host(&self, space: SpaceId) {
         self.host.set(space.as_u64());
     }
 
+    #[inline]
     pub(crate) fn lazy_root(&self) -> Root {
         Root(self.lazy_root.get())
     }
 
+    #[inline]
     pub(crate) fn set_lazy_root(&self, root: Root) {
         self.lazy_root.set(root.0);
     }
 
+    #[inline]
     pub(crate) fn void_others(&self) {
         self.others_void.set(1);
     }
 
+    #[inline]
     pub(crate) fn take_others_void(&self) -> bool {
         let void = self.others_void.get() != 0;
         self.others_void.set(0);
         void
     }
 
+    #[inline]
     pub(crate) fn untagged_is_kernel(&self) -> bool {
         self.untagged_is_kernel.get() != 0
     }
 
+    #[inline]
     pub(crate) fn set_untagged_is_kernel(&self, is: bool) {
         self.untagged_is_kernel.set(u64::from(is));
     }
