@@ -53,7 +53,11 @@ where
     }
 
     /// The same where interrupts are off already.
-    fn free_slot_of<'a>(&self, irq: IrqGuard<'a, P>, class: SlotClass) -> Option<FreeSlot<'a, P>> {
+    fn free_slot_of<'a>(
+        &'a self,
+        irq: IrqGuard<'a, P>,
+        class: SlotClass,
+    ) -> Option<FreeSlot<'a, P>> {
         let initiator = self.platform.current_cpu();
         let slots = &self.state(initiator).slots[..class.limit()];
         let index = slots.iter().position(|slot| slot.is_free())?;
