@@ -405,3 +405,27 @@ fn lazy_mode_names_what_is_loaded() {
     let spaces = spaces(machine, 1);
     machine.enter_lazy(&spaces[0], KERNEL_ROOT);
 }
+
+/// A CPU that is lazy from before the policy changed lets go when it rests again, and is then interrupted for nothing any more.
+#[test]
+fn a_cpu_that_rests_again_follows_the_policy() {
+    let machine = online(powered_off::<2>());
+    let space = AddressSpace::new(machine, Root(1));
+    let puppet = machine.platform();
+    let rest = || puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
+    let flush = || {
+        machine.flush(&space, pages(0, 1), FreedTables::No);
+        puppet.take_sent().len()
+    };
+    puppet.as_cpu(1, || machine.switch_to(None, &space));
+    rest();
+    assert_eq!(flush(), 0, "it is lazy");
+    machine.set_policy(Policy::BEFORE);
+    assert_eq!(flush(), 1, "nobody looks at marks any more");
+    rest();
+    assert_eq!((flush(), puppet.root_of(1)), (0, KERNEL_ROOT.0));
+    assert!(!space.cpus().contains(cpu(1)));
+    puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
+    assert_eq!(flush(), 1, "it is back");
+    puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
+}

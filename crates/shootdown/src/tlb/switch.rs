@@ -87,7 +87,7 @@ where
     /// `kernel_root`, and then none reaches it. [`switch_to`](Self::switch_to) or
     /// [`switch_away`](Self::switch_away) with `space` as the previous one ends this; until then `space` must stay
     /// alive. Under a policy that is not [lazy](crate::Policy::is_lazy) the CPU leaves the space at once, and the host
-    /// need not know.
+    /// need not know. It may be called again meanwhile: a CPU that is lazy from before the policy changed follows it then.
     ///
     /// # Panics
     /// When `space` is not what this CPU has loaded.

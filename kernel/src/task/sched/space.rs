@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use super::defer::catch_up;
 use crate::arch::{irq, percpu};
 use crate::mm::{MemorySpace, SpaceUse, Window};
+use crate::platform::SHOOTDOWN;
 use crate::task::Thread;
 use crate::task::cpu::{self, Local};
 use crate::task::current::{current, try_current};
@@ -71,6 +72,14 @@ pub(super) fn load_space_of(local: &mut Local, next: &Thread) -> Option<Arc<Memo
             None
         }
         (None, None) => None,
+    }
+}
+
+/// The idle thread has been woken and rests again: under a policy that is not lazy any more, this CPU leaves the space that it has
+/// kept from before. Its flushes would interrupt it for ever otherwise. Interrupts are off.
+pub(super) fn rest_again() {
+    if !SHOOTDOWN.policy().is_lazy() {
+        cpu::this().with_local(|local| local.space.iter().for_each(|space| space.rest()));
     }
 }
 

@@ -125,6 +125,7 @@ pub fn yield_now() {
 
 /// The idle thread gives way to whatever is ready. Interrupts are off.
 pub(in crate::task) fn reschedule_idle() {
+    super::space::rest_again();
     reschedule(Leave::Ready);
 }
 
