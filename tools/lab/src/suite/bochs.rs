@@ -34,7 +34,7 @@ const CHECKS: [Check; 8] = [
 /// So many of them are run by `--fast`.
 const FAST: usize = 1;
 /// So many by a run that did not ask for Bochs, nor for a long one.
-const USUAL: usize = 7;
+const USUAL: usize = 6;
 
 /// Runs them all, or skips them where Bochs is missing, unless it was asked for.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {

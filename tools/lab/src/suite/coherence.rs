@@ -72,7 +72,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
         (_, true) => (60, &[2, 4, 8]),
-        _ => (6, &[2, 4, 8]),
+        _ => (4, &[2, 4, 8]),
     };
     for &cpus in machines {
         // One machine shows as much of a policy that differs from `best` in the kernel only.

@@ -186,7 +186,12 @@ fn quiet(mut command: Command) -> Outcome<String> {
 /// A test runner: counts what it counted.
 fn tests(mut command: Command, deadline: Duration) -> Outcome<(Counts, String)> {
     let child = Child::run(&mut command, deadline, &mut |_| ()).doing("start cargo")?;
-    let evidence = cargo::tail(&format!("{}\n{}", child.errors, child.output));
+    let evidence = cargo::tail(&format!(
+        "{}\n{}\n{}",
+        child.errors,
+        child.output,
+        failed_tests(&child.output)
+    ));
     let counts = sum_results(&child.output);
     let has_passed = child.status.is_some_and(|status| status.success());
     if (!has_passed && counts.failed == 0) || counts.passed + counts.failed == 0 {
@@ -205,6 +210,15 @@ fn reason(child: &Child) -> String {
         (None, Some(status)) => status.to_string(),
         (None, None) => "ended".into(),
     }
+}
+
+/// The names of those that failed, a line each: the end of the output may be that of other programs.
+fn failed_tests(output: &str) -> String {
+    output
+        .lines()
+        .filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"))
+        .map(|name| format!("failed: {name}\n"))
+        .collect()
 }
 
 /// Adds up the result lines of all test programs.
@@ -231,6 +245,13 @@ fn sum_results(output: &str) -> Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_that_failed_are_named() {
+        let output = "test result: FAILED. 1 passed\n\n---- a::b stdout ----\n\nrunning 2 tests\n";
+        assert_eq!(failed_tests(output), "failed: a::b\n");
+        assert_eq!(failed_tests("running 2 tests\n.."), "");
+    }
 
     #[test]
     fn result_lines_of_all_test_programs_add_up() {
