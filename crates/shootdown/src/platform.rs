@@ -95,8 +95,8 @@ pub unsafe trait Platform: Sync {
 
     /// Makes those top-level entries of the private root `private` that translate `range` equal those of `shared`, as
     /// they are when it is called or later; windows' entries stay as they are, and the kernel's may. Called on the CPU of `private`,
-    /// the only one that writes there, with interrupts off, also by a responder (I9): reads and stores of single
-    /// entries, no lock, no allocation, no panic.
+    /// the only one that writes there, with interrupts off, also by a responder (I9): reads (Acquire, for what
+    /// the entry leads to) and stores of single entries, no lock, no allocation, no panic.
     ///
     /// Part of contract 4, with [`HAS_WINDOWS`](Self::HAS_WINDOWS): entries of windows are empty in every other root.
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
