@@ -93,23 +93,15 @@ impl Course {
     pub fn info(&self, program: &str, threads: &[usize], pages: &[usize]) -> Value {
         let policies: Vec<&str> = self.rows.iter().map(|row| row.policy.as_str()).collect();
         let effort = &self.effort;
-        let millis = |duration: Duration| duration.as_millis() as u64;
         let rows = (threads.len() * pages.len() * policies.len()) as u32;
-        json!({
-            "program": program,
-            "kernel": machine::kernel_name(),
-            "cpus": self.cpus.len(),
-            "threads": threads,
-            "pages": pages,
-            "policies": policies,
-            "slice_ms": millis(effort.slice),
-            "rounds": effort.rounds,
-            "warmup_ms": millis(effort.warmup),
-            "check_ms": millis(effort.check),
-            "seed": effort.seed,
-            "ticks_per_second": self.clock.frequency(),
-            "expected_ms": millis(effort.row() * rows),
-        })
+        let own = [
+            ("threads", json!(threads)),
+            ("pages", json!(pages)),
+            ("policies", json!(policies)),
+            ("check_ms", json!(effort.check_ms())),
+            ("ticks_per_second", json!(self.clock.frequency())),
+        ];
+        effort.info(program, self.cpus.len(), effort.row() * rows, own)
     }
 
     /// Pins the calling thread, which is the first of each crew.

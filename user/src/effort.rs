@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use lexopt::Arg::{Long, Short};
+use serde_json::{Value, json};
 
 use crate::args::{self, UsageError};
+use crate::machine;
 
 /// The most samples a row may carry.
 const MAX_ROW_SAMPLES: u64 = 2000;
@@ -48,6 +50,36 @@ impl Default for Effort {
 }
 
 impl Effort {
+    /// What runs where, for the lab; `own` is what only this program has to say.
+    pub fn info<const N: usize>(
+        &self,
+        program: &str,
+        cpus: usize,
+        expected: Duration,
+        own: [(&str, Value); N],
+    ) -> Value {
+        let millis = |duration: Duration| duration.as_millis() as u64;
+        let mut info = json!({
+            "program": program,
+            "kernel": machine::kernel_name(),
+            "cpus": cpus,
+            "slice_ms": millis(self.slice),
+            "rounds": self.rounds,
+            "warmup_ms": millis(self.warmup),
+            "seed": self.seed,
+            "expected_ms": millis(expected),
+        });
+        for (name, value) in own {
+            info[name] = value;
+        }
+        info
+    }
+
+    /// How long the self-check of each row is, in milliseconds.
+    pub fn check_ms(&self) -> u64 {
+        self.check.as_millis() as u64
+    }
+
     /// Reads a whole command line; `false` means that help was asked for.
     ///
     /// The program's own options are those in `names`; each is handed to `set` with its value.

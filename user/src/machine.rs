@@ -1,6 +1,6 @@
 //! What a program does with the machine below it: which CPUs there are, pinning, being init.
 
-use std::io;
+use std::{io, thread};
 
 /// Prepares the file system when this process is init (pid 1).
 ///
@@ -56,6 +56,20 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Runs `work` in a thread pinned to `cpu`.
+///
+/// # Panics
+/// When `work` does, or there is no such CPU.
+pub fn run_on<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            pin_to(cpu).unwrap();
+            work()
+        });
+        pinned.join().unwrap()
+    })
 }
 
 /// Free memory in KiB, as `/proc/meminfo` tells.

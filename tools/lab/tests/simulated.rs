@@ -118,14 +118,9 @@ const PINGPONG: [&str; 4] = ["bench", "pingpong", "--machine", "sim"];
 #[test]
 fn pingpong_stands_beside_what_was_published_and_its_rows_say_what_tags_do() {
     let fixture = Fixture::new();
-    let result = fixture.file("result", b"");
-    let words = ["--spaces", "2,8", "--pages", "0,128,512", "--json", &result];
-    let answer = fixture.lab(&[&PINGPONG[..], &words].concat());
-    assert_eq!(
-        (answer.code, answer.errors.as_str()),
-        (Some(0), ""),
-        "{answer:?}"
-    );
+    let words = ["--spaces", "2,8", "--pages", "0,128,512"];
+    let (answer, result) = fixture.result(&[&PINGPONG[..], &words].concat());
+    assert_eq!(answer.errors, "", "{answer:?}");
     for words in [
         "skylake-laptop",
         "ns a page",
@@ -136,8 +131,6 @@ fn pingpong_stands_beside_what_was_published_and_its_rows_say_what_tags_do() {
     ] {
         assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
     }
-    let result: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap();
     assert_eq!(result["workload"], "pingpong");
     assert_eq!(result["params"]["spaces"], serde_json::json!([2, 8]));
     let rows = result["rows"].as_array().unwrap();
@@ -241,20 +234,12 @@ const CALLS: [&str; 13] = [
     "--masks",
 ];
 
-fn result(fixture: &Fixture, words: &[&str]) -> (Answer, serde_json::Value) {
-    let path = fixture.file("result", b"");
-    let answer = fixture.lab(&[words, &["--json", &path]].concat());
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    let text = std::fs::read(path).unwrap();
-    (answer, serde_json::from_slice(&text).unwrap())
-}
-
 #[test]
 fn calls_stand_beside_other_kernels_and_the_limit_of_their_masks() {
     let fixture = Fixture::new();
     let words = [&CALLS[..], &["disjoint,random,identical,idempotent"]].concat();
-    let (one, result_one) = result(&fixture, &words);
-    let (other, result_other) = result(&fixture, &words);
+    let (one, result_one) = fixture.result(&words);
+    let (other, result_other) = fixture.result(&words);
     assert_eq!((&one.output, &result_one), (&other.output, &result_other));
     let rows = result_one["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4 * 6);
@@ -306,7 +291,7 @@ fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
         "--plot",
         &directory,
     ];
-    let (answer, result) = result(&fixture, &words);
+    let (answer, result) = fixture.result(&words);
     let rows = result["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 2 + 2 * 2);
     for row in rows {

@@ -14,13 +14,8 @@ fn small(words: &[&str]) -> Answer {
 #[test]
 fn it_stands_beside_what_was_published_with_and_without_what_else_is_shared() {
     let fixture = Fixture::new();
-    let result = fixture.file("result", b"");
-    let answer = fixture.lab(&[&SMALL[..], &["--json", &result]].concat());
-    assert_eq!(
-        (answer.code, answer.errors.as_str()),
-        (Some(0), ""),
-        "{answer:?}"
-    );
+    let (answer, result) = fixture.result(&SMALL);
+    assert_eq!(answer.errors, "", "{answer:?}");
     for words in [
         "40-core-2018",
         "1113138",
@@ -31,8 +26,6 @@ fn it_stands_beside_what_was_published_with_and_without_what_else_is_shared() {
     ] {
         assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
     }
-    let result: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap();
     let rows = result["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &result["cpus"]), (12, &40.into()));
     let figure = |policy: &str, shared: bool, name: &str| {

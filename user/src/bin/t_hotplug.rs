@@ -11,8 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use shootdown_user::child::{Child, End};
+use shootdown_user::hotplug;
+use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::Region;
-use shootdown_user::{hotplug, machine};
 
 /// How often two threads turn the same CPU off and on.
 const TURNS: usize = 10;
@@ -42,17 +43,6 @@ fn here() -> usize {
     unsafe { libc::sched_getcpu() as usize }
 }
 
-/// Runs `work` in a thread pinned to `cpu`.
-fn on<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let pinned = scope.spawn(|| {
-            machine::pin_to(cpu).unwrap();
-            work()
-        });
-        pinned.join().unwrap()
-    })
-}
-
 /// Waits until `word` exceeds `value`.
 fn until_above(word: &AtomicU64, value: u64) {
     while word.load(Relaxed) <= value {
@@ -76,7 +66,7 @@ fn the_files_agree() {
         });
         assert_eq!(state(), "1\n");
         hotplug::bring_online(cpu).expect("it is online already");
-        assert_eq!(on(cpu, here), cpu);
+        assert_eq!(run_on(cpu, here), cpu);
     }
     assert_eq!(hotplug::processors().unwrap(), cpus());
 }
@@ -142,7 +132,7 @@ fn nothing_is_remembered() {
         for page in 0..2 {
             region.word(page, 0).store(1, Relaxed);
         }
-        assert_eq!(on(cpu, || region.word(1, 0).load(Relaxed)), 1);
+        assert_eq!(run_on(cpu, || region.word(1, 0).load(Relaxed)), 1);
         without(cpu, || {
             region.discard(2).unwrap();
             // Whoever is given the old frames now writes to them.
@@ -150,7 +140,7 @@ fn nothing_is_remembered() {
             (0..64).for_each(|page| taker.word(page, 0).store(7, Relaxed));
             region.word(0, 0).store(2, Relaxed);
         });
-        let seen = on(cpu, || {
+        let seen = run_on(cpu, || {
             [0, 1].map(|page| region.word(page, 0).load(Relaxed))
         });
         assert_eq!(seen, [2, 0]);
@@ -207,7 +197,7 @@ fn requests_do_not_mix() {
             }
         });
         hotplug::bring_online(cpu).unwrap();
-        assert_eq!(on(cpu, here), cpu);
+        assert_eq!(run_on(cpu, here), cpu);
     }
 }
 
@@ -237,7 +227,7 @@ fn the_last_one_stays() {
     assert_eq!(child.wait().unwrap(), End::Exited(cpus()[0] as i32));
     for &cpu in others() {
         hotplug::bring_online(cpu).unwrap();
-        assert_eq!(on(cpu, here), cpu);
+        assert_eq!(run_on(cpu, here), cpu);
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use shootdown_user::child::End;
-use shootdown_user::machine;
+use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::PAGE_BYTES;
 use shootdown_user::zerocopy_abi::{MODE_ORDINARY, MODE_WINDOW, MOST_PAGES};
 use shootdown_user::zerocopy_device::{Lending, Service};
@@ -31,17 +31,6 @@ fn duty(service: &Service, mode: u32) -> Duty<'_> {
 
 fn cpus() -> Vec<usize> {
     machine::allowed_cpus().unwrap()
-}
-
-/// Runs `work` in a thread pinned to `cpu`.
-fn on<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let pinned = scope.spawn(|| {
-            machine::pin_to(cpu).unwrap();
-            work()
-        });
-        pinned.join().unwrap()
-    })
 }
 
 /// Lends the bytes for a job.
@@ -83,7 +72,7 @@ fn bytes_arrive(mode: u32) {
         .collect();
     let most = MOST_PAGES as usize * PAGE_BYTES;
     for (turn, &(cpu, _)) in servers.iter().enumerate() {
-        on(cpu, || {
+        run_on(cpu, || {
             for (seed, length) in [1, 4095, 4096, 4097, 3 * PAGE_BYTES, most]
                 .into_iter()
                 .enumerate()
@@ -113,7 +102,7 @@ fn no_page_stays(mode: u32) {
     let service = open();
     let cpu = cpus()[0];
     let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
-    on(cpu, || {
+    run_on(cpu, || {
         let mut buffers: Vec<_> = (0..7)
             .map(|seed| pattern(31 * seed, 2 * PAGE_BYTES))
             .collect();
@@ -135,7 +124,7 @@ fn registrations_are_refused(mode: u32) {
     if cpus().len() > 1 {
         expect(libc::EINVAL, service.register(mode, 1));
     }
-    on(cpu, || {
+    run_on(cpu, || {
         expect(libc::EPERM, service.wait(0));
         for pages in [0, MOST_PAGES + 1, u32::MAX] {
             expect(libc::EINVAL, service.register(mode, pages));
@@ -152,7 +141,7 @@ fn registrations_are_refused(mode: u32) {
         expect(libc::EDEADLK, read(&service, &mut [0], Job::Sum));
     });
     // That thread has ended.
-    on(cpu, || service.register(mode, 1)).unwrap();
+    run_on(cpu, || service.register(mode, 1)).unwrap();
 }
 
 /// Runs `work` in another thread, with the affinity of this one.
@@ -163,7 +152,7 @@ fn on_same_cpu<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn calls_are_refused(mode: u32) {
     let service = open();
     let cpu = cpus()[0];
-    on(cpu, || {
+    run_on(cpu, || {
         expect(libc::ENXIO, read(&service, &mut [0], Job::Sum))
     });
     let small = Duty {
@@ -171,7 +160,7 @@ fn calls_are_refused(mode: u32) {
         ..duty(&service, mode)
     };
     let server = ServerProcess::start(small, cpu).unwrap();
-    on(cpu, || {
+    run_on(cpu, || {
         expect(libc::EINVAL, read(&service, &mut [], Job::Sum));
         expect(
             libc::E2BIG,
@@ -199,7 +188,7 @@ fn calls_are_refused(mode: u32) {
         );
     });
     server.kill().unwrap();
-    on(cpu, || {
+    run_on(cpu, || {
         expect(libc::ENXIO, read(&service, &mut [0], Job::Sum))
     });
 }
@@ -248,7 +237,7 @@ fn servers_call_servers(mode: u32) {
         cpu,
     );
     let to_itself = to_itself.unwrap();
-    on(cpu, || {
+    run_on(cpu, || {
         let deadlock = -i64::from(libc::EDEADLK);
         assert_eq!(read(&first, &mut [0], Job::Forward).unwrap(), deadlock);
     });
@@ -257,7 +246,7 @@ fn servers_call_servers(mode: u32) {
         ServerProcess::start(forward, cpu).unwrap(),
         ServerProcess::start(back, cpu).unwrap(),
     ];
-    on(cpu, || {
+    run_on(cpu, || {
         let deadlock = -i64::from(libc::EDEADLK);
         assert_eq!(read(&first, &mut [0], Job::Forward).unwrap(), 4096);
         assert_eq!(read(&first, &mut [0], Job::Back).unwrap(), deadlock);
@@ -329,7 +318,7 @@ fn windows_are_guarded(mode: u32) {
     for (job, end) in ends {
         let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
         let (mut bytes, sum) = pattern(3, PAGE_BYTES);
-        on(cpu, || {
+        run_on(cpu, || {
             assert_eq!(read(&service, &mut bytes, Job::Sum).unwrap(), sum);
             expect(libc::EPIPE, read(&service, &mut bytes, job));
             expect(libc::ENXIO, read(&service, &mut bytes, job));
@@ -338,7 +327,7 @@ fn windows_are_guarded(mode: u32) {
         assert_eq!(bytes, pattern(3, PAGE_BYTES).0);
     }
     let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
-    on(cpu, || {
+    run_on(cpu, || {
         let (mut bytes, sum) = pattern(9, PAGE_BYTES);
         let seized = read(&service, &mut bytes, Job::Seize).unwrap();
         assert!(seized < 0, "mprotect of the window: {seized}");

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -153,22 +152,14 @@ impl Run {
     fn print_info(&self) {
         let policies: Vec<&str> = self.rows.iter().map(|row| row.policy.as_str()).collect();
         let options = &self.options;
-        let effort = &options.effort;
-        let millis = |duration: Duration| duration.as_millis() as u64;
-        report::info(&json!({
-            "program": PROGRAM,
-            "kernel": machine::kernel_name(),
-            "cpus": self.cpus.len(),
-            "threads": options.threads,
-            "pages": options.pages,
-            "policies": policies,
-            "slice_ms": millis(effort.slice),
-            "rounds": effort.rounds,
-            "warmup_ms": millis(effort.warmup),
-            "check_ms": millis(effort.check),
-            "seed": effort.seed,
-            "ticks_per_second": self.clock.frequency(),
-            "expected_ms": millis(options.duration(policies.len())),
-        }));
+        let expected = options.duration(policies.len());
+        let own = [
+            ("threads", json!(options.threads)),
+            ("pages", json!(options.pages)),
+            ("policies", json!(policies)),
+            ("check_ms", json!(options.effort.check_ms())),
+            ("ticks_per_second", json!(self.clock.frequency())),
+        ];
+        report::info(&options.effort.info(PROGRAM, self.cpus.len(), expected, own));
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -176,23 +176,16 @@ impl Run {
     }
 
     fn print_info(&self) {
-        let (options, effort) = (&self.options, &self.options.effort);
-        let millis = |duration: Duration| duration.as_millis() as u64;
-        report::info(&json!({
-            "program": PROGRAM,
-            "kernel": machine::kernel_name(),
-            "cpus": self.cpus.len(),
-            "spaces": options.spaces,
-            "pages": options.pages,
-            "policies": self.policies,
-            "slice_ms": millis(effort.slice),
-            "rounds": effort.rounds,
-            "warmup_ms": millis(effort.warmup),
-            "check_ms": millis(effort.check),
-            "seed": effort.seed,
-            "ticks_per_second": self.clock.frequency(),
-            "expected_ms": millis(options.duration(self.policies.len())),
-        }));
+        let options = &self.options;
+        let expected = options.duration(self.policies.len());
+        let own = [
+            ("spaces", json!(options.spaces)),
+            ("pages", json!(options.pages)),
+            ("policies", json!(self.policies)),
+            ("check_ms", json!(options.effort.check_ms())),
+            ("ticks_per_second", json!(self.clock.frequency())),
+        ];
+        report::info(&options.effort.info(PROGRAM, self.cpus.len(), expected, own));
     }
 }
 

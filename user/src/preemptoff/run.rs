@@ -187,31 +187,24 @@ impl Run {
     }
 
     fn print_info(&self, tracer: &Tracer) {
-        let (options, effort, tail) = (&self.options, &self.options.effort, &self.options.tail);
-        let millis = |duration: Duration| duration.as_millis() as u64;
-        let micros = |duration: Duration| duration.as_micros() as u64;
-        report::info(&json!({
-            "program": PROGRAM,
-            "kernel": machine::kernel_name(),
-            "cpus": self.cpus.len(),
-            "threads": options.threads,
-            "pages": options.pages,
-            "policies": self.policies,
-            "period_us": micros(options.period),
-            "gap_us": micros(options.gap),
-            "body_us": micros(tail.body),
-            "body_sigma": tail.sigma,
-            "tail_us": micros(tail.least),
-            "tail_alpha": tail.alpha,
-            "tail_share": tail.share,
-            "cut_us": micros(tail.cut),
-            "can_keep_interrupts_off": self.can_keep,
-            "has_tracer": tracer.is_there(),
-            "slice_ms": millis(effort.slice),
-            "rounds": effort.rounds,
-            "warmup_ms": millis(effort.warmup),
-            "seed": effort.seed,
-            "expected_ms": millis(options.duration(self.policies.len())),
-        }));
+        let (options, tail) = (&self.options, &self.options.tail);
+        let expected = options.duration(self.policies.len());
+        let micros = |duration: Duration| json!(duration.as_micros() as u64);
+        let own = [
+            ("threads", json!(options.threads)),
+            ("pages", json!(options.pages)),
+            ("policies", json!(self.policies)),
+            ("period_us", micros(options.period)),
+            ("gap_us", micros(options.gap)),
+            ("body_us", micros(tail.body)),
+            ("body_sigma", json!(tail.sigma)),
+            ("tail_us", micros(tail.least)),
+            ("tail_alpha", json!(tail.alpha)),
+            ("tail_share", json!(tail.share)),
+            ("cut_us", micros(tail.cut)),
+            ("can_keep_interrupts_off", json!(self.can_keep)),
+            ("has_tracer", json!(tracer.is_there())),
+        ];
+        report::info(&options.effort.info(PROGRAM, self.cpus.len(), expected, own));
     }
 }

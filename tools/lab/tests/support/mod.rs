@@ -39,6 +39,15 @@ impl Fixture {
         path.to_str().unwrap().to_owned()
     }
 
+    /// Runs the lab, which must do well, and reads the JSON that it writes.
+    pub fn result(&self, words: &[&str]) -> (Answer, serde_json::Value) {
+        let path = self.file("result", b"");
+        let answer = self.lab(&[words, &["--json", &path]].concat());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let text = std::fs::read(path).unwrap();
+        (answer, serde_json::from_slice(&text).unwrap())
+    }
+
     /// Writes a script that can be executed.
     pub fn executable(&self, name: &str, script: &str) -> String {
         let _guard = FORK.lock();
