@@ -121,22 +121,22 @@ where
         self.has_residents.get() != 0 && self.residents.contains(me, Ordering::Relaxed)
     }
 
-    /// From now on `me` stays in the set. It has said that it is here.
+    /// From now on `me` stays in the set. It has said that it is here, and the barrier of I2 follows.
     pub(crate) fn add_resident(&self, me: CpuId) {
         self.has_residents.set(1);
-        // ORDERING: Release publishes the mark of `me`; pairs with `residents`.
-        self.residents.insert(me, Ordering::Release);
+        // Relaxed: an initiator that sees this and not the mark has its barrier before ours, so we see its generation (I12).
+        self.residents.insert(me, Ordering::Relaxed);
     }
 
     pub(crate) fn remove_resident(&self, cpu: CpuId) {
-        // ORDERING: Relaxed: whoever misses it asks the mark, which is still right.
+        // Relaxed: whoever misses it asks the mark, which is still right.
         self.residents.remove(cpu, Ordering::Relaxed);
     }
 
     /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there; `None` where there never was one.
+    /// Called after the barrier that follows the page-table change.
     pub(crate) fn residents(&self) -> Option<CpuMask<N>> {
-        // ORDERING: Acquire: pairs with `add_resident`.
-        (self.has_residents.get() != 0).then(|| self.residents.load(Ordering::Acquire))
+        (self.has_residents.get() != 0).then(|| self.residents.load(Ordering::Relaxed))
     }
 
     /// Counts one change to the page tables and returns the new generation (the middle of I1).
