@@ -134,6 +134,7 @@ impl Counter {
             .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(CoreOrdering::Relaxed)
     }
@@ -154,10 +155,12 @@ impl OwnWord {
         Self(CoreU64::new(0))
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(CoreOrdering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, CoreOrdering::Relaxed);
     }

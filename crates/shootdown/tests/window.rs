@@ -533,6 +533,33 @@ fn a_resident_that_is_elsewhere_is_left_alone() {
     }
 }
 
+/// A switch that has to do with windows on one side only, that of the space it leaves, leaves them altogether.
+#[test]
+fn a_space_without_windows_after_one_with() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    let plain = AddressSpace::new(machine, Root(2));
+    puppet.as_cpu(1, || machine.switch_to(Some(space), &plain));
+    puppet.take_sent();
+    machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
+    assert!(puppet.take_sent().is_empty(), "it is elsewhere");
+    puppet.as_cpu(1, || {
+        let pinned = machine.pin_windows(&scene.windows[1]).expect("on its CPU");
+        assert!(!pinned.is_loaded());
+        machine.flush(&plain, FlushRange::WHOLE, FreedTables::Yes);
+    });
+    assert_eq!(
+        machine.stats(cpu(1)).tops_copied,
+        0,
+        "no private root there"
+    );
+    scene.enter(1, Some(&plain));
+    assert!(plain.cpus().is_empty());
+    machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
+    assert_eq!(puppet.take_sent(), [(0, 1)], "it is back");
+    scene.leave();
+}
+
 /// By whichever root: a resident on the shared one is told as well.
 #[test]
 fn a_resident_on_the_shared_root_is_flushed() {

@@ -12,7 +12,7 @@ use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, Attention, BatchTicket, FlushBatch, FlushRange, FlushRequest, FlushScope,
-    FlushTicket, FreedTables, SpaceId, TlbGen,
+    FlushTicket, FreedTables, TlbGen,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -51,33 +51,30 @@ where
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
         self.begin_flush(request, || {
             let mut holders = space.cpu_set().load(Ordering::Acquire);
-            self.spare_absent(&mut holders, space);
-            self.spare(&mut holders, space.id(), generation, freed);
+            self.spare(&mut holders, space, generation, freed);
             holders
         })
     }
 
-    /// Takes the residents out that are elsewhere: they compare generations when they come back.
-    fn spare_absent(&self, holders: &mut CpuMask<N>, space: &AddressSpace<N>) {
-        let Some(mut residents) = space.residents().filter(|_| P::HAS_WINDOWS) else {
-            return;
-        };
-        residents.intersect(holders);
-        // This CPU flushes here anyway.
-        residents.remove(self.platform.current_cpu());
-        let mut absent = 0;
+    /// Those of `others` that are residents and elsewhere: they compare generations when they come back.
+    #[cold]
+    #[inline(never)]
+    fn absent(&self, others: CpuMask<N>, space: &AddressSpace<N>) -> CpuMask<N> {
+        let mut residents = space.residents();
+        residents.intersect(&others);
+        let mut absent = CpuMask::EMPTY;
         for cpu in residents.iter() {
             if !self.state(cpu).lazy.presence.is_in(space.id()) {
-                holders.remove(cpu);
-                absent += 1;
+                absent.insert(cpu);
             }
         }
-        if absent > 0 {
+        if !absent.is_empty() {
             let irq = self.irq_guard();
-            let me = self.platform.current_cpu();
-            self.state(me).counters.absent_skipped.add(absent);
+            let counters = &self.state(self.platform.current_cpu()).counters;
+            counters.absent_skipped.add(absent.len() as u64);
             drop(irq);
         }
+        absent
     }
 
     /// Takes the CPUs out that a flush need not reach: those that will look before they use the space again, and those that have
@@ -85,7 +82,7 @@ where
     fn spare(
         &self,
         holders: &mut CpuMask<N>,
-        space: SpaceId,
+        space: &AddressSpace<N>,
         generation: TlbGen,
         freed: FreedTables,
     ) {
@@ -95,6 +92,11 @@ where
         others.remove(me);
         if others.is_empty() {
             return;
+        }
+        if P::HAS_WINDOWS && space.has_residents() {
+            let absent = self.absent(others, space);
+            others.subtract(&absent);
+            holders.subtract(&absent);
         }
         let policy = self.policy();
         let reads_marks = policy.is_lazy() || policy.defers();
@@ -111,7 +113,7 @@ where
             let spared = match attention {
                 Attention::Deferring if attention.skips(freed) => &mut deferring,
                 _ if attention.skips(freed) => &mut lazy,
-                _ if policy.checks_covered() && state.tlb.has_reached(space, generation) => {
+                _ if policy.checks_covered() && state.tlb.has_reached(space.id(), generation) => {
                     &mut covered
                 }
                 _ => continue,

@@ -65,10 +65,10 @@ where
                 space: self.windows.space(),
             });
             if range.exceeds_ceiling() {
-                engine.drop_loaded(state, None);
+                engine.drop_loaded::<true>(state, None);
                 counters.full_flushes.add(1);
             } else {
-                engine.drop_loaded(state, Some(range));
+                engine.drop_loaded::<true>(state, Some(range));
                 counters.pages_flushed.add(range.page_count() as u64);
             }
             tlb.windows.changes.set(changes);

@@ -49,7 +49,7 @@ impl Presence {
     /// The CPU has loaded a root: that of the space where it has [arrived](Self::arrive), or, with `None`, of one where it is no
     /// resident.
     pub(crate) fn settle(&self, here: Option<SpaceId>) {
-        if self.known.get() == 0 {
+        if !self.is_anywhere() {
             return;
         }
         match here {
@@ -61,6 +61,12 @@ impl Presence {
                 self.known.set(0);
             }
         }
+    }
+
+    /// Whether there is any space where the CPU is a resident and which it has loaded, or is about to. On the CPU itself.
+    #[inline]
+    pub(crate) fn is_anywhere(&self) -> bool {
+        self.known.get() != 0
     }
 
     /// Whether the CPU, seen from another, may use translations of `space`, or may be about to. After the barrier that follows the

@@ -167,6 +167,21 @@ where
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
     pub(crate) fn flush_here(&self, me: CpuId, request: &FlushRequest, role: Role) {
+        match self.has_private_loaded(self.state(me)) {
+            false => self.flush_root::<false>(me, request, role),
+            true => self.flush_private_root(me, request, role),
+        }
+    }
+
+    /// Out of the way of flushes without windows.
+    #[cold]
+    #[inline(never)]
+    fn flush_private_root(&self, me: CpuId, request: &FlushRequest, role: Role) {
+        self.flush_root::<true>(me, request, role);
+    }
+
+    /// As [`flush_here`](Self::flush_here), without `WINDOWS` where no private root is loaded.
+    fn flush_root<const WINDOWS: bool>(&self, me: CpuId, request: &FlushRequest, role: Role) {
         let state = self.state(me);
         let counters = &state.counters;
         let range = request.range();
@@ -202,17 +217,17 @@ where
         match (request.space, partial) {
             (SpaceId::KERNEL, false) => self.platform.local_flush(LocalFlush::All),
             (SpaceId::KERNEL, true) => {
-                self.drop_loaded(state, Some(range));
+                self.drop_loaded::<WINDOWS>(state, Some(range));
                 // Other tags may still have entries of tables that were freed.
                 state.tlb.void_others();
             }
             (_, true) => {
-                if request.freed_tables == FreedTables::Yes {
+                if WINDOWS && request.freed_tables == FreedTables::Yes {
                     self.copy_top(state, range);
                 }
-                self.drop_loaded(state, Some(range));
+                self.drop_loaded::<WINDOWS>(state, Some(range));
             }
-            (_, false) => self.drop_loaded(state, None),
+            (_, false) => self.drop_loaded::<WINDOWS>(state, None),
         }
         if request.space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves

@@ -116,9 +116,14 @@ where
         self.top.load(Ordering::Acquire)
     }
 
+    /// Whether any CPU is or was one that stays in the set when it leaves.
+    pub(crate) fn has_residents(&self) -> bool {
+        self.has_residents.get() != 0
+    }
+
     /// Whether `me`, which is the running CPU or in no use of the space, stays in the set when it leaves.
     pub(crate) fn is_resident(&self, me: CpuId) -> bool {
-        self.has_residents.get() != 0 && self.residents.contains(me, Ordering::Relaxed)
+        self.has_residents() && self.residents.contains(me, Ordering::Relaxed)
     }
 
     /// From now on `me` stays in the set. It has said that it is here, and the barrier of I2 follows.
@@ -133,10 +138,10 @@ where
         self.residents.remove(cpu, Ordering::Relaxed);
     }
 
-    /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there; `None` where there never was one.
-    /// Called after the barrier that follows the page-table change.
-    pub(crate) fn residents(&self) -> Option<CpuMask<N>> {
-        (self.has_residents.get() != 0).then(|| self.residents.load(Ordering::Relaxed))
+    /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there. Called after the barrier that
+    /// follows the page-table change.
+    pub(crate) fn residents(&self) -> CpuMask<N> {
+        self.residents.load(Ordering::Relaxed)
     }
 
     /// Counts one change to the page tables and returns the new generation (the middle of I1).

@@ -30,29 +30,50 @@ where
     /// When `previous` is not what this CPU has loaded, or the CPU is not online.
     pub fn switch_to(&self, previous: Option<&AddressSpace<N>>, next: &AddressSpace<N>) {
         let irq = self.irq_guard();
-        self.switch(previous, Way::shared(next));
+        let me = self.platform.current_cpu();
+        let way = Way::shared(next);
+        match self.meets_windows(me, next) {
+            false => self.switch::<false>(me, previous, way),
+            true => self.switch_windows(me, previous, way),
+        }
         drop(irq);
     }
 
-    /// Leaves `previous` for the root of `next`. Interrupts are off.
-    pub(crate) fn switch(&self, previous: Option<&AddressSpace<N>>, next: Way<'_, N>) {
-        let me = self.platform.current_cpu();
+    /// A switch that has to do with windows, out of the way of all others.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn switch_windows(
+        &self,
+        me: CpuId,
+        previous: Option<&AddressSpace<N>>,
+        next: Way<'_, N>,
+    ) {
+        self.switch::<true>(me, previous, next);
+    }
+
+    /// Leaves `previous` for the root of `next`: the same code twice, with `WINDOWS`, and without all that is needed only where
+    /// a switch [meets windows](Self::meets_windows). Interrupts are off.
+    fn switch<const WINDOWS: bool>(
+        &self,
+        me: CpuId,
+        previous: Option<&AddressSpace<N>>,
+        next: Way<'_, N>,
+    ) {
         self.check_host(me, previous);
-        assert!(
-            self.ready_cpus().contains(me),
-            "{me} loads an address space before it is online"
-        );
+        if !self.ready_cpus().contains(me) {
+            not_online(me);
+        }
         let state = self.state(me);
         let space = next.space.id();
         let stays = previous.is_some_and(|previous| previous.id() == space);
         if stays
             && state.lazy.get() == Attention::Active
-            && (!P::HAS_WINDOWS || self.loaded_name(state) == next.name())
+            && (!WINDOWS || self.loaded_name::<WINDOWS>(state) == next.name::<WINDOWS>())
         {
             // Active CPUs have loaded what the host has not left.
             return;
         }
-        self.join(me, next);
+        self.join::<WINDOWS>(me, next);
         state.tlb.set_host(space);
         if let Some(previous) = previous.filter(|_| !stays) {
             self.leave(previous, me);
@@ -126,7 +147,7 @@ where
     }
 
     /// Makes the root of `way` the one that this CPU has loaded and may use.
-    fn join(&self, me: CpuId, way: Way<'_, N>) {
+    fn join<const WINDOWS: bool>(&self, me: CpuId, way: Way<'_, N>) {
         let space = way.space;
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
@@ -137,7 +158,7 @@ where
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
         // generation.
         state.lazy.wake();
-        let resident = self.arrive(me, &way);
+        let resident = self.arrive::<WINDOWS>(me, &way);
         if resident.is_none() || !space.cpu_set().contains(me, Ordering::Relaxed) {
             space.cpu_set().insert(me, Ordering::Relaxed);
         }
@@ -145,12 +166,12 @@ where
         // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = space.generation();
-        self.refresh_way(&way);
-        if self.loaded_name(state) == way.name() {
-            self.drop_missed(state, generation);
+        self.refresh_way::<WINDOWS>(&way);
+        if self.loaded_name::<WINDOWS>(state) == way.name::<WINDOWS>() {
+            self.drop_missed::<WINDOWS>(state, generation);
         } else {
-            self.load(me, &way, generation);
-            self.settle(state, resident);
+            self.load::<WINDOWS>(me, &way, generation);
+            self.settle::<WINDOWS>(state, resident);
         }
         if passed_by {
             state.tlb.set_owes_flush(false);
@@ -158,19 +179,23 @@ where
     }
 
     /// The loaded space was not left, but flushes may have passed this CPU by.
-    pub(crate) fn drop_missed(&self, state: &CpuState<N>, generation: TlbGen) {
+    pub(crate) fn drop_missed<const WINDOWS: bool>(&self, state: &CpuState<N>, generation: TlbGen) {
         if state.tlb.generation() == generation {
             return;
         }
-        self.drop_loaded(state, None);
+        self.drop_loaded::<WINDOWS>(state, None);
         state.counters.full_flushes.add(1);
         // I3: the generation was read before the flush.
         state.tlb.record(generation);
     }
 
     /// Drops `range`, or everything, of the loaded space under its tag, both sides.
-    pub(crate) fn drop_loaded(&self, state: &CpuState<N>, range: Option<FlushRange>) {
-        if range.is_none() {
+    pub(crate) fn drop_loaded<const WINDOWS: bool>(
+        &self,
+        state: &CpuState<N>,
+        range: Option<FlushRange>,
+    ) {
+        if WINDOWS && range.is_none() {
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
         }
@@ -182,10 +207,10 @@ where
     }
 
     /// Loads a root of a space whose generation, read after the barrier of I2, is `generation`.
-    fn load(&self, me: CpuId, way: &Way<'_, N>, generation: TlbGen) {
+    fn load<const WINDOWS: bool>(&self, me: CpuId, way: &Way<'_, N>, generation: TlbGen) {
         let state = self.state(me);
-        let slots = self.leave_tag(me);
-        let (name, age) = (way.name(), way.age(generation));
+        let slots = self.leave_tag::<WINDOWS>(me);
+        let (name, age) = (way.name::<WINDOWS>(), way.age::<WINDOWS>(generation));
         let choice = slots.choose(self.policy(), name, age, &state.tlb.turn);
         let counters = &state.counters;
         match choice.why {
@@ -195,19 +220,26 @@ where
             Why::Untagged => state.tlb.set_untagged_is_kernel(false),
         }
         self.platform
-            .load_tagged_root(way.root(), choice.asid, choice.entries);
+            .load_tagged_root(way.root::<WINDOWS>(), choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
         state
             .tlb
             .set_loaded(way.space.id(), generation, choice.asid);
-        self.note_way(state, Some(way));
+        self.note_way::<WINDOWS>(state, Some(way));
         state.tlb.set_user_side(choice.user);
     }
 
     /// Loads a root without a user part.
     fn load_kernel(&self, me: CpuId, root: Root) {
+        match self.is_resident_somewhere(me) {
+            false => self.load_kernel_root::<false>(me, root),
+            true => self.load_kernel_root::<true>(me, root),
+        }
+    }
+
+    fn load_kernel_root<const WINDOWS: bool>(&self, me: CpuId, root: Root) {
         let state = self.state(me);
-        let slots = self.leave_tag(me);
+        let slots = self.leave_tag::<WINDOWS>(me);
         let keeps = !slots.is_empty() && state.tlb.untagged_is_kernel();
         let entries = match keeps {
             true => TagEntries::Keep,
@@ -219,8 +251,8 @@ where
         state
             .tlb
             .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
-        self.note_way(state, None);
-        self.settle(state, None);
+        self.note_way::<WINDOWS>(state, None);
+        self.settle::<WINDOWS>(state, None);
         self.platform.on_trace(TraceEvent::Switched {
             cpu: me,
             space: SpaceId::KERNEL,
@@ -228,7 +260,7 @@ where
     }
 
     /// Remembers what the loaded tag holds, before another is loaded.
-    fn leave_tag(&self, me: CpuId) -> Slots<'_> {
+    fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
         let slots = Slots::new(self.platform.asid_slots(me));
         let state = self.state(me);
         let tlb = &state.tlb;
@@ -239,7 +271,8 @@ where
                 tlb.set_untagged_is_kernel(false);
             }
         }
-        let (name, age) = (self.loaded_name(state), self.loaded_age(state));
+        let name = self.loaded_name::<WINDOWS>(state);
+        let age = self.loaded_age::<WINDOWS>(state);
         slots.leave(loaded, name, age, tlb.user_side());
         slots
     }
@@ -253,10 +286,9 @@ where
     fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
         let loaded = self.state(me).tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
-        assert!(
-            loaded == claimed,
-            "{me} has {loaded:?} loaded, but the caller leaves {claimed:?}"
-        );
+        if loaded != claimed {
+            not_loaded(me, loaded, claimed);
+        }
     }
 
     /// Takes this CPU out of the set, unless it is a resident, after its root no longer reaches the space.
@@ -268,4 +300,18 @@ where
         // tables at once, I4) and to `AddressSpace::drop`.
         previous.cpu_set().remove(me, Ordering::Release);
     }
+}
+
+// Out of line and by value: what is formatted has an address, and would have to be kept in memory by every switch.
+
+#[cold]
+#[inline(never)]
+fn not_online(me: CpuId) -> ! {
+    panic!("{me} loads an address space before it is online");
+}
+
+#[cold]
+#[inline(never)]
+fn not_loaded(me: CpuId, loaded: SpaceId, claimed: SpaceId) -> ! {
+    panic!("{me} has {loaded:?} loaded, but the caller leaves {claimed:?}");
 }

@@ -1,6 +1,8 @@
 //! Which root of a space: the shared one, or a CPU's [private](crate::WindowRoot) one; and what a CPU remembers of it.
 //!
-//! Everything here that a platform without windows would run is behind [`Platform::HAS_WINDOWS`].
+//! Who has no windows pays for none of this: switches and flushes are compiled twice, the parameter `WINDOWS` tells for which of
+//! the two, and one test at the beginning tells which to run. A platform without windows has neither the second nor the
+//! test ([`Platform::HAS_WINDOWS`]).
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -30,6 +32,7 @@ impl LoadedWindows {
         }
     }
 
+    #[inline]
     pub(super) fn name(&self) -> SpaceId {
         SpaceId::from_raw(self.name.get())
     }
@@ -71,18 +74,26 @@ where
     }
 
     /// By which a tag of this root is remembered.
-    pub(crate) fn name(&self) -> SpaceId {
-        self.windows.map_or(self.space.id(), |windows| windows.name)
+    pub(crate) fn name<const WINDOWS: bool>(&self) -> SpaceId {
+        self.windows::<WINDOWS>()
+            .map_or(self.space.id(), |windows| windows.name)
     }
 
-    pub(crate) fn root(&self) -> Root {
-        self.windows.map_or(self.space.root(), WindowRoot::root)
+    pub(crate) fn root<const WINDOWS: bool>(&self) -> Root {
+        self.windows::<WINDOWS>()
+            .map_or(self.space.root(), WindowRoot::root)
     }
 
     /// How new translations of this root are that are as new as `generation` of the space.
-    pub(crate) fn age(&self, generation: TlbGen) -> TlbGen {
-        let changes = self.windows.map(|windows| windows.changes.get());
-        aged(generation, changes.unwrap_or(0))
+    pub(crate) fn age<const WINDOWS: bool>(&self, generation: TlbGen) -> TlbGen {
+        match self.windows::<WINDOWS>() {
+            Some(windows) => aged(generation, windows.changes.get()),
+            None => generation,
+        }
+    }
+
+    fn windows<const WINDOWS: bool>(&self) -> Option<&'a WindowRoot> {
+        self.windows.filter(|_| WINDOWS)
     }
 }
 
@@ -95,11 +106,29 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
+    /// Whether a switch to the shared root of `next` has to do with windows: some CPU is a resident there, or this one is in what
+    /// it has loaded. Interrupts are off.
+    #[inline]
+    pub(crate) fn meets_windows(&self, me: CpuId, next: &AddressSpace<N>) -> bool {
+        // One branch: both words are on lines that a switch reads anyway.
+        P::HAS_WINDOWS && next.has_residents() | self.is_resident_somewhere(me)
+    }
+
+    /// Whether this CPU has a root loaded of a space where it is a resident, as it is wherever it has a private one. Interrupts
+    /// are off.
+    pub(crate) fn is_resident_somewhere(&self, me: CpuId) -> bool {
+        P::HAS_WINDOWS && self.state(me).lazy.presence.is_anywhere()
+    }
+
     /// This CPU is about to load a root of `way`: says so if it is, or with this root becomes, a resident. Interrupts are off.
-    pub(crate) fn arrive(&self, me: CpuId, way: &Way<'_, N>) -> Option<SpaceId> {
+    pub(crate) fn arrive<const WINDOWS: bool>(
+        &self,
+        me: CpuId,
+        way: &Way<'_, N>,
+    ) -> Option<SpaceId> {
         let (space, id) = (way.space, way.space.id());
-        let is_resident = P::HAS_WINDOWS && space.is_resident(me);
-        let becomes = P::HAS_WINDOWS && way.windows.is_some() && !is_resident;
+        let is_resident = WINDOWS && space.is_resident(me);
+        let becomes = way.windows::<WINDOWS>().is_some() && !is_resident;
         if !is_resident && !becomes {
             return None;
         }
@@ -111,32 +140,40 @@ where
     }
 
     /// This CPU has loaded a root, of a space where it is a resident or not. Interrupts are off.
-    pub(crate) fn settle(&self, state: &CpuState<N>, resident: Option<SpaceId>) {
-        if P::HAS_WINDOWS {
+    pub(crate) fn settle<const WINDOWS: bool>(
+        &self,
+        state: &CpuState<N>,
+        resident: Option<SpaceId>,
+    ) {
+        if WINDOWS {
             state.lazy.presence.settle(resident);
         }
     }
 
     /// By which the loaded tag is remembered.
-    pub(crate) fn loaded_name(&self, state: &CpuState<N>) -> SpaceId {
-        match self.has_windows_loaded(state) {
+    pub(crate) fn loaded_name<const WINDOWS: bool>(&self, state: &CpuState<N>) -> SpaceId {
+        match WINDOWS && self.has_private_loaded(state) {
             true => state.tlb.windows.name(),
             false => state.tlb.loaded(),
         }
     }
 
     /// How old what the loaded tag holds may be.
-    pub(crate) fn loaded_age(&self, state: &CpuState<N>) -> TlbGen {
+    pub(crate) fn loaded_age<const WINDOWS: bool>(&self, state: &CpuState<N>) -> TlbGen {
         let tlb = &state.tlb;
-        match self.has_windows_loaded(state) {
+        match WINDOWS && self.has_private_loaded(state) {
             true => aged(tlb.generation(), tlb.windows.changes.get()),
             false => tlb.generation(),
         }
     }
 
     /// What the loaded root is, for those that flush it. Interrupts are off.
-    pub(crate) fn note_way(&self, state: &CpuState<N>, way: Option<&Way<'_, N>>) {
-        if !P::HAS_WINDOWS {
+    pub(crate) fn note_way<const WINDOWS: bool>(
+        &self,
+        state: &CpuState<N>,
+        way: Option<&Way<'_, N>>,
+    ) {
+        if !WINDOWS {
             return;
         }
         let loaded = &state.tlb.windows;
@@ -147,8 +184,8 @@ where
     }
 
     /// The private root of `way`, if it is one, has all that was in the shared one before the caller read the generation.
-    pub(crate) fn refresh_way(&self, way: &Way<'_, N>) {
-        if let Some(windows) = way.windows.filter(|_| P::HAS_WINDOWS) {
+    pub(crate) fn refresh_way<const WINDOWS: bool>(&self, way: &Way<'_, N>) {
+        if let Some(windows) = way.windows::<WINDOWS>() {
             windows.refresh(&self.platform, way.space);
         }
     }
@@ -156,7 +193,7 @@ where
     /// Copies the shared top-level entries for `range` into the private root, if one is loaded: tables may have been unlinked. Before
     /// the flush, and after the flush was asked for or the generation read.
     pub(crate) fn copy_top(&self, state: &CpuState<N>, range: FlushRange) {
-        if self.has_windows_loaded(state) {
+        if self.has_private_loaded(state) {
             let loaded = &state.tlb.windows;
             let (shared, private) = (Root(loaded.shared.get()), Root(loaded.private.get()));
             self.platform.copy_shared_top(shared, private, range);
@@ -164,7 +201,8 @@ where
         }
     }
 
-    fn has_windows_loaded(&self, state: &CpuState<N>) -> bool {
+    /// Whether this CPU has a private root loaded.
+    pub(crate) fn has_private_loaded(&self, state: &CpuState<N>) -> bool {
         P::HAS_WINDOWS && state.tlb.windows.name() != SpaceId::KERNEL
     }
 }

@@ -132,7 +132,7 @@ where
             "{me} loads the window root of {}",
             windows.cpu
         );
-        self.switch(previous, Way::private(next, windows));
+        self.switch_windows(me, previous, Way::private(next, windows));
         drop(irq);
     }
 
