@@ -9,7 +9,7 @@ use super::frames::Share;
 use super::layout::{PAGE_SIZE, WINDOWS};
 use super::lend::Lending;
 use super::page_table::{LEAF_TABLE_BYTES, PageTable};
-use super::pte::Pte;
+use super::pte::{Pte, PteCell};
 use super::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use crate::sync::Mutex;
@@ -64,14 +64,16 @@ impl Window {
 
     /// Loads its space with the window on this CPU, as [`MemorySpace::activate`] does, or without where it cannot be reached.
     pub fn activate(&self, previous: Option<&MemorySpace>) {
-        let here = crate::arch::percpu::cpu_id();
+        if crate::arch::percpu::cpu_id() != self.cpu {
+            return self.space.activate(previous);
+        }
         match &*self.root.lock() {
-            Some(root) if here == self.cpu => SHOOTDOWN.switch_to_windows(
+            Some(root) => SHOOTDOWN.switch_to_windows(
                 previous.map(|space| &space.engine),
                 &self.space.engine,
                 root,
             ),
-            _ => self.space.activate(previous),
+            None => self.space.activate(previous),
         }
     }
 
@@ -116,6 +118,23 @@ impl Window {
         }
         pinned.flush(FlushRange::pages(WINDOWS.start, count, PageSize::SIZE_4K));
         true
+    }
+
+    /// The entry of page number `page`, for who changes and [flushes](Self::try_with_root) it by themselves.
+    ///
+    /// # Panics
+    /// When it has no such page.
+    pub fn entry(&self, page: usize) -> &PteCell {
+        let addr = WINDOWS.start + page * PAGE_SIZE;
+        self.table.leaf(addr).expect("a page of the window")
+    }
+
+    /// Hands the private root to `work`, with preemption off, if it is open and nobody has it in hand: what interrupted
+    /// its CPU there does not wait.
+    pub fn try_with_root(&self, work: &mut dyn FnMut(&WindowRoot)) {
+        if let Some(root) = self.root.try_lock() {
+            root.iter().for_each(work);
+        }
     }
 
     /// Whether it is still to be [retired](Self::retire).

@@ -2,16 +2,18 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use shootdown::AddressSpace;
-use shootdown_torture::{FRAMES, Memory, PAGES, Region, SPACES};
+use shootdown::{AddressSpace, CpuId, WindowRoot};
+use shootdown_torture::{FRAMES, Memory, PAGES, Region, SPACES, WINDOW_PAGES};
 
 use super::run;
-use super::tables::{Leaves, PAGES_PER_TABLE, Scope, Tables};
-use crate::addr::PhysAddr;
-use crate::arch::{paging, uaccess};
-use crate::mm::{MemorySpace, SpaceUse, frames};
+use super::tables::{Leaves, PAGES_PER_TABLE, Scope, Tables, leaf};
+use crate::addr::{PAGE_BYTES, PhysAddr};
+use crate::arch::{paging, percpu, uaccess};
+use crate::boot;
+use crate::mm::pte::Pte;
+use crate::mm::{MemorySpace, SpaceUse, Window, frames};
 use crate::platform::MAX_CPUS;
 use crate::task;
 
@@ -21,6 +23,10 @@ const SPACE_BASE: usize = 0x10_0000_0000;
 const KERNEL_BASE: usize = paging::APIC_PAGE + (2 << 20);
 const TABLES_PER_SPACE: usize = PAGES / PAGES_PER_TABLE;
 const KERNEL_TABLES: usize = 2;
+/// All CPUs' windows together may show so many frames: the rest is enough for all other pages, and for those on their way.
+const WINDOW_FRAMES: usize = 64;
+/// So many times of entering the first space, once without windows.
+const PLAIN_EVERY: usize = 3;
 /// In the frame that freed tables lead to; no frame in use ever has it.
 const FREED_TABLE: u64 = 0x0bad << 48;
 
@@ -30,8 +36,12 @@ pub(super) struct TortureMemory {
     /// A use of each space that never ends: nobody else's end may unmap it.
     spaces: Vec<(SpaceUse, Leaves)>,
     kernel: Leaves,
+    /// Each CPU's in the first space.
+    windows: Vec<Arc<Window>>,
     frames: Vec<PhysAddr>,
     tables: &'static Tables,
+    /// How often the first space was entered.
+    entries: AtomicUsize,
 }
 
 impl TortureMemory {
@@ -45,21 +55,33 @@ impl TortureMemory {
         write(poison, FREED_TABLE);
         TABLES.stock(poison);
         let root = PhysAddr::new(paging::kernel_root().0);
+        let spaces: Vec<_> = (0..SPACES).map(|_| new_space(&TABLES)).collect();
+        let windowed = spaces[0].0.space();
         Self {
-            spaces: (0..SPACES).map(|_| new_space(&TABLES)).collect(),
+            windows: (0..boot::info().cpus)
+                .map(|cpu| new_window(windowed, cpu))
+                .collect(),
+            spaces,
             kernel: Leaves::new(root, KERNEL_BASE, KERNEL_TABLES, Scope::Global, &TABLES),
             frames: (0..FRAMES).map(|_| new_frame()).collect(),
             tables: &TABLES,
+            entries: AtomicUsize::new(0),
         }
     }
 
-    fn leaves(&self, region: Region) -> &Leaves {
+    fn place(&self, region: Region) -> Place<'_> {
         match region {
-            Region::Space(index) => &self.spaces[index].1,
-            Region::Kernel => &self.kernel,
-            Region::Window(_) => unreachable!("no CPU has windows here"),
+            Region::Space(index) => Place::Leaves(&self.spaces[index].1),
+            Region::Kernel => Place::Leaves(&self.kernel),
+            Region::Window(cpu) => Place::Window(&self.windows[cpu]),
         }
     }
+}
+
+/// Where the pages of a region are mapped.
+enum Place<'a> {
+    Leaves(&'a Leaves),
+    Window(&'a Window),
 }
 
 fn new_frame() -> PhysAddr {
@@ -72,6 +94,15 @@ fn new_space(tables: &'static Tables) -> (SpaceUse, Leaves) {
     let root = space.root();
     let leaves = Leaves::new(root, SPACE_BASE, TABLES_PER_SPACE, Scope::Space, tables);
     (SpaceUse::new(space), leaves)
+}
+
+/// Of as many pages as there are frames for. It stays open until the machine ends.
+fn new_window(space: &Arc<MemorySpace>, cpu: usize) -> Arc<Window> {
+    let bytes = WINDOW_PAGES * PAGE_BYTES;
+    let window = Window::new(Arc::clone(space), CpuId::new(cpu as u32), bytes);
+    let window = window.expect("memory for the torture's windows");
+    window.open();
+    Arc::new(window)
 }
 
 /// The word of a frame, by the direct map.
@@ -96,11 +127,17 @@ impl Memory<MAX_CPUS> for TortureMemory {
     }
 
     fn pages(&self, region: Region) -> usize {
-        self.leaves(region).pages()
+        match self.place(region) {
+            Place::Leaves(leaves) => leaves.pages(),
+            Place::Window(_) => (WINDOW_FRAMES / self.windows.len()).clamp(1, WINDOW_PAGES),
+        }
     }
 
     fn address(&self, region: Region, page: usize) -> usize {
-        self.leaves(region).address(page)
+        match self.place(region) {
+            Place::Leaves(leaves) => leaves.address(page),
+            Place::Window(window) => window.start() + page * PAGE_BYTES,
+        }
     }
 
     fn frames(&self) -> usize {
@@ -113,7 +150,13 @@ impl Memory<MAX_CPUS> for TortureMemory {
 
     fn map(&self, region: Region, page: usize, frame: Option<usize>) {
         let frame = frame.map(|frame| self.frames[frame]);
-        self.leaves(region).map(self.tables, page, frame);
+        match self.place(region) {
+            Place::Leaves(leaves) => leaves.map(self.tables, page, frame),
+            Place::Window(window) => {
+                let pte = frame.map_or(Pte::EMPTY, |frame| leaf(frame, Scope::Space));
+                window.entry(page).replace(pte);
+            }
+        }
     }
 
     fn load(&self, region: Region, page: usize) -> Option<u64> {
@@ -128,8 +171,23 @@ impl Memory<MAX_CPUS> for TortureMemory {
     fn enter(&self, space: Option<usize>) {
         let wanted = space.map(|index| Arc::clone(self.spaces[index].0.space()));
         run::note_entered(None);
-        task::change_space(wanted.map(SpaceUse::new));
+        // Those of the CPU where the task is now; it has the shared root wherever it comes later.
+        let takes_windows = space == Some(0)
+            && !self
+                .entries
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(PLAIN_EVERY);
+        let window = takes_windows.then(|| Arc::clone(&self.windows[percpu::cpu_id().index()]));
+        task::change_space(wanted.map(SpaceUse::new), window);
         run::note_entered(space);
+    }
+
+    fn has_windows(&self, cpu: usize) -> bool {
+        cpu < self.windows.len()
+    }
+
+    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
+        self.windows[cpu].try_with_root(work);
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {

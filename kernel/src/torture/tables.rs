@@ -128,7 +128,7 @@ impl Leaves {
     }
 }
 
-fn leaf(frame: PhysAddr, scope: Scope) -> Pte {
+pub(super) fn leaf(frame: PhysAddr, scope: Scope) -> Pte {
     let global = match scope {
         Scope::Space => 0,
         Scope::Global => GLOBAL,

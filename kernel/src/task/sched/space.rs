@@ -29,11 +29,14 @@ pub(in crate::task) fn leave_space() {
     drop(own);
 }
 
-/// Gives the current thread another address space to use, or none, and loads it. Must be called in thread context with
-/// interrupts on: the last use of the old one gives all memory back.
-pub fn change_space(wanted: Option<SpaceUse>) {
+/// Gives the current thread another address space to use, with an open window of it or without, or none, and loads it. Must be
+/// called in thread context with interrupts on: the last use of the old one gives all memory back.
+pub fn change_space(wanted: Option<SpaceUse>, window: Option<Arc<Window>>) {
     let state = irq::save();
-    let before = current().with_context(|context| core::mem::replace(&mut context.space, wanted));
+    let before = current().with_context(|context| {
+        let space = core::mem::replace(&mut context.space, wanted);
+        (space, core::mem::replace(&mut context.window, window))
+    });
     irq::restore(state);
     enter_own_space();
     drop(before);
