@@ -21,6 +21,8 @@ const LONG_BYTES: usize = 128 << 20;
 const PERIOD: Duration = Duration::from_millis(1);
 /// Far fewer than there should be.
 const LEAST_WAKE_UPS: u64 = 3;
+/// One call with so many is enough: a host may not run the machine's timer for longer than a call takes.
+const TRIES: u32 = 5;
 const PRIORITY: i32 = 40;
 
 static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
@@ -59,21 +61,32 @@ fn long_calls_are_preempted() -> Checked {
     while WAKE_UPS.load(Ordering::Relaxed) == 0 && !urgent.is_finished() {
         std::thread::yield_now();
     }
+    let mut found = Ok(0);
+    for _ in 0..TRIES {
+        if matches!(found, Ok(count) if count < LEAST_WAKE_UPS) {
+            found = wake_ups_in_one_call(&zero, &memory);
+        }
+    }
+    ENOUGH.store(true, Ordering::Relaxed);
+    urgent.join().map_err(|_| "the urgent thread panicked")??;
+    match found? {
+        LEAST_WAKE_UPS.. => Ok(()),
+        few => Err(format!(
+            "{few} wake-ups during a call of {LONG_BYTES} bytes, the last of {TRIES} calls"
+        )),
+    }
+}
+
+/// How often the urgent thread runs while this one is in one system call.
+fn wake_ups_in_one_call(zero: &File, memory: &Memory) -> Result<u64, String> {
     let before = WAKE_UPS.load(Ordering::Relaxed);
     // SAFETY: the memory is mapped, writable, this long, and used by nobody else.
     let count = unsafe { libc::read(zero.as_raw_fd(), memory.0, LONG_BYTES) };
     let during = WAKE_UPS.load(Ordering::Relaxed) - before;
-    ENOUGH.store(true, Ordering::Relaxed);
-    urgent.join().map_err(|_| "the urgent thread panicked")??;
-    if count != LONG_BYTES as isize {
-        return Err(format!("one call read {count} bytes"));
+    match count == LONG_BYTES as isize {
+        true => Ok(during),
+        false => Err(format!("one call read {count} bytes")),
     }
-    if during < LEAST_WAKE_UPS {
-        return Err(format!(
-            "{during} wake-ups during a call of {LONG_BYTES} bytes"
-        ));
-    }
-    Ok(())
 }
 
 /// Two normal threads of one CPU: one in long calls, the other counts. Both get on.

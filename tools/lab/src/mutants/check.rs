@@ -126,8 +126,11 @@ impl Check {
             .args(["--quiet", "--message-format=json-render-diagnostics"])
             .current_dir(copy.tree())
             .env("CARGO_TARGET_DIR", copy.path().join(target))
-            // One file differs from the last build.
-            .env("CARGO_INCREMENTAL", "1");
+            // One file differs from the last build, and most of the time goes into compiling it.
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+            .env("CARGO_PROFILE_DEV_DEBUG", "false");
         if self.kind == Kind::Loom {
             command.env("RUSTFLAGS", "--cfg loom");
         }
@@ -158,7 +161,11 @@ impl Check {
         };
         match self.kind {
             Kind::Fuzz => "build --release -p shootdown-sim --example fuzz".to_owned(),
-            Kind::Sim => format!("test --no-run -p shootdown-sim {}", which("--tests")),
+            // Not the profile of tests: the library is the one that the fuzzer uses.
+            Kind::Sim => format!(
+                "test --no-run --release -p shootdown-sim {}",
+                which("--tests")
+            ),
             Kind::Engine => format!(
                 "test --no-run -p shootdown {}",
                 which("--lib --test call --test reports --test sets --test tlb --test threads")

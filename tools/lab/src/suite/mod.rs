@@ -37,15 +37,19 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     interpreter.finish(&mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
-            // Bochs uses one processor, and so do most machines of the others.
+            // Bochs uses one processor, and so do most machines of both sides.
             let mut aside = tally.aside();
             std::thread::scope(|scope| {
-                let bochs = scope.spawn(|| bochs::check(test, &fleet, &mut aside));
+                let others = scope.spawn(|| {
+                    bochs::check(test, &fleet, &mut aside);
+                    machines::control(test, &fleet, &mut aside);
+                });
                 machines::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
-                if bochs.join().is_err() {
-                    tally.refuse("bochs", &Failure::work("the lab panicked there"));
+                if others.join().is_err() {
+                    let why = Failure::work("the lab panicked there");
+                    tally.refuse("bochs and linux", &why);
                 }
             });
             tally.absorb(aside);
