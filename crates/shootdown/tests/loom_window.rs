@@ -29,9 +29,13 @@ where
     Cpus<N>: Capacity,
 {
     fn new(policy: Policy) -> Arc<Self> {
+        Self::with_root(policy, Root(2))
+    }
+
+    fn with_root(policy: Policy, shared: Root) -> Arc<Self> {
         let machine = online_machine::<N>();
         machine.set_policy(policy);
-        let space = Arc::new(AddressSpace::new(&machine, Root(2)));
+        let space = Arc::new(AddressSpace::new(&machine, shared));
         let windows = WindowRoot::new(&machine, &space, CpuId::new(1), PRIVATE);
         Arc::new(Self {
             machine,
@@ -249,4 +253,26 @@ fn a_resident_that_comes_back_is_found_or_finds_out() {
 #[test]
 fn a_resident_of_two_spaces_is_found_or_finds_out() {
     a_resident_comes_and_goes(true);
+}
+
+/// A CPU becomes a resident of the space that it has loaded: who sees that it is one sees that it is there, and does not leave
+/// alone what still walks the shared tables.
+#[test]
+fn a_cpu_that_becomes_a_resident_where_it_is_is_not_left_alone() {
+    check(3, || {
+        let scene = Scene::<2>::with_root(Policy::BEST, TABLE_OWNER);
+        let entered = Arc::new(Event::new());
+        let cpu_1 = {
+            let entered = entered.clone();
+            Scene::on(&scene, 1, move |scene| {
+                scene.machine.switch_to(None, &scene.space);
+                entered.set();
+                scene.enter(Some(&scene.space));
+                scene.idle_and_leave();
+            })
+        };
+        entered.wait();
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
 }

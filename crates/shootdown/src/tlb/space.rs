@@ -126,11 +126,12 @@ where
         self.has_residents() && self.residents.contains(me, Ordering::Relaxed)
     }
 
-    /// From now on `me` stays in the set. It has said that it is here, and the barrier of I2 follows.
+    /// From now on `me` stays in the set. It has said that it is here.
     pub(crate) fn add_resident(&self, me: CpuId) {
         self.has_residents.set(1);
-        // Relaxed: an initiator that sees this and not the mark has its barrier before ours, so we see its generation (I12).
-        self.residents.insert(me, Ordering::Relaxed);
+        // ORDERING: Release publishes the mark of `me`; pairs with `residents`. The barrier that follows is too late: `me` may have the
+        // shared root loaded, and must not be left alone in it (I4).
+        self.residents.insert(me, Ordering::Release);
     }
 
     pub(crate) fn remove_resident(&self, cpu: CpuId) {
@@ -141,7 +142,8 @@ where
     /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there. Called after the barrier that
     /// follows the page-table change.
     pub(crate) fn residents(&self) -> CpuMask<N> {
-        self.residents.load(Ordering::Relaxed)
+        // ORDERING: Acquire: who is a resident has said where it is; pairs with `add_resident`.
+        self.residents.load(Ordering::Acquire)
     }
 
     /// Counts one change to the page tables and returns the new generation (the middle of I1).
