@@ -1,4 +1,4 @@
-//! Torture of the engine in ring 0: the mix of `shootdown-torture` on kernel threads, with real page tables and TLBs, the timer's
+//! Torture of the engine in ring 0: the mix of `shootdown-torture` on kernel threads, with real page tables, windows and TLBs, the timer's
 //! interrupt as interrupt context, preemption, and CPUs that leave and come back.
 //!
 //! `torture=<seconds>` on the kernel command line runs it instead of the first program; `seed=<n>` chooses the random numbers (1).

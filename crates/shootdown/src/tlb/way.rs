@@ -1,6 +1,6 @@
 //! Which root of a space: the shared one, or a CPU's [private](crate::WindowRoot) one; and what a CPU remembers of it.
 //!
-//! Who has no windows pays for none of this: switches and flushes are compiled twice, the parameter `WINDOWS` tells for which of
+//! Who has no windows runs none of this: switches and flushes are compiled twice, the parameter `WINDOWS` tells for which of
 //! the two, and one test at the beginning tells which to run. A platform without windows has neither the second nor the
 //! test ([`Platform::HAS_WINDOWS`]).
 
