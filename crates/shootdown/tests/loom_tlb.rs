@@ -102,6 +102,16 @@ fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_goes_elsewhere() {
     });
 }
 
+/// The same for a CPU that becomes idle under a policy that is not lazy.
+#[test]
+fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_becomes_idle() {
+    free_a_table_while_a_cpu_leaves(|machine, left, _| {
+        machine.set_policy(Policy::BEST.with_lazy(false));
+        machine.enter_lazy(left, NO_USER);
+        machine.switch_away(left, NO_USER);
+    });
+}
+
 /// Two CPUs change and flush different pages at once; a third uses both. Requests may arrive in either
 /// order; a partial flush must not hide the other one (I3).
 #[test]
