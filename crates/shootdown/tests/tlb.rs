@@ -461,6 +461,23 @@ fn frames_come_back_only_when_the_flush_is_complete() {
 }
 
 #[test]
+fn frames_come_back_from_a_wait_after_the_last_flush() {
+    for policy in POLICIES {
+        let machine = machine::<4>();
+        machine.set_policy(policy);
+        let space = space_on(machine, 3);
+        let frames = Rc::new(());
+        let ticket = machine.submit_batch(&space, batch_of(&frames, 3));
+        assert_eq!(machine.total_stats().remote_flushes, 0);
+        let reclaimed = ticket.wait();
+        assert_eq!(machine.total_stats().remote_flushes, 2, "{policy:?}");
+        assert_eq!(reclaimed.len(), 3);
+        drop(reclaimed);
+        leave(machine, space, 3);
+    }
+}
+
+#[test]
 fn a_dropped_ticket_or_batch_gives_no_frame_back() {
     let machine = machine::<4>();
     let space = space_on(machine, 2);

@@ -115,6 +115,16 @@ pub struct Built<'a> {
 }
 
 impl Check {
+    /// What takes longer to build comes later: an optimised build, and the simulator's, for that of which only a line has changed.
+    pub fn build_effort(&self) -> u8 {
+        match self.kind {
+            Kind::Engine | Kind::X86 | Kind::Kernel => 0,
+            Kind::Loom => 1,
+            Kind::Sim => 2,
+            Kind::Fuzz => 3,
+        }
+    }
+
     /// Builds what the check runs, or returns what the compiler says.
     pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
         let target = match self.kind {

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use crate::cli::Mutants;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use check::{Check, Ran};
+use check::Ran;
 use scratch::{Copy, Scratch};
 use verdict::Tally;
 
 pub use catalogue::{Mutant, read_all};
-pub use check::Effort;
+pub use check::{Check, Effort};
 pub use verdict::Verdict;
 
 /// How much longer than on the unchanged tree a check may take before it counts as hanging.

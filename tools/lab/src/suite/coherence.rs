@@ -35,6 +35,8 @@ const NOTICED: [(&str, &[&str], &str); 5] = [
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
+/// So often a program may be killed by the mistake that it is to notice.
+const VICTIMS: usize = 3;
 /// What a boot needs beyond the time that the program was given.
 const ALLOWANCE: Duration = Duration::from_secs(60);
 
@@ -238,7 +240,7 @@ fn broken(fleet: &Fleet, step: &str, policy: &str) -> Outcome<String> {
         cpus: 2,
         windows: false,
     };
-    let finished = torture.run(fleet, fleet.breakable())?;
+    let finished = survivor(|| torture.run(fleet, fleet.breakable()))?;
     let sum = Sum::of(&finished.console)?;
     if finished.end != End::Exited(1) || sum.stale == 0 {
         return Err(Failure::work(format!(
@@ -253,6 +255,19 @@ fn broken(fleet: &Fleet, step: &str, policy: &str) -> Outcome<String> {
     ))
 }
 
+/// Boots until the program is not killed by a signal: pages of its own, a stack or what its library keeps, may be those that the kernel
+/// mistreats, and then it cannot say what it saw.
+fn survivor(mut boot: impl FnMut() -> Outcome<Finished>) -> Outcome<Finished> {
+    let mut finished = boot()?;
+    for _ in 1..VICTIMS {
+        if !matches!(finished.end, End::Signalled(_)) {
+            break;
+        }
+        finished = boot()?;
+    }
+    Ok(finished)
+}
+
 /// Passes if the program failed because of what it saw, and said so.
 fn noticed(fleet: &Fleet, (program, arguments): (&str, &[&str]), step: &str) -> Outcome<String> {
     let options = format!("break={step}");
@@ -263,7 +278,7 @@ fn noticed(fleet: &Fleet, (program, arguments): (&str, &[&str]), step: &str) -> 
         cpus: 4,
         deadline: 2 * ALLOWANCE,
     };
-    let finished = fleet.boot(fleet.breakable(), program, start)?;
+    let finished = survivor(|| fleet.boot(fleet.breakable(), program, start))?;
     let said = finished.console.lines().find(|line| line.contains(&words));
     match (&finished.end, said) {
         (End::Exited(1), Some(line)) => Ok(line.trim().to_owned()),

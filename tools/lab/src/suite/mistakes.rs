@@ -3,10 +3,10 @@
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::mutants::{self, Effort, Mutant, Options, Verdict};
+use crate::mutants::{self, Check, Effort, Mutant, Options, Verdict};
 
-/// Tries the mutants that bear the name of their row in the list of the field's bugs, one a row; `./lab mutants`
-/// tries all, which takes longer than a test may.
+/// Tries the mutants that bear the name of their row in the list of the field's bugs, one a row, by the check that is built
+/// soonest; `./lab mutants` tries all, most by the fuzzer first, which takes longer than a test may.
 pub fn check(test: &Test, tally: &mut Tally) {
     let name = |mutant: &Mutant| format!("mutants: {}", mutant.id);
     let mut chosen = match mutants::read_all() {
@@ -17,6 +17,10 @@ pub fn check(test: &Test, tally: &mut Tally) {
         .retain(|mutant| mutant.row.as_ref() == Some(&mutant.id) && tally.is_wanted(&name(mutant)));
     if chosen.is_empty() {
         return;
+    }
+    for mutant in &mut chosen {
+        mutant.killers.sort_by_key(Check::build_effort);
+        mutant.killers.truncate(1);
     }
     if test.fast {
         tally.skip("mutants: bugs that the field had", "left out by --fast");
