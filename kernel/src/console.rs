@@ -38,7 +38,7 @@ impl Write for Uart {
 }
 
 /// For everybody else: interrupts are off while the lock is held, and a long line takes a second at
-/// 115200 baud, so shootdowns are served in between. What other CPUs have this one run must not log.
+/// 115200 baud, so flushes are served in between. Functions that other CPUs have this one run wait until the lock is free.
 struct Serving<'a>(&'a mut Uart);
 
 impl Write for Serving<'_> {

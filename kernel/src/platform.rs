@@ -1,8 +1,10 @@
 //! What the engine needs from this kernel, and the one engine of the machine.
 
+use core::ops::Range;
+
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown,
-    Stall, TagEntries, TraceEvent,
+    Asid, AsidSlot, CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root,
+    Shootdown, Stall, TagEntries, TraceEvent,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
@@ -21,6 +23,17 @@ pub type Engine = Shootdown<KernelPlatform, MAX_CPUS>;
 
 /// Cross-CPU calls and TLB shootdown for the whole kernel.
 pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
+
+/// What the engine keeps for each CPU.
+static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+
+/// Gives these CPUs what the engine keeps for them: before they use it in any way, and they do as they print, or spin for a lock.
+/// Boot CPU, once for each.
+pub fn attach(cpus: Range<usize>) {
+    for cpu in cpus {
+        SHOOTDOWN.attach(CpuId::new(cpu as u32), &MEMORY[cpu]);
+    }
+}
 
 /// The running machine, as the engine sees it.
 #[derive(Debug)]
@@ -63,6 +76,8 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
+// 7. Nothing is flushed remotely. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
+// 9. A panic ends the machine. 10. PREFETCHW is a hint, and where a processor does not know it, it is a NOP.
 unsafe impl Platform for KernelPlatform {
     type IrqState = IrqState;
 
@@ -103,7 +118,8 @@ unsafe impl Platform for KernelPlatform {
 
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
-            LocalFlush::Pages(range) => {
+            // INVLPG drops cached tables too, freed or not.
+            LocalFlush::Pages(range, _) => {
                 for address in range.iter_pages() {
                     tlb::local().flush_page(address);
                 }
@@ -114,9 +130,14 @@ unsafe impl Platform for KernelPlatform {
     }
 
     fn load_root(&self, root: Root) {
-        // SAFETY: 1. every root of this kernel has the kernel's half.
-        unsafe { tlb::local().load_root(root.0) };
+        // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames.
+        unsafe { tlb::local().load_root(root.as_u64()) };
     }
+
+    /// `paging` maps the kernel's part with the global bit, the local APIC's page and the torture's pages too; INVLPG drops such a
+    /// translation under every tag (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches"), and where an
+    /// erratum says otherwise, `tlb::choose` uses no tags.
+    const KERNEL_PAGES_ARE_GLOBAL: bool = true;
 
     #[inline]
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
@@ -131,7 +152,7 @@ unsafe impl Platform for KernelPlatform {
         };
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
         // engine compared generations.
-        unsafe { tlb::local().load_tagged_root(root.0, pcid, entries) };
+        unsafe { tlb::local().load_tagged_root(root.as_u64(), pcid, entries) };
     }
 
     fn now_ns(&self) -> u64 {
@@ -154,7 +175,7 @@ unsafe impl Platform for KernelPlatform {
     const HAS_WINDOWS: bool = true;
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
-        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.0));
+        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
         page_table::copy_top(shared, private, range);
     }
 

@@ -203,14 +203,14 @@ fn tags_are_taken_by_the_rules(_: &BootInfo) {
         for number in [0, 1, tlb::TAGS as u16, 0xfff] {
             take_tag(Pcid::new(number).expect("12 bits"));
         }
-        // SAFETY: 1. the root that was loaded before.
-        unsafe { tlb::local().load_root(paging::kernel_root().0) };
+        // SAFETY: 1. the root that was loaded before. 2. a frame.
+        unsafe { tlb::local().load_root(paging::kernel_root().as_u64()) };
         irq::restore(before);
     });
 }
 
 fn take_tag(pcid: Pcid) {
-    let (tlb, root) = (tlb::local(), paging::kernel_root().0);
+    let (tlb, root) = (tlb::local(), paging::kernel_root().as_u64());
     let expected = if tlb.has_pcids() {
         pcid
     } else {

@@ -29,6 +29,7 @@ pub mod course;
 pub mod crew;
 pub mod dirtysync;
 pub mod effort;
+pub mod fire;
 pub mod hotplug;
 pub mod machine;
 pub mod madvise;
@@ -42,6 +43,7 @@ pub mod region;
 pub mod report;
 pub mod summary;
 pub mod torture;
+pub mod wanderer;
 pub mod zerocopy;
 #[path = "../../kernel/src/zerocopy/abi.rs"]
 pub mod zerocopy_abi;

@@ -208,7 +208,7 @@ where
         }
         for round in 0..plan.rounds {
             for step in 0..self.contenders.len() {
-                // Whoever goes first finds the machine in another state: that changes every round.
+                // The first finds the machine in another state: that changes every round.
                 let index = (step + round) % self.contenders.len();
                 let found = &mut findings[index];
                 let before = self.tallies.total();

@@ -2,21 +2,25 @@
 //! summary at the end, as lines that begin with `torture:`. Exit code 0 if every promise was kept, else 1.
 
 use std::io::Write;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use shootdown::Stall;
+use shootdown::{Capacity, Cpus, Stall};
 use shootdown_hosted::{Config, Machine};
 use shootdown_torture::{Context, LANES, Plan, Torture, WorkerId};
 
 /// As many CPUs as one word of the engine holds.
 const MOST_CPUS: usize = 64;
+/// Numbers below this, where some are unused: two words.
+const NUMBERS: usize = 128;
 /// A target that is silent for so long gets a line.
 const STALL_NS: u64 = 2_000_000_000;
 
 static TORTURE: Torture<MOST_CPUS> = Torture::new();
+static WIDE_TORTURE: Torture<NUMBERS> = Torture::new();
 
 /// Tortures the engine on CPUs that are threads.
 #[derive(Debug, Parser)]
@@ -27,6 +31,9 @@ struct Arguments {
     /// CPUs (1 to 64); more than the host has cores is fine
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MOST_CPUS as i64))]
     cpus: u16,
+    /// Numbers below 128 that no CPU has, as 12..60
+    #[arg(long, value_parser = read_range)]
+    unused: Option<Range<usize>>,
     /// Tasks that share them; without it three for two CPUs
     #[arg(long)]
     tasks: Option<u16>,
@@ -39,6 +46,14 @@ struct Arguments {
     /// Calls of the platform from one hiccup to the next, about; 0 for none
     #[arg(long, default_value_t = 2048)]
     hiccup_one_in: u32,
+}
+
+fn read_range(words: &str) -> Result<Range<usize>, String> {
+    let ends = words.split_once("..").and_then(|(start, end)| {
+        let range = start.parse().ok()?..end.parse().ok()?;
+        (range.start <= range.end).then_some(range)
+    });
+    ends.ok_or_else(|| "two numbers, as in 12..60".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -57,10 +72,30 @@ fn main() -> ExitCode {
         spaces: 3,
         tick: Some(Duration::from_micros(arguments.tick_us)),
         hiccup_one_in: (arguments.hiccup_one_in > 0).then_some(arguments.hiccup_one_in),
+        unused: arguments.unused.clone().unwrap_or(0..0),
         ..Config::new(cpus)
     };
-    match Machine::start(&config) {
-        Ok(machine) => run(Box::leak(Box::new(machine)), &arguments, tasks),
+    match arguments.unused {
+        None => start(&config, &arguments, &TORTURE),
+        Some(_) => start(&config, &arguments, &WIDE_TORTURE),
+    }
+}
+
+fn start<const N: usize>(
+    config: &Config,
+    arguments: &Arguments,
+    torture: &'static Torture<N>,
+) -> ExitCode
+where
+    Cpus<N>: Capacity,
+{
+    match Machine::start(config) {
+        Ok(machine) => run(
+            Box::leak(Box::new(machine)),
+            arguments,
+            config.tasks,
+            torture,
+        ),
         Err(refused) => {
             eprintln!("{refused}");
             ExitCode::from(2)
@@ -68,12 +103,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(machine: &'static Machine<MOST_CPUS>, arguments: &Arguments, tasks: usize) -> ExitCode {
-    TORTURE.begin(machine, &Plan::new(arguments.seed));
+fn run<const N: usize>(
+    machine: &'static Machine<N>,
+    arguments: &Arguments,
+    tasks: usize,
+    torture: &'static Torture<N>,
+) -> ExitCode
+where
+    Cpus<N>: Capacity,
+{
+    torture.begin(machine, &Plan::new(arguments.seed));
     machine.engine().set_stall_ns(STALL_NS);
     machine.on_stall(report);
     machine.on_tick(Box::leak(Box::new(|cpu| {
-        TORTURE.step(machine, WorkerId::interrupts_of(cpu), Context::Interrupt);
+        torture.step(machine, WorkerId::interrupts_of(cpu), Context::Interrupt);
     })));
     let started = Instant::now();
     let elapsed_ns = move || started.elapsed().as_nanos() as u64;
@@ -82,20 +125,20 @@ fn run(machine: &'static Machine<MOST_CPUS>, arguments: &Arguments, tasks: usize
         scope.spawn(|| {
             for _ in 0..arguments.seconds {
                 std::thread::sleep(Duration::from_secs(1));
-                println!("{}", TORTURE.progress(machine, elapsed_ns()));
+                println!("{}", torture.progress(machine, elapsed_ns()));
             }
             stop.store(true, Ordering::Relaxed);
         });
         let ran = machine.run_tasks(tasks, |task| {
             while !stop.load(Ordering::Relaxed) {
-                TORTURE.step(machine, WorkerId::task(task), Context::Task);
+                torture.step(machine, WorkerId::task(task), Context::Task);
             }
             machine.enter(None);
         });
         ran.expect("the machine was built for as many");
     });
-    shootdown_hosted::torture::finish(machine, &TORTURE);
-    let summary = TORTURE.summary(machine, elapsed_ns());
+    shootdown_hosted::torture::finish(machine, torture);
+    let summary = torture.summary(machine, elapsed_ns());
     println!("{}", summary.protocol());
     ExitCode::from(u8::from(summary.violations() > 0))
 }

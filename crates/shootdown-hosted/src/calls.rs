@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use shootdown::{Capacity, CpuId, Cpus, LocalFlush, Platform, Shootdown};
+use shootdown::{Capacity, CpuId, CpuMemory, Cpus, LocalFlush, Platform, Shootdown};
 use shootdown_calls::{Bench, Counted, Host, Plan, Tallies, Verdict};
 
 use crate::machine::Machine;
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Carries out `plan` on `machine`, whose CPUs are all online and have nothing else to do, and hands each line to `print`. Once
+/// Carries out `plan` on `machine`, whose CPUs are numbered without a gap, all online, and have nothing else to do, and hands each line to `print`. Once
 /// a machine: what it makes for it stays for ever.
 ///
 /// # Panics
@@ -86,6 +86,8 @@ where
     let tallies: &Tallies<N> = Box::leak(Box::new(Tallies::new()));
     let platform = Counted::new(SecondPlatform::new(machine, relax), tallies);
     let measured: &Measured<N> = Box::leak(Box::new(Shootdown::new(platform)));
+    let memory = (0..machine.cpus()).map(|_| CpuMemory::new());
+    measured.attach_all(Vec::leak(memory.collect()));
     let threads = Box::leak(Box::new(Threads {
         machine,
         measured,

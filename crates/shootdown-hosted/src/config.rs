@@ -1,5 +1,6 @@
 //! How a machine is to be, and what it refuses.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use shootdown::CpuId;
@@ -9,6 +10,8 @@ use shootdown::CpuId;
 pub struct Config {
     /// How many CPUs, at most the machine's `N`.
     pub cpus: usize,
+    /// Numbers below the machine's `N` that no CPU has. The CPUs are numbered from 0 on without them.
+    pub unused: Range<usize>,
     /// How many tasks there may be at a time.
     pub tasks: usize,
     /// How many address spaces.
@@ -26,10 +29,19 @@ impl Config {
     /// How long a hiccup lasts at least.
     pub const HICCUP: Duration = Duration::from_micros(50);
 
+    /// The number of CPU `nth`.
+    pub(crate) fn number(&self, nth: usize) -> usize {
+        match nth < self.unused.start {
+            true => nth,
+            false => nth + self.unused.len(),
+        }
+    }
+
     /// `cpus` CPUs with two address spaces, no ticks and no hiccups.
     pub const fn new(cpus: usize) -> Self {
         Self {
             cpus,
+            unused: 0..0,
             tasks: 0,
             spaces: 2,
             frames: 384,

@@ -53,7 +53,7 @@ impl Cpu {
         }
     }
 
-    /// Makes `interrupts` pending and interrupts whoever is this CPU.
+    /// Makes `interrupts` pending and interrupts the thread that is this CPU.
     pub(crate) fn interrupt(&self, interrupts: u32) -> Result<(), IpiRefused> {
         // ORDERING: Release publishes what the sender did (contract 5); pairs with `take`.
         self.pending.fetch_or(interrupts, Ordering::Release);

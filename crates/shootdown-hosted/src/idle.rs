@@ -51,7 +51,7 @@ impl Idle {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether the CPU takes it. The caller has interrupts off, or is no CPU.
+    /// True if the CPU takes it. The caller has interrupts off, or is no CPU.
     pub(crate) fn push(&self, job: Job) -> bool {
         let mut jobs = self.jobs();
         if jobs.is_open {
@@ -73,7 +73,7 @@ impl Idle {
         self.jobs().is_open = true;
     }
 
-    /// Takes no more jobs, if none is left; tells whether none is.
+    /// Takes no more jobs, if none is left; true if so.
     fn close(&self) -> bool {
         let mut jobs = self.jobs();
         jobs.is_open = !jobs.queue.is_empty();
@@ -166,9 +166,9 @@ where
         self.load_space(cpu, None);
     }
 
-    /// Gives the CPU to a task that is ready, and returns with it when none is; tells whether there was one.
+    /// Gives the CPU to a task that is ready, and returns with it when none is; true if there was one.
     fn run_a_task(&self, cpu: usize, me: usize) -> bool {
-        // Before the look at the queue: whoever adds a task after it sees this, and rings.
+        // Before the look at the queue: a thread that adds a task after it sees this, and rings.
         self.idles[cpu].halted.store(true, Ordering::Relaxed);
         let Some(next) = self.queue().pop() else {
             return false;

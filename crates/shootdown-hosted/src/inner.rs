@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, CpuMemory, Cpus, Shootdown, WindowRoot};
 
 use crate::config::Config;
-use crate::cpu::{Service, TICK};
+use crate::cpu::{Cpu, Service, TICK};
 use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::platform::Hosted;
@@ -26,10 +26,13 @@ where
 {
     pub(crate) engine: Shootdown<Hosted<N>, N>,
     pub(crate) spaces: Vec<AddressSpace<N>>,
-    /// Each CPU's private root in the first space.
-    pub(crate) windows: Vec<WindowRoot>,
-    pub(crate) cpus: usize,
-    /// The idle threads, one a CPU, and after them the others.
+    /// Each CPU's private root in the first space, by number.
+    pub(crate) windows: Vec<Option<WindowRoot>>,
+    /// The CPUs of the machine, online or not.
+    pub(crate) cpus: CpuMask<N>,
+    /// One more than the highest number of a CPU.
+    pub(crate) span: usize,
+    /// The idle threads by number of their CPU, and after them the others.
     pub(crate) tasks: Vec<Task>,
     pub(crate) idles: Vec<Idle>,
     pub(crate) on_tick: OnceLock<OnTick>,
@@ -37,6 +40,8 @@ where
     pub(crate) late_requests: AtomicU64,
     pub(crate) churning: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// What the engine keeps for each CPU. After the engine, whose last use comes first.
+    _state: Vec<CpuMemory<N>>,
 }
 
 impl<const N: usize> std::fmt::Debug for Inner<N>
@@ -56,30 +61,39 @@ where
     Cpus<N>: Capacity,
 {
     pub(crate) fn new(config: &Config) -> Self {
-        let memory = Memory::new(config.spaces, config.frames, config.cpus);
-        let queue = Queue::new(config.cpus, config.tasks);
+        let cpus: Vec<CpuId> = (0..config.cpus)
+            .map(|nth| CpuId::new(config.number(nth) as u32))
+            .collect();
+        let span = cpus.last().map_or(0, |last| last.index() + 1);
+        let memory = Memory::new(config.spaces, config.frames, span);
+        let queue = Queue::new(span, config.tasks);
         let engine = Shootdown::new(Hosted::new(memory, queue, config));
+        let state: Vec<CpuMemory<N>> = cpus.iter().map(|_| CpuMemory::new()).collect();
+        for (cpu, memory) in cpus.iter().zip(&state) {
+            // SAFETY: 1. on the heap, and dropped after the engine.
+            unsafe { engine.attach_borrowed(*cpu, memory) };
+        }
         let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
         let spaces: Vec<_> = (0..config.spaces).map(space).collect();
-        let windows = |cpu: usize| {
-            let root = engine.platform().memory.private_root(cpu);
-            let owner = CpuId::new(cpu as u32);
+        let windows = |number: usize| {
+            let root = engine.platform().memory.private_root(number);
+            let owner = *cpus.iter().find(|cpu| cpu.index() == number)?;
             Some(WindowRoot::new(&engine, spaces.first()?, owner, root))
         };
         Self {
-            windows: (0..config.cpus).filter_map(windows).collect(),
+            windows: (0..span).map(windows).collect(),
             spaces,
             engine,
-            cpus: config.cpus,
-            tasks: (0..config.cpus + config.tasks)
-                .map(|_| Task::new())
-                .collect(),
-            idles: (0..config.cpus).map(|_| Idle::default()).collect(),
+            cpus: cpus.into_iter().collect(),
+            span,
+            tasks: (0..span + config.tasks).map(|_| Task::new()).collect(),
+            idles: (0..span).map(|_| Idle::default()).collect(),
             on_tick: OnceLock::new(),
             on_second: OnceLock::new(),
             late_requests: AtomicU64::new(0),
             churning: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            _state: state,
         }
     }
 
@@ -87,12 +101,19 @@ where
         self.engine.platform()
     }
 
+    /// The CPUs of the machine, online or not.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Cpu> {
+        self.cpus
+            .iter()
+            .map(|cpu| &self.platform().cpus[cpu.index()])
+    }
+
     pub(crate) fn idle_thread(&self, cpu: usize) -> usize {
         cpu
     }
 
     pub(crate) fn is_idle_thread(&self, task: usize) -> bool {
-        task < self.cpus
+        task < self.span
     }
 
     /// The calling thread is task `me` from now on, and no CPU yet.
@@ -109,7 +130,7 @@ where
         while !self.stopping.load(Ordering::Relaxed) {
             turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             std::thread::sleep(every / 2 + every * (turn >> 24) / 256);
-            for cpu in &self.platform().cpus[..self.cpus] {
+            for cpu in self.states() {
                 if cpu.is(Service::Online) {
                     // A tick that the kernel does not take is one tick less.
                     let _ = cpu.interrupt(TICK);
@@ -138,8 +159,9 @@ where
     /// All CPUs are gone.
     fn drop(&mut self) {
         if let Some(space) = self.spaces.first() {
-            for windows in self.windows.drain(..) {
-                self.engine.retire_windows(space, windows);
+            for windows in self.windows.drain(..).flatten() {
+                // SAFETY: 1. no CPU runs any more: they have left their spaces, and their threads have been joined.
+                unsafe { self.engine.retire_windows_elsewhere(space, windows) };
             }
         }
     }

@@ -10,7 +10,7 @@
 //!   that CPU; one thread a CPU idles, and [tasks](Machine::run_tasks) are further threads that wait until they are given a CPU.
 //! * A signal says "look at your CPU's pending interrupts". Handing a CPU on happens in the handler too: so a task is
 //!   preempted at any instruction, and may continue on another CPU.
-//! * *Interrupts off* is a flag of the thread. The handler that finds it set returns at once, and whoever clears it looks for
+//! * *Interrupts off* is a flag of the thread. The handler that finds it set returns at once, and the code that clears it looks for
 //!   what came meanwhile. Blocking the signal instead costs a system call each way; the engine does this several times a
 //!   request. Measured (2-core x86-64 virtual machine): 1.5 to 2 ns for a pair by flag, 280 to 320 ns by
 //!   `pthread_sigmask`.
@@ -29,12 +29,15 @@
 pub mod calls;
 mod config;
 mod cpu;
+mod entry;
 mod futex;
 mod idle;
 mod inner;
 mod machine;
 mod memory;
 mod platform;
+mod root;
+mod running;
 mod schedule;
 mod second;
 mod service;

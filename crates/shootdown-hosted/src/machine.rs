@@ -6,18 +6,17 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stall, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, Stall, WindowRoot};
 
 use crate::config::{Config, Refused};
 use crate::cpu::{RESCHEDULE, Service};
 use crate::futex::Mailbox;
 use crate::idle::Job;
 use crate::inner::Inner;
-use crate::memory::{Memory, PAGES, Part};
+use crate::memory::Memory;
 use crate::platform::Hosted;
 use crate::signal;
 use crate::thread;
-use crate::tlb::Tlb;
 
 /// A machine of threads, with an engine for up to `N` CPUs.
 ///
@@ -41,10 +40,10 @@ where
     /// # Errors
     /// [`Refused::Cpus`], [`Refused::System`].
     pub fn start(config: &Config) -> Result<Self, Refused> {
-        if config.cpus == 0 || config.cpus > N {
+        if config.cpus == 0 || config.number(config.cpus - 1) >= N {
             return Err(Refused::Cpus {
                 asked: config.cpus,
-                most: N,
+                most: N - config.unused.len().min(N - 1),
             });
         }
         let system = |error: std::io::Error| Refused::System(error.to_string());
@@ -54,13 +53,15 @@ where
             threads: Vec::new(),
             ticker: None,
         };
-        for cpu in 0..config.cpus {
+        for cpu in machine.possible_cpus().iter().map(CpuId::index) {
             let inner = machine.inner.clone();
             let thread = std::thread::Builder::new().name(format!("cpu{cpu}"));
             let thread = thread.spawn(move || inner.idle(cpu)).map_err(system)?;
             machine.threads.push(thread);
         }
-        machine.await_service(0..config.cpus, Service::Online);
+        while !machine.inner.states().all(|cpu| cpu.is(Service::Online)) {
+            machine.pause();
+        }
         if let Some(every) = config.tick {
             let inner = machine.inner.clone();
             let thread = std::thread::Builder::new().name("ticker".into());
@@ -78,6 +79,11 @@ where
 
     /// How many CPUs it has, online or not.
     pub fn cpus(&self) -> usize {
+        self.inner.cpus.len()
+    }
+
+    /// Their numbers.
+    pub fn possible_cpus(&self) -> CpuMask<N> {
         self.inner.cpus
     }
 
@@ -96,7 +102,7 @@ where
 
     /// The private root of a CPU in the first space. Tasks in that space run on it or on the shared one, as it comes.
     pub fn windows(&self, cpu: usize) -> Option<&WindowRoot> {
-        self.inner.windows.get(cpu)
+        self.inner.windows.get(cpu)?.as_ref()
     }
 
     /// Runs `job` on `cpu`, with interrupts on and preemption off, and waits for it. From any thread, except in interrupt
@@ -118,7 +124,7 @@ where
         if is_pinned && thread::task() == Some(index) {
             return Err(Refused::Pinned(cpu));
         }
-        if index >= inner.cpus {
+        if !inner.cpus.contains(cpu) {
             return Err(Refused::Offline(cpu));
         }
         let result = std::sync::Mutex::new(None);
@@ -171,7 +177,7 @@ where
             let unused = &mut inner.queue().unused;
             let left = unused.len().checked_sub(count).ok_or(Refused::Tasks {
                 asked: count,
-                most: inner.tasks.len() - inner.cpus,
+                most: inner.tasks.len() - inner.span,
             })?;
             unused.split_off(left)
         };
@@ -196,81 +202,6 @@ where
         self.inner.late_requests.load(Ordering::Relaxed)
     }
 
-    /// Gives the running task another space, or none, on whatever CPU it runs. On a CPU, not in interrupt context.
-    ///
-    /// # Panics
-    /// Elsewhere, and when there is no such space.
-    pub fn enter(&self, space: Option<usize>) {
-        let inner = &*self.inner;
-        assert!(
-            space.is_none_or(|space| space < inner.spaces.len()),
-            "no such space"
-        );
-        let me = thread::task().expect("a space is entered on a CPU");
-        let were_on = thread::irq_save();
-        inner.tasks[me].set_space(space);
-        inner.load_space(thread::cpu(), space);
-        if were_on {
-            thread::irq_enable();
-        }
-    }
-
-    /// The space of the running task. On a CPU; in interrupt context, that of the interrupted task.
-    pub fn entered(&self) -> Option<usize> {
-        self.inner.tasks[thread::task()?].space()
-    }
-
-    /// Loads the word at an address as this CPU's translations have it, as one instruction; `None` if it has none. Windows are
-    /// those of this CPU, whatever the part says. A word of all ones says that a page table was walked that had been given back. On a CPU, any context.
-    pub fn load(&self, part: Part, page: usize) -> Option<u64> {
-        use crate::memory::Entry;
-        let platform = self.inner.platform();
-        let (is_kernel, page) = match part {
-            Part::Kernel => (true, page),
-            Part::Space(_) => (false, page),
-            Part::Window(_) => (false, PAGES + page),
-        };
-        let were_on = thread::irq_save();
-        let tlb: &Tlb = &platform.tlbs[thread::cpu()];
-        let word = match tlb.translate(&platform.memory, is_kernel, page) {
-            Entry::Unmapped => None,
-            Entry::Frame(frame) => Some(platform.memory.read_frame(frame as usize)),
-            Entry::Freed => Some(u64::MAX),
-        };
-        if were_on {
-            thread::irq_enable();
-        }
-        word
-    }
-
-    /// Lets another task have the CPU, if one wants it and preemption is on; the caller may go on elsewhere. In a task, with
-    /// interrupts on; elsewhere it does nothing.
-    pub fn preempt(&self) {
-        if thread::irqs_are_off() || !thread::is_preemptible() {
-            return;
-        }
-        if let Some(me) = thread::task() {
-            thread::irq_save();
-            self.inner.schedule(me);
-            thread::irq_enable();
-        }
-    }
-
-    /// Lets the CPU go, to the next task or to idle, and wants one again after `time`. In a task, with interrupts and
-    /// preemption on; elsewhere it does nothing.
-    pub fn rest(&self, time: Duration) {
-        if thread::irqs_are_off() || !thread::is_preemptible() {
-            return;
-        }
-        if let Some(me) = thread::task() {
-            thread::irq_save();
-            self.inner.retire();
-            std::thread::sleep(time);
-            self.inner.want_cpu(me);
-            thread::irq_enable();
-        }
-    }
-
     /// Has `on_tick` called in interrupt context at each tick of a CPU, with interrupts off. It interrupts its thread
     /// anywhere, so it must neither allocate, lock nor print. Once; later ones are ignored.
     pub fn on_tick(&self, on_tick: &'static (dyn Fn(CpuId) + Sync)) {
@@ -289,9 +220,8 @@ where
         let _ = self.inner.platform().on_stall.set(on_stall);
     }
 
-    pub(crate) fn await_service(&self, cpus: std::ops::Range<usize>, service: Service) {
-        let states = &self.inner.platform().cpus[cpus];
-        while !states.iter().all(|state| state.is(service)) {
+    pub(crate) fn await_service(&self, cpu: usize, service: Service) {
+        while !self.inner.platform().cpus[cpu].is(service) {
             self.pause();
         }
     }
@@ -320,9 +250,9 @@ where
             // It cannot panic, and if it did, the machine would go down all the same.
             let _ = ticker.join();
         }
-        for cpu in &self.inner.platform().cpus[..self.inner.cpus] {
-            cpu.want(Service::Stopped);
-        }
+        self.inner
+            .states()
+            .for_each(|cpu| cpu.want(Service::Stopped));
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use shootdown::Root;
 
+use crate::entry::Entry;
+use crate::root::tables;
+
 /// Page tables of a space.
 pub const TABLES: usize = 4;
 /// Pages that one table translates.
@@ -39,35 +42,6 @@ pub enum Part {
     Kernel,
     /// The windows of the CPU with this index in the first space: [`PAGES_PER_TABLE`] pages.
     Window(usize),
-}
-
-/// A page-table entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
-    Unmapped,
-    Frame(u32),
-    /// The table was given back.
-    Freed,
-}
-
-impl Entry {
-    const FREED: u32 = u32::MAX;
-
-    fn word(self) -> u32 {
-        match self {
-            Self::Unmapped => 0,
-            Self::Frame(frame) => frame + 1,
-            Self::Freed => Self::FREED,
-        }
-    }
-
-    fn of(word: u32) -> Self {
-        match word {
-            0 => Self::Unmapped,
-            Self::FREED => Self::Freed,
-            word => Self::Frame(word - 1),
-        }
-    }
 }
 
 /// A frame's word, on purpose not atomic: a load that the engine should have prevented is a data race.
@@ -158,7 +132,7 @@ impl Memory {
 
     /// What [`switch_to`](shootdown::Shootdown::switch_to) loads for a space.
     pub(crate) fn root_of(space: usize) -> Root {
-        Root(space as u64 + 1)
+        tables(space as u64 + 1)
     }
 
     /// What [`switch_to_windows`](shootdown::Shootdown::switch_to_windows) loads on a CPU for the first space.
@@ -178,7 +152,7 @@ impl Memory {
 
     /// The top-level entries of a root with a user part.
     fn entries(&self, root: Root) -> &[AtomicU32; TOP] {
-        &self.roots[root.0 as usize - 1]
+        &self.roots[root.as_u64() as usize - 1]
     }
 
     /// Changes a page-table entry; flushes nothing. One thread at a time for each page. Any context.

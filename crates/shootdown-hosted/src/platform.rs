@@ -66,7 +66,10 @@ impl<const N: usize> Hosted<N> {
 // 3. The software cache drops what the operation names; loads use nothing else.
 // 4. Likewise for roots and tags, and only private roots have entries for windows; each engine has its own `Hosted`, each CPU its own slots, one for each tag of the cache.
 // 5. `Cpu::interrupt` releases, `Cpu::take` acquires.
-// 6. An interrupt is pending until the CPU's holder takes it: at once by the signal, or as it enables interrupts.
+// 6. An interrupt is pending until the CPU's holder takes it, before the handler looks: at once by the signal, or as it enables
+//    interrupts; a signal that the host's kernel has no room for is sent again.
+// 7. Nothing is flushed remotely. 8. Tags are not split, and the slots are a field.
+// 9. The only panic is that of a thread that is no CPU: it has lent nothing and owes nothing. 10. A hiccup is a sleep.
 unsafe impl<const N: usize> Platform for Hosted<N> {
     type IrqState = bool;
 
@@ -160,7 +163,7 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// There may be more CPUs than cores: whoever waits lets others run.
+    /// There may be more CPUs than cores: one that waits lets others run.
     fn relax(&self) {
         std::thread::yield_now();
     }

@@ -10,10 +10,11 @@ use shootdown::{Capacity, Cpus, Root};
 
 use crate::cpu::{IPI, RESCHEDULE, SECOND, Service, TICK};
 use crate::inner::Inner;
+use crate::root::tables;
 use crate::thread::{self, Interrupts};
 
 /// The root without a user part.
-pub(crate) const KERNEL_ROOT: Root = Root(0);
+pub(crate) const KERNEL_ROOT: Root = tables(0);
 
 /// Tasks that wait for a CPU, by number, and the numbers that no thread has.
 #[derive(Debug)]
@@ -99,10 +100,10 @@ where
 
     /// A CPU that has nothing to do should look at the queue.
     pub(crate) fn ring_idle(&self, except: usize) {
-        let cpus = &self.platform().cpus[..self.cpus];
-        for (index, cpu) in cpus.iter().enumerate() {
+        for cpu in self.cpus.iter() {
+            let index = cpu.index();
             if index != except && self.idles[index].is_halted() {
-                cpu.bell.ring();
+                self.platform().cpus[index].bell.ring();
             }
         }
     }
@@ -134,7 +135,7 @@ where
         let before = state.loaded().map(|index| &self.spaces[index]);
         match (before, next) {
             (_, Some(0)) if thread::once_in(2) => {
-                let windows = &self.windows[cpu];
+                let windows = self.windows[cpu].as_ref().expect("every CPU has some");
                 self.engine
                     .switch_to_windows(before, &self.spaces[0], windows);
             }
@@ -162,7 +163,7 @@ where
     fn take_pending(&self) {
         let cpu = thread::cpu();
         let pending = self.platform().cpus[cpu].take();
-        // First: whoever has answered a call of the machine's own engine has taken what the second one sent before it.
+        // First: a CPU that has answered a call of the machine's own engine has taken what the second one sent before it.
         if pending & SECOND != 0
             && let Some(on_second) = self.on_second.get()
         {

@@ -60,7 +60,7 @@ where
 }
 
 // SAFETY: 1 to 3 as `Hosted`, whose methods these are. 4: no root is ever loaded. 5 and 6 as `Hosted`: the same pending word,
-// another bit, whose handler `Machine::on_second` names.
+// another bit, whose handler `Machine::on_second` names. 7 to 10 as `Hosted`.
 unsafe impl<const N: usize> Platform for SecondPlatform<N>
 where
     shootdown::Cpus<N>: shootdown::Capacity,

@@ -21,17 +21,21 @@ where
     pub fn take_offline(&self, cpu: CpuId) -> Result<(), Refused> {
         let index = cpu.index();
         let _owner = self.own_churn(cpu)?;
-        let states = &self.inner.platform().cpus[..self.inner.cpus];
-        if index >= states.len() || !states[index].is(Service::Online) {
+        if !self.inner.cpus.contains(cpu) {
             return Err(Refused::Offline(cpu));
         }
-        let online = states.iter().filter(|state| state.is(Service::Online));
+        let state = &self.inner.platform().cpus[index];
+        if !state.is(Service::Online) {
+            return Err(Refused::Offline(cpu));
+        }
+        let states = self.inner.states();
+        let online = states.filter(|state| state.is(Service::Online));
         if online.count() == 1 {
             return Err(Refused::Last(cpu));
         }
-        states[index].want(Service::Offline);
+        state.want(Service::Offline);
         self.call_idle(index);
-        self.await_service(index..index + 1, Service::Offline);
+        self.await_service(index, Service::Offline);
         Ok(())
     }
 
@@ -42,7 +46,7 @@ where
     pub fn bring_online(&self, cpu: CpuId) -> Result<(), Refused> {
         let index = cpu.index();
         let _owner = self.own_churn(cpu)?;
-        if index >= self.inner.cpus {
+        if !self.inner.cpus.contains(cpu) {
             return Err(Refused::Offline(cpu));
         }
         let state = &self.inner.platform().cpus[index];
@@ -50,7 +54,7 @@ where
             return Err(Refused::Online(cpu));
         }
         state.want(Service::Online);
-        self.await_service(index..index + 1, Service::Online);
+        self.await_service(index, Service::Online);
         Ok(())
     }
 

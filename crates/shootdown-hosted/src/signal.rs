@@ -20,7 +20,7 @@ impl ThreadId {
         Self(unsafe { libc::gettid() })
     }
 
-    /// Interrupts the thread; tells whether the kernel took the signal (its queue has a limit). Async-signal-safe.
+    /// Interrupts the thread; true if the kernel took the signal (its queue has a limit). Async-signal-safe.
     pub(crate) fn interrupt(self) -> bool {
         // SAFETY: no preconditions.
         let process = unsafe { libc::getpid() };

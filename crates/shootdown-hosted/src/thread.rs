@@ -104,7 +104,7 @@ pub(crate) fn set_cpu(cpu: usize) {
     THREAD.with(|it| it.cpu.store(cpu as u32, Ordering::Relaxed));
 }
 
-/// Disables interrupts; tells whether they were on.
+/// Disables interrupts; true if they were on.
 #[inline]
 pub(crate) fn irq_save() -> bool {
     THREAD.with(|it| {
@@ -144,7 +144,7 @@ pub(crate) fn irqs_are_off() -> bool {
 /// The signal handler.
 pub(crate) fn interrupted() {
     if irqs_are_off() {
-        // Whoever enables interrupts looks.
+        // The code that enables interrupts looks.
         return;
     }
     irq_save();
@@ -164,7 +164,7 @@ pub(crate) fn preempt_disable() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Tells whether somebody else should have run meanwhile, and may now.
+/// True if somebody else should have run meanwhile, and may now.
 pub(crate) fn preempt_enable() -> bool {
     compiler_fence(Ordering::SeqCst);
     THREAD.with(|it| {

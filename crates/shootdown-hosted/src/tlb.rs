@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
 
-use crate::memory::{Entry, Memory, PAGES, PAGES_PER_TABLE, Part, SPAN, TABLES, TOP};
+use crate::entry::Entry;
+use crate::memory::{Memory, PAGES, PAGES_PER_TABLE, Part, SPAN, TABLES, TOP};
+use crate::root::tables;
 
 /// Hardware tags of a CPU besides the untagged one.
 pub(crate) const TAGS: usize = 6;
 /// The root without a user part.
-const NO_USER: Root = Root(0);
+const NO_USER: u32 = 0;
 /// Nothing is cached. Cached words are the table's or frame's number, plus one.
 const NOTHING: u32 = 0;
 
@@ -55,7 +57,7 @@ fn drop_entries(entries: &[AtomicU32]) {
 impl Tlb {
     pub(crate) const fn new() -> Self {
         Self {
-            root: AtomicU32::new(0),
+            root: AtomicU32::new(NO_USER),
             tag: AtomicU32::new(0),
             tags: [const { Cached::new() }; TAGS + 1],
             kernel: [const { AtomicU32::new(NOTHING) }; PAGES],
@@ -67,7 +69,7 @@ impl Tlb {
     }
 
     pub(crate) fn load_root(&self, root: Root, asid: Asid, entries: TagEntries) {
-        self.root.store(root.0 as u32, Ordering::Relaxed);
+        self.root.store(root.as_u64() as u32, Ordering::Relaxed);
         self.tag.store(u32::from(asid.as_u16()), Ordering::Relaxed);
         if entries == TagEntries::Drop {
             self.loaded().drop_all();
@@ -76,7 +78,8 @@ impl Tlb {
 
     pub(crate) fn flush(&self, operation: LocalFlush) {
         match operation {
-            LocalFlush::Pages(range) => self.flush_pages(&range),
+            // The tables are dropped too, freed or not.
+            LocalFlush::Pages(range, _) => self.flush_pages(&range),
             LocalFlush::Space => self.loaded().drop_all(),
             LocalFlush::All => {
                 self.tags.iter().for_each(Cached::drop_all);
@@ -137,13 +140,13 @@ impl Tlb {
         if is_kernel {
             return Some(memory.table_of(Part::Kernel, slot));
         }
-        let root = Root(u64::from(self.root.load(Ordering::Relaxed)));
+        let root = self.root.load(Ordering::Relaxed);
         if root == NO_USER {
             return None;
         }
         let cached = &self.loaded().tables[slot];
         if cached.load(Ordering::Relaxed) == NOTHING {
-            let table = memory.table_at(root, slot)? as u32;
+            let table = memory.table_at(tables(root.into()), slot)? as u32;
             cached.store(table + 1, Ordering::Relaxed);
         }
         Some(cached.load(Ordering::Relaxed) as usize - 1)
@@ -168,7 +171,7 @@ impl Tlb {
 
 #[cfg(test)]
 mod tests {
-    use shootdown::PageSize;
+    use shootdown::{FreedTables, PageSize};
 
     use super::*;
 
@@ -192,11 +195,8 @@ mod tests {
         assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(1));
         memory.map(Part::Space(0), 5, None);
         assert_eq!(tlb.translate(&memory, false, 5), Entry::Frame(1));
-        tlb.flush(LocalFlush::Pages(FlushRange::pages(
-            5 * 4096,
-            1,
-            PageSize::SIZE_4K,
-        )));
+        let page = FlushRange::pages(5 * 4096, 1, PageSize::SIZE_4K);
+        tlb.flush(LocalFlush::Pages(page, FreedTables::No));
         assert_eq!(tlb.translate(&memory, false, 5), Entry::Unmapped);
     }
 

@@ -9,6 +9,9 @@ use crate::machine::Machine;
 use crate::memory::{PAGES_PER_TABLE, Part};
 use crate::platform::Hosted;
 
+/// All CPUs' windows together may show so many frames: the rest is enough for all other pages, and for those on their way.
+const WINDOW_FRAMES: usize = 64;
+
 /// Closes the books of a run on `machine`, all of whose tasks have ended: brings all CPUs back, and enters what the machine
 /// itself has seen.
 ///
@@ -53,7 +56,7 @@ where
 
     fn pages(&self, region: Region) -> usize {
         match region {
-            Region::Window(_) => WINDOW_PAGES,
+            Region::Window(_) => (WINDOW_FRAMES / self.cpus()).clamp(1, WINDOW_PAGES),
             _ => self.memory().pages(),
         }
     }
@@ -125,7 +128,7 @@ where
     }
 
     fn possible_cpus(&self) -> CpuMask<N> {
-        CpuMask::first(self.cpus())
+        Machine::possible_cpus(self)
     }
 
     fn busy(&self, ns: u64) {

@@ -1,8 +1,16 @@
 //! The engine itself, behind the same trait.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown};
+use shootdown::{Capacity, CpuId, CpuMask, CpuMemory, Cpus, Platform, Shootdown};
 
 use crate::{CrossCall, Lent};
+
+/// The memory of an engine for up to `N` CPUs of which there are `cpus`, in bytes.
+pub(crate) fn bytes_for<P: Platform, const N: usize>(cpus: usize) -> usize
+where
+    Cpus<N>: Capacity,
+{
+    size_of::<Shootdown<P, N>>() + cpus * size_of::<CpuMemory<N>>()
+}
 
 impl<P: Platform, const N: usize> CrossCall<N> for Shootdown<P, N>
 where
@@ -21,6 +29,6 @@ where
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Self>()
+        bytes_for::<P, N>(self.ready_cpus().len())
     }
 }

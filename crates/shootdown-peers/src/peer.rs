@@ -3,9 +3,9 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use shootdown::{Capacity, Cpus, Platform, Shootdown};
+use shootdown::{Capacity, Cpus, Platform};
 
-use crate::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet};
+use crate::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours};
 
 /// Whose algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -14,7 +14,7 @@ pub enum Peer {
     Mailbox,
     /// Xen before 2026: one call under one lock.
     OneLock,
-    /// Xen since 2026.
+    /// Xen, series of April 2026.
     TaskSet,
     /// Linux.
     CallQueues,
@@ -76,7 +76,7 @@ impl Peer {
             Self::Scoreboard => Scoreboard::<P>::bytes_for(cpus),
             _ => self
                 .calls::<P, N>(platform, cpus)
-                .map_or(size_of::<Shootdown<P, N>>(), |calls| calls.bytes()),
+                .map_or_else(|| ours::bytes_for::<P, N>(cpus), |calls| calls.bytes()),
         }
     }
 }

@@ -23,4 +23,4 @@ pub mod torture;
 pub mod trace;
 pub mod workload;
 
-pub use machine::{Failure, FailureKind, Machine, Program, SimPlatform};
+pub use machine::{Engine, Failure, FailureKind, Machine, Program, SimPlatform, root_at};

@@ -6,10 +6,17 @@ use shootdown_sim::{Failure, FailureKind};
 
 #[test]
 fn the_engine_keeps_its_promises() {
-    for cpus in [None, Some(1), Some(6), Some(Case::MOST_CPUS)] {
+    let sizes = [
+        (None, 600),
+        (Some(1), 300),
+        (Some(8), 200),
+        (Some(20), 20),
+        (Some(Case::MOST_CPUS), 8),
+    ];
+    for (cpus, runs) in sizes {
         let report = campaign(
             Campaign {
-                runs: 300,
+                runs,
                 seed: 10_000,
                 cpus,
                 scenario: None,
@@ -21,12 +28,12 @@ fn the_engine_keeps_its_promises() {
             .failure
             .map(|(case, report)| (case.to_string(), report.failure));
         assert_eq!(failure, None);
-        assert_eq!(report.progress.runs, 300);
+        assert_eq!(report.progress.runs, runs);
     }
 }
 
 #[test]
-fn fixed_seeds_come_upon_all_that_windows_are_about() {
+fn fixed_seeds_come_upon_all_that_there_is_to_find() {
     let plan = Campaign {
         runs: 500,
         seed: 1,
@@ -108,7 +115,7 @@ fn what_does_not_fail_without_an_answer_keeps_it() {
 
 /// Cases of all sizes.
 fn cases() -> impl Iterator<Item = Case> {
-    (0..24).map(|seed| Case::new(1 + seed as usize % Case::MOST_CPUS, seed))
+    (0..24).map(|seed| Case::new(1 + seed as usize % 8, seed))
 }
 
 #[test]

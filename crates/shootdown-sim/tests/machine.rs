@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use shootdown::{AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, PageSize, Root, Shootdown};
+use shootdown::{AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, PageSize};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::timed::{Costs, Preset, Timed};
-use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
+use shootdown_sim::{Engine, Failure, FailureKind, Machine, Program, root_at};
 
 const CPUS: usize = 4;
 
@@ -14,12 +14,10 @@ fn costs() -> Costs {
     Preset::named("haswell-ep").unwrap().costs()
 }
 
-type Engine = Shootdown<SimPlatform, CPUS>;
-
 /// Every CPU calls all others and flushes a shared space; returns what happened, in order.
 fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Failure>) {
-    let engine: Engine = Shootdown::new(SimPlatform);
-    let space = AddressSpace::new(&engine, Root(1));
+    let engine = Engine::<CPUS>::new(CPUS);
+    let space = AddressSpace::new(&engine, root_at(1));
     let log = RefCell::new(Vec::new());
     let machine = Machine::new(CPUS, model, || engine.handle_ipi());
     let programs = (0..CPUS)
@@ -38,7 +36,7 @@ fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Fa
                 log.borrow_mut().push((me, *shared.lock().unwrap()));
                 let page = FlushRange::pages(me << 12, 1, PageSize::SIZE_4K);
                 engine.flush(space, page, FreedTables::No);
-                engine.switch_away(space, Root(0));
+                engine.switch_away(space, root_at(0));
             })
         })
         .collect();
@@ -96,7 +94,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_wait_for_nobody_is_found() {
-    let engine: Engine = Shootdown::new(SimPlatform);
+    let engine = Engine::<CPUS>::new(CPUS);
     let machine = Machine::new(1, explored_alone(), || engine.handle_ipi());
     let program: Program<'_> = Box::new(|context| context.wait_for_interrupt());
     let failure = machine.run(vec![program]).1.unwrap();

@@ -3,7 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use shootdown::{CpuId, CpuMask, FlushRange, PageSize, Policy, Shootdown, Wait};
+use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Policy, Shootdown, Wait};
+use shootdown_sim::Engine;
 use shootdown_sim::machine::{Context, Host, Machine, Model, Program, SimPlatform};
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::workload::{Findings, Load, Preemptoff, System};
@@ -124,7 +125,7 @@ impl TwoTasks<'_> {
                 context.work(1_000_000_000);
                 self.tell("first sends");
                 let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
-                self.engine.flush_kernel(range);
+                self.engine.flush_kernel(range, FreedTables::No);
                 self.tell("first is done");
             }
             _ => {
@@ -143,7 +144,7 @@ impl TwoTasks<'_> {
 #[test]
 fn a_second_task_does_not_wait_for_the_first_one_s_request() {
     for policy in [Policy::PUBLISHED, Policy::BEST] {
-        let engine = Shootdown::new(SimPlatform);
+        let engine = Engine::new(3);
         engine.set_policy(policy);
         let host = TwoTasks {
             engine: &engine,

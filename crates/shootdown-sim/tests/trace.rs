@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown};
+use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
 use shootdown_sim::machine::Model;
 use shootdown_sim::timed::Timed;
 use shootdown_sim::trace::{Recorder, SpanKind, Trace, chrome, scene};
-use shootdown_sim::{Machine, Program, SimPlatform};
+use shootdown_sim::{Engine, Machine, Program, root_at};
 
 const CPUS: usize = 5;
-
-type Engine = Shootdown<SimPlatform, CPUS>;
 
 /// Every CPU flushes a shared space and calls all others, at the same time. Returns the trace, if one was wanted,
 /// and what the clocks say in the end.
 fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
-    let engine: Engine = Shootdown::new(SimPlatform);
+    let engine = Engine::<CPUS>::new(CPUS);
     engine.set_policy(policy);
-    let space = AddressSpace::new(&engine, Root(1));
+    let space = AddressSpace::new(&engine, root_at(1));
     let timed = Timed::new(CPUS, scene::costs());
     let mut machine = Machine::new(CPUS, Model::Timed(Box::new(timed)), || engine.handle_ipi());
     if traced {
@@ -44,7 +42,7 @@ fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
                         shootdown_sim::machine::context().work(turn as u64 * 9_000)
                     });
                 }
-                engine.switch_away(space, Root(0));
+                engine.switch_away(space, root_at(0));
             })
         })
         .collect();

@@ -6,7 +6,8 @@ use crate::churn::Steady;
 use crate::host::Host;
 use crate::record::Record;
 use crate::rng::{Rng, mix};
-use crate::torture::{Context, Step};
+use crate::step::Step;
+use crate::torture::Context;
 use crate::violation::Promise;
 
 /// A borrowed function as the engine takes it.
@@ -132,6 +133,7 @@ where
 
     /// What a called function does.
     fn answer(&self, cpu: CpuId, sequence: u64) {
+        self.torture.check_section(Some(self.operation), cpu);
         let here = self.host.engine().platform().current_cpu();
         if here != cpu {
             let (expected, found) = (u64::from(cpu.as_u32()), u64::from(here.as_u32()));

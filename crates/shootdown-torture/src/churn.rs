@@ -4,8 +4,9 @@ use shootdown::{Capacity, CpuMask, Cpus};
 
 use crate::host::Host;
 use crate::rng::Rng;
+use crate::step::Step;
 use crate::sync::Tally;
-use crate::torture::{Step, Torture};
+use crate::torture::Torture;
 
 /// Who may change which CPUs are online, and whether somebody has.
 #[derive(Debug)]

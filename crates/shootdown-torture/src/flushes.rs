@@ -1,85 +1,18 @@
 //! Changes of page tables with their flushes, and loads that must not find what is gone.
 
-use shootdown::{
-    Capacity, CpuId, Cpus, FlushBatch, FlushRange, FreedTables, PageSize, PinnedWindows, Platform,
-};
+use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, PinnedWindows, Platform};
 
 use crate::host::Host;
 use crate::memory::{Memory, Region};
 use crate::operation::Operation;
-use crate::pages::{PAGES, SPACES, Wrong, judge, poison};
+use crate::pages::{SPACES, Wrong, judge, poison};
 use crate::rng::Rng;
-use crate::torture::Step;
+use crate::step::Step;
+use crate::unlinked::{Batch, Changed, Gone, MOST_PAGES, Unlinked};
 use crate::violation::Promise;
 
-/// Most pages in one change: a bit more than the engine drops page by page, so that both ways are taken. With a table
-/// the batch has one entry more.
-const MOST_PAGES: usize = 40;
 /// Loads in one step.
 const MOST_LOADS: u64 = 8;
-
-/// What a batch owns, by the names that the host gave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unlinked {
-    Frame(usize),
-    Table(usize),
-}
-
-type Batch = FlushBatch<Unlinked, { MOST_PAGES + 1 }>;
-
-/// Pages that a worker owns and has changed.
-#[derive(Debug)]
-struct Changed {
-    region: Region,
-    /// One bit a page.
-    owned: u64,
-    /// Zero for pages that were not changed.
-    versions: [u64; PAGES],
-}
-
-impl Changed {
-    fn nothing(region: Region) -> Self {
-        Self {
-            region,
-            owned: 0,
-            versions: [0; PAGES],
-        }
-    }
-}
-
-/// What a change without a batch has to flush, and the frames that are free afterwards.
-#[derive(Debug)]
-struct Gone {
-    range: FlushRange,
-    frames: [usize; MOST_PAGES],
-    count: usize,
-}
-
-impl Default for Gone {
-    fn default() -> Self {
-        Self {
-            range: FlushRange::pages(0, 0, PageSize::SIZE_4K),
-            frames: [0; MOST_PAGES],
-            count: 0,
-        }
-    }
-}
-
-impl Gone {
-    fn add(&mut self, page: FlushRange, frame: Option<usize>) {
-        self.range = self.range.union(&page);
-        if let Some(frame) = frame {
-            self.frames[self.count] = frame;
-            self.count += 1;
-        }
-    }
-
-    fn frames(&self) -> impl Iterator<Item = Unlinked> {
-        self.frames[..self.count]
-            .iter()
-            .map(|frame| Unlinked::Frame(*frame))
-    }
-}
 
 impl<H: Host<N>, const N: usize> Step<'_, H, N>
 where
@@ -127,7 +60,10 @@ where
             self.disown(&changed);
             return false;
         }
-        let ticket = self.host.engine().submit_flush_kernel(gone.range);
+        let ticket = self
+            .host
+            .engine()
+            .submit_flush_kernel(gone.range, FreedTables::No);
         self.disown(&changed);
         self.maybe_move(rng);
         ticket.wait();
@@ -259,7 +195,7 @@ where
     }
 
     fn disown(&self, changed: &Changed) {
-        for page in bits(changed.owned) {
+        for page in changed.owned_pages() {
             self.torture.pages.disown(changed.region, page);
         }
     }
@@ -355,17 +291,4 @@ where
         platform.irq_restore(irq);
         result
     }
-
-    /// For reports; stale at once in a task.
-    fn here(&self) -> CpuId {
-        self.host.engine().platform().current_cpu()
-    }
-}
-
-fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = word.checked_ilog2()?;
-        word &= !(1 << bit);
-        Some(bit as usize)
-    })
 }

@@ -12,6 +12,7 @@
 //!   by relaxed atomics and by plain memory (a data race for ThreadSanitizer if the engine does not order them);
 //! * a CPU that stayed online during a call was not left out of it;
 //! * no posted call is lost, doubled or garbled, also when its target goes offline;
+//! * no function runs where a CPU has interrupts off and does nothing but flush and poll: a host holds locks there;
 //! * no load finds an older version of a page than a finished flush allows, nor a frame or a page table that a ticket gave back.
 //!
 //! A loss that makes a wait endless shows as no progress ([`Torture::progress`]): hosts watch that from outside.
@@ -29,13 +30,17 @@ mod mail;
 mod memory;
 mod operation;
 mod pages;
+mod policies;
 mod posts;
 mod progress;
 mod record;
 mod rng;
+mod section;
+mod step;
 mod summary;
 mod sync;
 mod torture;
+mod unlinked;
 mod violation;
 
 pub use host::Host;

@@ -63,6 +63,8 @@ operations! {
     Enter "enter" 8,
     /// Interrupts off for long.
     IrqsOff "irqs_off" 2,
+    /// A wait with interrupts off that polls, as for a lock.
+    Poll "poll" 4,
     /// The CPU goes to another task.
     Preempt "preempt" 6,
     /// A task that wants no CPU for a while: if nobody else does, the CPU is idle.
@@ -79,6 +81,38 @@ impl Operation {
     /// Whether only a task may do it, with interrupts on.
     pub(crate) const fn is_for_tasks(self) -> bool {
         matches!(self, Self::Enter | Self::Preempt | Self::Rest | Self::Churn)
+    }
+
+    /// Whether it waits for functions on other CPUs, or for a slot that they keep.
+    pub(crate) const fn waits_for_functions(self) -> bool {
+        matches!(
+            self,
+            Self::CallOne
+                | Self::CallMany
+                | Self::CallAll
+                | Self::CallIf
+                | Self::CallWith
+                | Self::SubmitDone
+                | Self::SubmitReceived
+                | Self::Post
+                | Self::Nested
+                | Self::LongHandler
+        )
+    }
+
+    /// Whether it serves flushes only, so that with interrupts off no function may run before it ends.
+    pub(crate) const fn is_flushes_only(self) -> bool {
+        matches!(
+            self,
+            Self::Change
+                | Self::ChangeTable
+                | Self::ChangeKernel
+                | Self::ChangeWindow
+                | Self::FlushWhole
+                | Self::Access
+                | Self::IrqsOff
+                | Self::Poll
+        )
     }
 
     /// Whether it needs [`Memory`](crate::Memory) with spaces.

@@ -39,7 +39,7 @@ pub(crate) fn poison(frame: usize) -> u64 {
     POISON | frame as u64
 }
 
-/// The torture's own view of one page. Whoever holds `owner` may change it.
+/// The torture's own view of one page. The worker that holds `owner` may change it.
 #[derive(Debug)]
 struct Page {
     owner: Tally,
@@ -126,7 +126,7 @@ impl<const N: usize> Pages<N> {
         })
     }
 
-    /// Tells whether it was out.
+    /// True if it was out.
     pub(crate) fn give_frame(&self, frame: usize) -> bool {
         self.free[frame / 64].give_bit((frame % 64) as u32)
     }

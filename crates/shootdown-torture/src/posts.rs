@@ -5,8 +5,9 @@ use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
 use crate::host::Host;
 use crate::mail::{Letter, LetterKind};
 use crate::rng::Rng;
+use crate::step::Step;
 use crate::sync::fence_between;
-use crate::torture::{Context, Step, Torture};
+use crate::torture::{Context, Torture};
 use crate::violation::{Promise, Violation};
 
 /// Tickets that one step holds at once: as many as there are slots for functions.
@@ -73,6 +74,7 @@ where
             let targets = self.some_cpus(rng);
             let steady = self.steady(&targets);
             let function = move |cpu| {
+                torture.check_section(Some(operation), cpu);
                 let record = torture.record(worker);
                 if let Err(seen) = record.sees(sequence) {
                     torture.ledger.enter(Violation {
@@ -146,6 +148,7 @@ where
                 found,
             });
         };
+        self.check_section(None, cpu);
         self.mail[cpu.index()].receive(letter.token());
         let Some(worker) = letter.worker() else {
             return broken(Promise::PostKept, 0, letter.token());

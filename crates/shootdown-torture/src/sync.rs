@@ -48,7 +48,7 @@ impl Tally {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// As [`set`](Self::set); whoever reads it by [`get_published`](Self::get_published) sees what went before.
+    /// As [`set`](Self::set): a reader by [`get_published`](Self::get_published) sees what was done before.
     pub(crate) fn publish(&self, value: u64) {
         // ORDERING: Release; pairs with `get_published` and `take`.
         self.0.store(value, Ordering::Release);
@@ -65,7 +65,7 @@ impl Tally {
         self.0.fetch_max(value, Ordering::AcqRel);
     }
 
-    /// Turns zero into `value`; tells whether it was zero. A lock that nobody waits for.
+    /// Turns zero into `value`; true if it was zero. A lock that nobody waits for.
     pub(crate) fn take(&self, value: u64) -> bool {
         self.0
             // ORDERING: Acquire sees what the last owner did; pairs with `publish`.
@@ -90,7 +90,7 @@ impl Tally {
         None
     }
 
-    /// Sets a bit; tells whether it was clear.
+    /// Sets a bit; true if it was clear.
     pub(crate) fn give_bit(&self, bit: u32) -> bool {
         // ORDERING: Release publishes this user's writes; pairs with `take_bit`.
         self.0.fetch_or(1 << bit, Ordering::Release) & (1 << bit) == 0

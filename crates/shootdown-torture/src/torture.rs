@@ -1,6 +1,6 @@
-//! [`Torture`]: the shared state of a run, and its steps.
+//! [`Torture`]: the shared state of a run.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Policy};
+use shootdown::{Capacity, CpuId, Cpus, Platform};
 
 use crate::churn::Churn;
 use crate::host::Host;
@@ -10,6 +10,8 @@ use crate::operation::{Operation, Plan};
 use crate::pages::Pages;
 use crate::record::{LANES, Record, WorkerId};
 use crate::rng::Rng;
+use crate::section::Sections;
+use crate::step::Step;
 use crate::sync::{Tally, fence_between};
 use crate::violation::{Ledger, Promise, Violation};
 
@@ -23,6 +25,9 @@ pub enum Context {
     Task,
     /// An interrupt handler other than the engine's; interrupts are off.
     Interrupt,
+    /// The same where the handler has interrupted the holder of a lock: others may spin for it with interrupts off and run no
+    /// functions, so the step waits for none.
+    InterruptUnderLock,
     /// A task with interrupts off.
     InterruptsOff,
 }
@@ -54,20 +59,8 @@ where
     pub(crate) mail: [Mail; N],
     pub(crate) pages: Pages<N>,
     pub(crate) churn: Churn,
+    pub(crate) sections: Sections<N>,
     pub(crate) ledger: Ledger,
-}
-
-/// One step on its way: everything an operation needs.
-#[derive(Debug)]
-pub(crate) struct Step<'a, H, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) torture: &'static Torture<N>,
-    pub(crate) host: &'a H,
-    pub(crate) worker: usize,
-    pub(crate) operation: Operation,
-    pub(crate) context: Context,
 }
 
 impl<const N: usize> Torture<N>
@@ -85,6 +78,7 @@ where
             mail: [const { Mail::new() }; N],
             pages: Pages::new(),
             churn: Churn::new(),
+            sections: Sections::new(),
             ledger: Ledger::new(),
         }
     }
@@ -133,7 +127,8 @@ where
         let operation = self.choose(&mut rng);
         // Busy / closed?, against closed / busy? in `finish`.
         fence_between();
-        if context == Context::Interrupt && self.closed.get() != 0 {
+        let is_interrupt = matches!(context, Context::Interrupt | Context::InterruptUnderLock);
+        if is_interrupt && self.closed.get() != 0 {
             record.abandon();
             return Outcome {
                 operation,
@@ -149,11 +144,11 @@ where
             context,
         };
         let done = if context != Context::Task {
-            !operation.is_for_tasks() && step.run(&mut rng)
+            step.is_possible() && step.run_inside(&mut rng)
         } else if !operation.is_for_tasks() && rng.once_in(IRQS_OFF_ONE_IN) {
             step.context = Context::InterruptsOff;
             let irq = host.engine().platform().irq_save();
-            let done = step.run(&mut rng);
+            let done = step.run_inside(&mut rng);
             host.engine().platform().irq_restore(irq);
             done
         } else {
@@ -222,104 +217,5 @@ where
 {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<H: Host<N>, const N: usize> Step<'_, H, N>
-where
-    Cpus<N>: Capacity,
-{
-    /// Tells whether the operation was done.
-    fn run(&self, rng: &mut Rng) -> bool {
-        match self.operation {
-            Operation::CallOne => self.call_one(rng),
-            Operation::CallMany => self.call_many(rng),
-            Operation::CallAll => self.call_all(),
-            Operation::CallIf => self.call_if(rng),
-            Operation::CallWith => self.call_with(rng),
-            Operation::SubmitDone => self.submit_done(rng),
-            Operation::SubmitReceived => self.submit_received(rng),
-            Operation::Post => self.post(rng),
-            Operation::TryPost => self.try_post(rng),
-            Operation::Nested => self.nested(rng),
-            Operation::LongHandler => self.long_handler(rng),
-            Operation::Change | Operation::ChangeKernel => self.change(rng),
-            Operation::ChangeTable => self.change_table(rng),
-            Operation::ChangeWindow => self.change_window(rng),
-            Operation::FlushWhole => self.flush_whole(rng),
-            Operation::Access => self.access(rng),
-            Operation::Enter => self.enter(rng),
-            Operation::IrqsOff => self.irqs_off(rng),
-            Operation::Preempt => {
-                self.host.preempt();
-                true
-            }
-            Operation::Rest => {
-                self.host.rest(self.some_long_ns(rng));
-                true
-            }
-            Operation::Churn => self.churn(rng),
-            Operation::SetPolicy => self.set_policy(rng),
-        }
-    }
-
-    pub(crate) fn report(&self, promise: Promise, cpu: CpuId, expected: u64, found: u64) {
-        self.torture.ledger.enter(Violation {
-            promise,
-            operation: Some(self.operation),
-            cpu,
-            expected,
-            found,
-        });
-    }
-
-    /// Random CPUs of this machine, whether online or not.
-    pub(crate) fn some_cpus(&self, rng: &mut Rng) -> CpuMask<N> {
-        let mut bits = rng.next_u64();
-        let mut mask = CpuMask::EMPTY;
-        for cpu in self.host.possible_cpus().iter() {
-            if bits & 1 == 1 {
-                mask.insert(cpu);
-            }
-            // Masks of more than 64 CPUs repeat themselves.
-            bits = bits.rotate_right(1);
-        }
-        mask
-    }
-
-    /// One CPU of this machine.
-    pub(crate) fn some_cpu(&self, rng: &mut Rng) -> CpuId {
-        let possible = self.host.possible_cpus();
-        let nth = rng.below(possible.len() as u64) as usize;
-        possible.iter().nth(nth).unwrap_or(CpuId::new(0))
-    }
-
-    /// A time that counts as long.
-    pub(crate) fn some_long_ns(&self, rng: &mut Rng) -> u64 {
-        let most = self.torture.long_ns().max(10);
-        most / 10 + rng.below(most)
-    }
-
-    fn irqs_off(&self, rng: &mut Rng) -> bool {
-        let platform = self.host.engine().platform();
-        let irq = platform.irq_save();
-        self.host.busy(self.some_long_ns(rng));
-        platform.irq_restore(irq);
-        true
-    }
-
-    fn set_policy(&self, rng: &mut Rng) -> bool {
-        const POLICIES: [Policy; 7] = [
-            Policy::BEFORE,
-            Policy::PUBLISHED,
-            Policy::BEST,
-            Policy::BEST.with_multicast(false),
-            Policy::BEST.with_lazy(false),
-            Policy::BEST.with_broadcast_from(1),
-            Policy::BEST.with_broadcast_from(3),
-        ];
-        let policy = POLICIES[rng.below(POLICIES.len() as u64) as usize];
-        self.host.engine().set_policy(policy);
-        true
     }
 }

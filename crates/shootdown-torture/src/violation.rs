@@ -31,6 +31,8 @@ pub enum Promise {
     NotReused,
     /// A ticket gives back exactly what the batch was given.
     FramesBack,
+    /// Where a CPU has interrupts off and does nothing but flush and poll, no function runs.
+    FlushesOnly,
     /// Nothing is sent to a CPU that has gone offline; hosts that can look say so
     /// ([`Torture::host_found`](crate::Torture::host_found)).
     OfflineQuiet,
@@ -49,6 +51,7 @@ impl Promise {
         Self::Fresh,
         Self::NotReused,
         Self::FramesBack,
+        Self::FlushesOnly,
         Self::OfflineQuiet,
     ];
 
@@ -65,6 +68,7 @@ impl Promise {
             Self::Fresh => "fresh",
             Self::NotReused => "not_reused",
             Self::FramesBack => "frames_back",
+            Self::FlushesOnly => "flushes_only",
             Self::OfflineQuiet => "offline_quiet",
         }
     }

@@ -14,7 +14,7 @@ fn run(fault: Fault, plan: &Plan) -> Summary {
     let torture: &'static Torture<CPUS> = Box::leak(Box::default());
     torture.begin(machine, plan);
     for step in 0..STEPS {
-        machine.engine.platform().become_cpu(step % CPUS);
+        machine.engine.platform().continue_as(step % CPUS);
         torture.step(machine, WorkerId::task(step % CPUS), Context::Task);
     }
     torture.finish(machine);

@@ -1,7 +1,8 @@
 //! Cache lines: the hint that a line will be written.
 
-/// Asks for the cache line at `address` in a state that can be written (PREFETCHW in APM vol. 3 and SDM vol. 2). A hint: it never faults, whatever the address, and processors without it
-/// treat the opcode as a NOP in 64-bit mode. Any privilege level, any context.
+/// Asks for the cache line at `address` in a state that can be written (PREFETCHW in APM vol. 3 and
+/// SDM vol. 2). A hint: it never faults, whatever the address, and processors without it treat the
+/// opcode as a NOP in 64-bit mode. Any privilege level, any context.
 #[inline]
 pub fn prefetch_write(address: usize) {
     // SAFETY: PREFETCHW changes no register, flag or memory content and never faults.

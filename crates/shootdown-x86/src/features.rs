@@ -75,48 +75,14 @@ pub struct Features {
 impl Features {
     /// Asks this CPU. CPUID traps under a hypervisor, so do it once and keep the answer.
     pub fn detect() -> Self {
-        Self::from_leaves(__cpuid_count)
+        Self::from_leaves(cpuid)
     }
 
     /// The same from any source of leaves: `leaves(leaf, subleaf)`.
     pub fn from_leaves(leaves: impl Fn(u32, u32) -> CpuidResult) -> Self {
-        let leaf = |number: u32, base: u32| {
-            let absent = CpuidResult {
-                eax: 0,
-                ebx: 0,
-                ecx: 0,
-                edx: 0,
-            };
-            // Intel processors answer a leaf beyond the maximum with another leaf's data.
-            if leaves(base, 0).eax >= number {
-                leaves(number, 0)
-            } else {
-                absent
-            }
-        };
-        let basic = leaf(LEAF_FEATURES, LEAF_BASIC);
-        let structured = leaf(LEAF_STRUCTURED, LEAF_BASIC);
-        let extended = leaf(LEAF_EXTENDED_FEATURES, LEAF_EXTENDED);
-        let power = leaf(LEAF_POWER, LEAF_EXTENDED);
-        let sizes = leaf(LEAF_SIZES, LEAF_EXTENDED);
-        let mut flags = FeatureFlags::empty();
-        for (flag, register, bit) in [
-            (FeatureFlags::PCID, basic.ecx, 17),
-            (FeatureFlags::X2APIC, basic.ecx, 21),
-            (FeatureFlags::TSC_DEADLINE, basic.ecx, 24),
-            (FeatureFlags::HYPERVISOR, basic.ecx, 31),
-            (FeatureFlags::PGE, basic.edx, 13),
-            (FeatureFlags::FSGSBASE, structured.ebx, 0),
-            (FeatureFlags::SMEP, structured.ebx, 7),
-            (FeatureFlags::INVPCID, structured.ebx, 10),
-            (FeatureFlags::SMAP, structured.ebx, 20),
-            (FeatureFlags::NX, extended.edx, 20),
-            (FeatureFlags::PAGE_1G, extended.edx, 26),
-            (FeatureFlags::INVARIANT_TSC, power.edx, 8),
-            (FeatureFlags::INVLPGB, sizes.ebx, 3),
-        ] {
-            flags.set(flag, register >> bit & 1 != 0);
-        }
+        let basic = leaf_in_range(&leaves, LEAF_FEATURES, LEAF_BASIC);
+        let sizes = leaf_in_range(&leaves, LEAF_SIZES, LEAF_EXTENDED);
+        let flags = FeatureFlags::from_leaves(&leaves, basic, sizes);
         let hypervisor = if flags.contains(FeatureFlags::HYPERVISOR) {
             Hypervisor::from_leaf(leaves(LEAF_HYPERVISOR, 0))
         } else {
@@ -172,6 +138,52 @@ impl Features {
     }
 }
 
+impl FeatureFlags {
+    fn from_leaves(
+        leaves: impl Fn(u32, u32) -> CpuidResult,
+        basic: CpuidResult,
+        sizes: CpuidResult,
+    ) -> Self {
+        let structured = leaf_in_range(&leaves, LEAF_STRUCTURED, LEAF_BASIC);
+        let extended = leaf_in_range(&leaves, LEAF_EXTENDED_FEATURES, LEAF_EXTENDED);
+        let power = leaf_in_range(&leaves, LEAF_POWER, LEAF_EXTENDED);
+        let mut flags = FeatureFlags::empty();
+        for (flag, register, bit) in [
+            (FeatureFlags::PCID, basic.ecx, 17),
+            (FeatureFlags::X2APIC, basic.ecx, 21),
+            (FeatureFlags::TSC_DEADLINE, basic.ecx, 24),
+            (FeatureFlags::HYPERVISOR, basic.ecx, 31),
+            (FeatureFlags::PGE, basic.edx, 13),
+            (FeatureFlags::FSGSBASE, structured.ebx, 0),
+            (FeatureFlags::SMEP, structured.ebx, 7),
+            (FeatureFlags::INVPCID, structured.ebx, 10),
+            (FeatureFlags::SMAP, structured.ebx, 20),
+            (FeatureFlags::NX, extended.edx, 20),
+            (FeatureFlags::PAGE_1G, extended.edx, 26),
+            (FeatureFlags::INVARIANT_TSC, power.edx, 8),
+            (FeatureFlags::INVLPGB, sizes.ebx, 3),
+        ] {
+            flags.set(flag, register >> bit & 1 != 0);
+        }
+        flags
+    }
+}
+
+/// A leaf of the range that begins at `base`; zeros where it has none. Intel processors answer a leaf
+/// beyond the maximum with another leaf's data.
+fn leaf_in_range(leaves: impl Fn(u32, u32) -> CpuidResult, number: u32, base: u32) -> CpuidResult {
+    if leaves(base, 0).eax >= number {
+        leaves(number, 0)
+    } else {
+        CpuidResult {
+            eax: 0,
+            ebx: 0,
+            ecx: 0,
+            edx: 0,
+        }
+    }
+}
+
 /// One accessor per flag.
 macro_rules! accessors {
     ($($name:ident => $flag:ident),* $(,)?) => {
@@ -201,6 +213,15 @@ accessors! {
     has_invariant_tsc => INVARIANT_TSC,
 }
 
+/// CPUID. The standard library's function is safe in Rust 1.95 and unsafe in 1.88.
+pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
+    #[allow(unused_unsafe, reason = "older compilers want the block")]
+    // SAFETY: every x86-64 processor has the instruction, and it changes nothing but its outputs.
+    unsafe {
+        __cpuid_count(leaf, subleaf)
+    }
+}
+
 impl Hypervisor {
     fn from_leaf(leaf: CpuidResult) -> Self {
         let mut signature = [0; 12];
@@ -211,6 +232,32 @@ impl Hypervisor {
             b"TCGTCGTCGTCG" => Self::Tcg,
             b"KVMKVMKVM\0\0\0" => Self::Kvm,
             _ => Self::Other(signature),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpuid;
+    use std::is_x86_feature_detected;
+
+    #[test]
+    fn leaves_and_subleaves_are_those_that_the_standard_library_reads() {
+        if cpuid(0, 0).eax < 7 {
+            return;
+        }
+        let [basic, structured, extended] = [1, 7, 0x8000_0001].map(|leaf| cpuid(leaf, 0));
+        // Features whose bits alone decide, whatever the system has switched on.
+        let bits = [
+            (basic.ecx, is_x86_feature_detected!("sse3")),
+            (basic.ecx >> 30, is_x86_feature_detected!("rdrand")),
+            (structured.ebx >> 3, is_x86_feature_detected!("bmi1")),
+            (structured.ebx >> 8, is_x86_feature_detected!("bmi2")),
+            (structured.ebx >> 18, is_x86_feature_detected!("rdseed")),
+            (extended.ecx >> 5, is_x86_feature_detected!("lzcnt")),
+        ];
+        for (nth, (bit, is_there)) in bits.into_iter().enumerate() {
+            assert_eq!(bit & 1 != 0, is_there, "row {nth}");
         }
     }
 }

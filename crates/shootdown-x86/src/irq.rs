@@ -45,7 +45,8 @@ pub fn state() -> IrqState {
 
 /// Disables maskable interrupts on this CPU and returns the previous state.
 ///
-/// CPL 0 only: elsewhere CLI raises #GP. NMI, machine check and SMI still get through.
+/// CPL 0 only: elsewhere CLI raises #GP, and nothing else happens, so this is safe to call. NMI,
+/// machine check and SMI still get through.
 #[inline]
 pub fn save() -> IrqState {
     let before = state();
@@ -54,13 +55,21 @@ pub fn save() -> IrqState {
     before
 }
 
-/// Returns this CPU to the state that [`save`] found. Pairs nest.
+/// Returns this CPU to the state that [`save`] found. Pairs nest. CPL 0 only, as for [`save`].
 ///
-/// CPL 0 only, as for [`save`].
+/// ```compile_fail,E0133
+/// use shootdown_x86::irq::{self, IrqState};
+/// irq::restore(IrqState::Enabled);
+/// ```
+///
+/// # Safety
+///
+/// 1. `before` is what the matching [`save`] returned on this CPU, or nothing that runs on this CPU
+///    relies on interrupts being off.
 #[inline]
-pub fn restore(before: IrqState) {
+pub unsafe fn restore(before: IrqState) {
     if before.is_enabled() {
-        // SAFETY: sets RFLAGS.IF, which was set when the matching `save` ran.
+        // SAFETY: sets RFLAGS.IF; by duty 1 nobody relies on it being clear.
         unsafe { asm!("sti", options(nostack, preserves_flags)) };
     }
 }

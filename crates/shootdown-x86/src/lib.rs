@@ -3,7 +3,8 @@
 //! A kernel's implementation of `shootdown::Platform` needs five things from the processor, and
 //! each has a module here:
 //!
-//! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], [`ApicMap`]);
+//! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], or [`IpiSender`] where the host has
+//!   the controllers running; [`ApicMap`]);
 //! * [`tlb`]: drop translations on this CPU, load roots with and without tags ([`Tlb`], [`Pcid`]);
 //! * [`cache`]: ask for cache lines early;
 //! * [`features`], [`processor`]: know what the processor has, and which one it is ([`Features`]);
@@ -23,7 +24,9 @@
 //! # Privilege
 //!
 //! Code here runs at CPL 0. At any other level the processor raises #GP, which a hosted process
-//! sees as a fatal signal; constructors of hardware access are therefore `unsafe` and say so.
+//! sees as a fatal signal; constructors of hardware access are therefore `unsafe` and say so. What a kernel
+//! needs all the time (interrupts for others, flushes) is safe once such a value exists; what can break
+//! memory safety (roots, modes, registers by number, INIT, start-up and NMI) stays `unsafe`.
 //!
 //! # Example
 //!
@@ -83,7 +86,9 @@ pub mod msr;
 pub mod processor;
 pub mod tlb;
 
-pub use apic::{ApicId, ApicMap, ApicMode, Delivery, Destination, LocalApic, SendError, Vector};
+pub use apic::{
+    ApicId, ApicMap, ApicMode, Delivery, Destination, IpiSender, LocalApic, SendError, Vector,
+};
 pub use features::{Features, Hypervisor};
 pub use irq::IrqState;
 pub use tlb::{Pcid, PcidSupport, Tlb};

@@ -2,9 +2,13 @@
 
 use core::arch::asm;
 
-/// The number of a model-specific register.
+/// The number of a model-specific register that this crate uses. Others cannot be named:
+///
+/// ```compile_fail,E0423
+/// let lstar = shootdown_x86::msr::Msr(0xc000_0082);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Msr(pub u32);
+pub struct Msr(u32);
 
 impl Msr {
     /// Where the local APIC is and whether it is on (SDM vol. 3A, "Local APIC Status and Location").
@@ -13,6 +17,17 @@ impl Msr {
     pub const BIOS_SIGN_ID: Self = Self(0x8b);
     /// Time-stamp value at which the APIC timer fires (SDM vol. 3A, "TSC-Deadline Mode").
     pub const TSC_DEADLINE: Self = Self(0x6e0);
+
+    /// The x2APIC register with this place in that range (SDM vol. 3A, "x2APIC Register Address Space").
+    pub(crate) const fn of_x2apic(register: u8) -> Self {
+        const FIRST: u32 = 0x800;
+        Self(FIRST + register as u32)
+    }
+
+    /// The number, as RDMSR and WRMSR take it in ECX.
+    pub const fn as_u32(self) -> u32 {
+        self.0
+    }
 }
 
 /// Reads a model-specific register.

@@ -2,8 +2,9 @@
 //!
 //! Only for what CPUID's feature bits do not say: the errata of particular models.
 
-use core::arch::x86_64::{__cpuid, CpuidResult};
+use core::arch::x86_64::CpuidResult;
 
+use crate::features::cpuid;
 use crate::msr::{self, Msr};
 
 /// Family 6 and families from this on extend the model number (SDM vol. 2A, "CPUID").
@@ -93,7 +94,7 @@ impl Microcode {
         // SAFETY: 1. the caller's. 2. every Intel processor with microcode updates has it. 3. it
         // only makes room for the answer.
         unsafe { msr::write(Msr::BIOS_SIGN_ID, 0) };
-        let _ = __cpuid(1);
+        let _ = cpuid(1, 0);
         // SAFETY: as above; reading has no effect.
         let value = unsafe { msr::read(Msr::BIOS_SIGN_ID) };
         Self((value >> 32) as u32)

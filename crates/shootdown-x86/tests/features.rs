@@ -72,6 +72,15 @@ fn each_bit_gives_its_flag_and_no_other() {
 }
 
 #[test]
+fn nothing_is_read_but_the_first_of_several_subleaves() {
+    let features = Features::from_leaves(|_, subleaf| {
+        assert_eq!(subleaf, 0);
+        CpuidResult { eax: !0, ..NOTHING }
+    });
+    assert_eq!(features.flags(), FeatureFlags::empty());
+}
+
+#[test]
 fn leaves_beyond_the_highest_are_not_believed() {
     let full = CpuidResult {
         eax: 1,
@@ -93,6 +102,13 @@ fn invlpgb_reports_one_page_more_than_its_field() {
         ..NOTHING
     };
     assert_eq!(with_leaves(&[(0x8000_0008, sizes)]).invlpgb_max_pages(), 8);
+    // The field has 16 bits; what is above is something else.
+    let most = CpuidResult {
+        edx: 0xabcd_ffff,
+        ..sizes
+    };
+    let features = with_leaves(&[(0x8000_0008, most)]);
+    assert_eq!(features.invlpgb_max_pages(), 0x1_0000);
     let without = CpuidResult { edx: 7, ..NOTHING };
     assert_eq!(
         with_leaves(&[(0x8000_0008, without)]).invlpgb_max_pages(),

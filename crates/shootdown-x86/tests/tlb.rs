@@ -1,6 +1,6 @@
 //! Invalidation against a recorder.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use shootdown_x86::features::FeatureFlags;
 use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
@@ -24,13 +24,22 @@ const LOADED: u64 = ROOT | TAG as u64;
 const CR4: u64 = 1 << 5 | PGE | PCIDE;
 const PGE: u64 = 1 << 7;
 const PCIDE: u64 = 1 << 17;
+/// Set where a test says so: addresses have 57 bits.
+const LA57: u64 = 1 << 12;
+
+/// CR3 is loaded with itself.
+const RELOAD: [Op; 3] = [Op::IrqSave, Op::WriteCr3(LOADED), Op::IrqRestore];
 
 #[derive(Default, Debug)]
-struct Recorder(RefCell<Vec<Op>>);
+struct Recorder {
+    ops: RefCell<Vec<Op>>,
+    is_wide: Cell<bool>,
+    are_irqs_off: Cell<bool>,
+}
 
 impl Recorder {
     fn push(&self, op: Op) {
-        self.0.borrow_mut().push(op);
+        self.ops.borrow_mut().push(op);
     }
 }
 
@@ -38,7 +47,7 @@ impl Port for &Recorder {
     fn invlpg(&self, address: usize) {
         self.push(Op::Invlpg(address));
     }
-    fn invpcid(&self, kind: InvpcidKind) {
+    unsafe fn invpcid(&self, kind: InvpcidKind) {
         self.push(Op::Invpcid(kind));
     }
     fn read_cr3(&self) -> u64 {
@@ -48,25 +57,33 @@ impl Port for &Recorder {
         self.push(Op::WriteCr3(value));
     }
     fn read_cr4(&self) -> u64 {
-        CR4
+        CR4 | if self.is_wide.get() { LA57 } else { 0 }
     }
     unsafe fn write_cr4(&self, value: u64) {
         self.push(Op::WriteCr4(value));
     }
+    // Only what changes something is recorded.
     fn irq_save(&self) -> IrqState {
+        if self.are_irqs_off.replace(true) {
+            return IrqState::Disabled;
+        }
         self.push(Op::IrqSave);
         IrqState::Enabled
     }
-    fn irq_restore(&self, before: IrqState) {
-        assert_eq!(before, IrqState::Enabled);
-        self.push(Op::IrqRestore);
+    unsafe fn irq_restore(&self, before: IrqState) {
+        if before.is_enabled() {
+            self.are_irqs_off.set(false);
+            self.push(Op::IrqRestore);
+        }
     }
 }
 
 fn ops_with(flags: FeatureFlags, act: impl FnOnce(Tlb<&Recorder>)) -> Vec<Op> {
     let recorder = Recorder::default();
-    act(Tlb::with_port(&recorder, &Features::with_flags(flags)));
-    recorder.0.into_inner()
+    // SAFETY: the recorder takes everything.
+    act(unsafe { Tlb::with_port(&recorder, &Features::with_flags(flags)) });
+    assert!(!recorder.are_irqs_off.get(), "interrupts were left off");
+    recorder.ops.into_inner()
 }
 
 #[test]
@@ -80,6 +97,16 @@ fn pages_are_dropped_at_their_stride() {
         Op::Invlpg(0x80_0000),
     ];
     assert_eq!(ops, expected);
+}
+
+#[test]
+fn long_ranges_are_dropped_to_their_end() {
+    const PAGES: usize = 5000;
+    let ops = ops_with(FeatureFlags::empty(), |tlb| {
+        tlb.flush_pages(0x1000, 4096, PAGES)
+    });
+    assert_eq!(ops.len(), PAGES);
+    assert_eq!(ops[PAGES - 1], Op::Invlpg(PAGES * 4096));
 }
 
 #[test]
@@ -111,7 +138,7 @@ fn pcid(number: u16) -> Pcid {
 #[test]
 fn a_space_is_dropped_by_loading_its_own_root_and_tag() {
     let ops = ops_with(FeatureFlags::all(), |tlb| tlb.flush_non_global());
-    assert_eq!(ops, [Op::WriteCr3(LOADED)]);
+    assert_eq!(ops, RELOAD);
 }
 
 #[test]
@@ -130,14 +157,15 @@ fn everything_goes_by_the_best_means_there_is() {
             Op::IrqRestore
         ]
     );
-    assert_eq!(all(FeatureFlags::empty()), [Op::WriteCr3(LOADED)]);
+    assert_eq!(all(FeatureFlags::empty()), RELOAD);
 }
 
 #[test]
 fn tags_are_turned_on_and_off_while_none_is_loaded() {
     // SAFETY: the recorder takes everything.
     let start = tagged_ops_with(FeatureFlags::all(), |tlb| unsafe { tlb.start() });
-    let stop = tagged_ops_with(FeatureFlags::all(), |tlb| tlb.stop());
+    // SAFETY: as above.
+    let stop = tagged_ops_with(FeatureFlags::all(), |tlb| unsafe { tlb.stop() });
     let around = |cr4| {
         [
             Op::IrqSave,
@@ -183,9 +211,44 @@ fn one_tag_goes_by_invpcid_or_what_comes_closest() {
         assert_eq!(ops(FeatureFlags::PGE, kind), everything, "{kind:?}");
     }
     let page = InvpcidKind::Page(pcid(TAG), 0x7000);
-    assert_eq!(ops(FeatureFlags::PGE, page), [Op::Invlpg(0x7000)]);
+    let by_invlpg = [Op::IrqSave, Op::Invlpg(0x7000), Op::IrqRestore];
+    assert_eq!(ops(FeatureFlags::PGE, page), by_invlpg);
     let context = InvpcidKind::Context(pcid(TAG));
-    assert_eq!(ops(FeatureFlags::PGE, context), [Op::WriteCr3(LOADED)]);
+    assert_eq!(ops(FeatureFlags::PGE, context), RELOAD);
+}
+
+/// INVPCID of a page is asked for on a processor with addresses of this width.
+fn is_given_to_invpcid(address: usize, is_wide: bool) -> bool {
+    let recorder = Recorder::default();
+    recorder.is_wide.set(is_wide);
+    let features = Features::with_flags(FeatureFlags::all());
+    // SAFETY: the recorder takes everything.
+    let tlb = unsafe { Tlb::with_port(&recorder, &features) };
+    // SAFETY: as above.
+    let tlb = unsafe { tlb.with_pcids() };
+    let kind = InvpcidKind::Page(pcid(5), address);
+    tlb.flush_tagged(kind);
+    let ops = recorder.ops.into_inner();
+    assert!(ops.is_empty() || ops == [Op::Invpcid(kind)]);
+    !ops.is_empty()
+}
+
+#[test]
+fn invpcid_gets_canonical_addresses_only() {
+    // The last and the first of each kind: 48 bits, 57 bits, none.
+    for (address, narrow, wide) in [
+        (0x0000_7fff_ffff_ffff, true, true),
+        (0x0000_8000_0000_0000, false, true),
+        (0x00ff_ffff_ffff_ffff, false, true),
+        (0x0100_0000_0000_0000, false, false),
+        (0xfeff_ffff_ffff_ffff, false, false),
+        (0xff00_0000_0000_0000, false, true),
+        (0xffff_7fff_ffff_ffff, false, true),
+        (0xffff_8000_0000_0000, true, true),
+    ] {
+        assert_eq!(is_given_to_invpcid(address, false), narrow, "{address:#x}");
+        assert_eq!(is_given_to_invpcid(address, true), wide, "{address:#x}");
+    }
 }
 
 #[test]
@@ -217,5 +280,5 @@ fn the_user_side_of_a_pair_is_flushed_or_owed() {
         assert_eq!(tlb.flush_pair(pair), UserSide::Dropped);
     });
     let user = Op::Invpcid(InvpcidKind::Context(pair.user()));
-    assert_eq!(ops, [Op::WriteCr3(LOADED), user]);
+    assert_eq!(ops, [&RELOAD[..], &[user]].concat());
 }

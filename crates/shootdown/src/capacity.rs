@@ -3,17 +3,21 @@
 //! Stable Rust cannot write `[u64; N.div_ceil(64)]` for a const parameter `N`. The sealed trait
 //! [`Capacity`] states the quotient for every supported `N` instead, which keeps sets at one bit a
 //! CPU. Hosts name a concrete `N` and never see the trait.
+//!
+//! The CPUs whose bits share a word are a *group*; a CPU's number within its group is its *lane*. Models and the simulator
+//! know some further `N` whose words hold two or four CPUs: there a few CPUs have several groups, rings and leaves.
 
 #![allow(
     clippy::declare_interior_mutable_const,
-    reason = "ATOMIC_ZERO is an initializer only"
+    reason = "they are initializers only"
 )]
 
 use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::call::Ring;
-use crate::sync::AtomicU64;
+use crate::cpu::CpuId;
+use crate::sync::{AtomicU64, OwnWord};
 
 /// The capacity marker for `N` CPUs; see [`Capacity`].
 #[derive(Clone, Copy, Debug)]
@@ -34,40 +38,39 @@ pub trait Capacity: sealed::Sealed {
     /// Atomic words, one bit a CPU.
     #[doc(hidden)]
     type AtomicWords: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
-    /// A word of a request's first line if the set of targets does not fit there, else nothing.
+    /// Words of one CPU, one bit a CPU.
     #[doc(hidden)]
-    type Spare: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
-    /// One ring of announcements for each word.
+    type OwnWords: AsRef<[OwnWord]> + Debug + Send + Sync + 'static;
+    /// One word where there are several groups, else nothing.
+    #[doc(hidden)]
+    type Wide: AsRef<[AtomicU64]> + Debug + Send + Sync + 'static;
+    /// One ring a group.
     #[doc(hidden)]
     type Rings: AsRef<[Ring]> + Debug + Send + Sync + 'static;
-    /// Number of 64-bit words.
+    /// Number of words, which is that of groups.
     const WORDS: usize;
+    /// CPUs of a group: bits of a word that are used.
+    const GROUP_CPUS: usize;
+    /// CPUs of a group that acknowledge a broadcast in one leaf.
+    #[doc(hidden)]
+    const LEAF_CPUS: usize;
     /// All bits clear.
     #[doc(hidden)]
     const ZERO: Self::Words;
     /// All bits clear.
     #[doc(hidden)]
+    const OWN_ZERO: Self::OwnWords;
+    /// All bits clear.
+    #[doc(hidden)]
     #[cfg(not(loom))]
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "used as an initializer only"
-    )]
     const ATOMIC_ZERO: Self::AtomicWords;
     /// Zero.
     #[doc(hidden)]
     #[cfg(not(loom))]
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "used as an initializer only"
-    )]
-    const SPARE: Self::Spare;
+    const WIDE_ZERO: Self::Wide;
     /// Empty.
     #[doc(hidden)]
     #[cfg(not(loom))]
-    #[allow(
-        clippy::declare_interior_mutable_const,
-        reason = "used as an initializer only"
-    )]
     const RINGS: Self::Rings;
     /// All bits clear.
     #[doc(hidden)]
@@ -76,27 +79,56 @@ pub trait Capacity: sealed::Sealed {
     /// Zero.
     #[doc(hidden)]
     #[cfg(loom)]
-    fn spare() -> Self::Spare;
+    fn wide_zero() -> Self::Wide;
     /// Empty.
     #[doc(hidden)]
     #[cfg(loom)]
     fn rings() -> Self::Rings;
+
+    /// Whether there are several groups.
+    #[doc(hidden)]
+    const IS_WIDE: bool = Self::WORDS > 1;
+
+    /// The group of `cpu`, which is below `N`. (The remainder changes nothing then, and tells the compiler so.)
+    #[doc(hidden)]
+    #[inline(always)]
+    fn group(cpu: CpuId) -> usize {
+        cpu.index() / Self::GROUP_CPUS % Self::WORDS
+    }
+
+    /// The bit of `cpu` in the word of its group.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn bit(cpu: CpuId) -> u64 {
+        1 << (cpu.index() % Self::GROUP_CPUS)
+    }
+
+    /// The CPU in lane `lane` of `group`.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn cpu(group: usize, lane: u32) -> CpuId {
+        CpuId::from_index(group * Self::GROUP_CPUS + lane as usize)
+    }
 }
 
 macro_rules! capacity {
-    ($($words:literal: $($cpus:literal)+;)+) => {$($(
+    ($group:literal CPUs a group, $leaf:literal a leaf; $($words:literal: $($cpus:literal)+;)+) => {$($(
         impl sealed::Sealed for Cpus<$cpus> {}
         impl Capacity for Cpus<$cpus> {
             type Words = [u64; $words];
             type AtomicWords = [AtomicU64; $words];
-            type Spare = [AtomicU64; ($words > 1) as usize];
+            type OwnWords = [OwnWord; $words];
+            type Wide = [AtomicU64; ($words > 1) as usize];
             type Rings = [Ring; $words];
             const WORDS: usize = $words;
+            const GROUP_CPUS: usize = $group;
+            const LEAF_CPUS: usize = $leaf;
             const ZERO: Self::Words = [0; $words];
+            const OWN_ZERO: Self::OwnWords = [const { OwnWord::new() }; $words];
             #[cfg(not(loom))]
             const ATOMIC_ZERO: Self::AtomicWords = [const { AtomicU64::new(0) }; $words];
             #[cfg(not(loom))]
-            const SPARE: Self::Spare = [const { AtomicU64::new(0) }; ($words > 1) as usize];
+            const WIDE_ZERO: Self::Wide = [const { AtomicU64::new(0) }; ($words > 1) as usize];
             #[cfg(not(loom))]
             const RINGS: Self::Rings = [const { Ring::new() }; $words];
             #[cfg(loom)]
@@ -104,7 +136,7 @@ macro_rules! capacity {
                 core::array::from_fn(|_| AtomicU64::new(0))
             }
             #[cfg(loom)]
-            fn spare() -> Self::Spare {
+            fn wide_zero() -> Self::Wide {
                 core::array::from_fn(|_| AtomicU64::new(0))
             }
             #[cfg(loom)]
@@ -116,7 +148,8 @@ macro_rules! capacity {
 }
 
 capacity! {
-    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+    64 CPUs a group, 8 a leaf;
+    1: 1 2 3 4 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
        33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64;
     2: 128; 3: 192; 4: 256; 5: 320; 6: 384; 7: 448; 8: 512; 9: 576; 10: 640; 11: 704; 12: 768;
     13: 832; 14: 896; 15: 960; 16: 1024; 17: 1088; 18: 1152; 19: 1216; 20: 1280; 21: 1344;
@@ -126,3 +159,13 @@ capacity! {
     49: 3136; 50: 3200; 51: 3264; 52: 3328; 53: 3392; 54: 3456; 55: 3520; 56: 3584; 57: 3648;
     58: 3712; 59: 3776; 60: 3840; 61: 3904; 62: 3968; 63: 4032; 64: 4096;
 }
+
+#[cfg(not(loom))]
+capacity! { 64 CPUs a group, 8 a leaf; 1: 5 6; }
+// For models and the simulator: several groups with few CPUs.
+#[cfg(loom)]
+capacity! { 2 CPUs a group, 1 a leaf; 3: 5 6; }
+#[cfg(all(feature = "sim", not(loom)))]
+capacity! { 2 CPUs a group, 1 a leaf; 33: 66; }
+#[cfg(all(feature = "sim", not(loom)))]
+capacity! { 4 CPUs a group, 2 a leaf; 17: 68; }

@@ -1,166 +1,45 @@
-//! [`Shootdown`]: the engine itself, its per-CPU state, and bringing CPUs online.
+//! [`Shootdown`]: the engine itself, the memory of its CPUs, and bringing CPUs online.
+
+use core::sync::atomic::AtomicU64 as CoreU64;
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::{Ears, Inbox, Ring, SLOTS, Slot};
+use crate::call::{Ring, Seat};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
+use crate::guard::{IrqGuard, PreemptGuard};
 use crate::mask::CpuMask;
+use crate::memory::{CpuMemory, CpuState};
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
-use crate::stats::{Counters, Stats};
-use crate::sync::{
-    AtomicBool, AtomicU64, Ordering, OwnWord, Padded, PlainCell, array_of, const_fn, fence,
-};
-use crate::tlb::{CpuTlb, FlushRequest, LazyMark, SpaceId};
+use crate::stats::Stats;
+use crate::sync::{AtomicU64, Ordering, Padded, SetOnce, const_fn, fence};
+use crate::tlb::SpaceId;
 use crate::trace::TraceEvent;
-use crate::watchdog::Diary;
 
 /// Cross-CPU calls and TLB shootdown for up to `N` CPUs.
 ///
-/// Usually one `static` of the kernel. All methods take `&self`; each says in which context it may be called.
+/// Usually one `static` of the kernel, all zero at the start. All methods take `&self`; each says in which context it may be
+/// called.
 #[derive(Debug)]
 pub struct Shootdown<P: Platform, const N: usize>
 where
     Cpus<N>: Capacity,
 {
     pub(crate) platform: P,
+    /// The bits in which the policy differs from the default.
     policy: Padded<AtomicU64>,
-    stall_ns: Padded<AtomicU64>,
-    next_space: Padded<AtomicU64>,
+    pub(crate) stall_ns: Padded<AtomicU64>,
+    /// How many names of spaces were given out.
+    names: Padded<AtomicU64>,
+    /// Of this engine, in the names of its spaces; 0 before the first.
+    number: CoreU64,
+    /// How many groups have CPUs with memory: what is beyond is empty in every set.
+    groups: CoreU64,
     ready: Padded<AtomicCpuMask<N>>,
-    /// Some CPU is going offline.
-    leaving: Padded<AtomicBool>,
+    /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
+    departure: Padded<AtomicU64>,
     rings: <Cpus<N> as Capacity>::Rings,
-    cpus: [CpuState<N>; N],
-}
-
-/// The engine's state of one CPU. Lines that others write, lines that others read, and lines of its own
-/// are apart.
-#[derive(Debug)]
-pub(crate) struct CpuState<const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    /// Written by every initiator that targets this CPU.
-    pub(crate) inbox: Inbox<N>,
-    /// Written by this CPU, read and acknowledged by its targets.
-    pub(crate) slots: [Slot<N>; SLOTS],
-    /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`]).
-    pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
-    /// Written by this CPU as it becomes idle and busy again, read by every initiator.
-    pub(crate) lazy: LazyMark,
-    own: Padded<OwnState>,
-}
-
-/// What only its own CPU writes.
-#[derive(Debug)]
-pub(crate) struct OwnState {
-    pub(crate) tlb: CpuTlb,
-    pub(crate) in_function: OwnFlag,
-    /// Functions that came while another ran, for whoever runs that one.
-    pub(crate) left_over: OwnFlag,
-    pub(crate) serve_next: OwnCpu,
-    pub(crate) ears: Ears,
-    pub(crate) counters: Counters,
-    pub(crate) diary: Diary,
-}
-
-impl<const N: usize> CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
-    const_fn! {
-        fn new() -> Self {
-            Self {
-                inbox: Inbox::new(),
-                slots: array_of!(Slot::new()),
-                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE))),
-                lazy: LazyMark::new(),
-                own: Padded(OwnState {
-                    tlb: CpuTlb::new(),
-                    in_function: OwnFlag(OwnWord::new()),
-                    left_over: OwnFlag(OwnWord::new()),
-                    serve_next: OwnCpu(OwnWord::new()),
-                    ears: Ears::new(),
-                    counters: Counters::new(),
-                    diary: Diary::new(),
-                }),
-            }
-        }
-    }
-}
-
-impl<const N: usize> core::ops::Deref for CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
-    type Target = OwnState;
-
-    fn deref(&self) -> &OwnState {
-        &self.own.0
-    }
-}
-
-/// A flag of this CPU's own.
-#[derive(Debug)]
-pub(crate) struct OwnFlag(OwnWord);
-
-impl OwnFlag {
-    #[inline]
-    pub(crate) fn get(&self) -> bool {
-        self.0.get() != 0
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, value: bool) {
-        self.0.set(u64::from(value));
-    }
-
-    #[inline]
-    pub(crate) fn replace(&self, value: bool) -> bool {
-        let before = self.get();
-        self.set(value);
-        before
-    }
-}
-
-/// A CPU number of this CPU's own.
-#[derive(Debug)]
-pub(crate) struct OwnCpu(OwnWord);
-
-impl OwnCpu {
-    #[inline]
-    pub(crate) fn get(&self) -> CpuId {
-        CpuId::from_index(self.0.get() as usize)
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, cpu: CpuId) {
-        self.0.set(u64::from(cpu.as_u32()));
-    }
-}
-
-/// Interrupts are off until this is dropped.
-#[derive(Debug)]
-pub(crate) struct IrqGuard<'a, P: Platform> {
-    platform: &'a P,
-    state: P::IrqState,
-}
-
-impl<P: Platform> Drop for IrqGuard<'_, P> {
-    fn drop(&mut self) {
-        self.platform.irq_restore(self.state);
-    }
-}
-
-/// Preemption is disabled until this is dropped.
-#[derive(Debug)]
-pub(crate) struct PreemptGuard<'a, P: Platform>(&'a P);
-
-impl<P: Platform> Drop for PreemptGuard<'_, P> {
-    fn drop(&mut self) {
-        self.0.preempt_enable();
-    }
+    pub(crate) cpus: [SetOnce<CpuState<N>>; N],
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -168,20 +47,22 @@ where
     Cpus<N>: Capacity,
 {
     const_fn! {
-        /// An engine with no CPU online and the default [`Policy`].
+        /// An engine with no CPU attached and the default [`Policy`].
         pub fn new(platform: P) -> Self {
             Self {
                 platform,
-                policy: Padded(AtomicU64::new(Policy::BEST.to_bits())),
+                policy: Padded(AtomicU64::new(0)),
                 stall_ns: Padded(AtomicU64::new(0)),
-                next_space: Padded(AtomicU64::new(1)),
+                names: Padded(AtomicU64::new(0)),
+                number: CoreU64::new(0),
+                groups: CoreU64::new(0),
                 ready: Padded(AtomicCpuMask::new()),
-                leaving: Padded(AtomicBool::new(false)),
+                departure: Padded(AtomicU64::new(0)),
                 #[cfg(not(loom))]
                 rings: <Cpus<N> as Capacity>::RINGS,
                 #[cfg(loom)]
                 rings: <Cpus<N> as Capacity>::rings(),
-                cpus: array_of!(CpuState::new()),
+                cpus: [const { SetOnce::new() }; N],
             }
         }
     }
@@ -191,23 +72,61 @@ where
         &self.platform
     }
 
+    /// Gives `cpu` its memory, which it needs before it uses the engine in any way. Call it once for each CPU that there is, on
+    /// any CPU, before `cpu` comes [`online`](Self::online): at boot for all, or as each is found. Does not block.
+    ///
+    /// # Panics
+    /// When `cpu` is not below `N` or has memory already, or `memory` is another CPU's.
+    #[track_caller]
+    pub fn attach(&self, cpu: CpuId, memory: &'static CpuMemory<N>) {
+        // SAFETY: 1. it is borrowed for ever.
+        unsafe { self.attach_borrowed(cpu, memory) }
+    }
+
+    /// Gives `memory[n]` to CPU `n`, for all there are. As [`attach`](Self::attach).
+    #[track_caller]
+    pub fn attach_all(&self, memory: &'static [CpuMemory<N>]) {
+        for (index, memory) in memory.iter().enumerate() {
+            self.attach(CpuId::from_index(index), memory);
+        }
+    }
+
+    /// As [`attach`](Self::attach), for an engine that does not live for ever.
+    ///
+    /// # Safety
+    /// 1. `memory` stays where it is until the last use of the engine.
+    #[track_caller]
+    pub unsafe fn attach_borrowed(&self, cpu: CpuId, memory: &CpuMemory<N>) {
+        assert!(
+            cpu.index() < N,
+            "{cpu} is attached to an engine for {N} CPUs"
+        );
+        let state = memory.claim(cpu);
+        // SAFETY: duty 1.
+        let is_first = unsafe { self.cpus[cpu.index()].set(state) };
+        assert!(is_first, "{cpu} was attached before");
+        let groups = <Cpus<N> as Capacity>::group(cpu) as u64 + 1;
+        self.groups
+            .fetch_max(groups, core::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Makes the running CPU a target, and drops every translation it holds.
     ///
     /// Call it on the CPU itself, once, with interrupts off, when its vector and controller work. Until then
-    /// nobody targets it, so nothing can be lost; a flush that just missed it is covered by the flush here. It may have
+    /// no CPU targets it, so nothing can be lost; a flush that just missed it is covered by the flush here. It may have
     /// been online before; [`offline`](Self::offline) ends it.
     ///
+    /// A CPU that is online and waits for something with interrupts off, such as a barrier at boot, must call
+    /// [`poll`](Self::poll) in its loop: flushes wait for it.
+    ///
     /// # Panics
-    /// When the CPU is online already, or its number is not below `N`.
+    /// When the CPU is online already, has no [memory](Self::attach), or its number is not below `N`.
     pub fn online(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        assert!(me.index() < N, "{me} on an engine for {N} CPUs");
-        assert!(
-            !self.ready.0.contains(me, Ordering::Relaxed),
-            "{me} came online twice"
-        );
-        self.state(me).ears.begin(self.ring_of(me).next());
+        let state = self.state(me);
+        assert!(!self.is_ready(me), "{me} came online twice");
+        state.ring.begin(self.ring_of(me).next());
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
         self.ready.0.insert(me, Ordering::Release);
         // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush_kernel`:
@@ -225,79 +144,156 @@ where
         self.ready.0.load(Ordering::Acquire)
     }
 
-    pub(crate) fn stall_word(&self) -> &AtomicU64 {
-        &self.stall_ns.0
-    }
-
-    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {
-        &self.ready.0
-    }
-
-    pub(crate) fn rings(&self) -> &[Ring] {
-        self.rings.as_ref()
-    }
-
-    /// The ring that `cpu` hears.
-    pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
-        &self.rings()[cpu.index() / 64]
-    }
-
-    pub(crate) fn leaving(&self) -> &AtomicBool {
-        &self.leaving.0
-    }
-
     /// Changes the policy for requests submitted from now on. Any context; does not block.
     pub fn set_policy(&self, policy: Policy) {
         #[cfg(loom)]
         for ring in self.rings() {
             ring.is_used.set(u64::from(policy.broadcasts_from()));
         }
-        self.policy.0.store(policy.to_bits(), Ordering::Relaxed);
+        let bits = policy.to_bits() ^ Policy::BEST.to_bits();
+        self.policy.0.store(bits, Ordering::Relaxed);
     }
 
     /// The policy in force.
+    #[inline]
     pub fn policy(&self) -> Policy {
-        Policy::from_bits(self.policy.0.load(Ordering::Relaxed))
+        Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
     }
 
-    /// The counters of `cpu`. Any context; does not block.
+    /// The counters of `cpu`, all zero before it is [attached](Self::attach). Any context; does not block.
     ///
     /// # Panics
     /// When `cpu` is not below `N`.
     pub fn stats(&self, cpu: CpuId) -> Stats {
-        self.state(cpu).counters.read()
+        let memory = self.attached(cpu);
+        memory.map_or_else(Stats::default, |memory| memory.counters.read())
     }
 
-    /// The counters of all CPUs, added up.
+    /// The counters of all CPUs, added up. Any context; does not block.
     pub fn total_stats(&self) -> Stats {
         let mut total = Stats::default();
-        for state in &self.cpus {
-            total.merge(&state.counters.read());
+        for memory in self.cpus.iter().filter_map(SetOnce::get) {
+            total.merge(&memory.counters.read());
         }
         total
     }
 
+    /// What the engine keeps for `cpu`.
+    ///
+    /// # Panics
+    /// When `cpu` has no memory, or is not below `N`.
     #[inline]
     pub(crate) fn state(&self, cpu: CpuId) -> &CpuState<N> {
-        &self.cpus[cpu.index()]
+        match self.cpus.get(cpu.index()).and_then(SetOnce::get) {
+            Some(memory) => memory,
+            None => no_memory(cpu, N),
+        }
+    }
+
+    /// The same, or `None` where it has none yet.
+    #[inline]
+    pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<N>> {
+        self.cpus[cpu.index()].get()
+    }
+
+    /// Whether `cpu` is a target.
+    #[inline]
+    pub(crate) fn is_ready(&self, cpu: CpuId) -> bool {
+        // ORDERING: Acquire: a CPU that is found ready is found with its memory; pairs with `online`.
+        cpu.index() < N && self.ready.0.contains(cpu, Ordering::Acquire)
+    }
+
+    /// The groups that have CPUs.
+    #[inline]
+    pub(crate) fn groups(&self) -> core::ops::Range<usize> {
+        // A CPU of a further group is attached before it is ready; an initiator that must find it reads this after a barrier (I1, I8).
+        match <Cpus<N> as Capacity>::IS_WIDE {
+            true => 0..self.groups.load(core::sync::atomic::Ordering::Relaxed) as usize,
+            false => 0..1,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {
+        &self.ready.0
+    }
+
+    pub(crate) fn departure(&self) -> &AtomicU64 {
+        &self.departure.0
+    }
+
+    pub(crate) fn rings(&self) -> &[Ring] {
+        self.rings.as_ref()
+    }
+
+    /// The ring that `cpu` reads.
+    #[inline]
+    pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
+        &self.rings()[<Cpus<N> as Capacity>::group(cpu)]
+    }
+
+    /// Where `cpu` sits there.
+    #[inline]
+    pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
+        Seat::of::<N>(cpu)
     }
 
     #[track_caller]
+    #[inline]
     pub(crate) fn irq_guard(&self) -> IrqGuard<'_, P> {
-        IrqGuard {
-            platform: &self.platform,
-            state: self.platform.irq_save(),
-        }
+        IrqGuard::new(&self.platform)
     }
 
     /// Disables preemption.
     #[track_caller]
     pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
-        self.platform.preempt_disable();
-        PreemptGuard(&self.platform)
+        PreemptGuard::new(&self.platform)
     }
 
+    /// A name that no space of this engine has had.
     pub(crate) fn fresh_space_id(&self) -> SpaceId {
-        SpaceId::from_raw(self.next_space.0.fetch_add(1, Ordering::Relaxed))
+        let sequence = self.names.0.fetch_add(1, Ordering::Relaxed) + 1;
+        SpaceId::of_engine(self.number(), sequence)
     }
+
+    /// A number that tells this engine from others, as far as 65535 numbers can.
+    fn number(&self) -> u64 {
+        use core::sync::atomic::Ordering::Relaxed;
+        static NEXT: CoreU64 = CoreU64::new(0);
+        let number = self.number.load(Relaxed);
+        if number != 0 {
+            return number;
+        }
+        let fresh = NEXT.fetch_add(1, Relaxed) % u64::from(u16::MAX) + 1;
+        let given = self.number.compare_exchange(0, fresh, Relaxed, Relaxed);
+        given.map_or_else(|other| other, |_| fresh)
+    }
+
+    /// Checks that a space is this engine's: with another's CPU sets and generations no flush would reach its CPUs.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check_owner(&self, space: SpaceId) {
+        if space.engine() != self.number.load(core::sync::atomic::Ordering::Relaxed) {
+            of_another_engine(space);
+        }
+    }
+}
+
+// Out of line and by value: what is formatted has an address, and would have to be kept in memory by every caller.
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn of_another_engine(space: SpaceId) -> ! {
+    panic!("{space:?} belongs to another engine");
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_memory(cpu: CpuId, limit: usize) -> ! {
+    if cpu.index() >= limit {
+        panic!("{cpu} on an engine for {limit} CPUs");
+    }
+    panic!("{cpu} uses the engine before it has memory: call Shootdown::attach for it first");
 }

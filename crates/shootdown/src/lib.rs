@@ -24,9 +24,13 @@
 //! # }
 //! # type Frame = u64;
 //! static SHOOTDOWN: Shootdown<Kernel, 64> = Shootdown::new(Kernel);
+//! static MEMORY: [CpuMemory<64>; 64] = [const { CpuMemory::new() }; 64];
 //!
+//! SHOOTDOWN.attach_all(&MEMORY); // once
 //! SHOOTDOWN.online(); // on each CPU
-//! let space = AddressSpace::new(&SHOOTDOWN, Root(0x1000));
+//! // SAFETY: these page tables map the kernel, and stay until the space is dropped.
+//! let root = unsafe { Root::new(0x1000) };
+//! let space = AddressSpace::new(&SHOOTDOWN, root);
 //! SHOOTDOWN.switch_to(None, &space);
 //!
 //! // Unmap a page: lock the page tables, clear the entry, ...
@@ -37,10 +41,10 @@
 //! for frame in ticket.wait() {
 //!     assert_eq!(frame, 0x42);
 //! }
-//! # SHOOTDOWN.switch_away(&space, Root(0));
+//! # SHOOTDOWN.switch_away(&space, root);
 //! ```
 //!
-//! The invariants I1 to I13 that comments cite are listed in the project's `ARCHITECTURE.md`.
+//! The invariants I1 to I14 that comments cite are listed in the project's `ARCHITECTURE.md`.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
@@ -50,8 +54,11 @@ mod call;
 mod capacity;
 mod cpu;
 mod engine;
+mod guard;
 mod mask;
+mod memory;
 mod offline;
+mod own_set;
 mod platform;
 mod policy;
 mod stats;
@@ -64,25 +71,29 @@ mod watchdog;
 #[cfg(all(feature = "sim", not(loom)))]
 pub mod sim {
     pub use crate::sync::simulated::{AtomicU64, Memory, Operation, Ordering, Plain, install};
+    pub use crate::sync::start::Start;
 }
 
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use sync::shim;
 
-pub use atomic_mask::AtomicCpuMask;
-pub use call::{CallTicket, NotReady, PAYLOAD_BYTES, PollIdle, SlotsBusy, Wait};
+pub use call::{
+    CallData, CallTicket, KickTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused, SlotsBusy,
+    Wait,
+};
 pub use capacity::{Capacity, Cpus};
 pub use cpu::CpuId;
 pub use engine::Shootdown;
 pub use mask::{CpuIter, CpuMask, CpuSet};
+pub use memory::CpuMemory;
 pub use platform::{IpiRefused, LocalFlush, Platform, RemoteFlush};
 pub use policy::{Policy, Tags};
 pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
-    AddressSpace, Asid, AsidSlot, BatchFull, BatchTicket, FLUSH_CEILING_PAGES, FlushBatch,
-    FlushRange, FlushRequest, FlushTicket, FreedTables, PageSize, PinnedWindows, Reclaimed, Root,
-    SpaceId, TagEntries, TlbGen, WindowRoot, WrongCpu,
+    AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushRange,
+    FlushRanges, FlushRequest, FlushTicket, FreedTables, PageSize, PinnedWindows, RANGES,
+    Reclaimed, Root, SpaceId, TagEntries, TlbGen, WindowRoot, WrongCpu,
 };
 pub use trace::TraceEvent;
-pub use watchdog::{Activity, Stall};
+pub use watchdog::{Activity, DEFAULT_STALL_NS, Stall};

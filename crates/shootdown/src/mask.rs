@@ -39,16 +39,7 @@ where
     /// When `count` exceeds `N`.
     pub fn first(count: usize) -> Self {
         assert!(count <= N, "CpuMask::first({count}) on a mask for {N} CPUs");
-        let mut mask = Self::EMPTY;
-        for (index, word) in mask.words.as_mut().iter_mut().enumerate() {
-            let below = count.saturating_sub(index * 64).min(64);
-            *word = if below == 64 {
-                u64::MAX
-            } else {
-                (1 << below) - 1
-            };
-        }
-        mask
+        (0..count).map(CpuId::from_index).collect()
     }
 
     /// Whether `cpu` is in the set; a CPU at or above `N` never is.
@@ -57,27 +48,27 @@ where
         self.as_set().contains(cpu)
     }
 
-    /// Adds `cpu`; tells whether it was absent.
+    /// Adds `cpu`; true if it was absent.
     ///
     /// # Panics
     /// When `cpu` is not below `N`.
     #[inline]
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         assert!(cpu.index() < N, "{cpu} in a mask for {N} CPUs");
-        let word = &mut self.words.as_mut()[cpu.index() / 64];
-        let bit = bit_of(cpu);
+        let word = &mut self.words.as_mut()[<Cpus<N> as Capacity>::group(cpu)];
+        let bit = <Cpus<N> as Capacity>::bit(cpu);
         let absent = *word & bit == 0;
         *word |= bit;
         absent
     }
 
-    /// Removes `cpu`; tells whether it was present. A CPU at or above `N` never is.
+    /// Removes `cpu`; true if it was present. A CPU at or above `N` never is.
     #[inline]
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         if !self.contains(cpu) {
             return false;
         }
-        self.words.as_mut()[cpu.index() / 64] &= !bit_of(cpu);
+        self.words.as_mut()[<Cpus<N> as Capacity>::group(cpu)] &= !<Cpus<N> as Capacity>::bit(cpu);
         true
     }
 
@@ -90,16 +81,6 @@ where
     /// How many CPUs are in the set.
     pub fn len(&self) -> usize {
         self.as_set().len()
-    }
-
-    /// Whether there are two or more; cheaper than counting them.
-    #[inline]
-    pub(crate) fn has_several(&self) -> bool {
-        let mut words = self.words.as_ref().iter().filter(|word| **word != 0);
-        match (words.next(), words.next()) {
-            (Some(only), None) => !only.is_power_of_two(),
-            (first, _) => first.is_some(),
-        }
     }
 
     /// The CPUs in ascending order.
@@ -131,37 +112,10 @@ where
         }
     }
 
-    /// The members in ascending order, beginning at `start` and going round past `N`.
-    pub(crate) fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> {
-        let (later, earlier) = (self.iter(), self.iter());
-        later
-            .filter(move |cpu| *cpu >= start)
-            .chain(earlier.filter(move |cpu| *cpu < start))
-    }
-
-    /// The first member at or after `start`, going round past `N`.
-    pub(crate) fn next_from(&self, start: CpuId) -> Option<CpuId> {
-        let first = |from: usize| {
-            let words = self.words.as_ref();
-            let mut index = from / 64;
-            let mut word = words.get(index)? & (u64::MAX << (from % 64));
-            while word == 0 {
-                index += 1;
-                word = *words.get(index)?;
-            }
-            Some(CpuId::from_index(
-                index * 64 + word.trailing_zeros() as usize,
-            ))
-        };
-        first(start.index()).or_else(|| first(0))
-    }
-
     /// A borrowed view without the size parameter.
     #[inline]
     pub fn as_set(&self) -> CpuSet<'_> {
-        CpuSet {
-            words: self.words.as_ref(),
-        }
+        CpuSet::of::<N>(self.words.as_ref())
     }
 
     pub(crate) fn words(&self) -> &[u64] {
@@ -171,11 +125,6 @@ where
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         self.words.as_mut()
     }
-}
-
-#[inline]
-pub(crate) const fn bit_of(cpu: CpuId) -> u64 {
-    1 << (cpu.index() % 64)
 }
 
 impl<const N: usize> Default for CpuMask<N>
@@ -216,15 +165,43 @@ where
 #[derive(Clone, Copy)]
 pub struct CpuSet<'a> {
     words: &'a [u64],
+    #[cfg(any(loom, feature = "sim"))]
+    group_cpus: usize,
 }
 
 impl<'a> CpuSet<'a> {
+    /// The set of these words of an engine for `N` CPUs, of which the last ones may be missing.
+    #[inline]
+    pub(crate) fn of<const N: usize>(words: &'a [u64]) -> Self
+    where
+        Cpus<N>: Capacity,
+    {
+        Self {
+            words,
+            #[cfg(any(loom, feature = "sim"))]
+            group_cpus: <Cpus<N> as Capacity>::GROUP_CPUS,
+        }
+    }
+
+    /// CPUs a word: 64 but in models of several words with few CPUs.
+    #[inline]
+    fn group_cpus(&self) -> usize {
+        #[cfg(any(loom, feature = "sim"))]
+        return self.group_cpus;
+        #[cfg(not(any(loom, feature = "sim")))]
+        return 64;
+    }
+
     /// Whether `cpu` is in the set.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
+        let (group, lane) = (
+            cpu.index() / self.group_cpus(),
+            cpu.index() % self.group_cpus(),
+        );
         self.words
-            .get(cpu.index() / 64)
-            .is_some_and(|word| word & bit_of(cpu) != 0)
+            .get(group)
+            .is_some_and(|word| word >> lane & 1 != 0)
     }
 
     /// How many CPUs are in the set.
@@ -246,8 +223,8 @@ impl<'a> CpuSet<'a> {
     #[inline]
     pub fn iter(&self) -> CpuIter<'a> {
         CpuIter {
-            words: self.words,
-            index: 0,
+            set: *self,
+            group: 0,
             word: self.words.first().copied().unwrap_or(0),
         }
     }
@@ -269,8 +246,9 @@ impl fmt::Debug for CpuSet<'_> {
 /// Iterates a set of CPUs in ascending order.
 #[derive(Clone, Debug)]
 pub struct CpuIter<'a> {
-    words: &'a [u64],
-    index: usize,
+    set: CpuSet<'a>,
+    group: usize,
+    /// What is left of the group's word.
     word: u64,
 }
 
@@ -280,11 +258,11 @@ impl Iterator for CpuIter<'_> {
     #[inline]
     fn next(&mut self) -> Option<CpuId> {
         while self.word == 0 {
-            self.index += 1;
-            self.word = *self.words.get(self.index)?;
+            self.group += 1;
+            self.word = *self.set.words.get(self.group)?;
         }
-        let bit = self.word.trailing_zeros() as usize;
+        let lane = self.word.trailing_zeros() as usize;
         self.word &= self.word - 1;
-        Some(CpuId::from_index(self.index * 64 + bit))
+        Some(CpuId::from_index(self.group * self.set.group_cpus() + lane))
     }
 }

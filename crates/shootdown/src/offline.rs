@@ -2,21 +2,37 @@
 //!
 //! The CPU first says that it is no target any more. An initiator may have read the set of ready CPUs just before
 //! and publish just after, so an empty inbox proves nothing yet. Initiators do both in one stretch with
-//! interrupts off; hence the CPU calls an empty function on all others: whoever has run it is past any such
-//! stretch, and every later one sees the new set. Then nothing can arrive any more, and what has arrived is served.
+//! interrupts off; hence the CPU kicks all others: a CPU that has answered is
+//! past any such stretch, and every later one sees the new set. Then nothing can arrive any more, and what has arrived is served.
+//!
+//! An initiator that is not online is not kicked. It keeps others from leaving during its stretch instead; departures
+//! are rare, and so are such initiators.
 //!
 //! CPUs leave one at a time: two that left together would each be past the other's last look. Those that wait for
 //! their turn serve, and are targets still.
 //!
-//! So nobody ever waits for a CPU that is gone, no request is dropped, and initiators pay nothing for it.
+//! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
-use crate::call::Next;
+use crate::call::Doorbell;
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::tlb::SpaceId;
 use crate::trace::TraceEvent;
+
+/// No other CPU goes offline until this is dropped.
+#[derive(Debug)]
+pub(crate) struct DepartureGuard<'a>(&'a AtomicU64);
+
+impl Drop for DepartureGuard<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Release publishes to the next CPU that leaves what we have published, or that we publish nothing any more. An
+        // exchange, because loom lets another exchange overlook a plain store.
+        self.0.swap(0, Ordering::Release);
+    }
+}
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
@@ -25,20 +41,39 @@ where
     /// Ends what [`online`](Self::online) began: from its return on the running CPU is no target of calls and
     /// flushes, and everything that was sent to it before has run.
     ///
-    /// Call it on the CPU itself, with interrupts off and no lock held that another CPU may spin for; spins for all other
-    /// online CPUs, serving this CPU's inbox. The CPU must have left its address space. Afterwards it may be
-    /// halted (an interrupt that comes late is harmless) or come [`online`](Self::online) again, which voids all
-    /// translations and tags that it had.
+    /// Call it on the CPU itself, with interrupts off and no lock held that another CPU may spin for, or that a called function
+    /// takes; spins for all other online CPUs, and runs what this CPU was called for. The CPU must have left its address space.
+    /// Afterwards it may be halted (an interrupt that comes late is harmless) or come [`online`](Self::online) again, which
+    /// voids all translations and tags that it had.
     ///
     /// # Panics
     /// When the CPU is not online, has an address space loaded, or is inside a called function.
     pub fn offline(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        assert!(
-            me.index() < N && self.ready_cpus().contains(me),
-            "{me} goes offline but is not online"
-        );
+        self.check_may_leave(me);
+        let departure = self.await_turn(me);
+        // ORDERING: Release publishes our last use of any translation and root to initiators that found us in a space's
+        // set and find us gone here: they send nothing, and may give frames and tables away (I4, I5).
+        self.ready_set().remove(me, Ordering::Release);
+        // ORDERING: remove us / read ready for the kick, against insert / read ready of a CPU that comes online: either
+        // we kick it, or it finds us gone (with one group the set is one word, and the removal would be enough). The kick publishes the
+        // removal to those that answer.
+        fence(Ordering::SeqCst);
+        // A CPU that has answered reads `ready` anew before it publishes again: between the two it has interrupts off, and serves
+        // only when all is announced and an interrupt is refused.
+        self.send_kick(None).wait();
+        // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
+        while self.serve(me, Doorbell::Silent) {}
+        // If an interrupt that this CPU has sent itself is lost with it, it would come back with its doorbell held. Nobody relies on it.
+        let _ = self.state(me).inbox.let_go(me);
+        drop(departure);
+        self.platform.on_trace(TraceEvent::Offline { cpu: me });
+        drop(irq);
+    }
+
+    fn check_may_leave(&self, me: CpuId) {
+        assert!(self.is_ready(me), "{me} goes offline but is not online");
         let state = self.state(me);
         assert!(
             state.tlb.host() == SpaceId::KERNEL,
@@ -48,31 +83,31 @@ where
             !state.in_function.get(),
             "{me} goes offline inside a called function"
         );
-        self.await_turn();
-        // ORDERING: Release publishes our last use of any translation and root to initiators that found us in a space's
-        // set and find us gone here: they send nothing, and may give frames and tables away (I4, I5).
-        self.ready_set().remove(me, Ordering::Release);
-        // ORDERING: remove us / read ready for the call, against insert / read ready of a CPU that comes online: either
-        // we call it, or it finds us gone (up to 64 CPUs the set is one word, and the removal would be enough). The call publishes the removal to those that run the function.
-        fence(Ordering::SeqCst);
-        // Whoever has run this reads `ready` anew before it publishes again: every stretch between the two has
-        // interrupts off and does not serve.
-        self.call_all(&|_| ());
-        // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
-        while self.serve(me, Next::Leave) {}
-        // ORDERING: Release publishes to the next one that leaves that we publish nothing any more. An exchange, because
-        // loom lets another exchange overlook a plain store.
-        self.leaving().swap(false, Ordering::Release);
-        self.platform.on_trace(TraceEvent::Offline { cpu: me });
-        drop(irq);
     }
 
-    /// Waits until no other CPU is leaving, serving the inbox.
-    fn await_turn(&self) {
-        // ORDERING: Acquire pairs with the Release of the one before.
-        while self.leaving().swap(true, Ordering::Acquire) {
+    /// Waits until no other CPU is leaving, serving flushes.
+    fn await_turn(&self, me: CpuId) -> DepartureGuard<'_> {
+        loop {
+            if let Some(Some(guard)) = self.hold_departures(me) {
+                return guard;
+            }
             self.poll();
             self.platform.relax();
+        }
+    }
+
+    /// Keeps other CPUs from going offline. `None` while one does; without a guard where `me` is the one that keeps them
+    /// already. Interrupts are off.
+    #[cold]
+    pub(crate) fn hold_departures(&self, me: CpuId) -> Option<Option<DepartureGuard<'_>>> {
+        let mine = u64::from(me.as_u32()) + 1;
+        // ORDERING: Acquire sees that a CPU that has left is no target; pairs with the end of a `DepartureGuard`.
+        let held = self
+            .departure()
+            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed);
+        match held {
+            Ok(_) => Some(Some(DepartureGuard(self.departure()))),
+            Err(other) => (other == mine).then_some(None),
         }
     }
 }

@@ -7,7 +7,7 @@ use core::fmt::Debug;
 
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
-use crate::tlb::{Asid, AsidSlot, FlushRange, FlushRequest, Root, TagEntries};
+use crate::tlb::{Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, Root, TagEntries};
 use crate::trace::TraceEvent;
 use crate::watchdog::Stall;
 
@@ -20,20 +20,27 @@ use crate::watchdog::Stall;
 /// The engine's promises rest on the implementor's. By writing `unsafe impl` you promise that:
 ///
 /// 1. [`current_cpu`](Self::current_cpu) is the true number of the running CPU, below the engine's `N`,
-///    and does not change while interrupts are off.
+///    and does not change while interrupts are off or preemption is [disabled](Self::preempt_disable).
 /// 2. Between [`irq_save`](Self::irq_save) and the matching [`irq_restore`](Self::irq_restore) no code of
 ///    this CPU runs but the caller's (non-maskable interrupts excepted, and those never enter the engine).
 /// 3. After [`local_flush`](Self::local_flush) returns, this CPU uses no translation, and no cached
-///    page-table entry, that the operation names and that was established before the call.
+///    page-table entry, that the operation names and that was established before the call; walks after it see all stores to page
+///    tables that this CPU could see before (Arm, RISC-V: the barriers around the instruction are part of it).
 /// 4. After [`load_root`](Self::load_root) returns, this CPU uses no non-global translation of any other
 ///    root, nor one of the new root that was established before the call. After
 ///    [`load_tagged_root`](Self::load_tagged_root) it uses none but those that were established under the new tag,
-///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise.
+///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise, and walks as in 3.
 /// 5. Whatever the engine wrote before [`send_ipi`](Self::send_ipi) is visible to the target when its
 ///    handler runs (on x86 in x2APIC mode this takes a fence before the ICR write).
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
 ///    [`Shootdown::handle_ipi`](crate::Shootdown::handle_ipi) there. Several may merge into one, as long
-///    as the handler runs after the last of them was sent.
+///    as the handler runs after the last of them was sent: a controller that keeps one bit (RISC-V: SSIP) is acknowledged before
+///    the handler looks, never after. A platform that refuses an interrupt accepts it when it is sent again, in the end.
+/// 7. [`RemoteFlush::Done`] is returned only when each target has done what a responder would do for the request: contract 3
+///    holds there for every range, as for the space's loaded root and tag.
+/// 8. [`splits_tags`](Self::splits_tags) and [`asid_slots`](Self::asid_slots) give the same answer as long as the engine lives.
+/// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.
+/// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
 pub unsafe trait Platform: Sync {
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;
@@ -48,8 +55,8 @@ pub unsafe trait Platform: Sync {
     fn irq_restore(&self, state: Self::IrqState);
 
     /// Forbids that the running task leaves this CPU. Nests. A host that never preempts kernel code
-    /// does nothing here. Used only under [`Policy::BEFORE`](crate::Policy::BEFORE) and by
-    /// [`pin_windows`](crate::Shootdown::pin_windows).
+    /// does nothing here. Used only under policies that do not [wait preemptibly](crate::Policy::waits_preemptibly) or flush here
+    /// last, and by [`pin_windows`](crate::Shootdown::pin_windows).
     fn preempt_disable(&self);
 
     /// Undoes one [`preempt_disable`](Self::preempt_disable).
@@ -59,7 +66,8 @@ pub unsafe trait Platform: Sync {
     /// engine asks itself to look again). Called with interrupts off; must not wait for the target.
     ///
     /// # Errors
-    /// [`IpiRefused`] when the interrupt could not be queued; the engine tries again.
+    /// [`IpiRefused`] when the interrupt could not be queued; the engine tries again, and reports to
+    /// [`on_stall`](Self::on_stall) if that takes long.
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused>;
 
     /// Drops translations of this CPU alone. Called with interrupts off.
@@ -67,6 +75,10 @@ pub unsafe trait Platform: Sync {
 
     /// Makes `root` the page-table root of this CPU. Called with interrupts off.
     fn load_root(&self, root: Root);
+
+    /// Whether all translations of the kernel's part are global: under every tag, and dropped under every tag by one
+    /// [`LocalFlush::Pages`]. Then a flush of kernel pages leaves other tags what they hold, unless tables were freed.
+    const KERNEL_PAGES_ARE_GLOBAL: bool = false;
 
     /// What `cpu` remembers of its hardware tags: the slot with index `i` belongs to tag `i + 1`. As many as the
     /// host wants to use; [`Tags`](crate::Tags) says what numbers are worth. None, the default, is a machine
@@ -111,8 +123,8 @@ pub unsafe trait Platform: Sync {
         false
     }
 
-    /// Drops `range` of the user side of `asid`, which is loaded, at once (x86: INVPCID of single addresses); tells
-    /// whether it did. If not, [`enter_user`](crate::Shootdown::enter_user) has the whole user side dropped.
+    /// Drops `range` of the user side of `asid`, which is loaded, at once (x86: INVPCID of single addresses); true
+    /// if it did. If not, [`enter_user`](crate::Shootdown::enter_user) has the whole user side dropped.
     /// Called with interrupts off.
     #[inline]
     fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
@@ -120,7 +132,8 @@ pub unsafe trait Platform: Sync {
         false
     }
 
-    /// Nanoseconds on a clock that does not run backwards on one CPU.
+    /// Nanoseconds on a clock that does not run backwards on one CPU. It may be coarse, begin anywhere, go round, and differ
+    /// between CPUs: that costs the order of calls, never a call.
     fn now_ns(&self) -> u64;
 
     /// Sends the engine's interrupt to every CPU of `targets`, none of which is this one. Called with
@@ -147,9 +160,10 @@ pub unsafe trait Platform: Sync {
     }
 
     /// A way to flush other CPUs without interrupting them: a hypercall, or an instruction that
-    /// broadcasts. Called with interrupts off, after the page-table change.
+    /// broadcasts. Called with interrupts off, after the page-table change. Not asked where each CPU has to do more than drop
+    /// translations (freed tables of a space with windows).
     ///
-    /// Return [`RemoteFlush::Done`] only when every target has finished; anything else makes the engine
+    /// Return [`RemoteFlush::Done`] only as contract 7 says; anything else makes the engine
     /// send interrupts as if this had not been tried, so a failure is never a local-only flush.
     #[inline]
     fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
@@ -180,10 +194,11 @@ pub struct IpiRefused;
 /// What [`Platform::local_flush`] drops, always for the running CPU, the loaded root and its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalFlush {
-    /// Every translation, global ones too, of every page in the range, and every cached page-table
-    /// entry that a walk to them uses. The range has at most
+    /// Every translation, global ones too, of every page in the range. With [`FreedTables::Yes`] also every cached page-table
+    /// entry that a walk to them uses (x86: INVLPG drops them always; RISC-V: SFENCE.VMA with an address orders leaf
+    /// entries only, so it takes one without). The range has at most
     /// [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
-    Pages(FlushRange),
+    Pages(FlushRange, FreedTables),
     /// Every non-global translation and cached page-table entry of the loaded root.
     Space,
     /// Every translation and cached page-table entry, global ones too, of every root and every tag.

@@ -20,7 +20,6 @@ const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
 const MERGE: u64 = 1 << 16;
-const COVERED_CHECK: u64 = 1 << 17;
 /// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
 const BROADCAST_SHIFT: u32 = 48;
 /// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
@@ -44,7 +43,7 @@ impl Policy {
     pub const BEFORE: Self = Self { bits: MULTICAST };
     /// T1 as published: the local flush overlaps the remote ones, the description travels in the request,
     /// targets acknowledge on receipt where that is sound. T4 as published: a CPU keeps the translations of the
-    /// six spaces it ran last. Lazy CPUs are left alone. T3: who waits may be preempted.
+    /// six spaces it ran last. Lazy CPUs are left alone. T3: a waiter may be preempted.
     pub const PUBLISHED: Self = Self {
         bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
@@ -116,11 +115,6 @@ impl Policy {
     /// See [`merges`](Self::merges).
     pub const fn with_merging(self, on: bool) -> Self {
         self.with(MERGE, on)
-    }
-
-    /// See [`checks_covered`](Self::checks_covered).
-    pub const fn with_covered_check(self, on: bool) -> Self {
-        self.with(COVERED_CHECK, on)
     }
 
     /// See [`broadcasts_from`](Self::broadcasts_from).
@@ -219,17 +213,18 @@ impl Policy {
         self.has(MERGE)
     }
 
-    /// Initiators leave CPUs alone that have dropped what a flush is about already, because they loaded the space or
-    /// flushed it as a whole since the change. It costs the initiator a cache line a target, and is in no named policy.
-    pub const fn checks_covered(self) -> bool {
-        self.has(COVERED_CHECK)
-    }
-
     /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead
     /// of in each one's inbox; 0 for never. It saves the initiator a cache line a target. Every target is then interrupted, also
     /// one that an interrupt is on its way to.
     pub const fn broadcasts_from(self) -> u16 {
         (self.bits >> BROADCAST_SHIFT) as u16
+    }
+
+    /// Whether a request to so many targets is announced in rings.
+    #[inline]
+    pub(crate) const fn broadcasts_to(self, targets: usize) -> bool {
+        let from = self.broadcasts_from() as usize;
+        from != 0 && targets >= from
     }
 
     /// See [`with_measured_waits`](Self::with_measured_waits).

@@ -131,9 +131,6 @@ counters! {
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.
     deferring_skipped,
-    /// CPUs that a flush of this CPU left alone because they had dropped what it is about already
-    /// ([`checks_covered`](crate::Policy::checks_covered)).
-    covered_skipped,
     /// Flushes of windows: this CPU's own, without a word to others ([`PinnedWindows::flush`](crate::PinnedWindows::flush)).
     window_flushes,
     /// Flushes of windows that wait for the next load of their root.

@@ -1,21 +1,25 @@
-//! The only place in this crate that names atomics.
+//! The atomics of this crate's protocols.
 //!
 //! Every protocol is written against the names exported here, so that the same source runs on real
 //! atomics, under `cfg(loom)` inside a model checker, and with feature `sim` on a simulated machine.
-//! Statistics are the one exception: they take part in no protocol, so [`Counter`] always uses `core`
-//! atomics and never widens a model.
+//! What takes part in no protocol always uses `core` atomics and never widens a model: statistics ([`Counter`]), what changes only when a
+//! CPU is attached, and words of one CPU ([`OwnWord`], [`OwnFlag`]).
 
 #[cfg(all(feature = "sim", not(loom)))]
 pub(crate) mod simulated;
+#[cfg(all(feature = "sim", not(loom)))]
+pub(crate) mod start;
 
 #[cfg(not(any(loom, feature = "sim")))]
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(all(feature = "sim", not(loom)))]
-pub(crate) use simulated::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use simulated::{AtomicU64, Ordering, fence};
 
-use core::sync::atomic::{AtomicU64 as CoreU64, Ordering as CoreOrdering};
+use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrdering};
+
+use crate::cpu::CpuId;
 
 /// The same names for `shootdown-peers`, whose algorithms must run wherever the engine runs. No part of the API.
 #[cfg(not(loom))]
@@ -148,7 +152,8 @@ pub(crate) struct Padded<T>(pub(crate) T);
 /// A word that only its own CPU touches, with interrupts off. Atomic so that a mistake of the host stays a
 /// wrong value, never a data race.
 #[derive(Debug)]
-pub(crate) struct OwnWord(CoreU64);
+#[repr(transparent)]
+pub struct OwnWord(CoreU64);
 
 impl OwnWord {
     pub(crate) const fn new() -> Self {
@@ -165,3 +170,92 @@ impl OwnWord {
         self.0.store(value, CoreOrdering::Relaxed);
     }
 }
+
+/// A flag of one CPU's own, as [`OwnWord`].
+#[derive(Debug)]
+pub(crate) struct OwnFlag(OwnWord);
+
+impl OwnFlag {
+    pub(crate) const fn new() -> Self {
+        Self(OwnWord::new())
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> bool {
+        self.0.get() != 0
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: bool) {
+        self.0.set(u64::from(value));
+    }
+
+    #[inline]
+    pub(crate) fn replace(&self, value: bool) -> bool {
+        let before = self.get();
+        self.set(value);
+        before
+    }
+}
+
+/// A CPU number of one CPU's own, as [`OwnWord`].
+#[derive(Debug)]
+pub(crate) struct OwnCpu(OwnWord);
+
+impl OwnCpu {
+    pub(crate) const fn new() -> Self {
+        Self(OwnWord::new())
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> CpuId {
+        CpuId::from_index(self.0.get() as usize)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, cpu: CpuId) {
+        self.0.set(u64::from(cpu.as_u32()));
+    }
+}
+
+/// A reference that is set once and shared; null at the start. What is behind it takes part in protocols, the reference itself does
+/// not: it is set before the first use of what is behind it.
+#[derive(Debug)]
+pub(crate) struct SetOnce<T>(AtomicPtr<T>);
+
+impl<T> SetOnce<T> {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// Sets the reference; false if it was set before.
+    ///
+    /// # Safety
+    /// 1. `target` stays in place, and is not borrowed mutably, until the last use of this `SetOnce`.
+    #[must_use]
+    pub(crate) unsafe fn set(&self, target: &T) -> bool {
+        let target = core::ptr::from_ref(target).cast_mut();
+        self.0
+            .compare_exchange(
+                core::ptr::null_mut(),
+                target,
+                // ORDERING: publishes what is behind the reference; pairs with `get`.
+                CoreOrdering::Release,
+                CoreOrdering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&T> {
+        // ORDERING: see `set`.
+        let target = self.0.load(CoreOrdering::Acquire);
+        // SAFETY: null, or what `set` was given, which outlives us (its duty 1).
+        unsafe { target.as_ref() }
+    }
+}
+
+// SAFETY: it is a shared reference.
+unsafe impl<T: Sync> Sync for SetOnce<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Send for SetOnce<T> {}

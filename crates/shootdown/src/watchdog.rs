@@ -1,4 +1,4 @@
-//! The watchdog: who is waited for, for what, and what that CPU is doing instead.
+//! The watchdog: which CPU is waited for, for what, and what that CPU is doing instead.
 //!
 //! A CPU that keeps interrupts off for ever, or a called function that does not return, makes its initiators spin
 //! without a word. Waiters therefore look at the clock now and then. A report never ends a wait: the target may still
@@ -10,9 +10,11 @@ use crate::call::{RequestRef, Run, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::sync::{Ordering, OwnWord};
+
+/// After how long a wait is reported unless the host [says otherwise](Shootdown::set_stall_ns): ten seconds.
+pub const DEFAULT_STALL_NS: u64 = 10_000_000_000;
 
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u32 = 256;
@@ -36,8 +38,10 @@ pub(crate) struct Entry(u64);
 impl Entry {
     const NONE: Self = Self(0);
     pub(crate) const FLUSH: Self = Self(1);
+    /// Posted call data, whose name nobody knows.
+    pub(crate) const POSTED: Self = Self(2);
 
-    /// That of a called function: the address of what runs it, which is neither 0 nor 1.
+    /// That of a called function: the address of what runs it, which is none of these.
     #[inline]
     pub(crate) fn function(run: Run) -> Self {
         Self(run as usize as u64)
@@ -47,6 +51,7 @@ impl Entry {
         match self {
             Self::NONE => Activity::None,
             Self::FLUSH => Activity::Flush,
+            Self::POSTED => Activity::Function("posted call data"),
             Self(address) => {
                 let address = core::ptr::with_exposed_provenance::<()>(address as usize);
                 // SAFETY: every other word was made by `function` from a `Run`, which is never null.
@@ -95,7 +100,7 @@ impl fmt::Display for Stall {
             write!(f, " and {others} more")?;
         }
         match self.wanted {
-            Activity::None => {}
+            Activity::None => f.write_str(", whose interrupt the platform refuses to send")?,
             Activity::Flush => f.write_str(" to flush")?,
             Activity::Function(name) => write!(f, " to run {name}")?,
         }
@@ -111,12 +116,12 @@ impl fmt::Display for Stall {
 
 /// What a CPU says about itself to those that wait for it. Nothing depends on it.
 #[derive(Debug)]
-pub(crate) struct Diary {
+pub(crate) struct ActivityLog {
     doing: OwnWord,
     wanted: [OwnWord; SLOTS],
 }
 
-impl Diary {
+impl ActivityLog {
     pub(crate) const fn new() -> Self {
         Self {
             doing: OwnWord::new(),
@@ -153,74 +158,98 @@ where
     Cpus<N>: Capacity,
 {
     /// Has waits that take longer than `stall_ns` nanoseconds reported to
-    /// [`Platform::on_stall`], again after twice, four times ... as long; 0, as at the start,
+    /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
     pub fn set_stall_ns(&self, stall_ns: u64) {
-        self.stall_word().store(stall_ns, Ordering::Relaxed);
+        let word = match stall_ns {
+            0 => u64::MAX,
+            _ => stall_ns,
+        };
+        self.stall_ns.0.store(word, Ordering::Relaxed);
     }
 
-    /// One turn of a loop that waits for what `request` names.
+    /// One turn of a wait loop. `stall` describes what has been waited for, for so many ns, if it is still to come.
     #[inline]
-    pub(crate) fn watch(&self, watch: &mut Watch, request: impl FnOnce() -> Option<RequestRef>) {
+    pub(crate) fn watch(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
         watch.turns = watch.turns.wrapping_add(1);
         if watch.turns.is_multiple_of(LOOK_TURNS)
-            && let Some(request) = request()
+            && let Some(waited_ns) = self.look_at_the_clock(watch)
+            && let Some(stall) = stall(waited_ns)
         {
-            self.look_at_the_clock(watch, request);
+            self.report(watch, &stall);
         }
+    }
+
+    /// How long has been waited, if that is long enough for a report.
+    #[cold]
+    fn look_at_the_clock(&self, watch: &mut Watch) -> Option<u64> {
+        let stall_ns = match self.stall_ns.0.load(Ordering::Relaxed) {
+            0 => DEFAULT_STALL_NS,
+            u64::MAX => return None,
+            stall_ns => stall_ns,
+        };
+        let now_ns = self.platform.now_ns();
+        let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
+        (waited_ns >= stall_ns.saturating_mul(1 << watch.reports.min(32))).then_some(waited_ns)
     }
 
     #[cold]
-    fn look_at_the_clock(&self, watch: &mut Watch, request: RequestRef) {
-        let stall_ns = self.stall_word().load(Ordering::Relaxed);
-        if stall_ns == 0 {
-            return;
-        }
-        let now_ns = self.platform.now_ns();
-        let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
-        if waited_ns < stall_ns.saturating_mul(1 << watch.reports.min(32)) {
-            return;
-        }
-        let Some(stall) = self.stall_of(request, waited_ns) else {
-            return;
-        };
+    fn report(&self, watch: &mut Watch, stall: &Stall) {
         if watch.reports == 0 {
             self.interrupt_again(stall.target);
         }
         watch.reports += 1;
-        self.platform.on_stall(&stall);
+        self.platform.on_stall(stall);
     }
 
-    fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
+    /// The platform refuses to interrupt `target`.
+    pub(crate) fn refusal(&self, target: CpuId, waited_ns: u64) -> Stall {
+        Stall {
+            initiator: self.platform.current_cpu(),
+            target,
+            others: 0,
+            wanted: Activity::None,
+            doing: Activity::None,
+            waited_ns,
+        }
+    }
+
+    pub(crate) fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
         let initiator = self.state(request.initiator);
-        let pending = self.pending_of(request);
+        let (mut first, mut count) = (None, 0);
+        for group in self.groups() {
+            let pending = self.pending_of(request, group);
+            count += pending.count_ones() as usize;
+            if pending != 0 && first.is_none() {
+                first = Some(<Cpus<N> as Capacity>::cpu(group, pending.trailing_zeros()));
+            }
+        }
         if self.is_done(request) {
             return None;
         }
-        let target = pending.iter().next()?;
+        let target = first?;
         Some(Stall {
             initiator: request.initiator,
             target,
-            others: pending.len() - 1,
-            wanted: Entry(initiator.diary.wanted[request.slot].get()).read(),
-            doing: Entry(self.state(target).diary.doing.get()).read(),
+            others: count - 1,
+            wanted: Entry(initiator.activity.wanted[request.slot].get()).read(),
+            doing: Entry(self.state(target).activity.doing.get()).read(),
             waited_ns,
         })
     }
 
-    /// The targets that have not acknowledged, as seen now.
-    fn pending_of(&self, request: RequestRef) -> CpuMask<N> {
+    /// The targets of a group that have not acknowledged, as seen now.
+    fn pending_of(&self, request: RequestRef, group: usize) -> u64 {
         let slot = &self.state(request.initiator).slots[request.slot];
-        let mut pending = slot.pending();
-        let place = (request.initiator, request.slot);
-        for (group, ring) in self.rings().iter().enumerate() {
-            let first = CpuId::from_index(group * 64);
-            if slot.is_in_ring_of(first, slot.kind()) {
-                // The pending set is told only when a whole leaf has.
-                pending.words_mut()[group] &= ring.pending(place, request.sequence);
+        let pending = slot.pending(group);
+        match slot.is_in_ring_of(group) {
+            // The pending set is told only when a whole leaf has.
+            true => {
+                let place = (request.initiator, request.slot);
+                pending & self.rings()[group].pending(place, request.number)
             }
+            false => pending,
         }
-        pending
     }
 
     /// A second interrupt is harmless, a lost first one is not.

@@ -191,7 +191,6 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     let space = space_on(machine, 4);
     puppet.map(0, 1);
     let note = |what: &'static str| move |_: CpuId| ORDER.lock().unwrap().push(what);
-    let tickets = Mutex::new(Vec::new());
     puppet.deliver_on_relax.store(false, Ordering::Relaxed);
     puppet.as_cpu(1, || {
         machine.post(&mask([1]), note("first"));
@@ -202,10 +201,7 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
         puppet.as_cpu(3, || {
             let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
             let freed = FreedTables::Yes;
-            tickets
-                .lock()
-                .unwrap()
-                .push(machine.submit_flush(&space, range, freed));
+            std::mem::forget(machine.submit_flush(&space, range, freed));
         });
         assert!(machine.poll(), "the flush is served");
         assert!(!machine.poll(), "and only once");
@@ -216,13 +212,6 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     });
     puppet.as_cpu(0, || puppet.deliver_all());
     puppet.deliver_on_relax.store(true, Ordering::Relaxed);
-    puppet.as_cpu(3, || {
-        tickets
-            .lock()
-            .unwrap()
-            .drain(..)
-            .for_each(FlushTicket::wait)
-    });
     puppet.deliver_all();
     let order = std::mem::take(&mut *ORDER.lock().unwrap());
     assert_eq!(order, ["first", "first begins", "first ends", "second"]);
@@ -304,6 +293,8 @@ fn who_comes_back_hears_nothing_twice() {
         machine.online();
         assert!(!machine.poll());
     });
+    // It reads its ring for the functions too.
+    assert_eq!(machine.call_one(cpu(3), &|_| ()), Ok(()));
     assert_eq!(RUNS.load(Ordering::Relaxed), 3);
 }
 
@@ -322,4 +313,64 @@ fn the_watchdog_names_who_has_not_acknowledged() {
     ticket.wait();
     let stalls = puppet.take_stalls();
     assert_eq!((stalls[0].target, stalls[0].others), (cpu(3), 0));
+}
+
+/// Flushes come before functions, also when the responder has no room for more functions than it has found.
+#[test]
+fn a_broadcast_flush_waits_for_no_function() {
+    let machine = puppet::machine::<16>();
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let space = space_on(machine, 16);
+    for initiator in 2..8 {
+        puppet.as_cpu(initiator, || {
+            for _ in 0..3 {
+                machine.post(&mask([1]), |_| ());
+            }
+        });
+    }
+    // One more that has no room, in the ring.
+    puppet.as_cpu(14, || machine.post(&mask(1..14), |_| ()));
+    let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let ticket = puppet.as_cpu(15, || machine.submit_flush(&space, range, FreedTables::No));
+    puppet.take_trace();
+    assert!(puppet.deliver(1));
+    let first = puppet.take_trace().into_iter().find(|event| {
+        let (flush, function) = (
+            matches!(event, TraceEvent::FlushStarted { .. }),
+            matches!(event, TraceEvent::FunctionStarted { .. }),
+        );
+        flush || function
+    });
+    assert!(
+        matches!(first, Some(TraceEvent::FlushStarted { .. })),
+        "{first:?}"
+    );
+    (0..16).for_each(|number| while puppet.deliver(number) {});
+    ticket.wait();
+    assert_eq!(machine.stats(cpu(1)).functions_run, 19);
+    puppet::leave(machine, space, 16);
+}
+
+/// A slot whose last request was in the inboxes, because its ring was full, is announced in the ring again, and only there.
+#[test]
+fn a_ring_that_was_full_is_used_again() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = loud::<128>();
+    let puppet = *machine.platform();
+    let count = |_: CpuId| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    };
+    for number in 1..=ROOM as u32 {
+        puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
+    }
+    machine.post(&mask([126]), count);
+    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    assert!(puppet.deliver(126) && puppet.deliver(127));
+    machine.post(&mask([126]), count);
+    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    machine.set_policy(Policy::BEST.with_broadcast_from(0));
+    machine.post(&mask([126]), count);
+    assert!(puppet.deliver(126));
+    assert_eq!(RUNS.load(Ordering::Relaxed), 3);
 }

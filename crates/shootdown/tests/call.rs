@@ -7,7 +7,7 @@ mod puppet;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use puppet::{Puppet, machine, powered_off};
 use shootdown::*;
@@ -347,6 +347,16 @@ fn a_refused_interrupt_is_sent_again() {
 }
 
 #[test]
+fn targets_that_were_interrupted_are_not_again_when_the_next_one_is_refused() {
+    let machine = machine::<4>();
+    machine.set_policy(Policy::BEST.with_multicast(false));
+    *machine.platform().refuse_to.lock().unwrap() = (2, 1);
+    machine.call_all(&|_| ());
+    assert_eq!(machine.platform().take_sent(), [(0, 1), (0, 2), (0, 3)]);
+    assert_eq!(machine.stats(cpu(0)).ipis_refused, 1);
+}
+
+#[test]
 fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
     let machine = machine::<4>();
     machine.call_all(&|_| ());
@@ -448,6 +458,12 @@ where
             );
         })
         .unwrap();
+    assert_eq!(
+        RUNS.load(Ordering::Relaxed),
+        0,
+        "it ran in the caller's context"
+    );
+    assert!(machine.platform().deliver(0), "the CPU interrupts itself");
     assert_eq!(RUNS.load(Ordering::Relaxed), 1);
 }
 
@@ -663,24 +679,68 @@ fn a_waiter_serves_its_own_inbox_with_interrupts_off() {
             });
         });
         machine.platform().set_irqs_off(true);
-        // CPU 1 answers only after CPU 0 has served it: as if it spun for it with interrupts off.
-        let ticket = machine.submit(
-            &mask(&[1]),
-            |_| assert_eq!(SERVED.load(Ordering::Relaxed), 1),
-            Wait::Done,
-        );
-        machine
-            .platform()
-            .deliver_on_relax
-            .store(false, Ordering::Relaxed);
-        while !machine.poll() {}
-        machine
-            .platform()
-            .deliver_on_relax
-            .store(true, Ordering::Relaxed);
+        let ticket = machine.submit(&mask(&[1]), |_| (), Wait::Done);
+        answer_when_served(machine.platform(), &SERVED);
         ticket.wait();
         machine.platform().set_irqs_off(false);
     }
+}
+
+/// CPU 1 answers only when CPU 0 has served it: as if it spun for that with interrupts off.
+fn answer_when_served(puppet: &'static Puppet, served: &'static AtomicU32) {
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.at_next_relax(move || match served.load(Ordering::Relaxed) {
+        0 => answer_when_served(puppet, served),
+        _ => assert!(puppet.deliver(1)),
+    });
+}
+
+/// Functions never run where the caller waits for flushes, for a flush's slot, or polls: they could take a lock that it holds.
+#[test]
+fn functions_run_in_no_section_that_waits_for_flushes() {
+    static HELD: AtomicBool = AtomicBool::new(false);
+    static INSIDE: AtomicU32 = AtomicU32::new(0);
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    let space = puppet::space_on(machine, 2);
+    let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let post = || {
+        puppet.as_cpu(3, || {
+            machine.post(&mask(&[0]), |_| {
+                INSIDE.fetch_add(u32::from(HELD.load(Ordering::Relaxed)), Ordering::Relaxed);
+                RUNS.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+    };
+    let sections: [&dyn Fn(); 4] = [
+        &|| machine.flush(&space, range, FreedTables::No),
+        &|| machine.kick(&mask(&[1])).wait(),
+        &|| {
+            machine.poll();
+        },
+        &|| {
+            puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+            let flushes: Vec<_> = (0..4)
+                .map(|_| machine.submit_flush(&space, range, FreedTables::Yes))
+                .collect();
+            puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+            machine.submit_flush(&space, range, FreedTables::Yes).wait();
+            flushes.into_iter().for_each(FlushTicket::wait);
+        },
+    ];
+    for (round, section) in (1..).zip(sections) {
+        post();
+        puppet.set_irqs_off(true);
+        HELD.store(true, Ordering::Relaxed);
+        section();
+        HELD.store(false, Ordering::Relaxed);
+        puppet.set_irqs_off(false);
+        assert_eq!(INSIDE.load(Ordering::Relaxed), 0, "section {round}");
+        puppet.as_cpu(1, || puppet.deliver(0));
+        assert_eq!(RUNS.load(Ordering::Relaxed), round, "it runs afterwards");
+    }
+    puppet::leave(machine, space, 2);
 }
 
 /// How often a waiter with interrupts off relaxes before it serves its own inbox.
@@ -721,9 +781,20 @@ fn waits_are_measured_when_asked() {
     assert!(machine.total_stats().wait_ns(990).is_some());
 }
 
-/// CPUs 1 and 2 lend `first` and `second` to CPU 0, which looks only when both wait; how often each ran, and how many
-/// requests were served by another's run.
-fn two_calls_at_once(policy: Policy, first: &'static fn(CpuId), second: &'static fn(CpuId)) -> u64 {
+type Lend = fn(&puppet::Machine<3>, &'static fn(CpuId));
+const IDEMPOTENT: Lend = |machine, function| {
+    machine.call_idempotent(&mask(&[0]), function);
+};
+const PLAIN: Lend = |machine, function| {
+    machine.call_many(&mask(&[0]), function);
+};
+
+/// CPUs 1 and 2 lend functions to CPU 0, which looks only when both wait; how many requests were served by another's run.
+fn two_calls_at_once(
+    policy: Policy,
+    first: (Lend, &'static fn(CpuId)),
+    second: (Lend, &'static fn(CpuId)),
+) -> u64 {
     let machine = machine::<3>();
     machine.set_policy(policy);
     let puppet = *machine.platform();
@@ -734,10 +805,10 @@ fn two_calls_at_once(policy: Policy, first: &'static fn(CpuId), second: &'static
                 puppet.at_next_relax(move || {
                     puppet.deliver_on_relax.store(true, Ordering::Relaxed);
                 });
-                machine.call_idempotent(&mask(&[0]), second);
+                second.0(machine, second.1);
             });
         });
-        machine.call_idempotent(&mask(&[0]), first);
+        first.0(machine, first.1);
     });
     machine.stats(cpu(0)).functions_merged
 }
@@ -753,14 +824,77 @@ fn an_idempotent_function_runs_once_for_all_that_wait() {
         RUNS[1].fetch_add(1, Ordering::Relaxed);
     };
     let runs = || RUNS.each_ref().map(|runs| runs.swap(0, Ordering::Relaxed));
-    assert_eq!(two_calls_at_once(Policy::BEST, &ONE, &ONE), 1);
-    assert_eq!(runs(), [1, 0]);
-    assert_eq!(two_calls_at_once(Policy::BEST, &ONE, &OTHER), 0, "others");
-    assert_eq!(runs(), [1, 1]);
-    let policy = Policy::BEST.with_merging(false);
-    assert_eq!(two_calls_at_once(policy, &ONE, &ONE), 0, "not allowed");
-    assert_eq!(runs(), [2, 0]);
-    let policy = Policy::BEST.with_broadcast_from(1);
-    assert_eq!(two_calls_at_once(policy, &ONE, &ONE), 1, "by the ring too");
-    assert_eq!(runs(), [1, 0]);
+    let (one, other, plain) = ((IDEMPOTENT, &ONE), (IDEMPOTENT, &OTHER), (PLAIN, &ONE));
+    let best = Policy::BEST;
+    let rings = best.with_broadcast_from(1);
+    for (policy, first, second, merged, expected, why) in [
+        (best, one, one, 1, [1, 0], "merged"),
+        (best, one, other, 0, [1, 1], "another function"),
+        (best.with_merging(false), one, one, 0, [2, 0], "not allowed"),
+        (rings, one, one, 1, [1, 0], "by the ring too"),
+        (
+            best,
+            one,
+            plain,
+            0,
+            [2, 0],
+            "a run of its own for the second",
+        ),
+        (best, plain, one, 0, [2, 0], "and for the first"),
+        (best, plain, plain, 0, [2, 0], "both"),
+    ] {
+        assert_eq!(two_calls_at_once(policy, first, second), merged, "{why}");
+        assert_eq!(runs(), expected, "{why}");
+    }
+}
+
+/// Clocks may count from 1970, be coarse or stand still: no two requests in a slot have one number (I11).
+#[test]
+fn a_ticket_waits_for_its_own_request_on_any_clock() {
+    for now_ns in [0, 1_790_000_000_000_000_000, (1 << 60) - 16, usize::MAX - 2] {
+        let machine = machine::<2>();
+        let puppet = *machine.platform();
+        puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+        puppet.skipped_ns.store(now_ns, Ordering::Relaxed);
+        let submit = || machine.submit(&mask(&[1]), |_| (), Wait::Done);
+        let first = submit();
+        assert!(puppet.deliver(1));
+        let second = submit();
+        assert!(first.is_done() && !second.is_done(), "at {now_ns}");
+        assert!(puppet.deliver(1));
+        assert!(second.is_done());
+    }
+}
+
+/// A function that runs inside another one, on its own CPU, does not end that one.
+#[test]
+fn a_function_that_posts_to_itself_is_still_a_function() {
+    let machine = machine::<2>();
+    let called = machine.call_one(cpu(1), &|_| {
+        machine.try_post(&mask(&[1]), |_| ()).unwrap();
+        let call = || machine.call_one(cpu(0), &|_| ());
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    });
+    assert!(called.is_ok());
+    assert_eq!(machine.stats(cpu(1)).functions_run, 2);
+}
+
+/// Two functions that waited for each other's CPUs in that way would wait for ever.
+#[test]
+fn a_ticket_is_not_waited_for_inside_a_function() {
+    let machine = machine::<3>();
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let ticket = puppet.as_cpu(1, || machine.submit(&mask(&[2]), |_| (), Wait::Done));
+    let ticket = Mutex::new(Some(ticket));
+    puppet.at_next_relax(move || assert!(puppet.deliver(1)));
+    let called = machine.call_one(cpu(1), &|_| {
+        let ticket = ticket.lock().unwrap().take().unwrap();
+        let refused = catch_unwind(AssertUnwindSafe(|| ticket.wait())).unwrap_err();
+        let message = refused.downcast_ref::<String>().unwrap();
+        assert!(message.contains("a called function"), "{message}");
+    });
+    assert!(called.is_ok());
+    puppet.deliver(2);
+    assert_eq!(machine.stats(cpu(2)).functions_run, 1);
 }

@@ -4,10 +4,10 @@
 
 mod puppet;
 
-use puppet::{Machine, PAGE, leave, online, tagged};
+use puppet::{Machine, PAGE, leave, online, tables, tagged};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = Root(99);
+const KERNEL_ROOT: Root = tables(99);
 const DEFERS: Policy = Policy::BEST.with_deferral(true);
 
 fn cpu(number: u32) -> CpuId {
@@ -22,7 +22,7 @@ fn pages(first: usize, count: usize) -> FlushRange {
 fn deferring_pair(policy: Policy) -> (&'static Machine<2>, AddressSpace<2>) {
     let machine = online(tagged::<2>(8));
     machine.set_policy(policy);
-    let space = AddressSpace::new(machine, Root(1));
+    let space = AddressSpace::new(machine, tables(1));
     let puppet = machine.platform();
     puppet.map_in(&space, 0, 10);
     for number in 0..2 {
@@ -44,14 +44,14 @@ fn remap(machine: &Machine<2>, space: &AddressSpace<2>, frame: u64, freed: Freed
 fn a_deferring_cpu_is_left_alone_and_catches_up() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    assert!(puppet.as_cpu(1, || !machine.user_access_ok()));
+    assert!(puppet.as_cpu(1, || !machine.user_access_ok(space.id())));
     remap(machine, &space, 11, FreedTables::No);
     remap(machine, &space, 12, FreedTables::No);
     let stats = machine.stats(cpu(0));
     assert_eq!((stats.ipis_sent, stats.deferring_skipped), (0, 2));
     assert_eq!(stats.lazy_skipped, 0);
     puppet.as_cpu(1, || machine.catch_up(&space));
-    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
     assert_eq!(machine.stats(cpu(1)).full_flushes, 1);
     assert_eq!(puppet.access(1, 0), 12);
     // From now on it is a target again.
@@ -92,10 +92,10 @@ fn freed_tables_reach_a_deferring_cpu() {
 fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    let other = AddressSpace::new(machine, Root(2));
+    let other = AddressSpace::new(machine, tables(2));
     remap(machine, &space, 11, FreedTables::No);
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &other));
-    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    assert!(puppet.as_cpu(1, || machine.user_access_ok(other.id())));
     puppet.as_cpu(1, || machine.switch_to(Some(&other), &space));
     // Its tag had missed the flush.
     assert_eq!(puppet.access(1, 0), 11);
@@ -149,6 +149,6 @@ fn catching_up_names_what_was_deferred() {
     let (machine, space) = deferring_pair(DEFERS);
     // It is loaded for ever: its end would be a second panic.
     let _space = std::mem::ManuallyDrop::new(space);
-    let other = AddressSpace::new(machine, Root(2));
+    let other = AddressSpace::new(machine, tables(2));
     machine.platform().as_cpu(1, || machine.catch_up(&other));
 }

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use puppet::machine;
@@ -102,4 +103,16 @@ fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
     );
     puppet.deliver(1);
     assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
+
+/// The inbox of a CPU is served by that CPU only.
+#[test]
+fn a_task_that_idles_stays_on_its_cpu() {
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    let idle = machine.poll_idle();
+    let look = AssertUnwindSafe(|| puppet.as_cpu(1, || idle.has_work()));
+    assert!(catch_unwind(look).is_err());
+    let end = AssertUnwindSafe(|| puppet.as_cpu(1, || drop(idle)));
+    assert!(catch_unwind(end).is_err());
 }

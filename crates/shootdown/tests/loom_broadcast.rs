@@ -58,37 +58,105 @@ fn a_ring_that_goes_round_neither_loses_nor_repeats() {
 }
 
 /// The last of several targets tells the initiator for all of them: when it does, what the others did is visible (I11).
-#[test]
-fn the_last_target_speaks_for_all() {
-    struct Shared([loom::cell::UnsafeCell<u32>; 3]);
+fn the_last_target_speaks_for<const N: usize>(named: [u32; 2], policy: Policy)
+where
+    Cpus<N>: Capacity,
+{
+    struct Shared([loom::cell::UnsafeCell<u32>; 4]);
     // SAFETY: the call orders each target's write of its own cell before our reads; loom checks that.
     unsafe impl Sync for Shared {}
-    check(2, || {
-        let machine = loud::<3>();
+    check(2, move || {
+        let machine = machine::<N>();
+        machine.set_policy(policy);
+        online_all(&machine, 4.min(N as u32));
         let shared: &'static Shared = Box::leak(Box::new(Shared(std::array::from_fn(|_| {
             loom::cell::UnsafeCell::new(0)
         }))));
-        let responders = [1, 2].map(|number| {
+        let responders = named.map(|number| {
             on_cpu(&machine, number, |machine| {
                 while !take_interrupt(machine) {
                     machine.platform().relax();
                 }
             })
         });
-        let targets = [cpu(1), cpu(2)].into_iter().collect();
+        let targets = named.into_iter().map(cpu).collect();
         machine.call_many(&targets, &|me| {
             shared.0[me.index()].with_mut(|value| {
                 // SAFETY: as above.
                 unsafe { *value = 7 }
             });
         });
-        for value in &shared.0[1..] {
+        for target in named {
             // SAFETY: as above.
-            assert_eq!(value.with(|value| unsafe { *value }), 7);
+            let seen = shared.0[target as usize].with(|value| unsafe { *value });
+            assert_eq!(seen, 7);
         }
         for responder in responders {
             responder.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn the_last_target_speaks_for_all() {
+    the_last_target_speaks_for::<3>([1, 2], Policy::BEST.with_broadcast_from(1));
+}
+
+/// Groups of two CPUs: the targets are one group, or two, of which each has a bit for itself.
+#[test]
+fn the_last_target_of_a_group_speaks_for_it() {
+    let quiet = Policy::BEST.with_broadcast_from(0);
+    the_last_target_speaks_for::<5>([2, 3], quiet);
+    the_last_target_speaks_for::<5>([1, 2], quiet);
+}
+
+/// The same by the rings of the groups.
+#[test]
+fn the_last_target_of_a_ring_speaks_for_it() {
+    let loud = Policy::BEST.with_broadcast_from(1);
+    the_last_target_speaks_for::<5>([2, 3], loud);
+    the_last_target_speaks_for::<5>([1, 2], loud);
+}
+
+/// A target may find a slot while it is being filled, because it was called for another one: it acknowledges no sooner than the
+/// request is whole.
+#[test]
+fn a_slot_that_is_found_early_completes() {
+    check(3, || {
+        let machine = machine::<5>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(0));
+        online_all(&machine, 4);
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let responder = on_cpu(&machine, 3, move |machine| {
+            idle_until(machine, || stop.load(Ordering::Acquire));
+        });
+        let target = CpuMask::only(cpu(3));
+        machine.post(&target, |_| ());
+        machine.kick(&target).wait();
+        stop.store(true, Ordering::Release);
+        wake(&machine, 3);
+        responder.join().unwrap();
+    });
+}
+
+/// A request to a CPU of another group is found by the inbox's second word, and completes although its group is not the first.
+#[test]
+fn cpus_of_different_groups_call_each_other() {
+    check(2, || {
+        let machine = machine::<5>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(0));
+        online_all(&machine, 4);
+        let finished: &'static [AtomicBool; 2] =
+            Box::leak(Box::new([AtomicBool::new(false), AtomicBool::new(false)]));
+        let call = move |machine: &Machine<5>, (mine, other): (usize, u32)| {
+            machine.call_one(cpu(other), &|_| {}).unwrap();
+            finished[mine].store(true, Ordering::Release);
+            wake(machine, other);
+            idle_until(machine, || finished[1 - mine].load(Ordering::Acquire));
+        };
+        let other = on_cpu(&machine, 3, move |machine| call(machine, (1, 0)));
+        call(&machine, (0, 3));
+        other.join().unwrap();
     });
 }
 
@@ -157,7 +225,7 @@ fn waiters_with_interrupts_off_hear_each_other() {
 fn a_broadcast_flush_reaches_who_has_loaded_the_space() {
     check(3, || {
         let machine = loud::<2>();
-        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let space = Arc::new(AddressSpace::new(&machine, tables(1)));
         let done = Arc::new(AtomicBool::new(false));
         let target = {
             let (space, done) = (space.clone(), done.clone());
@@ -213,7 +281,7 @@ fn an_old_bit_is_not_taken_for_a_new_request() {
         let machine = machine::<3>();
         machine.set_policy(Policy::BEST.with_broadcast_from(2));
         online_all(&machine, 3);
-        let space = Arc::new(AddressSpace::new(&machine, Root(1)));
+        let space = Arc::new(AddressSpace::new(&machine, tables(1)));
         become_cpu(1);
         machine.switch_to(None, &space);
         become_cpu(0);

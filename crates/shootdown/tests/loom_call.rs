@@ -80,7 +80,7 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
     check(3, || {
         let machine = machine::<2>();
         online_all(&machine, 2);
-        let space = loom::sync::Arc::new(AddressSpace::new(&machine, Root(1)));
+        let space = loom::sync::Arc::new(AddressSpace::new(&machine, tables(1)));
         become_cpu(1);
         machine.switch_to(None, &space);
         become_cpu(0);
@@ -89,7 +89,7 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
             let space = space.clone();
             on_cpu(&machine, 1, move |machine| {
                 idle_until(machine, || stop.load(Ordering::Acquire));
-                machine.switch_away(&space, Root(0));
+                machine.switch_away(&space, tables(0));
             })
         };
         machine.post(&CpuMask::only(cpu(1)), |_| {});
@@ -257,6 +257,78 @@ fn a_merged_call_is_served_by_a_run_that_began_after_it() {
         });
         call(&machine, 0);
         other.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+/// Two CPUs post data to a third one at once, which takes them when it is interrupted: each runs once, and sees what its caller
+/// wrote before.
+#[test]
+fn two_cpus_post_their_data_to_one() {
+    check(3, || {
+        let machine = machine::<3>();
+        online_all(&machine, 3);
+        let sum: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let post = move |machine: &Machine<3>, amount: u64| {
+            let written: &'static loom::cell::UnsafeCell<u64> =
+                Box::leak(Box::new(loom::cell::UnsafeCell::new(0)));
+            // SAFETY: nobody else knows it yet; loom checks that.
+            written.with_mut(|value| unsafe { *value = amount });
+            let shared = Shared(written);
+            let data = CallData::new(move |_| {
+                sum.fetch_add(shared.get(), Ordering::Relaxed);
+            });
+            let data = Box::leak(Box::new(data));
+            machine.post_data(cpu(2), data).unwrap();
+        };
+        let other = on_cpu(&machine, 1, move |machine| post(machine, 1));
+        let responder = on_cpu(&machine, 2, move |machine| {
+            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
+        });
+        post(&machine, 10);
+        other.join().unwrap();
+        responder.join().unwrap();
+    });
+}
+
+#[derive(Clone, Copy)]
+struct Shared(&'static loom::cell::UnsafeCell<u64>);
+
+// SAFETY: the posting orders the write before the reads; loom checks that.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn get(self) -> u64 {
+        // SAFETY: as above.
+        self.0.with(|value| unsafe { *value })
+    }
+}
+
+/// Data that are posted again while they are taken run once for each posting.
+#[test]
+fn data_are_posted_again_when_they_have_been_taken() {
+    check(3, || {
+        let machine = machine::<2>();
+        online_all(&machine, 2);
+        let runs: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let wanted: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let responder = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || {
+                let wanted = wanted.load(Ordering::Acquire);
+                wanted != 0 && runs.load(Ordering::Relaxed) == wanted
+            });
+        });
+        let count = move |_: CpuId| {
+            runs.fetch_add(1, Ordering::Relaxed);
+        };
+        let data = Box::leak(Box::new(CallData::new(count)));
+        let posted = (0..2)
+            .filter(|_| machine.post_data(cpu(1), data).is_ok())
+            .count();
+        wanted.store(posted as u64, Ordering::Release);
+        wake(&machine, 1);
         responder.join().unwrap();
     });
 }

@@ -11,8 +11,24 @@ use shootdown::*;
 
 const NEW: u64 = 1;
 
+type Leaver = loom::thread::JoinHandle<()>;
+
 fn page() -> FlushRange {
     FlushRange::pages(0, 1, PageSize::SIZE_4K)
+}
+
+/// A machine whose CPU 1 goes offline; the model is CPU `me`, which is not online.
+fn cpu_1_leaves<const N: usize>(me: u32) -> (Arc<Machine<N>>, Arc<AtomicBool>, Leaver)
+where
+    Cpus<N>: Capacity,
+{
+    let machine = machine::<N>();
+    become_cpu(1);
+    machine.online();
+    become_cpu(me);
+    let gone = Arc::new(AtomicBool::new(false));
+    let leaver = departing(&machine, &gone, move |machine| wake(machine, me));
+    (machine, gone, leaver)
 }
 
 /// A call that finds the CPU online runs there, once, before it is gone; one that does not, says so (I8).
@@ -42,6 +58,44 @@ fn a_post_to_a_cpu_that_leaves_is_run_before_it_is_gone() {
         let runs =
             unsafe { Arc::from_raw(std::ptr::with_exposed_provenance::<AtomicU64>(counter)) };
         assert_eq!(runs.load(Ordering::Relaxed), u64::from(!sent.is_empty()));
+    });
+}
+
+/// An initiator that is not online, because it comes up or has left, is not asked to answer by a CPU that leaves: its call is run
+/// or refused all the same.
+#[test]
+fn a_call_of_a_cpu_that_is_not_online_is_run_or_refused() {
+    static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    check(4, || {
+        let (machine, _, leaver) = cpu_1_leaves::<2>(0);
+        RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
+        let count = |_| {
+            RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        let ticket = machine.submit(&CpuMask::only(CpuId::new(1)), count, Wait::Done);
+        // It may be waiting until we have published.
+        wake(&machine, 1);
+        let sent = ticket.wait().len() as u64;
+        assert_eq!(RUNS.load(std::sync::atomic::Ordering::Relaxed), sent);
+        leaver.join().unwrap();
+    });
+}
+
+/// The same for one that comes online meanwhile and is in another group: one of the two finds the other.
+#[test]
+fn a_call_of_a_cpu_that_comes_online_is_run_or_refused() {
+    static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    check(3, || {
+        let (machine, gone, leaver) = cpu_1_leaves::<5>(2);
+        RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
+        machine.online();
+        let sent = machine.post(&CpuMask::only(CpuId::new(1)), |_| {
+            RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        idle_until(&machine, || gone.load(Ordering::Acquire));
+        leaver.join().unwrap();
+        let runs = RUNS.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(runs, sent.len() as u64);
     });
 }
 
@@ -77,10 +131,38 @@ fn a_cpu_that_comes_back_misses_no_flush() {
             })
         };
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush_kernel(page());
+        machine.flush_kernel(page(), FreedTables::Yes);
         done.store(true, Ordering::Release);
         wake(&machine, 1);
         idle_until(&machine, || gone.load(Ordering::Acquire));
+        leaver.join().unwrap();
+    });
+}
+
+/// The same for call data.
+#[test]
+fn data_of_a_cpu_that_is_not_online_run_or_are_refused() {
+    check(4, || {
+        let (machine, _, leaver) = cpu_1_leaves::<2>(0);
+        let runs: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let data = Box::leak(Box::new(CallData::new(move |_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+        })));
+        let is_posted = machine.post_data(CpuId::new(1), data).is_ok();
+        wake(&machine, 1);
+        leaver.join().unwrap();
+        assert_eq!(runs.load(Ordering::Relaxed), u64::from(is_posted));
+    });
+}
+
+/// The same for a flush: its targets are those that are online when others cannot leave any more.
+#[test]
+fn a_flush_of_a_cpu_that_is_not_online_waits_for_no_cpu_that_is_gone() {
+    check(4, || {
+        let (machine, _, leaver) = cpu_1_leaves::<2>(0);
+        let ticket = machine.submit_flush_kernel(page(), FreedTables::Yes);
+        wake(&machine, 1);
+        ticket.wait();
         leaver.join().unwrap();
     });
 }

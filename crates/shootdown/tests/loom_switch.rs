@@ -33,7 +33,7 @@ impl Scene {
         online_all(&machine, 2);
         Arc::new(Self {
             space: Arc::new(AddressSpace::new(&machine, TABLE_OWNER)),
-            other: Arc::new(AddressSpace::new(&machine, Root(2))),
+            other: Arc::new(AddressSpace::new(&machine, tables(2))),
             done: Arc::new(AtomicBool::new(false)),
             ready: Arc::new(Event::new()),
             frame: Arc::new(TablePage::new()),

@@ -7,7 +7,7 @@ mod puppet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use puppet::{machine, online, tagged};
+use puppet::{Machine, machine, online, tables, tagged};
 use shootdown::*;
 
 fn cpu(number: u32) -> CpuId {
@@ -41,7 +41,7 @@ fn a_cpu_that_is_gone_is_no_target() {
     machine.platform().take_sent();
     let refused = machine.call_one(cpu(1), &|_| unreachable!("it is gone"));
     assert_eq!(refused, Err(NotReady { cpu: cpu(1) }));
-    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K));
+    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K), FreedTables::Yes);
     let reached: Vec<u32> = machine
         .platform()
         .take_sent()
@@ -66,11 +66,11 @@ fn all_cpus_may_go_one_after_the_other() {
 fn a_cpu_that_comes_back_keeps_no_tag() {
     let machine = online(tagged::<1>(8));
     let puppet = machine.platform();
-    let space = AddressSpace::new(machine, Root(1));
+    let space = AddressSpace::new(machine, tables(1));
     puppet.map_in(&space, 0, 10);
     machine.switch_to(None, &space);
     assert_eq!(puppet.access(0, 0), 10);
-    machine.switch_away(&space, Root(0));
+    machine.switch_away(&space, tables(0));
     machine.offline();
     // The hardware forgets generations, not translations: a flush in between is the host's to remember.
     machine.online();
@@ -78,7 +78,7 @@ fn a_cpu_that_comes_back_keeps_no_tag() {
     let loads = puppet.take_loads();
     assert_eq!(loads.last().map(|load| load.3), Some(TagEntries::Drop));
     assert_eq!(machine.stats(cpu(0)).tags_kept, 0);
-    machine.switch_away(&space, Root(0));
+    machine.switch_away(&space, tables(0));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_cpu_that_came_back_is_a_target_again() {
     assert_eq!(puppet.access(1, 0), 1);
     puppet.as_cpu(1, || machine.online());
     puppet.map(0, 2);
-    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K));
+    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K), FreedTables::Yes);
     assert_eq!(puppet.access(1, 0), 2);
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
 }
@@ -100,7 +100,8 @@ fn a_cpu_that_came_back_is_a_target_again() {
 fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     let machine = machine::<2>();
     let puppet = machine.platform();
-    let space: &'static AddressSpace<2> = Box::leak(Box::new(AddressSpace::new(machine, Root(1))));
+    let space: &'static AddressSpace<2> =
+        Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
     puppet.as_cpu(1, || machine.switch_to(None, space));
     let one_page = FlushRange::pages(1, 1, PageSize::SIZE_4K);
     let calls: Vec<_> = (0..3)
@@ -109,7 +110,7 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     let flush = machine.submit_flush(space, one_page, FreedTables::No);
     puppet.at_next_relax(move || {
         puppet.as_cpu(1, || {
-            machine.switch_away(space, Root(0));
+            machine.switch_away(space, tables(0));
             machine.offline();
             // It is halted.
             puppet.set_irqs_off(true);
@@ -121,6 +122,67 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     assert!(flush.is_done() && calls.iter().all(CallTicket::is_done));
 }
 
+/// A platform may refuse interrupts to a CPU that has left for ever: nobody needs them.
+#[test]
+fn a_target_that_leaves_is_not_interrupted_for_ever() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    static DATA: CallData<fn(CpuId)> = CallData::new(count);
+    fn count(_: CpuId) {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    }
+    let post: [fn(&Machine<3>); 3] = [
+        |machine| _ = machine.post(&CpuMask::only(cpu(1)), count),
+        |machine| _ = machine.post(&[cpu(1), cpu(2)].into_iter().collect(), count),
+        |machine| {
+            assert!(machine.post_data(cpu(1), &DATA).is_ok());
+            assert_eq!(machine.stats(cpu(0)).ipis_sent, 0, "none was taken");
+        },
+    ];
+    for (post, runs) in post.into_iter().zip([1, 2, 1]) {
+        let machine = machine::<3>();
+        machine.set_policy(Policy::BEST.with_multicast(false));
+        let puppet = *machine.platform();
+        *puppet.refuse_to.lock().unwrap() = (1, usize::MAX);
+        puppet.at_next_relax(move || {
+            puppet.as_cpu(1, || {
+                // CPU 0 has interrupts off, and serves flushes where it is refused; it has not interrupted CPU 2 yet.
+                puppet.at_next_relax(move || {
+                    assert!(puppet.as_cpu(0, || machine.poll()));
+                    puppet.as_cpu(2, || machine.poll());
+                });
+                machine.offline();
+            });
+        });
+        post(machine);
+        puppet.deliver(2);
+        assert_eq!(RUNS.swap(0, Ordering::Relaxed), runs);
+        assert!(!machine.ready_cpus().contains(cpu(1)));
+    }
+}
+
+/// It does not come back with its doorbell held: nobody would interrupt it.
+#[test]
+fn a_cpu_that_leaves_lets_its_doorbell_go() {
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    puppet.as_cpu(1, || {
+        std::mem::forget(machine.poll_idle());
+        machine.offline();
+        machine.online();
+    });
+    puppet.take_sent();
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    assert_eq!(puppet.take_sent(), [(0, 1)]);
+}
+
+/// A host's locks poll, and are taken before there is any memory.
+#[test]
+fn a_cpu_without_memory_may_poll() {
+    let puppet = *machine::<2>().platform();
+    let engine: Shootdown<_, 2> = Shootdown::new(puppet);
+    assert!(!engine.poll());
+}
+
 fn refuses(offline: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(offline)).is_err()
 }
@@ -129,12 +191,12 @@ fn refuses(offline: impl FnOnce()) -> bool {
 fn misuse_is_refused() {
     let machine = machine::<2>();
     let puppet = machine.platform();
-    let space = AddressSpace::new(machine, Root(1));
+    let space = AddressSpace::new(machine, tables(1));
     machine.switch_to(None, &space);
     assert!(refuses(|| machine.offline()), "a space is loaded");
-    machine.enter_lazy(&space, Root(0));
+    machine.enter_lazy(&space, tables(0));
     assert!(refuses(|| machine.offline()), "lazily");
-    machine.switch_away(&space, Root(0));
+    machine.switch_away(&space, tables(0));
     puppet.set_irqs_off(false);
     puppet.as_cpu(1, || machine.offline());
     assert!(refuses(|| puppet.as_cpu(1, || machine.offline())), "twice");

@@ -26,7 +26,7 @@ const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
     |machine, _| drop(machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done)),
     |machine, space| machine.flush(space, one_page(), FreedTables::No),
     |machine, space| machine.flush(space, one_page(), FreedTables::Yes),
-    |machine, _| machine.flush_kernel(kernel_page()),
+    |machine, _| machine.flush_kernel(kernel_page(), FreedTables::Yes),
     |machine, space| {
         let mut batch = FlushBatch::<u32, 1>::new();
         batch.page(puppet::PAGE, PageSize::SIZE_4K, 7).unwrap();

@@ -7,11 +7,11 @@ mod puppet;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use puppet::{Machine, PAGE, online, tagged};
+use puppet::{Machine, PAGE, online, tables, tagged};
 use shootdown::TagEntries::{Drop, Keep};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = Root(0);
+const KERNEL_ROOT: Root = tables(0);
 const SPACES: u64 = 3;
 const PAGES: usize = 2;
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
@@ -30,7 +30,7 @@ fn split_machine(tags: usize, flushes_user_side: bool) -> &'static Machine<1> {
 fn spaces(machine: &Machine<1>) -> Vec<AddressSpace<1>> {
     (1..=SPACES)
         .map(|root| {
-            let space = AddressSpace::new(machine, Root(root));
+            let space = AddressSpace::new(machine, tables(root));
             (0..PAGES).for_each(|page| machine.platform().map_in(&space, page, root * 100));
             space
         })
@@ -109,7 +109,7 @@ fn a_kernel_flush_reaches_the_user_side() {
     let spaces = spaces(machine);
     machine.switch_to(None, &spaces[0]);
     enters(machine, 100);
-    machine.flush_kernel(one_page(puppet::GLOBAL));
+    machine.flush_kernel(one_page(puppet::GLOBAL), FreedTables::Yes);
     assert_eq!(enters(machine, 100), Drop);
     machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
@@ -183,10 +183,13 @@ proptest! {
                     puppet.map_in(&spaces[space], page, frames[space][page]);
                     machine.flush(&spaces[space], one_page(page), FreedTables::No);
                 }
-                (Step::FlushKernel(whole), _) => machine.flush_kernel(match whole {
-                    true => FlushRange::WHOLE,
-                    false => one_page(puppet::GLOBAL),
-                }),
+                (Step::FlushKernel(whole), _) => {
+                    let range = match whole {
+                        true => FlushRange::WHOLE,
+                        false => one_page(puppet::GLOBAL),
+                    };
+                    machine.flush_kernel(range, FreedTables::Yes);
+                }
                 (Step::UseUser(page), Some(space)) => {
                     let (seen, _) = puppet.user_access(machine, 0, page);
                     prop_assert_eq!(seen, frames[space][page]);

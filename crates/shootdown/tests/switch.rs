@@ -4,10 +4,14 @@
 
 mod puppet;
 
-use puppet::{GLOBAL, Machine, PAGE, leave, online, powered_off, start_engine, tagged};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use puppet::{
+    GLOBAL, Machine, Moment, PAGE, leave, online, powered_off, start_engine, tables, tagged,
+};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = Root(99);
+const KERNEL_ROOT: Root = tables(99);
 
 fn cpu(number: u32) -> CpuId {
     CpuId::new(number)
@@ -24,7 +28,7 @@ where
 {
     (1..=count)
         .map(|root| {
-            let space = AddressSpace::new(machine, Root(root));
+            let space = AddressSpace::new(machine, tables(root));
             machine.platform().map_in(&space, 0, root * 10);
             space
         })
@@ -48,7 +52,7 @@ where
     let mut previous = None;
     for space in spaces.iter().cycle().take(rounds * spaces.len()) {
         machine.switch_to(previous, space);
-        assert_eq!(machine.platform().access(0, 0), space.root().0 * 10);
+        assert_eq!(machine.platform().access(0, 0), space.root().as_u64() * 10);
         previous = Some(space);
     }
     machine.switch_away(previous.expect("at least one round"), KERNEL_ROOT);
@@ -70,7 +74,7 @@ fn a_space_comes_back_to_its_tag() {
     let (_, second, _) = last_load(machine);
     assert_ne!(first, second);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
-    assert_eq!(last_load(machine), (Root(1), first, TagEntries::Keep));
+    assert_eq!(last_load(machine), (tables(1), first, TagEntries::Keep));
     let stats = machine.stats(cpu(0));
     assert_eq!(
         (stats.tags_taken, stats.tags_kept, stats.tags_dropped),
@@ -147,34 +151,52 @@ fn six_tags_serve_six_spaces_and_all_tags_serve_more() {
 #[test]
 fn a_new_space_with_an_old_root_inherits_nothing() {
     let machine = online(tagged::<1>(8));
-    let old = AddressSpace::new(machine, Root(1));
+    let old = AddressSpace::new(machine, tables(1));
     machine.platform().map_in(&old, 0, 10);
     machine.switch_to(None, &old);
     assert_eq!(machine.platform().access(0, 0), 10);
     machine.switch_away(&old, KERNEL_ROOT);
     drop(old);
-    let new = AddressSpace::new(machine, Root(1));
+    let new = AddressSpace::new(machine, tables(1));
     machine.platform().map_in(&new, 0, 99);
     machine.switch_to(None, &new);
     assert_eq!(machine.platform().access(0, 0), 99);
     machine.switch_away(&new, KERNEL_ROOT);
 }
 
-/// Slots that an earlier engine filled, or an earlier life of the CPU, say nothing about what is cached now, and
-/// names of spaces start again.
+/// Slots that an earlier life of the CPU filled say nothing about what is cached now.
 #[test]
 fn coming_online_voids_every_tag() {
-    let first = online(tagged::<1>(8));
-    let old = spaces(first, 1);
-    first.switch_to(None, &old[0]);
-    first.switch_away(&old[0], KERNEL_ROOT);
-    let second: &Machine<1> = online(start_engine(first.platform()));
-    let new = spaces(second, 1);
-    assert_eq!(old[0].id(), new[0].id(), "the name that must not match");
-    second.switch_to(None, &new[0]);
-    assert_eq!(last_load(second).2, TagEntries::Drop);
-    assert_eq!(second.stats(cpu(0)).tags_kept, 0);
-    second.switch_away(&new[0], KERNEL_ROOT);
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 1);
+    for life in 0..2 {
+        machine.switch_to(None, &spaces[0]);
+        assert_eq!(last_load(machine).2, TagEntries::Drop, "life {life}");
+        machine.switch_away(&spaces[0], KERNEL_ROOT);
+        machine.offline();
+        machine.online();
+    }
+    assert_eq!(machine.stats(cpu(0)).tags_kept, 0);
+}
+
+/// Two engines of one machine: the spaces of one are not the other's, whose flushes would reach nobody.
+#[test]
+fn a_space_belongs_to_one_engine() {
+    let first = online(tagged::<2>(8));
+    let second: &Machine<2> = online(start_engine(first.platform()));
+    let space = AddressSpace::new(first, tables(1));
+    AddressSpace::new(second, tables(1));
+    let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let misuses: [&dyn Fn(); 4] = [
+        &|| second.switch_to(None, &space),
+        &|| second.flush(&space, range, FreedTables::No),
+        &|| drop(WindowRoot::new(second, &space, cpu(0), tables(2))),
+        &|| second.enter_lazy(&space, KERNEL_ROOT),
+    ];
+    for misuse in misuses {
+        assert!(catch_unwind(AssertUnwindSafe(misuse)).is_err());
+    }
+    assert!(space.cpus().is_empty());
 }
 
 #[test]
@@ -227,7 +249,7 @@ fn after_a_kernel_flush_no_other_tag_is_kept() {
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(machine.platform().kernel_table(0, 1), 1);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
-    machine.flush_kernel(pages(GLOBAL, 1));
+    machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
     // The loaded tag was flushed, so it may be kept; the others may not.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(last_load(machine).2, TagEntries::Drop);
@@ -238,16 +260,21 @@ fn after_a_kernel_flush_no_other_tag_is_kept() {
     assert_eq!(last_load(machine).2, TagEntries::Drop);
 }
 
-/// A flush of everything reaches all tags: nothing is void afterwards.
+/// A flush of everything reaches all tags, and so does one of pages, which are global here: nothing is void afterwards.
 #[test]
 fn after_a_full_kernel_flush_tags_are_kept() {
     let machine = online(tagged::<1>(8));
     let spaces = spaces(machine, 2);
     go_round(machine, &spaces, 1);
-    machine.flush_kernel(FlushRange::WHOLE);
-    let before = machine.total_stats();
-    go_round(machine, &spaces, 1);
-    assert_eq!(machine.total_stats().since(&before).tags_kept, 2);
+    for (range, freed) in [
+        (FlushRange::WHOLE, FreedTables::Yes),
+        (pages(GLOBAL, 1), FreedTables::No),
+    ] {
+        machine.flush_kernel(range, freed);
+        let before = machine.total_stats();
+        go_round(machine, &spaces, 1);
+        assert_eq!(machine.total_stats().since(&before).tags_kept, 2);
+    }
 }
 
 /// Two CPUs have space 0 loaded; CPU 1 is lazy in it, as the policy allows.
@@ -269,13 +296,14 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
     for tags in [0, 8] {
         let (machine, spaces) = lazy_pair(Policy::BEST, tags);
         let puppet = machine.platform();
-        assert!(puppet.as_cpu(1, || !machine.user_access_ok()));
+        let ok = || puppet.as_cpu(1, || machine.user_access_ok(spaces[0].id()));
+        assert!(!ok());
         puppet.map_in(&spaces[0], 0, 11);
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
         let stats = machine.stats(cpu(0));
         assert_eq!((stats.ipis_sent, stats.lazy_skipped), (0, 1));
         puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
-        assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+        assert!(ok());
         assert_eq!(puppet.access(1, 0), 11);
         // From now on it is a target again.
         puppet.map_in(&spaces[0], 0, 12);
@@ -303,7 +331,7 @@ fn freed_tables_make_a_lazy_cpu_let_go_once() {
     let (machine, spaces) = lazy_pair(Policy::BEST, 8);
     let puppet = machine.platform();
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
-    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
     assert_eq!(machine.stats(cpu(1)).lazy_detached, 1);
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
@@ -345,8 +373,8 @@ fn a_lazy_cpu_may_leave() {
     let (machine, spaces) = lazy_pair(Policy::BEST, 0);
     let puppet = machine.platform();
     puppet.as_cpu(1, || machine.switch_away(&spaces[0], KERNEL_ROOT));
-    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
-    assert!(puppet.as_cpu(1, || machine.user_access_ok()));
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
+    assert!(!puppet.as_cpu(1, || machine.user_access_ok(spaces[0].id())));
     machine.switch_away(&spaces[0], KERNEL_ROOT);
     assert!(spaces[0].cpus().is_empty());
 }
@@ -355,7 +383,7 @@ fn a_lazy_cpu_may_leave() {
 fn under_a_policy_that_is_not_lazy_the_cpu_leaves_at_once() {
     let (machine, spaces) = lazy_pair(Policy::BEST.with_lazy(false), 8);
     let puppet = machine.platform();
-    assert_eq!(puppet.root_of(1), KERNEL_ROOT.0);
+    assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
     assert!(!spaces[0].cpus().contains(cpu(1)));
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
     assert_eq!(machine.total_stats().ipis_sent, 0);
@@ -410,7 +438,7 @@ fn lazy_mode_names_what_is_loaded() {
 #[test]
 fn a_cpu_that_rests_again_follows_the_policy() {
     let machine = online(powered_off::<2>());
-    let space = AddressSpace::new(machine, Root(1));
+    let space = AddressSpace::new(machine, tables(1));
     let puppet = machine.platform();
     let rest = || puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
     let flush = || {
@@ -423,9 +451,33 @@ fn a_cpu_that_rests_again_follows_the_policy() {
     machine.set_policy(Policy::BEFORE);
     assert_eq!(flush(), 1, "nobody looks at marks any more");
     rest();
-    assert_eq!((flush(), puppet.root_of(1)), (0, KERNEL_ROOT.0));
+    assert_eq!((flush(), puppet.root_of(1)), (0, KERNEL_ROOT.as_u64()));
     assert!(!space.cpus().contains(cpu(1)));
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
     assert_eq!(flush(), 1, "it is back");
     puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
+}
+
+/// An NMI may use user memory of the space that is loaded, of no other, and of none while a root is being loaded.
+#[test]
+fn user_access_is_for_the_space_that_is_loaded() {
+    let machine = online(tagged::<1>(8));
+    let spaces = spaces(machine, 2);
+    let ok = |number: usize| machine.user_access_ok(spaces[number].id());
+    assert!(!ok(0), "none is loaded");
+    machine.switch_to(None, &spaces[0]);
+    assert_eq!((ok(0), ok(1)), (true, false));
+    machine.platform().nmis_ask_about(spaces[0].id());
+    machine.platform().take_user_access_denied();
+    machine.switch_to(Some(&spaces[0]), &spaces[1]);
+    assert_eq!((ok(0), ok(1)), (false, true));
+    let denied = machine.platform().take_user_access_denied();
+    let load = Moment::Load(spaces[1].root());
+    assert_eq!(denied[..2], [load, load], "before the load and after it");
+    machine.platform().nmis_ask_about(spaces[1].id());
+    machine.switch_away(&spaces[1], KERNEL_ROOT);
+    let denied = machine.platform().take_user_access_denied();
+    let load = Moment::Load(KERNEL_ROOT);
+    assert_eq!(denied[..2], [load, load], "before the load and after it");
+    assert!(!ok(1));
 }

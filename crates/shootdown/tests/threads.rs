@@ -17,7 +17,7 @@ const PAGES: usize = 40;
 const PAGE: usize = 4096;
 const TAGS: usize = 2;
 /// The root without a user part.
-const KERNEL_ROOT: Root = Root(0);
+const KERNEL_ROOT: Root = tables(0);
 const OPERATIONS: usize = if cfg!(miri) { 8 } else { 1000 };
 
 thread_local! {
@@ -62,7 +62,7 @@ unsafe impl Platform for Threads {
     fn local_flush(&self, operation: LocalFlush) {
         let loaded = TAG.get();
         TLB.with_borrow_mut(|tlb| match operation {
-            LocalFlush::Pages(range) => tlb.retain(|(tag, page), _| {
+            LocalFlush::Pages(range, _) => tlb.retain(|(tag, page), _| {
                 *tag != loaded || !(range.start()..range.end()).contains(page)
             }),
             LocalFlush::Space => tlb.retain(|(tag, _), _| *tag != loaded),
@@ -92,6 +92,11 @@ unsafe impl Platform for Threads {
     fn relax(&self) {
         std::thread::yield_now();
     }
+}
+
+const fn tables(number: u64) -> Root {
+    // SAFETY: these roots are numbers.
+    unsafe { Root::new(number) }
 }
 
 struct World {
@@ -233,7 +238,7 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         interrupted: Default::default(),
         slots: [const { [const { AsidSlot::new() }; TAGS] }; CPUS],
     });
-    let space = AddressSpace::new(&engine, Root(1));
+    let space = AddressSpace::new(&engine, tables(1));
     let world: &'static World = Box::leak(Box::new(World {
         engine,
         space,
@@ -243,6 +248,8 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         runs: AtomicUsize::new(0),
         finished: AtomicUsize::new(0),
     }));
+    let memory = (0..CPUS).map(|_| CpuMemory::new()).collect::<Vec<_>>();
+    world.engine.attach_all(memory.leak());
     let start = Arc::new(Barrier::new(CPUS));
     let cpus: Vec<_> = (0..CPUS as u32)
         .map(|cpu| {

@@ -76,7 +76,7 @@ fn a_function_that_does_not_return_is_named() {
     let puppet = machine.platform();
     machine.set_stall_ns(1000);
     puppet.at_stall(|puppet| puppet.interrupt_now(1));
-    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(one_page()));
+    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(one_page(), FreedTables::Yes));
     assert_eq!(machine.call_one(cpu(1), &stuck), Ok(()));
     let stalls = puppet.take_stalls();
     assert_eq!(stalls.len(), 1);
@@ -180,4 +180,66 @@ fn at_the_start_nothing_is_reported() {
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     assert!(puppet.take_stalls().is_empty());
     assert_eq!(machine.stats(cpu(0)).ipis_resent, 0);
+}
+
+/// A platform that goes on refusing an interrupt is reported as well; the interrupt is sent in the end.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn an_interrupt_that_is_refused_again_and_again_is_reported() {
+    use std::sync::atomic::Ordering;
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    machine.set_stall_ns(1000);
+    puppet.refuse.store(2000, Ordering::Relaxed);
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    let stalls = puppet.take_stalls();
+    assert_eq!((stalls[0].initiator, stalls[0].target), (cpu(0), cpu(1)));
+    assert_eq!(
+        machine.stats(cpu(0)).ipis_refused,
+        1999,
+        "one was the watchdog's"
+    );
+    assert_eq!(puppet.take_sent(), [(0, 1)]);
+}
+
+/// Interrupts are refused 2000 times from `begin` on, while `send` sends one to `target`.
+fn a_refusal_is_reported(
+    target: u32,
+    send: impl FnOnce(&'static puppet::Machine<2>, &(dyn Fn() + Sync)),
+) {
+    use std::sync::atomic::Ordering;
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    machine.set_stall_ns(1000);
+    send(machine, &|| {
+        puppet.take_sent();
+        puppet.refuse.store(2000, Ordering::Relaxed);
+    });
+    let stalls = puppet.take_stalls();
+    assert_eq!(
+        (stalls[0].initiator, stalls[0].target),
+        (cpu(0), cpu(target))
+    );
+    assert_eq!(puppet.take_sent(), [(0, target)]);
+}
+
+#[test]
+fn a_refused_interrupt_for_call_data_or_to_itself_is_reported() {
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
+    a_refusal_is_reported(1, |machine, begin| {
+        begin();
+        machine.post_data(cpu(1), &DATA).unwrap();
+    });
+    // It has put a function back that came while its own part ran.
+    a_refusal_is_reported(0, |machine, begin| {
+        let own = move |_| {
+            let puppet = *machine.platform();
+            let me = CpuMask::only(cpu(0));
+            puppet.as_cpu(1, || machine.post(&me, |_| ()));
+            puppet.as_cpu(1, || machine.kick(&me));
+            assert!(machine.poll(), "the kick is answered, the function left");
+            begin();
+        };
+        machine.call_one(cpu(0), &own).unwrap();
+    });
 }

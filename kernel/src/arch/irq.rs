@@ -23,7 +23,8 @@ pub fn restore(before: IrqState) {
     if before.is_enabled() {
         latency::irqs_on();
     }
-    shootdown_x86::irq::restore(before);
+    // SAFETY: 1. `before` is from `save`, or `enable` was called, where nothing has interrupts off for itself.
+    unsafe { shootdown_x86::irq::restore(before) };
 }
 
 /// Enables interrupts on this CPU.

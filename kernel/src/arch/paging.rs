@@ -79,7 +79,7 @@ pub fn kernel_root() -> Root {
 
 /// PML4 entries 256..512 of every root. They never change after boot, so a copy stays true.
 pub fn kernel_half() -> [u64; TABLE_ENTRIES / 2] {
-    let table = table_at(PhysAddr::new(kernel_root().0));
+    let table = table_at(PhysAddr::new(kernel_root().as_u64()));
     // SAFETY: built below, not written since.
     let entries = unsafe { table.as_ref() };
     core::array::from_fn(|index| entries[TABLE_ENTRIES / 2 + index])
@@ -87,7 +87,7 @@ pub fn kernel_half() -> [u64; TABLE_ENTRIES / 2] {
 
 /// Loads the kernel's root on this CPU, away from the boot tables.
 pub fn load_kernel_root() {
-    let frame = PhysFrame::containing_address(x86_64::PhysAddr::new(kernel_root().0));
+    let frame = PhysFrame::containing_address(x86_64::PhysAddr::new(kernel_root().as_u64()));
     let (_, flags) = Cr3::read();
     // SAFETY: it maps the kernel image, its stacks and the direct map at the same addresses.
     unsafe { Cr3::write(frame, flags) };
@@ -117,7 +117,9 @@ pub fn build(memory_end: u64, apic: Option<PhysAddr>, frame: &mut dyn FnMut() ->
     if let Some(page) = apic {
         builder.set(APIC_PAGE, Level::Table, page.as_u64() | DATA | UNCACHED);
     }
-    let root = Root(builder.root.as_u64());
+    // SAFETY: 1. it maps the image with the stacks, the direct map and the local APIC, at the addresses where the kernel runs.
+    // 2. `frame` gives frames that nobody else ever has; the tables are neither changed nor freed. 3. it is no window root.
+    let root = unsafe { Root::new(builder.root.as_u64()) };
     KERNEL_ROOT.call_once(|| root);
 }
 

@@ -9,7 +9,7 @@ use spin::Once;
 use crate::platform::MAX_CPUS;
 
 /// How many tags a CPU uses. The processor has 4095, but its TLB holds the pages of a few dozen
-/// spaces at most, and whatever unmaps kernel memory voids them all in one sweep: this many
+/// spaces at most, and whatever frees tables of the kernel's part voids them all in one sweep: this many
 /// are 1 KiB, 16 cache lines.
 pub const TAGS: usize = 64;
 const _: () = assert!(TAGS <= Pcid::TAGS);

@@ -31,7 +31,13 @@ fn check(start: usize, len: usize) -> Result<(), Fault> {
 
 fn check_range(start: usize, len: usize) -> Result<(), Fault> {
     // Before every access: none of them uses what this CPU has still to drop.
-    task::catch_up();
+    #[cfg(feature = "breaks")]
+    let catches_up = !crate::mm::invalidate::breaks::copies_behind();
+    #[cfg(not(feature = "breaks"))]
+    let catches_up = true;
+    if catches_up {
+        task::catch_up();
+    }
     match start.checked_add(len) {
         Some(end) if end <= USER_END => Ok(()),
         _ => Err(Fault),

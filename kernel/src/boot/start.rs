@@ -11,7 +11,7 @@ use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
 use crate::arch::{apic, cpu, exit, paging, percpu, smap, timer};
 use crate::exec::initramfs;
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::platform::{MAX_CPUS, SHOOTDOWN, attach};
 use crate::watchdog;
 use crate::{console, mm, task, time};
 
@@ -22,6 +22,7 @@ const DEFAULT_HZ: u32 = 1000;
 /// is 0 for PVH loaders.
 pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     cpu::set_up(0);
+    attach(0..1);
     console::init();
     let loader = match multiboot_magic {
         0 => start_info::read(u64::from(loader_data_at)),
@@ -41,6 +42,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
 
     let listed = acpi::cpus(loader.rsdp);
     let cpus = choose_cpus(info::option(cmdline, "cpus"), listed.len());
+    attach(1..cpus);
     apic::choose(cpu::features(), cpus);
 
     let mut memory = MemoryMap::new(&loader.ram);

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use shootdown::{CpuId, Shootdown};
+use shootdown::{CpuId, CpuMemory, Shootdown};
 use shootdown_calls::{Counted, Host, Tallies};
 
 use super::platform::CallsPlatform;
@@ -16,6 +16,13 @@ pub(super) static TALLIES: Tallies<MAX_CPUS> = Tallies::new();
 /// The engine that is measured.
 pub(super) static MEASURED: Shootdown<Counted<CallsPlatform, MAX_CPUS>, MAX_CPUS> =
     Shootdown::new(Counted::new(CallsPlatform, &TALLIES));
+
+static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+
+/// Gives the measured engine its memory, for so many CPUs. Once, before any of them comes online there.
+pub(super) fn attach(cpus: usize) {
+    MEASURED.attach_all(&MEMORY[..cpus]);
+}
 
 /// A word of the kernel's, whose translation is dropped again and again.
 static PAGE: u64 = 0;

@@ -10,7 +10,7 @@ use crate::platform::{KernelPlatform, send_to, send_to_mask};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallsPlatform;
 
-// SAFETY: 1 to 4 as `KernelPlatform`, whose methods these are. 5 and 6 likewise, on a vector whose handler calls the contender
+// SAFETY: 1 to 4 and 7 to 10 as `KernelPlatform`, whose methods these are. 5 and 6 likewise, on a vector whose handler calls the contender
 // whose turn it is; the run sees to it that no interrupt of one is late for another.
 unsafe impl Platform for CallsPlatform {
     type IrqState = IrqState;

@@ -4,7 +4,7 @@ use shootdown::{CpuId, CpuMask};
 use shootdown_calls::{Bench, Plan};
 use spin::Once;
 
-use super::machine::{MEASURED, Machine, TALLIES};
+use super::machine::{MEASURED, Machine, TALLIES, attach};
 use crate::arch::percpu;
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
@@ -28,6 +28,7 @@ pub fn start_if_asked(boot: &BootInfo) -> bool {
     if boot.cpus < 2 {
         boot_fail!("calls={words}: one CPU has nobody to call; use more CPUs (-smp)");
     }
+    attach(boot.cpus);
     BENCH.call_once(|| Bench::new(&Machine, plan, &TALLIES, &MEASURED));
     for cpu in 0..boot.cpus {
         if let Err(errno) = task::start_kernel_thread("calls", work, cpu) {

@@ -75,7 +75,8 @@ pub(super) struct Summary {
 pub(super) fn begin(kind: Kind, epoch: Epoch, site: Site) {
     let state = irq::save();
     RECORDS[percpu::cpu_id().index()].spans[kind as usize].begin(epoch, site);
-    irq::restore(state);
+    // SAFETY: 1. from `save` above.
+    unsafe { irq::restore(state) };
 }
 
 /// A wait begins: it counts if nobody else can have this CPU meanwhile. Otherwise the waiter may even end it elsewhere.
@@ -95,7 +96,8 @@ pub(super) fn end(kind: Kind, epoch: Epoch) {
     if let Some((span_ns, site)) = record.spans[kind as usize].end(epoch) {
         record.write(|| record.spans[kind as usize].add(span_ns, site));
     }
-    irq::restore(state);
+    // SAFETY: 1. from `save` above.
+    unsafe { irq::restore(state) };
 }
 
 /// What is known of that CPU: preemption off, interrupts off, waits. Any context.

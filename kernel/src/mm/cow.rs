@@ -14,6 +14,7 @@ use super::prot::Prot;
 use super::pte::{Pte, PteCell};
 use super::space::{Inner, MemorySpace};
 use super::vma::Area;
+use super::witness;
 
 impl Area {
     /// What user code may do through `entry` of this area now: nobody writes to a page that another process has, too,
@@ -76,6 +77,7 @@ fn exchange(cell: &PteCell, fresh: Frame, prot: Prot) -> Share {
         unreachable!("the lock is held, and the entry had a frame");
     };
     let (from, to) = (original.to_direct(), fresh.address().to_direct());
+    witness::copying(original, fresh.address());
     // SAFETY: the entry has a share of the one frame, `fresh` owns the other, and both are in the direct map. All
     // owners map the original read-only.
     unsafe { to.copy_from_nonoverlapping(from, PAGE_SIZE) };

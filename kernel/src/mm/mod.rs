@@ -36,6 +36,7 @@ pub mod space;
 mod usage;
 pub mod vma;
 mod window;
+mod witness;
 
 pub use advise::Advice;
 #[cfg(target_os = "none")]

@@ -5,6 +5,7 @@ use super::layout::PhysAddr;
 use super::page_table::PageTable;
 use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
+use super::witness;
 use crate::arch::paging::kernel_root;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
 use crate::sync::{SleepMutex, SleepMutexGuard};
@@ -21,8 +22,7 @@ use shootdown::{AddressSpace, Root};
 /// `cow`): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
 #[derive(Debug)]
 pub struct MemorySpace {
-    // Dropped first: the engine panics if some CPU still has the root loaded, before the page table
-    // behind it is freed.
+    // Dropped first: if some CPU still has the root loaded, the engine ends the kernel before the page table behind it is freed.
     pub(super) engine: AddressSpace<MAX_CPUS>,
     /// Threads that run in it, see [`SpaceUse`](super::SpaceUse).
     pub(super) users: AtomicUsize,
@@ -52,7 +52,10 @@ impl MemorySpace {
     /// [`MapError::NoMemory`].
     pub fn new() -> Result<Arc<Self>, MapError> {
         let table = PageTable::new().ok_or(MapError::NoMemory)?;
-        let engine = AddressSpace::new(&SHOOTDOWN, Root(table.root().as_u64()));
+        // SAFETY: 1. `PageTable::new` has copied the kernel's half, which never changes. 2. the table is this space's until the
+        // engine's side of it has been dropped, and tables below leave it through a flush only. 3. it is no window root.
+        let root = unsafe { Root::new(table.root().as_u64()) };
+        let engine = AddressSpace::new(&SHOOTDOWN, root);
         let inner = Inner {
             areas: Areas::new(),
             table,
@@ -119,6 +122,7 @@ impl MemorySpace {
         Locked {
             space: self,
             inner: self.inner.lock(),
+            _held: witness::Held::of(self.engine.root()),
         }
     }
 
@@ -135,6 +139,8 @@ impl MemorySpace {
 pub(super) struct Locked<'a> {
     space: &'a MemorySpace,
     inner: SleepMutexGuard<'a, Inner>,
+    // Dropped last.
+    _held: witness::Held,
 }
 
 impl Deref for Locked<'_> {

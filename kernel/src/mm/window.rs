@@ -56,7 +56,9 @@ impl Window {
 
     /// From now on [`activate`](Self::activate) loads it. On its CPU.
     pub fn open(&self) {
-        let root = Root(self.table.root().as_u64());
+        // SAFETY: 1. `PageTable::new` has copied the kernel's half. 2. the table is this window's, which is not dropped before it is
+        // retired. 3. until then the engine alone writes its shared entries, and `new` has made those of windows.
+        let root = unsafe { Root::new(self.table.root().as_u64()) };
         let root = WindowRoot::new(&SHOOTDOWN, &self.space.engine, self.cpu, root);
         let before = self.root.lock().replace(root);
         assert!(before.is_none(), "a window is opened once");
@@ -80,9 +82,11 @@ impl Window {
     /// At a page fault with the window loaded, interrupts off: whether the shared part has grown since it was last looked at,
     /// so that the access may succeed now.
     pub fn refresh(&self) -> bool {
-        let here = crate::arch::percpu::cpu_id();
+        if crate::arch::percpu::cpu_id() != self.cpu {
+            return false;
+        }
         match &*self.root.lock() {
-            Some(root) if here == self.cpu => SHOOTDOWN.refresh_windows(&self.space.engine, root),
+            Some(root) => SHOOTDOWN.refresh_windows(&self.space.engine, root),
             _ => false,
         }
     }

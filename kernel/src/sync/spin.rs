@@ -1,6 +1,8 @@
 //! [`Mutex`]: a spin lock for thread context.
 //!
-//! Preemption is off while it is held, so nobody spins for a thread that does not run.
+//! Preemption is off while it is held, so nobody spins for a thread that does not run. CPUs that spin serve flushes, so its holder
+//! may wait for one. They run no functions, and with interrupts off they take no interrupt either: so its holder, and what
+//! interrupts it, must not call functions on other CPUs and wait for them.
 
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
@@ -11,11 +13,11 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 use crate::arch::percpu;
 use crate::platform::SHOOTDOWN;
 
-/// What a CPU does while a lock is taken: serve shootdowns, then pause.
+/// What a CPU does while a lock is taken: serve flushes, then pause.
 #[derive(Debug)]
-struct ServeInbox;
+struct ServeFlushes;
 
-impl RelaxStrategy for ServeInbox {
+impl RelaxStrategy for ServeFlushes {
     #[inline]
     fn relax() {
         SHOOTDOWN.poll();
@@ -26,7 +28,7 @@ impl RelaxStrategy for ServeInbox {
 /// A lock that interrupt handlers never take.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
-    inner: SpinMutex<T, ServeInbox>,
+    inner: SpinMutex<T, ServeFlushes>,
 }
 
 impl<T> Mutex<T> {
@@ -69,7 +71,7 @@ impl<T: ?Sized> Mutex<T> {
 /// Guard of [`Mutex`]. Dropping it unlocks, then allows preemption, which may happen at once.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized> {
-    inner: ManuallyDrop<SpinMutexGuard<'a, T, ServeInbox>>,
+    inner: ManuallyDrop<SpinMutexGuard<'a, T, ServeFlushes>>,
 }
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {

@@ -54,7 +54,7 @@ impl TortureMemory {
         let poison = new_frame();
         write(poison, FREED_TABLE);
         TABLES.stock(poison);
-        let root = PhysAddr::new(paging::kernel_root().0);
+        let root = PhysAddr::new(paging::kernel_root().as_u64());
         let spaces: Vec<_> = (0..SPACES).map(|_| new_space(&TABLES)).collect();
         let windowed = spaces[0].0.space();
         Self {

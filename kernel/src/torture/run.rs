@@ -181,7 +181,12 @@ fn step_in_interrupt() {
         && let Some(machine) = MACHINE.get()
     {
         let worker = WorkerId::interrupts_of(percpu::cpu_id());
-        TORTURE.step(machine, worker, Context::Interrupt);
+        // With preemption off it has interrupted the holder of a lock, perhaps.
+        let context = match percpu::preempt_count() {
+            0 => Context::Interrupt,
+            _ => Context::InterruptUnderLock,
+        };
+        TORTURE.step(machine, worker, context);
     }
     // ORDERING: publishes the step's results; pairs with the load in `all_end`.
     TICKS.fetch_sub(1, Ordering::Release);

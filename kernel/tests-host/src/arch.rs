@@ -1,15 +1,44 @@
-//! Shim of `arch`: one CPU, and a kernel half without anything.
+//! Shim of `arch`: CPUs that threads play, and a kernel half without anything.
 
-/// Shim of per-CPU data.
+/// Shim of per-CPU data: of the CPU that the thread is.
 pub mod percpu {
-    /// The only CPU.
-    pub fn cpu_id() -> shootdown::CpuId {
-        shootdown::CpuId::new(0)
+    use core::cell::Cell;
+    use shootdown::CpuId;
+
+    thread_local! {
+        static CPU: Cell<u32> = const { Cell::new(0) };
+        static PREEMPT_COUNT: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Nobody preempts the only CPU.
+    /// The CPU that the thread is: the first one, if it does not say otherwise.
+    pub fn cpu_id() -> CpuId {
+        CpuId::new(CPU.get())
+    }
+
+    /// Does `work` as that CPU.
+    pub fn as_cpu<R>(cpu: CpuId, work: impl FnOnce() -> R) -> R {
+        let before = CPU.replace(cpu.as_u32());
+        let done = work();
+        CPU.set(before);
+        done
+    }
+
+    /// How often preemption is disabled: by spin locks, and by the engine.
     pub fn preempt_count() -> u32 {
-        0
+        PREEMPT_COUNT.get()
+    }
+
+    /// Once more.
+    pub fn preempt_disable() {
+        if PREEMPT_COUNT.get() == 0 {
+            crate::witness::spins();
+        }
+        PREEMPT_COUNT.set(PREEMPT_COUNT.get() + 1);
+    }
+
+    /// Once less.
+    pub fn preempt_enable() {
+        PREEMPT_COUNT.set(PREEMPT_COUNT.get() - 1);
     }
 }
 
@@ -17,7 +46,8 @@ pub mod percpu {
 pub mod paging {
     /// A root that nobody loads.
     pub fn kernel_root() -> shootdown::Root {
-        shootdown::Root(0)
+        // SAFETY: 1. to load a root is nothing here. 2. 3. there are no tables behind it, and no windows.
+        unsafe { shootdown::Root::new(0) }
     }
 
     /// Recognizable entries, so that tests see them in every root.

@@ -1,8 +1,8 @@
 //! The kernel's memory management, program loading, ready queue and sleeping lock, compiled for the host.
 //!
 //! Kernel code cannot run `cargo test` itself. Here the same source files are built against a shim of
-//! what they use from the rest of the kernel: physical memory is one anonymous mapping, there is one
-//! CPU, and nobody walks the page tables but the tests.
+//! what they use from the rest of the kernel: physical memory is one anonymous mapping, and a CPU is whatever thread says
+//! that it is one. Nobody walks the page tables but the tests, and [`witness`], which models what CPUs may have cached.
 
 extern crate alloc;
 
@@ -24,3 +24,5 @@ pub mod memory;
 pub mod platform;
 pub mod sync;
 pub mod task;
+pub mod tlb;
+pub mod witness;

@@ -1,9 +1,11 @@
 //! Shim of `mm::boot`: physical memory of the given size.
 
 use crate::addr::{DIRECT_MAP, PAGE_BYTES};
+use crate::arch::percpu;
 use crate::mm::frames;
-use crate::platform::SHOOTDOWN;
+use crate::platform::{MEMORY, PLAYED_CPUS, SHOOTDOWN};
 use core::sync::atomic::AtomicU32;
+use shootdown::CpuId;
 
 /// Frames of the simulated memory; number 0 is never used.
 pub const FRAMES: usize = 16384;
@@ -16,7 +18,10 @@ pub fn init() {
         map_physical_memory();
         let links = (0..FRAMES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         frames::init(core::iter::once((1, FRAMES as u32)), Vec::leak(links));
-        SHOOTDOWN.online();
+        SHOOTDOWN.attach_all(&MEMORY);
+        for cpu in 0..PLAYED_CPUS {
+            percpu::as_cpu(CpuId::new(cpu), || SHOOTDOWN.online());
+        }
     });
 }
 

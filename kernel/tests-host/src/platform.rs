@@ -1,53 +1,85 @@
-//! Shim of the platform: one CPU whose flushes are counted.
+//! Shim of the platform: flushes are counted, and seen by [`witness`]; an interrupt comes when somebody waits for it.
 
+use crate::arch::percpu;
+use crate::mm::layout::PhysAddr;
+use crate::mm::page_table;
+use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Root, Shootdown};
+use shootdown::{CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown};
 
 /// As many as the kernel has.
 pub const MAX_CPUS: usize = 16;
 
+/// Those that threads play.
+pub const PLAYED_CPUS: u32 = 4;
+
 /// The kernel's engine, on a platform that counts its flushes.
 pub static SHOOTDOWN: Shootdown<KernelPlatform, MAX_CPUS> = Shootdown::new(KernelPlatform);
 
-/// A machine of one CPU.
+/// What the engine keeps for each of them.
+pub static MEMORY: [CpuMemory<MAX_CPUS>; PLAYED_CPUS as usize] =
+    [const { CpuMemory::new() }; PLAYED_CPUS as usize];
+
+/// A machine whose CPUs are played by whoever needs them.
 #[derive(Debug)]
 pub struct KernelPlatform;
 
 static FLUSHES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many local flushes there were so far.
+/// How many local flushes there were so far, of all CPUs.
 pub fn flushes() -> usize {
     FLUSHES.load(Ordering::Relaxed)
 }
 
-// SAFETY: 1. one CPU, 2. without interrupts, 3. 4. nobody translates through these tables, 5. 6. no
-// interrupt is ever accepted.
+// SAFETY: 1. a thread is one CPU until it says otherwise, which it does outside the engine only, but to take interrupts while it
+// waits. 2. those are the only interrupts. 3. 4. nobody translates through these tables; the witness's model of TLBs
+// drops what it is told to. 5. 6. an interrupt is pending until somebody waits, who takes it on that CPU's behalf. 7. to 10. nothing
+// is remote, tagged or prefetched, and nothing panics but a test that fails.
 unsafe impl Platform for KernelPlatform {
     type IrqState = ();
 
     fn current_cpu(&self) -> CpuId {
-        CpuId::new(0)
+        percpu::cpu_id()
     }
 
     fn irq_save(&self) {}
 
     fn irq_restore(&self, (): ()) {}
 
-    fn preempt_disable(&self) {}
-
-    fn preempt_enable(&self) {}
-
-    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
-        Err(IpiRefused)
+    fn preempt_disable(&self) {
+        percpu::preempt_disable();
     }
 
-    fn local_flush(&self, _: LocalFlush) {
+    fn preempt_enable(&self) {
+        percpu::preempt_enable();
+    }
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        witness::interrupt(target);
+        Ok(())
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
         FLUSHES.fetch_add(1, Ordering::Relaxed);
+        witness::flushing(percpu::cpu_id(), operation);
     }
 
-    fn load_root(&self, _: Root) {}
+    fn load_root(&self, root: Root) {
+        witness::loading(percpu::cpu_id(), root);
+    }
 
     fn now_ns(&self) -> u64 {
         0
+    }
+
+    fn relax(&self) {
+        witness::waiting();
+    }
+
+    const HAS_WINDOWS: bool = true;
+
+    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
+        page_table::copy_top(shared, private, range);
     }
 }

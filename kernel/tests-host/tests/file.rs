@@ -239,6 +239,18 @@ fn bytes_behind_the_end_are_zero_when_the_file_grows() {
     assert_eq!(read(&space, 0), 0x0101_0101);
 }
 
+/// Those that a program has written through its mapping, where the last page has no bytes of the file.
+#[test]
+fn bytes_that_were_mapped_behind_the_end_are_zero_when_the_file_grows() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    file.change().set_size(4).unwrap();
+    put(&space, 0, u64::MAX);
+    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    assert_eq!(word(&file, Copy::InMemory, 0), 0xffff_ffff);
+    assert_eq!(read(&space, 0), 0xffff_ffff);
+}
+
 #[test]
 fn writes_by_call_are_seen_through_mappings_and_stored() {
     let _turn = Turn::new();
@@ -308,6 +320,22 @@ fn files_leave_memory_for_others() {
     write(&space, 0, 5);
     assert_eq!(file.sync(PageRange::WHOLE), Ok(()));
     assert_eq!(word(&file, Copy::Stored, 0), 5);
+}
+
+/// Writes that find no frame take nothing from what files may have.
+#[test]
+fn a_write_without_memory_costs_files_nothing() {
+    let _turn = Turn::new();
+    let most = frames::capacity() / 2;
+    let file = file_of(2);
+    file.change().write(0, &[1]).unwrap();
+    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    for _ in 0..most {
+        let second = file.change().write(PAGE_SIZE as u64, &[1]);
+        assert_eq!(second, Err(MapError::NoMemory));
+    }
+    hoard.into_iter().for_each(frames::free);
+    assert_eq!(file.change().write(PAGE_SIZE as u64, &[1]), Ok(1));
 }
 
 #[test]

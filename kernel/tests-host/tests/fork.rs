@@ -166,6 +166,28 @@ fn a_fork_without_memory_leaves_nothing_behind() {
     assert_eq!(contents(&parent), [1, 2, 3, 4, 5, 6]);
 }
 
+/// Its memory ends between two tables: the entries of the first have lost the right to write.
+#[test]
+fn a_fork_that_fails_flushes_what_it_has_changed() {
+    const FAR: usize = 520;
+    let _turn = Turn::new();
+    let parent = MemorySpace::new().unwrap();
+    map(&parent, FAR + 1, AreaKind::Anonymous);
+    for page in [0, FAR] {
+        parent.fault(at(page), WRITE).unwrap();
+    }
+    parent.activate(None);
+    let mut hoard = exhaust();
+    // A root and three of the four tables.
+    (0..4).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
+    let before = flushes();
+    assert_eq!(parent.fork().err(), Some(MapError::NoMemory));
+    assert!(!may_write(&parent, 0) && may_write(&parent, FAR));
+    assert_eq!(flushes() - before, 1);
+    hoard.into_iter().for_each(frames::free);
+    parent.deactivate();
+}
+
 #[test]
 fn a_copy_without_memory_is_refused() {
     let _turn = Turn::new();
@@ -244,4 +266,19 @@ fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
     drop(parent);
     assert_eq!(turn.frames - frames::free_count(), 1, "the root is left");
     idle_cpu.deactivate();
+}
+
+/// Whoever makes a page of shared memory, the frame had contents before.
+#[test]
+fn pages_of_shared_memory_begin_with_zeroes() {
+    let _turn = Turn::new();
+    drop(parent(PAGES));
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    for page in 0..PAGES {
+        // With a frame in hand, and without.
+        let access = if page % 2 == 0 { READ } else { REFUSED };
+        space.fault(at(page), access).unwrap();
+    }
+    assert_eq!(contents(&space), [0; PAGES]);
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use shootdown::FlushRange;
+use shootdown::{FlushRange, PageSize};
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames::{self, Share};
 use shootdown_kernel_tests::mm::layout::{PhysAddr, WINDOWS};
@@ -17,6 +17,8 @@ use std::sync::Arc;
 use support::{BASE, READ, Turn, WRITE, at, entry, map, may_write, read, write};
 
 const PAGES: usize = 3;
+/// Bytes that an entry of the root table translates.
+const TOP_ENTRY: usize = 1 << 39;
 
 fn range(pages: usize) -> UserRange {
     UserRange::new(BASE, pages * PAGE_SIZE).unwrap()
@@ -193,7 +195,7 @@ fn a_private_root_has_what_the_shared_one_has_but_for_windows() {
     let space = lender();
     let mut private = PageTable::new().unwrap();
     private.leaf_or_create(WINDOWS.start).unwrap();
-    let shared = PhysAddr::new(space.engine().root().0);
+    let shared = PhysAddr::new(space.engine().root().as_u64());
     copy_top(shared, private.root(), FlushRange::WHOLE);
     assert!(private.leaf(BASE).is_some() && private.leaf(WINDOWS.start).is_some());
     let found = private.leaf(BASE).unwrap().load().frame();
@@ -203,6 +205,18 @@ fn a_private_root_has_what_the_shared_one_has_but_for_windows() {
     // The tables of the space stay its own.
     private.forget_shared_top();
     assert!(private.leaf(BASE).is_none() && private.leaf(WINDOWS.start).is_some());
+    // A range brings every entry that it touches, and no other.
+    for (start, end, is_copied) in [
+        (BASE, BASE + 1, true),
+        (0, TOP_ENTRY, true),
+        (TOP_ENTRY - PAGE_SIZE, 2 * TOP_ENTRY, true),
+        (TOP_ENTRY, 2 * TOP_ENTRY, false),
+    ] {
+        let range = FlushRange::new(start, end, PageSize::SIZE_4K);
+        copy_top(shared, private.root(), range);
+        assert_eq!(private.leaf(BASE).is_some(), is_copied, "{range:?}");
+        private.forget_shared_top();
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn word(frame: u64) -> u64 {
 }
 
 fn compare(space: &MemorySpace, model: &Model) {
-    let root = space.engine().root().0;
+    let root = space.engine().root().as_u64();
     for page in 0..PAGES {
         let found = walk(root, address(page));
         let wanted = model.get(&page);

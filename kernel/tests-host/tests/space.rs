@@ -181,17 +181,19 @@ fn discarding_flushes_and_frees_and_reads_zero_again() {
         Err(MapError::Invalid)
     );
     assert_eq!(space.advise(AT, 0, Advice::Discard), Ok(()));
-    let file = MapRequest {
-        kind: AreaKind::File,
-        ..request(AT + PAGE_SIZE, 1, Placement::Fixed)
-    };
-    space.map(file).unwrap();
     let all = 4 * PAGE_SIZE;
-    assert_eq!(
-        space.advise(AT, all, Advice::Discard),
-        Err(MapError::Invalid)
-    );
-    assert_eq!(space.advise(AT, all, Advice::Ignore), Ok(()));
+    for kind in [AreaKind::File, AreaKind::Image] {
+        let file = MapRequest {
+            kind,
+            ..request(AT + PAGE_SIZE, 1, Placement::Fixed)
+        };
+        space.map(file).unwrap();
+        assert_eq!(
+            space.advise(AT, all, Advice::Discard),
+            Err(MapError::Invalid)
+        );
+        assert_eq!(space.advise(AT, all, Advice::Ignore), Ok(()));
+    }
 }
 
 #[test]
@@ -429,7 +431,7 @@ fn population_stops_where_memory_ends_and_a_fault_says_so() {
 #[test]
 fn every_root_has_the_kernel_half() {
     let machine = Machine::new();
-    let root = machine.space().engine().root().0 as usize;
+    let root = machine.space().engine().root().as_u64() as usize;
     let entries = (layout::PhysAddr::new(root as u64).to_direct()).cast::<[u64; 512]>();
     // SAFETY: the root of a live space, in simulated memory; nobody changes its kernel half.
     let kernel_half = unsafe { &(&(*entries))[256..] };

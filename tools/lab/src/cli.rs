@@ -224,7 +224,7 @@ pub struct SimFuzz {
     /// Seed of the first schedule; each further one has the next
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Virtual CPUs; without it 2, 3 and 4 in turn
+    /// Virtual CPUs; without it 2 to 6 in turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
     pub cpus: Option<u8>,
     /// A fixed story of two CPUs instead of drawn programs: published-flag (fails, as it should), private-roots, remap-and-flush,
@@ -245,9 +245,9 @@ pub struct SimReplay {
     /// Seed of the programs and, without a schedule, of the answers
     #[arg(long, value_name = "S")]
     pub seed: u64,
-    /// Operations of each CPU
-    #[arg(long, value_name = "N", default_value_t = Case::OPERATIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub operations: u32,
+    /// Operations of each CPU; without it as many as the fuzzer has drawn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub operations: Option<u32>,
     /// The fixed story that the CPUs play, if their programs are not drawn
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<Scenario>,

@@ -314,7 +314,6 @@ fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
         "4096",
         "ICR writes",
         "in the kernel (deferral)",
-        "left alone",
     ] {
         assert!(answer.output.contains(words), "no {words:?} in {answer:?}");
     }

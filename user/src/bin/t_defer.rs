@@ -1,21 +1,32 @@
 //! CPUs in the kernel: flushes leave them alone under a policy that defers, and neither they nor the calls that they make use
 //! what has passed them by.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 
 use shootdown_user::counters::{CounterSource, Counters};
-use shootdown_user::machine;
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::Region;
+use shootdown_user::{machine, memory_file};
 
 /// Discards while another thread makes calls.
 const DISCARDS: u64 = 2000;
 /// Values that are published while another thread looks.
 const VALUES: u64 = 1500;
+/// Counts, each after a discard, while another thread has calls copy; and what these copy first.
+const COUNTS: u64 = 3000;
+const LEAD_BYTES: usize = 32 << 10;
+/// Counts that one byte tells apart; 0 stands for none.
+const BYTES: u64 = 250;
+/// What is on the other pages that are discarded with it.
+const ELSEWHERE: u64 = 255;
+const PAGES_COUNTED: usize = 4;
 /// What follows the name of a policy that defers.
 const DEFERS: &str = "+defer";
 
@@ -126,6 +137,93 @@ fn nobody_uses_what_has_passed_by(cpus: &[usize], _: bool) {
     (&writer).flush().unwrap();
 }
 
+/// Has a call copy `lead`, and then the first byte of each of two regions; these bytes, as it has found them.
+fn copied(file: &File, lead: &[u8], regions: [&Region; 2]) -> [u8; 2] {
+    let [one, other] = regions.map(|region| libc::iovec {
+        iov_base: region.word(0, 0).as_ptr().cast(),
+        iov_len: 1,
+    });
+    let first = libc::iovec {
+        iov_base: lead.as_ptr().cast_mut().cast(),
+        iov_len: lead.len(),
+    };
+    let (mut at_start, parts) = (file, [first, one, other]);
+    at_start.rewind().unwrap();
+    // SAFETY: the parts are memory of ours, in which others change words; the kernel reads them as they are.
+    let written = unsafe { libc::writev(file.as_raw_fd(), parts.as_ptr(), 3) };
+    assert_eq!(written as usize, lead.len() + 2);
+    let mut bytes = [0; 2];
+    file.read_exact_at(&mut bytes, lead.len() as u64).unwrap();
+    bytes
+}
+
+/// What stands for a count in one byte: of more, a kernel may copy some before and some after a discard.
+fn byte_of(count: u64) -> u8 {
+    (count % BYTES) as u8 + 1
+}
+
+/// Counts, and says how far it is.
+struct Count {
+    begun: AtomicU64,
+    done: AtomicU64,
+    /// The last count, and the same in a page that is discarded before.
+    regions: [Region; 2],
+}
+
+impl Count {
+    fn count(&self, count: u64) {
+        let [counter, page] = &self.regions;
+        self.begun.store(count, Release);
+        page.discard(PAGES_COUNTED).unwrap();
+        page.word(0, 0).store(byte_of(count).into(), Release);
+        // The others take the frames that it had, and the frame of each before it.
+        (1..PAGES_COUNTED).for_each(|other| page.word(other, 0).store(ELSEWHERE, Release));
+        counter.word(0, 0).store(byte_of(count).into(), Release);
+        self.done.store(count, Release);
+    }
+
+    /// Has a call copy both. Whoever has the count must have what was written to the page before, or a page that was
+    /// discarded again.
+    fn copy(&self, file: &File, lead: &[u8]) {
+        let [counter, page] = &self.regions;
+        // The translation is cached before the call.
+        page.word(0, 0).load(Relaxed);
+        let least = self.done.load(Acquire);
+        let [counted, seen] = copied(file, lead, [counter, page]);
+        let most = self.begun.load(Acquire);
+        if seen == 0 || most - least >= BYTES {
+            return;
+        }
+        let count_of = |byte| (least..=most).find(|&count| byte_of(count) == byte);
+        if count_of(seen).is_none_or(|seen| Some(seen) < count_of(counted)) {
+            fail(&format!(
+                "a call copied {seen} from a page after it had copied the count of {counted} (modulo {BYTES}, plus 1)"
+            ));
+        }
+    }
+}
+
+/// A call copies a counter and then a page that is discarded before each time that it is counted. A lot of other bytes come first,
+/// so that there is time to discard while the call is on its way.
+fn a_call_copies_in_order(cpus: &[usize], _: bool) {
+    let file = memory_file::create(c"t_defer", 0).unwrap();
+    let lead = vec![0u8; LEAD_BYTES];
+    let count = Count {
+        begun: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        regions: [1, PAGES_COUNTED].map(|pages| Region::new(pages).unwrap()),
+    };
+    count.count(0);
+    let counting = || (1..=COUNTS).for_each(|value| count.count(value));
+    beside(cpus, || count.copy(&file, &lead), counting);
+}
+
+/// Ends the program, whatever its threads do.
+fn fail(what: &str) -> ! {
+    println!("t_defer: FAILED: {what}");
+    std::process::exit(1)
+}
+
 fn main() -> ExitCode {
     machine::prepare();
     let cpus = machine::allowed_cpus().unwrap();
@@ -140,6 +238,7 @@ fn main() -> ExitCode {
             "nobody_uses_what_has_passed_by",
             nobody_uses_what_has_passed_by,
         ),
+        ("a_call_copies_in_order", a_call_copies_in_order),
     ];
     let policies = ["best", "best+defer"].map(str::to_owned);
     for policy in switch.resolve(&policies).unwrap() {

@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
@@ -18,6 +17,7 @@ use std::time::Duration;
 use shootdown_user::child::{Child, End};
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
+use shootdown_user::wanderer::Wanderer;
 use shootdown_user::{machine, memory_file};
 
 /// Pages of the file.
@@ -69,6 +69,8 @@ struct Field {
     file: File,
     pages: Region,
     control: Region,
+    /// Where the kernel writes.
+    wanderer: Wanderer,
 }
 
 impl Field {
@@ -77,6 +79,7 @@ impl Field {
         Ok(Self {
             pages: Region::of_file(&file, PAGES)?,
             control: Region::shared(1)?,
+            wanderer: Wanderer::of_file(&file, PAGES)?,
             file,
         })
     }
@@ -103,28 +106,33 @@ impl Field {
         let mut number = 0;
         self.in_rounds(|| {
             let round = self.control(ROUND).load(Relaxed) as usize / 2 + 1;
-            if number >= KERNELS_WORDS * round / rounds {
+            let (is_over, (page, word)) = (
+                number >= KERNELS_WORDS * round / rounds,
+                kernels_place(number),
+            );
+            if is_over || !self.wanderer.read_word(source, page, word).unwrap() {
+                // Until the next round, or until it may again.
                 thread::yield_now();
                 return;
             }
-            let (page, word) = kernels_place(number);
-            let to = self.pages.word(page, word).as_ptr();
-            // SAFETY: the word is the mapping's, and nobody else writes to it or takes it for anything before it is
-            // announced.
-            let read = unsafe { libc::pread(source.as_raw_fd(), to.cast(), 8, 0) };
-            assert_eq!(read, 8, "reading to the mapping");
             number += 1;
             self.control(KERNELS_ANNOUNCED)
                 .store(number as u64, Release);
         });
     }
 
-    /// Takes the pages out of the page table again and again: the writers may still be writing to one when its entry is gone.
+    /// Takes the pages out of the page table again and again: the writers may still be writing to one when its entry is gone. What
+    /// the kernel writes to loses rights, and moves.
     fn disturb(&self) {
+        let mut turns = 0..;
         self.in_rounds(|| {
             // The pages are a file's: nothing is lost, or the check says so.
             let discarded = self.pages.discard(PAGES);
             assert!(discarded.is_ok(), "{discarded:?}");
+            turns
+                .next()
+                .map_or(Ok(()), |turn| self.wanderer.step(turn))
+                .unwrap();
             thread::sleep(DISTURBANCE);
         });
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
 use shootdown_user::child::{Child, End};
-use shootdown_user::machine;
 use shootdown_user::region::{PAGE_BYTES, Region};
+use shootdown_user::{fire, machine};
 
 /// Threads that write while another one forks.
 const WRITERS: usize = 3;
@@ -189,6 +189,42 @@ fn children_keep_what_was_there_at_the_fork() {
     println!("t_fork: {forks} forks, {rounds} rounds of the first writer");
 }
 
+/// What happened before a fork is the child's, what began after it is not, of two writers a page.
+fn forks_have_a_place_among_writes() {
+    let cpus = machine::allowed_cpus().unwrap();
+    let fire = fire::Fire::new().unwrap();
+    let forks = if cpus.len() > 1 {
+        FORKS
+    } else {
+        FORKS_ON_ONE_CPU
+    };
+    let elsewhere = |at: usize| cpus[(1 + at % (cpus.len() - 1).max(1)) % cpus.len()];
+    machine::pin_to(cpus[0]).unwrap();
+    thread::scope(|scope| {
+        let fire = &fire;
+        for writer in 0..fire::WRITERS {
+            scope.spawn(move || {
+                let done = fire.write(writer, elsewhere(writer));
+                done.unwrap_or_else(|what| fail(&what))
+            });
+        }
+        for fork in 0..forks {
+            let before = fire.before();
+            let child = Child::start(|| fire.inherit(&before)).unwrap();
+            fire.after();
+            match child.wait().unwrap() {
+                End::Exited(0) => {}
+                End::Exited(status) => {
+                    let complaint = fire::Complaint::of_status(status);
+                    fail(&format!("fork {fork}: {complaint}"))
+                }
+                End::Killed(_) => fail(&format!("fork {fork}: a child was killed")),
+            }
+        }
+        fire.end();
+    });
+}
+
 /// Forks a child that checks with `look` and changes with `change`, while the parent does the same.
 fn both(look: impl Fn() -> bool, change: impl Fn(u64)) {
     let child = Child::start(|| {
@@ -327,6 +363,10 @@ fn main() -> ExitCode {
         (
             "children_keep_what_was_there_at_the_fork",
             children_keep_what_was_there_at_the_fork,
+        ),
+        (
+            "forks_have_a_place_among_writes",
+            forks_have_a_place_among_writes,
         ),
         (
             "rights_come_back_without_sharing",

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::explore::stalls::{Next, Stalls};
+
 /// What is asked. The kind matters to strategies only: each kind has a rate of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Question {
@@ -20,10 +22,12 @@ pub enum Question {
     Workload,
     /// Who gets the CPU from the task that runs? 0: nobody.
     Preempt,
+    /// After how many targets does the controller refuse to go on? 0: it sends to all.
+    Refusal,
 }
 
 /// Number of kinds of questions.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// An answer other than 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -76,7 +80,7 @@ impl FromStr for Schedule {
 /// How questions are answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Strategy {
-    /// At random, each kind of question with a rate that the seed draws.
+    /// At random, each kind of question with a rate that the seed draws; in some runs CPUs stand still for long.
     Random(u64),
     /// The CPU with the highest priority goes on; priorities change at a few random events (Burckhardt et al., "A
     /// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). Other questions as `Random`.
@@ -109,6 +113,8 @@ impl Strategy {
 #[derive(Debug)]
 pub struct Chooser {
     source: Source,
+    /// What the running CPU is about to do.
+    next: Next,
     asked: u32,
     taken: Schedule,
 }
@@ -120,6 +126,7 @@ enum Source {
         /// One in so many questions of a kind gets another answer than 0.
         rarity: [u32; KINDS],
         priorities: Option<Priorities>,
+        stalls: Option<Stalls>,
     },
     Replay {
         schedule: Schedule,
@@ -130,27 +137,27 @@ enum Source {
 #[derive(Debug)]
 struct Priorities {
     /// Of each CPU; the highest goes on.
-    of: Vec<u32>,
+    of: Vec<u64>,
     changes_left: u32,
-    lowest: u32,
+    lowest: u64,
 }
 
 /// Rarities that a run draws from: some runs do a thing often, others hardly ever.
 const RARITIES: [u32; 6] = [2, 3, 6, 15, 50, 400];
 /// A change of priorities comes about once in so many questions.
 const CHANGE_RARITY: u32 = 60;
-/// Above every number of CPUs.
-const FIRST_PRIORITY: u32 = 1 << 20;
+/// No run lowers priorities so often: a CPU that spins does so at each turn.
+const FIRST_PRIORITY: u64 = 1 << 40;
 
 impl Chooser {
     /// Answers by `strategy`, for a machine with `cpus` CPUs.
     pub fn new(strategy: Strategy, cpus: usize) -> Self {
         let random = |seed: u64| {
             let mut random = fastrand::Rng::with_seed(seed);
-            // The youngest kind has a source of its own, so that seeds mean what they meant before.
+            // The youngest kinds have a source of their own, so that seeds mean what they meant before.
             let mut apart = fastrand::Rng::with_seed(!seed);
             let rarity = std::array::from_fn(|kind| {
-                let is_young = kind == Question::Preempt as usize;
+                let is_young = kind >= Question::Preempt as usize;
                 let source = if is_young { &mut apart } else { &mut random };
                 RARITIES[source.usize(..RARITIES.len())]
             });
@@ -158,8 +165,9 @@ impl Chooser {
         };
         let source = match strategy {
             Strategy::Random(seed) => {
-                let (random, rarity) = random(seed);
+                let (mut random, rarity) = random(seed);
                 Source::Random {
+                    stalls: Stalls::draw(&mut random, cpus),
                     random,
                     rarity,
                     priorities: None,
@@ -167,7 +175,7 @@ impl Chooser {
             }
             Strategy::Priorities { seed, changes } => {
                 let (mut random, rarity) = random(seed);
-                let mut of: Vec<u32> = (0..cpus as u32).map(|cpu| FIRST_PRIORITY + cpu).collect();
+                let mut of: Vec<u64> = (0..cpus as u64).map(|cpu| FIRST_PRIORITY + cpu).collect();
                 random.shuffle(&mut of);
                 let priorities = Some(Priorities {
                     of,
@@ -178,12 +186,14 @@ impl Chooser {
                     random,
                     rarity,
                     priorities,
+                    stalls: None,
                 }
             }
             Strategy::Replay(schedule) => Source::Replay { schedule, next: 0 },
         };
         Self {
             source,
+            next: Next::default(),
             asked: 0,
             taken: Schedule::default(),
         }
@@ -195,6 +205,11 @@ impl Chooser {
         if answers <= 1 {
             return 0;
         }
+        let answer = self.answer(question, answers);
+        self.note(answer)
+    }
+
+    fn answer(&mut self, question: Question, answers: usize) -> usize {
         let answer = match &mut self.source {
             Source::Random { random, rarity, .. } => {
                 if random.u32(..rarity[question as usize]) == 0 {
@@ -205,22 +220,22 @@ impl Chooser {
             }
             Source::Replay { schedule, next } => replayed(schedule, next, self.asked),
         };
-        self.note(answer.min(answers - 1))
+        answer.min(answers - 1)
     }
 
     /// Which of the CPUs in `able` goes on after `current`, which is the first of them if it is able itself.
     pub fn choose_cpu(&mut self, able: &[usize]) -> usize {
+        if able.len() <= 1 {
+            return able[0];
+        }
         let Source::Random {
             random,
             priorities: Some(priorities),
             ..
         } = &mut self.source
         else {
-            return able[self.choose(Question::Cpu, able.len())];
+            return able[self.choose_running(able)];
         };
-        if able.len() <= 1 {
-            return able[0];
-        }
         if priorities.changes_left > 0 && random.u32(..CHANGE_RARITY) == 0 {
             priorities.changes_left -= 1;
             priorities.lowest -= 1;
@@ -228,6 +243,26 @@ impl Chooser {
         }
         let best = (0..able.len()).max_by_key(|index| priorities.of[able[*index]]);
         able[self.note(best.unwrap_or(0))]
+    }
+
+    /// Which of several CPUs goes on where there are no priorities.
+    fn choose_running(&mut self, able: &[usize]) -> usize {
+        let (asked, next) = (self.asked, std::mem::take(&mut self.next));
+        let wanted = self.answer(Question::Cpu, able.len());
+        let answer = match &mut self.source {
+            Source::Random {
+                random,
+                stalls: Some(stalls),
+                ..
+            } => stalls.choose(random, able, (asked, wanted), next),
+            _ => wanted,
+        };
+        self.note(answer)
+    }
+
+    /// The running CPU is about to do this: it may stall there.
+    pub(super) fn approach(&mut self, next: Next) {
+        self.next = next;
     }
 
     /// A spinning CPU gives up its priority: whoever it waits for must get on.
@@ -304,6 +339,17 @@ mod tests {
             let (again, _) = answers(Strategy::Replay(text.parse().unwrap()));
             assert_eq!(again, given);
         }
+    }
+
+    #[test]
+    fn a_cpu_that_has_spun_for_long_lets_others_go_on() {
+        let changes_of_none = Strategy::Priorities {
+            seed: 7,
+            changes: 0,
+        };
+        let mut chooser = Chooser::new(changes_of_none, 2);
+        (0..3_000_000).for_each(|_| chooser.yields(0));
+        assert_eq!(chooser.choose_cpu(&[0, 1]), 1);
     }
 
     #[test]

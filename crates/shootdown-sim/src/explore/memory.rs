@@ -54,6 +54,15 @@ impl Location {
 #[derive(Clone, Debug)]
 pub struct Walk(Rc<View>);
 
+impl Walk {
+    /// It goes on with what the other one knows too.
+    pub fn join(&mut self, other: &Self) {
+        if !self.0.covers(&other.0) {
+            Rc::make_mut(&mut self.0).join(&other.0);
+        }
+    }
+}
+
 /// What one CPU knows.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Knowledge {
@@ -106,6 +115,11 @@ impl Weak {
     pub fn visible(&mut self, cpu: usize, cell: &AtomicU64) -> usize {
         let at = self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed));
         self.locations[at].visible(self.cpus[cpu].view.at(at))
+    }
+
+    /// The number of a word, in the order in which they are first touched.
+    pub fn number_of(&mut self, cell: &AtomicU64) -> usize {
+        self.location(cell.as_ptr().addr(), WORD, || cell.load(Ordering::Relaxed))
     }
 
     /// A page walk by `cpu`, which may see whatever a load there may see now.

@@ -5,12 +5,16 @@
 //! means that nothing unusual happens, so a run is described by its few other answers.
 
 mod chooser;
+mod clock;
+mod interrupts;
 mod memory;
 mod model;
 mod plain;
+mod stalls;
 mod view;
 
 pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};
+pub use clock::Clock;
 pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware, NoTlb, Tables};
 pub use view::View;

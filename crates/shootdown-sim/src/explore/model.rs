@@ -8,18 +8,22 @@ use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
 use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
 
-use crate::explore::{Chooser, Question, View, Weak};
-use crate::machine::{FailureKind, Model, Pending, Processor, State, Status};
+use crate::explore::interrupts::Interrupts;
+use crate::explore::stalls::Next;
+use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
+use crate::machine::{FailureKind, Model, Processor, State, Status};
 
-/// An interrupt may be late by so many of its target's events, not more.
-const MOST_DELAYS: u32 = 200;
-/// After so many turns of spin loops without a store by anybody, nothing will ever change.
+/// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
+/// A turn of a spin loop has fewer events.
+const LONGEST_TURN: u64 = 300;
+/// Up to so many CPUs a machine is not large.
+const FEW_CPUS: usize = 8;
 
 /// The part of the hardware that a workload brings along: TLBs, and whatever else acts by itself.
 pub trait Hardware: fmt::Debug {
-    /// `cpu` drops translations.
-    fn flush(&mut self, cpu: usize, operation: LocalFlush);
+    /// `cpu` drops translations. Walks that begin afterwards see at least what `now` does.
+    fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk);
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
     /// The page tables, if there are any.
@@ -52,7 +56,7 @@ pub trait Tables: fmt::Debug {
 pub struct NoTlb;
 
 impl Hardware for NoTlb {
-    fn flush(&mut self, _: usize, _: LocalFlush) {}
+    fn flush(&mut self, _: usize, _: LocalFlush, _: &Walk) {}
     fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
     fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
         Ok(())
@@ -68,10 +72,15 @@ pub struct Explore {
     pub memory: Weak,
     /// TLBs.
     pub hardware: Box<dyn Hardware>,
-    /// What interrupts on their way tell their targets.
-    told: Vec<View>,
-    /// CPUs that spin: they go on when nobody else can.
+    pub(super) interrupts: Interrupts,
+    /// One a CPU.
+    clocks: Vec<Clock>,
+    /// CPUs that spin.
     spinning: Vec<bool>,
+    /// Whether they may go on at any time, not only when nobody else can.
+    spinners_go_on: bool,
+    /// Events of each CPU since it spun last.
+    steps: Vec<u64>,
     /// Whom `choose_next` found.
     able: Vec<usize>,
     next: usize,
@@ -94,8 +103,11 @@ impl Explore {
             chooser,
             memory: Weak::new(cpus),
             hardware,
-            told: vec![View::default(); cpus],
+            interrupts: Interrupts::new(cpus),
+            clocks: vec![Clock::STILL; cpus],
             spinning: vec![false; cpus],
+            spinners_go_on: false,
+            steps: vec![0; cpus],
             able: Vec::with_capacity(cpus),
             next: 0,
             fruitless: 0,
@@ -112,6 +124,24 @@ impl Explore {
         self
     }
 
+    /// The same with other clocks than such that stand still, one a CPU.
+    #[must_use]
+    pub fn with_clocks(mut self, clocks: Vec<Clock>) -> Self {
+        self.clocks = clocks;
+        self
+    }
+
+    /// The same with CPUs that look for what they wait for while others are busy: more may happen, in more events.
+    #[must_use]
+    pub fn with_eager_spinners(mut self) -> Self {
+        self.spinners_go_on = true;
+        self
+    }
+
+    pub(crate) fn now_ns(&self, cpu: usize, events: u64) -> u64 {
+        self.clocks[cpu].now_ns(events)
+    }
+
     pub(crate) fn asid_slots(&self) -> usize {
         self.asid_slots
     }
@@ -125,16 +155,17 @@ impl Explore {
 
     /// Decides who goes on; tells whether that is somebody else.
     fn reschedule(&mut self, processors: &[Processor], running: usize) -> bool {
+        self.steps[running] += 1;
+        if self.steps[running] > LONGEST_TURN {
+            // It does not spin, and so gets on.
+            self.fruitless = 0;
+        }
         self.next = self.choose_next(processors, running).unwrap_or(running);
         self.next != running
     }
 
     fn choose_next(&mut self, processors: &[Processor], running: usize) -> Option<usize> {
-        self.find_able(processors, running, false);
-        if self.able.is_empty() {
-            self.spinning.fill(false);
-            self.find_able(processors, running, true);
-        }
+        self.find_able(processors, running);
         match self.able.as_slice() {
             [] => None,
             [only] => Some(*only),
@@ -142,16 +173,29 @@ impl Explore {
         }
     }
 
-    /// The CPUs that can go on, the running one first; those that spin only if asked for.
-    fn find_able(&mut self, processors: &[Processor], running: usize, spinning: bool) {
+    /// The CPUs that can go on, the running one first. Those that spin come last, or only when nobody else can go on.
+    fn find_able(&mut self, processors: &[Processor], running: usize) {
         self.able.clear();
         let (before, from) = processors.split_at(running);
-        let cpus = (running..).zip(from).chain((0..).zip(before));
-        for (cpu, processor) in cpus {
-            if is_able(processor) && (spinning || !self.spinning[cpu]) {
-                self.able.push(cpu);
-            }
+        let cpus = || (running..).zip(from).chain((0..).zip(before));
+        let able = |spinning: bool| {
+            let spinners = &self.spinning;
+            cpus().filter(move |(cpu, processor)| is_able(processor) && spinners[*cpu] == spinning)
+        };
+        self.able.extend(able(false).map(|(cpu, _)| cpu));
+        if self.able.is_empty() {
+            self.spinning.fill(false);
+            let all = cpus().filter(|(_, processor)| is_able(processor));
+            self.able.extend(all.map(|(cpu, _)| cpu));
+        } else if self.spinners_go_on {
+            self.able.extend(able(true).map(|(cpu, _)| cpu));
         }
+    }
+
+    /// The running CPU is about to access `cell`.
+    pub(crate) fn approach(&mut self, cell: &AtomicU64, in_handler: bool) {
+        let word = Some(self.memory.number_of(cell));
+        self.chooser.approach(Next { word, in_handler });
     }
 
     pub(crate) fn access(
@@ -189,29 +233,9 @@ impl Explore {
 
     pub(crate) fn relax(&mut self, cpu: usize) {
         self.fruitless += 1;
+        self.steps[cpu] = 0;
         self.spinning[cpu] = true;
         self.chooser.yields(cpu);
-    }
-
-    pub(crate) fn send(&mut self, initiator: usize, target: usize) {
-        let told: Rc<View> = self.memory.tell(initiator);
-        self.told[target].join(&told);
-    }
-
-    pub(crate) fn interrupt_arrives(&mut self, _cpu: usize, pending: &mut Pending) -> bool {
-        if pending.delays >= MOST_DELAYS {
-            return true;
-        }
-        let late = self.chooser.choose(Question::Interrupt, 2) == 1;
-        if late {
-            pending.delays += 1;
-        }
-        !late
-    }
-
-    pub(crate) fn enter_handler(&mut self, cpu: usize) {
-        let told = std::mem::take(&mut self.told[cpu]);
-        self.memory.hear(cpu, &told);
     }
 
     /// A task loses its CPU. What it knows waits for it in memory, as saved registers do.
@@ -228,7 +252,8 @@ impl Explore {
     }
 
     pub(crate) fn flush(&mut self, cpu: usize, operation: LocalFlush) {
-        self.hardware.flush(cpu, operation);
+        let now = self.memory.walk(cpu);
+        self.hardware.flush(cpu, operation, &now);
     }
 
     pub(crate) fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
@@ -252,6 +277,7 @@ impl State {
             .hardware
             .at_event(&mut explore.memory, &mut explore.chooser);
         let (fruitless, most_events) = (explore.fruitless, explore.most_events);
+        let most_turns = FRUITLESS_TURNS * explore.clocks.len().div_ceil(FEW_CPUS) as u64;
         if let Some(story) = &mut self.story
             && let Model::Explore(explore) = &mut self.model
             && let Some(act) = explore.hardware.last_act()
@@ -260,7 +286,7 @@ impl State {
         }
         if let Err((kind, message)) = broken {
             self.fail(kind, message);
-        } else if fruitless > FRUITLESS_TURNS {
+        } else if fruitless > most_turns {
             self.fail(
                 FailureKind::NoProgress,
                 "everybody spins for something that nobody does".into(),

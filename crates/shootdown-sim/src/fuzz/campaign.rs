@@ -15,7 +15,7 @@ pub struct Campaign {
     pub runs: u64,
     /// The seed of the first; each further one has the next.
     pub seed: u64,
-    /// Virtual CPUs of each; 2, 3 and 4 in turn if not given.
+    /// Virtual CPUs of each; 2 to 6 in turn if not given.
     pub cpus: Option<usize>,
     /// What the CPUs play, if their programs are not to be drawn.
     pub scenario: Option<Scenario>,
@@ -39,7 +39,7 @@ pub struct Progress {
 pub struct CampaignReport {
     /// The end.
     pub progress: Progress,
-    /// How often its runs came upon what windows are about.
+    /// How often its runs came upon what they are to find now and then.
     pub sightings: Sightings,
     /// The failing run with the lowest seed, if any failed.
     pub failure: Option<(Case, Report)>,
@@ -54,9 +54,15 @@ impl Campaign {
         let seed = self.seed.wrapping_add(number);
         match self.scenario {
             Some(scenario) => Case::of(scenario, seed),
-            None => Case::new(self.cpus.unwrap_or(2 + (number % 3) as usize), seed),
+            None => Case::new(self.cpus.unwrap_or(cpus_of(number)), seed),
         }
     }
+}
+
+/// How many CPUs the run with this number has: two to six, and more often few, because few meet more often.
+fn cpus_of(number: u64) -> usize {
+    const CPUS: [usize; 8] = [2, 3, 4, 3, 5, 4, 6, 4];
+    CPUS[(number % CPUS.len() as u64) as usize]
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

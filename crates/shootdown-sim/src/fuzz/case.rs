@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
-use crate::mm::{KernelPages, Scenario};
+use crate::mm::{KernelPages, Plan, Scenario};
 
 /// One run. Printed, it is the options that replay it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,17 +22,31 @@ pub struct Case {
 }
 
 impl Case {
-    /// More CPUs find nothing that fewer do not.
-    pub const MOST_CPUS: usize = 8;
-    /// Operations of each CPU where nothing else is said.
-    pub const OPERATIONS: u32 = 20;
+    /// As many as the smallest of the engines that are drawn has room for.
+    pub const MOST_CPUS: usize = 64;
+    /// Operations of each CPU of a small machine where nothing else is said.
+    const OPERATIONS: u32 = 20;
+    /// On a machine with more CPUs they do less each: what an operation takes grows with their number.
+    const FEW_CPUS: usize = 4;
+
+    /// Operations of each CPU where nothing else is said: in storms half, because each takes more events.
+    fn operations_of(cpus: usize, seed: u64) -> u32 {
+        let usual = match cpus <= Self::FEW_CPUS {
+            true => Self::OPERATIONS,
+            false => (Self::OPERATIONS * Self::FEW_CPUS as u32).div_ceil(cpus as u32),
+        };
+        match Plan::is_storm(seed) {
+            true => usual.div_ceil(2),
+            false => usual,
+        }
+    }
 
     /// The case of a seed.
     pub fn new(cpus: usize, seed: u64) -> Self {
         Self {
             cpus,
             seed,
-            operations: Self::OPERATIONS,
+            operations: Self::operations_of(cpus, seed),
             schedule: None,
             scenario: None,
         }
@@ -78,24 +92,19 @@ impl Case {
 
     /// How many kernel threads there are besides the program of each CPU: none, or up to twice as many.
     pub(super) fn threads(&self) -> usize {
-        match self.seed / 7 % 4 {
+        match self.seed / 7 % 8 {
             _ if self.scenario.is_some() => 0,
-            0 | 1 => 0,
-            2 => 1,
-            _ => 2 * self.cpus,
+            0..5 => 0,
+            5 | 6 => 1,
+            _ => 2 * self.cpus.min(Self::FEW_CPUS),
         }
-    }
-
-    /// How many CPUs the engine is built for: with more than 64, inboxes have a doorbell of their own.
-    pub(super) fn is_wide(&self) -> bool {
-        self.seed % 5 < 2
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--cpus {} --seed {}", self.cpus, self.seed)?;
-        if self.operations != Self::OPERATIONS {
+        if self.operations != Self::operations_of(self.cpus, self.seed) {
             write!(f, " --operations {}", self.operations)?;
         }
         if let Some(scenario) = self.scenario {
@@ -114,7 +123,7 @@ impl FromStr for Case {
     /// Reads what `Display` writes; `--operations` and `--schedule` may be missing.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let (mut cpus, mut seed) = (None, None);
+        let (mut cpus, mut seed, mut operations) = (None, None, None);
         let mut case = Self::new(1, 0);
         while let Some(name) = words.next() {
             let value = words
@@ -123,7 +132,7 @@ impl FromStr for Case {
             match name {
                 "--cpus" => cpus = Some(number(name, value)?),
                 "--seed" => seed = Some(number(name, value)?),
-                "--operations" => case.operations = number(name, value)?,
+                "--operations" => operations = Some(number(name, value)?),
                 "--scenario" => case.scenario = Some(value.parse()?),
                 "--schedule" => case.schedule = Some(value.parse()?),
                 _ => return Err(format!("`{name}` is not an option of a case")),
@@ -131,6 +140,8 @@ impl FromStr for Case {
         }
         case.cpus = cpus.ok_or("--cpus is missing")?;
         case.seed = seed.ok_or("--seed is missing")?;
+        let usual = Self::operations_of(case.cpus.max(1), case.seed);
+        case.operations = operations.unwrap_or(usual);
         case.check()?;
         if (1..=Self::MOST_CPUS).contains(&case.cpus) {
             return Ok(case);
@@ -167,7 +178,7 @@ mod tests {
             "--cpus 3",
             "--seed 3",
             "--cpus 0 --seed 1",
-            "--cpus 9 --seed 1",
+            "--cpus 65 --seed 1",
             "--cpus x --seed 1",
             "--cpus 2 --seed",
             "--cpus 2 --seed 1 --speed 9",

@@ -8,6 +8,7 @@ mod campaign;
 mod case;
 mod exhaust;
 mod run;
+mod setting;
 mod shrink;
 
 pub use campaign::{Campaign, CampaignReport, Progress, campaign};

@@ -6,11 +6,13 @@ use shootdown::{Capacity, Cpus};
 
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::Case;
+use crate::fuzz::setting::Setting;
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
 use crate::mm::{Plan, Sightings, World};
 
-/// More events than any run needs that gets on.
-const MOST_EVENTS: u64 = 400_000;
+/// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
+const MOST_EVENTS: u64 = 2_000_000;
+const FEW_CPUS: usize = 8;
 
 /// What one run came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +25,7 @@ pub struct Report {
     pub questions: u32,
     /// The unusual answers: with them as its schedule, the case runs in the same way.
     pub schedule: Schedule,
-    /// How often it came upon what windows are about.
+    /// How often it came upon what it is to find now and then.
     pub sightings: Sightings,
     /// What happened, in words; empty unless it was asked for.
     pub story: Vec<String>,
@@ -34,37 +36,60 @@ pub fn run(case: &Case) -> Report {
     run_either(case, false)
 }
 
+/// What may happen in a run.
+fn explore<const N: usize>(case: &Case, setting: &Setting, world: &World<N>) -> Explore
+where
+    Cpus<N>: Capacity,
+{
+    let chooser = Chooser::new(case.strategy(), case.cpus);
+    let tlbs: Box<dyn Hardware> = match case.scenario {
+        Some(_) => world.focused_adversary(),
+        None => world.adversary(),
+    };
+    let most_events = MOST_EVENTS * case.cpus.div_ceil(FEW_CPUS) as u64;
+    let explore = Explore::new(case.cpus, chooser, tlbs, most_events)
+        .with_asid_slots(case.asid_slots())
+        .with_clocks(setting.clocks.clone());
+    let explore = match setting.has_refusals {
+        true => explore.with_refusals(),
+        false => explore,
+    };
+    match setting.has_eager_spinners {
+        true => explore.with_eager_spinners(),
+        false => explore,
+    }
+}
+
 /// Runs a case and tells what happens.
 pub fn run_with_story(case: &Case) -> Report {
     run_either(case, true)
 }
 
 fn run_either(case: &Case, tells: bool) -> Report {
-    if case.is_wide() {
-        run_on::<128>(case, tells)
-    } else {
-        run_on::<8>(case, tells)
+    let setting = Setting::of(case);
+    match setting.capacity {
+        64 => run_on::<64>(case, setting, tells),
+        66 => run_on::<66>(case, setting, tells),
+        68 => run_on::<68>(case, setting, tells),
+        _ => run_on::<128>(case, setting, tells),
     }
 }
 
-fn run_on<const N: usize>(case: &Case, tells: bool) -> Report
+fn run_on<const N: usize>(case: &Case, setting: Setting, tells: bool) -> Report
 where
     Cpus<N>: Capacity,
 {
-    let world = World::<N>::new(case.cpus, case.threads(), case.kernel_pages());
-    let chooser = Chooser::new(case.strategy(), case.cpus);
-    let tlbs: Box<dyn Hardware> = match case.scenario {
-        Some(_) => world.focused_adversary(),
-        None => world.adversary(),
-    };
-    let explore =
-        Explore::new(case.cpus, chooser, tlbs, MOST_EVENTS).with_asid_slots(case.asid_slots());
-    let mut machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
+    let world = World::<N>::new(&setting.setup);
+    let explore = explore(case, &setting, &world);
+    let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
         world.engine.handle_ipi();
-    })
-    .with_nmi(|| world.nmi());
-    if case.threads() > 0 {
-        machine = machine.with_host(&world, case.threads());
+    });
+    let mut machine = machine
+        .with_numbers(&setting.setup.numbers)
+        .with_nmi(|| world.nmi());
+    let threads = setting.setup.threads;
+    if threads > 0 {
+        machine = machine.with_host(&world, threads);
     }
     if tells {
         machine = machine.with_story();
@@ -73,7 +98,7 @@ where
         seed: case.seed,
         operations: case.operations,
     };
-    let programs = (0..case.cpus + case.threads()).map(|task| -> Program<'_> {
+    let programs = (0..case.cpus + threads).map(|task| -> Program<'_> {
         let world = &world;
         match case.scenario {
             Some(scenario) => Box::new(move |_| world.play(scenario)),

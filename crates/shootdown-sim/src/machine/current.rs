@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
-use shootdown::AsidSlot;
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
+use shootdown::{AsidSlot, CpuId};
 
 use crate::explore::Question;
 use crate::machine::{FailureKind, Machine, Model, Note, State, Status};
@@ -102,6 +102,19 @@ impl<'a> Context<'a> {
     /// The running virtual CPU.
     pub fn cpu(self) -> usize {
         self.with(|state| state.running)
+    }
+
+    /// The virtual CPU with this number.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn index_of(self, number: CpuId) -> usize {
+        self.with(|state| state.index_of(number))
+    }
+
+    /// The number of a virtual CPU, by which the engine knows it.
+    pub fn number_of(self, cpu: usize) -> CpuId {
+        self.with(|state| state.numbers[cpu])
     }
 
     /// What a virtual CPU remembers of its hardware tags.
@@ -211,6 +224,17 @@ impl<'a> Context<'a> {
         self.boundary();
     }
 
+    /// What the CPU's clock says, as the engine reads it.
+    pub(crate) fn clock_ns(self) -> u64 {
+        self.with(|state| {
+            let (cpu, events) = (state.running, state.events);
+            match &state.model {
+                Model::Timed(_) => state.me().now_ps / 1000,
+                Model::Explore(explore) => explore.now_ns(cpu, events),
+            }
+        })
+    }
+
     /// The CPU's clock in picoseconds (timed model).
     pub fn now_ps(self) -> u64 {
         self.with(|state| state.me().now_ps)
@@ -232,7 +256,7 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn access(self, cell: &AtomicU64, operation: Operation, order: Ordering) -> u64 {
-        self.with(|state| state.charge_access(cell.as_ptr().addr(), operation));
+        self.with(|state| state.charge_access(cell, operation));
         self.event();
         let value = self.with(|state| {
             let cpu = state.running;

@@ -1,7 +1,9 @@
 //! What each event does to the state: the one place where the two models part.
 
+use std::sync::atomic::AtomicU64;
+
 use shootdown::sim::{Operation, Plain};
-use shootdown::{Asid, LocalFlush, Root, TagEntries, TraceEvent};
+use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEvent};
 
 use crate::machine::{Model, Pending, State, Status};
 
@@ -36,7 +38,7 @@ impl State {
         match &mut self.model {
             Model::Timed(_) => pending.arrival_ps <= cpu.now_ps,
             Model::Explore(explore) => {
-                cpu.status != Status::Running || explore.interrupt_arrives(running, pending)
+                cpu.status != Status::Running || explore.interrupt_arrives(pending)
             }
         }
     }
@@ -78,19 +80,18 @@ impl State {
         }
     }
 
-    pub(crate) fn charge_access(&mut self, address: usize, operation: Operation) {
+    pub(crate) fn charge_access(&mut self, cell: &AtomicU64, operation: Operation) {
         let running = self.running;
-        if let Model::Timed(timed) = &mut self.model {
-            let writes = operation.writes();
-            let locked = operation.is_read_modify_write();
-            timed.access(
-                running,
-                &mut self.processors[running],
-                address,
-                writes,
-                locked,
-            );
-            timed.resume_spinners(&mut self.processors);
+        match &mut self.model {
+            Model::Timed(timed) => {
+                let cpu = &mut self.processors[running];
+                let (writes, locked) = (operation.writes(), operation.is_read_modify_write());
+                timed.access(running, cpu, cell.as_ptr().addr(), writes, locked);
+                timed.resume_spinners(&mut self.processors);
+            }
+            Model::Explore(explore) => {
+                explore.approach(cell, self.processors[running].in_handler);
+            }
         }
     }
 
@@ -162,8 +163,33 @@ impl State {
         }
     }
 
+    /// The running CPU interrupts others, as far as its controller takes the interrupts.
+    pub(crate) fn send_to(
+        &mut self,
+        targets: impl Iterator<Item = CpuId>,
+    ) -> Result<(), IpiRefused> {
+        let running = self.running;
+        let Model::Explore(explore) = &mut self.model else {
+            let numbers = targets.map(CpuId::index);
+            self.send(numbers);
+            return Ok(());
+        };
+        let targets: Vec<CpuId> = targets.collect();
+        let taken = explore.refuses(running, targets.len());
+        let accepted = &targets[..taken.unwrap_or(targets.len())];
+        let accepted: Vec<usize> = accepted.iter().map(|cpu| self.index_of(*cpu)).collect();
+        self.send(accepted.into_iter());
+        match taken {
+            Some(taken) => {
+                self.tell(|| format!("its controller refuses after {taken} of {targets:?}"));
+                Err(IpiRefused)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The running CPU interrupts others. An interrupt that its target has not taken yet absorbs a new one.
-    pub(crate) fn send(&mut self, targets: impl Iterator<Item = usize>) {
+    fn send(&mut self, targets: impl Iterator<Item = usize>) {
         let running = self.running;
         let now_ps = self.processors[running].now_ps;
         let targets = targets.inspect(|target| {

@@ -2,6 +2,7 @@
 //! engine's accesses to the model.
 
 mod current;
+mod engine;
 mod events;
 mod failure;
 mod platform;
@@ -11,6 +12,7 @@ mod run;
 mod state;
 mod task;
 
+pub use engine::{Engine, root_at};
 pub use failure::{Failure, FailureKind};
 pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};

@@ -22,7 +22,7 @@ unsafe impl Platform for SimPlatform {
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
-        CpuId::new(context().cpu() as u32)
+        context().with(|state| state.numbers[state.running])
     }
 
     fn irq_save(&self) -> bool {
@@ -65,17 +65,17 @@ unsafe impl Platform for SimPlatform {
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         let context = context();
         context.choice();
-        context.with(|state| state.send(std::iter::once(target.index())));
+        let sent = context.with(|state| state.send_to(std::iter::once(target)));
         context.event();
-        Ok(())
+        sent
     }
 
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
         let context = context();
         context.choice();
-        context.with(|state| state.send(targets.iter().map(CpuId::index)));
+        let sent = context.with(|state| state.send_to(targets.iter()));
         context.event();
-        Ok(())
+        sent
     }
 
     fn local_flush(&self, operation: LocalFlush) {
@@ -92,7 +92,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
-        context().asid_slots(cpu.index())
+        context().asid_slots(context().index_of(cpu))
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
@@ -121,7 +121,7 @@ unsafe impl Platform for SimPlatform {
         if context.with(State::charge_clock) {
             context.event();
         }
-        context.now_ps() / 1000
+        context.clock_ns()
     }
 
     fn relax(&self) {

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use shootdown::AsidSlot;
+use shootdown::{AsidSlot, CpuId};
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
@@ -74,10 +74,23 @@ impl<'a> Machine<'a> {
         self.state.get_mut().recorder = Some(Box::new(recorder));
     }
 
+    /// Gives the virtual CPUs other numbers than 0 and so on.
+    ///
+    /// # Panics
+    /// With more or fewer numbers than CPUs.
+    #[must_use]
+    pub fn with_numbers(mut self, numbers: &[CpuId]) -> Self {
+        let known = &mut self.state.get_mut().numbers;
+        assert_eq!(known.len(), numbers.len(), "one number a CPU");
+        known.copy_from_slice(numbers);
+        self
+    }
+
     /// Keeps the story of the run in the state.
     #[must_use]
     pub fn with_story(mut self) -> Self {
-        self.state.get_mut().story = Some(Vec::new());
+        let state = self.state.get_mut();
+        state.story = Some(state.unusual_numbers());
         self
     }
 

@@ -1,5 +1,7 @@
 //! [`State`]: everything about a run that changes, apart from the coroutines.
 
+use shootdown::CpuId;
+
 use crate::explore::Explore;
 use crate::machine::{Failure, FailureKind, Processor, Status};
 use crate::timed::Timed;
@@ -29,6 +31,8 @@ impl Model {
 pub struct State {
     /// The virtual CPUs.
     pub processors: Vec<Processor>,
+    /// Their numbers, as the engine knows them.
+    pub numbers: Vec<CpuId>,
     /// The one whose coroutine runs.
     pub running: usize,
     /// The task that each virtual CPU runs.
@@ -51,6 +55,7 @@ impl State {
     pub(crate) fn new(cpus: usize, model: Model) -> Self {
         Self {
             processors: vec![Processor::new(); cpus],
+            numbers: (0..cpus as u32).map(CpuId::new).collect(),
             running: 0,
             current: (0..cpus).collect(),
             model,
@@ -60,6 +65,27 @@ impl State {
             unfinished: cpus,
             recorder: None,
         }
+    }
+
+    /// The virtual CPU with this number.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn index_of(&self, number: CpuId) -> usize {
+        let has_number = |index: &usize| self.numbers.get(*index) == Some(&number);
+        let usual = Some(number.index()).filter(has_number);
+        usual
+            .or_else(|| (0..self.numbers.len()).find(has_number))
+            .unwrap_or_else(|| panic!("{number} does not exist"))
+    }
+
+    /// For the beginning of a story: what the engine calls virtual CPUs that have other numbers than their own.
+    pub(crate) fn unusual_numbers(&self) -> Vec<String> {
+        let all = self.numbers.iter().enumerate();
+        let unusual = all.filter(|(index, number)| number.index() != *index);
+        unusual
+            .map(|(index, number)| format!("{:>6} cpu{index} is the engine's {number}", ""))
+            .collect()
     }
 
     /// The running virtual CPU.

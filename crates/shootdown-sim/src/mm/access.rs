@@ -180,7 +180,7 @@ where
         let Some((space, windows)) = self.loaded_on(context().cpu()) else {
             return;
         };
-        if self.engine.user_access_ok() {
+        if self.engine.user_access_ok(space.context.id()) {
             let page = context().with(|state| {
                 let explore = state.explore();
                 explore.map_or(0, |explore| {

@@ -197,12 +197,12 @@ impl Act {
 pub struct Adversary(pub Rc<SharedHardware>);
 
 impl Hardware for Adversary {
-    fn flush(&mut self, cpu: usize, operation: LocalFlush) {
-        self.0.tlbs.borrow_mut()[cpu].flush(operation);
+    fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk) {
+        self.0.tlbs.borrow_mut()[cpu].flush(operation, now);
     }
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
-        let frame = root.0 as u16;
+        let frame = root.as_u64() as u16;
         let life = self.0.book.borrow().life_of_table(frame).unwrap_or(0);
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
     }
@@ -251,8 +251,8 @@ impl Focused {
 }
 
 impl Hardware for Focused {
-    fn flush(&mut self, cpu: usize, operation: LocalFlush) {
-        self.adversary.flush(cpu, operation);
+    fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk) {
+        self.adversary.flush(cpu, operation, now);
     }
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {

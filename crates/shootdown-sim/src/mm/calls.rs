@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Plain;
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Platform, Wait};
+use shootdown::{
+    Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, PageSize, Platform, Wait,
+};
 
 use crate::machine::{FailureKind, SimPlatform, context};
 use crate::mm::World;
@@ -41,7 +43,7 @@ impl Ledger {
         }
     }
 
-    fn serial(&self) -> u64 {
+    pub(super) fn serial(&self) -> u64 {
         self.next.replace(self.next.get() + 1)
     }
 }
@@ -77,26 +79,23 @@ where
         let argument = Unshared(argument);
         let function = |cpu: CpuId| {
             let (runs, answers, argument) = (&runs, &answers, &argument);
-            if cpu.index() != context().cpu() {
-                let message = format!("a function for {cpu} runs on cpu{}", context().cpu());
-                context().fail(FailureKind::WrongCall, message);
-            }
+            let here = insist_here(cpu);
             context().plain(address(argument.0), Plain::Read);
             if argument.0.get() != serial {
                 let message = format!("{cpu} saw argument {} of call {serial}", argument.0.get());
                 context().fail(FailureKind::WrongCall, message);
             }
-            let answer = &answers.0[cpu.index()];
+            let answer = &answers.0[here];
             context().plain(address(answer), Plain::Write);
             answer.set(serial);
-            let run = &runs.0[cpu.index()];
+            let run = &runs.0[here];
             run.set(run.get() + 1);
         };
         let ran = match call {
             Call::All => self.engine.call_all(&function),
             Call::Many => self.engine.call_many(wanted, &function),
             Call::If => {
-                let odd = |cpu: CpuId| cpu.index() % 2 == 1;
+                let odd = |cpu: CpuId| context().index_of(cpu) % 2 == 1;
                 self.engine.call_if(wanted, odd, &function)
             }
             Call::One => {
@@ -111,7 +110,7 @@ where
             }
         };
         for (cpu, run) in runs.0.iter().enumerate() {
-            let expected = u32::from(ran.contains(CpuId::new(cpu as u32)));
+            let expected = u32::from(ran.contains(self.numbers[cpu]));
             if run.get() != expected {
                 let kind = match run.get() {
                     0 => FailureKind::EarlyReturn,
@@ -160,19 +159,19 @@ where
         self.engine.call_many(wanted, &|_| {
             let world = &world;
             let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
-            world.0.engine.flush_kernel(range);
+            world.0.engine.flush_kernel(range, FreedTables::No);
             world.0.try_post(&everybody);
         });
     }
 
-    fn posted_function(&self) -> (u64, impl Fn(CpuId) + Copy + Send + 'static) {
+    pub(super) fn posted_function(&self) -> (u64, impl Fn(CpuId) + Copy + Send + 'static) {
         let serial = self.ledger.serial();
         let mark = serial ^ MARK;
         (serial, move |cpu: CpuId| note_posted(serial, mark, cpu))
     }
 
-    fn note_sent(&self, serial: u64, sent: &CpuMask<N>) -> Vec<usize> {
-        let targets: Vec<usize> = sent.iter().map(CpuId::index).collect();
+    pub(super) fn note_sent(&self, serial: u64, sent: &CpuMask<N>) -> Vec<usize> {
+        let targets = self.indexes(sent);
         let mut posted = self.ledger.posted.borrow_mut();
         posted.push((serial, targets.clone()));
         targets
@@ -190,7 +189,7 @@ where
         Ok(())
     }
 
-    fn check_posted(&self, serial: u64, targets: &[usize], kind: FailureKind) {
+    pub(super) fn check_posted(&self, serial: u64, targets: &[usize], kind: FailureKind) {
         let mut runs = runs_of(serial);
         runs.sort_unstable();
         if runs != targets {
@@ -203,16 +202,31 @@ where
     }
 }
 
-fn runs_of(serial: u64) -> Vec<usize> {
+/// A function that is to run on `cpu` runs here: which virtual CPU that is.
+pub(super) fn insist_here(cpu: CpuId) -> usize {
+    let here = context().cpu();
+    if context().index_of(cpu) != here {
+        let message = format!("a function for {cpu} runs on cpu{here}");
+        context().fail(FailureKind::WrongCall, message);
+    }
+    here
+}
+
+pub(super) fn runs_of(serial: u64) -> Vec<usize> {
     POSTED_RUNS.with_borrow(|runs| {
         let of_it = runs.iter().filter(|run| run.0 == serial);
         of_it.map(|run| run.1).collect()
     })
 }
 
+/// The function of call data runs.
+pub(super) fn note_posted_data(serial: u64, cpu: CpuId) {
+    note_posted(serial, serial ^ MARK, cpu);
+}
+
 fn note_posted(serial: u64, mark: u64, cpu: CpuId) {
     let here = context().cpu();
-    if mark != serial ^ MARK || cpu.index() != here {
+    if mark != serial ^ MARK || context().index_of(cpu) != here {
         let message = format!("post {serial} with mark {mark:#x} for {cpu} ran on cpu{here}");
         context().fail(FailureKind::WrongCall, message);
     }

@@ -34,7 +34,9 @@ where
         let mark = self.mark();
         self.write_entry(table, 0, Pte::EMPTY);
         let range = FlushRange::pages(address_of(window_page(0)), 1, PageSize::SIZE_4K);
-        self.with_interrupts(true, || SimPlatform.local_flush(LocalFlush::Pages(range)));
+        self.with_interrupts(true, || {
+            SimPlatform.local_flush(LocalFlush::Pages(range, FreedTables::No))
+        });
         drop(held);
         self.strike(space.number, window_page(0), mark);
         self.release_data(frame);

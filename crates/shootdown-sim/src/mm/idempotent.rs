@@ -8,6 +8,7 @@ use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::World;
+use crate::mm::calls::insist_here;
 
 /// What is lent: all callers name the same function at the same address. Two, because one run does for callers of one only.
 static FUNCTIONS: [fn(CpuId); 2] = [|cpu| run(0, cpu), |cpu| run(1, cpu)];
@@ -44,17 +45,14 @@ pub(super) fn forget_runs(cpus: usize) {
 
 /// What the function does: it looks at what is wanted, and says what it has seen.
 fn run(which: usize, cpu: CpuId) {
-    if cpu.index() != context().cpu() {
-        let message = format!("a function for {cpu} runs on cpu{}", context().cpu());
-        context().fail(FailureKind::WrongCall, message);
-    }
+    let here = insist_here(cpu);
     let runs = &RUNS.with_borrow(Rc::clone)[which];
-    let count = |runs: &[Cell<u64>]| runs[cpu.index()].set(runs[cpu.index()].get() + 1);
+    let count = |runs: &[Cell<u64>]| runs[here].set(runs[here].get() + 1);
     count(&runs.begun);
     let wanted = runs.wanted.load(Ordering::Relaxed);
     // Others may call meanwhile: this run is not theirs.
     context().work(1);
-    runs.seen[cpu.index()].store(wanted, Ordering::Relaxed);
+    runs.seen[here].store(wanted, Ordering::Relaxed);
     count(&runs.over);
 }
 
@@ -68,7 +66,7 @@ where
         let serial = runs.wanted.fetch_add(1, Ordering::Relaxed) + 1;
         let begun: Vec<u64> = runs.begun.iter().map(Cell::get).collect();
         let ran = self.engine.call_idempotent(wanted, &FUNCTIONS[which]);
-        for cpu in ran.iter().map(CpuId::index) {
+        for cpu in self.indexes(&ran) {
             let (before, over) = (begun[cpu], runs.over[cpu].get());
             let seen = runs.seen[cpu].load(Ordering::Relaxed);
             if over <= before || seen < serial {

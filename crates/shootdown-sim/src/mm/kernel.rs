@@ -1,6 +1,6 @@
 //! The kernel's own mappings: global pages that every root shares.
 
-use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
+use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 
 use crate::machine::{FailureKind, context};
 use crate::mm::world::{KERNEL, address_of};
@@ -45,7 +45,7 @@ where
         self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
         let pages = if widely { 2 * FLUSH_CEILING_PAGES } else { 1 };
         let range = FlushRange::pages(address_of(page), pages, PageSize::SIZE_4K);
-        let ticket = self.engine.submit_flush_kernel(range);
+        let ticket = self.engine.submit_flush_kernel(range, FreedTables::No);
         drop(held);
         ticket.wait();
         self.strike(KERNEL, page, mark);

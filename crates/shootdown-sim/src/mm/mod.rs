@@ -8,8 +8,9 @@
 //!
 //! * [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
-//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `idempotent`,
+//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `idempotent`, `kicks`,
 //!   `access`, `lazy`, `away`: what it can do.
+//! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
@@ -17,20 +18,25 @@
 mod access;
 mod adversary;
 mod away;
+mod calling;
 mod calls;
+mod data;
 mod flagged;
 mod fork;
 mod frames;
 mod idempotent;
 mod kernel;
+mod kicks;
 mod lazy;
 mod lock;
 mod map;
 mod physical;
 mod program;
 mod scenario;
+mod setup;
 mod sightings;
 mod space;
+mod stages;
 mod theme;
 mod threads;
 mod tlb;
@@ -47,7 +53,8 @@ pub use physical::{
 };
 pub use program::Plan;
 pub use scenario::Scenario;
+pub use setup::Setup;
 pub use sightings::{Sight, Sightings};
 pub use space::Space;
-pub use tlb::{KernelPages, Leaf, Tlb};
+pub use tlb::{KernelPages, Leaf, PageFlush, Tlb};
 pub use world::World;

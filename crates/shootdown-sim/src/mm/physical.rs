@@ -8,7 +8,7 @@ use shootdown::sim::{AtomicU64, Ordering};
 
 use crate::mm::adversary::Act;
 use crate::mm::sightings::{Lookout, Sight, Sightings};
-use crate::mm::{KernelPages, Tlb};
+use crate::mm::{KernelPages, PageFlush, Tlb};
 use crate::oracle::{Book, FrameKind};
 
 /// Entries of the root table.
@@ -129,11 +129,18 @@ impl SharedHardware {
         })
     }
 
+    /// Says what a flush of single pages drops.
+    pub fn set_page_flush(&self, page_flush: PageFlush) {
+        for tlb in self.tlbs.borrow_mut().iter_mut() {
+            tlb.set_page_flush(page_flush);
+        }
+    }
+
     pub(super) fn saw(&self, sight: Sight) {
         self.lookout.saw(sight);
     }
 
-    /// How often this machine came upon what windows are about.
+    /// How often this machine came upon what it is to find now and then.
     pub fn sightings(&self) -> Sightings {
         self.lookout.sightings()
     }

@@ -1,9 +1,8 @@
 //! What each CPU does: a list of operations drawn from a seed.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
+use shootdown::{Capacity, Cpus};
 
 use crate::machine::context;
-use crate::mm::calls::Call;
 use crate::mm::theme::{Draw, Operation};
 use crate::mm::world::SPACES;
 use crate::mm::{PAGES_PER_TABLE, World};
@@ -21,6 +20,7 @@ pub struct Plan {
 const LATEST_ONLINE: u64 = 40;
 /// A CPU idles for so many events, at most.
 const LONGEST_IDLE: usize = 20;
+
 impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
@@ -35,6 +35,7 @@ where
             for _ in 0..draw.random.u64(..LATEST_ONLINE) {
                 context().work(1);
             }
+            self.act_unseen(&mut draw);
         }
         self.come_online(me);
         context().preempt_enable();
@@ -46,11 +47,11 @@ where
             self.operate(operation, &mut draw);
         }
         self.switch(None);
-        self.finish();
         // Somebody must stay for the threads.
         if draw.once_in(4) && (me > 0 || self.threads_left.get() == 0) {
-            self.leave_for_good(me);
+            self.leave_for_good(&mut draw);
         } else {
+            self.finish();
             self.run_threads_to_the_end();
         }
     }
@@ -61,39 +62,6 @@ where
         if self.busy.get() == 0 {
             (0..SPACES).for_each(|place| self.exit(place));
         }
-    }
-
-    /// Goes offline and takes no interrupt before all others are done: nobody may need this CPU any more.
-    fn leave_for_good(&self, me: usize) {
-        self.with_interrupts(true, || {
-            self.online[me].set(false);
-            self.engine.offline();
-            while self.busy.get() > 0 {
-                self.engine.platform().relax();
-            }
-        });
-    }
-
-    pub(super) fn come_online(&self, me: usize) {
-        self.with_interrupts(true, || {
-            self.engine.online();
-            self.online[me].set(true);
-            self.check_fresh(me);
-        });
-    }
-
-    /// Out of service for a while. No lock is held, and no space is loaded.
-    fn go_offline(&self, draw: &mut Draw) {
-        let me = context().cpu();
-        self.switch(None);
-        context().preempt_disable();
-        self.with_interrupts(true, || {
-            self.online[me].set(false);
-            self.engine.offline();
-        });
-        self.rest_awhile(draw);
-        self.come_online(me);
-        context().preempt_enable();
     }
 
     fn operate(&self, operation: Operation, draw: &mut Draw) {
@@ -127,6 +95,8 @@ where
             }
             Operation::TouchKernel => self.touch_kernel(index),
             Operation::Call => self.call_somebody(draw),
+            Operation::HoldRequests => self.hold_requests(draw),
+            Operation::Stretch => self.keep_interrupts_off(draw.below(usize::MAX)),
             Operation::ChangePolicy => {
                 let policy = draw.policy();
                 let multicast = draw.random.bool();
@@ -212,31 +182,6 @@ where
         }
     }
 
-    pub(super) fn call_somebody(&self, draw: &mut Draw) {
-        let wanted: CpuMask<N> = (0..self.online.len())
-            .filter(|_| draw.random.bool())
-            .map(|cpu| CpuId::new(cpu as u32))
-            .collect();
-        let off = draw.once_in(4);
-        let wait = draw.one_of(&[Wait::None, Wait::Received, Wait::Done]);
-        match draw.below(11) {
-            0..4 => {
-                let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::If]);
-                self.with_interrupts(off, || self.call(call, &wanted));
-            }
-            4 => self.with_interrupts(off, || self.call_and_flush(&wanted)),
-            5..7 => {
-                let drops = draw.random.bool();
-                self.with_interrupts(off, || self.submit(&wanted, wait, drops));
-            }
-            7..10 => {
-                let which = draw.below(3) / 2;
-                self.with_interrupts(off, || self.call_idempotent(which, &wanted));
-            }
-            _ => self.try_post(&wanted),
-        }
-    }
-
     /// No user code for a while; then, as likely as not, what was there before.
     fn idle_lazily(&self, draw: &mut Draw) {
         self.enter_lazy();
@@ -249,7 +194,7 @@ where
         }
     }
 
-    fn rest_awhile(&self, draw: &mut Draw) {
+    pub(super) fn rest_awhile(&self, draw: &mut Draw) {
         for _ in 0..draw.below(LONGEST_IDLE) {
             context().work(1);
         }
@@ -269,6 +214,7 @@ where
     /// What does not.
     pub fn check_end(&self) -> Result<(), String> {
         self.check_all_posted()?;
+        self.data.check()?;
         self.check_all_freed()
     }
 }

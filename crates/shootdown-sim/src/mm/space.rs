@@ -4,12 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{AddressSpace, Capacity, Cpus, Root};
+use shootdown::{AddressSpace, Capacity, Cpus};
 
-use crate::machine::context;
+use crate::machine::{context, root_at};
 use crate::mm::window::Windows;
 use crate::mm::world::SPACES;
 use crate::mm::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
+
+/// First generations of spaces are so far apart, up to so far.
+const GENERATIONS_APART: u64 = 5;
+const GENERATIONS: u64 = 8;
 
 /// One mapped page, as its space's owner sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,9 +74,13 @@ where
         let root = self.take_table()?;
         self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
         let life = self.hardware.book.borrow().life_of_table(root);
+        let number = self.next_space.replace(self.next_space.get() + 1);
+        let context = AddressSpace::new(&self.engine, root_at(u64::from(root)));
+        // Not all at the same: what one space's generation means must not be taken for another's.
+        context.begin_at(self.first_generation + number * GENERATIONS_APART % GENERATIONS);
         let space = Rc::new(Space {
-            number: self.next_space.replace(self.next_space.get() + 1),
-            context: AddressSpace::new(&self.engine, Root(u64::from(root))),
+            number,
+            context,
             root,
             lock: Lock::new(),
             inner: RefCell::new(Tables {

@@ -6,25 +6,34 @@ use crate::mm::world::SPACES;
 use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
+/// CPUs that send in a siege, the neighbour of the one that gets most of it, and that one.
+const BESIEGERS: usize = 2;
+const NEIGHBOUR: usize = 2;
+const FAVOURITE: usize = 3;
+/// From so many targets on requests go through rings: mostly so few that machines with few CPUs use them.
+const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
-/// What a CPU may do, and how often where nothing is special.
-const WEIGHTS: [(Operation, u32); 16] = [
-    (Operation::Touch, 28),
-    (Operation::ChangeOwn, 12),
-    (Operation::ChangeAny, 18),
-    (Operation::Switch, 10),
-    (Operation::Lazy, 8),
-    (Operation::EnterKernel, 6),
-    (Operation::Poll, 3),
-    (Operation::GoOffline, 2),
-    (Operation::Exit, 3),
-    (Operation::MapKernel, 4),
-    (Operation::UnmapKernel, 4),
-    (Operation::TouchKernel, 4),
-    (Operation::Call, 13),
-    (Operation::ChangePolicy, 2),
-    (Operation::Windows, 24),
-    (Operation::Rest, 2),
+/// What a CPU may do, how often where nothing is special, and how often in a storm of requests, where memory management is of no
+/// interest.
+const WEIGHTS: [(Operation, u32, u32); 18] = [
+    (Operation::Touch, 28, 2),
+    (Operation::ChangeOwn, 12, 4),
+    (Operation::ChangeAny, 18, 4),
+    (Operation::Switch, 10, 4),
+    (Operation::Lazy, 8, 0),
+    (Operation::EnterKernel, 6, 0),
+    (Operation::Poll, 3, 3),
+    (Operation::GoOffline, 2, 5),
+    (Operation::Exit, 3, 0),
+    (Operation::MapKernel, 4, 6),
+    (Operation::UnmapKernel, 4, 6),
+    (Operation::TouchKernel, 4, 1),
+    (Operation::Call, 13, 24),
+    (Operation::HoldRequests, 3, 16),
+    (Operation::Stretch, 2, 8),
+    (Operation::ChangePolicy, 2, 3),
+    (Operation::Windows, 24, 0),
+    (Operation::Rest, 2, 1),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +51,33 @@ pub(super) enum Operation {
     UnmapKernel,
     TouchKernel,
     Call,
+    HoldRequests,
+    Stretch,
     ChangePolicy,
     Windows,
     Rest,
+}
+
+/// What a run is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Matter {
+    /// Memory management.
+    Memory,
+    /// Many requests at once.
+    Storm,
+    /// Requests of two CPUs to a pair of neighbours and some others: the one gets most and answers, the other is late, and others later.
+    Siege,
+}
+
+impl Matter {
+    /// A siege finds little else than what it is for, and takes three times the events of another run.
+    fn of(seed: u64) -> Self {
+        match fastrand::Rng::with_seed(seed ^ 0x51e6_e000).u8(..20) {
+            0 => Self::Siege,
+            1..6 => Self::Storm,
+            _ => Self::Memory,
+        }
+    }
 }
 
 /// What is special about a run: some operations come more often, others never, and few pages or spaces make
@@ -55,11 +88,13 @@ struct Theme {
     spaces: usize,
     pages: usize,
     has_windows: bool,
+    matter: Matter,
 }
 
 impl Theme {
     /// Of one CPU; in every other run all CPUs do the same.
     fn of(seed: u64, cpu: usize) -> Self {
+        let matter = Matter::of(seed);
         let mut random = fastrand::Rng::with_seed(!seed);
         let spaces = random.usize(1..=SPACES);
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
@@ -67,23 +102,28 @@ impl Theme {
         if random.bool() {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
-        let weights = WEIGHTS.map(|(operation, weight)| {
+        let weights = WEIGHTS.map(|(operation, usual, in_storm)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
-            let never = operation == Operation::Windows && !has_windows;
-            if never { 0 } else { weight * often }
+            match matter {
+                Matter::Memory if operation == Operation::Windows && !has_windows => 0,
+                Matter::Memory => usual * often,
+                Matter::Storm => in_storm * often,
+                Matter::Siege => weight_in_siege(operation, cpu),
+            }
         });
         Self {
             weights,
             spaces,
             pages,
             has_windows,
+            matter,
         }
     }
 
     fn operation(&self, random: &mut fastrand::Rng) -> Operation {
         let total: u32 = self.weights.iter().sum();
         let mut left = random.u32(..total.max(1));
-        for (weight, (operation, _)) in self.weights.iter().zip(WEIGHTS) {
+        for (weight, (operation, ..)) in self.weights.iter().zip(WEIGHTS) {
             match left.checked_sub(*weight) {
                 Some(less) => left = less,
                 None => return operation,
@@ -93,11 +133,36 @@ impl Theme {
     }
 }
 
+/// How often a CPU does something in a siege.
+fn weight_in_siege(operation: Operation, cpu: usize) -> u32 {
+    match (operation, cpu < BESIEGERS) {
+        (Operation::HoldRequests, true) => 12,
+        (Operation::MapKernel | Operation::UnmapKernel, _) => 1,
+        // The favourite looks soon, its neighbour not always.
+        (Operation::Stretch, false) => 4 * u32::from(cpu != FAVOURITE),
+        (Operation::Rest, false) => 6,
+        (Operation::Call, false) => 1,
+        _ => 0,
+    }
+}
+
 /// One CPU's source of chance.
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) random: fastrand::Rng,
     theme: Theme,
+}
+
+impl Plan {
+    /// Whether the run of a seed is a siege, which wants a machine whose CPUs are neighbours.
+    pub fn is_siege(seed: u64) -> bool {
+        Matter::of(seed) == Matter::Siege
+    }
+
+    /// Whether the run of a seed is about requests, many at once to many CPUs.
+    pub fn is_storm(seed: u64) -> bool {
+        Matter::of(seed) != Matter::Memory
+    }
 }
 
 impl Draw {
@@ -128,6 +193,7 @@ impl Draw {
     pub(super) fn place(&mut self) -> usize {
         self.below(self.theme.spaces)
     }
+
     pub(super) fn operation(&mut self) -> Operation {
         self.theme.operation(&mut self.random)
     }
@@ -137,24 +203,51 @@ impl Draw {
         self.theme.has_windows
     }
 
+    /// Whether the run is about requests, many at once to many CPUs.
+    pub(super) fn is_storm(&self) -> bool {
+        self.theme.matter != Matter::Memory
+    }
+
+    fn is_siege(&self) -> bool {
+        self.theme.matter == Matter::Siege
+    }
+
+    /// The CPU that gets most requests of a task that sends many.
+    pub(super) fn favourite(&mut self, cpus: usize) -> usize {
+        match self.is_siege() {
+            true => FAVOURITE.min(cpus - 1),
+            false => self.below(cpus),
+        }
+    }
+
+    /// Whether a request names this CPU.
+    pub(super) fn names(&mut self, cpu: usize) -> bool {
+        match self.is_siege() {
+            true => matches!(cpu, NEIGHBOUR | FAVOURITE) || self.once_in(3),
+            false => self.random.bool(),
+        }
+    }
+
     /// How many spaces the run has at once.
     pub(super) fn spaces(&self) -> usize {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, merging and looks at what targets have left.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral and merging.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
-        if self.random.bool() {
+        if self.once_in(4) && !self.is_siege() {
             return policy;
         }
         let tags = self.one_of(&[Tags::None, Tags::Six, Tags::All]);
-        let broadcast_from = self.below(4) as u16;
+        let broadcast_from = match self.is_siege() {
+            true => self.one_of(&[1, 1, 2]),
+            false => self.one_of(&BROADCAST_FROM),
+        };
         policy
             .with_tags(tags)
             .with_lazy(self.random.bool())
             .with_broadcast_from(broadcast_from)
-            .with_covered_check(self.random.bool())
             .with_deferral(self.random.bool())
             .with_merging(self.random.bool())
     }

@@ -2,7 +2,7 @@
 //! any other. They change spaces, flush and call like the programs of the CPUs, so every wait may end elsewhere, and
 //! several tasks of a CPU have requests under way.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, FlushRange, PageSize, Wait};
+use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, Wait};
 
 use crate::explore::Question;
 use crate::machine::{Context, Host, context};
@@ -40,15 +40,12 @@ where
 
     /// Has several requests under way at once, and waits for them in another order, and later.
     fn keep_tickets(&self, draw: &mut Draw) {
-        let wanted: CpuMask<N> = (0..self.online.len())
-            .filter(|_| draw.random.bool())
-            .map(|cpu| CpuId::new(cpu as u32))
-            .collect();
+        let wanted = self.some_cpus(draw);
         let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
         let flush = draw
             .random
             .bool()
-            .then(|| self.engine.submit_flush_kernel(range));
+            .then(|| self.engine.submit_flush_kernel(range, FreedTables::No));
         for _ in 0..draw.below(LONGEST_DELAY) {
             context().work(1);
         }

@@ -5,7 +5,7 @@
 //! [`Adversary`](crate::mm::Adversary) evicts it. Entries of the loaded tag can be used, and global translations;
 //! those of other tags wait until their tag is loaded again.
 
-use shootdown::{Asid, LocalFlush, TagEntries};
+use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
 
 use crate::explore::Walk;
 use crate::mm::world::page_at;
@@ -51,10 +51,20 @@ impl KernelPages {
     }
 }
 
+/// What a flush of single pages drops besides their translations, where no table was freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageFlush {
+    /// Whatever leads to pages of the loaded tag (x86).
+    Structures,
+    /// Nothing (RISC-V: SFENCE.VMA with an address orders leaf entries only).
+    LeavesOnly,
+}
+
 /// What one CPU has cached.
 #[derive(Clone, Debug)]
 pub struct Tlb {
     kernel_pages: KernelPages,
+    page_flush: PageFlush,
     root: u16,
     /// Which life of that frame was loaded; 0 if it was no table then.
     root_life: u32,
@@ -69,12 +79,17 @@ impl Tlb {
     pub fn new(root: u16, root_life: u32, kernel_pages: KernelPages) -> Self {
         Self {
             kernel_pages,
+            page_flush: PageFlush::Structures,
             root,
             root_life,
             tag: Asid::UNTAGGED,
             leaves: Vec::new(),
             structures: Vec::new(),
         }
+    }
+
+    pub(super) fn set_page_flush(&mut self, page_flush: PageFlush) {
+        self.page_flush = page_flush;
     }
 
     /// The loaded root, and which life of its frame was loaded.
@@ -147,16 +162,32 @@ impl Tlb {
         }
     }
 
-    pub(super) fn flush(&mut self, operation: LocalFlush) {
+    pub(super) fn flush(&mut self, operation: LocalFlush, now: &Walk) {
         match operation {
-            LocalFlush::Pages(range) => range
-                .iter_pages()
-                .for_each(|address| self.drop_page(page_at(address))),
+            LocalFlush::Pages(range, freed) => {
+                let keeps = self.page_flush == PageFlush::LeavesOnly && freed == FreedTables::No;
+                if keeps {
+                    self.renew_structures(now);
+                }
+                for page in range.iter_pages().map(page_at) {
+                    match keeps {
+                        true => self.evict_page(page),
+                        false => self.drop_page(page),
+                    }
+                }
+            }
             LocalFlush::Space => self.drop_tag(),
             LocalFlush::All => {
                 self.leaves.clear();
                 self.structures.clear();
             }
+        }
+    }
+
+    /// Walks from here on see at least what `now` does, also those that go on from cached structures.
+    fn renew_structures(&mut self, now: &Walk) {
+        for (_, entry) in &mut self.structures {
+            entry.walk.join(now);
         }
     }
 

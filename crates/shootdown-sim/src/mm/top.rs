@@ -21,7 +21,7 @@ impl Tables for SharedHardware {
         if responds {
             self.saw(Sight::TopCopiedByResponder);
         }
-        let (shared, private) = (shared.0 as u16, private.0 as u16);
+        let (shared, private) = (shared.as_u64() as u16, private.as_u64() as u16);
         for region in (0..REGIONS).filter(|region| *region != WINDOW_REGION) {
             if !concerns(range, region) {
                 continue;

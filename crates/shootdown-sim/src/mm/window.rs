@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
 
-use shootdown::{Capacity, CpuId, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
-use shootdown::{PinnedWindows, Root, WindowRoot};
+use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
+use shootdown::{PinnedWindows, Platform, WindowRoot};
 
-use crate::machine::{FailureKind, SimPlatform, context};
+use crate::machine::{FailureKind, SimPlatform, context, root_at};
 use crate::mm::sightings::Sight;
 use crate::mm::world::address_of;
 use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
@@ -75,8 +75,8 @@ where
         // The space's own entries come with the first load.
         self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
         let life = self.hardware.book.borrow().life_of_table(root);
-        let table = Root(u64::from(root));
-        let view = WindowRoot::new(&self.engine, &space.context, CpuId::new(cpu as u32), table);
+        let table = root_at(u64::from(root));
+        let view = WindowRoot::new(&self.engine, &space.context, self.numbers[cpu], table);
         let windows = Rc::new(Windows {
             number: self.next_space.replace(self.next_space.get() + 1),
             cpu,
@@ -243,8 +243,12 @@ where
         let Some(view) = windows.engine.borrow_mut().take() else {
             return;
         };
-        let root = self.engine.retire_windows(&space.context, view);
-        assert_eq!(root, Root(u64::from(windows.root)), "a root comes back");
+        let root = match view.cpu() == SimPlatform.current_cpu() {
+            true => self.engine.retire_windows(&space.context, view),
+            // SAFETY: 1. its last user has left the space, and nobody finds it any more.
+            false => unsafe { self.engine.retire_windows_elsewhere(&space.context, view) },
+        };
+        assert_eq!(root, root_at(u64::from(windows.root)), "a root comes back");
         self.hardware.saw(Sight::RootRetired);
         let mark = self.mark();
         for index in 0..PAGES_PER_TABLE {

@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, Cpus, Platform, Root, Shootdown};
+use shootdown::{Capacity, CpuId, Cpus, Platform, Root};
 
-use crate::machine::{SimPlatform, context};
+use crate::machine::{Engine, SimPlatform, context, root_at};
 use crate::mm::calls::Ledger;
+use crate::mm::data::SharedData;
 use crate::mm::frames::Frames;
 use crate::mm::window::Windows;
 use crate::mm::{
-    Adversary, Focused, KERNEL_REGION, KernelPages, Lock, PAGES_PER_TABLE, Pte, Scenario,
-    SharedHardware, Sight, Sightings, Space,
+    Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
+    Sight, Sightings, Space,
 };
 use crate::oracle::{Breach, FrameKind};
 
@@ -44,7 +45,11 @@ where
     Cpus<N>: Capacity,
 {
     /// What this is all about.
-    pub engine: Shootdown<SimPlatform, N>,
+    pub engine: Engine<N>,
+    /// The number of each CPU.
+    pub(super) numbers: Vec<CpuId>,
+    /// Where spaces begin to count.
+    pub(super) first_generation: u64,
     pub(super) hardware: Rc<SharedHardware>,
     pub(super) frames: Frames,
     /// Protects `spaces`.
@@ -64,6 +69,9 @@ where
     pub(super) defers: Vec<Cell<bool>>,
     /// Whether the CPU's `online` has returned, and its `offline` has not been called since.
     pub(super) online: Vec<Cell<bool>>,
+    /// The stretch without interrupts that each CPU is in; 0 for none.
+    pub(super) stretches: Vec<Cell<u64>>,
+    pub(super) next_stretch: Cell<u64>,
     /// Programs that still do something.
     pub(super) busy: Cell<usize>,
     /// Kernel threads among them.
@@ -73,6 +81,7 @@ where
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
+    pub(super) data: SharedData,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
@@ -81,13 +90,17 @@ impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
 {
-    /// A world for `cpus` CPUs, none of them online, and so many kernel threads.
+    /// A world whose CPUs are not online.
     ///
     /// # Panics
-    /// With more CPUs than the engine is for.
-    pub fn new(cpus: usize, threads: usize, kernel_pages: KernelPages) -> Self {
-        assert!(cpus <= N, "{cpus} CPUs on an engine for {N}");
-        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, kernel_pages);
+    /// With a CPU whose number is not below `N`.
+    pub fn new(setup: &Setup) -> Self {
+        let (cpus, threads) = (setup.numbers.len(), setup.threads);
+        let engine = Engine::for_cpus(setup.numbers.iter().copied());
+        engine.begin_at(&setup.start);
+        engine.set_stall_ns(setup.stall_ns);
+        let hardware = SharedHardware::new(cpus, KERNEL_ROOT, setup.kernel_pages);
+        hardware.set_page_flush(setup.page_flush);
         hardware
             .book
             .borrow_mut()
@@ -98,8 +111,11 @@ where
             .entry(KERNEL_ROOT, KERNEL_REGION)
             .as_core()
             .store(Pte::to(KERNEL_TABLE, true).0, Ordering::Relaxed);
+        let ledger = Ledger::new(cpus, cpus + threads);
         Self {
-            engine: Shootdown::new(SimPlatform),
+            engine,
+            numbers: setup.numbers.clone(),
+            first_generation: setup.first_generation,
             hardware,
             frames: Frames::from(FIRST_FREE_FRAME),
             directory: Lock::new(),
@@ -111,12 +127,15 @@ where
             is_lazy: vec![Cell::new(false); cpus],
             defers: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
+            stretches: vec![Cell::new(0); cpus],
+            next_stretch: Cell::new(1),
             busy: Cell::new(cpus + threads),
             threads_left: Cell::new(threads),
             ready: RefCell::new((cpus..cpus + threads).collect()),
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
-            ledger: Ledger::new(cpus, cpus + threads),
+            data: SharedData::new(&ledger),
+            ledger,
             stage: AtomicU64::new(0),
         }
     }
@@ -126,11 +145,21 @@ where
         Box::new(Adversary(self.hardware.clone()))
     }
 
-    /// How often this run came upon what windows are about.
+    /// How often this run came upon what it is to find now and then.
     pub fn sightings(&self) -> Sightings {
-        let passed_by = self.engine.total_stats().absent_skipped;
+        let stats = self.engine.total_stats();
+        let counted = [
+            (Sight::AbsentPassedBy, stats.absent_skipped),
+            (Sight::Broadcast, stats.broadcasts_published),
+            (Sight::RingFull, stats.broadcasts_full),
+            (Sight::SlotsBusy, stats.slots_exhausted),
+            (Sight::Refused, stats.ipis_refused),
+            (Sight::Resent, stats.ipis_resent),
+            (Sight::Merged, stats.functions_merged),
+        ];
         let seen = self.hardware.sightings();
-        seen.with(Sight::AbsentPassedBy, passed_by)
+        let add = |seen: Sightings, (sight, count)| seen.with(sight, count);
+        counted.into_iter().fold(seen, add)
     }
 
     /// The same with TLBs that cache by themselves only what a [`Scenario`] is about.
@@ -139,7 +168,7 @@ where
     }
 
     pub(super) fn kernel_root() -> Root {
-        Root(u64::from(KERNEL_ROOT))
+        root_at(u64::from(KERNEL_ROOT))
     }
 
     pub(super) const fn kernel_table() -> u16 {

@@ -214,7 +214,7 @@ impl Timed {
         self.disturb(cpu);
         let tlb = &mut self.tlbs[cpu];
         processor.now_ps += match operation {
-            LocalFlush::Pages(range) => {
+            LocalFlush::Pages(range, _) => {
                 for page in range.start() >> PAGE_SHIFT..range.end().div_ceil(1 << PAGE_SHIFT) {
                     tlb.drop_page(&self.costs, page as u64);
                 }

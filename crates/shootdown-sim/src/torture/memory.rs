@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Root, Shootdown, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, WindowRoot};
 use shootdown_torture::{Memory, Region};
 
-use crate::machine::{SimPlatform, context};
+use crate::machine::{SimPlatform, context, root_at};
 use crate::mm::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
     WINDOW_REGION,
@@ -100,10 +100,10 @@ where
             link(root, KERNEL_REGION, KERNEL_TABLE);
             link(root, WINDOW_REGION, table);
         }
-        let space = |number| AddressSpace::new(engine, Root(u64::from(root_of(number))));
+        let space = |number| AddressSpace::new(engine, root_at(u64::from(root_of(number))));
         let spaces: Vec<_> = (0..SPACES).map(space).collect();
         let windows = |cpu: usize| {
-            let root = Root(u64::from(private_root(cpu)));
+            let root = root_at(u64::from(private_root(cpu)));
             WindowRoot::new(engine, &spaces[0], CpuId::new(cpu as u32), root)
         };
         let first_frame = private_root(cpus);
@@ -134,7 +134,7 @@ where
                 self.switch(engine, before, wanted);
             }
             (Some(before), None) => {
-                engine.switch_away(&self.spaces[before], Root(u64::from(KERNEL_ROOT)));
+                engine.switch_away(&self.spaces[before], root_at(u64::from(KERNEL_ROOT)));
             }
             (None, None) => {}
         }

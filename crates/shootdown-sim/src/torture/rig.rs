@@ -8,7 +8,7 @@ use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Platform, Shootdow
 use shootdown_torture::{Context as Place, Memory, Promise, Region, Torture, Violation, WorkerId};
 
 use crate::explore::Question;
-use crate::machine::{Context, FailureKind, Host, SimPlatform, context};
+use crate::machine::{Context, Engine, FailureKind, Host, SimPlatform, context};
 use crate::torture::memory::TortureMemory;
 
 /// One in so many interrupts goes on with a step of the torture.
@@ -22,7 +22,7 @@ pub(super) struct Rig<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    pub(super) engine: Box<Shootdown<SimPlatform, N>>,
+    pub(super) engine: Engine<N>,
     pub(super) memory: TortureMemory<N>,
     pub(super) torture: &'static Torture<N>,
     cpus: usize,
@@ -48,7 +48,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(
-        engine: Box<Shootdown<SimPlatform, N>>,
+        engine: Engine<N>,
         memory: TortureMemory<N>,
         torture: &'static Torture<N>,
         cpus: usize,

@@ -2,11 +2,10 @@
 
 use std::mem;
 
-use shootdown::Shootdown;
 use shootdown_torture::{Operation, Plan, Torture};
 
 use crate::explore::{Chooser, Explore, Schedule};
-use crate::machine::{Failure, Machine, Model, Program, SimPlatform};
+use crate::machine::{Engine, Failure, Machine, Model, Program};
 use crate::mm::Adversary;
 use crate::torture::Case;
 use crate::torture::memory::TortureMemory;
@@ -58,7 +57,7 @@ fn run_either(case: &Case, tells: bool) -> Report {
 
 fn run_with(case: &Case, tells: bool, torture: &'static Torture<SIZE>) -> Report {
     let (cpus, tasks) = (case.cpus, case.tasks());
-    let engine = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::new(cpus);
     let memory = TortureMemory::new(&engine, cpus, cpus + tasks, case.kernel_pages());
     let tlbs = Box::new(Adversary(memory.hardware.clone()));
     let chooser = Chooser::new(case.strategy(), cpus);

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown};
+use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Machine, Model, Program, SimPlatform};
+use crate::machine::{Context, Engine, Machine, Model, Program, root_at};
 use crate::timed::{Costs, Preset, Timed};
 use crate::trace::picture::{self, Panel};
 use crate::trace::{Recorder, Span, SpanKind, Trace};
@@ -28,8 +28,6 @@ const BETWEEN_PS: u64 = 1_500_000;
 /// What the picture shows before and after.
 const MARGIN_PS: u64 = 80_000;
 
-type Engine = Shootdown<SimPlatform, CPUS>;
-
 /// What the scene's machine costs: the preset of table T1.
 ///
 /// # Panics
@@ -49,9 +47,9 @@ pub fn steady_iteration(policy: Policy) -> Trace {
 }
 
 fn run(policy: Policy) -> Trace {
-    let engine: Engine = Shootdown::new(SimPlatform);
+    let engine = Engine::new(CPUS);
     engine.set_policy(policy);
-    let space = AddressSpace::new(&engine, Root(1));
+    let space = AddressSpace::new(&engine, root_at(1));
     let done = Cell::new(false);
     let model = Model::Timed(Box::new(Timed::new(CPUS, costs())));
     let mut machine = Machine::new(CPUS, model, || engine.handle_ipi());
@@ -71,7 +69,7 @@ fn run(policy: Policy) -> Trace {
                         }
                     }
                 }
-                engine.switch_away(space, Root(0));
+                engine.switch_away(space, root_at(0));
             })
         })
         .collect();
@@ -82,7 +80,7 @@ fn run(policy: Policy) -> Trace {
 
 fn discard_pages(
     context: Context<'_>,
-    engine: &Engine,
+    engine: &Engine<CPUS>,
     space: &AddressSpace<CPUS>,
     done: &Cell<bool>,
 ) {

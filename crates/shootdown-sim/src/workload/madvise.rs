@@ -8,11 +8,10 @@ use std::cell::Cell;
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Root, Shootdown,
-    Stats,
+    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown, Stats,
 };
 
-use crate::machine::{Context, Machine, Model, Program, SimPlatform};
+use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
 use crate::timed::{Costs, Timed, TlbCounts, Transfers, Translation};
 use crate::workload::Measured;
 use crate::workload::engine::with_size;
@@ -107,9 +106,9 @@ fn run_sized<const N: usize>(row: &Madvise) -> Measured
 where
     shootdown::Cpus<N>: shootdown::Capacity,
 {
-    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::<N>::new(row.threads);
     engine.set_policy(row.policy);
-    let space = Box::new(AddressSpace::new(&engine, Root(1)));
+    let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let table = Box::new(Table([const { AtomicU64::new(0) }; MOST_PAGES]));
     let world = World {
         row,
@@ -162,7 +161,7 @@ where
                 self.touch_as_bystander(context);
             }
         }
-        self.engine.switch_away(self.space, Root(0));
+        self.engine.switch_away(self.space, root_at(0));
     }
 
     fn initiator(&self, context: Context<'_>) -> (Vec<Sample>, Counts) {
@@ -182,7 +181,7 @@ where
         self.check(context);
         self.is_over.set(true);
         self.wake_others();
-        self.engine.switch_away(self.space, Root(0));
+        self.engine.switch_away(self.space, root_at(0));
         (samples, after.since(&before))
     }
 

@@ -1,6 +1,5 @@
 //! Workloads of the timed machine: what the published tables measure, on virtual CPUs.
 
-mod crowd;
 mod engine;
 mod eviction;
 mod fairness;
@@ -18,7 +17,6 @@ mod sweep;
 mod volley;
 mod zerocopy;
 
-pub use crowd::{Crowd, Crowded, Look};
 pub use engine::{MAX_CPUS, on_large_stack};
 pub use eviction::{Candidates, Eviction, Victim};
 pub use fairness::unfairness;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use shootdown::{Capacity, Cpus, Policy, Shootdown};
+use shootdown::{Capacity, Cpus, Policy};
 use shootdown_peers::{CrossCall, Peer};
 
-use crate::machine::SimPlatform;
+use crate::machine::{Engine, SimPlatform};
 use crate::workload::on_large_stack;
 
 /// The memory of a peer's instance for CPUs below `cpus`, with sets of CPUs for 64, 256, 1024 or 4096, in bytes.
@@ -26,7 +26,7 @@ where
     /// Another kernel's.
     Peer(Box<dyn CrossCall<N>>),
     /// The engine.
-    Ours(Box<Shootdown<SimPlatform, N>>),
+    Ours(Engine<N>),
 }
 
 impl<const N: usize> Built<N>
@@ -37,7 +37,7 @@ where
     pub fn new(peer: Peer, cpus: usize) -> Self {
         peer.calls(SimPlatform, cpus).map_or_else(
             || {
-                let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+                let engine = Engine::<N>::new(cpus);
                 engine.set_policy(Policy::BEST);
                 Self::Ours(engine)
             },

@@ -8,9 +8,9 @@
 use std::cell::Cell;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown};
+use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Machine, Model, SimPlatform};
+use crate::machine::{Context, Engine, Machine, Model, root_at};
 use crate::timed::{Costs, Timed, Translation};
 use crate::workload::{Measured, Order};
 
@@ -99,7 +99,7 @@ impl Pingpong {
     /// With fewer than two spaces, too many pages, no iteration, or when the engine fails.
     pub fn run(&self) -> Measured {
         assert!(self.spaces >= 2 && self.pages <= MOST_PAGES && self.iterations > 0);
-        let engine = Shootdown::new(SimPlatform);
+        let engine = Engine::new(1);
         engine.set_policy(self.policy);
         let world = World::new(self, &engine);
         let model = Timed::with_seed(1, self.costs.clone(), self.seed);
@@ -119,7 +119,7 @@ impl Pingpong {
 
     /// The names of the spaces in the order of their turns: those before the measured ones, and the measured ones.
     pub fn names(&self) -> (Vec<u64>, Vec<u64>) {
-        let engine = Shootdown::new(SimPlatform);
+        let engine = Engine::new(1);
         let world = World::new(self, &engine);
         let name = |process: &usize| world.processes[*process].space.id().as_u64();
         let mut names: Vec<u64> = world.turns.iter().map(name).collect();
@@ -142,8 +142,6 @@ impl Pingpong {
     }
 }
 
-type Engine = Shootdown<SimPlatform, 1>;
-
 /// One process.
 struct Process {
     space: AddressSpace<1>,
@@ -154,7 +152,7 @@ struct Process {
 
 struct World<'a> {
     row: &'a Pingpong,
-    engine: &'a Engine,
+    engine: &'a Engine<1>,
     processes: Vec<Process>,
     /// The order of all turns.
     turns: Vec<usize>,
@@ -162,13 +160,13 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(row: &'a Pingpong, engine: &'a Engine) -> Self {
+    fn new(row: &'a Pingpong, engine: &'a Engine<1>) -> Self {
         let mut random = fastrand::Rng::with_seed(row.seed);
         let processes = (0..row.spaces)
             .map(|index| {
                 if row.names == Names::Scattered {
                     for _ in 0..random.u64(0..MOST_SKIPPED) {
-                        drop(AddressSpace::new(engine, Root(0)));
+                        drop(AddressSpace::new(engine, root_at(0)));
                     }
                 }
                 let offset = match row.placement {
@@ -178,7 +176,7 @@ impl<'a> World<'a> {
                 let frame = Self::frame(index);
                 let entry = |_| AtomicU64::new(frame);
                 Process {
-                    space: AddressSpace::new(engine, Root(index as u64 + 1)),
+                    space: AddressSpace::new(engine, root_at(index as u64 + 1)),
                     first_page: FIRST_PAGE + offset,
                     table: (0..row.pages.max(1)).map(entry).collect(),
                 }
@@ -224,7 +222,7 @@ impl<'a> World<'a> {
         let after = counts();
         self.check(context, &mut current);
         self.engine
-            .switch_away(&self.processes[current].space, Root(0));
+            .switch_away(&self.processes[current].space, root_at(0));
         Measured {
             samples_ps,
             calls_ps,

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown};
+use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Machine, Model, Program, SimPlatform};
+use crate::machine::{Engine, Machine, Model, Program, root_at};
 use crate::timed::{Costs, Timed, Transfers};
 use crate::workload::engine::with_size;
 
@@ -45,9 +45,9 @@ fn shoot_sized<const N: usize>(targets: usize, policy: Policy, costs: &Costs) ->
 where
     shootdown::Cpus<N>: shootdown::Capacity,
 {
-    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::<N>::new(targets + 1);
     engine.set_policy(policy);
-    let space = Box::new(AddressSpace::new(&engine, Root(1)));
+    let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (shot, is_over) = (Cell::new(None), Cell::new(false));
     let model = Timed::new(targets + 1, costs.clone());
     let machine = Machine::new(targets + 1, Model::Timed(Box::new(model)), || {
@@ -98,7 +98,7 @@ where
                         context.wait_for_interrupt();
                     }
                 }
-                engine.switch_away(space, Root(0));
+                engine.switch_away(space, root_at(0));
             })
         })
         .collect();

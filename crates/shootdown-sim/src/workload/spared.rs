@@ -6,7 +6,7 @@ use shootdown::{
     AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown,
 };
 
-use crate::machine::{Context, Machine, Model, Program, SimPlatform};
+use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
 use crate::timed::{Activity, Costs, Timed, Transfers};
 use crate::workload::engine::with_close_size;
 
@@ -14,7 +14,7 @@ use crate::workload::engine::with_close_size;
 const SETTLE_PS: u64 = 1_000_000_000;
 /// The flushes are over by then.
 const STAY_PS: u64 = 4 * SETTLE_PS;
-const KERNEL_ROOT: Root = Root(0);
+const KERNEL_ROOT: Root = root_at(0);
 
 /// What the targets do meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,9 +73,9 @@ fn spared_sized<const N: usize>(whereabouts: Whereabouts, targets: usize, costs:
 where
     Cpus<N>: Capacity,
 {
-    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::<N>::new(targets + 1);
     engine.set_policy(Policy::BEST.with_deferral(true));
-    let space = Box::new(AddressSpace::new(&engine, Root(1)));
+    let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (flushed, ways) = (Cell::new((0, Activity::default(), 0)), Cell::new((0, 0)));
     let model = Timed::new(targets + 1, costs.clone());
     let machine = Machine::new(targets + 1, Model::Timed(Box::new(model)), || {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use shootdown::{CpuId, CpuMask, FlushRange, Platform, Wait};
+use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, Platform, Wait};
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, SimPlatform};
 
@@ -101,7 +101,7 @@ fn calls_that_come_while_a_function_runs_are_not_lost() {
         for _ in 0..2 {
             scene.engine.call_all(&|_: CpuId| {
                 let engine = &engine;
-                engine.0.flush_kernel(FlushRange::WHOLE);
+                engine.0.flush_kernel(FlushRange::WHOLE, FreedTables::No);
             });
             let posted = scene.engine.submit(&targets, |_: CpuId| (), Wait::Done);
             context().work(1);

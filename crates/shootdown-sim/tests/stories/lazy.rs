@@ -1,7 +1,8 @@
 //! Stories about CPUs that run no user code and keep their space loaded.
 
-use shootdown::{FreedTables, Root};
+use shootdown::FreedTables;
 use shootdown_sim::machine::context;
+use shootdown_sim::root_at;
 
 use crate::moves::{LOADS, ROUNDS, VISITS, page, relinks, unmaps};
 use crate::scene::{FIRST_FRAME, Part, Scene, Stage, explore, explore_on};
@@ -12,12 +13,12 @@ fn dozes(scene: &Scene) {
     engine.switch_to(None, space);
     for visit in 0..VISITS {
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, Root(0));
+        engine.enter_lazy(space, root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         engine.switch_to(Some(space), space);
     }
     scene.load(0);
-    engine.switch_away(space, Root(0));
+    engine.switch_away(space, root_at(0));
 }
 
 /// The same, but after every rest another space comes first, or none.
@@ -26,15 +27,15 @@ fn dozes_and_leaves(scene: &Scene) {
     for visit in 0..VISITS {
         engine.switch_to(None, space);
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, Root(0));
+        engine.enter_lazy(space, root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         if visit % 2 == 0 {
             engine.switch_to(Some(space), other);
             scene.load_other(0);
-            engine.enter_lazy(other, Root(0));
-            engine.switch_away(other, Root(0));
+            engine.enter_lazy(other, root_at(0));
+            engine.switch_away(other, root_at(0));
         } else {
-            engine.switch_away(space, Root(0));
+            engine.switch_away(space, root_at(0));
         }
     }
 }
@@ -91,7 +92,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
                 let frame = FIRST_FRAME + round;
                 scene.map(0, frame);
                 scene.load(0);
-                engine.enter_lazy(space, Root(0));
+                engine.enter_lazy(space, root_at(0));
                 scene.unmap(0);
                 let freed = match round % 2 {
                     0 => FreedTables::No,
@@ -102,7 +103,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
                 engine.switch_to(Some(space), space);
                 scene.load(0);
             }
-            engine.switch_away(space, Root(0));
+            engine.switch_away(space, root_at(0));
         }],
     );
 }
@@ -111,7 +112,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
 #[test]
 fn nmi_of_a_waking_cpu_sees_nothing_stale() {
     let nmi: Part = |scene| {
-        if scene.engine.user_access_ok() {
+        if scene.engine.user_access_ok(scene.space.id()) {
             scene.load_now(0);
         }
     };

@@ -1,10 +1,10 @@
 //! What several stories have in common.
 
-use shootdown::{FlushRange, FreedTables, PageSize, Root};
-use shootdown_sim::FailureKind;
+use shootdown::{FlushRange, FreedTables, PageSize};
 use shootdown_sim::machine::context;
 use shootdown_sim::mm::Pte;
 use shootdown_sim::oracle::FrameKind;
+use shootdown_sim::{FailureKind, root_at};
 
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE};
 
@@ -66,7 +66,7 @@ pub fn comes_and_goes(scene: &Scene) {
         engine.switch_to(Some(space), other);
         engine.switch_to(Some(other), space);
         looks();
-        engine.switch_away(space, Root(0));
+        engine.switch_away(space, root_at(0));
     }
 }
 
@@ -80,7 +80,9 @@ pub fn unmaps_kernel(scene: &Scene, cpus: usize) {
             context().work(1);
         }
         scene.set_kernel(Pte::EMPTY);
-        scene.engine.flush_kernel(page(KERNEL_PAGE));
+        scene
+            .engine
+            .flush_kernel(page(KERNEL_PAGE), FreedTables::No);
         scene.forbid(KERNEL_PAGE, frame);
         for cpu in 0..cpus {
             if scene.caches(cpu, KERNEL_PAGE, frame) {

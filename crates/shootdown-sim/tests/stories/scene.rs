@@ -7,17 +7,17 @@ use std::mem;
 use std::rc::Rc;
 
 use shootdown::sim::{Ordering, Plain};
-use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, Shootdown, TagEntries};
-use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Weak};
+use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, TagEntries};
+use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Walk, Weak};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::mm::{
     Adversary, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware,
 };
 use shootdown_sim::oracle::{Breach, FrameKind};
-use shootdown_sim::{FailureKind, Machine, Program, SimPlatform};
+use shootdown_sim::{FailureKind, Machine, Program, SimPlatform, root_at};
 
 /// The engine of a scene.
-pub type Engine = Shootdown<SimPlatform, 4>;
+pub type Engine = shootdown_sim::Engine<4>;
 
 /// Schedules of each story.
 const RUNS: u64 = 1500;
@@ -43,7 +43,7 @@ pub const KERNEL_PAGE: usize = KERNEL_REGION * PAGES_PER_TABLE;
 /// What all CPUs of one run share.
 #[derive(Debug)]
 pub struct Scene {
-    pub engine: Box<Engine>,
+    pub engine: Engine,
     pub space: AddressSpace<4>,
     /// Other spaces, each with one page, 0.
     pub others: Vec<AddressSpace<4>>,
@@ -56,9 +56,9 @@ pub struct Scene {
 
 impl Scene {
     fn new(cpus: usize, stage: Stage) -> Self {
-        let engine = Box::new(Engine::new(SimPlatform));
-        let space = AddressSpace::new(&engine, Root(u64::from(ROOT)));
-        let other = |index| AddressSpace::new(&engine, Root(u64::from(OTHER_ROOT + index)));
+        let engine = Engine::new(cpus);
+        let space = AddressSpace::new(&engine, root_at(u64::from(ROOT)));
+        let other = |index| AddressSpace::new(&engine, root_at(u64::from(OTHER_ROOT + index)));
         let others = (0..OTHERS as u16).map(other).collect();
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT, stage.kernel_pages);
         let mut links = vec![
@@ -219,8 +219,8 @@ impl Scene {
 struct Eager(Adversary);
 
 impl Hardware for Eager {
-    fn flush(&mut self, cpu: usize, operation: LocalFlush) {
-        self.0.flush(cpu, operation);
+    fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk) {
+        self.0.flush(cpu, operation, now);
     }
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {

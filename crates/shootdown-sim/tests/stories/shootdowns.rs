@@ -1,8 +1,8 @@
 //! Stories about translations.
 
-use shootdown::{FreedTables, Platform, Policy, Root};
-use shootdown_sim::SimPlatform;
+use shootdown::{FreedTables, Platform, Policy};
 use shootdown_sim::machine::context;
+use shootdown_sim::{SimPlatform, root_at};
 
 use crate::moves::{LOADS, ROUNDS, comes_and_goes, page, relinks, unmaps, unmaps_kernel};
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_on};
@@ -12,7 +12,7 @@ fn stays(scene: &Scene) {
     for _ in 0..LOADS {
         scene.load(0);
     }
-    scene.engine.switch_away(&scene.space, Root(0));
+    scene.engine.switch_away(&scene.space, root_at(0));
 }
 
 fn looks_at_two_pages(scene: &Scene) {
@@ -21,7 +21,7 @@ fn looks_at_two_pages(scene: &Scene) {
         scene.load(0);
         scene.load(1);
     }
-    scene.engine.switch_away(&scene.space, Root(0));
+    scene.engine.switch_away(&scene.space, root_at(0));
 }
 
 /// CVE-2016-2069, CVE-2025-40174: a CPU loads the space while another flushes it.
@@ -75,7 +75,7 @@ fn initiator_flushes_itself_under_every_policy() {
                 scene.forbid(0, frame);
                 scene.load(0);
             }
-            scene.engine.switch_away(&scene.space, Root(0));
+            scene.engine.switch_away(&scene.space, root_at(0));
         },
         |scene| {
             scene.online_all(2);
@@ -88,7 +88,7 @@ fn initiator_flushes_itself_under_every_policy() {
 #[test]
 fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
     let nmi: Part = |scene| {
-        if scene.engine.user_access_ok() {
+        if scene.engine.user_access_ok(scene.space.id()) {
             scene.load_now(0);
         }
     };
@@ -171,7 +171,7 @@ fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
             scene.online();
             scene.engine.switch_to(None, &scene.space);
             scene.use_frame(0);
-            scene.engine.switch_away(&scene.space, Root(0));
+            scene.engine.switch_away(&scene.space, root_at(0));
             let state = SimPlatform.irq_save();
             scene.engine.offline();
             SimPlatform.irq_restore(state);

@@ -1,9 +1,9 @@
 //! Stories about hardware tags: what a CPU may keep of a space that it does not have loaded.
 
-use shootdown::{AddressSpace, Policy, Root, Tags};
-use shootdown_sim::FailureKind;
+use shootdown::{AddressSpace, Policy, Tags};
 use shootdown_sim::machine::context;
 use shootdown_sim::mm::KernelPages;
+use shootdown_sim::{FailureKind, root_at};
 
 use crate::moves::{LOADS, VISITS, comes_and_goes, relinks, unmaps, unmaps_kernel};
 use crate::scene::{KERNEL_PAGE, Scene, Stage, explore_on};
@@ -22,7 +22,7 @@ fn go_round(scene: &Scene, spaces: usize) -> u64 {
         scene.load_other(index);
     }
     if let Some(last) = loaded {
-        scene.engine.switch_away(last, Root(0));
+        scene.engine.switch_away(last, root_at(0));
     }
     (ROUNDS * spaces) as u64
 }
@@ -156,7 +156,7 @@ fn kernel_flush_reaches_tags_that_are_not_loaded() {
                     scene.load(KERNEL_PAGE);
                     engine.switch_to(Some(other), space);
                     scene.load(KERNEL_PAGE);
-                    engine.switch_away(space, Root(0));
+                    engine.switch_away(space, root_at(0));
                     scene.load(KERNEL_PAGE);
                 }
             },

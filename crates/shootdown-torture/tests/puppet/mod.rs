@@ -1,4 +1,4 @@
-//! A machine on one thread: whoever waits lets the other CPUs take their interrupts. The same seed gives the same run, and a
+//! A machine on one thread: a CPU that waits lets the others take their interrupts. The same seed gives the same run, and a
 //! machine that does not flush shows that the torture notices.
 
 use std::sync::OnceLock;
@@ -56,6 +56,11 @@ impl Puppet {
         self.current.load(Relaxed) as usize
     }
 
+    /// Goes on as `cpu`, whose interrupts come as it next enables them.
+    pub fn continue_as(&self, cpu: usize) {
+        self.current.store(cpu as u32, Relaxed);
+    }
+
     /// Goes on as `cpu`.
     pub fn become_cpu(&self, cpu: usize) {
         self.current.store(cpu as u32, Relaxed);
@@ -78,6 +83,12 @@ impl Puppet {
             }
         }
     }
+}
+
+/// The root with this number.
+fn tables(number: u64) -> Root {
+    // SAFETY: 1. to load a root of this machine is to note its number. 2. 3. there are no tables behind it, and no windows.
+    unsafe { Root::new(number) }
 }
 
 fn address(region: usize, page: usize) -> usize {
@@ -118,7 +129,7 @@ unsafe impl Platform for Puppet {
         }
         for region in 0..=SPACES {
             self.drop_pages(region, |page| match operation {
-                LocalFlush::Pages(range) => {
+                LocalFlush::Pages(range, _) => {
                     !(range.start()..range.end()).contains(&address(region, page))
                 }
                 LocalFlush::Space => region == SPACES,
@@ -128,7 +139,7 @@ unsafe impl Platform for Puppet {
     }
 
     fn load_root(&self, root: Root) {
-        self.root[self.me()].store(root.0, Relaxed);
+        self.root[self.me()].store(root.as_u64(), Relaxed);
         for region in 0..SPACES {
             self.drop_pages(region, |_| false);
         }
@@ -144,7 +155,7 @@ unsafe impl Platform for Puppet {
         for cpu in (0..CPUS).filter(|cpu| *cpu != me) {
             self.become_cpu(cpu);
             if self.waits[cpu].load(Relaxed) {
-                // What its own loop would do next.
+                // What its own loop would do next: those above it on the stack wait for flushes only.
                 self.engine.get().unwrap().poll();
             }
         }
@@ -165,7 +176,9 @@ pub struct Machine {
 impl Machine {
     pub fn boot(fault: Fault) -> &'static Self {
         let engine = Shootdown::new(Puppet::new(fault));
-        let spaces = std::array::from_fn(|i| AddressSpace::new(&engine, Root(i as u64 + 1)));
+        let memory = Vec::from_iter((0..CPUS).map(|_| CpuMemory::new()));
+        engine.attach_all(Vec::leak(memory));
+        let spaces = std::array::from_fn(|i| AddressSpace::new(&engine, tables(i as u64 + 1)));
         let machine: &'static Self = Box::leak(Box::new(Self {
             engine,
             spaces,
@@ -240,7 +253,7 @@ impl Memory<CPUS> for Machine {
         let before = self.entered().map(|index| &self.spaces[index]);
         match (before, space) {
             (_, Some(next)) => self.engine.switch_to(before, &self.spaces[next]),
-            (Some(before), None) => self.engine.switch_away(before, Root(0)),
+            (Some(before), None) => self.engine.switch_away(before, tables(0)),
             (None, None) => {}
         }
         let entered = space.map_or(0, |index| index as u64 + 1);

@@ -38,6 +38,15 @@ impl Delivery {
         }
     }
 
+    /// Whether the destinations mean the same CPUs in this mode. Physical ids of 8 bits are valid in both.
+    pub(super) const fn fits(self, mode: ApicMode) -> bool {
+        match self {
+            Self::XapicPhysical => true,
+            Self::XapicFlat => matches!(mode, ApicMode::XApic),
+            Self::X2Physical | Self::X2Cluster => matches!(mode, ApicMode::X2Apic),
+        }
+    }
+
     pub(super) const fn from_u8(value: u8) -> Self {
         match value {
             1 => Self::XapicFlat,

@@ -78,7 +78,7 @@ impl StartupPage {
     /// "Using STARTUP IPI").
     pub const fn new(physical: u64) -> Option<Self> {
         let reserved = physical >= 0xa_0000 && physical < 0xc_0000;
-        if physical < STARTUP_LIMIT && physical.is_multiple_of(PAGE_BYTES) && !reserved {
+        if physical < STARTUP_LIMIT && physical % PAGE_BYTES == 0 && !reserved {
             Some(Self((physical / PAGE_BYTES) as u8))
         } else {
             None

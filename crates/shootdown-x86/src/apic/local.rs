@@ -108,7 +108,12 @@ impl LocalApic<Hardware> {
 
 impl<P: Port> LocalApic<P> {
     /// A controller reached through another port, for tests and simulators.
-    pub const fn with_port(mode: ApicMode, port: P) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// 1. On every CPU that uses the value, `port` reaches the registers of `mode`.
+    /// 2. Every CPU runs [`LocalApic::enable`] on it before any other method.
+    pub const unsafe fn with_port(mode: ApicMode, port: P) -> Self {
         Self { mode, port }
     }
 
@@ -169,9 +174,15 @@ impl<P: Port> LocalApic<P> {
     /// Walks the legal state transitions only: off to x2APIC and x2APIC to xAPIC raise #GP
     /// (SDM vol. 3A, "x2APIC State Transitions").
     fn select_mode(&self) {
-        let now = self.port.read_msr(Msr::APIC_BASE);
+        // SAFETY: 1. every x86-64 processor has this register. 2. a pure read.
+        let now = unsafe { self.port.read_msr(Msr::APIC_BASE) };
         let plain = now & !(BASE_X2APIC | BASE_ENABLED);
-        let step = |bits: u64| self.port.write_msr(Msr::APIC_BASE, plain | bits);
+        let step = |bits: u64| {
+            // SAFETY: 1. as above; the constructors' callers say that the mode exists, and each step
+            // below is a legal transition. 2. the page stays where it is; `enable` changes what the
+            // CPU takes as interrupts, to which its duties belong.
+            unsafe { self.port.write_msr(Msr::APIC_BASE, plain | bits) };
+        };
         match (self.mode, now & BASE_X2APIC != 0) {
             (ApicMode::XApic, true) => {
                 step(0);
@@ -208,20 +219,32 @@ impl<P: Port> LocalApic<P> {
         self.write(Register::TimerInitialCount, 0);
     }
 
+    /// Reads a register that the mode has.
     #[inline]
     pub(super) fn read(&self, register: Register) -> u32 {
         match self.mode {
-            ApicMode::XApic => self.port.read_page(register.offset()),
+            // SAFETY: 1. the constructor's caller, and `enable`. 2. this function's callers.
+            ApicMode::XApic => unsafe { self.port.read_page(register.offset()) },
             // The upper half is reserved for all registers but the ICR, which is not read here.
-            ApicMode::X2Apic => self.port.read_msr(register.msr()) as u32,
+            // SAFETY: 1. as above. 2. a pure read.
+            ApicMode::X2Apic => unsafe { self.port.read_msr(register.msr()) as u32 },
         }
     }
 
+    /// Writes a register that the mode has, reserved bits clear. Not for the interrupt command: that is
+    /// the one register that reaches beyond this CPU's own interrupts.
     #[inline]
     pub(super) fn write(&self, register: Register, value: u32) {
+        debug_assert!(!matches!(
+            register,
+            Register::CommandLow | Register::CommandHigh
+        ));
         match self.mode {
-            ApicMode::XApic => self.port.write_page(register.offset(), value),
-            ApicMode::X2Apic => self.port.write_msr(register.msr(), u64::from(value)),
+            // SAFETY: 1. the constructor's caller, and `enable`. 2. this function's callers. 3. no
+            // interrupt command.
+            ApicMode::XApic => unsafe { self.port.write_page(register.offset(), value) },
+            // SAFETY: 1. and 2. as above.
+            ApicMode::X2Apic => unsafe { self.port.write_msr(register.msr(), u64::from(value)) },
         }
     }
 }

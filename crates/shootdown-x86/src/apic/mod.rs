@@ -10,6 +10,9 @@
 //! 4. When all CPUs of the machine are up: [`ApicMap::permit_shorthand`].
 //! 5. [`LocalApic::send_many`] interrupts any set of CPUs with the fewest register writes.
 //!
+//! A host that switches its controllers on itself uses an [`IpiSender`] in place of [`LocalApic`], and steps
+//! 2, 4 and 5 only. If it writes the interrupt commands itself too, it may still want [`fence_before_ipi`].
+//!
 //! Sources: SDM vol. 3A, chapter "Advanced Programmable Interrupt Controller (APIC)"; APM vol. 2,
 //! chapter "Advanced Programmable Interrupt Controller (APIC)".
 
@@ -22,6 +25,7 @@ mod plan;
 mod port;
 mod register;
 mod send;
+mod sender;
 mod timer;
 
 pub use delivery::Delivery;
@@ -30,6 +34,7 @@ pub use icr::{ApicId, Destination, FlatId, StartupPage, Vector};
 pub use local::{ApicMode, LocalApic, physical_base};
 pub use map::ApicMap;
 pub use plan::MulticastPlan;
-pub use port::{Hardware, Port};
+pub use port::{Hardware, Port, fence_before_ipi};
 pub use register::Register;
+pub use sender::IpiSender;
 pub use timer::{TimerDivide, TimerMode, TimerRate};

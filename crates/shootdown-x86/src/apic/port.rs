@@ -9,26 +9,88 @@ use crate::msr::{self, Msr};
 /// How [`LocalApic`](super::LocalApic) reaches the machine.
 ///
 /// [`Hardware`] is the real thing. Tests and simulators provide their own to see, in order, what
-/// was done. All methods act on the CPU that calls them.
+/// was done. All methods act on the CPU that calls them, and may be called in any context.
+///
+/// Registers can reset and start CPUs, and model-specific ones can do anything. So safe code cannot
+/// reach them:
+///
+/// ```compile_fail,E0133
+/// use shootdown_x86::apic::{Hardware, Port, Register};
+/// fn reset_all_others(hardware: &Hardware) {
+///     hardware.write_page(Register::CommandLow.offset(), 0x000c_4500);
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// use shootdown_x86::{apic::{Hardware, Port}, msr::Msr};
+/// fn write(hardware: &Hardware) {
+///     hardware.write_msr(Msr::APIC_BASE, 0);
+/// }
+/// ```
 pub trait Port {
-    /// Reads the 32-bit register at `offset` in the xAPIC page.
-    fn read_page(&self, offset: u16) -> u32;
-    /// Writes the 32-bit register at `offset` in the xAPIC page.
-    fn write_page(&self, offset: u16, value: u32);
+    /// Reads the 32-bit register at `offset` bytes in the xAPIC page.
+    ///
+    /// # Safety
+    ///
+    /// 1. The controller is in xAPIC mode, and the port reaches its page.
+    /// 2. `offset` is a [`Register`](super::Register)'s that this mode has.
+    unsafe fn read_page(&self, offset: u16) -> u32;
+    /// Writes the 32-bit register at `offset` bytes in the xAPIC page.
+    ///
+    /// # Safety
+    ///
+    /// 1. The controller is in xAPIC mode, and the port reaches its page.
+    /// 2. `offset` is a [`Register`](super::Register)'s that this mode has.
+    /// 3. The effect of the value breaks none of Rust's rules: an interrupt command can reset a CPU,
+    ///    start it in any page below 1 MiB, or raise an NMI.
+    unsafe fn write_page(&self, offset: u16, value: u32);
     /// Reads a model-specific register.
-    fn read_msr(&self, msr: Msr) -> u64;
+    ///
+    /// # Safety
+    ///
+    /// 1. The register exists on this processor in its present mode (else #GP).
+    /// 2. Reading it has no effect that breaks Rust's rules.
+    unsafe fn read_msr(&self, msr: Msr) -> u64;
     /// Writes a model-specific register.
-    fn write_msr(&self, msr: Msr, value: u64);
+    ///
+    /// # Safety
+    ///
+    /// 1. The register exists on this processor in its present mode, and `value` sets no reserved
+    ///    bit (else #GP).
+    /// 2. The effect of the value breaks none of Rust's rules: as for [`Port::write_page`] in x2APIC
+    ///    mode.
+    unsafe fn write_msr(&self, msr: Msr, value: u64);
     /// Makes earlier stores visible to all CPUs before anything later on this CPU executes.
     fn fence(&self);
     /// Disables interrupts, returns the previous state.
     fn irq_save(&self) -> IrqState;
     /// Undoes the matching [`Port::irq_save`].
-    fn irq_restore(&self, before: IrqState);
+    ///
+    /// # Safety
+    ///
+    /// 1. `before` is what that returned on this CPU.
+    unsafe fn irq_restore(&self, before: IrqState);
     /// One turn of a busy-wait loop.
     fn relax(&self) {
         core::hint::spin_loop();
     }
+}
+
+/// Makes all earlier stores of this CPU visible to all CPUs before any later instruction executes, a
+/// WRMSR too: MFENCE, then LFENCE.
+///
+/// For hosts that write the interrupt command register themselves. In x2APIC mode that is a WRMSR which
+/// does not serialise and may overtake stores (SDM vol. 3A, "MSR Access in x2APIC Mode"), so a target
+/// could take the interrupt and not yet see what it was sent for. Call this after the last store that
+/// the target must see, and before the WRMSR; once is enough for several commands in a row. Not needed
+/// in xAPIC mode, whose registers are uncacheable memory, nor before anything in this crate that sends:
+/// it does so itself.
+///
+/// Any privilege level, any context; changes no register and no flag. Also a compiler barrier.
+#[inline(always)]
+pub fn fence_before_ipi() {
+    // SAFETY: fences have no effect but ordering; not `nomem`, so the compiler orders too.
+    unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
 }
 
 /// The processor itself.
@@ -72,7 +134,7 @@ impl Hardware {
     #[inline]
     fn register(&self, offset: u16) -> NonNull<u32> {
         assert!(
-            offset < 4096 && offset.is_multiple_of(16),
+            offset < 4096 && offset % 16 == 0,
             "not a local APIC register"
         );
         let page = self
@@ -85,35 +147,33 @@ impl Hardware {
 
 impl Port for Hardware {
     #[inline]
-    fn read_page(&self, offset: u16) -> u32 {
+    unsafe fn read_page(&self, offset: u16) -> u32 {
         // SAFETY: duty 2 of `with_page`; aligned because offsets are multiples of 16.
         unsafe { self.register(offset).read_volatile() }
     }
 
     #[inline]
-    fn write_page(&self, offset: u16, value: u32) {
-        // SAFETY: duty 2 of `with_page`; aligned because offsets are multiples of 16.
+    unsafe fn write_page(&self, offset: u16, value: u32) {
+        // SAFETY: duty 2 of `with_page`; aligned because offsets are multiples of 16; duty 3 of the
+        // caller.
         unsafe { self.register(offset).write_volatile(value) }
     }
 
     #[inline]
-    fn read_msr(&self, msr: Msr) -> u64 {
-        // SAFETY: 1. duty 1 of the constructors. 2. `LocalApic` names only APIC registers of the
-        // mode it is in. 3. reading them does not touch memory.
+    unsafe fn read_msr(&self, msr: Msr) -> u64 {
+        // SAFETY: 1. duty 1 of the constructors. 2. and 3. duties 1 and 2 of the caller.
         unsafe { msr::read(msr) }
     }
 
     #[inline]
-    fn write_msr(&self, msr: Msr, value: u64) {
-        // SAFETY: 1. duty 1 of the constructors. 2. `LocalApic` writes only APIC registers of the
-        // mode it is in. 3. what can reset or start CPUs is behind unsafe functions there.
+    unsafe fn write_msr(&self, msr: Msr, value: u64) {
+        // SAFETY: 1. duty 1 of the constructors. 2. and 3. duties 1 and 2 of the caller.
         unsafe { msr::write(msr, value) }
     }
 
     #[inline]
     fn fence(&self) {
-        // SAFETY: fences have no effect but ordering; not `nomem`, so the compiler orders too.
-        unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
+        fence_before_ipi();
     }
 
     #[inline]
@@ -122,7 +182,8 @@ impl Port for Hardware {
     }
 
     #[inline]
-    fn irq_restore(&self, before: IrqState) {
-        irq::restore(before);
+    unsafe fn irq_restore(&self, before: IrqState) {
+        // SAFETY: 1. the caller's.
+        unsafe { irq::restore(before) };
     }
 }

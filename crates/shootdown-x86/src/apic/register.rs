@@ -5,9 +5,6 @@
 
 use crate::msr::Msr;
 
-/// MSR number of the register at offset 0.
-const X2APIC_MSR_BASE: u32 = 0x800;
-
 /// A register of the local APIC, by its offset in the xAPIC page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
@@ -48,7 +45,7 @@ impl Register {
 
     /// The same register in x2APIC mode.
     pub const fn msr(self) -> Msr {
-        Msr(X2APIC_MSR_BASE + (self as u32 >> 4))
+        Msr::of_x2apic((self as u16 >> 4) as u8)
     }
 }
 
@@ -58,13 +55,13 @@ mod tests {
 
     #[test]
     fn msr_numbers_match_the_manual() {
-        assert_eq!(Register::Id.msr(), Msr(0x802));
-        assert_eq!(Register::EndOfInterrupt.msr(), Msr(0x80b));
-        assert_eq!(Register::SpuriousVector.msr(), Msr(0x80f));
-        assert_eq!(Register::LvtCmci.msr(), Msr(0x82f));
-        assert_eq!(Register::CommandLow.msr(), Msr(0x830));
-        assert_eq!(Register::LvtTimer.msr(), Msr(0x832));
-        assert_eq!(Register::TimerDivide.msr(), Msr(0x83e));
-        assert_eq!(Register::SelfIpi.msr(), Msr(0x83f));
+        assert_eq!(Register::Id.msr().as_u32(), 0x802);
+        assert_eq!(Register::EndOfInterrupt.msr().as_u32(), 0x80b);
+        assert_eq!(Register::SpuriousVector.msr().as_u32(), 0x80f);
+        assert_eq!(Register::LvtCmci.msr().as_u32(), 0x82f);
+        assert_eq!(Register::CommandLow.msr().as_u32(), 0x830);
+        assert_eq!(Register::LvtTimer.msr().as_u32(), 0x832);
+        assert_eq!(Register::TimerDivide.msr().as_u32(), 0x83e);
+        assert_eq!(Register::SelfIpi.msr().as_u32(), 0x83f);
     }
 }

@@ -30,12 +30,19 @@ use super::register::Register;
 /// more per uncached read. A healthy controller clears it within a microsecond.
 pub(super) const IDLE_POLLS: u32 = 100_000;
 
+/// The destination field of an xAPIC command has 8 bits.
+const XAPIC_FIELD: u32 = 0xff;
+
 impl<P: Port> LocalApic<P> {
     /// Interrupts a destination with a vector.
     ///
     /// # Errors
     ///
     /// [`SendError::Busy`], in xAPIC mode only; nothing was sent.
+    ///
+    /// # Panics
+    ///
+    /// In xAPIC mode, for a destination of more than 8 bits.
     #[inline]
     pub fn send(&self, to: Destination, vector: Vector) -> Result<(), SendError> {
         self.order_before_send();
@@ -49,6 +56,11 @@ impl<P: Port> LocalApic<P> {
     ///
     /// [`SendError::Unmapped`]: nothing was sent. [`SendError::Busy`]: some targets may have been
     /// interrupted; sending to all of them again is harmless.
+    ///
+    /// # Panics
+    ///
+    /// If the map is [configured](ApicMap::configure) for the other mode: its destinations would name
+    /// other CPUs here.
     pub fn send_many<const N: usize>(
         &self,
         map: &ApicMap<N>,
@@ -56,6 +68,12 @@ impl<P: Port> LocalApic<P> {
         targets: &[u64],
         vector: Vector,
     ) -> Result<(), SendError> {
+        let delivery = map.delivery();
+        assert!(
+            delivery.fits(self.mode),
+            "{delivery:?} does not fit {:?}",
+            self.mode
+        );
         let plan = map.plan(initiator, targets)?;
         self.order_before_send();
         for to in plan {
@@ -135,11 +153,17 @@ impl<P: Port> LocalApic<P> {
     fn command(&self, to: Destination, command: Command) -> Result<(), SendError> {
         let low = command.low_to(to);
         match self.mode {
-            ApicMode::XApic => self.write_halves(to.field() << 24, low),
+            ApicMode::XApic => {
+                let field = to.field();
+                assert!(field <= XAPIC_FIELD, "xAPIC cannot address {to:?}");
+                self.write_halves(field << 24, low)
+            }
             ApicMode::X2Apic => {
                 // One 64-bit write; there is no "pending" bit in this mode.
                 let word = u64::from(to.field()) << 32 | u64::from(low);
-                self.port.write_msr(Register::CommandLow.msr(), word);
+                // SAFETY: 1. x2APIC mode by the constructor's caller; `Command` sets no reserved bit.
+                // 2. what can reset, start or not be masked is behind unsafe functions above.
+                unsafe { self.port.write_msr(Register::CommandLow.msr(), word) };
                 Ok(())
             }
         }
@@ -149,12 +173,18 @@ impl<P: Port> LocalApic<P> {
     fn write_halves(&self, high: u32, low: u32) -> Result<(), SendError> {
         for _ in 0..IDLE_POLLS {
             let before = self.port.irq_save();
-            let idle = self.port.read_page(Register::CommandLow.offset()) & PENDING == 0;
+            // SAFETY: 1. xAPIC mode by the constructor's caller. 2. it has this register.
+            let status = unsafe { self.port.read_page(Register::CommandLow.offset()) };
+            let idle = status & PENDING == 0;
             if idle {
-                self.port.write_page(Register::CommandHigh.offset(), high);
-                self.port.write_page(Register::CommandLow.offset(), low);
+                // SAFETY: 1. and 2. as above. 3. sends nothing yet.
+                unsafe { self.port.write_page(Register::CommandHigh.offset(), high) };
+                // SAFETY: 1. and 2. as above. 3. what can reset, start or not be masked is behind
+                // unsafe functions above.
+                unsafe { self.port.write_page(Register::CommandLow.offset(), low) };
             }
-            self.port.irq_restore(before);
+            // SAFETY: 1. from `irq_save` above.
+            unsafe { self.port.irq_restore(before) };
             if idle {
                 return Ok(());
             }

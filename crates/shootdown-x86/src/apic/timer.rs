@@ -138,11 +138,14 @@ impl<P: Port> LocalApic<P> {
     }
 
     /// Prepares deadline mode on this CPU: then each [`LocalApic::set_deadline`] fires once.
-    /// Needs [`Features::has_tsc_deadline`](crate::Features::has_tsc_deadline).
     ///
     /// The fence keeps a following WRMSR of the deadline behind the memory-mapped write of the
     /// mode, without which the deadline would be ignored (SDM vol. 3A, "TSC-Deadline Mode").
-    pub fn enable_deadline(&self, vector: Vector) {
+    ///
+    /// # Safety
+    ///
+    /// 1. This CPU [has deadlines](crate::Features::has_tsc_deadline) (else #GP in x2APIC mode).
+    pub unsafe fn enable_deadline(&self, vector: Vector) {
         self.write(
             Register::LvtTimer,
             LVT_TSC_DEADLINE | u32::from(vector.as_u8()),
@@ -153,8 +156,13 @@ impl<P: Port> LocalApic<P> {
     }
 
     /// Fires when the time-stamp counter reaches `tsc`, at once when it has; 0 disarms.
-    /// Only after [`LocalApic::enable_deadline`].
-    pub fn set_deadline(&self, tsc: u64) {
-        self.port.write_msr(Msr::TSC_DEADLINE, tsc);
+    /// Ignored unless [`LocalApic::enable_deadline`] came before.
+    ///
+    /// # Safety
+    ///
+    /// 1. This CPU [has deadlines](crate::Features::has_tsc_deadline) (else #GP).
+    pub unsafe fn set_deadline(&self, tsc: u64) {
+        // SAFETY: 1. the caller's; it has no reserved bits. 2. all it does is raise the timer's vector.
+        unsafe { self.port.write_msr(Msr::TSC_DEADLINE, tsc) };
     }
 }

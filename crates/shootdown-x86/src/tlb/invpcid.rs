@@ -8,7 +8,7 @@ use super::pcid::Pcid;
 /// What one INVPCID drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvpcidKind {
-    /// Type 0: one page of one PCID, not global translations. The address must be canonical. Unlike
+    /// Type 0: one page of one PCID, not global translations. Unlike
     /// INVLPG it leaves cached tables alone that do not lead to the page.
     Page(Pcid, usize),
     /// Type 1: one PCID, not global translations.

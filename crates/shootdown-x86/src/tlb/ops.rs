@@ -5,8 +5,9 @@ use super::pcid::{CR3_PCID, Pcid, PcidPair, TagEntries, UserSide};
 use super::port::{Hardware, Port};
 use crate::features::Features;
 
-/// CR4.PGE and CR4.PCIDE (SDM vol. 3A, "Control Registers").
+/// CR4.PGE, CR4.LA57 and CR4.PCIDE (SDM vol. 3A, "Control Registers").
 const CR4_PGE: u64 = 1 << 7;
+const CR4_LA57: u64 = 1 << 12;
 const CR4_PCIDE: u64 = 1 << 17;
 
 /// The translation caches of whichever CPU calls.
@@ -28,13 +29,18 @@ impl Tlb<Hardware> {
     pub const unsafe fn new(features: &Features) -> Self {
         // SAFETY: duty 1 is the caller's.
         let port = unsafe { Hardware::new() };
-        Self::with_port(port, features)
+        // SAFETY: 1. duty 2 of the caller.
+        unsafe { Self::with_port(port, features) }
     }
 }
 
 impl<P: Port> Tlb<P> {
     /// The same through another port, for tests and simulators.
-    pub const fn with_port(port: P, features: &Features) -> Self {
+    ///
+    /// # Safety
+    ///
+    /// 1. `features` hold on every CPU that uses the value, and CR4.PCIDE is clear there.
+    pub const unsafe fn with_port(port: P, features: &Features) -> Self {
         Self {
             port,
             invpcid: features.has_invpcid(),
@@ -48,7 +54,8 @@ impl<P: Port> Tlb<P> {
     /// # Safety
     ///
     /// 1. PCIDs are [usable](super::PcidSupport::Usable) on every CPU that uses the value.
-    /// 2. Each of them runs [`Tlb::start`] first.
+    /// 2. Each of them runs [`Tlb::start`] first, and from then on no copy of the value without PCIDs:
+    ///    such a one takes the tags' entries for dropped.
     pub const unsafe fn with_pcids(mut self) -> Self {
         self.pcids = true;
         self
@@ -68,30 +75,44 @@ impl<P: Port> Tlb<P> {
     /// 1. No caching attributes in CR3 bits 3 and 4 are needed for the loaded root.
     pub unsafe fn start(&self) {
         if self.pcids {
-            // SAFETY: PCIDs are usable by `with_pcids`; CR3 bits 11:0 are clear.
+            // SAFETY: 1. only PCIDE changes. 2. PCIDs are usable by `with_pcids`; CR3 bits 11:0 are
+            // clear.
             self.untagged(|cr4| unsafe { self.port.write_cr4(cr4 | CR4_PCIDE) });
         }
     }
 
     /// Undoes [`Tlb::start`], for CPUs that are handed to other code: [`Pcid::UNTAGGED`] loaded,
-    /// CR4.PCIDE clear, everything dropped.
-    pub fn stop(&self) {
+    /// CR4.PCIDE clear, everything dropped. Without PCIDs nothing happens.
+    ///
+    /// # Safety
+    ///
+    /// 1. This CPU does not use the value again before it runs [`Tlb::start`]: tags would fault.
+    pub unsafe fn stop(&self) {
         if self.pcids {
-            // SAFETY: clearing PCIDE is always allowed.
+            // SAFETY: 1. only PCIDE changes. 2. clearing it is always allowed.
             self.untagged(|cr4| unsafe { self.port.write_cr4(cr4 & !CR4_PCIDE) });
         }
     }
 
     /// Hands CR4 on with interrupts off and CR3 bits 11:0 clear.
     fn untagged(&self, change: impl FnOnce(u64)) {
+        self.uninterrupted(|| {
+            let loaded = self.port.read_cr3();
+            if loaded & CR3_PCID != 0 {
+                // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
+                unsafe { self.port.write_cr3(loaded & !CR3_PCID) };
+            }
+            change(self.port.read_cr4());
+        });
+    }
+
+    /// Runs it with interrupts off: no handler on this CPU loads a root or changes CR4 meanwhile.
+    #[inline]
+    fn uninterrupted(&self, act: impl FnOnce()) {
         let before = self.port.irq_save();
-        let loaded = self.port.read_cr3();
-        if loaded & CR3_PCID != 0 {
-            // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
-            unsafe { self.port.write_cr3(loaded & !CR3_PCID) };
-        }
-        change(self.port.read_cr4());
-        self.port.irq_restore(before);
+        act();
+        // SAFETY: 1. from `irq_save` above.
+        unsafe { self.port.irq_restore(before) };
     }
 
     /// Drops one page, global or not, for the loaded PCID, and with it all of the loaded PCID's
@@ -118,28 +139,32 @@ impl<P: Port> Tlb<P> {
     }
 
     /// Drops all translations of the loaded PCID that are not global, by loading CR3 with itself: it
-    /// never reads with bit 63 set, so the write drops. With PCIDs interrupts must be off: if the
-    /// root were loaded under another tag meanwhile, the old tag would be put back.
+    /// never reads with bit 63 set, so the write drops. Interrupts are off for a moment: a handler
+    /// that loads another root in between would have the old one put back, which may be freed by then.
     #[inline]
     pub fn flush_non_global(&self) {
-        let loaded = self.port.read_cr3();
-        // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
-        unsafe { self.port.write_cr3(loaded) };
+        self.uninterrupted(|| {
+            let loaded = self.port.read_cr3();
+            // SAFETY: 1. the root that is loaded. 2. bit 63 is clear.
+            unsafe { self.port.write_cr3(loaded) };
+        });
     }
 
     /// Drops everything, global translations and all PCIDs too: by INVPCID, else by changing
     /// CR4.PGE twice, for which interrupts are off for a moment, else by CR3.
     pub fn flush_all(&self) {
         if self.invpcid {
-            self.port.invpcid(InvpcidKind::All);
+            // SAFETY: 1. CPUID has it. 2. and 3. it names nothing.
+            unsafe { self.port.invpcid(InvpcidKind::All) };
         } else if self.global_pages {
-            let before = self.port.irq_save();
-            let cr4 = self.port.read_cr4();
-            // SAFETY: 1. and 2. the processor has PGE; each change drops everything.
-            unsafe { self.port.write_cr4(cr4 ^ CR4_PGE) };
-            // SAFETY: the value that was there; PCIDE does not change.
-            unsafe { self.port.write_cr4(cr4) };
-            self.port.irq_restore(before);
+            self.uninterrupted(|| {
+                let cr4 = self.port.read_cr4();
+                // SAFETY: 1. only PGE changes. 2. the processor has it. Each change drops everything,
+                // whichever comes first.
+                unsafe { self.port.write_cr4(cr4 ^ CR4_PGE) };
+                // SAFETY: 1. and 2. the value that was there.
+                unsafe { self.port.write_cr4(cr4) };
+            });
         } else {
             // No translation is global, and PCIDs are not used (`PcidSupport::NoFlushAll`).
             self.flush_non_global();
@@ -148,18 +173,25 @@ impl<P: Port> Tlb<P> {
 
     /// Drops what INVPCID would, by other means where the processor has none: exactly that for the loaded
     /// tag (a page with INVLPG, so perhaps a global translation of it too), everything for others.
-    /// Without PCIDs nothing is cached under a tag but [`Pcid::UNTAGGED`]. Interrupts off, as for
-    /// [`Tlb::flush_non_global`].
+    /// Without PCIDs nothing is cached under a tag but [`Pcid::UNTAGGED`], and nothing ever of an address
+    /// that is not canonical.
     pub fn flush_tagged(&self, kind: InvpcidKind) {
         let named = kind.pcid();
         if !self.pcids && named.is_some_and(|pcid| pcid != Pcid::UNTAGGED) {
             return;
         }
-        if self.invpcid {
-            self.port.invpcid(kind);
-            return;
+        if !self.invpcid {
+            self.uninterrupted(|| self.flush_tagged_otherwise(kind));
+        } else if self.takes(kind) {
+            // SAFETY: 1. CPUID has it. 2. PCIDE is set by `start`, else nothing but 0 comes here.
+            // 3. as just asked.
+            unsafe { self.port.invpcid(kind) };
         }
-        let is_loaded = named == Some(self.loaded_pcid());
+    }
+
+    /// [`Tlb::flush_tagged`] without INVPCID. Interrupts are off, so the loaded tag stays.
+    fn flush_tagged_otherwise(&self, kind: InvpcidKind) {
+        let is_loaded = kind.pcid() == Some(self.loaded_pcid());
         match kind {
             InvpcidKind::Page(_, address) if is_loaded => self.port.invlpg(address),
             InvpcidKind::Context(_) if is_loaded => self.flush_non_global(),
@@ -167,6 +199,19 @@ impl<P: Port> Tlb<P> {
             // Loading another tag to flush it would fill it with translations of the wrong root.
             _ => self.flush_all(),
         }
+    }
+
+    /// Whether INVPCID takes the operand: an address has to be canonical (SDM vol. 1, "Canonical
+    /// Addressing"), with 57 bits where CR4.LA57 is set, else with 48.
+    fn takes(&self, kind: InvpcidKind) -> bool {
+        let InvpcidKind::Page(_, address) = kind else {
+            return true;
+        };
+        let is_extended_from = |bits: u32| {
+            let above = usize::BITS - bits;
+            (address as isize) << above >> above == address as isize
+        };
+        is_extended_from(48) || (is_extended_from(57) && self.port.read_cr4() & CR4_LA57 != 0)
     }
 
     /// [`Tlb::flush_page`] for both sides of a pair whose kernel side is loaded. INVLPG reaches that
@@ -211,14 +256,16 @@ impl<P: Port> Tlb<P> {
     ///
     /// # Safety
     ///
-    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using.
+    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using, until
+    ///    another one is loaded.
+    /// 2. It is a physical address; with PCIDs at a page boundary.
     #[inline]
     pub unsafe fn load_root(&self, root: u64) {
         debug_assert!(
             !self.pcids || root & CR3_PCID == 0,
             "{root:#x} would load a tag"
         );
-        // SAFETY: 1. the caller's. 2. bit 63 is clear: roots are physical addresses.
+        // SAFETY: 1. the caller's. 2. bit 63 is clear by the caller's duty 2, so nothing is kept.
         unsafe { self.port.write_cr3(root) };
     }
 
@@ -228,8 +275,9 @@ impl<P: Port> Tlb<P> {
     ///
     /// # Safety
     ///
-    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using.
-    /// 2. It is at a page boundary.
+    /// 1. `root` maps the code, the stack and everything else that this CPU goes on using, until
+    ///    another one is loaded.
+    /// 2. It is a physical address at a page boundary.
     /// 3. What `pcid` has cached on this CPU, if it is kept, is true of `root`.
     #[inline]
     pub unsafe fn load_tagged_root(&self, root: u64, pcid: Pcid, entries: TagEntries) {

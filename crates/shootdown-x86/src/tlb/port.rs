@@ -5,12 +5,28 @@ use core::arch::asm;
 use super::invpcid::InvpcidKind;
 use crate::irq::{self, IrqState};
 
-/// How [`Tlb`](super::Tlb) reaches the machine. [`Hardware`] is the real thing; tests record.
+/// How [`Tlb`](super::Tlb) reaches the machine. [`Hardware`] is the real thing; tests record. All methods
+/// act on the CPU that calls them.
+///
+/// Safe code can read the control registers and drop pages; it can load no root and change no mode:
+///
+/// ```compile_fail,E0133
+/// use shootdown_x86::tlb::{Hardware, Port};
+/// fn load(hardware: &Hardware, root: u64) {
+///     hardware.write_cr3(root);
+/// }
+/// ```
 pub trait Port {
-    /// INVLPG for the page that holds `address`.
+    /// INVLPG for the page that holds `address`. Nothing happens if the address is not canonical.
     fn invlpg(&self, address: usize);
     /// INVPCID.
-    fn invpcid(&self, kind: InvpcidKind);
+    ///
+    /// # Safety
+    ///
+    /// 1. The processor has the instruction (else #UD).
+    /// 2. A PCID other than 0 is named only while CR4.PCIDE is set (else #GP).
+    /// 3. An address that is named is canonical (else #GP).
+    unsafe fn invpcid(&self, kind: InvpcidKind);
     /// Reads CR3.
     fn read_cr3(&self) -> u64;
     /// Writes CR3. With CR4.PCIDE set, bits 11:0 are the tag, and bit 63 says that it keeps what it
@@ -34,7 +50,11 @@ pub trait Port {
     /// Disables interrupts, returns the previous state.
     fn irq_save(&self) -> IrqState;
     /// Undoes the matching [`Port::irq_save`].
-    fn irq_restore(&self, before: IrqState);
+    ///
+    /// # Safety
+    ///
+    /// 1. `before` is what that returned on this CPU.
+    unsafe fn irq_restore(&self, before: IrqState);
 }
 
 /// The processor itself.
@@ -61,10 +81,10 @@ impl Port for Hardware {
     }
 
     #[inline]
-    fn invpcid(&self, kind: InvpcidKind) {
+    unsafe fn invpcid(&self, kind: InvpcidKind) {
         let (number, descriptor) = kind.encode();
-        // SAFETY: CPL 0 by `new`; `Tlb` calls it only where CPUID has it; `encode` sets no reserved
-        // bit. The descriptor lives until the end of this function.
+        // SAFETY: CPL 0 by `new`; duties 1 to 3 are the caller's; `encode` sets no reserved bit. The
+        // descriptor lives until the end of this function.
         unsafe {
             asm!("invpcid {}, [{}]", in(reg) number, in(reg) &raw const descriptor,
                  options(nostack, preserves_flags));
@@ -105,7 +125,8 @@ impl Port for Hardware {
     }
 
     #[inline]
-    fn irq_restore(&self, before: IrqState) {
-        irq::restore(before);
+    unsafe fn irq_restore(&self, before: IrqState) {
+        // SAFETY: 1. the caller's.
+        unsafe { irq::restore(before) };
     }
 }

@@ -1,5 +1,7 @@
 //! The order of register accesses when switching on, ending interrupts, and with the timer.
 
+use std::collections::BTreeSet;
+
 use shootdown_x86::Vector;
 use shootdown_x86::apic::{
     ApicId, ApicMode, FlatId, LocalApic, Register, TimerDivide, TimerMode, TimerRate,
@@ -57,9 +59,41 @@ fn x2apic_enable_passes_through_xapic_and_writes_no_logical_id() {
         Register::LvtCmci,
     ];
     for register in absent {
-        let touched = |op: &Op| matches!(op, Op::WriteMsr(msr, _) if *msr == register.msr().0);
+        let touched =
+            |op: &Op| matches!(op, Op::WriteMsr(msr, _) if *msr == register.msr().as_u32());
         assert!(!writes.iter().any(touched), "{register:?}");
     }
+}
+
+#[test]
+fn local_sources_that_the_version_lists_are_masked_and_no_others() {
+    // In the order in which processors got them; the version register has the number of the last.
+    let sources = [0x320, 0x350, 0x360, 0x370, 0x340, 0x330, 0x2f0];
+    for last in 2..7 {
+        let machine = Machine::default();
+        machine.set_page(Register::Version, (last as u32) << 16 | 0x14);
+        // SAFETY: a recorder takes no interrupts.
+        unsafe { xapic(&machine).enable(SPURIOUS, None) };
+        let masked: BTreeSet<u16> = machine
+            .writes()
+            .into_iter()
+            .filter_map(|op| match op {
+                Op::WritePage(offset, 0x1_0000) => Some(offset),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(masked, sources[..=last].iter().copied().collect());
+    }
+}
+
+#[test]
+fn a_controller_in_its_mode_is_not_put_there_again() {
+    let machine = Machine::default();
+    machine.set_msr(Msr::APIC_BASE, 0xfee0_0c00);
+    // SAFETY: a recorder takes no interrupts.
+    unsafe { x2apic(&machine).enable(SPURIOUS, None) };
+    let mut writes = machine.writes().into_iter();
+    assert!(!writes.any(|op| matches!(op, Op::WriteMsr(APIC_BASE, _))));
 }
 
 #[test]
@@ -79,8 +113,10 @@ fn modes_change_by_legal_transitions_only() {
         for (mode, wanted) in [(ApicMode::XApic, XAPIC), (ApicMode::X2Apic, X2APIC)] {
             let machine = Machine::default();
             machine.set_msr(Msr::APIC_BASE, 0xfee0_0000 | start);
+            // SAFETY: a recorder has all registers.
+            let apic = unsafe { LocalApic::with_port(mode, &machine) };
             // SAFETY: a recorder takes no interrupts.
-            unsafe { LocalApic::with_port(mode, &machine).enable(SPURIOUS, None) };
+            unsafe { apic.enable(SPURIOUS, None) };
             let mut now = start;
             for op in machine.writes() {
                 let Op::WriteMsr(APIC_BASE, value) = op else {
@@ -102,10 +138,10 @@ fn modes_change_by_legal_transitions_only() {
 #[test]
 fn ids_are_eight_bits_in_xapic_and_all_in_x2apic() {
     let machine = Machine::default();
-    machine.set_page(Register::Id, 0x0700_0000);
-    machine.set_msr(Register::Id.msr(), 0x0700_0000);
-    assert_eq!(xapic(&machine).id(), ApicId(7));
-    assert_eq!(x2apic(&machine).id(), ApicId(0x0700_0000));
+    machine.set_page(Register::Id, 0xf700_0000);
+    machine.set_msr(Register::Id.msr(), 0xf700_0000);
+    assert_eq!(xapic(&machine).id(), ApicId(0xf7));
+    assert_eq!(x2apic(&machine).id(), ApicId(0xf700_0000));
 }
 
 #[test]
@@ -130,6 +166,16 @@ fn errors_are_latched_by_a_write_before_the_read() {
 }
 
 #[test]
+fn every_error_is_reported_known_or_not() {
+    let machine = Machine::default();
+    for bit in 0..32 {
+        // The write that latches is forgotten by hardware, which shows what was latched.
+        machine.fix_page(Register::ErrorStatus, 1 << bit);
+        assert_eq!(xapic(&machine).take_errors().bits(), 1 << bit);
+    }
+}
+
+#[test]
 fn the_timer_starts_with_its_last_write() {
     let machine = Machine::default();
     let apic = xapic(&machine);
@@ -139,6 +185,39 @@ fn the_timer_starts_with_its_last_write() {
         Op::WritePage(0x320, 0x2_00d1),
         Op::WritePage(0x380, 1000),
     ];
+    assert_eq!(machine.writes(), expected);
+}
+
+#[test]
+fn every_divisor_has_its_own_bits() {
+    // SDM vol. 3A, "Divide Configuration Register": bits 0, 1 and 3.
+    let table = [
+        (TimerDivide::By1, 0b1011),
+        (TimerDivide::By2, 0b0000),
+        (TimerDivide::By4, 0b0001),
+        (TimerDivide::By8, 0b0010),
+        (TimerDivide::By16, 0b0011),
+        (TimerDivide::By32, 0b1000),
+        (TimerDivide::By64, 0b1001),
+        (TimerDivide::By128, 0b1010),
+    ];
+    for (divide, bits) in table {
+        let machine = Machine::default();
+        xapic(&machine).start_timer(TimerMode::OneShot, divide, OTHER_VECTOR, 9);
+        let expected = [
+            Op::WritePage(0x3e0, bits),
+            Op::WritePage(0x320, 0xd1),
+            Op::WritePage(0x380, 9),
+        ];
+        assert_eq!(machine.writes(), expected);
+    }
+}
+
+#[test]
+fn a_stopped_timer_is_masked_and_does_not_count() {
+    let machine = Machine::default();
+    xapic(&machine).stop_timer();
+    let expected = [Op::WritePage(0x320, 0x1_0000), Op::WritePage(0x380, 0)];
     assert_eq!(machine.writes(), expected);
 }
 
@@ -166,17 +245,21 @@ fn calibration_counts_silently_from_the_top() {
 
 #[test]
 fn a_deadline_never_overtakes_its_mode() {
+    const DEADLINE: u64 = 0x0123_4567_89ab_cdef;
     let machine = Machine::default();
-    xapic(&machine).enable_deadline(OTHER_VECTOR);
-    xapic(&machine).set_deadline(5);
+    // SAFETY: a recorder takes all.
+    unsafe { xapic(&machine).enable_deadline(OTHER_VECTOR) };
+    // SAFETY: as above.
+    unsafe { xapic(&machine).set_deadline(DEADLINE) };
     let expected = [
         Op::WritePage(0x320, 0x4_00d1),
         Op::Fence,
-        Op::WriteMsr(0x6e0, 5),
+        Op::WriteMsr(0x6e0, DEADLINE),
     ];
     assert_eq!(*machine.log.borrow(), expected);
     let machine = Machine::default();
-    x2apic(&machine).enable_deadline(OTHER_VECTOR);
+    // SAFETY: as above.
+    unsafe { x2apic(&machine).enable_deadline(OTHER_VECTOR) };
     assert_eq!(*machine.log.borrow(), [Op::WriteMsr(0x832, 0x4_00d1)]);
 }
 

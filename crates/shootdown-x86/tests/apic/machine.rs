@@ -11,11 +11,13 @@ pub const VECTOR: Vector = Vector::new(0xf0).unwrap();
 pub const OTHER_VECTOR: Vector = Vector::new(0xd1).unwrap();
 
 pub fn xapic(machine: &Machine) -> LocalApic<&Machine> {
-    LocalApic::with_port(ApicMode::XApic, machine)
+    // SAFETY: a recorder has all registers.
+    unsafe { LocalApic::with_port(ApicMode::XApic, machine) }
 }
 
 pub fn x2apic(machine: &Machine) -> LocalApic<&Machine> {
-    LocalApic::with_port(ApicMode::X2Apic, machine)
+    // SAFETY: as above.
+    unsafe { LocalApic::with_port(ApicMode::X2Apic, machine) }
 }
 
 /// One operation of the port.
@@ -44,6 +46,8 @@ pub struct Machine {
     pub log: RefCell<Vec<Op>>,
     pub sent: RefCell<Vec<Sent>>,
     page: RefCell<HashMap<u16, u32>>,
+    /// Registers that read as this whatever is written.
+    fixed: RefCell<HashMap<u16, u32>>,
     msrs: RefCell<HashMap<u32, u64>>,
     /// The controller stays busy for so many reads of the ICR.
     pub busy_reads: Cell<u32>,
@@ -58,8 +62,12 @@ impl Machine {
         self.page.borrow_mut().insert(register.offset(), value);
     }
 
+    pub fn fix_page(&self, register: Register, value: u32) {
+        self.fixed.borrow_mut().insert(register.offset(), value);
+    }
+
     pub fn set_msr(&self, msr: Msr, value: u64) {
-        self.msrs.borrow_mut().insert(msr.0, value);
+        self.msrs.borrow_mut().insert(msr.as_u32(), value);
     }
 
     pub fn page(&self, register: Register) -> Option<u32> {
@@ -106,9 +114,11 @@ impl Machine {
 const PENDING: u32 = 1 << 12;
 
 impl Port for &Machine {
-    fn read_page(&self, offset: u16) -> u32 {
+    unsafe fn read_page(&self, offset: u16) -> u32 {
         self.step(Op::ReadPage(offset));
-        let value = self.page.borrow().get(&offset).copied().unwrap_or(0);
+        let fixed = self.fixed.borrow().get(&offset).copied();
+        let value = fixed.or_else(|| self.page.borrow().get(&offset).copied());
+        let value = value.unwrap_or(0);
         if offset == Register::CommandLow.offset() && self.busy_reads.get() > 0 {
             self.busy_reads.set(self.busy_reads.get() - 1);
             return value | PENDING;
@@ -116,7 +126,7 @@ impl Port for &Machine {
         value
     }
 
-    fn write_page(&self, offset: u16, value: u32) {
+    unsafe fn write_page(&self, offset: u16, value: u32) {
         self.step(Op::WritePage(offset, value));
         self.page.borrow_mut().insert(offset, value);
         if offset == Register::CommandLow.offset() {
@@ -128,14 +138,14 @@ impl Port for &Machine {
         }
     }
 
-    fn read_msr(&self, msr: Msr) -> u64 {
-        self.step(Op::ReadMsr(msr.0));
-        self.msrs.borrow().get(&msr.0).copied().unwrap_or(0)
+    unsafe fn read_msr(&self, msr: Msr) -> u64 {
+        self.step(Op::ReadMsr(msr.as_u32()));
+        self.msrs.borrow().get(&msr.as_u32()).copied().unwrap_or(0)
     }
 
-    fn write_msr(&self, msr: Msr, value: u64) {
-        self.step(Op::WriteMsr(msr.0, value));
-        self.msrs.borrow_mut().insert(msr.0, value);
+    unsafe fn write_msr(&self, msr: Msr, value: u64) {
+        self.step(Op::WriteMsr(msr.as_u32(), value));
+        self.msrs.borrow_mut().insert(msr.as_u32(), value);
         if msr == Register::CommandLow.msr() {
             let sent = Sent {
                 destination: (value >> 32) as u32,
@@ -159,7 +169,7 @@ impl Port for &Machine {
         }
     }
 
-    fn irq_restore(&self, before: IrqState) {
+    unsafe fn irq_restore(&self, before: IrqState) {
         self.irqs_off.set(!before.is_enabled());
         self.step(Op::IrqRestore);
     }

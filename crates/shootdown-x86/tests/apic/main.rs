@@ -2,5 +2,7 @@
 
 mod control;
 mod machine;
+mod map;
 mod multicast;
 mod send;
+mod sender;

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use shootdown_x86::apic::{ApicId, MapError, SendError};
+use shootdown_x86::apic::ApicId;
 use shootdown_x86::{ApicMap, Delivery};
 
 use crate::machine::{Machine, VECTOR, accepted, x2apic, xapic};
 
 /// CPUs in the maps tested here: three words of bits.
-const CPUS: usize = 192;
-type Map = ApicMap<CPUS>;
+pub const CPUS: usize = 192;
+pub type Map = ApicMap<CPUS>;
 
 /// A map, and the ids by index for the model.
-fn map_of(delivery: Delivery, ids: &[u32]) -> (Map, Vec<Option<ApicId>>) {
+pub fn map_of(delivery: Delivery, ids: &[u32]) -> (Map, Vec<Option<ApicId>>) {
     let map = Map::new();
     map.configure(delivery).unwrap();
     for (cpu, &id) in ids.iter().enumerate() {
@@ -31,7 +31,7 @@ fn words_of(cpus: &BTreeSet<usize>) -> Vec<u64> {
 }
 
 /// Sends, and returns the number of commands after checking that they reach `targets`, each once.
-fn send_and_check(
+pub fn send_and_check(
     map: &Map,
     ids: &[Option<ApicId>],
     initiator: usize,
@@ -74,7 +74,7 @@ fn fewest(delivery: Delivery, ids: &[Option<ApicId>], targets: &BTreeSet<usize>)
 }
 
 /// The members of a bit mask.
-fn set_of(mask: usize) -> BTreeSet<usize> {
+pub fn set_of(mask: usize) -> BTreeSet<usize> {
     (0..usize::BITS as usize)
         .filter(|cpu| mask >> cpu & 1 != 0)
         .collect()
@@ -92,10 +92,6 @@ fn every_subset_of_eight_flat_cpus_takes_one_command() {
 
 #[test]
 fn more_than_eight_xapic_cpus_take_one_command_each() {
-    assert_eq!(
-        Delivery::choose(shootdown_x86::ApicMode::XApic, 9),
-        Delivery::XapicPhysical
-    );
     let (map, ids) = map_of(
         Delivery::XapicPhysical,
         &[0, 1, 2, 3, 4, 5, 6, 7, 16, 18, 254],
@@ -119,6 +115,25 @@ fn every_subset_of_interleaved_clusters_takes_one_command_a_cluster() {
             fewest(Delivery::X2Cluster, &ids, &targets),
             "{targets:?}"
         );
+    }
+}
+
+#[test]
+fn neighbours_without_a_logical_address_take_one_command_each() {
+    let far = [
+        0x10_0000,
+        0x10_0001,
+        0,
+        0x10_0002,
+        1,
+        0xffff_fff0,
+        0xffff_fff1,
+    ];
+    let (map, ids) = map_of(Delivery::X2Cluster, &far);
+    for mask in 0..1 << far.len() {
+        let targets = set_of(mask);
+        let commands = send_and_check(&map, &ids, 2, &targets);
+        assert_eq!(commands, fewest(Delivery::X2Cluster, &ids, &targets));
     }
 }
 
@@ -182,71 +197,6 @@ fn shorthand_compares_sets_and_not_their_sizes() {
         3,
         "the initiator is not counted"
     );
-}
-
-#[test]
-fn plans_for_old_cpus_hold_while_new_ones_are_inserted() {
-    // Even indices are old, odd ones arrive between them, in the same clusters.
-    let map = Map::new();
-    map.configure(Delivery::X2Cluster).unwrap();
-    let id = |cpu: usize| ApicId(cpu as u32);
-    (0..CPUS)
-        .step_by(2)
-        .for_each(|cpu| map.insert(cpu, id(cpu)).unwrap());
-    let ids: Vec<_> = (0..CPUS).map(|cpu| Some(id(cpu))).collect();
-    let targets: BTreeSet<usize> = (0..CPUS).step_by(2).collect();
-    std::thread::scope(|scope| {
-        let inserter = scope.spawn(|| {
-            (1..CPUS)
-                .step_by(2)
-                .for_each(|cpu| map.insert(cpu, id(cpu)).unwrap());
-        });
-        loop {
-            let last = inserter.is_finished();
-            assert_eq!(send_and_check(&map, &ids, 0, &targets), CPUS / 16);
-            if last {
-                break;
-            }
-        }
-    });
-    assert_eq!(map.mapped(), CPUS);
-}
-
-#[test]
-fn unknown_targets_are_an_error_not_an_omission() {
-    let (map, _) = map_of(Delivery::X2Cluster, &[0, 1, 2]);
-    assert_eq!(map.plan(0, &[0b1010]).err(), Some(SendError::Unmapped(3)));
-    assert_eq!(
-        map.plan(0, &[0, 0, 0, 1]).err(),
-        Some(SendError::Unmapped(192))
-    );
-    assert_eq!(map.plan(0, &[]).unwrap().next(), None);
-}
-
-#[test]
-fn bad_insertions_are_refused_and_leave_the_map_alone() {
-    let map = Map::new();
-    map.configure(Delivery::XapicFlat).unwrap();
-    assert_eq!(map.insert(8, ApicId(8)), Err(MapError::IndexTooLarge(8)));
-    assert_eq!(map.insert(0, ApicId(255)), Err(MapError::IdTooWide(255)));
-    map.insert(0, ApicId(254)).unwrap();
-    assert_eq!(map.insert(0, ApicId(1)), Err(MapError::IndexTaken(0)));
-    assert_eq!(map.insert(1, ApicId(254)), Err(MapError::IdTaken(254)));
-    assert_eq!(map.configure(Delivery::X2Cluster), Err(MapError::NotEmpty));
-    assert_eq!(map.mapped(), 1);
-    assert_eq!(map.cpu_of(ApicId(254)), Some(0));
-    assert_eq!(map.flat_id(0).map(|flat| flat.bit()), Some(1));
-    let wide = Map::new();
-    wide.configure(Delivery::X2Cluster).unwrap();
-    assert_eq!(
-        wide.insert(CPUS, ApicId(0)),
-        Err(MapError::IndexTooLarge(CPUS))
-    );
-    assert_eq!(
-        wide.insert(0, ApicId(u32::MAX)),
-        Err(MapError::IdTooWide(u32::MAX))
-    );
-    assert_eq!(wide.flat_id(0), None);
 }
 
 /// Distinct ids, clustered and sparse, in any order of index.

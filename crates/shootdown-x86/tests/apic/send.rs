@@ -90,6 +90,62 @@ fn xapic_waits_for_the_previous_command_and_lets_interrupts_through() {
 }
 
 #[test]
+fn xapic_waits_for_thousands_of_polls_before_it_gives_up() {
+    let machine = Machine::default();
+    machine.busy_reads.set(50_000);
+    xapic(&machine).send_self(VECTOR).unwrap();
+    assert_eq!(machine.sent.borrow().len(), 1, "not while it is busy");
+    assert_eq!(machine.busy_reads.get(), 0);
+}
+
+#[test]
+fn a_multicast_stops_at_a_stuck_controller() {
+    let machine = Machine::default();
+    let map = ApicMap::<4>::new();
+    for cpu in 0..4 {
+        map.insert(cpu, ApicId(cpu as u32)).unwrap();
+    }
+    machine.busy_reads.set(u32::MAX);
+    let result = xapic(&machine).send_many(&map, 0, &[0b1110], VECTOR);
+    assert_eq!(result, Err(SendError::Busy));
+    assert!(machine.sent.borrow().is_empty());
+}
+
+#[test]
+#[should_panic(expected = "xAPIC cannot address Physical(ApicId(256))")]
+fn xapic_refuses_ids_that_would_name_another_cpu() {
+    let to = Destination::Physical(ApicId(256));
+    let _ = xapic(&Machine::default()).send(to, VECTOR);
+}
+
+/// Sends through a controller in the mode with a map for that delivery.
+fn send_by(delivery: Delivery, is_x2apic: bool) {
+    let machine = Machine::default();
+    let map = ApicMap::<4>::new();
+    map.configure(delivery).unwrap();
+    map.insert(1, ApicId(1)).unwrap();
+    let apic = if is_x2apic {
+        x2apic(&machine)
+    } else {
+        xapic(&machine)
+    };
+    apic.send_many(&map, 0, &[0b10], VECTOR).unwrap();
+}
+
+#[test]
+fn maps_fit_the_mode_or_are_refused() {
+    for (delivery, in_xapic, in_x2apic) in [
+        (Delivery::XapicPhysical, true, true),
+        (Delivery::XapicFlat, true, false),
+        (Delivery::X2Physical, false, true),
+        (Delivery::X2Cluster, false, true),
+    ] {
+        let sends = |is_x2apic| std::panic::catch_unwind(|| send_by(delivery, is_x2apic)).is_ok();
+        assert_eq!((sends(false), sends(true)), (in_xapic, in_x2apic));
+    }
+}
+
+#[test]
 fn xapic_gives_up_on_a_stuck_controller() {
     let machine = Machine::default();
     machine.busy_reads.set(u32::MAX);

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use shootdown_x86::features::FeatureFlags;
-use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, TagEntries, UserSide};
+use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
 use shootdown_x86::{PcidSupport, Tlb};
 
-use super::processor::{Born, Cached, CachedTable, Caches, Processor};
+use super::processor::{Born, CR4_PGE, Cached, CachedTable, Caches, Processor};
 use super::tables::{Page, REGIONS, Tables, all_pages};
 
 const ROOTS: usize = 3;
@@ -138,8 +138,11 @@ pub fn check(processor: &Processor, tlb: &Tlb<&Processor>, op: Op, seen: &mut Se
         loaded: processor.loaded_tag(),
     };
     let caches = processor.caches();
+    let cr4 = (&processor).read_cr4();
     perform(processor, tlb, op);
     assert!(processor.interrupts_are_on(), "{op:?} left interrupts off");
+    let changed = (&processor).read_cr4() ^ cr4;
+    assert_eq!(changed, 0, "{op:?} on {before:?} left CR4 changed");
     let after = processor.caches();
     compare(&caches, &after, now, op, before, seen);
     for cached in processor.usable() {
@@ -170,7 +173,7 @@ fn compare(was: &Caches, is: &Caches, now: Born, op: Op, before: Before, seen: &
     }
 }
 
-fn perform(processor: &Processor, tlb: &Tlb<&Processor>, op: Op) {
+pub fn perform(processor: &Processor, tlb: &Tlb<&Processor>, op: Op) {
     let address = Tables::root_address;
     match op {
         Op::Map(root, page, frame) => processor.memory.borrow_mut().set(root, page, Some(frame)),
@@ -199,25 +202,37 @@ fn expected_side(processor: &Processor) -> UserSide {
     }
 }
 
+/// Tags for a processor that does not have them on yet.
+pub fn not_started(processor: &Processor) -> Tlb<&Processor> {
+    // SAFETY: the features are the processor's.
+    let tlb = unsafe { Tlb::with_port(processor, processor.features()) };
+    // SAFETY: emulated; the test starts them, or faults.
+    unsafe { tlb.with_pcids() }
+}
+
 /// A processor with these features and its caches under the crate's control.
 pub fn start(processor: &Processor) -> Tlb<&Processor> {
     let features = processor.features();
-    let tlb = Tlb::with_port(processor, features);
     let support = PcidSupport::judge(features, || unreachable!("no such model"));
     if !support.is_usable() {
-        return tlb;
+        // SAFETY: they are the processor's.
+        return unsafe { Tlb::with_port(processor, features) };
     }
-    // SAFETY: emulated; started below.
-    let tlb = unsafe { tlb.with_pcids() };
+    let tlb = not_started(processor);
     // SAFETY: emulated.
     unsafe { tlb.start() };
     tlb
 }
 
-/// Every mixture of what the sequences depend on.
-pub fn any_features() -> impl Strategy<Value = FeatureFlags> {
+/// Every mixture of what the sequences depend on; global pages on or still off where they exist.
+pub fn any_processor(roots: usize) -> impl Strategy<Value = Processor> {
     let relevant = FeatureFlags::PGE | FeatureFlags::PCID | FeatureFlags::INVPCID;
-    any::<u32>().prop_map(move |bits| FeatureFlags::from_bits_truncate(bits) & relevant)
+    (any::<u32>(), any::<bool>()).prop_map(move |(bits, is_pge_off)| {
+        let flags = FeatureFlags::from_bits_truncate(bits) & relevant;
+        let is_changed = is_pge_off && flags.contains(FeatureFlags::PGE);
+        let changed = if is_changed { CR4_PGE } else { 0 };
+        Processor::new(flags, Tables::new(roots)).with_changed(0, changed)
+    })
 }
 
 pub fn any_page() -> impl Strategy<Value = Page> {
@@ -258,10 +273,9 @@ proptest! {
     #![proptest_config(super::config())]
     #[test]
     fn every_operation_drops_what_it_promises_and_no_more(
-        flags in any_features(),
+        processor in any_processor(ROOTS),
         ops in proptest::collection::vec(any_op(), 1..40),
     ) {
-        let processor = Processor::new(flags, Tables::new(ROOTS));
         let tlb = start(&processor);
         for op in ops {
             check(&processor, &tlb, op, &mut Seen::default());

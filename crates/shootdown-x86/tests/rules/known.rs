@@ -6,8 +6,8 @@ use shootdown_x86::processor::{Microcode, Processor as Model, Vendor};
 use shootdown_x86::tlb::{InvpcidKind, Pcid, Port, TagEntries};
 use shootdown_x86::{PcidSupport, Tlb};
 
-use super::contract::{Op, Seen, check, start};
-use super::processor::{CR4_PCIDE, CR4_PGE, Processor};
+use super::contract::{Op, Seen, check, not_started, start};
+use super::processor::{CR4_PAE, CR4_PCIDE, CR4_PGE, Processor};
 use super::story::{Kernel, Step};
 use super::tables::{KERNEL, Page, Tables};
 
@@ -97,8 +97,7 @@ fn turning_tags_on_under_a_tag_faults() {
 #[should_panic(expected = "#GP: CR3 bit 63 without PCIDE")]
 fn keeping_on_a_cpu_that_was_not_started_faults() {
     let processor = processor(NEW);
-    // SAFETY: emulated, and the point.
-    let tlb = unsafe { Tlb::with_port(&processor, processor.features()).with_pcids() };
+    let tlb = not_started(&processor);
     // SAFETY: emulated.
     unsafe { tlb.load_tagged_root(Tables::root_address(1), pcid(1), TagEntries::Keep) };
 }
@@ -106,7 +105,8 @@ fn keeping_on_a_cpu_that_was_not_started_faults() {
 #[test]
 #[should_panic(expected = "#GP: a tag without PCIDE")]
 fn invpcid_of_a_tag_without_tags_faults() {
-    (&processor(NEW)).invpcid(InvpcidKind::Context(pcid(1)));
+    // SAFETY: emulated, and the point.
+    unsafe { (&processor(NEW)).invpcid(InvpcidKind::Context(pcid(1))) };
 }
 
 #[test]
@@ -122,7 +122,8 @@ fn dropping_more_than_needed_is_noticed() {
         &mut seen,
     );
     // A second value that knows nothing of tags loads CR3 as it always did.
-    let plain = Tlb::with_port(&processor, processor.features());
+    // SAFETY: emulated, and the point.
+    let plain = unsafe { Tlb::with_port(&processor, processor.features()) };
     let keep = Op::Load(1, pcid(0), TagEntries::Keep);
     check(&processor, &plain, keep, &mut seen);
 }
@@ -150,7 +151,8 @@ fn invlpg_that_misses_global_pages_is_avoided_by_the_list() {
     let features = processor.features().with_processor(raptor_lake);
     assert!(!PcidSupport::judge(&features, || Microcode(0x100)).is_usable());
     // So tags stay off, and INVLPG reaches global pages.
-    let tlb = Tlb::with_port(&processor, &features);
+    // SAFETY: they are the processor's.
+    let tlb = unsafe { Tlb::with_port(&processor, &features) };
     let map = Op::Map(0, KERNEL_PAGE, 77);
     for op in [map, Op::Page(KERNEL_PAGE)] {
         check(&processor, &tlb, op, &mut Seen::default());
@@ -184,5 +186,5 @@ fn global_pages_are_off_and_on_again_around_a_flush_of_everything() {
     let tlb = start(&processor);
     tlb.flush_all();
     let port = &processor;
-    assert_eq!(port.read_cr4(), CR4_PGE | CR4_PCIDE);
+    assert_eq!(port.read_cr4(), CR4_PAE | CR4_PGE | CR4_PCIDE);
 }

@@ -3,11 +3,13 @@
 //!
 //! `contract` checks each operation: what it promises to drop is gone, and what it has no reason to
 //! drop is still there. `story` checks data: whatever happens, no translation contradicts the page tables.
-//! `known` holds cases by hand, and cases that must fail.
+//! `states` goes through every state that a processor can be in when it is handed over, and interrupts each operation
+//! everywhere. `known` holds cases by hand, and cases that must fail.
 
 mod contract;
 mod known;
 mod processor;
+mod states;
 mod story;
 mod tables;
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use shootdown_x86::Tlb;
 use shootdown_x86::tlb::{InvpcidKind, Pcid, TagEntries};
 
-use super::contract::{any_features, any_page, start};
+use super::contract::{any_page, any_processor, start};
 use super::processor::Processor;
 use super::tables::{KERNEL, PAGES, Page, Tables};
 
@@ -84,40 +84,12 @@ impl<'a> Kernel<'a> {
                 }
                 self.distrust(space, page.region);
             }
-            Step::Table(space, region) => {
-                let linked = self
-                    .processor
-                    .memory
-                    .borrow()
-                    .table_of(root_of(space), region);
-                let mut memory = self.processor.memory.borrow_mut();
-                match linked {
-                    Some(_) => memory.free(root_of(space), region),
-                    None => memory.link(root_of(space), region, 7000),
-                }
-                drop(memory);
-                if self.is_loaded(space) {
-                    let first = Page { region, index: 0 };
-                    self.tlb.flush_pages(first.address(), 4096, PAGES);
-                }
-                self.distrust(space, region);
-            }
+            Step::Table(space, region) => self.table(space, region),
             Step::FlushTag(slot) => {
                 self.tlb.flush_tagged(InvpcidKind::Context(pcid_of(slot)));
                 self.trust(slot);
             }
-            Step::ChangeTagged(slot, page, frame) => {
-                let Some(Held { space, .. }) = self.slots[slot].filter(|_| page.region != KERNEL)
-                else {
-                    return;
-                };
-                self.set(space, page, Some(frame));
-                let kind = InvpcidKind::Page(pcid_of(slot), page.address());
-                self.tlb.flush_tagged(kind);
-                if !self.tlb.has_pcids() && self.is_loaded(space) {
-                    self.tlb.flush_page(page.address());
-                }
-            }
+            Step::ChangeTagged(slot, page, frame) => self.change_tagged(slot, page, frame),
             Step::FlushTags => {
                 self.tlb.flush_tagged(InvpcidKind::AllNonGlobal);
                 (0..SLOTS).for_each(|slot| self.trust(slot));
@@ -127,7 +99,8 @@ impl<'a> Kernel<'a> {
                 (0..SLOTS).for_each(|slot| self.trust(slot));
             }
             Step::Restart => {
-                self.tlb.stop();
+                // SAFETY: emulated, and started next.
+                unsafe { self.tlb.stop() };
                 // SAFETY: emulated.
                 unsafe { self.tlb.start() };
                 // SAFETY: emulated.
@@ -135,6 +108,32 @@ impl<'a> Kernel<'a> {
                 self.loaded = None;
                 self.slots = [None; SLOTS];
             }
+        }
+    }
+
+    fn table(&mut self, space: usize, region: usize) {
+        let mut memory = self.processor.memory.borrow_mut();
+        match memory.table_of(root_of(space), region) {
+            Some(_) => memory.free(root_of(space), region),
+            None => memory.link(root_of(space), region, 7000),
+        }
+        drop(memory);
+        if self.is_loaded(space) {
+            let first = Page { region, index: 0 };
+            self.tlb.flush_pages(first.address(), 4096, PAGES);
+        }
+        self.distrust(space, region);
+    }
+
+    fn change_tagged(&mut self, slot: usize, page: Page, frame: u32) {
+        let Some(Held { space, .. }) = self.slots[slot].filter(|_| page.region != KERNEL) else {
+            return;
+        };
+        self.set(space, page, Some(frame));
+        let kind = InvpcidKind::Page(pcid_of(slot), page.address());
+        self.tlb.flush_tagged(kind);
+        if !self.tlb.has_pcids() && self.is_loaded(space) {
+            self.tlb.flush_page(page.address());
         }
     }
 
@@ -238,10 +237,9 @@ proptest! {
     #![proptest_config(super::config())]
     #[test]
     fn no_translation_contradicts_the_page_tables(
-        flags in any_features(),
+        processor in any_processor(ROOTS),
         steps in proptest::collection::vec(any_step(), 1..60),
     ) {
-        let processor = Processor::new(flags, Tables::new(ROOTS));
         let mut kernel = Kernel::new(&processor);
         for step in steps {
             kernel.take(step);

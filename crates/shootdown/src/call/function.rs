@@ -1,21 +1,21 @@
-//! The public calls: run this function on those CPUs.
+//! The public calls that wait: run this function on those CPUs.
 //!
 //! A function runs on each target with interrupts off, as an interrupt handler does: it must not sleep, and
 //! should be short. It may flush, and it may [`try_post`](Shootdown::try_post); calling others and waiting
 //! from inside it could deadlock and panics instead.
 //!
-//! `call_*` waits, `post` does not, `submit` lets the caller choose and wait later. When the caller's own CPU is
-//! among the targets, the function runs there too, after the others were interrupted and while they work.
+//! When the caller's own CPU is among the targets, the function runs there too, after the others were interrupted and while they
+//! work.
 
 use core::fmt;
 
-use crate::call::publish::FreeSlot;
-use crate::call::{CallTicket, Kind, Next, Payload, Request, RequestRef, Run, SlotClass};
+use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, Run, Targets, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
+use crate::sync::Ordering;
 
 /// How far a submitted call must have come before its ticket's wait returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -28,7 +28,7 @@ pub enum Wait {
     Done,
 }
 
-/// The target has not come online.
+/// The target is not online.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotReady {
     /// Which.
@@ -39,27 +39,13 @@ impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is not online: it has not called Shootdown::online yet",
+            "{} is not online: it has not called Shootdown::online yet, or has gone offline",
             self.cpu
         )
     }
 }
 
 impl core::error::Error for NotReady {}
-
-/// Every request slot of this CPU that functions may use is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SlotsBusy;
-
-impl fmt::Display for SlotsBusy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "every request slot of this CPU is busy: try again after its targets have acknowledged",
-        )
-    }
-}
-
-impl core::error::Error for SlotsBusy {}
 
 /// Runs a borrowed function: the payload is a pointer to it.
 ///
@@ -76,28 +62,15 @@ unsafe fn run_borrowed<F: Fn(CpuId) + Sync>(payload: Option<&Payload>, cpu: CpuI
     core::any::type_name::<F>()
 }
 
-/// Runs an inline function: the payload is the function itself.
-///
-/// # Safety
-/// 1. The payload, if any, is `Payload::of::<F>`.
-unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(
-    payload: Option<&Payload>,
-    cpu: CpuId,
-) -> &'static str {
-    if let Some(payload) = payload {
-        // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
-        let function: F = unsafe { payload.get() };
-        function(cpu);
-    }
-    core::any::type_name::<F>()
-}
-
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Runs `function` on `target` and waits until it has returned. Interrupts and preemption in any state;
-    /// spins, serving this CPU's inbox.
+    /// Runs `function` on `target` and waits until it has returned. Interrupts and preemption in any state; spins.
+    ///
+    /// What this CPU was called for runs while it waits, in the caller's context, also with interrupts off: its target may be
+    /// waiting for it in the same way. So the caller holds no lock that such a function takes, and none that its targets spin for with
+    /// interrupts off.
     ///
     /// # Errors
     /// [`NotReady`] when the target is not online; the function has not run.
@@ -108,18 +81,22 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
-        let ran = target.index() < N
-            && self
-                .call_many(&CpuMask::only(target), function)
-                .contains(target);
-        if ran {
-            Ok(())
-        } else {
-            Err(NotReady { cpu: target })
-        }
+        let mut result = Err(NotReady { cpu: target });
+        let dispatch = |slot: &FreeSlot<'_, P>, request| {
+            if !self.is_ready(target) {
+                return Dispatched::default();
+            }
+            result = Ok(());
+            let local = target == slot.initiator;
+            let published =
+                (!local).then(|| self.publish(slot, Kind::CALL, request, Targets::One(target)));
+            Dispatched { local, published }
+        };
+        self.call(function, || (), dispatch);
+        result
     }
 
-    /// Runs `function` on every online CPU of `targets`, waits until all have returned, and tells which they
+    /// Runs `function` on every online CPU of `targets`, waits until all have returned, and returns which they
     /// were. Context and panics as [`call_one`](Self::call_one).
     pub fn call_many<F>(&self, targets: &CpuMask<N>, function: &F) -> CpuMask<N>
     where
@@ -133,7 +110,7 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
-        self.call_many(&self.ready_cpus(), function)
+        self.call_of_kind(Kind::CALL, None, function, || ()).0
     }
 
     /// As [`call_many`](Self::call_many), for a function that may as well run once for several callers: on a target that finds
@@ -160,7 +137,7 @@ where
             true => Kind::CALL.merge(),
             false => Kind::CALL,
         };
-        self.call_of_kind(kind, targets, function, || ()).0
+        self.call_of_kind(kind, Some(targets), function, || ()).0
     }
 
     /// Runs `function` on those online CPUs of `targets` for which `condition` holds now; it is evaluated
@@ -192,173 +169,124 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
-        self.call_of_kind(Kind::CALL, targets, function, overlap)
+        self.call_of_kind(Kind::CALL, Some(targets), function, overlap)
     }
 
+    /// Calls `function` on `targets`, or on all online CPUs. Returns which ran it, and what `overlap` returned.
     fn call_of_kind<F, R>(
         &self,
         kind: Kind,
-        targets: &CpuMask<N>,
+        targets: Option<&CpuMask<N>>,
         function: &F,
         overlap: impl FnOnce() -> R,
     ) -> (CpuMask<N>, R)
     where
         F: Fn(CpuId) + Sync,
     {
-        /// Waits also when `overlap` unwinds: the targets use a borrow of our caller's.
-        struct WaitOnDrop<'a, P: Platform, const N: usize>(&'a Shootdown<P, N>, Option<RequestRef>)
-        where
-            Cpus<N>: Capacity;
-        impl<P: Platform, const N: usize> Drop for WaitOnDrop<'_, P, N>
-        where
-            Cpus<N>: Capacity,
-        {
-            fn drop(&mut self) {
-                if let Some(request) = self.1 {
-                    self.0.wait_for(request);
-                }
-            }
-        }
-        let payload = Payload::of(core::ptr::from_ref(function));
-        let request = Request {
-            run: run_borrowed::<F>,
-            payload,
-        };
+        let mut ran = CpuMask::EMPTY;
+        let result = self.call(function, overlap, |slot, request| {
+            self.dispatch(slot, targets, (kind, request), &mut ran)
+        });
+        (ran, result)
+    }
+
+    /// Calls `function` on the CPUs to which `dispatch` sends it, runs `overlap` meanwhile, and waits. Returns what `overlap`
+    /// returned.
+    #[inline]
+    pub(super) fn call<F, R>(
+        &self,
+        function: &F,
+        overlap: impl FnOnce() -> R,
+        dispatch: impl FnOnce(&FreeSlot<'_, P>, Request) -> Dispatched,
+    ) -> R
+    where
+        F: Fn(CpuId) + Sync,
+    {
+        let request = Request::call(
+            run_borrowed::<F>,
+            Payload::of(core::ptr::from_ref(function)),
+        );
         let preempt = (!self.policy().waits_preemptibly()).then(|| self.preempt_guard());
-        let slot = self.free_slot(SlotClass::Function);
-        let (ran, local, published) = self.dispatch(&slot, targets, kind, request);
+        let slot = self.free_slot_for_function();
+        let Dispatched { local, published } = dispatch(&slot, request);
         let wait = WaitOnDrop(self, published);
         if local {
-            self.run_here(slot.initiator, request.run, || function(slot.initiator));
+            self.run_here(slot.initiator, run_borrowed::<F>, || {
+                function(slot.initiator)
+            });
         }
         drop(slot);
         let result = overlap();
         drop(wait);
         drop(preempt);
-        (ran, result)
+        result
     }
 
-    /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::PAYLOAD_BYTES) large, to every online CPU
-    /// of `targets`, does not wait for them, and tells which they are. Waits only while all request slots of
-    /// this CPU are busy. Context as [`call_one`](Self::call_one).
-    ///
-    /// A larger function does not compile:
-    ///
-    /// ```compile_fail
-    /// # use shootdown::*;
-    /// fn post_48_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
-    ///     let payload = [0u64; 6];
-    ///     engine.post(&CpuMask::first(4), move |_| {
-    ///         core::hint::black_box(payload);
-    ///     });
-    /// }
-    /// # struct Kernel;
-    /// # // SAFETY: never run.
-    /// # unsafe impl Platform for Kernel {
-    /// #     type IrqState = ();
-    /// #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
-    /// #     fn irq_save(&self) {}
-    /// #     fn irq_restore(&self, _: ()) {}
-    /// #     fn preempt_disable(&self) {}
-    /// #     fn preempt_enable(&self) {}
-    /// #     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
-    /// #     fn local_flush(&self, _: LocalFlush) {}
-    /// #     fn load_root(&self, _: Root) {}
-    /// #     fn now_ns(&self) -> u64 { 0 }
-    /// # }
-    /// # post_48_bytes(&Shootdown::new(Kernel));
-    /// ```
-    ///
-    /// # Panics
-    /// Inside a called function: there, use [`try_post`](Self::try_post).
-    pub fn post<F>(&self, targets: &CpuMask<N>, function: F) -> CpuMask<N>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        self.send_copy(
-            self.free_slot(SlotClass::Function),
-            targets,
-            function,
-            Wait::None,
-        )
-        .0
-    }
-
-    /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function.
-    ///
-    /// # Errors
-    /// [`SlotsBusy`]; nothing was sent and nothing ran.
-    pub fn try_post<F>(&self, targets: &CpuMask<N>, function: F) -> Result<CpuMask<N>, SlotsBusy>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
-        Ok(self.send_copy(slot, targets, function, Wait::None).0)
-    }
-
-    /// Sends a copy of `function` as [`post`](Self::post) does and returns a ticket, whose wait ends when the
-    /// call has come as far as `wait` says. The ticket may be waited for on another CPU.
-    ///
-    /// # Panics
-    /// Inside a called function.
-    pub fn submit<F>(&self, targets: &CpuMask<N>, function: F, wait: Wait) -> CallTicket<'_, P, N>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let slot = self.free_slot(SlotClass::Function);
-        let (targets, published) = self.send_copy(slot, targets, function, wait);
-        CallTicket::new(self, targets, published.filter(|_| wait != Wait::None))
-    }
-
-    fn send_copy<F>(
-        &self,
-        slot: FreeSlot<'_, P>,
-        targets: &CpuMask<N>,
-        function: F,
-        wait: Wait,
-    ) -> (CpuMask<N>, Option<RequestRef>)
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let kind = if wait == Wait::Done {
-            Kind::CALL
-        } else {
-            Kind::CALL.ack_first()
-        };
-        let request = Request {
-            run: run_inline::<F>,
-            payload: Payload::of(function),
-        };
-        let (ran, local, published) = self.dispatch(&slot, targets, kind, request);
-        if local {
-            self.run_here(slot.initiator, request.run, || function(slot.initiator));
-        }
-        (ran, published)
-    }
-
-    /// Publishes a call to the online CPUs of `targets` other than this one. Returns those CPUs and this one if
-    /// named, whether this one was, and the request if there are others.
-    fn dispatch(
+    /// Publishes a call to the online CPUs of `targets`, or to all online CPUs, other than this one; `ran` is empty, and gets
+    /// these CPUs, and this one if it is among the targets.
+    pub(super) fn dispatch(
         &self,
         slot: &FreeSlot<'_, P>,
-        targets: &CpuMask<N>,
-        kind: Kind,
-        request: Request,
-    ) -> (CpuMask<N>, bool, Option<RequestRef>) {
-        let mut live = *targets;
-        live.intersect(&self.ready_cpus());
-        let mut remote = live;
-        let local = remote.remove(slot.initiator);
-        let published = (!remote.is_empty()).then(|| self.publish(slot, kind, request, &remote));
-        (live, local, published)
+        targets: Option<&CpuMask<N>>,
+        (kind, request): (Kind, Request),
+        ran: &mut CpuMask<N>,
+    ) -> Dispatched {
+        let me = slot.initiator;
+        let remote = &self.state(me).targets;
+        remote.clear();
+        for group in self.groups() {
+            // ORDERING: as in `ready_cpus`.
+            let mut live = self.ready_set().group(group).load(Ordering::Acquire);
+            if let Some(targets) = targets {
+                live &= targets.words()[group];
+            }
+            ran.words_mut()[group] = live;
+            if group == <Cpus<N> as Capacity>::group(me) {
+                live &= !<Cpus<N> as Capacity>::bit(me);
+            }
+            remote.set_group(group, live);
+        }
+        let published =
+            (!remote.is_empty()).then(|| self.publish(slot, kind, request, Targets::OwnSet));
+        Dispatched {
+            local: ran.contains(me),
+            published,
+        }
     }
 
     /// Runs a called function on the CPU that called it. Interrupts are off.
-    fn run_here(&self, me: CpuId, run: Run, function: impl FnOnce()) {
+    pub(super) fn run_here(&self, me: CpuId, run: Run, function: impl FnOnce()) {
         self.enter_function(me, run, function);
-        // The function may have put calls back that came meanwhile (`serve_flushes_only`): look again (I7).
-        if !self.state(me).in_function.get() {
-            self.serve(me, Next::Leave);
+        let state = self.state(me);
+        // The function may have left calls alone that came meanwhile (`serve_flushes`). They run in the interrupt, not under our
+        // caller's locks (I7).
+        if !state.in_function.get() && state.look_again.replace(false) {
+            self.interrupt_myself(me);
+        }
+    }
+}
+
+/// What became of a call.
+#[derive(Default)]
+pub(super) struct Dispatched {
+    /// It is to run on the initiator too.
+    pub(super) local: bool,
+    /// The request, if other CPUs are to run it.
+    pub(super) published: Option<RequestRef>,
+}
+
+/// Waits also when what runs meanwhile unwinds: the targets use a borrow of our caller's.
+struct WaitOnDrop<'a, P: Platform, const N: usize>(&'a Shootdown<P, N>, Option<RequestRef>)
+where
+    Cpus<N>: Capacity;
+
+impl<P: Platform, const N: usize> Drop for WaitOnDrop<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        if let Some(request) = self.1 {
+            self.0.wait_for(request, WaitsFor::Function);
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use core::marker::PhantomData;
 
-use crate::call::Next;
+use crate::call::Doorbell;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 
-/// An idle CPU that looks for work itself: requests that come through its inbox send it no interrupt. (Broadcasts do: their
-/// initiators do not look at inboxes.)
+/// An idle CPU that looks for work itself: requests that come through its inbox send it no interrupt. (Broadcasts and posted
+/// call data do: their initiators do not look at inboxes.)
 ///
 /// While it lives, the host loops until [`has_work`](Self::has_work), with the processor's pause hint or waiting for a write
-/// to [`doorbell`](Self::doorbell) (x86: MONITOR and MWAIT). Dropping it serves what has come; from then on interrupts are
-/// sent again, so a host drops it before it halts the CPU.
+/// to [`doorbell`](Self::doorbell) (x86: MONITOR and MWAIT). Dropping it serves what has come, functions too, in the context of
+/// the caller; from then on interrupts are sent again, so a host drops it before it halts the CPU.
 #[must_use = "dropped at once, it only serves the inbox"]
 #[derive(Debug)]
 pub struct PollIdle<'a, P: Platform, const N: usize>
@@ -35,7 +35,7 @@ where
     pub fn poll_idle(&self) -> PollIdle<'_, P, N> {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        self.state(me).inbox.attend(me);
+        self.state(me).inbox.hold(me);
         drop(irq);
         PollIdle {
             engine: self,
@@ -50,19 +50,40 @@ where
     Cpus<N>: Capacity,
 {
     /// Whether something has come: drop this then. Does not block.
+    ///
+    /// # Panics
+    /// On another CPU.
     pub fn has_work(&self) -> bool {
+        self.stay();
         let inbox = &self.engine.state(self.me).inbox;
-        if inbox.attends(self.me) {
-            return !inbox.is_quiet(self.me) || self.engine.is_broadcast_due(self.me);
+        if inbox.is_held(self.me) {
+            return !inbox.is_quiet(self.me) || self.is_told();
         }
-        // An interrupt was served meanwhile, which ended the promise.
+        // An interrupt was served meanwhile, which let the doorbell go.
         let irq = self.engine.irq_guard();
-        inbox.attend(self.me);
+        inbox.hold(self.me);
         drop(irq);
         true
     }
 
-    /// The address of the word that initiators write.
+    /// The inbox is its CPU's: no other may serve it.
+    fn stay(&self) {
+        let here = self.engine.platform.current_cpu();
+        assert!(
+            here == self.me,
+            "{} idles and goes on as {here}: disable preemption meanwhile",
+            self.me
+        );
+    }
+
+    /// Whether something has come of which the doorbell says nothing, because its initiator interrupts.
+    fn is_told(&self) -> bool {
+        let posted = &self.engine.state(self.me).posted.0;
+        self.engine.is_broadcast_due(self.me) || !posted.is_empty()
+    }
+
+    /// The address of the word that initiators write. Broadcasts and posted call data do not write it, they interrupt: a CPU that waits for a write here
+    /// has interrupts on, or has a masked interrupt end the wait (x86: MWAIT with bit 0 of ECX).
     pub fn doorbell(&self) -> *const u64 {
         self.engine.state(self.me).inbox.doorbell_address()
     }
@@ -74,11 +95,12 @@ where
 {
     fn drop(&mut self) {
         let irq = self.engine.irq_guard();
+        self.stay();
         let state = self.engine.state(self.me);
-        // Whoever has come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
-        let is_quiet = state.inbox.rest(self.me);
-        if !is_quiet || self.engine.is_broadcast_due(self.me) {
-            self.engine.serve(self.me, Next::Leave);
+        // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
+        let is_quiet = state.inbox.let_go(self.me);
+        if !is_quiet || self.is_told() {
+            self.engine.serve(self.me, Doorbell::Silent);
             state.counters.polls_served.add(1);
         }
         drop(irq);

@@ -2,18 +2,17 @@
 //!
 //! I7: a set bit has an interrupt on its way, or a responder that will look again.
 //!
-//! One word is the *doorbell*: whoever turns it from zero sends the interrupt. With at most 64 CPUs it is the set of initiators
-//! itself; with more it says which pairs of words of the set have bits. Both sides use read-modify-writes on it, so their order alone
+//! One word is the *doorbell*: the initiator that turns it from zero sends the interrupt. With one group it is the set of initiators
+//! itself; with more it says which words of the set have bits. Both sides use read-modify-writes on it, so their order alone
 //! decides: an initiator that finds it rung precedes the responder's emptying, which therefore acquires the bit; one that
 //! comes later finds it silent and sends.
 //!
-//! A CPU that will look again anyway *attends*: it keeps its own doorbell rung by a mark that stands for nobody, and no
-//! interrupt is sent to it until it [rests](Inbox::rest).
+//! A CPU that will look again anyway *holds* its doorbell: a mark that stands for no CPU keeps it rung, and no
+//! interrupt is sent to it until it [lets it go](Inbox::let_go).
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
-use crate::mask::{CpuMask, bit_of};
 use crate::sync::{AtomicU64, Ordering, const_fn};
 
 /// The requests that wait for one CPU, one bit an initiator.
@@ -23,27 +22,27 @@ pub(crate) struct Inbox<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    /// The pairs of words of `initiators` that have bits, when there are several words; unused otherwise.
+    /// The words of `initiators` that have bits, when there are several words; unused otherwise.
     rung: AtomicU64,
-    /// Not zero when somebody has asked for a flush; a hint for a responder that runs functions.
+    /// Not zero when an initiator has asked for a flush; a hint for a responder that runs functions.
     urgent: AtomicU64,
     initiators: AtomicCpuMask<N>,
 }
 
-/// What a CPU promises when it empties its inbox.
+/// How a CPU leaves its doorbell when it empties its inbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nothing: who comes next sends an interrupt.
-    Leave,
-    /// To look again, or to rest.
-    Attend,
+pub(crate) enum Doorbell {
+    /// Silent: the initiator that comes next sends an interrupt.
+    Silent,
+    /// Held: this CPU will look again, or let it go.
+    Held,
 }
 
 impl<const N: usize> Inbox<N>
 where
     Cpus<N>: Capacity,
 {
-    const ONE_WORD: bool = <Cpus<N> as Capacity>::WORDS == 1;
+    const IS_WIDE: bool = <Cpus<N> as Capacity>::IS_WIDE;
 
     const_fn! {
         pub(crate) fn new() -> Self {
@@ -52,99 +51,132 @@ where
     }
 
     fn doorbell(&self) -> &AtomicU64 {
-        match Self::ONE_WORD {
-            true => self.initiators.group(0),
-            false => &self.rung,
+        match Self::IS_WIDE {
+            true => &self.rung,
+            false => self.initiators.group(0),
         }
     }
 
-    /// What keeps the doorbell of `me` rung. No CPU is its own initiator; pairs of words need half of the bits.
+    /// What holds the doorbell of `me`. No CPU is its own initiator; words need 63 of the bits.
     fn mark(me: CpuId) -> u64 {
-        match Self::ONE_WORD {
-            true => bit_of(me),
-            false => 1 << 63,
+        match Self::IS_WIDE {
+            true => 1 << 63,
+            false => <Cpus<N> as Capacity>::bit(me),
         }
     }
+
+    /// The last bit of the doorbell that stands for a word; with 64 words, for the last two.
+    const LAST_WORD_BIT: usize = 62;
 
     /// The doorbell's bit for a word, when there are several.
-    const fn pair(group: usize) -> u64 {
-        1 << (group / 2)
+    #[inline]
+    fn word_bit(group: usize) -> u64 {
+        1 << group.min(Self::LAST_WORD_BIT)
     }
 
-    /// The lines that [`add`](Self::add) writes, which may be the same.
-    pub(crate) fn lines_of(&self, initiator: CpuId) -> [usize; 2] {
+    /// Groups whose words lie in the doorbell's line: what the two words before them leave of 64 bytes.
+    const FIRST_LINE_GROUPS: usize = 6;
+
+    /// The lines that [`add`](Self::add) writes: that of the doorbell, and that of the bit where it is another.
+    #[inline]
+    pub(crate) fn lines_of(&self, initiator: CpuId) -> (usize, Option<usize>) {
         let doorbell = core::ptr::from_ref(self.doorbell()).addr();
-        [doorbell, self.initiators.address_of(initiator)]
+        let is_far = <Cpus<N> as Capacity>::group(initiator) >= Self::FIRST_LINE_GROUPS;
+        (
+            doorbell,
+            is_far.then(|| self.initiators.address_of(initiator)),
+        )
     }
 
-    /// Announces a published slot of `initiator`; tells whether the caller must send the interrupt.
+    /// Announces a published slot of `initiator`; true if the caller must send the interrupt.
     ///
     /// The caller has interrupts off until it has sent it: an interrupt handler here that found the
-    /// doorbell rung would wait for an interrupt that nobody sends.
+    /// doorbell rung would wait for an interrupt that no CPU sends.
     #[must_use]
     pub(crate) fn add(&self, initiator: CpuId, is_flush: bool) -> bool {
+        // ORDERING: Release publishes the slot; pairs with the Acquire in `take`. Acquire: a responder that has emptied the inbox
+        // before has taken back the hint before that, not after ours.
+        let before = self.initiators.insert(initiator, Ordering::AcqRel);
+        let must_send = match Self::IS_WIDE {
+            true => {
+                let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
+                // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
+                self.rung.fetch_or(bit, Ordering::AcqRel) == 0
+            }
+            false => before == 0,
+        };
         if is_flush {
-            self.urgent.store(1, Ordering::Relaxed);
+            // After the bit: the hint may come late, but does not get lost.
+            // ORDERING: Release: a responder that sees the hint sees the bit; pairs with `is_urgent`.
+            self.urgent.store(1, Ordering::Release);
         }
-        // ORDERING: Release publishes the slot; pairs with the Acquire in `take`.
-        let before = self.initiators.insert(initiator, Ordering::Release);
-        if Self::ONE_WORD {
-            before == 0
-        } else {
-            let pair = Self::pair(initiator.index() / 64);
-            // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
-            self.rung.fetch_or(pair, Ordering::AcqRel) == 0
-        }
+        must_send
     }
 
-    /// Whether nobody is in it; a hint.
+    /// Whether no initiator is in it; a hint.
+    #[inline]
     pub(crate) fn is_quiet(&self, me: CpuId) -> bool {
         self.doorbell().load(Ordering::Relaxed) & !Self::mark(me) == 0
     }
 
-    /// Whether a flush has come since [`take`](Self::take) was called; a hint.
+    /// Whether a flush may have come since [`take`](Self::take) was called; a hint.
+    #[inline]
     pub(crate) fn is_urgent(&self) -> bool {
-        self.urgent.load(Ordering::Relaxed) != 0
+        // ORDERING: Acquire: the taking that follows finds the bit that the hint is about; pairs with `add`.
+        self.urgent.load(Ordering::Acquire) != 0
     }
 
-    /// Empties the inbox; `None` when it was quiet. Only its own CPU calls this, with interrupts off.
-    pub(crate) fn take(&self, me: CpuId, next: Next) -> Option<CpuMask<N>> {
+    /// Empties the inbox: `found` gets the word of each group that has initiators. False when it was quiet. Only its own CPU calls
+    /// this, with interrupts off.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        me: CpuId,
+        doorbell: Doorbell,
+        mut found: impl FnMut(usize, u64),
+    ) -> bool {
         if self.is_quiet(me) {
-            return None;
+            // The hint stays: taken back here, it could hide a flush that comes after the look.
+            return false;
         }
-        if self.is_urgent() {
-            self.urgent.store(0, Ordering::Relaxed);
-        }
-        let mark = match next {
-            Next::Leave => 0,
-            Next::Attend => Self::mark(me),
+        // Before the exchange: a flush that comes after that sets the hint after this.
+        self.urgent.store(0, Ordering::Relaxed);
+        let mark = match doorbell {
+            Doorbell::Silent => 0,
+            Doorbell::Held => Self::mark(me),
         };
         // ORDERING: Acquire sees the slots behind the bits, or the bits of every initiator that found the doorbell rung;
         // pairs with `add`.
-        let rung = self.doorbell().swap(mark, Ordering::AcqRel);
-        let mut found = CpuMask::EMPTY;
-        if Self::ONE_WORD {
-            found.words_mut()[0] = rung & !Self::mark(me);
-            return Some(found);
+        let rung = self.doorbell().swap(mark, Ordering::AcqRel) & !Self::mark(me);
+        if !Self::IS_WIDE {
+            found(0, rung);
+            return true;
         }
-        for (group, word) in found.words_mut().iter_mut().enumerate() {
-            let cell = self.initiators.group(group);
-            if rung & Self::pair(group) != 0 && cell.load(Ordering::Relaxed) != 0 {
-                // ORDERING: Acquire sees the slots behind the bits; pairs with `add`.
-                *word = cell.swap(0, Ordering::Acquire);
+        let mut groups = rung;
+        if <Cpus<N> as Capacity>::WORDS > Self::LAST_WORD_BIT + 1 {
+            groups |= (rung >> Self::LAST_WORD_BIT) << (Self::LAST_WORD_BIT + 1);
+        }
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            // ORDERING: Acquire sees the slots behind the bits; pairs with `add`.
+            let word = self.initiators.group(group).swap(0, Ordering::Acquire);
+            // An initiator may have rung after the last taking had found its bit.
+            if word != 0 {
+                found(group, word);
             }
         }
-        Some(found)
+        true
     }
 
-    /// Promises to look again or to rest: no interrupt is sent meanwhile. As [`take`](Self::take).
-    pub(crate) fn attend(&self, me: CpuId) {
+    /// Holds the doorbell: the caller will look again or let it go, and no interrupt is sent meanwhile. As [`take`](Self::take).
+    pub(crate) fn hold(&self, me: CpuId) {
         // ORDERING: a read-modify-write that stays in the chain which the next `take` acquires.
         self.doorbell().fetch_or(Self::mark(me), Ordering::AcqRel);
     }
 
-    /// Whether the promise stands.
-    pub(crate) fn attends(&self, me: CpuId) -> bool {
+    /// Whether the doorbell is held.
+    pub(crate) fn is_held(&self, me: CpuId) -> bool {
         self.doorbell().load(Ordering::Relaxed) & Self::mark(me) != 0
     }
 
@@ -153,120 +185,63 @@ where
         core::ptr::from_ref(self.doorbell()).cast()
     }
 
-    /// Takes the promise back, if nobody relies on it; tells whether that is so. If not, the inbox must be emptied. As
+    /// Lets the doorbell go; true if no initiator relies on it. If one does, the inbox must be emptied. As
     /// [`take`](Self::take).
     #[must_use]
-    pub(crate) fn rest(&self, me: CpuId) -> bool {
+    pub(crate) fn let_go(&self, me: CpuId) -> bool {
         // ORDERING: Acquire sees the bits of those that found only the mark; pairs with `add`.
-        let rested = self.doorbell().compare_exchange(
+        let silenced = self.doorbell().compare_exchange(
             Self::mark(me),
             0,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
-        rested.map_or_else(|seen| seen == 0, |_| true)
+        silenced.map_or_else(|seen| seen == 0, |_| true)
     }
 
-    /// Puts initiators back that could not be served now. The caller is the inbox's own CPU and sees to it
-    /// that somebody looks again.
-    pub(crate) fn put_back(&self, initiators: &CpuMask<N>) {
-        self.initiators.unite(initiators, Ordering::Relaxed);
-        if !Self::ONE_WORD {
-            let words = initiators.words().iter().enumerate();
-            let rung = words
-                .filter(|(_, word)| **word != 0)
-                .fold(0, |rung, (group, _)| rung | Self::pair(group));
+    /// Puts initiators of a group back that could not be served now. The caller is the inbox's own CPU and sees to it
+    /// that it looks again.
+    pub(crate) fn put_back(&self, group: usize, initiators: u64) {
+        let cell = self.initiators.group(group);
+        if !Self::IS_WIDE {
             // ORDERING: a read-modify-write, so that an initiator that rang just before stays in the chain
-            // that the next `take` acquires; a plain store would cut it off and its bit could be missed.
-            self.rung.fetch_or(rung, Ordering::AcqRel);
+            // that the next `take` acquires.
+            cell.fetch_or(initiators, Ordering::AcqRel);
+            return;
         }
+        cell.fetch_or(initiators, Ordering::Relaxed);
+        // ORDERING: as above.
+        self.rung.fetch_or(Self::word_bit(group), Ordering::AcqRel);
     }
 }
 
 #[cfg(all(test, loom))]
-mod models {
-    extern crate std;
+#[path = "inbox_models.rs"]
+mod models;
 
-    use loom::sync::Arc;
-    use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Doorbell, Inbox};
+    extern crate std;
     use std::vec::Vec;
 
-    use super::{Inbox, Next};
     use crate::cpu::CpuId;
 
-    /// Two initiators in different words, one responder that looks when it is interrupted and now and then on its
-    /// own, putting back what it found the first time: every initiator is found after it announced itself, or
-    /// an interrupt that was sent for it is still to be taken (I7).
+    /// With 64 words the last two share a bit of the doorbell.
     #[test]
-    fn a_wide_inbox_loses_no_initiator() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound.get_or_insert(3);
-        builder.check(|| {
-            let inbox = Arc::new(Inbox::<128>::new());
-            let interrupts = Arc::new(AtomicU64::new(0));
-            let initiators: Vec<_> = [3, 70]
-                .into_iter()
-                .map(|number| {
-                    let (inbox, interrupts) = (inbox.clone(), interrupts.clone());
-                    loom::thread::spawn(move || {
-                        if inbox.add(CpuId::new(number), false) {
-                            interrupts.fetch_add(1, Ordering::AcqRel);
-                        }
-                    })
-                })
-                .collect();
-            let mut found = crate::CpuMask::<128>::EMPTY;
-            if let Some(fresh) = inbox.take(CpuId::new(0), Next::Leave) {
-                inbox.put_back(&fresh);
-            }
-            if let Some(fresh) = inbox.take(CpuId::new(0), Next::Leave) {
-                found.unite(&fresh);
-            }
+    fn the_last_words_are_found() {
+        for initiators in [&[4095][..], &[4031], &[3967, 4031, 4095], &[0, 4095]] {
+            let (inbox, me) = (Inbox::<4096>::new(), CpuId::new(1));
+            inbox.hold(me);
             for initiator in initiators {
-                initiator.join().unwrap();
+                assert!(!inbox.add(CpuId::new(*initiator), false), "it is held");
             }
-            // What the interrupt handler does, once for all interrupts since; the put-back needs no
-            // interrupt because the responder looks again by itself.
-            if interrupts.swap(0, Ordering::AcqRel) > 0
-                && let Some(fresh) = inbox.take(CpuId::new(0), Next::Leave)
-            {
-                found.unite(&fresh);
-            }
-            assert_eq!(found.len(), 2, "an initiator was lost: {found:?}");
-            assert!(inbox.is_quiet(CpuId::new(0)));
-        });
-    }
-
-    /// The same without interrupts between: whoever is told not to send may rely on the responder that is
-    /// about to look.
-    #[test]
-    fn an_initiator_that_need_not_interrupt_is_seen_by_the_next_look() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound.get_or_insert(3);
-        builder.check(|| {
-            let inbox = Arc::new(Inbox::<128>::new());
-            let rung = inbox.add(CpuId::new(3), false);
-            assert!(rung, "the first initiator must interrupt");
-            let (told, seen) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
-            let second = {
-                let (inbox, told) = (inbox.clone(), told.clone());
-                loom::thread::spawn(move || {
-                    let interrupts = inbox.add(CpuId::new(70), false);
-                    told.store(1 + u64::from(interrupts), Ordering::Relaxed);
-                })
-            };
-            // The interrupt for initiator 3.
-            let fresh = inbox
-                .take(CpuId::new(0), Next::Leave)
-                .expect("its bit is set");
-            assert!(fresh.contains(CpuId::new(3)));
-            seen.store(u64::from(fresh.contains(CpuId::new(70))), Ordering::Relaxed);
-            second.join().unwrap();
-            let need_not = told.load(Ordering::Relaxed) == 1;
-            assert!(
-                !need_not || seen.load(Ordering::Relaxed) == 1,
-                "nobody will look for initiator 70"
-            );
-        });
+            let mut found = Vec::new();
+            assert!(inbox.take(me, Doorbell::Silent, |group, word| {
+                found.push(group as u32 * 64 + word.trailing_zeros());
+            }));
+            assert_eq!(found, initiators);
+            assert!(inbox.add(CpuId::new(4095), false), "it is silent");
+        }
     }
 }

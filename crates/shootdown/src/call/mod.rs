@@ -6,33 +6,59 @@
 //! their pending sets. The request is complete when the pending set is empty. There is no lock and no
 //! list; slots are recycled by their own CPU when their pending set is empty.
 //!
-//! A request for many CPUs is announced in a *ring* that all of them read, instead of in their inboxes.
+//! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
-//! * `payload`, `slot`, `inbox`, `ring`: the shared memory.
-//! * `publish`: the initiator. `serve`, `backlog`: the responder. `wait`: what ties them together.
-//! * `function`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
+//! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
+//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `backlog`: the responder. `wait`: what ties
+//!   them together.
+//! * `function`, `collect`, `post`, `data`, `kick`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
+mod announce;
 mod backlog;
+mod collect;
+mod data;
+mod free_slot;
 mod function;
 mod idle;
 mod inbox;
+mod kick;
+mod kind;
+mod look;
 mod payload;
+mod pending;
+mod post;
 mod publish;
+mod request;
 mod ring;
+mod ring_entry;
+mod ring_reader;
+mod run;
 mod serve;
 mod slot;
 mod ticket;
+mod ticket_number;
 mod wait;
 
-pub use function::{NotReady, SlotsBusy, Wait};
+pub use data::{CallData, PostRefused};
+pub use function::{NotReady, Wait};
 pub use idle::PollIdle;
+pub use kick::KickTicket;
 pub use payload::PAYLOAD_BYTES;
+pub use post::SlotsBusy;
 pub use ticket::CallTicket;
 
-pub(crate) use inbox::{Inbox, Next};
+pub(crate) use backlog::Backlog;
+pub(crate) use data::PostedList;
+pub(crate) use free_slot::{FreeSlot, SlotClass};
+pub(crate) use inbox::{Doorbell, Inbox};
+pub(crate) use kind::{Kind, OtherSlots};
 pub(crate) use payload::Payload;
-pub(crate) use publish::SlotClass;
-pub(crate) use ring::{Ears, Ring};
-pub(crate) use serve::Place;
-pub(crate) use slot::{Kind, Others, Request, Run, SLOTS, Slot, Stamp};
-pub(crate) use wait::RequestRef;
+pub(crate) use publish::Targets;
+pub(crate) use request::{Number, Request, Run};
+pub(crate) use ring::Ring;
+pub(crate) use ring_entry::Seat;
+pub(crate) use ring_reader::RingReader;
+pub(crate) use run::Place;
+pub(crate) use slot::{SLOTS, Slot};
+pub(crate) use ticket_number::Ticket;
+pub(crate) use wait::{RequestRef, WaitsFor};

@@ -1,188 +1,109 @@
-//! The initiator's half of a call.
+//! The initiator's half of a call: filling a slot, and interrupting its targets.
 
-use crate::call::{Kind, Next, Others, Request, RequestRef, SLOTS, Slot, Stamp};
+use crate::call::{Doorbell, FreeSlot, Kind, OtherSlots, Request, RequestRef};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
-use crate::engine::{IrqGuard, Shootdown};
-use crate::mask::CpuMask;
-use crate::platform::Platform;
+use crate::engine::Shootdown;
+use crate::memory::CpuState;
+use crate::platform::{IpiRefused, Platform};
 use crate::trace::TraceEvent;
 use crate::watchdog::{Entry, Watch};
 
-/// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
-/// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
-const PREFETCH_AHEAD: usize = 8;
-
-/// Where it matters only for hints: x86, and most others.
-const LINE_BYTES: usize = 64;
-
-/// Which slots a request may use.
+/// Whom a request names, all online, without its initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SlotClass {
-    /// All but the last, which is kept for flushes: a flush never waits for a slot that only a called
-    /// function somewhere can free, so flushes make progress inside called functions too.
-    Function,
-    /// Any.
-    Flush,
-}
-
-impl SlotClass {
-    const fn limit(self) -> usize {
-        match self {
-            Self::Function => SLOTS - 1,
-            Self::Flush => SLOTS,
-        }
-    }
-}
-
-/// A free slot of the running CPU, which stays free while interrupts stay off.
-#[derive(Debug)]
-pub(crate) struct FreeSlot<'a, P: Platform> {
-    pub(crate) initiator: CpuId,
-    pub(crate) index: usize,
-    _irq: IrqGuard<'a, P>,
+pub(crate) enum Targets {
+    One(CpuId),
+    /// Those in the initiator's set `targets`, which are several or one.
+    OwnSet,
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// A free slot of whatever CPU this is, or `None` when all are busy. Interrupts are off from here on.
-    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
-        self.free_slot_of(self.irq_guard(), class)
-    }
-
-    /// The same where interrupts are off already.
-    fn free_slot_of<'a>(
-        &'a self,
-        irq: IrqGuard<'a, P>,
-        class: SlotClass,
-    ) -> Option<FreeSlot<'a, P>> {
-        let initiator = self.platform.current_cpu();
-        let slots = &self.state(initiator).slots[..class.limit()];
-        let index = slots.iter().position(|slot| slot.is_free())?;
-        Some(FreeSlot {
-            initiator,
-            index,
-            _irq: irq,
-        })
-    }
-
-    /// Waits for a free slot, with interrupts as the caller had them, serving the own inbox.
-    ///
-    /// # Panics
-    /// For [`SlotClass::Function`] inside a called function.
-    pub(crate) fn free_slot(&self, class: SlotClass) -> FreeSlot<'_, P> {
-        let irq = self.irq_guard();
-        self.forbid_inside_function(class);
-        if let Some(slot) = self.free_slot_of(irq, class) {
-            return slot;
-        }
-        let irq = self.irq_guard();
-        self.state(self.platform.current_cpu())
-            .counters
-            .slots_exhausted
-            .add(1);
-        drop(irq);
-        let mut watch = Watch::default();
-        loop {
-            if let Some(slot) = self.try_free_slot(class) {
-                return slot;
-            }
-            self.poll();
-            self.platform.relax();
-            self.watch(&mut watch, || self.busy_request(class));
-        }
-    }
-
-    /// A request that keeps a slot of this CPU busy, for reports.
-    fn busy_request(&self, class: SlotClass) -> Option<RequestRef> {
-        let initiator = self.platform.current_cpu();
-        let slots = &self.state(initiator).slots[..class.limit()];
-        let slot = slots.iter().position(|slot| !slot.is_free())?;
-        Some(RequestRef {
-            initiator,
-            slot,
-            sequence: slots[slot].sequence(),
-        })
-    }
-
-    /// A called function that waited for other functions could wait for one that waits for it. Interrupts are off: the flag of a
-    /// CPU that we have just left would be somebody else's.
-    fn forbid_inside_function(&self, class: SlotClass) {
-        if class == SlotClass::Flush {
-            return;
-        }
-        let me = self.platform.current_cpu();
-        assert!(
-            !self.state(me).in_function.get(),
-            "{me}: a called function may not call other CPUs and wait: use try_post"
-        );
-    }
-
-    /// Publishes `request` to `targets` (not empty, all ready, without this CPU) and interrupts them.
+    /// Publishes `request` to `targets` and interrupts them.
     pub(crate) fn publish(
         &self,
         slot: &FreeSlot<'_, P>,
         kind: Kind,
         request: Request,
-        targets: &CpuMask<N>,
+        targets: Targets,
     ) -> RequestRef {
-        let initiator = slot.initiator;
-        let cell = &self.state(initiator).slots[slot.index];
-        let named = targets.len();
-        let broadcasts = self.broadcasts(named);
-        let kind = if broadcasts { kind.broadcast() } else { kind };
-        if self.prefetches() {
-            // The slot was written last by a target that acknowledged, each inbox by its CPU, the ring by whoever
-            // broadcast before: fetch them side by side, not one after the other.
-            self.prefetch_slot(cell, targets);
-            if broadcasts {
-                self.prefetch_rings(targets);
-            } else {
-                for target in targets.iter().take(PREFETCH_AHEAD) {
-                    self.prefetch_inbox(target, initiator);
-                }
-            }
+        let state = self.state(slot.initiator);
+        let (targets, named) = match targets {
+            Targets::One(_) => (targets, 1),
+            Targets::OwnSet => match state.targets.only() {
+                Some(only) => (Targets::One(only), 1),
+                None => (targets, state.targets.len()),
+            },
+        };
+        if self.policy().broadcasts_to(named) {
+            return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }
-        let wanted = match kind.is_flush() {
-            true => Entry::FLUSH,
-            false => Entry::function(request.run),
+        self.prefetch_for(slot, targets);
+        let request_ref = self.fill(slot, kind, request, targets);
+        let ipis = match targets {
+            Targets::One(target) => {
+                let must_send = self
+                    .state(target)
+                    .inbox
+                    .add(slot.initiator, kind.is_flush());
+                u32::from(must_send)
+            }
+            Targets::OwnSet => self.add_to_inboxes(state, slot.initiator, kind),
         };
-        self.state(initiator).diary.wants(slot.index, wanted);
-        let now = match kind.is_flush() {
-            // Flushes are served before all functions, in any order.
-            true => Stamp::NONE,
-            false => Stamp::at_ns(self.platform.now_ns()),
+        self.finish(request_ref, targets, (named, ipis as usize));
+        request_ref
+    }
+
+    /// Writes the request into its slot: from here on its targets may find it.
+    pub(crate) fn fill(
+        &self,
+        slot: &FreeSlot<'_, P>,
+        kind: Kind,
+        request: Request,
+        targets: Targets,
+    ) -> RequestRef {
+        let state = self.state(slot.initiator);
+        let wanted = request.function().map_or(Entry::FLUSH, Entry::function);
+        state.activity.wants(slot.index, wanted);
+        // Flushes are served before all functions, in any order.
+        let now_ns = (!kind.is_flush()).then(|| self.platform.now_ns());
+        let order = (now_ns, self.others_of(slot));
+        let cell = &state.slots[slot.index];
+        let number = match targets {
+            Targets::One(target) => {
+                let word = (
+                    <Cpus<N> as Capacity>::group(target),
+                    <Cpus<N> as Capacity>::bit(target),
+                );
+                // SAFETY: 1. `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
+                unsafe { cell.publish(kind, request, core::iter::once(word), order) }
+            }
+            Targets::OwnSet => {
+                let words = state.targets.groups_with_members();
+                // SAFETY: 1. as above.
+                unsafe { cell.publish(kind, request, words, order) }
+            }
         };
-        let others = self.others_of(slot);
-        // SAFETY: `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
-        let sequence = unsafe { cell.publish(kind, request, targets, (now, others)) };
-        let request = RequestRef {
-            initiator,
+        RequestRef {
+            initiator: slot.initiator,
             slot: slot.index,
-            sequence,
-        };
-        let quiet = if broadcasts {
-            self.announce(request, targets)
-        } else {
-            self.add_to_inboxes(initiator, targets, kind.is_flush())
-        };
-        let ipis = match quiet == *targets {
-            true => named,
-            false => quiet.len(),
-        };
-        self.kick(initiator, named, &quiet, ipis);
-        request
+            number,
+        }
     }
 
     /// What the header of `slot` has to say of the other slots. For the first slot, those that are in use; if it is another,
     /// the first slot's header is told of it.
-    fn others_of(&self, slot: &FreeSlot<'_, P>) -> Others {
+    fn others_of(&self, slot: &FreeSlot<'_, P>) -> OtherSlots {
         let slots = &self.state(slot.initiator).slots;
-        let mut others = Others::NONE;
+        let mut others = OtherSlots::NONE;
         if slot.index > 0 {
             slots[0].note_other(slot.index);
+            return others;
+        }
+        if slots[0].others() == OtherSlots::NONE {
+            // None was filled since this one was filled last.
             return others;
         }
         for (index, other) in slots.iter().enumerate().skip(1) {
@@ -193,71 +114,37 @@ where
         others
     }
 
-    /// Whether a request for so many targets is announced in rings.
-    fn broadcasts(&self, named: usize) -> bool {
-        let from = usize::from(self.policy().broadcasts_from());
-        from != 0 && named >= from
-    }
-
-    /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; returns whom
-    /// to interrupt. Interrupts are off.
-    fn announce(&self, request: RequestRef, targets: &CpuMask<N>) -> CpuMask<N> {
-        let RequestRef {
-            initiator,
-            slot,
-            sequence,
-        } = request;
-        let is_done = |(initiator, slot), sequence| {
-            self.is_done(RequestRef {
-                initiator,
-                slot,
-                sequence,
-            })
-        };
-        let counters = &self.state(initiator).counters;
-        let cell = &self.state(initiator).slots[slot];
-        let (mut quiet, mut unheard) = (*targets, CpuMask::EMPTY);
-        for (group, word) in targets.words().iter().enumerate() {
-            let ring = &self.rings()[group];
-            if *word != 0 && !ring.announce((initiator, slot), sequence, *word, is_done) {
-                cell.leave_ring(group);
-                quiet.words_mut()[group] = 0;
-                unheard.words_mut()[group] = *word;
-                counters.broadcasts_full.add(1);
-            }
-        }
-        if !unheard.is_empty() {
-            quiet.unite(&self.add_to_inboxes(initiator, &unheard, cell.kind().is_flush()));
-        }
-        counters.broadcasts_published.add(1);
-        quiet
-    }
-
-    /// Announces a published slot in the targets' inboxes; returns those that no interrupt is on its way to (I7). Interrupts
-    /// are off.
-    fn add_to_inboxes(&self, initiator: CpuId, targets: &CpuMask<N>, is_flush: bool) -> CpuMask<N> {
-        let mut quiet = CpuMask::EMPTY;
-        let mut ahead = targets.iter();
-        let prefetches = self.prefetches() && ahead.nth(PREFETCH_AHEAD - 1).is_some();
-        for target in targets.iter() {
-            if prefetches && let Some(later) = ahead.next() {
+    /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
+    /// interrupt is on its way to (I7); returns how many. Interrupts are off.
+    pub(crate) fn add_to_inboxes(&self, state: &CpuState<N>, initiator: CpuId, kind: Kind) -> u32 {
+        let mut ipis = 0;
+        let mut ahead = self.ahead_of(&state.targets);
+        for target in state.targets.iter() {
+            if let Some(later) = ahead.as_mut().and_then(Iterator::next) {
                 self.prefetch_inbox(later, initiator);
             }
-            if self.state(target).inbox.add(initiator, is_flush) {
-                quiet.insert(target);
+            match self.state(target).inbox.add(initiator, kind.is_flush()) {
+                true => ipis += 1,
+                false => state.targets.remove(target),
             }
         }
-        quiet
+        ipis
     }
 
-    /// Interrupts those of a request's `named` targets that need it, `ipis` of them. Interrupts are off.
-    fn kick(&self, initiator: CpuId, named: usize, quiet: &CpuMask<N>, ipis: usize) {
+    /// Counts a published request and interrupts those of its `named` targets that need it, `ipis` of them. Interrupts are off.
+    pub(crate) fn finish(
+        &self,
+        request: RequestRef,
+        targets: Targets,
+        (named, ipis): (usize, usize),
+    ) {
+        let initiator = request.initiator;
         let counters = &self.state(initiator).counters;
         counters.requests_published.add(1);
         counters.ipis_sent.add(ipis as u64);
         counters.ipis_avoided.add((named - ipis) as u64);
         if ipis > 0 {
-            self.interrupt(initiator, quiet);
+            self.interrupt(request, targets);
         }
         self.platform.on_trace(TraceEvent::Submitted {
             cpu: initiator,
@@ -266,61 +153,83 @@ where
         });
     }
 
-    /// Whether hints are worth giving; a model checker has no caches, and fewer steps are quicker to explore.
-    pub(crate) fn prefetches(&self) -> bool {
-        !cfg!(loom) && self.policy().prefetches()
-    }
-
-    /// Asks for the lines of the rings that a broadcast to `targets` writes.
-    fn prefetch_rings(&self, targets: &CpuMask<N>) {
-        for (ring, word) in self.rings().iter().zip(targets.words()) {
-            if *word != 0 {
-                ring.prefetch(*word, |line| self.platform.prefetch_write(line));
-            }
-        }
-    }
-
-    /// Asks for the lines of a slot that publishing to `targets` writes.
-    fn prefetch_slot(&self, slot: &Slot<N>, targets: &CpuMask<N>) {
-        const LINE_WORDS: usize = LINE_BYTES / 8;
-        self.platform
-            .prefetch_write(core::ptr::from_ref(slot).addr());
-        if <Cpus<N> as Capacity>::WORDS == 1 {
-            return;
-        }
-        for (line, words) in targets.words().chunks(LINE_WORDS).enumerate() {
-            if words.iter().any(|word| *word != 0) {
-                let first = CpuId::from_index(line * LINE_WORDS * 64);
-                self.platform.prefetch_write(slot.line_of(first));
-            }
-        }
-    }
-
-    /// Asks for the lines of an inbox that announcing `initiator` writes.
-    pub(crate) fn prefetch_inbox(&self, target: CpuId, initiator: CpuId) {
-        let [doorbell, bit] = self.state(target).inbox.lines_of(initiator);
-        self.platform.prefetch_write(doorbell);
-        if bit / LINE_BYTES != doorbell / LINE_BYTES {
-            self.platform.prefetch_write(bit);
-        }
-    }
-
-    /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
-    fn interrupt(&self, initiator: CpuId, targets: &CpuMask<N>) {
-        let multicast = self.policy().multicasts() && targets.has_several();
-        let send = || {
-            if multicast {
-                self.platform.send_ipi_mask(targets.as_set())
-            } else {
-                targets
-                    .iter()
-                    .try_for_each(|target| self.platform.send_ipi(target))
-            }
-        };
-        while send().is_err() {
+    /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss. Meanwhile this CPU serves
+    /// flushes, and the watchdog looks.
+    fn interrupt(&self, request: RequestRef, targets: Targets) {
+        let initiator = request.initiator;
+        let (mut watch, mut next) = (Watch::default(), CpuId::from_index(0));
+        while self.send(initiator, targets, &mut next).is_err() {
             self.state(initiator).counters.ipis_refused.add(1);
-            self.serve(initiator, Next::Leave);
+            self.serve_flushes(initiator);
+            if !self.is_any_left(initiator, targets) {
+                return;
+            }
             self.platform.relax();
+            self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
+        }
+    }
+
+    /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
+    /// the platform may refuse interrupts to them for ever. Whether any is left.
+    fn is_any_left(&self, initiator: CpuId, targets: Targets) -> bool {
+        let set = match targets {
+            Targets::One(target) => return self.is_ready(target),
+            Targets::OwnSet => &self.state(initiator).targets,
+        };
+        for gone in set.iter().filter(|cpu| !self.is_ready(*cpu)) {
+            set.remove(gone);
+        }
+        !set.is_empty()
+    }
+
+    /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.
+    fn send(&self, initiator: CpuId, targets: Targets, next: &mut CpuId) -> Result<(), IpiRefused> {
+        let set = &self.state(initiator).targets;
+        let only = match targets {
+            Targets::One(target) => Some(target),
+            Targets::OwnSet => set.only(),
+        };
+        if let Some(only) = only {
+            return self.platform.send_ipi(only);
+        }
+        if !self.policy().multicasts() {
+            let from = *next;
+            return set.iter().filter(|cpu| *cpu >= from).try_for_each(|cpu| {
+                let sent = self.platform.send_ipi(cpu);
+                sent.inspect_err(|_| *next = cpu)
+            });
+        }
+        // SAFETY: 1. we are the initiator, and interrupts are off. The set is not changed before this returns.
+        let set = unsafe { set.as_set() };
+        self.platform.send_ipi_mask(set)
+    }
+
+    /// Has this CPU take the engine's interrupt once more; not before it has interrupts on.
+    pub(crate) fn interrupt_myself(&self, me: CpuId) {
+        let counters = &self.state(me).counters;
+        let mut watch = Watch::default();
+        while self.platform.send_ipi(me).is_err() {
+            counters.ipis_refused.add(1);
+            self.serve_flushes(me);
+            self.platform.relax();
+            self.watch(&mut watch, |waited_ns| Some(self.refusal(me, waited_ns)));
+        }
+        counters.ipis_sent.add(1);
+    }
+
+    /// Ends a stretch in which this CPU held its doorbell: initiators that came meanwhile sent no interrupt, so it sends itself one.
+    pub(crate) fn let_doorbell_go(&self, me: CpuId) {
+        if !self.state(me).inbox.let_go(me) {
+            self.interrupt_myself(me);
+        }
+    }
+
+    /// How this CPU has left its doorbell.
+    #[inline]
+    pub(crate) fn doorbell(&self, me: CpuId) -> Doorbell {
+        match self.state(me).inbox.is_held(me) {
+            true => Doorbell::Held,
+            false => Doorbell::Silent,
         }
     }
 }

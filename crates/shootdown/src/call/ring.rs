@@ -1,29 +1,33 @@
-//! [`Ring`]: requests for many CPUs, announced once for 64 neighbours.
+//! [`Ring`]: requests for many CPUs, announced once for all of a group.
 //!
-//! An inbox bit a target costs the initiator a cache line a target. Here it writes one line for each 64 CPUs that have targets
-//! among them, and these read it; the price is that each target is interrupted, also one that somebody else has just interrupted.
+//! An inbox bit a target costs the initiator a cache line a target. Here it writes one line for each group that has targets
+//! in it, and these read it; the price is that each target is interrupted, also one that another initiator has just interrupted.
 //!
-//! An entry names a published slot under a *ticket*; tickets go up by one, and ticket `t` lies at index `t % LEN`. Each CPU
-//! remembers which tickets it has *heard* ([`Ears`]). So it looks at each once, and a broadcast costs nobody anything who is not
-//! interrupted and does not look.
+//! An entry names a published slot under a [`Ticket`]; ticket `t` lies at index `t % LEN`. Each CPU
+//! remembers which tickets it has read ([`RingReader`](crate::call::RingReader)). So it looks at each once, and a broadcast
+//! costs a CPU nothing that is not interrupted and does not look.
 //!
-//! * An entry is overwritten only when its request is complete: whoever finds it gone was not named in it, or has served
+//! * An entry is overwritten only when its request is complete: a CPU that finds it gone was not named in it, or has served
 //!   it. When the entry of the last lap is still needed, the ring is full, and the initiator uses the inboxes.
-//! * An entry is *claimed* by one exchange on its word. Then its initiator adds the targets and marks it *complete*. Who comes
-//!   between the two hears those behind it, and this one when it is interrupted for it. So nobody waits for an
+//! * An entry is *claimed* by one exchange on its word. Then its initiator adds the targets and marks it *complete*. A CPU that
+//!   comes between the two reads those behind it, and this one when it is interrupted for it. So no CPU waits for an
 //!   initiator that a hypervisor has stopped between the two.
-//! * Who hears an entry need not look at the slot's pending set, where others are acknowledging: a slot that was announced here
-//!   is left alone by those that come through the inbox.
+//! * A CPU that has read an entry need not look at the slot's pending set, where others are acknowledging: a slot that was
+//!   announced here is left alone by those that come by their inbox.
 //! * The initiator interrupts all targets afterwards: an entry that names a CPU has an interrupt on its way, or a responder
 //!   that will look again (I7).
 //! * Targets acknowledge in a *leaf*, which eight neighbours share; the last of these clears the bits of all in the pending
 //!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
+use crate::call::ring_entry::{Entry, LEAVES, Leaf, Seat, Word, mates};
+use crate::call::{Number, Ticket};
 use crate::cpu::CpuId;
-use crate::mask::bit_of;
-use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, array_of, const_fn};
+#[cfg(any(loom, feature = "sim"))]
+use crate::sync::OwnWord;
+use crate::sync::{AtomicU64, Ordering, Padded, array_of, const_fn};
 
-/// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to hear that has slept for long.
+/// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to read that has slept for long.
+/// A power of two, so that tickets may go round.
 #[cfg(not(loom))]
 const LEN: usize = 8;
 /// Two keep the models small.
@@ -31,329 +35,262 @@ const LEN: usize = 8;
 const LEN: usize = 2;
 
 /// Tickets that a responder looks at in one go: those whose interrupt it has taken are among as many.
-pub(crate) const MOST_HEARD: usize = 2 * LEN;
-
-/// CPUs that acknowledge in one leaf. The time grows with their number and with that of the leaves, which for 64 CPUs is the
-/// same.
-const LEAF_CPUS: usize = 8;
+pub(crate) const MOST_READ: usize = 2 * LEN;
 
 /// Tries to claim an entry; each that fails means that another initiator has succeeded.
 const ATTEMPTS: usize = LEN;
 
-/// Where a request lies, as an entry's word has it: ticket, initiator, slot, and whether the entry is complete.
+/// What the entry of a ticket says to one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Word(u64);
-
-impl Word {
-    const COMPLETE: u64 = 1;
-    const SLOT_SHIFT: u32 = 1;
-    const INITIATOR_SHIFT: u32 = 4;
-    const TICKET_SHIFT: u32 = 16;
-
-    #[inline]
-    fn claimed(ticket: u64, (initiator, slot): (CpuId, usize)) -> Self {
-        Self(
-            ticket << Self::TICKET_SHIFT
-                | (initiator.index() as u64) << Self::INITIATOR_SHIFT
-                | (slot as u64) << Self::SLOT_SHIFT,
-        )
-    }
-
-    #[inline]
-    fn complete(self) -> Self {
-        Self(self.0 | Self::COMPLETE)
-    }
-
-    #[inline]
-    fn is_complete(self) -> bool {
-        self.0 & Self::COMPLETE != 0
-    }
-
-    #[inline]
-    fn ticket(self) -> u64 {
-        self.0 >> Self::TICKET_SHIFT
-    }
-
-    #[inline]
-    fn place(self) -> (CpuId, usize) {
-        let initiator = (self.0 >> Self::INITIATOR_SHIFT) as usize % (1 << 12);
-        let slot = (self.0 >> Self::SLOT_SHIFT) as usize % (1 << 3);
-        (CpuId::from_index(initiator), slot)
-    }
-}
-
-/// Four of them lie in a line.
-#[derive(Debug)]
-#[repr(C, align(16))]
-struct Entry {
-    word: AtomicU64,
-    /// Which of the 64 CPUs.
-    targets: AtomicU64,
-}
-
-/// Those of eight CPUs that have not acknowledged.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Leaf(AtomicU64);
-
-/// What the entry of a ticket says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Announcement {
     /// There is none yet.
     Nothing,
     /// It is gone, and so are all before this ticket: their requests are complete.
-    Gone(u64),
-    /// A request that does not name the listener.
+    Gone(Ticket),
+    /// A request that does not name the reader.
     NotOurs,
-    /// A request that names the listener, in this slot of this CPU.
+    /// A request that names the reader, in this slot of this CPU.
     Ours(CpuId, usize),
-    /// Its initiator has not finished it, and has interrupted nobody for it.
+    /// Its initiator has not finished it, and has interrupted no CPU for it.
     Incomplete,
 }
 
-/// The announcements for 64 CPUs.
+/// The announcements for one group.
 #[derive(Debug)]
 pub struct Ring {
     /// The first ticket that is free, or an earlier one.
     next: Padded<AtomicU64>,
     entries: Padded<[Entry; LEN]>,
-    leaves: Padded<[[Leaf; 64 / LEAF_CPUS]; LEN]>,
-    /// The sequence numbers of the requests, for initiators.
-    sequences: Padded<[AtomicU64; LEN]>,
+    leaves: Padded<[[Leaf; LEAVES]; LEN]>,
+    /// The numbers of the requests, for initiators.
+    numbers: Padded<[AtomicU64; LEN]>,
     /// Whether it is used at all: fewer steps for models that do without.
     #[cfg(loom)]
     pub(crate) is_used: OwnWord,
+    /// How many entries are not used.
+    #[cfg(feature = "sim")]
+    pub(crate) unused: OwnWord,
 }
 
 impl Ring {
     const_fn! {
         pub(crate) fn new() -> Self {
             Self {
-                // Entries begin as those of a lap before, of no request.
-                next: Padded(AtomicU64::new(LEN as u64)),
+                next: Padded(AtomicU64::new(0)),
                 entries: Padded(array_of!(Entry {
                     word: AtomicU64::new(0),
                     targets: AtomicU64::new(0),
                 })),
                 leaves: Padded(array_of!(array_of!(Leaf(AtomicU64::new(0))))),
-                sequences: Padded(array_of!(AtomicU64::new(0))),
+                numbers: Padded(array_of!(AtomicU64::new(0))),
                 #[cfg(loom)]
                 is_used: OwnWord::new(),
+                #[cfg(feature = "sim")]
+                unused: OwnWord::new(),
             }
         }
     }
 
+    /// How many entries there are; the simulator draws it.
     #[inline]
-    fn entry(&self, ticket: u64) -> &Entry {
-        &self.entries.0[ticket as usize % LEN]
+    fn len(&self) -> usize {
+        #[cfg(feature = "sim")]
+        return LEN - self.unused.get() as usize;
+        #[cfg(not(feature = "sim"))]
+        return LEN;
     }
 
-    fn sequence(&self, ticket: u64) -> &AtomicU64 {
-        &self.sequences.0[ticket as usize % LEN]
-    }
-
-    fn leaf(&self, ticket: u64, cpu: CpuId) -> &Leaf {
-        &self.leaves.0[ticket as usize % LEN][cpu.index() % 64 / LEAF_CPUS]
-    }
-
-    /// The first ticket that a CPU has to hear which nobody could name so far.
     #[inline]
-    pub(crate) fn next(&self) -> u64 {
+    fn index(&self, ticket: Ticket) -> usize {
+        ticket.as_u64() as usize % self.len()
+    }
+
+    #[inline]
+    fn entry(&self, ticket: Ticket) -> &Entry {
+        &self.entries.0[self.index(ticket)]
+    }
+
+    /// The leaves of an entry that have targets in `targets`, and these.
+    fn leaves_of(
+        &self,
+        ticket: Ticket,
+        targets: u64,
+        leaf_cpus: usize,
+    ) -> impl Iterator<Item = (&Leaf, u64)> {
+        let leaves = self.leaves.0[self.index(ticket)].iter().enumerate();
+        leaves
+            .map(move |(leaf, cell)| (cell, targets & mates(leaf, leaf_cpus)))
+            .filter(|(_, targets)| *targets != 0)
+    }
+
+    /// The first ticket that a CPU has to read which nobody could name so far.
+    #[inline]
+    pub(crate) fn next(&self) -> Ticket {
         // ORDERING: Acquire keeps what makes the caller a target after it.
-        self.next.0.load(Ordering::Acquire)
+        Ticket::from_u64(self.next.0.load(Ordering::Acquire))
     }
 
-    /// Announces a published slot to those CPUs of the ring whose bits are in `targets`; tells whether there was room.
+    /// Uses `len` entries only; before the ring is used.
+    #[cfg(feature = "sim")]
+    pub(crate) fn shorten(&self, len: usize) {
+        assert!(
+            len.is_power_of_two() && len <= LEN,
+            "a ring of {len} entries"
+        );
+        self.unused.set((LEN - len) as u64);
+    }
+
+    /// Begins with `ticket`; before the ring is used.
+    #[cfg(feature = "sim")]
+    pub(crate) fn begin(&self, ticket: Ticket) {
+        self.next.0.store(ticket.as_u64(), Ordering::Relaxed);
+    }
+
+    /// Announces a published slot to those CPUs of the group whose bits are in `targets`; true if there was room.
     /// `is_done` says whether the request with this number in a slot is complete. The caller has interrupts off, and
     /// interrupts all targets afterwards.
     #[must_use]
     pub(crate) fn announce(
         &self,
         place: (CpuId, usize),
-        sequence: u64,
-        targets: u64,
-        is_done: impl Fn((CpuId, usize), u64) -> bool,
+        number: Number,
+        (targets, leaf_cpus): (u64, usize),
+        is_done: impl Fn((CpuId, usize), Number) -> bool,
     ) -> bool {
-        // ORDERING: Acquire: our entry brings those before it along, so that who sees it looks past them; pairs with `advance`.
-        let mut ticket = self.next.0.load(Ordering::Acquire);
+        let Some((ticket, claimed)) = self.claim(place, is_done) else {
+            return false;
+        };
+        let entry = self.entry(ticket);
+        self.numbers.0[self.index(ticket)].store(number.as_u64(), Ordering::Relaxed);
+        for (leaf, targets) in self.leaves_of(ticket, targets, leaf_cpus) {
+            leaf.0.store(targets, Ordering::Relaxed);
+        }
+        // ORDERING: Release: a responder that sees these targets sees the claim too when it looks again; pairs with `read`.
+        entry.targets.store(targets, Ordering::Release);
+        // ORDERING: Release publishes targets, leaves, number and slot; pairs with the Acquires in `claim` and in `read`.
+        entry.word.store(claimed.complete().0, Ordering::Release);
+        self.advance(ticket);
+        true
+    }
+
+    /// Claims the next entry for a request; `None` if the ring is full.
+    fn claim(
+        &self,
+        place: (CpuId, usize),
+        is_done: impl Fn((CpuId, usize), Number) -> bool,
+    ) -> Option<(Ticket, Word)> {
+        // ORDERING: Acquire: our entry brings those before it along, so that a responder that sees it looks past them; pairs with `advance`.
+        let mut ticket = Ticket::from_u64(self.next.0.load(Ordering::Acquire));
         for _ in 0..ATTEMPTS {
             let entry = self.entry(ticket);
-            // ORDERING: Acquire sees the number of the request that lies there; pairs with the Release below.
+            // ORDERING: Acquire sees the number of the request that lies there; pairs with the Release in `announce`.
             let seen = Word(entry.word.load(Ordering::Acquire));
-            if seen.ticket() >= ticket {
-                // Somebody has it, and has perhaps not said so yet.
-                ticket = self.advance(ticket);
-                continue;
-            }
-            let was_used = seen.ticket() != 0;
-            let number = self.sequence(ticket).load(Ordering::Relaxed);
-            if was_used && !(seen.is_complete() && is_done(seen.place(), number)) {
-                return false;
+            if let Some(lying) = seen.ticket() {
+                if !lying.is_before(ticket) {
+                    // Another initiator has it, and may not have said so yet.
+                    ticket = self.advance(ticket);
+                    continue;
+                }
+                let number = self.numbers.0[self.index(ticket)].load(Ordering::Relaxed);
+                if !(seen.is_complete() && is_done(seen.place(), Number::from_u64(number))) {
+                    return None;
+                }
             }
             let claimed = Word::claimed(ticket, place);
-            // ORDERING: Release publishes the slot, Acquire keeps what follows after the claim; pairs with `hear`.
+            // ORDERING: Release publishes the slot, Acquire keeps what follows after the claim; pairs with `read`.
             let won =
                 entry
                     .word
                     .compare_exchange(seen.0, claimed.0, Ordering::AcqRel, Ordering::Relaxed);
-            if won.is_err() {
-                continue;
+            if won.is_ok() {
+                return Some((ticket, claimed));
             }
-            self.sequence(ticket).store(sequence, Ordering::Relaxed);
-            for (leaf, cpus) in self.leaves.0[ticket as usize % LEN].iter().zip(leaves()) {
-                if targets & cpus != 0 {
-                    leaf.0.store(targets & cpus, Ordering::Relaxed);
-                }
-            }
-            // ORDERING: Release: who sees these targets sees the claim too when it looks again; pairs with `hear`.
-            entry.targets.store(targets, Ordering::Release);
-            // ORDERING: Release publishes targets, leaves, number and slot; pairs with the Acquires above and in `hear`.
-            entry.word.store(claimed.complete().0, Ordering::Release);
-            self.advance(ticket);
-            return true;
         }
-        false
+        None
     }
 
     /// Notes that `ticket` is taken; returns a later one.
-    fn advance(&self, ticket: u64) -> u64 {
-        let (next, later) = (&self.next.0, ticket + 1);
+    fn advance(&self, ticket: Ticket) -> Ticket {
+        let later = ticket.plus(1);
         // ORDERING: Release publishes the entries before `ticket` and its claim, Acquire those that are further; pairs with
-        // itself and with the load in `announce`.
-        let moved = next.compare_exchange(ticket, later, Ordering::AcqRel, Ordering::Acquire);
-        moved.map_or_else(|further| further, |_| later)
+        // itself and with the load in `claim`.
+        let moved = self.next.0.compare_exchange(
+            ticket.as_u64(),
+            later.as_u64(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        moved.map_or_else(Ticket::from_u64, |_| later)
     }
 
-    /// What was announced under `ticket`.
+    /// What was announced to `seat` under `ticket`.
     #[inline]
-    pub(crate) fn hear(&self, ticket: u64, me: CpuId) -> Heard {
+    pub(crate) fn read(&self, ticket: Ticket, seat: Seat) -> Announcement {
         let entry = self.entry(ticket);
         // ORDERING: Acquire sees the slot behind the entry; pairs with the Releases in `announce`.
         let seen = Word(entry.word.load(Ordering::Acquire));
-        if seen.ticket() < ticket {
-            return Heard::Nothing;
-        }
-        if seen.ticket() > ticket {
-            return Heard::Gone(seen.ticket() - LEN as u64 + 1);
+        let Some(lying) = seen.ticket().filter(|lying| !lying.is_before(ticket)) else {
+            return Announcement::Nothing;
+        };
+        if lying != ticket {
+            // Tickets are claimed in order, each when the request one lap before it was complete: so all requests up to
+            // `lying - LEN` are.
+            return Announcement::Gone(lying.minus(self.len() as u64).plus(1));
         }
         if !seen.is_complete() {
-            return Heard::Incomplete;
+            return Announcement::Incomplete;
         }
         // ORDERING: Acquire: the targets of a later lap bring the claim of that lap along.
-        let is_ours = entry.targets.load(Ordering::Acquire) & bit_of(me) != 0;
+        let is_ours = entry.targets.load(Ordering::Acquire) & seat.bit != 0;
         if entry.word.load(Ordering::Relaxed) != seen.0 {
-            Heard::Gone(ticket + 1)
+            Announcement::Gone(ticket.plus(1))
         } else if is_ours {
             let (initiator, slot) = seen.place();
-            Heard::Ours(initiator, slot)
+            Announcement::Ours(initiator, slot)
         } else {
-            Heard::NotOurs
+            Announcement::NotOurs
         }
     }
 
-    /// `me` has done what was announced under `ticket`. Returns whom its leaf was about, as bits of their word in the pending
-    /// set, when all of them have: the caller clears them there.
+    /// The CPU at `seat` has done what was announced under `ticket`. When it is the last of its leaf, returns whom that was about,
+    /// as bits of their group: the caller clears them in the pending set.
     #[must_use]
-    pub(crate) fn acknowledge(&self, ticket: u64, me: CpuId) -> Option<u64> {
-        let leaf = &self.leaf(ticket, me).0;
+    pub(crate) fn acknowledge(&self, ticket: Ticket, seat: Seat) -> Option<u64> {
+        let leaf = &self.leaves.0[self.index(ticket)][seat.leaf].0;
         // ORDERING: Release publishes what we did to the last one, which acquires it and publishes it with the pending set.
         // As a locked operation it also orders an early acknowledgement before the flush that follows (T1).
-        let before = leaf.fetch_and(!bit_of(me), Ordering::AcqRel);
-        let cpus = leaves().nth(me.index() % 64 / LEAF_CPUS).unwrap_or(0);
+        let before = leaf.fetch_and(!seat.bit, Ordering::AcqRel);
         // The entry is ours until the caller has cleared the bits.
-        (before == bit_of(me)).then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & cpus)
+        (before == seat.bit)
+            .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & seat.mates)
     }
 
-    /// Those that have not acknowledged request number `sequence` in a slot, as bits, as far as it is announced here: for
+    /// The CPUs that have not acknowledged request `number` in a slot, as bits, as far as it is announced here: for
     /// reports.
-    pub(crate) fn pending(&self, place: (CpuId, usize), sequence: u64) -> u64 {
-        let of_place = |ticket: &usize| {
-            let word = Word(self.entries.0[*ticket].word.load(Ordering::Relaxed));
-            let number = self.sequences.0[*ticket].load(Ordering::Relaxed);
-            word.is_complete() && word.place() == place && number == sequence
+    pub(crate) fn pending(&self, place: (CpuId, usize), number: Number) -> u64 {
+        let is_of_place = |index: &usize| {
+            let word = Word(self.entries.0[*index].word.load(Ordering::Relaxed));
+            let lying = self.numbers.0[*index].load(Ordering::Relaxed);
+            word.is_complete() && word.place() == place && lying == number.as_u64()
         };
-        let ticket = (0..LEN).find(of_place);
-        let leaves = ticket.into_iter().flat_map(|ticket| &self.leaves.0[ticket]);
+        let index = (0..self.len()).find(is_of_place);
+        let leaves = index.into_iter().flat_map(|index| &self.leaves.0[index]);
         leaves.fold(0, |all, leaf| all | leaf.0.load(Ordering::Relaxed))
     }
 
     /// Whether something was announced under `ticket`; a hint.
     #[inline]
-    pub(crate) fn is_due(&self, ticket: u64) -> bool {
-        Word(self.entry(ticket).word.load(Ordering::Relaxed)).ticket() >= ticket
+    pub(crate) fn is_due(&self, ticket: Ticket) -> bool {
+        let lying = Word(self.entry(ticket).word.load(Ordering::Relaxed)).ticket();
+        lying.is_some_and(|lying| !lying.is_before(ticket))
     }
 
     /// Asks for the lines that an announcement to `targets` will write next, by way of `prefetch`.
-    pub(crate) fn prefetch(&self, targets: u64, prefetch: impl Fn(usize)) {
-        let ticket = self.next.0.load(Ordering::Relaxed);
+    pub(crate) fn prefetch(&self, (targets, leaf_cpus): (u64, usize), prefetch: impl Fn(usize)) {
+        let ticket = Ticket::from_u64(self.next.0.load(Ordering::Relaxed));
         prefetch(core::ptr::from_ref(self.entry(ticket)).addr());
-        for (leaf, cpus) in self.leaves.0[ticket as usize % LEN].iter().zip(leaves()) {
-            if targets & cpus != 0 {
-                prefetch(core::ptr::from_ref(leaf).addr());
-            }
+        for (leaf, _) in self.leaves_of(ticket, targets, leaf_cpus) {
+            prefetch(core::ptr::from_ref(leaf).addr());
         }
-    }
-}
-
-/// The CPUs of each leaf, as bits.
-fn leaves() -> impl Iterator<Item = u64> {
-    let one = u64::MAX >> (64 - LEAF_CPUS);
-    (0..64 / LEAF_CPUS).map(move |leaf| one << (leaf * LEAF_CPUS))
-}
-
-/// Which tickets one CPU has heard; its own.
-#[derive(Debug)]
-pub(crate) struct Ears {
-    /// All before this one.
-    next: OwnWord,
-    /// And these: bit `i` is ticket `next + i`. A function waits while another runs, and the flushes behind it do not.
-    later: OwnWord,
-}
-
-impl Ears {
-    #[inline]
-    pub(crate) const fn new() -> Self {
-        Self {
-            next: OwnWord::new(),
-            later: OwnWord::new(),
-        }
-    }
-
-    /// Begins to listen at `ticket`.
-    #[inline]
-    pub(crate) fn begin(&self, ticket: u64) {
-        self.next.set(ticket);
-        self.later.set(0);
-    }
-
-    /// The first ticket that was not heard.
-    #[inline]
-    pub(crate) fn next(&self) -> u64 {
-        self.next.get()
-    }
-
-    /// The first ticket from `ticket` on that was not heard; `None` beyond what a ring can hold.
-    #[inline]
-    pub(crate) fn next_from(&self, ticket: u64) -> Option<u64> {
-        let ahead = ticket.max(self.next()) - self.next();
-        let unheard = u64::MAX.checked_shl(ahead as u32)? & !self.later.get();
-        (unheard != 0).then(|| self.next() + u64::from(unheard.trailing_zeros()))
-    }
-
-    /// `ticket`, one that was not, has been heard.
-    #[inline]
-    pub(crate) fn hear(&self, ticket: u64) {
-        let later = self.later.get() | 1 << (ticket - self.next());
-        self.later.set(later);
-        self.forget(self.next() + u64::from(later.trailing_ones()));
-    }
-
-    /// All before `ticket` have been heard.
-    #[inline]
-    pub(crate) fn forget(&self, ticket: u64) {
-        let ahead = ticket.max(self.next()) - self.next();
-        self.later
-            .set(self.later.get().checked_shr(ahead as u32).unwrap_or(0));
-        self.next.set(self.next() + ahead);
     }
 }

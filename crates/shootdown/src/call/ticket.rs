@@ -1,6 +1,6 @@
 //! [`CallTicket`]: a call that was submitted and not yet waited for.
 
-use crate::call::RequestRef;
+use crate::call::{RequestRef, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
@@ -48,8 +48,11 @@ where
             .is_none_or(|request| self.engine.is_done(request))
     }
 
-    /// Waits; returns the CPUs that got the call. Interrupts and preemption in any state; spins, serving the
-    /// inbox of the CPU it runs on.
+    /// Waits; returns the CPUs that got the call. Interrupts and preemption in any state; spins. What the CPU it runs on was called
+    /// for runs meanwhile, as in [`call_one`](Shootdown::call_one).
+    ///
+    /// # Panics
+    /// Inside a called function, unless the call is done. So does dropping it.
     pub fn wait(mut self) -> CpuMask<N> {
         self.finish();
         self.targets
@@ -57,7 +60,12 @@ where
 
     fn finish(&mut self) {
         if let Some(request) = self.request.take() {
-            self.engine.wait_for(request);
+            if !self.engine.is_done(request) {
+                let irq = self.engine.irq_guard();
+                self.engine.forbid_inside_function();
+                drop(irq);
+            }
+            self.engine.wait_for(request, WaitsFor::Function);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Waiting for one request.
 
+use crate::call::Number;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -12,12 +13,21 @@ use crate::watchdog::Watch;
 /// interrupt. With interrupts off none comes, so the look must happen in the end.
 const PATIENCE_TURNS: u32 = 64;
 
-/// Names one request: whose slot, which, and the sequence number it had.
+/// Names one request: whose slot, which, and the number it had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RequestRef {
     pub(crate) initiator: CpuId,
     pub(crate) slot: usize,
-    pub(crate) sequence: u64,
+    pub(crate) number: Number,
+}
+
+/// What a request is, for the one that waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitsFor {
+    /// The waiter serves flushes only: two that wait with interrupts off depend on nothing else.
+    Flush,
+    /// The waiter runs functions too: its target may be waiting for it in the same way.
+    Function,
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -25,14 +35,15 @@ where
     Cpus<N>: Capacity,
 {
     /// Whether the request is complete.
+    #[inline]
     pub(crate) fn is_done(&self, request: RequestRef) -> bool {
-        self.state(request.initiator).slots[request.slot].is_done(request.sequence)
+        self.state(request.initiator).slots[request.slot].is_done(request.number)
     }
 
     /// Returns when the request is complete, and not before (I11). Interrupts and preemption in any state;
-    /// the waiter may move to another CPU meanwhile. It serves the inbox of the CPU it is on, so that two
+    /// the waiter may move to another CPU meanwhile. It serves the CPU it is on, so that two
     /// waiters with interrupts off cannot wait for each other for ever.
-    pub(crate) fn wait_for(&self, request: RequestRef) {
+    pub(crate) fn wait_for(&self, request: RequestRef, what: WaitsFor) {
         if self.is_done(request) {
             self.platform.on_trace(TraceEvent::FoundDone {
                 initiator: request.initiator,
@@ -48,12 +59,19 @@ where
         let mut watch = Watch::default();
         while !self.is_done(request) {
             if policy.serves_early() || turns >= PATIENCE_TURNS {
-                self.poll();
+                match what {
+                    WaitsFor::Flush => self.poll(),
+                    WaitsFor::Function => self.poll_functions(),
+                };
             }
             turns = turns.saturating_add(1);
             self.platform.relax();
-            self.watch(&mut watch, || Some(request));
+            self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
         }
+        self.count_wait(started_ns);
+    }
+
+    fn count_wait(&self, started_ns: Option<u64>) {
         let irq = self.irq_guard();
         let cpu = self.platform.current_cpu();
         let counters = &self.state(cpu).counters;

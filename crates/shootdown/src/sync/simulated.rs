@@ -222,25 +222,3 @@ impl AtomicU64 {
         &self.0
     }
 }
-
-/// As `core`'s, on a whole word.
-#[derive(Debug)]
-pub(crate) struct AtomicBool(AtomicU64);
-
-impl AtomicBool {
-    pub(crate) const fn new(value: bool) -> Self {
-        Self(AtomicU64::new(value as u64))
-    }
-
-    pub(crate) fn load(&self, order: Ordering) -> bool {
-        self.0.load(order) != 0
-    }
-
-    pub(crate) fn store(&self, value: bool, order: Ordering) {
-        self.0.store(u64::from(value), order);
-    }
-
-    pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
-        self.0.swap(u64::from(value), order) != 0
-    }
-}

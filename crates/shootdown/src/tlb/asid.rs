@@ -104,14 +104,14 @@ impl AsidSlot {
     }
 
     fn set(&self, space: SpaceId, generation: TlbGen, user: UserSide) {
-        self.space.set(space.as_u64());
+        self.space.set(space.raw());
         // Half of all generations is enough: one a nanosecond lasts for centuries.
         self.generation
             .set(generation.as_u64() << 1 | u64::from(user == UserSide::Due));
     }
 
     fn void(&self) {
-        self.space.set(SpaceId::KERNEL.as_u64());
+        self.space.set(SpaceId::KERNEL.raw());
     }
 }
 
@@ -128,6 +128,18 @@ pub(crate) struct Choice {
     pub(crate) entries: TagEntries,
     pub(crate) user: UserSide,
     pub(crate) why: Why,
+}
+
+impl Choice {
+    /// A tag of which nothing may be kept.
+    fn dropping(asid: Asid, why: Why) -> Self {
+        Self {
+            asid,
+            entries: TagEntries::Drop,
+            user: UserSide::Due,
+            why,
+        }
+    }
 }
 
 /// For the counters.
@@ -166,47 +178,35 @@ impl<'a> Slots<'a> {
     ) -> Choice {
         let range = self.candidates(policy.tags(), space);
         let Some(candidates) = self.0.get(range.clone()).filter(|slots| !slots.is_empty()) else {
-            return Choice {
-                asid: Asid::UNTAGGED,
-                entries: TagEntries::Drop,
-                user: UserSide::Due,
-                why: Why::Untagged,
-            };
+            return Choice::dropping(Asid::UNTAGGED, Why::Untagged);
         };
-        if let Some(index) = candidates.iter().position(|slot| slot.space() == space) {
-            // Only the newest generation is good enough: whatever the tag missed was not kept (I3, I10).
-            let is_current = candidates[index].generation() == generation;
-            let (entries, user, why) = match is_current {
-                true => (
-                    TagEntries::Keep,
-                    candidates[index].user_side(),
-                    Why::Current,
-                ),
-                false => (TagEntries::Drop, UserSide::Due, Why::Behind),
-            };
+        let found = candidates.iter().position(|slot| slot.space() == space);
+        let index = found.unwrap_or_else(|| Self::void_or_next(candidates, turn));
+        let (asid, slot) = (Asid::of_slot(range.start + index), &candidates[index]);
+        // Only the newest generation is good enough: whatever the tag missed was not kept (I3, I10).
+        if found.is_some() && slot.generation() == generation {
             return Choice {
-                asid: Asid::of_slot(range.start + index),
-                entries,
-                user,
-                why,
+                asid,
+                entries: TagEntries::Keep,
+                user: slot.user_side(),
+                why: Why::Current,
             };
         }
-        let index = candidates
-            .iter()
-            .position(AsidSlot::is_void)
-            .unwrap_or_else(|| {
-                let turns = turn.get();
-                turn.set(turns.wrapping_add(1));
-                turns as usize % candidates.len()
-            });
-        // From here on the tag is not the old space's; its entries go with this load.
-        candidates[index].void();
-        Choice {
-            asid: Asid::of_slot(range.start + index),
-            entries: TagEntries::Drop,
-            user: UserSide::Due,
-            why: Why::Taken,
+        if found.is_some() {
+            return Choice::dropping(asid, Why::Behind);
         }
+        // From here on the tag is not the old space's; its entries go with this load.
+        slot.void();
+        Choice::dropping(asid, Why::Taken)
+    }
+
+    /// The first slot that is void, or else the next one in turn.
+    fn void_or_next(slots: &[AsidSlot], turn: &OwnWord) -> usize {
+        slots.iter().position(AsidSlot::is_void).unwrap_or_else(|| {
+            let turns = turn.get();
+            turn.set(turns.wrapping_add(1));
+            turns as usize % slots.len()
+        })
     }
 
     /// Where `space` may have its tag.
@@ -242,129 +242,5 @@ impl<'a> Slots<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GENERATION: TlbGen = TlbGen::from_raw(7);
-
-    fn space(raw: u64) -> SpaceId {
-        SpaceId::from_raw(raw)
-    }
-
-    /// Loads the spaces in turn, each leaving its tag at generation 7; tells why each tag was chosen.
-    fn loads(slots: &[AsidSlot], policy: Policy, spaces: impl Iterator<Item = u64>) -> Vec<Why> {
-        let (slots, turn) = (Slots::new(slots), OwnWord::new());
-        spaces
-            .map(|raw| {
-                let choice = slots.choose(policy, space(raw), GENERATION, &turn);
-                slots.leave(choice.asid, space(raw), GENERATION, UserSide::Current);
-                choice.why
-            })
-            .collect()
-    }
-
-    extern crate std;
-    use std::vec::Vec;
-
-    fn some<const COUNT: usize>() -> [AsidSlot; COUNT] {
-        [const { AsidSlot::new() }; COUNT]
-    }
-
-    #[test]
-    fn six_slots_hold_six_spaces_and_fall_off_at_seven() {
-        let six = Policy::BEST.with_tags(Tags::Six);
-        for (spaces, kept) in [(6, 12), (7, 0)] {
-            let whys = loads(&some::<64>(), six, (0..3 * spaces).map(|i| 1 + i % spaces));
-            let current = whys.iter().filter(|why| **why == Why::Current).count();
-            assert_eq!(current, kept, "{spaces} spaces");
-        }
-    }
-
-    #[test]
-    fn all_slots_hold_as_many_spaces_in_sequence() {
-        for spaces in [12, 64] {
-            let whys = loads(
-                &some::<64>(),
-                Policy::BEST,
-                (0..2 * spaces).map(|i| 90 + i % spaces),
-            );
-            assert!(
-                whys[spaces as usize..]
-                    .iter()
-                    .all(|why| *why == Why::Current),
-                "{spaces} spaces"
-            );
-        }
-    }
-
-    #[test]
-    fn the_candidates_of_a_space_lie_in_one_cache_line() {
-        let slots = some::<70>();
-        let slots = Slots::new(&slots);
-        for raw in 0..200 {
-            let range = slots.candidates(Tags::All, space(raw));
-            assert_eq!((range.len(), range.start % WAYS), (WAYS, 0));
-            assert!(range.end <= 68);
-        }
-    }
-
-    #[test]
-    fn a_tag_that_missed_a_flush_is_dropped() {
-        let slots = some::<4>();
-        let (slots, turn) = (Slots::new(&slots), OwnWord::new());
-        let first = slots.choose(Policy::BEST, space(1), GENERATION, &turn);
-        slots.leave(first.asid, space(1), GENERATION, UserSide::Current);
-        let newer = TlbGen::from_raw(8);
-        let second = slots.choose(Policy::BEST, space(1), newer, &turn);
-        assert_eq!((second.asid, second.why), (first.asid, Why::Behind));
-        assert_eq!(second.entries, TagEntries::Drop);
-    }
-
-    #[test]
-    fn no_slots_and_no_tags_are_the_same() {
-        let turn = OwnWord::new();
-        for (slots, policy) in [
-            (Slots::new(&[]), Policy::BEST),
-            (Slots::new(&some::<8>()), Policy::BEST.with_tags(Tags::None)),
-        ] {
-            let choice = slots.choose(policy, space(1), GENERATION, &turn);
-            assert_eq!(
-                (choice.asid, choice.entries),
-                (Asid::UNTAGGED, TagEntries::Drop)
-            );
-        }
-    }
-
-    #[test]
-    fn fewer_slots_than_ways_are_all_used() {
-        let whys = loads(&some::<2>(), Policy::BEST, [1, 2, 1, 2, 3, 2].into_iter());
-        assert_eq!(
-            whys,
-            [
-                Why::Taken,
-                Why::Taken,
-                Why::Current,
-                Why::Current,
-                Why::Taken,
-                Why::Current
-            ]
-        );
-    }
-
-    #[test]
-    fn voiding_spares_the_loaded_tag() {
-        let slots = some::<4>();
-        let (slots, turn) = (Slots::new(&slots), OwnWord::new());
-        let kept = slots.choose(Policy::BEST, space(1), GENERATION, &turn).asid;
-        slots.leave(kept, space(1), GENERATION, UserSide::Current);
-        let other = slots.choose(Policy::BEST, space(2), GENERATION, &turn).asid;
-        slots.leave(other, space(2), GENERATION, UserSide::Current);
-        slots.void_all_but(kept);
-        let why = |raw| {
-            slots
-                .choose(Policy::BEST, space(raw), GENERATION, &turn)
-                .why
-        };
-        assert_eq!((why(1), why(2)), (Why::Current, Why::Taken));
-    }
-}
+#[path = "asid_tests.rs"]
+mod tests;

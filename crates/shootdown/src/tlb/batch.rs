@@ -5,9 +5,9 @@
 //! something that safe code can write (I4, I5).
 
 use core::fmt;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::MaybeUninit;
 
-use crate::tlb::{FlushRange, FreedTables, PageSize};
+use crate::tlb::{FlushRange, FlushRanges, FreedTables, PageSize};
 
 /// Pages and tables that have been unlinked and not yet flushed, at most `CAP`; `T` is the host's name for a
 /// physical frame.
@@ -17,7 +17,7 @@ use crate::tlb::{FlushRange, FreedTables, PageSize};
 pub struct FlushBatch<T, const CAP: usize> {
     entries: [MaybeUninit<T>; CAP],
     len: usize,
-    covered: FlushRange,
+    ranges: FlushRanges,
     freed_tables: FreedTables,
 }
 
@@ -31,15 +31,13 @@ impl<T> fmt::Display for BatchFull<T> {
     }
 }
 
-const NOTHING: FlushRange = FlushRange::pages(0, 0, PageSize::SIZE_4K);
-
 impl<T, const CAP: usize> FlushBatch<T, CAP> {
     /// An empty batch. It lives wherever the caller puts it; nothing is allocated.
     pub const fn new() -> Self {
         Self {
             entries: [const { MaybeUninit::uninit() }; CAP],
             len: 0,
-            covered: NOTHING,
+            ranges: FlushRanges::EMPTY,
             freed_tables: FreedTables::No,
         }
     }
@@ -78,12 +76,12 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
 
     /// Entries in `range` were changed and no frame was unlinked (protection).
     pub fn range(&mut self, range: FlushRange) {
-        self.covered = self.covered.union(&range);
+        self.ranges.add(range);
     }
 
     /// Whether there is nothing to flush.
     pub fn is_empty(&self) -> bool {
-        self.len == 0 && self.covered.is_empty()
+        self.len == 0 && self.ranges.is_empty()
     }
 
     /// Whether no further frame or table fits.
@@ -96,9 +94,9 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         self.len
     }
 
-    /// The smallest range that holds every change so far.
-    pub fn covered(&self) -> FlushRange {
-        self.covered
+    /// The ranges that hold every change so far.
+    pub fn ranges(&self) -> FlushRanges {
+        self.ranges
     }
 
     /// Whether a table was unlinked.
@@ -121,7 +119,7 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
     pub(crate) fn reclaim(self) -> Reclaimed<T, CAP> {
         let Self { entries, len, .. } = self;
         Reclaimed {
-            entries: ManuallyDrop::new(entries),
+            entries,
             next: 0,
             len,
         }
@@ -138,7 +136,7 @@ impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FlushBatch")
             .field("len", &self.len)
-            .field("covered", &self.covered)
+            .field("ranges", &self.ranges)
             .field("freed_tables", &self.freed_tables)
             .finish_non_exhaustive()
     }
@@ -147,7 +145,7 @@ impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
 /// Frames and tables that no CPU can reach any more: an iterator over them. Dropping it drops the rest.
 #[must_use = "these frames are free: give them back to their allocator"]
 pub struct Reclaimed<T, const CAP: usize> {
-    entries: ManuallyDrop<[MaybeUninit<T>; CAP]>,
+    entries: [MaybeUninit<T>; CAP],
     next: usize,
     len: usize,
 }

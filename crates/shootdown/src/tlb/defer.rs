@@ -16,7 +16,7 @@ where
     Cpus<N>: Capacity,
 {
     /// This CPU has entered the kernel and uses no user memory of `space` until [`catch_up`](Self::catch_up), or until it
-    /// loads another space: flushes of user pages leave it alone. Tells whether that is so; it is not under a policy
+    /// loads another space: flushes of user pages leave it alone. True if that is so; it is not under a policy
     /// that does not [defer](crate::Policy::defers), and not where `space` is not loaded.
     ///
     /// Context: the caller does not leave this CPU meanwhile. Does not block. Whatever may run here before the catching up, an
@@ -28,13 +28,13 @@ where
             && state.tlb.loaded() == space.id()
             && state.lazy.get() == Attention::Active;
         if defers {
-            state.lazy.rest(Attention::Deferring);
+            state.lazy.set(Attention::Deferring);
         }
         defers
     }
 
     /// Ends what [`defer_flushes`](Self::defer_flushes) began, and drops what has passed this CPU by: from now on user memory may be
-    /// used here. Does nothing where nothing was begun. Context as there.
+    /// used here. Does nothing where nothing was begun. Same context.
     ///
     /// # Panics
     /// When the CPU has deferred flushes of another space.

@@ -3,232 +3,220 @@
 //! Order (I1): the host has changed its page tables; bump the generation; full barrier; read the set of CPUs;
 //! send; flush here while they work; wait.
 
-use crate::call::{Kind, Payload, Request, SlotClass};
+use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Targets};
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::mask::CpuMask;
+use crate::guard::PreemptGuard;
 use crate::platform::{Platform, RemoteFlush};
+use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
-    AddressSpace, Attention, BatchTicket, FlushBatch, FlushRange, FlushRequest, FlushScope,
-    FlushTicket, FreedTables, TlbGen,
+    AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
+    Reclaimed,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Makes every CPU forget `range` of `space`, here and elsewhere, and waits for it. The page tables were
-    /// changed before. Interrupts and preemption in any state; spins, serving this CPU's inbox.
+    /// Makes every CPU forget `ranges` of `space`, here and elsewhere, and waits for it. The page tables were
+    /// changed before. Interrupts and preemption in any state; spins, serving this CPU's flushes. It runs no functions, so locks may
+    /// be held; one that others spin for with interrupts off only if they [poll](Self::poll), otherwise use
+    /// [`submit_flush`](Self::submit_flush) and wait after unlocking.
     ///
-    /// Under a lock that others spin for with interrupts off, use [`submit_flush`](Self::submit_flush) and wait
-    /// after unlocking.
-    pub fn flush(&self, space: &AddressSpace<N>, range: FlushRange, freed: FreedTables) {
-        self.submit_flush(space, range, freed).wait();
+    /// # Panics
+    /// When `space` is another engine's.
+    #[track_caller]
+    pub fn flush(
+        &self,
+        space: &AddressSpace<N>,
+        ranges: impl Into<FlushRanges>,
+        freed: FreedTables,
+    ) {
+        self.submit_flush(space, ranges, freed).wait();
     }
 
     /// Starts what [`flush`](Self::flush) does and returns a ticket for the rest. Does not wait for other CPUs
-    /// (it may wait for a request slot of this one, serving its inbox).
+    /// (it may wait for a request slot of this one, serving its flushes).
     ///
     /// Call it after changing the page tables and before releasing the lock that protects them.
+    ///
+    /// # Panics
+    /// When `space` is another engine's.
+    #[track_caller]
     pub fn submit_flush(
         &self,
         space: &AddressSpace<N>,
-        range: FlushRange,
+        ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) -> FlushTicket<'_, P, N> {
-        let range = match (range.is_empty(), freed) {
-            (true, FreedTables::No) => return FlushTicket::done(self),
-            // Tables without a range: in doubt, everything (I10).
-            (true, FreedTables::Yes) => FlushRange::WHOLE,
-            (false, _) => range,
-        };
+        self.check_owner(space.id());
+        let mut ranges = ranges.into();
+        if ranges.is_empty() {
+            match freed {
+                FreedTables::No => return FlushTicket::done(self),
+                // Tables without a range: in doubt, everything (I10).
+                FreedTables::Yes => ranges = FlushRanges::WHOLE,
+            }
+        }
         let generation = space.bump();
         // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
         // (I1, I2).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(FlushScope::Space(space.id(), generation), range, freed);
-        self.begin_flush(request, || {
-            let mut holders = space.cpu_set().load(Ordering::Acquire);
-            self.spare(&mut holders, space, generation, freed);
-            holders
+        let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
+        // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
+        let needs_cpus = P::HAS_WINDOWS && freed == FreedTables::Yes && space.has_residents();
+        self.begin_flush(request, needs_cpus, |me| {
+            self.find_holders(me, space, freed);
         })
     }
 
-    /// Those of `others` that are residents and elsewhere: they compare generations when they come back.
-    #[cold]
-    #[inline(never)]
-    fn absent(&self, others: CpuMask<N>, space: &AddressSpace<N>) -> CpuMask<N> {
-        let mut residents = space.residents();
-        residents.intersect(&others);
-        let mut absent = CpuMask::EMPTY;
-        for cpu in residents.iter() {
-            if !self.state(cpu).lazy.presence.is_in(space.id()) {
-                absent.insert(cpu);
-            }
-        }
-        if !absent.is_empty() {
-            let irq = self.irq_guard();
-            let counters = &self.state(self.platform.current_cpu()).counters;
-            counters.absent_skipped.add(absent.len() as u64);
-            drop(irq);
-        }
-        absent
-    }
-
-    /// Takes the CPUs out that a flush need not reach: those that will look before they use the space again, and those that have
-    /// nothing left of what it is about.
-    fn spare(
-        &self,
-        holders: &mut CpuMask<N>,
-        space: &AddressSpace<N>,
-        generation: TlbGen,
-        freed: FreedTables,
-    ) {
-        // Perhaps stale already; this CPU flushes here anyway, and nobody is harmed who is not spared.
-        let me = self.platform.current_cpu();
-        let mut others = *holders;
-        others.remove(me);
-        if others.is_empty() {
-            return;
-        }
-        if P::HAS_WINDOWS && space.has_residents() {
-            let absent = self.absent(others, space);
-            others.subtract(&absent);
-            holders.subtract(&absent);
-        }
-        let policy = self.policy();
-        let reads_marks = policy.is_lazy() || policy.defers();
-        let (mut lazy, mut deferring, mut covered) = (0, 0, 0);
-        for cpu in others
-            .iter()
-            .filter(|_| reads_marks || policy.checks_covered())
-        {
-            let state = self.state(cpu);
-            let attention = match reads_marks {
-                true => state.lazy.get(),
-                false => Attention::Active,
-            };
-            let spared = match attention {
-                Attention::Deferring if attention.skips(freed) => &mut deferring,
-                _ if attention.skips(freed) => &mut lazy,
-                _ if policy.checks_covered() && state.tlb.has_reached(space.id(), generation) => {
-                    &mut covered
-                }
-                _ => continue,
-            };
-            *spared += 1;
-            holders.remove(cpu);
-        }
-        if lazy + deferring + covered > 0 {
-            let irq = self.irq_guard();
-            let counters = &self.state(self.platform.current_cpu()).counters;
-            counters.lazy_skipped.add(lazy);
-            counters.deferring_skipped.add(deferring);
-            counters.covered_skipped.add(covered);
-            drop(irq);
-        }
-    }
-
-    /// Makes every CPU forget a range of the kernel's part, which all spaces share, global pages included.
+    /// Makes every CPU forget ranges of the kernel's part, which all spaces share, global pages included.
     /// Context as [`flush`](Self::flush).
-    pub fn flush_kernel(&self, range: FlushRange) {
-        self.submit_flush_kernel(range).wait();
+    pub fn flush_kernel(&self, ranges: impl Into<FlushRanges>, freed: FreedTables) {
+        self.submit_flush_kernel(ranges, freed).wait();
     }
 
     /// Starts what [`flush_kernel`](Self::flush_kernel) does. As [`submit_flush`](Self::submit_flush).
-    pub fn submit_flush_kernel(&self, range: FlushRange) -> FlushTicket<'_, P, N> {
-        if range.is_empty() {
-            return FlushTicket::done(self);
+    pub fn submit_flush_kernel(
+        &self,
+        ranges: impl Into<FlushRanges>,
+        freed: FreedTables,
+    ) -> FlushTicket<'_, P, N> {
+        let mut ranges = ranges.into();
+        if ranges.is_empty() {
+            match freed {
+                FreedTables::No => return FlushTicket::done(self),
+                FreedTables::Yes => ranges = FlushRanges::WHOLE,
+            }
         }
         // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(FlushScope::Kernel, range, FreedTables::Yes);
-        self.begin_flush(request, || self.ready_cpus())
+        let request = FlushRequest::new(FlushScope::Kernel, &ranges, freed);
+        self.begin_flush(request, false, |me| self.find_others(me))
     }
 
     /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
     /// nowhere else (I4, I5). Call it as [`submit_flush`](Self::submit_flush).
+    #[track_caller]
     pub fn submit_batch<T, const CAP: usize>(
         &self,
         space: &AddressSpace<N>,
         batch: FlushBatch<T, CAP>,
-    ) -> BatchTicket<'_, P, N, T, CAP> {
-        let flush = self.submit_flush(space, batch.covered(), batch.freed_tables());
-        BatchTicket::new(flush, batch)
+    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        let flush = self.submit_flush(space, batch.ranges(), batch.freed_tables());
+        flush.hold(batch.reclaim())
     }
 
-    /// Publishes the request to the CPUs that `holders` finds, and flushes here unless the policy puts that
-    /// after the wait.
+    /// One shootdown for everything in `batch`, which was unlinked from the kernel's part. As
+    /// [`submit_batch`](Self::submit_batch).
+    pub fn submit_kernel_batch<T, const CAP: usize>(
+        &self,
+        batch: FlushBatch<T, CAP>,
+    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        let flush = self.submit_flush_kernel(batch.ranges(), batch.freed_tables());
+        flush.hold(batch.reclaim())
+    }
+
+    /// Publishes the request to the CPUs that `find` puts into the set `targets`, and flushes here unless the policy puts that
+    /// after the wait. Without others, or where the platform reaches them by itself, it needs no request; with `needs_cpus` it must
+    /// have one.
     fn begin_flush(
         &self,
         request: FlushRequest,
-        holders: impl FnOnce() -> CpuMask<N>,
+        needs_cpus: bool,
+        find: impl Fn(CpuId),
     ) -> FlushTicket<'_, P, N> {
-        let mut holders = holders();
-        if self.flush_without_interrupts(&request, &holders) {
-            return FlushTicket::done(self);
-        }
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
-        let preempt = is_pinned.then(|| self.preempt_guard());
-        let slot = self.free_slot(SlotClass::Flush);
-        let me = slot.initiator;
-        // A CPU may have gone offline by now; from here to the publishing nobody's departure can complete.
-        holders.intersect(&self.ready_cpus());
-        let mut remote = holders;
-        remote.remove(me);
-        if remote.is_empty() {
-            // The others are gone, or waiting for the slot has taken us to the one CPU that needs the flush.
-            self.flush_here(me, &request, Role::Initiator);
-            return FlushTicket::done(self);
+        let (mut preempt, mut wait) = (None, None);
+        loop {
+            let irq = self.irq_guard();
+            let me = self.platform.current_cpu();
+            find(me);
+            if self.is_local(me, &request, needs_cpus) {
+                self.flush_here(me, &request, Role::Initiator);
+                return FlushTicket::done(self);
+            }
+            if is_pinned && preempt.is_none() {
+                preempt = Some(self.preempt_guard());
+            }
+            if let Some(slot) = self.free_slot_of(irq, SlotClass::Flush) {
+                if slot.was_offline() {
+                    // From here on nobody goes offline.
+                    find(me);
+                }
+                return self.publish_flush(&slot, request, policy, preempt);
+            }
+            // The next turn may be on another CPU.
+            self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
+    }
+
+    /// Whether a flush is this CPU's alone: no other CPU is among its targets, or the platform has reached them.
+    #[inline]
+    fn is_local(&self, me: CpuId, request: &FlushRequest, needs_cpus: bool) -> bool {
+        let targets = &self.state(me).targets;
+        if targets.is_empty() {
+            return true;
+        }
+        if needs_cpus {
+            return false;
+        }
+        // SAFETY: 1. interrupts are off, and the set is not changed before this returns.
+        let set = unsafe { targets.as_set() };
+        let is_done = self.platform.flush_remote(set, request) == RemoteFlush::Done;
+        if is_done {
+            let avoided = &self.state(me).counters.ipis_avoided;
+            avoided.add(targets.len() as u64);
+        }
+        is_done
+    }
+
+    fn publish_flush<'a>(
+        &'a self,
+        slot: &FreeSlot<'_, P>,
+        request: FlushRequest,
+        policy: Policy,
+        preempt: Option<PreemptGuard<'a, P>>,
+    ) -> FlushTicket<'a, P, N> {
+        let me = slot.initiator;
+        let published = self.send_flush(slot, &request, policy);
+        let ticket = FlushTicket::published(self, published, preempt);
+        if !policy.is_concurrent() {
+            return ticket.with_local_due(request);
+        }
+        self.flush_here(me, &request, Role::Initiator);
+        let counters = &self.state(me).counters;
+        match self.is_done(published) {
+            true => counters.flushes_unwaited.add(1),
+            false => counters.flushes_overlapped.add(1),
+        }
+        ticket
+    }
+
+    fn send_flush(
+        &self,
+        slot: &FreeSlot<'_, P>,
+        request: &FlushRequest,
+        policy: Policy,
+    ) -> RequestRef {
         let mut kind = Kind::FLUSH;
         if policy.acknowledges_early() && request.allows_early_ack() {
             kind = kind.ack_first();
         }
-        let payload = if policy.is_inline() {
-            Payload::of(request)
+        let mut payload = Payload::EMPTY;
+        if policy.is_inline() {
+            payload = Payload::of(*request);
         } else {
             kind = kind.indirect();
+            let beside = &self.state(slot.initiator).indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
-            unsafe { self.state(me).indirect[slot.index].0.write(request) };
-            Payload::EMPTY
-        };
-        if !policy.is_concurrent() {
-            let published = self.publish(&slot, kind, Request::data(payload), &remote);
-            return FlushTicket::published(self, published, preempt).with_local_due(request);
+            unsafe { beside.write(*request) };
         }
-        let published = self.publish(&slot, kind, Request::data(payload), &remote);
-        self.flush_here(me, &request, Role::Initiator);
-        let counters = &self.state(me).counters;
-        if self.is_done(published) {
-            counters.flushes_unwaited.add(1);
-        } else {
-            counters.flushes_overlapped.add(1);
-        }
-        FlushTicket::published(self, published, preempt)
-    }
-
-    /// Does the whole flush, without a request slot, when no other CPU holds anything or the platform reaches the
-    /// others by itself; tells whether it did.
-    fn flush_without_interrupts(&self, request: &FlushRequest, holders: &CpuMask<N>) -> bool {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        let mut remote = *holders;
-        remote.remove(me);
-        let is_covered = remote.is_empty()
-            || self.platform.flush_remote(remote.as_set(), request) == RemoteFlush::Done;
-        if is_covered {
-            self.state(me)
-                .counters
-                .ipis_avoided
-                .add(remote.len() as u64);
-            self.flush_here(me, request, Role::Initiator);
-        }
-        drop(irq);
-        is_covered
+        self.publish(slot, kind, Request::data(payload), Targets::OwnSet)
     }
 
     /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).

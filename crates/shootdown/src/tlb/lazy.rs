@@ -31,7 +31,7 @@ pub(crate) enum Attention {
 #[repr(align(128))]
 pub(crate) struct LazyMark {
     attention: AtomicU64,
-    /// Here, because whoever reads one may read the other.
+    /// Here, because a CPU that reads one may read the other.
     pub(crate) presence: Presence,
 }
 
@@ -48,7 +48,7 @@ impl LazyMark {
 
     #[inline]
     pub(crate) fn get(&self) -> Attention {
-        // ORDERING: acquires the CPU's last uses of the space; pairs with `rest`.
+        // ORDERING: acquires the CPU's last uses of the space; pairs with `set`.
         match self.attention.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
@@ -66,7 +66,7 @@ impl LazyMark {
 
     /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
     #[inline]
-    pub(crate) fn rest(&self, attention: Attention) {
+    pub(crate) fn set(&self, attention: Attention) {
         let value = match attention {
             Attention::Active => 0,
             Attention::Lazy => 1,

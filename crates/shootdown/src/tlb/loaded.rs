@@ -1,18 +1,18 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering, OwnWord, const_fn};
+use crate::sync::{OwnFlag, OwnWord};
 use crate::tlb::{Asid, LoadedWindows, Root, SpaceId, TlbGen, UserSide};
 
-/// What one CPU's TLB may hold. Written by its CPU alone, with interrupts off.
+/// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
 #[derive(Debug)]
 pub(crate) struct CpuTlb {
-    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part.
-    loaded: AtomicU64,
+    /// The loaded space; [`SpaceId::KERNEL`] for a root without a user part, and while another is being loaded.
+    loaded: OwnWord,
     /// No translation of the loaded space here is older than this generation (I3).
-    generation: AtomicU64,
+    generation: OwnWord,
     /// A flush that was acknowledged, or that passed the lazy CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
-    owes_flush: AtomicBool,
+    owes_flush: OwnFlag,
     /// The tag of the loaded root.
     asid: OwnWord,
     /// Whether the user side of the tag missed a flush.
@@ -27,42 +27,39 @@ pub(crate) struct CpuTlb {
     /// Whose turn it is to lose a tag.
     pub(crate) turn: OwnWord,
     /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
-    others_void: OwnWord,
+    others_void: OwnFlag,
     /// [`Asid::UNTAGGED`] holds nothing but translations of the kernel's part, none of them void.
-    untagged_is_kernel: OwnWord,
+    untagged_is_kernel: OwnFlag,
     /// The loaded root, if it is a private one.
     pub(crate) windows: LoadedWindows,
 }
 
 impl CpuTlb {
-    const_fn! {
-        #[inline]
-        pub(crate) fn new() -> Self {
-            Self {
-                loaded: AtomicU64::new(0),
-                generation: AtomicU64::new(0),
-                owes_flush: AtomicBool::new(false),
-                asid: OwnWord::new(),
-                user_side_due: OwnWord::new(),
-                host: OwnWord::new(),
-                lazy_root: OwnWord::new(),
-                newest: OwnWord::new(),
-                turn: OwnWord::new(),
-                others_void: OwnWord::new(),
-                untagged_is_kernel: OwnWord::new(),
-                windows: LoadedWindows::new(),
-            }
+    pub(crate) const fn new() -> Self {
+        Self {
+            loaded: OwnWord::new(),
+            generation: OwnWord::new(),
+            owes_flush: OwnFlag::new(),
+            asid: OwnWord::new(),
+            user_side_due: OwnWord::new(),
+            host: OwnWord::new(),
+            lazy_root: OwnWord::new(),
+            newest: OwnWord::new(),
+            turn: OwnWord::new(),
+            others_void: OwnFlag::new(),
+            untagged_is_kernel: OwnFlag::new(),
+            windows: LoadedWindows::new(),
         }
     }
 
     #[inline]
     pub(crate) fn loaded(&self) -> SpaceId {
-        SpaceId::from_raw(self.loaded.load(Ordering::Relaxed))
+        SpaceId::from_raw(self.loaded.get())
     }
 
     #[inline]
     pub(crate) fn generation(&self) -> TlbGen {
-        TlbGen::from_raw(self.generation.load(Ordering::Relaxed))
+        TlbGen::from_raw(self.generation.get())
     }
 
     #[inline]
@@ -70,32 +67,22 @@ impl CpuTlb {
         Asid::new(self.asid.get() as u16)
     }
 
+    /// A root is about to be loaded: from here to [`set_loaded`](Self::set_loaded) no space is.
+    #[inline]
+    pub(crate) fn begin_load(&self) {
+        self.loaded.set(SpaceId::KERNEL.raw());
+    }
+
     #[inline]
     pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
-        // Others must not take the last space's generation for this one's (`has_reached`).
-        self.generation.store(0, Ordering::Relaxed);
-        // ORDERING: Release: who sees the new space sees no generation of the old one; pairs with `has_reached`.
-        self.loaded.store(space.as_u64(), Ordering::Release);
         self.asid.set(u64::from(asid.as_u16()));
         self.record(generation);
+        self.loaded.set(space.raw());
     }
 
     #[inline]
     pub(crate) fn record(&self, generation: TlbGen) {
-        // ORDERING: Release publishes that what is older has been dropped; pairs with `has_reached`.
-        self.generation
-            .store(generation.as_u64(), Ordering::Release);
-    }
-
-    /// Whether this CPU, seen from another, has dropped everything of `space` that is older than `generation`. Called after
-    /// the barrier that follows the page-table change.
-    #[inline]
-    pub(crate) fn has_reached(&self, space: SpaceId, generation: TlbGen) -> bool {
-        // ORDERING: Acquire: see `set_loaded`. If the CPU leaves the space between the two loads, it has left its
-        // translations too, and compares generations when it comes back.
-        self.loaded.load(Ordering::Acquire) == space.as_u64()
-            // ORDERING: Acquire: pairs with `record`.
-            && self.generation.load(Ordering::Acquire) >= generation.as_u64()
+        self.generation.set(generation.as_u64());
     }
 
     /// The newest change of the loaded space that was asked for before the responder began to flush.
@@ -124,12 +111,12 @@ impl CpuTlb {
 
     #[inline]
     pub(crate) fn owes_flush(&self) -> bool {
-        self.owes_flush.load(Ordering::Relaxed)
+        self.owes_flush.get()
     }
 
     #[inline]
     pub(crate) fn set_owes_flush(&self, owes: bool) {
-        self.owes_flush.store(owes, Ordering::Relaxed);
+        self.owes_flush.set(owes);
     }
 
     #[inline]
@@ -139,38 +126,36 @@ impl CpuTlb {
 
     #[inline]
     pub(crate) fn set_host(&self, space: SpaceId) {
-        self.host.set(space.as_u64());
+        self.host.set(space.raw());
     }
 
     #[inline]
     pub(crate) fn lazy_root(&self) -> Root {
-        Root(self.lazy_root.get())
+        Root::kept(self.lazy_root.get())
     }
 
     #[inline]
     pub(crate) fn set_lazy_root(&self, root: Root) {
-        self.lazy_root.set(root.0);
+        self.lazy_root.set(root.as_u64());
     }
 
     #[inline]
     pub(crate) fn void_others(&self) {
-        self.others_void.set(1);
+        self.others_void.set(true);
     }
 
     #[inline]
     pub(crate) fn take_others_void(&self) -> bool {
-        let void = self.others_void.get() != 0;
-        self.others_void.set(0);
-        void
+        self.others_void.replace(false)
     }
 
     #[inline]
     pub(crate) fn untagged_is_kernel(&self) -> bool {
-        self.untagged_is_kernel.get() != 0
+        self.untagged_is_kernel.get()
     }
 
     #[inline]
     pub(crate) fn set_untagged_is_kernel(&self, is: bool) {
-        self.untagged_is_kernel.set(u64::from(is));
+        self.untagged_is_kernel.set(is);
     }
 }

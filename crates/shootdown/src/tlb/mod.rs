@@ -1,12 +1,12 @@
 //! TLB coherence: making other CPUs forget translations.
 //!
-//! * [`range`](FlushRange): what to forget.
+//! * [`range`](FlushRange), [`ranges`](FlushRanges): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
-//! * `switch`: loading a space on a CPU (I2). [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * `switch`: loading and leaving spaces (I2). `load`: loading roots. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
-//!   `way`: one of the two. [`pinned`](PinnedWindows): changing windows.
-//! * `flush`: the initiator's half. `respond`: the responder's half.
+//!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
+//! * `flush`, `spare`: the initiator's half. `respond`: the responder's half.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
 
@@ -15,25 +15,29 @@ mod batch;
 mod defer;
 mod flush;
 mod lazy;
+mod load;
 mod loaded;
 mod pinned;
 mod present;
 mod range;
+mod ranges;
 mod respond;
 mod space;
+mod space_root;
+mod spare;
 mod split;
 mod switch;
 mod ticket;
-mod way;
 mod window;
 
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
+pub use ranges::{FlushRanges, RANGES};
 pub use respond::FlushRequest;
 pub use space::{AddressSpace, Root, SpaceId, TlbGen};
-pub use ticket::{BatchTicket, FlushTicket};
+pub use ticket::FlushTicket;
 pub use window::WindowRoot;
 
 pub(crate) use asid::{Slots, Why};
@@ -41,5 +45,5 @@ pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
 pub(crate) use present::Presence;
 pub(crate) use respond::FlushScope;
+pub(crate) use space_root::{LoadedWindows, SpaceRoot};
 pub(crate) use split::UserSide;
-pub(crate) use way::{LoadedWindows, Way};

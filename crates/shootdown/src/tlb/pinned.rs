@@ -4,9 +4,10 @@ use core::fmt;
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
-use crate::engine::{PreemptGuard, Shootdown};
+use crate::engine::Shootdown;
+use crate::guard::PreemptGuard;
 use crate::platform::Platform;
-use crate::tlb::{FlushRange, WindowRoot};
+use crate::tlb::{FlushRange, FreedTables, WindowRoot};
 use crate::trace::TraceEvent;
 
 /// The windows of a CPU, in the hands of code that cannot leave it.
@@ -65,10 +66,10 @@ where
                 space: self.windows.space(),
             });
             if range.exceeds_ceiling() {
-                engine.drop_loaded::<true>(state, None);
+                engine.drop_loaded::<true>(state);
                 counters.full_flushes.add(1);
             } else {
-                engine.drop_loaded::<true>(state, Some(range));
+                engine.drop_range(state, range, FreedTables::Yes);
                 counters.pages_flushed.add(range.page_count() as u64);
             }
             tlb.windows.changes.set(changes);

@@ -5,7 +5,7 @@
 //! says whether it is there. Only flushes of such a space look at marks.
 //!
 //! A mark is two words. `here` is what the CPU has loaded or is about to load, `was` what it is about to leave. It stores `was` before
-//! `here`, and clears `was` when the root has been loaded; whoever finds another space in `here` and then in `was` knows that the
+//! `here`, and clears `was` when the root has been loaded; an initiator that finds another space in `here` and then in `was` knows that the
 //! CPU has left, its speculation too (I4, I5). `here` is stored before the barrier of I2.
 
 use crate::sync::{AtomicU64, Ordering, OwnWord, const_fn};
@@ -17,7 +17,7 @@ pub(crate) struct Presence {
     here: AtomicU64,
     was: AtomicU64,
     /// `here`, for its CPU.
-    known: OwnWord,
+    here_copy: OwnWord,
 }
 
 impl Presence {
@@ -26,15 +26,15 @@ impl Presence {
             Self {
                 here: AtomicU64::new(0),
                 was: AtomicU64::new(0),
-                known: OwnWord::new(),
+                here_copy: OwnWord::new(),
             }
         }
     }
 
     /// The CPU is about to load `space`. The barrier of I2 and [`settle`](Self::settle) must follow.
     pub(crate) fn arrive(&self, space: SpaceId) {
-        let before = self.known.get();
-        if before == space.as_u64() {
+        let before = self.here_copy.get();
+        if before == space.raw() {
             return;
         }
         if before != 0 {
@@ -42,8 +42,8 @@ impl Presence {
             self.was.store(before, Ordering::Release);
         }
         // ORDERING: Release publishes `was`; pairs with `is_in`.
-        self.here.store(space.as_u64(), Ordering::Release);
-        self.known.set(space.as_u64());
+        self.here.store(space.raw(), Ordering::Release);
+        self.here_copy.set(space.raw());
     }
 
     /// The CPU has loaded a root: that of the space where it has [arrived](Self::arrive), or, with `None`, of one where it is no
@@ -58,7 +58,7 @@ impl Presence {
             None => {
                 // ORDERING: as above.
                 self.here.store(0, Ordering::Release);
-                self.known.set(0);
+                self.here_copy.set(0);
             }
         }
     }
@@ -66,15 +66,15 @@ impl Presence {
     /// Whether there is any space where the CPU is a resident and which it has loaded, or is about to. On the CPU itself.
     #[inline]
     pub(crate) fn is_anywhere(&self) -> bool {
-        self.known.get() != 0
+        self.here_copy.get() != 0
     }
 
     /// Whether the CPU, seen from another, may use translations of `space`, or may be about to. After the barrier that follows the
     /// page-table change.
     pub(crate) fn is_in(&self, space: SpaceId) -> bool {
-        // ORDERING: Acquire: who sees another space in `here` sees in `was` what was left for it, or that it is left; pairs with
+        // ORDERING: Acquire: an initiator that sees another space in `here` sees in `was` what was left for it, or that it is left; pairs with
         // `arrive` and `settle`.
-        self.here.load(Ordering::Acquire) == space.as_u64()
-            || self.was.load(Ordering::Acquire) == space.as_u64()
+        self.here.load(Ordering::Acquire) == space.raw()
+            || self.was.load(Ordering::Acquire) == space.raw()
     }
 }

@@ -36,6 +36,18 @@ impl PageSize {
         Self { shift }
     }
 
+    /// A page of `1 << shift` bytes, which was a page's shift.
+    #[inline]
+    pub(crate) const fn of_shift(shift: u32) -> Self {
+        Self { shift: shift as u8 }
+    }
+
+    /// The binary logarithm of the size in bytes.
+    #[inline]
+    pub(crate) const fn shift(self) -> u32 {
+        self.shift as u32
+    }
+
     /// The size in bytes.
     pub const fn bytes(self) -> usize {
         1 << self.shift
@@ -51,6 +63,13 @@ pub struct FlushRange {
 }
 
 impl FlushRange {
+    /// No page.
+    pub const EMPTY: Self = Self {
+        start: 0,
+        end: 0,
+        page_size: PageSize::SIZE_4K,
+    };
+
     /// Everything.
     pub const WHOLE: Self = Self {
         start: 0,
@@ -96,6 +115,16 @@ impl FlushRange {
         }
     }
 
+    /// `count` pages from `start`, as they were in another range.
+    #[inline]
+    pub(crate) const fn of_pages(start: usize, count: usize, page_size: PageSize) -> Self {
+        Self {
+            start,
+            end: start.wrapping_add(count << page_size.shift),
+            page_size,
+        }
+    }
+
     /// First address.
     pub const fn start(&self) -> usize {
         self.start
@@ -129,6 +158,11 @@ impl FlushRange {
     /// The first address of each page.
     pub fn iter_pages(&self) -> impl Iterator<Item = usize> + use<> {
         (self.start..self.end).step_by(self.page_size.bytes())
+    }
+
+    /// Whether the two have pages of one size, and none between them.
+    pub(crate) fn extends_to(&self, other: &Self) -> bool {
+        self.page_size == other.page_size && self.start <= other.end && other.start <= self.end
     }
 
     /// The smallest range that holds both, at the smaller of the two page sizes.

@@ -4,9 +4,9 @@ use crate::call::{Kind, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::mask::CpuMask;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::{Attention, FlushRange, FreedTables, PageSize, SpaceId, TlbGen};
+use crate::tlb::ranges::PackedRanges;
+use crate::tlb::{Attention, FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
@@ -15,10 +15,7 @@ use crate::watchdog::Entry;
 pub struct FlushRequest {
     space: SpaceId,
     generation: TlbGen,
-    start: usize,
-    end: usize,
-    page_size: PageSize,
-    freed_tables: FreedTables,
+    ranges: PackedRanges,
 }
 
 /// Whose translations a request is about.
@@ -31,21 +28,21 @@ pub(crate) enum FlushScope {
 }
 
 impl FlushRequest {
-    /// Names nothing; fills unused memory.
+    /// Fills unused memory, and is all zero.
     pub(crate) const NONE: Self = Self {
         space: SpaceId::KERNEL,
         generation: TlbGen::from_raw(0),
-        start: 0,
-        end: 0,
-        page_size: PageSize::SIZE_4K,
-        freed_tables: FreedTables::No,
+        ranges: PackedRanges::EMPTY,
     };
 
-    pub(crate) const fn new(
-        scope: FlushScope,
-        range: FlushRange,
-        freed_tables: FreedTables,
-    ) -> Self {
+    /// Names what no CPU has: a target acknowledges it and does nothing else.
+    pub(crate) const NOTHING: Self = Self {
+        space: SpaceId::NOBODY,
+        ..Self::NONE
+    };
+
+    #[inline]
+    pub(crate) fn new(scope: FlushScope, ranges: &FlushRanges, freed: FreedTables) -> Self {
         let (space, generation) = match scope {
             FlushScope::Space(space, generation) => (space, generation),
             FlushScope::Kernel => (SpaceId::KERNEL, TlbGen::from_raw(0)),
@@ -53,10 +50,7 @@ impl FlushRequest {
         Self {
             space,
             generation,
-            start: range.start(),
-            end: range.end(),
-            page_size: range.page_size(),
-            freed_tables,
+            ranges: PackedRanges::new(ranges, freed),
         }
     }
 
@@ -70,20 +64,20 @@ impl FlushRequest {
         self.generation
     }
 
-    /// What to drop.
-    pub fn range(&self) -> FlushRange {
-        FlushRange::new(self.start, self.end, self.page_size)
+    /// What to drop: one to three ranges.
+    pub fn ranges(&self) -> impl Iterator<Item = FlushRange> + use<> {
+        self.ranges.ranges().iter()
     }
 
     /// Whether page-table pages were unlinked.
     pub fn freed_tables(&self) -> FreedTables {
-        self.freed_tables
+        self.ranges.freed_tables()
     }
 
     /// Whether a target may acknowledge before it has flushed (I4, I5): only user leaf entries, which nothing
     /// on the target uses before its interrupt handler returns.
     pub(crate) fn allows_early_ack(&self) -> bool {
-        self.space != SpaceId::KERNEL && self.freed_tables == FreedTables::No
+        self.space != SpaceId::KERNEL && self.freed_tables() == FreedTables::No
     }
 }
 
@@ -111,7 +105,11 @@ where
         let flush = if kind.is_indirect() {
             state.counters.shared_lines_read.add(2);
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
-            unsafe { self.state(place.initiator).indirect[place.index].0.read() }
+            unsafe {
+                self.state(place.initiator()).indirect[place.slot()]
+                    .0
+                    .read()
+            }
         } else {
             state.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
@@ -131,32 +129,34 @@ where
         }
     }
 
-    /// Notes the newest change of the loaded space that any of `fresh` asks for by its inbox: one full flush serves all of them.
-    /// Interrupts are off; the caller forgets it when it has looked at them.
-    pub(crate) fn note_newest(&self, me: CpuId, fresh: &CpuMask<N>) {
-        let tlb = &self.state(me).tlb;
-        let mut newest = tlb.newest();
-        for initiator in fresh.iter() {
+    /// Notes the newest change of the loaded space that any of those who wait asks for by its inbox: one full flush serves all of
+    /// them. Interrupts are off; [`forget_newest`](Self::forget_newest) follows when they have been looked at.
+    pub(crate) fn note_newest(&self, me: CpuId) {
+        let state = self.state(me);
+        let mut newest = state.tlb.newest();
+        for initiator in state.waiting.iter() {
             let slots = &self.state(initiator).slots;
             for index in slots[0].others().with_first() {
                 let slot = &slots[index];
                 let kind = slot.kind_for(me);
-                let is_plain = |kind: &Kind| {
-                    kind.is_flush() && !kind.is_indirect() && !slot.is_in_ring_of(me, *kind)
-                };
-                if !kind.as_ref().is_some_and(is_plain) {
+                if !kind.is_some_and(|kind| kind.is_flush() && !kind.is_indirect()) {
                     continue;
                 }
                 // SAFETY: 1. just seen, and this CPU does nothing meanwhile.
                 let request = unsafe { slot.contents() };
                 // SAFETY: flush requests carry a FlushRequest.
                 let flush = unsafe { request.payload.get::<FlushRequest>() };
-                if flush.space == tlb.loaded() && flush.space != SpaceId::KERNEL {
+                if flush.space == state.tlb.loaded() && flush.space != SpaceId::KERNEL {
                     newest = newest.max(flush.generation);
                 }
             }
         }
-        tlb.set_newest(newest);
+        state.tlb.set_newest(newest);
+    }
+
+    /// The flushes that [`note_newest`](Self::note_newest) found have been served.
+    pub(crate) fn forget_newest(&self, me: CpuId) {
+        self.state(me).tlb.set_newest(TlbGen::from_raw(0));
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
@@ -182,69 +182,90 @@ where
 
     /// As [`flush_here`](Self::flush_here), without `WINDOWS` where no private root is loaded.
     fn flush_root<const WINDOWS: bool>(&self, me: CpuId, request: &FlushRequest, role: Role) {
+        let Some(is_partial) = self.decide(me, request) else {
+            return;
+        };
         let state = self.state(me);
         let counters = &state.counters;
-        let range = request.range();
-        let partial = if request.space == SpaceId::KERNEL {
-            !range.exceeds_ceiling()
-        } else {
-            if state.tlb.loaded() != request.space {
-                counters.flushes_stray.add(1);
-                return;
-            }
-            if state.lazy.get() == Attention::Lazy && request.freed_tables == FreedTables::Yes {
-                // Nothing here uses the space: instead of flushing now and again, let go of it.
-                self.detach(me);
-                return;
-            }
-            let local = state.tlb.generation();
-            if request.generation <= local {
-                counters.flushes_covered.add(1);
-                return;
-            }
-            request.generation.follows(local) && !range.exceeds_ceiling()
-        };
-        let before = state.diary.begins(Entry::FLUSH);
-        self.platform.on_trace(TraceEvent::FlushStarted {
-            cpu: me,
-            space: request.space,
-        });
-        if partial {
-            counters.pages_flushed.add(range.page_count() as u64);
-        } else {
-            counters.full_flushes.add(1);
+        let before = state.activity.begins(Entry::FLUSH);
+        let space = request.space;
+        self.platform
+            .on_trace(TraceEvent::FlushStarted { cpu: me, space });
+        match is_partial {
+            true => counters
+                .pages_flushed
+                .add(request.ranges.ranges().page_count() as u64),
+            false => counters.full_flushes.add(1),
         }
-        match (request.space, partial) {
-            (SpaceId::KERNEL, false) => self.platform.local_flush(LocalFlush::All),
-            (SpaceId::KERNEL, true) => {
-                self.drop_loaded::<WINDOWS>(state, Some(range));
-                // Other tags may still have entries of tables that were freed.
-                state.tlb.void_others();
-            }
-            (_, true) => {
-                if WINDOWS && request.freed_tables == FreedTables::Yes {
-                    self.copy_top(state, range);
-                }
-                self.drop_loaded::<WINDOWS>(state, Some(range));
-            }
-            (_, false) => self.drop_loaded::<WINDOWS>(state, None),
-        }
-        if request.space != SpaceId::KERNEL {
+        self.drop_requested::<WINDOWS>(me, request, is_partial);
+        if space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
             // all that were there before.
-            state.tlb.record(match partial {
+            state.tlb.record(match is_partial {
                 true => request.generation,
                 false => request.generation.max(state.tlb.newest()),
             });
         }
-        state.diary.begins(before);
+        state.activity.begins(before);
         match role {
             Role::Initiator => counters.local_flushes.add(1),
             Role::Responder => counters.remote_flushes.add(1),
         }
-        self.platform.on_trace(TraceEvent::FlushFinished {
-            cpu: me,
-            space: request.space,
-        });
+        self.platform
+            .on_trace(TraceEvent::FlushFinished { cpu: me, space });
+    }
+
+    /// Whether this CPU may drop page by page; `None` if it has nothing to drop.
+    #[inline]
+    fn decide(&self, me: CpuId, request: &FlushRequest) -> Option<bool> {
+        let state = self.state(me);
+        let counters = &state.counters;
+        if request.space == SpaceId::KERNEL {
+            return Some(!request.ranges.ranges().is_whole());
+        }
+        if state.tlb.loaded() != request.space {
+            counters.flushes_stray.add(1);
+            return None;
+        }
+        if request.freed_tables() == FreedTables::Yes && state.lazy.get() == Attention::Lazy {
+            // Nothing here uses the space: instead of flushing now and again, let go of it.
+            self.detach(me);
+            return None;
+        }
+        let local = state.tlb.generation();
+        if request.generation <= local {
+            counters.flushes_covered.add(1);
+            return None;
+        }
+        Some(request.generation.follows(local) && !request.ranges.ranges().is_whole())
+    }
+
+    /// Drops what `request` names, page by page or as a whole.
+    #[inline]
+    fn drop_requested<const WINDOWS: bool>(
+        &self,
+        me: CpuId,
+        request: &FlushRequest,
+        is_partial: bool,
+    ) {
+        let (state, freed) = (self.state(me), request.freed_tables());
+        if !is_partial {
+            return match request.space == SpaceId::KERNEL {
+                true => self.platform.local_flush(LocalFlush::All),
+                false => self.drop_loaded::<WINDOWS>(state),
+            };
+        }
+        for range in request.ranges() {
+            if WINDOWS && freed == FreedTables::Yes && request.space != SpaceId::KERNEL {
+                self.copy_top(state, range);
+            }
+            self.drop_range(state, range, freed);
+        }
+        if request.space == SpaceId::KERNEL
+            && (freed == FreedTables::Yes || !P::KERNEL_PAGES_ARE_GLOBAL)
+        {
+            // Other tags may still have entries of tables that were freed, or the pages themselves.
+            state.tlb.void_others();
+        }
     }
 }

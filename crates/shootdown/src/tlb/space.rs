@@ -1,5 +1,7 @@
 //! [`AddressSpace`]: a page-table root, its generation, and the CPUs that may cache it.
 
+use core::fmt;
+
 use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -10,24 +12,79 @@ use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
 
 /// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Root(pub u64);
+pub struct Root(u64);
+
+impl Root {
+    /// The root with this value.
+    ///
+    /// # Safety
+    /// 1. Any CPU of the engine may load it, at any time at which the engine is given it: it maps what the kernel needs to go on.
+    /// 2. Its tables stay in place, and are tables, as long as the engine may load it or has it loaded: that of an
+    ///    [`AddressSpace`] until the space has been dropped, that of a [`WindowRoot`](crate::WindowRoot)
+    ///    until it has been retired, one that is given to `switch_away` or `enter_lazy` as long as there is the engine.
+    /// 3. That of a [`WindowRoot`](crate::WindowRoot) is a table that nothing else writes but the host, under
+    ///    [`PinnedWindows`](crate::PinnedWindows).
+    pub const unsafe fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The value.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// A root that the engine was given, as a word that it keeps.
+    #[inline]
+    pub(crate) const fn kept(value: u64) -> Self {
+        Self(value)
+    }
+}
 
 /// The name of an address space. Never reused while the engine lives, so a stale one matches nothing;
 /// this is why the engine compares names and never pointers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpaceId(u64);
 
 impl SpaceId {
     /// No user space: the kernel's own mappings, or a CPU with a kernel root.
     pub(crate) const KERNEL: Self = Self(0);
+    /// A name that no space has.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+    /// Where the engine's number begins.
+    const ENGINE_SHIFT: u32 = 48;
 
+    /// The name of an engine's space number `sequence`.
+    pub(crate) const fn of_engine(number: u64, sequence: u64) -> Self {
+        Self(number << Self::ENGINE_SHIFT | sequence)
+    }
+
+    #[inline]
     pub(crate) const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number, for reports.
-    pub const fn as_u64(self) -> u64 {
+    #[inline]
+    pub(crate) const fn raw(self) -> u64 {
         self.0
+    }
+
+    /// The number of its engine.
+    #[inline]
+    pub(crate) const fn engine(self) -> u64 {
+        self.0 >> Self::ENGINE_SHIFT
+    }
+
+    /// Its number among the spaces of its engine, for reports.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0 & ((1 << Self::ENGINE_SHIFT) - 1)
+    }
+}
+
+impl fmt::Debug for SpaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpaceId({})", self.as_u64())
     }
 }
 
@@ -89,6 +146,12 @@ where
         }
     }
 
+    /// Counts generations from this one; before the space is used.
+    #[cfg(feature = "sim")]
+    pub fn begin_at(&self, generation: u64) {
+        self.generation.0.store(generation, Ordering::Relaxed);
+    }
+
     /// The space's name.
     pub fn id(&self) -> SpaceId {
         self.id
@@ -116,7 +179,8 @@ where
         self.top.load(Ordering::Acquire)
     }
 
-    /// Whether any CPU is or was one that stays in the set when it leaves.
+    /// Whether any CPU is or was one that stays in the set when it leaves. Initiators ask after the barrier of I1: a resident has
+    /// said so before its barrier (I2).
     pub(crate) fn has_residents(&self) -> bool {
         self.has_residents.get() != 0
     }
@@ -139,11 +203,11 @@ where
         self.residents.remove(cpu, Ordering::Relaxed);
     }
 
-    /// Those of the set whose [`Presence`](crate::tlb::Presence) tells whether they are there. Called after the barrier that
-    /// follows the page-table change.
-    pub(crate) fn residents(&self) -> CpuMask<N> {
-        // ORDERING: Acquire: who is a resident has said where it is; pairs with `add_resident`.
-        self.residents.load(Ordering::Acquire)
+    /// The residents of a group: their [`Presence`](crate::tlb::Presence) says whether they are there. Called after the barrier
+    /// that follows the page-table change.
+    pub(crate) fn residents_of(&self, group: usize) -> u64 {
+        // ORDERING: Acquire: a resident has said where it is; pairs with `add_resident`.
+        self.residents.group(group).load(Ordering::Acquire)
     }
 
     /// Counts one change to the page tables and returns the new generation (the middle of I1).
@@ -168,12 +232,22 @@ where
     Cpus<N>: Capacity,
 {
     /// # Panics
-    /// When some CPU still has the space loaded: its tables must not be freed yet (I4).
+    /// When some CPU still has the space loaded: its tables must not be freed yet (I4). The panic does not unwind, because then its
+    /// owner's other fields would be dropped, the tables among them; where panics unwind, the process is aborted.
     fn drop(&mut self) {
+        /// Panicking again while unwinding aborts.
+        struct NoUnwind;
+        impl Drop for NoUnwind {
+            fn drop(&mut self) {
+                panic!("an address space that a CPU has loaded is not dropped");
+            }
+        }
         // ORDERING: acquires the root switch of the last CPU that left; pairs with the Release in `leave`.
-        assert!(
-            self.cpus.0.is_empty(Ordering::Acquire),
-            "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
-        );
+        if !self.cpus.0.is_empty(Ordering::Acquire) {
+            let _bomb = NoUnwind;
+            panic!(
+                "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
+            );
+        }
     }
 }

@@ -2,13 +2,10 @@
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
-use crate::engine::{CpuState, Shootdown};
-use crate::platform::{LocalFlush, Platform};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
-use crate::tlb::{
-    AddressSpace, Asid, Attention, FlushRange, Root, Slots, SpaceId, TagEntries, TlbGen, UserSide,
-    Way, Why,
-};
+use crate::tlb::{AddressSpace, Attention, Root, SpaceId, SpaceRoot};
 use crate::trace::TraceEvent;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -31,22 +28,22 @@ where
     pub fn switch_to(&self, previous: Option<&AddressSpace<N>>, next: &AddressSpace<N>) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
-        let way = Way::shared(next);
+        let wanted = SpaceRoot::shared(next);
         match self.meets_windows(me, next) {
-            false => self.switch::<false>(me, previous, way),
-            true => self.switch_windows(me, previous, way),
+            false => self.switch::<false>(me, previous, wanted),
+            true => self.switch_windows(me, previous, wanted),
         }
         drop(irq);
     }
 
-    /// A switch that has to do with windows, out of the way of all others.
+    /// A switch to, from or within a space with windows; out of line.
     #[cold]
     #[inline(never)]
     pub(crate) fn switch_windows(
         &self,
         me: CpuId,
         previous: Option<&AddressSpace<N>>,
-        next: Way<'_, N>,
+        next: SpaceRoot<'_, N>,
     ) {
         self.switch::<true>(me, previous, next);
     }
@@ -57,14 +54,15 @@ where
         &self,
         me: CpuId,
         previous: Option<&AddressSpace<N>>,
-        next: Way<'_, N>,
+        next: SpaceRoot<'_, N>,
     ) {
         self.check_host(me, previous);
-        if !self.ready_cpus().contains(me) {
+        if !self.is_ready(me) {
             not_online(me);
         }
         let state = self.state(me);
         let space = next.space.id();
+        self.check_owner(space);
         let stays = previous.is_some_and(|previous| previous.id() == space);
         if stays
             && state.lazy.get() == Attention::Active
@@ -121,34 +119,35 @@ where
             // Lazy already, and detached.
         } else if self.policy().is_lazy() {
             state.tlb.set_lazy_root(kernel_root);
-            state.lazy.rest(Attention::Lazy);
+            state.lazy.set(Attention::Lazy);
         } else {
             self.load_kernel(me, kernel_root);
             self.leave(space, me);
-            state.lazy.rest(Attention::Detached);
+            state.lazy.set(Attention::Detached);
         }
         drop(irq);
     }
 
-    /// Whether code that interrupted this CPU anywhere may touch user memory: false between an early
-    /// acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) until a switch has made up for
-    /// what passed this CPU by. For NMI-like contexts; any context, does not block.
-    pub fn user_access_ok(&self) -> bool {
+    /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one
+    /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy)
+    /// until a switch has made up for what passed this CPU by. For NMI-like contexts; any context, does not block.
+    pub fn user_access_ok(&self, space: SpaceId) -> bool {
         let state = self.state(self.platform.current_cpu());
-        !state.tlb.owes_flush() && state.lazy.get() == Attention::Active
+        let tlb = &state.tlb;
+        tlb.loaded() == space && !tlb.owes_flush() && state.lazy.get() == Attention::Active
     }
 
     /// A lazy CPU lets go of its space: tables of it are about to be freed. Interrupts are off.
     pub(crate) fn detach(&self, me: CpuId) {
         let state = self.state(me);
         self.load_kernel(me, state.tlb.lazy_root());
-        state.lazy.rest(Attention::Detached);
+        state.lazy.set(Attention::Detached);
         state.counters.lazy_detached.add(1);
     }
 
-    /// Makes the root of `way` the one that this CPU has loaded and may use.
-    fn join<const WINDOWS: bool>(&self, me: CpuId, way: Way<'_, N>) {
-        let space = way.space;
+    /// Makes the root of `wanted` the one that this CPU has loaded and may use.
+    fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, N>) {
+        let space = wanted.space;
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
         let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring);
@@ -158,7 +157,7 @@ where
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
         // generation.
         state.lazy.wake();
-        let resident = self.arrive::<WINDOWS>(me, &way);
+        let resident = self.arrive::<WINDOWS>(me, &wanted);
         if resident.is_none() || !space.cpu_set().contains(me, Ordering::Relaxed) {
             space.cpu_set().insert(me, Ordering::Relaxed);
         }
@@ -166,121 +165,16 @@ where
         // `submit_flush`: either the initiator finds us, or we see its generation and, by its Release, its PTE change.
         fence(Ordering::SeqCst);
         let generation = space.generation();
-        self.refresh_way::<WINDOWS>(&way);
-        if self.loaded_name::<WINDOWS>(state) == way.name::<WINDOWS>() {
+        self.refresh_root::<WINDOWS>(&wanted);
+        if self.loaded_name::<WINDOWS>(state) == wanted.name::<WINDOWS>() {
             self.drop_missed::<WINDOWS>(state, generation);
         } else {
-            self.load::<WINDOWS>(me, &way, generation);
+            self.load::<WINDOWS>(me, &wanted, generation);
             self.settle::<WINDOWS>(state, resident);
         }
         if passed_by {
             state.tlb.set_owes_flush(false);
         }
-    }
-
-    /// The loaded space was not left, but flushes may have passed this CPU by.
-    pub(crate) fn drop_missed<const WINDOWS: bool>(&self, state: &CpuState<N>, generation: TlbGen) {
-        if state.tlb.generation() == generation {
-            return;
-        }
-        self.drop_loaded::<WINDOWS>(state, None);
-        state.counters.full_flushes.add(1);
-        // I3: the generation was read before the flush.
-        state.tlb.record(generation);
-    }
-
-    /// Drops `range`, or everything, of the loaded space under its tag, both sides.
-    pub(crate) fn drop_loaded<const WINDOWS: bool>(
-        &self,
-        state: &CpuState<N>,
-        range: Option<FlushRange>,
-    ) {
-        if WINDOWS && range.is_none() {
-            // What it makes up for may have unlinked tables.
-            self.copy_top(state, FlushRange::WHOLE);
-        }
-        self.platform
-            .local_flush(range.map_or(LocalFlush::Space, LocalFlush::Pages));
-        if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
-            state.tlb.set_user_side(UserSide::Due);
-        }
-    }
-
-    /// Loads a root of a space whose generation, read after the barrier of I2, is `generation`.
-    fn load<const WINDOWS: bool>(&self, me: CpuId, way: &Way<'_, N>, generation: TlbGen) {
-        let state = self.state(me);
-        let slots = self.leave_tag::<WINDOWS>(me);
-        let (name, age) = (way.name::<WINDOWS>(), way.age::<WINDOWS>(generation));
-        let choice = slots.choose(self.policy(), name, age, &state.tlb.turn);
-        let counters = &state.counters;
-        match choice.why {
-            Why::Current => counters.tags_kept.add(1),
-            Why::Behind => counters.tags_dropped.add(1),
-            Why::Taken => counters.tags_taken.add(1),
-            Why::Untagged => state.tlb.set_untagged_is_kernel(false),
-        }
-        self.platform
-            .load_tagged_root(way.root::<WINDOWS>(), choice.asid, choice.entries);
-        // I3: the generation was read before the load dropped everything older, or is that of the tag.
-        state
-            .tlb
-            .set_loaded(way.space.id(), generation, choice.asid);
-        self.note_way::<WINDOWS>(state, Some(way));
-        state.tlb.set_user_side(choice.user);
-    }
-
-    /// Loads a root without a user part.
-    fn load_kernel(&self, me: CpuId, root: Root) {
-        match self.is_resident_somewhere(me) {
-            false => self.load_kernel_root::<false>(me, root),
-            true => self.load_kernel_root::<true>(me, root),
-        }
-    }
-
-    fn load_kernel_root<const WINDOWS: bool>(&self, me: CpuId, root: Root) {
-        let state = self.state(me);
-        let slots = self.leave_tag::<WINDOWS>(me);
-        let keeps = !slots.is_empty() && state.tlb.untagged_is_kernel();
-        let entries = match keeps {
-            true => TagEntries::Keep,
-            false => TagEntries::Drop,
-        };
-        self.platform
-            .load_tagged_root(root, Asid::UNTAGGED, entries);
-        state.tlb.set_untagged_is_kernel(true);
-        state
-            .tlb
-            .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
-        self.note_way::<WINDOWS>(state, None);
-        self.settle::<WINDOWS>(state, None);
-        self.platform.on_trace(TraceEvent::Switched {
-            cpu: me,
-            space: SpaceId::KERNEL,
-        });
-    }
-
-    /// Remembers what the loaded tag holds, before another is loaded.
-    fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
-        let slots = Slots::new(self.platform.asid_slots(me));
-        let state = self.state(me);
-        let tlb = &state.tlb;
-        let loaded = tlb.asid();
-        if tlb.take_others_void() {
-            slots.void_all_but(loaded);
-            if loaded != Asid::UNTAGGED {
-                tlb.set_untagged_is_kernel(false);
-            }
-        }
-        let name = self.loaded_name::<WINDOWS>(state);
-        let age = self.loaded_age::<WINDOWS>(state);
-        slots.leave(loaded, name, age, tlb.user_side());
-        slots
-    }
-
-    /// Voids every tag: this CPU has dropped what all of them held, and what they remember may be an earlier
-    /// life's.
-    pub(crate) fn reset_tags(&self, me: CpuId) {
-        Slots::new(self.platform.asid_slots(me)).void_all_but(Asid::UNTAGGED);
     }
 
     fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {

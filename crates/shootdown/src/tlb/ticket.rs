@@ -1,19 +1,45 @@
-//! [`FlushTicket`] and [`BatchTicket`]: flushes that were submitted and not yet waited for.
+//! [`FlushTicket`]: a flush that was submitted and not yet waited for.
 
-use crate::call::RequestRef;
+use core::marker::PhantomData;
+
+use crate::call::{RequestRef, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
-use crate::engine::{PreemptGuard, Shootdown};
+use crate::engine::Shootdown;
+use crate::guard::PreemptGuard;
 use crate::platform::Platform;
-use crate::tlb::{FlushBatch, FlushRequest, Reclaimed};
+use crate::tlb::FlushRequest;
 
 /// The right, and the duty, to wait for one flush: until then other CPUs may use the old translations.
 ///
-/// It tracks its own request only, and may be waited for on another CPU (except under a policy that does not
-/// [wait preemptibly](crate::Policy::waits_preemptibly), which keeps preemption disabled until after the wait). Dropping
-/// it waits.
+/// It may hold what must not be reused before, such as frames: [`hold`](Self::hold), and
+/// [`submit_batch`](Shootdown::submit_batch). That comes back only from [`wait`](Self::wait).
+///
+/// It tracks its own request only. The task that submitted the flush waits for it: a ticket cannot be sent to another one,
+/// because under a policy that does not [wait preemptibly](crate::Policy::waits_preemptibly) or flushes here last a part of
+/// the flush is due on the CPU that submitted it. Such a policy keeps preemption disabled until the ticket is gone, so a ticket that is
+/// forgotten leaves it disabled; under others a forgotten ticket costs nothing but itself. Dropping it waits.
+///
+/// ```compile_fail
+/// # use shootdown::*;
+/// fn is_send<T: Send>(_: T) {}
+/// fn example<P: Platform>(engine: &Shootdown<P, 4>, space: &AddressSpace<4>) {
+///     is_send(engine.submit_flush(space, FlushRange::WHOLE, FreedTables::No));
+/// }
+/// ```
 #[must_use = "other CPUs may still use the old translations: wait for the ticket"]
 #[derive(Debug)]
-pub struct FlushTicket<'a, P: Platform, const N: usize>
+pub struct FlushTicket<'a, P: Platform, const N: usize, H = ()>
+where
+    Cpus<N>: Capacity,
+{
+    /// Dropped first: what is held goes after the wait.
+    flush: PendingFlush<'a, P, N>,
+    held: H,
+}
+
+/// What is left of a flush. Dropping it waits.
+#[derive(Debug)]
+struct PendingFlush<'a, P: Platform, const N: usize>
 where
     Cpus<N>: Capacity,
 {
@@ -21,8 +47,10 @@ where
     request: Option<RequestRef>,
     /// What is still to be flushed here, after the wait. Only with preemption disabled: it is this CPU's.
     local_due: Option<FlushRequest>,
-    /// Dropped after all else.
+    /// Dropped after the wait.
     _preempt: Option<PreemptGuard<'a, P>>,
+    /// It stays with its task.
+    _here: PhantomData<*const ()>,
 }
 
 impl<'a, P: Platform, const N: usize> FlushTicket<'a, P, N>
@@ -30,12 +58,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(crate) fn done(engine: &'a Shootdown<P, N>) -> Self {
-        Self {
-            engine,
-            request: None,
-            local_due: None,
-            _preempt: None,
-        }
+        Self::new(engine, None, None)
     }
 
     pub(crate) fn published(
@@ -43,84 +66,70 @@ where
         request: RequestRef,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> Self {
-        Self {
+        Self::new(engine, Some(request), preempt)
+    }
+
+    fn new(
+        engine: &'a Shootdown<P, N>,
+        request: Option<RequestRef>,
+        preempt: Option<PreemptGuard<'a, P>>,
+    ) -> Self {
+        let flush = PendingFlush {
             engine,
-            request: Some(request),
+            request,
             local_due: None,
             _preempt: preempt,
-        }
+            _here: PhantomData,
+        };
+        Self { flush, held: () }
     }
 
     /// The flush of this CPU is still to be done, after the wait. Preemption is disabled until then.
     pub(crate) fn with_local_due(mut self, local: FlushRequest) -> Self {
-        self.local_due = Some(local);
+        self.flush.local_due = Some(local);
         self
     }
 
-    /// Whether waiting would return at once. Any context; does not block.
-    pub fn is_done(&self) -> bool {
-        self.local_due.is_none()
-            && self
-                .request
-                .is_none_or(|request| self.engine.is_done(request))
-    }
-
-    /// Waits until no CPU uses the old translations from user mode, nor from the kernel through
-    /// uses that begin after this returns. Interrupts and preemption in any state; spins, serving
-    /// the inbox of the CPU it runs on.
-    pub fn wait(mut self) {
-        self.finish();
-    }
-
-    fn finish(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.engine.wait_for(request);
-        }
-        if let Some(request) = self.local_due.take() {
-            self.engine.flush_owed(&request);
+    /// Has the ticket hold `value`, whatever the host collects freed frames in, until the flush is complete.
+    pub fn hold<H>(self, value: H) -> FlushTicket<'a, P, N, H> {
+        FlushTicket {
+            flush: self.flush,
+            held: value,
         }
     }
 }
 
-impl<P: Platform, const N: usize> Drop for FlushTicket<'_, P, N>
+impl<P: Platform, const N: usize, H> FlushTicket<'_, P, N, H>
+where
+    Cpus<N>: Capacity,
+{
+    /// Whether waiting would return at once. Any context; does not block.
+    pub fn is_done(&self) -> bool {
+        let Self { flush, .. } = self;
+        let is_answered = |request| flush.engine.is_done(request);
+        flush.local_due.is_none() && flush.request.is_none_or(is_answered)
+    }
+
+    /// Waits until no CPU uses the old translations from user mode, nor from the kernel through
+    /// uses that begin after this returns; then gives back what it holds. Interrupts and preemption in any state; spins, serving
+    /// the flushes of the CPU it runs on.
+    pub fn wait(self) -> H {
+        let Self { flush, held } = self;
+        drop(flush);
+        held
+    }
+}
+
+impl<P: Platform, const N: usize> Drop for PendingFlush<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
     fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-/// A [`FlushTicket`] that holds the frames of its batch until the flush is complete.
-///
-/// Dropping it waits and leaks the frames; forgetting it leaks them too. Neither lets anyone reuse a frame
-/// early.
-#[must_use = "the frames of the batch come back only from `wait`"]
-#[derive(Debug)]
-pub struct BatchTicket<'a, P: Platform, const N: usize, T, const CAP: usize>
-where
-    Cpus<N>: Capacity,
-{
-    flush: FlushTicket<'a, P, N>,
-    batch: FlushBatch<T, CAP>,
-}
-
-impl<'a, P: Platform, const N: usize, T, const CAP: usize> BatchTicket<'a, P, N, T, CAP>
-where
-    Cpus<N>: Capacity,
-{
-    pub(crate) fn new(flush: FlushTicket<'a, P, N>, batch: FlushBatch<T, CAP>) -> Self {
-        Self { flush, batch }
-    }
-
-    /// Whether waiting would return at once. Any context; does not block.
-    pub fn is_done(&self) -> bool {
-        self.flush.is_done()
-    }
-
-    /// Waits as [`FlushTicket::wait`] does, then gives the frames and tables back for reuse.
-    pub fn wait(self) -> Reclaimed<T, CAP> {
-        self.flush.wait();
-        self.batch.reclaim()
+        if let Some(request) = self.request.take() {
+            self.engine.wait_for(request, WaitsFor::Flush);
+        }
+        if let Some(request) = self.local_due.take() {
+            self.engine.flush_owed(&request);
+        }
     }
 }

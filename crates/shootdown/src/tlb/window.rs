@@ -18,7 +18,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::{Ordering, OwnWord};
-use crate::tlb::{AddressSpace, FlushRange, PinnedWindows, Root, SpaceId, Way, WrongCpu};
+use crate::tlb::{AddressSpace, FlushRange, PinnedWindows, Root, SpaceId, SpaceRoot, WrongCpu};
 
 /// The private root of one CPU in one space. The table is the host's.
 ///
@@ -53,6 +53,7 @@ impl WindowRoot {
     where
         Cpus<N>: Capacity,
     {
+        engine.check_owner(space.id());
         assert!(
             P::HAS_WINDOWS,
             "a window root on a platform without windows: provide copy_shared_top and set HAS_WINDOWS"
@@ -82,7 +83,7 @@ impl WindowRoot {
         self.space
     }
 
-    /// Takes over the shared top-level entries if any has changed since; tells whether it did. On its CPU, interrupts off.
+    /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
     pub(super) fn refresh<P: Platform, const N: usize>(
         &self,
         platform: &P,
@@ -107,9 +108,9 @@ where
     Cpus<N>: Capacity,
 {
     /// Does what [`switch_to`](Self::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
-    /// used from now on, and everything else of `next`. The same space may be loaded by either root, in turns.
+    /// used from now on, and everything else of `next`. The same space may be loaded by one root, then by the other.
     ///
-    /// Context and duties as there; `windows` too must stay alive and its table in place.
+    /// Context and duties as of `switch_to`; `windows` too must stay alive and its table in place.
     ///
     /// # Panics
     /// As there, and when `windows` is another CPU's or another space's.
@@ -132,7 +133,7 @@ where
             "{me} loads the window root of {}",
             windows.cpu
         );
-        self.switch_windows(me, previous, Way::private(next, windows));
+        self.switch_windows(me, previous, SpaceRoot::private(next, windows));
         drop(irq);
     }
 
@@ -183,14 +184,44 @@ where
     /// Ends a private root and gives its table back: no CPU walks it any more. Frames of its windows are free as well. Does not
     /// block.
     ///
-    /// Context: on its CPU, which may have the shared root of `space` loaded; or anywhere when no CPU runs `space` any more, as before
-    /// it is dropped.
+    /// Context: on its CPU, which may have the shared root of `space` loaded; elsewhere use
+    /// [`retire_windows_elsewhere`](Self::retire_windows_elsewhere).
     ///
     /// # Panics
-    /// When its CPU has it loaded, lazily too ([`switch_to`](Self::switch_to) or [`switch_away`](Self::switch_away) there
-    /// first); when another CPU retires it while its own is in `space`; when it is another space's.
+    /// On another CPU; when this CPU has the private root loaded, lazily too ([`switch_to`](Self::switch_to) or
+    /// [`switch_away`](Self::switch_away) first); when it is another space's.
     pub fn retire_windows(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
         let irq = self.irq_guard();
+        let here = self.platform.current_cpu();
+        assert!(
+            windows.cpu == here,
+            "the window root of {} is retired on {here}: do that there",
+            windows.cpu
+        );
+        let root = self.retire(space, windows);
+        drop(irq);
+        root
+    }
+
+    /// As [`retire_windows`](Self::retire_windows), on any CPU, when no CPU runs `space` any more: before it is dropped.
+    ///
+    /// # Safety
+    /// 1. No CPU loads `space` while this runs, or has it loaded.
+    pub unsafe fn retire_windows_elsewhere(
+        &self,
+        space: &AddressSpace<N>,
+        windows: WindowRoot,
+    ) -> Root {
+        let is_here = self.state(windows.cpu).lazy.presence.is_in(space.id());
+        assert!(
+            !is_here,
+            "{} is in the space whose window root is retired elsewhere: do that there",
+            windows.cpu
+        );
+        self.retire(space, windows)
+    }
+
+    fn retire(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
         let owner = windows.cpu;
         let state = self.state(owner);
         assert!(
@@ -203,20 +234,14 @@ where
             state.tlb.windows.name() != windows.name,
             "{owner} has the window root loaded that is retired: switch away first"
         );
-        let is_here = state.lazy.presence.is_in(space.id());
-        assert!(
-            !is_here || owner == self.platform.current_cpu(),
-            "{owner} is in the space whose window root is retired elsewhere: do that there"
-        );
         // Where the root was never loaded, the CPU may have the shared one: then it is in the set like any other.
         if space.is_resident(owner) {
             space.remove_resident(owner);
-            if !is_here {
+            if !state.lazy.presence.is_in(space.id()) {
                 // ORDERING: as in `leave`.
                 space.cpu_set().remove(owner, Ordering::Release);
             }
         }
-        drop(irq);
         windows.root
     }
 }

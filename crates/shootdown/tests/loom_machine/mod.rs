@@ -19,12 +19,18 @@ pub const PAGES: usize = 2;
 /// Tags of a tagged machine.
 pub const TAGS: usize = 2;
 /// The root without a user part.
-pub const NO_USER: Root = Root(0);
+pub const NO_USER: Root = tables(0);
 /// The root that leads through [`Model::table_page`].
-pub const TABLE_OWNER: Root = Root(1);
+pub const TABLE_OWNER: Root = tables(1);
 /// A private root, which leads through [`Model::table_page`] if its copy of the shared top-level entry does.
-pub const PRIVATE: Root = Root(7);
+pub const PRIVATE: Root = tables(7);
 pub const PAGE: usize = 4096;
+
+/// Page tables number `number`.
+pub const fn tables(number: u64) -> Root {
+    // SAFETY: a model's roots are numbers.
+    unsafe { Root::new(number) }
+}
 
 loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
@@ -162,7 +168,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
         speculate(&self.table_page);
         COPY_CACHED.with(|cached| cached.set(false));
         match operation {
-            LocalFlush::Pages(range) => with_cached(|entries| {
+            LocalFlush::Pages(range, _) => with_cached(|entries| {
                 for address in range.iter_pages() {
                     entries[address / PAGE] = None;
                 }
@@ -221,7 +227,26 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 }
 
-pub type Machine<const N: usize> = Shootdown<Model<N>, N>;
+/// An engine and the memory of its CPUs.
+pub struct Machine<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// Dropped first.
+    engine: Shootdown<Model<N>, N>,
+    memory: Vec<CpuMemory<N>>,
+}
+
+impl<const N: usize> std::ops::Deref for Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Target = Shootdown<Model<N>, N>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.engine
+    }
+}
 
 pub fn machine<const N: usize>() -> Arc<Machine<N>>
 where
@@ -250,14 +275,20 @@ fn machine_with<const N: usize>(tags: usize) -> Machine<N>
 where
     Cpus<N>: Capacity,
 {
-    Shootdown::new(Model {
+    let engine = Shootdown::new(Model {
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),
         slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
         table: std::array::from_fn(|_| AtomicU64::new(0)),
-    })
+    });
+    let memory: Vec<_> = (0..N).map(|_| CpuMemory::new()).collect();
+    for (cpu, memory) in (0..).zip(&memory) {
+        // SAFETY: 1. the memory is dropped after the engine, and its elements do not move.
+        unsafe { engine.attach_borrowed(CpuId::new(cpu), memory) };
+    }
+    Machine { engine, memory }
 }
 
 /// Makes this loom thread CPU `cpu`.
@@ -423,11 +454,14 @@ pub fn a_call_meets_a_cpu_that_leaves(make: fn() -> Arc<Machine<2>>, preemptions
 }
 
 /// CPU 1 goes offline, and does `after` when it has; the model's CPU 0 is free meanwhile.
-pub fn departing(
-    machine: &Arc<Machine<2>>,
+pub fn departing<const N: usize>(
+    machine: &Arc<Machine<N>>,
     gone: &Arc<AtomicBool>,
-    after: impl FnOnce(&Machine<2>) + 'static,
-) -> loom::thread::JoinHandle<()> {
+    after: impl FnOnce(&Machine<N>) + 'static,
+) -> loom::thread::JoinHandle<()>
+where
+    Cpus<N>: Capacity,
+{
     let gone = gone.clone();
     on_cpu(machine, 1, move |machine| {
         machine.offline();

@@ -8,6 +8,7 @@
 #![allow(missing_debug_implementations, reason = "tests only")]
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -35,6 +36,16 @@ struct PuppetCpu {
     user_tlb: Mutex<BTreeMap<(u16, usize), u64>>,
 }
 
+/// Where an NMI may come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    Event(TraceEvent),
+    /// Just before a flush, or just after it.
+    Flush(LocalFlush),
+    /// Just before a root is loaded, or just after it.
+    Load(Root),
+}
+
 type Once = Box<dyn FnOnce() + Send>;
 
 /// A root that was loaded: on which CPU, and how.
@@ -58,6 +69,8 @@ pub struct Puppet {
     sent: Mutex<Vec<(u32, u32)>>,
     /// Refuse this many interrupts before accepting again.
     pub refuse: AtomicUsize,
+    /// Refuse those to this CPU, so many.
+    pub refuse_to: Mutex<(u32, usize)>,
     /// Whether `flush_remote` does the work.
     pub assist: AtomicBool,
     /// Whether spaces have a second root for user mode.
@@ -75,8 +88,9 @@ pub struct Puppet {
     relaxed: AtomicUsize,
     /// Time that passed otherwise than by relaxing.
     pub skipped_ns: AtomicUsize,
-    /// Events at which an NMI on that CPU would have been told to leave user memory alone.
-    user_access_denied: Mutex<Vec<TraceEvent>>,
+    /// The space that an NMI asks about, and moments at which it was told to leave user memory alone.
+    nmi_space: Mutex<Option<SpaceId>>,
+    user_access_denied: Mutex<Vec<Moment>>,
     handler: Mutex<Option<Hook<()>>>,
     user_access_ok: Mutex<Option<Hook<bool>>>,
     engine: AtomicUsize,
@@ -115,6 +129,11 @@ unsafe impl Platform for &'static Puppet {
             self.me().irqs_off.load(Ordering::Relaxed),
             "interrupts are on while one is sent"
         );
+        let (to, times) = &mut *self.refuse_to.lock().unwrap();
+        if *to == target.as_u32() && *times > 0 {
+            *times -= 1;
+            return Err(IpiRefused);
+        }
         let left = self.refuse.load(Ordering::Relaxed);
         if left > 0 {
             self.refuse.store(left - 1, Ordering::Relaxed);
@@ -150,18 +169,18 @@ unsafe impl Platform for &'static Puppet {
             .lock()
             .unwrap()
             .push((self.current_cpu(), operation));
+        self.nmi(Moment::Flush(operation));
         let mut tlb = self.me().tlb.lock().unwrap();
         match operation {
-            LocalFlush::Pages(range) => {
+            LocalFlush::Pages(range, freed) => {
                 assert!(range.page_count() <= FLUSH_CEILING_PAGES);
                 for page in range.iter_pages() {
                     tlb.remove(&(self.me().tag_of(page), page));
                 }
-                self.me()
-                    .structures
-                    .lock()
-                    .unwrap()
-                    .remove(&self.me().tag());
+                if freed == FreedTables::Yes {
+                    let mut structures = self.me().structures.lock().unwrap();
+                    structures.remove(&self.me().tag());
+                }
             }
             LocalFlush::Space => self.me().drop_tag(&mut tlb, self.me().tag()),
             LocalFlush::All => {
@@ -170,9 +189,12 @@ unsafe impl Platform for &'static Puppet {
                 self.me().structures.lock().unwrap().clear();
             }
         }
+        drop(tlb);
+        self.nmi(Moment::Flush(operation));
     }
 
     const HAS_WINDOWS: bool = true;
+    const KERNEL_PAGES_ARE_GLOBAL: bool = true;
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
         assert!(
@@ -184,11 +206,11 @@ unsafe impl Platform for &'static Puppet {
         let mut tables = self.own_tables.lock().unwrap();
         let entries = tables
             .iter()
-            .filter(|((root, page), _)| *root == shared.0 && concerns(*page));
+            .filter(|((root, page), _)| *root == shared.as_u64() && concerns(*page));
         let entries: Vec<_> = entries
-            .map(|((_, page), frame)| ((private.0, *page), *frame))
+            .map(|((_, page), frame)| ((private.as_u64(), *page), *frame))
             .collect();
-        tables.retain(|(root, page), _| *root != private.0 || !concerns(*page));
+        tables.retain(|(root, page), _| *root != private.as_u64() || !concerns(*page));
         tables.extend(entries);
     }
 
@@ -229,10 +251,12 @@ unsafe impl Platform for &'static Puppet {
         assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
         let load = (self.current_cpu().as_u32(), root, asid, entries);
         self.loads.lock().unwrap().push(load);
-        *me.loaded.lock().unwrap() = (root.0, asid.as_u16());
+        self.nmi(Moment::Load(root));
+        *me.loaded.lock().unwrap() = (root.as_u64(), asid.as_u16());
         if entries == TagEntries::Drop {
             me.drop_tag(&mut me.tlb.lock().unwrap(), asid.as_u16());
         }
+        self.nmi(Moment::Load(root));
     }
 
     fn now_ns(&self) -> u64 {
@@ -258,8 +282,10 @@ unsafe impl Platform for &'static Puppet {
         self.assisted.lock().unwrap().push(*request);
         for target in targets.iter() {
             let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
-            let range = request.range().start()..request.range().end();
-            tlb.retain(|(_, page), _| !range.contains(page));
+            for range in request.ranges() {
+                let range = range.start()..range.end();
+                tlb.retain(|(_, page), _| !range.contains(page));
+            }
         }
         RemoteFlush::Done
     }
@@ -274,10 +300,7 @@ unsafe impl Platform for &'static Puppet {
 
     fn on_trace(&self, event: TraceEvent) {
         self.trace.lock().unwrap().push(event);
-        let ask = *self.user_access_ok.lock().unwrap();
-        if ask.is_some_and(|ask| !ask(self)) {
-            self.user_access_denied.lock().unwrap().push(event);
-        }
+        self.nmi(Moment::Event(event));
     }
 }
 
@@ -307,12 +330,25 @@ impl Puppet {
         &self.cpus[self.current.load(Ordering::Relaxed) as usize]
     }
 
+    /// NMIs ask about the space with this name from now on.
+    pub fn nmis_ask_about(&self, space: SpaceId) {
+        *self.nmi_space.lock().unwrap() = Some(space);
+    }
+
+    /// An NMI comes, and asks whether it may use user memory.
+    fn nmi(&'static self, moment: Moment) {
+        let ask = *self.user_access_ok.lock().unwrap();
+        if ask.is_some_and(|ask| !ask(self)) {
+            self.user_access_denied.lock().unwrap().push(moment);
+        }
+    }
+
     /// Plays CPU `cpu` for the length of `body`.
     pub fn as_cpu<R>(&self, cpu: u32, body: impl FnOnce() -> R) -> R {
         let before = self.current.swap(cpu, Ordering::Relaxed);
-        let result = body();
+        let result = catch_unwind(AssertUnwindSafe(body));
         self.current.store(before, Ordering::Relaxed);
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Whether the host could take the running task off its CPU now.
@@ -489,8 +525,8 @@ impl Puppet {
         std::mem::take(&mut self.trace.lock().unwrap())
     }
 
-    /// Takes the events so far at which user memory was out of bounds.
-    pub fn take_user_access_denied(&self) -> Vec<TraceEvent> {
+    /// Takes the moments so far at which user memory was out of bounds.
+    pub fn take_user_access_denied(&self) -> Vec<Moment> {
         std::mem::take(&mut self.user_access_denied.lock().unwrap())
     }
 
@@ -524,6 +560,12 @@ impl Puppet {
     }
 }
 
+/// Page tables number `number`.
+pub const fn tables(number: u64) -> Root {
+    // SAFETY: a puppet's roots are numbers.
+    unsafe { Root::new(number) }
+}
+
 /// What has a root.
 pub trait Rooted {
     fn root_number(&self) -> u64;
@@ -534,13 +576,13 @@ where
     Cpus<N>: Capacity,
 {
     fn root_number(&self) -> u64 {
-        self.root().0
+        self.root().as_u64()
     }
 }
 
 impl Rooted for WindowRoot {
     fn root_number(&self) -> u64 {
-        self.root().0
+        self.root().as_u64()
     }
 }
 
@@ -573,6 +615,7 @@ where
         prefetches: Mutex::default(),
         sent: Mutex::default(),
         refuse: AtomicUsize::new(0),
+        refuse_to: Mutex::default(),
         assist: AtomicBool::new(false),
         split: AtomicBool::new(false),
         flushes_user_side: AtomicBool::new(false),
@@ -583,6 +626,7 @@ where
         next_relax: Mutex::new(None),
         relaxed: AtomicUsize::new(0),
         skipped_ns: AtomicUsize::new(0),
+        nmi_space: Mutex::new(None),
         user_access_denied: Mutex::default(),
         handler: Mutex::new(None),
         user_access_ok: Mutex::new(None),
@@ -597,12 +641,20 @@ where
     Cpus<N>: Capacity,
 {
     let machine: &'static Machine<N> = Box::leak(Box::new(Shootdown::new(puppet)));
+    let memory: &'static [_] = (0..N).map(|_| CpuMemory::new()).collect::<Vec<_>>().leak();
+    // CPUs come in any order.
+    for (cpu, memory) in memory.iter().enumerate().rev() {
+        machine.attach(CpuId::new(cpu as u32), memory);
+    }
     puppet.engine.store(
         std::ptr::from_ref(machine).expose_provenance(),
         Ordering::Relaxed,
     );
     *puppet.handler.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).handle_ipi());
-    *puppet.user_access_ok.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).user_access_ok());
+    *puppet.user_access_ok.lock().unwrap() = Some(|puppet| {
+        let space = *puppet.nmi_space.lock().unwrap();
+        space.is_none_or(|space| engine_of::<N>(puppet).user_access_ok(space))
+    });
     machine
 }
 
@@ -642,7 +694,7 @@ pub fn space_on<const N: usize>(machine: &Machine<N>, count: u32) -> AddressSpac
 where
     Cpus<N>: Capacity,
 {
-    let space = AddressSpace::new(machine, Root(1));
+    let space = AddressSpace::new(machine, tables(1));
     for cpu in 0..count {
         machine
             .platform()
@@ -660,6 +712,6 @@ where
     for cpu in 0..count {
         machine
             .platform()
-            .as_cpu(cpu, || machine.switch_away(&space, Root(0)));
+            .as_cpu(cpu, || machine.switch_away(&space, tables(0)));
     }
 }

@@ -6,6 +6,6 @@ use shootdown::*;
 
 fn main() {
     // A flush that was submitted must be waited for.
-    let space = AddressSpace::new(&SHOOTDOWN, Root(0));
+    let space = AddressSpace::new(&SHOOTDOWN, tables(0));
     SHOOTDOWN.submit_flush(&space, FlushRange::WHOLE, FreedTables::No);
 }

@@ -7,8 +7,8 @@ fn on_any_cpu(_: impl Send) {}
 
 fn main() {
     // Pinned windows belong to the CPU where they were pinned.
-    let space = AddressSpace::new(&SHOOTDOWN, Root(0));
-    let windows = WindowRoot::new(&SHOOTDOWN, &space, CpuId::new(0), Root(1));
+    let space = AddressSpace::new(&SHOOTDOWN, tables(0));
+    let windows = WindowRoot::new(&SHOOTDOWN, &space, CpuId::new(0), tables(1));
     let pinned = SHOOTDOWN.pin_windows(&windows).unwrap();
     on_any_cpu(pinned);
 }

@@ -25,4 +25,10 @@ unsafe impl Platform for Kernel {
     }
 }
 
+/// A root that is never loaded.
+pub fn tables(number: u64) -> Root {
+    // SAFETY: never run.
+    unsafe { Root::new(number) }
+}
+
 pub static SHOOTDOWN: Shootdown<Kernel, 4> = Shootdown::new(Kernel);

@@ -3,7 +3,10 @@ mod kernel;
 use kernel::*;
 use shootdown::*;
 
+static MEMORY: [CpuMemory<4>; 1] = [const { CpuMemory::new() }; 1];
+
 fn main() {
+    SHOOTDOWN.attach_all(&MEMORY);
     SHOOTDOWN.online();
     let payload = [0u64; 5];
     SHOOTDOWN.post(&CpuMask::first(4), move |_| {

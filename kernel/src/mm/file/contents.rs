@@ -10,6 +10,7 @@ use crate::mm::page_table::PageTable;
 use crate::mm::prot::Prot;
 use crate::mm::pte::{Pte, PteCell};
 use crate::mm::range::UserRange;
+use crate::mm::witness;
 use alloc::vec::Vec;
 
 /// What an entry of a clean page says, and that of a dirty one.
@@ -96,8 +97,9 @@ impl Contents {
         let Some(cell) = self.in_memory.leaf(offset) else {
             return;
         };
-        let is_clean = !cell.load().is_empty() && !cell.load().prot().write();
-        if is_clean {
+        let entry = cell.load();
+        if let Some(frame) = entry.frame().filter(|_| !entry.prot().write()) {
+            witness::dirtying(frame);
             cell.protect(DIRTY);
             self.dirty.add(number_of(offset));
         }
@@ -170,15 +172,13 @@ impl Contents {
     /// Brings the stored copy of a page up to date, if the page is still there.
     pub fn store(&mut self, page: u32) -> Result<(), MapError> {
         let offset = offset_of(page);
-        let frame = self
-            .in_memory
-            .leaf(offset)
-            .and_then(|cell| cell.load().frame());
-        let Some(frame) = frame else {
+        let entry = self.in_memory.leaf(offset).map(PteCell::load);
+        let Some((entry, frame)) = entry.and_then(|entry| Some((entry, entry.frame()?))) else {
             return Ok(());
         };
         let cell = filled(&mut self.stored, &mut self.quota, offset, &mut None)?;
         let copy = cell.load().frame().ok_or(MapError::NoMemory)?;
+        witness::storing(frame, entry.prot().write());
         // SAFETY: the tables own both frames. A program that writes to the first one makes the page dirty again.
         unsafe {
             copy.to_direct()

@@ -9,6 +9,7 @@ use super::chain::FrameChain;
 use super::frame::Frame;
 use super::pool::POOL;
 use crate::arch::percpu::cpu_id;
+use crate::mm::witness;
 use crate::platform::MAX_CPUS;
 use crate::sync::Mutex;
 
@@ -57,6 +58,7 @@ pub fn free(frame: Frame) {
 
 /// Gives many frames back. No CPU may still be able to translate to any (I5).
 pub fn free_chain(chain: FrameChain) {
+    witness::freeing(&chain);
     let Some(mut cache) = own_cache().try_lock() else {
         return POOL.lock().give(chain);
     };
@@ -89,5 +91,6 @@ fn steal() -> Option<Frame> {
 /// Frees to the cache of a given CPU, which makes the frames the next ones it takes.
 #[cfg(feature = "breaks")]
 pub fn donate(cpu: shootdown::CpuId, chain: FrameChain) {
+    witness::freeing(&chain);
     CACHES[cpu.index()].0.lock().append(chain);
 }

@@ -6,6 +6,7 @@
 
 use super::frame::Frame;
 use super::pool::links;
+use crate::mm::layout::PhysAddr;
 use core::mem;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -57,6 +58,17 @@ impl FrameChain {
         link.store(next, Ordering::Relaxed);
         self.ends = Some((number, last));
         self.len += 1;
+    }
+
+    /// The address of each frame, from the front.
+    #[allow(dead_code, reason = "for the tests on the host")]
+    pub fn addresses(&self) -> impl Iterator<Item = PhysAddr> {
+        let after = |number: &NonZeroU32| match link(*number).load(Ordering::Relaxed) {
+            LAST => None,
+            next => NonZeroU32::new(next),
+        };
+        core::iter::successors(self.ends.map(|(first, _)| first), after)
+            .map(super::pool::address_of)
     }
 
     /// Removes the frame at the front.

@@ -7,6 +7,7 @@
 use super::chain::link;
 use super::frame::{Frame, number_of};
 use crate::mm::layout::PhysAddr;
+use crate::mm::witness;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -76,6 +77,7 @@ impl Share {
     /// # Panics
     /// When the frame is in a chain: it was freed although it had an owner.
     pub fn release(self) -> Option<Frame> {
+        witness::releasing(self.address());
         let fewer = |word: u32| match word {
             word if word == SHARED | 1 => Some(0),
             word if word & SHARED != 0 => Some(word - 1),

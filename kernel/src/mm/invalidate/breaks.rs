@@ -36,10 +36,12 @@ pub enum Break {
     WindowStays,
     /// Use user memory again on a CPU that has deferred flushes, without catching up.
     StayBehind,
+    /// Copy from and to user memory on a CPU that has deferred flushes, without catching up. It does before user mode.
+    CopyBehind,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 9] = [
+pub const ALL: [(&str, Break); 10] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -48,6 +50,7 @@ pub const ALL: [(&str, Break); 9] = [
     ("copy-early", Break::CopyEarly),
     ("unmap-late", Break::UnmapLate),
     ("stay-behind", Break::StayBehind),
+    ("copy-behind", Break::CopyBehind),
     ("window-stays", Break::WindowStays),
 ];
 
@@ -88,6 +91,7 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::SyncLocal
             | Break::CopyEarly
             | Break::StayBehind
+            | Break::CopyBehind
             | Break::WindowStays,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
@@ -133,6 +137,11 @@ pub(super) fn forgets_syncs() -> bool {
 /// Makes the mistake of [`Break::StayBehind`], if it is selected.
 pub fn stays_behind() -> bool {
     selected() == Some(Break::StayBehind)
+}
+
+/// Makes the mistake of [`Break::CopyBehind`], if it is selected.
+pub fn copies_behind() -> bool {
+    selected() == Some(Break::CopyBehind)
 }
 
 /// Makes the mistake of [`Break::WindowStays`], if it is selected.

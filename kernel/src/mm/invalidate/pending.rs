@@ -5,7 +5,7 @@ use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
 use crate::platform::{MAX_CPUS, SHOOTDOWN};
-use shootdown::{BatchFull, BatchTicket, FlushBatch, FreedTables, PageSize};
+use shootdown::{BatchFull, FlushBatch, FlushTicket, FreedTables, PageSize, Reclaimed};
 
 /// What the flush is to free afterwards.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ enum Freed {
 /// One chain of data frames, one of tables, and one list of shares.
 const LOTS: usize = 3;
 
-type Ticket = BatchTicket<'static, KernelPlatform, MAX_CPUS, Freed, LOTS>;
+type Ticket = FlushTicket<'static, KernelPlatform, MAX_CPUS, Reclaimed<Freed, LOTS>>;
 
 /// A submitted flush. Finish it after the lock of the address space is released.
 #[must_use = "translations are gone and frames are freed only after finish()"]

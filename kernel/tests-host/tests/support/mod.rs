@@ -4,6 +4,8 @@
     reason = "compiled into each test, of which each uses a part"
 )]
 
+pub mod watched;
+
 use shootdown_kernel_tests::addr::PhysAddr;
 use shootdown_kernel_tests::memory;
 use shootdown_kernel_tests::mm::frames;
@@ -81,7 +83,7 @@ pub fn map(space: &MemorySpace, pages: usize, kind: AreaKind) {
 
 /// The leaf entry of a page, as a processor finds it.
 pub fn entry(space: &MemorySpace, page: usize) -> Option<u64> {
-    let mut table = space.engine().root().0;
+    let mut table = space.engine().root().as_u64();
     for level in (0..4).rev() {
         let index = at(page) >> (12 + 9 * level) & 511;
         let cell = PhysAddr::new(table)

@@ -47,18 +47,22 @@ enum Kind {
     Fuzz,
     Sim,
     Engine,
+    SimEngine,
     Loom,
     X86,
     Kernel,
+    Hosted,
 }
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 8] = [
     ("fuzz", Kind::Fuzz),
     ("sim", Kind::Sim),
     ("engine", Kind::Engine),
+    ("sim-engine", Kind::SimEngine),
     ("loom", Kind::Loom),
     ("x86", Kind::X86),
     ("kernel", Kind::Kernel),
+    ("hosted", Kind::Hosted),
 ];
 
 impl TryFrom<String> for Check {
@@ -118,8 +122,8 @@ impl Check {
     /// What takes longer to build comes later: an optimised build, and the simulator's, for that of which only a line has changed.
     pub fn build_effort(&self) -> u8 {
         match self.kind {
-            Kind::Engine | Kind::X86 | Kind::Kernel => 0,
-            Kind::Loom => 1,
+            Kind::Engine | Kind::X86 | Kind::Kernel | Kind::Hosted => 0,
+            Kind::SimEngine | Kind::Loom => 1,
             Kind::Sim => 2,
             Kind::Fuzz => 3,
         }
@@ -169,6 +173,7 @@ impl Check {
             Some("lib") => "--lib".to_owned(),
             Some(program) => format!("--test {program}"),
         };
+        let tests = |package: &str| format!("test --no-run -p {package} {}", which("--tests"));
         match self.kind {
             Kind::Fuzz => "build --release -p shootdown-sim --example fuzz".to_owned(),
             // Not the profile of tests: the library is the one that the fuzzer uses.
@@ -180,15 +185,17 @@ impl Check {
                 "test --no-run -p shootdown {}",
                 which("--lib --test call --test reports --test sets --test tlb --test threads")
             ),
+            Kind::SimEngine => format!(
+                "test --no-run -p shootdown --features sim {}",
+                which("--test stopped")
+            ),
             Kind::Loom => format!(
                 "test --no-run --release -p shootdown {}",
                 which("--lib --test loom_*")
             ),
-            Kind::X86 => format!("test --no-run -p shootdown-x86 {}", which("--tests")),
-            Kind::Kernel => format!(
-                "test --no-run -p shootdown-kernel-tests {}",
-                which("--tests")
-            ),
+            Kind::X86 => tests("shootdown-x86"),
+            Kind::Kernel => tests("shootdown-kernel-tests"),
+            Kind::Hosted => tests("shootdown-hosted"),
         }
     }
 }
@@ -276,7 +283,13 @@ mod tests {
 
     #[test]
     fn checks_are_named_by_words() {
-        for text in ["fuzz", "engine", "loom loom_tlb", "engine tlb a_gap"] {
+        for text in [
+            "fuzz",
+            "engine",
+            "loom loom_tlb",
+            "engine tlb a_gap",
+            "sim-engine stopped",
+        ] {
             assert_eq!(Check::try_from(text.to_owned()).unwrap().to_string(), text);
         }
         for text in ["", "miracle", "fuzz hard", "engine a b c"] {

@@ -6,13 +6,18 @@ use shootdown_sim::fuzz::{Case, run, run_with_story};
 
 use crate::cli::SimReplay;
 
+/// A longer schedule is of no use to a reader, and the seed says the same.
+const MOST_SHOWN: usize = 2_000;
+
 /// Runs the case and reports; the last line is the verdict.
 pub fn command(arguments: &SimReplay) -> ExitCode {
+    let cpus = usize::from(arguments.cpus);
+    let usual = Case::new(cpus, arguments.seed);
     let case = Case {
-        operations: arguments.operations,
+        operations: arguments.operations.unwrap_or(usual.operations),
         schedule: arguments.schedule.clone(),
         scenario: arguments.scenario,
-        ..Case::new(usize::from(arguments.cpus), arguments.seed)
+        ..usual
     };
     if let Err(message) = case.check() {
         eprintln!("lab: {message}");
@@ -32,7 +37,9 @@ pub fn command(arguments: &SimReplay) -> ExitCode {
         report.questions,
         report.schedule.0.len()
     );
-    println!("schedule: {}", report.schedule);
+    if report.schedule.0.len() <= MOST_SHOWN {
+        println!("schedule: {}", report.schedule);
+    }
     match report.failure {
         None => {
             println!("ok: nothing went wrong");

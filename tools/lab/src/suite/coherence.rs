@@ -25,13 +25,15 @@ const BREAKS: [(&str, &str); 5] = [
     ("stay-behind", DEFERS),
 ];
 /// Programs that look for one mistake, which they have to notice, with their arguments: that is, a child sees what
-/// its parent wrote after the fork, the stored copy of a file lacks a write, or a server works on an earlier client's page.
-const NOTICED: [(&str, &[&str], &str); 5] = [
+/// its parent wrote after the fork, the stored copy of a file lacks a write, a server works on an earlier client's page, or a call
+/// copies from a page that was discarded.
+const NOTICED: [(&str, &[&str], &str); 6] = [
     ("t_fork", &[], "fork-local"),
     ("t_dirty", &["600"], "sync-local"),
     ("t_dirty", &["600"], "copy-early"),
     ("t_dirty", &["600"], "unmap-late"),
     ("t_servers", &[], "window-stays"),
+    ("t_defer", &[], "copy-behind"),
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;

@@ -18,8 +18,8 @@ use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
-const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test preempt --test threads --test tlb \
-     --test watchdog";
+const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads \
+     --test tlb --test watchdog";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
@@ -82,6 +82,7 @@ pub fn check(test: &Test, tally: &mut Tally) {
         for what in [
             "clippy, breakable kernel",
             "documentation",
+            "bytes, instructions and stack of a call",
             "loom models",
             "licences",
         ] {
@@ -93,6 +94,10 @@ pub fn check(test: &Test, tally: &mut Tally) {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
     tally.check("source: documentation", documentation);
+    tally.check("source: bytes, instructions and stack of a call", || {
+        let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
+        quiet(cargo::command(run))
+    });
     tally.count("source: loom models", || tests(loom(), BUILD_DEADLINE));
     optional(
         tally,

@@ -7,9 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Root, Shootdown, Stats, TraceEvent};
+use shootdown::{AddressSpace, Shootdown, Stats, TraceEvent};
 
-use crate::machine::{Context, Host, Note, SimPlatform};
+use crate::machine::{Context, Host, Note, SimPlatform, root_at};
 use crate::workload::preemptoff::cpu::{Cpu, Section};
 use crate::workload::preemptoff::load::picoseconds;
 use crate::workload::preemptoff::spans::{Cause, Spans};
@@ -61,7 +61,7 @@ where
         let kernel = Self {
             row,
             engine,
-            space: AddressSpace::new(engine, Root(1)),
+            space: AddressSpace::new(engine, root_at(1)),
             lock: AtomicU64::new(0),
             spans: RefCell::new(Spans::new(row.cpus, tasks, interval_ps, row.intervals + 1)),
             counts: Cell::default(),

@@ -5,11 +5,9 @@
 //! the page-table lock, which our kernel releases first.
 
 use shootdown::sim::Ordering;
-use shootdown::{
-    CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, Root, Wait,
-};
+use shootdown::{CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, Wait};
 
-use crate::machine::{Context, SimPlatform, context as machine_context};
+use crate::machine::{Context, SimPlatform, context as machine_context, root_at};
 use crate::workload::preemptoff::System;
 use crate::workload::preemptoff::kernel::{Kernel, Task};
 use crate::workload::preemptoff::load::{pause_ps, picoseconds};
@@ -53,7 +51,7 @@ where
             context.work(IDLE_PS);
         }
         context.preempt_disable();
-        self.engine.switch_away(&self.space, Root(0));
+        self.engine.switch_away(&self.space, root_at(0));
         context.preempt_enable();
     }
 
@@ -117,7 +115,7 @@ where
             self.count(|counts| counts.kernel_flushes += 1);
             let range = FlushRange::pages(KERNEL_ADDRESS, pages, PageSize::SIZE_4K);
             let begun = self.begin(context, || {
-                let ticket = engine.submit_flush_kernel(range);
+                let ticket = engine.submit_flush_kernel(range, FreedTables::No);
                 move || ticket.wait()
             });
             self.wait(context, begun);

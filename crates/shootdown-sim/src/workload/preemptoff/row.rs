@@ -1,8 +1,8 @@
 //! [`Preemptoff`]: one row of the table.
 
-use shootdown::{Policy, Shootdown};
+use shootdown::Policy;
 
-use crate::machine::{Machine, Model, Program, SimPlatform};
+use crate::machine::{Engine, Machine, Model, Program};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 use crate::workload::preemptoff::kernel::Kernel;
@@ -75,7 +75,7 @@ fn run_sized<const N: usize>(row: &Preemptoff) -> Findings
 where
     shootdown::Cpus<N>: shootdown::Capacity,
 {
-    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::<N>::new(row.cpus);
     engine.set_policy(row.system.policy());
     let mut costs = row.costs.clone();
     costs.relax_ps = (row.load.spin_turn_ns * 1000.0) as u64;

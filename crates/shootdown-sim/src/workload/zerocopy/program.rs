@@ -2,10 +2,10 @@
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root, WindowRoot,
+    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, WindowRoot,
 };
 
-use crate::machine::{Context, SimPlatform};
+use crate::machine::{Context, SimPlatform, root_at};
 use crate::timed::Translation;
 use crate::workload::zerocopy::Mapping;
 use crate::workload::zerocopy::world::{Desk, World};
@@ -62,7 +62,8 @@ where
             self.count(context, desk);
             self.take_turns(context, &mut seat);
         }
-        self.engine.switch_away(self.client(seat.thread), Root(0));
+        self.engine
+            .switch_away(self.client(seat.thread), root_at(0));
         if let Some(windows) = seat.windows {
             self.engine.retire_windows(&self.servers, windows);
         }
@@ -171,7 +172,9 @@ where
         entry.swap(0, Ordering::AcqRel);
         match (pinned, self.row.mapping) {
             (Some(pinned), _) => pinned.flush(range),
-            (None, Mapping::Flagged) => SimPlatform.local_flush(LocalFlush::Pages(range)),
+            (None, Mapping::Flagged) => {
+                SimPlatform.local_flush(LocalFlush::Pages(range, FreedTables::No))
+            }
             (None, _) => {
                 context.work(self.row.costs.gather_ps);
                 self.engine.flush(&self.servers, range, FreedTables::No);

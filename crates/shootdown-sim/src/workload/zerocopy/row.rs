@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use shootdown::{Capacity, Cpus, Policy, Shootdown};
+use shootdown::{Capacity, Cpus, Policy};
 
-use crate::machine::{Machine, Model, Program, SimPlatform};
+use crate::machine::{Engine, Machine, Model, Program};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 use crate::workload::zerocopy::Served;
@@ -129,7 +129,7 @@ fn run_sized<const N: usize>(row: &Zerocopy) -> Served
 where
     Cpus<N>: Capacity,
 {
-    let engine: Box<Shootdown<SimPlatform, N>> = Box::new(Shootdown::new(SimPlatform));
+    let engine = Engine::<N>::new(row.busy_cpus());
     engine.set_policy(row.mapping.policy());
     let world = Box::new(World::new(row, &engine));
     let model = Timed::with_seed(row.busy_cpus(), row.costs.clone(), row.seed);

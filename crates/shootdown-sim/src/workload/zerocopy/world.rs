@@ -3,9 +3,9 @@
 use std::cell::Cell;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Root, Shootdown, Stats, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stats, WindowRoot};
 
-use crate::machine::{Context, SimPlatform};
+use crate::machine::{Context, SimPlatform, root_at};
 use crate::timed::{Activity, Transfers};
 use crate::workload::zerocopy::shared::Shared;
 use crate::workload::zerocopy::{Mapping, Served, Zerocopy};
@@ -75,7 +75,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(row: &'a Zerocopy, engine: &'a Shootdown<SimPlatform, N>) -> Self {
-        let servers = AddressSpace::new(engine, Root(2));
+        let servers = AddressSpace::new(engine, root_at(2));
         let processes = if row.clients_share_space {
             1
         } else {
@@ -85,7 +85,7 @@ where
             row,
             engine,
             clients: (0..processes)
-                .map(|_| AddressSpace::new(engine, Root(1)))
+                .map(|_| AddressSpace::new(engine, root_at(1)))
                 .collect(),
             servers,
             shared: row.charges_shared.then(|| Shared::new(&row.costs)),
@@ -107,7 +107,7 @@ where
     pub(super) fn window_root(&self, cpu: usize) -> Option<WindowRoot> {
         let has_windows = self.row.mapping == Mapping::Windowed;
         has_windows.then(|| {
-            let (name, root) = (CpuId::new(cpu as u32), Root(3 + cpu as u64));
+            let (name, root) = (CpuId::new(cpu as u32), root_at(3 + cpu as u64));
             WindowRoot::new(self.engine, &self.servers, name, root)
         })
     }

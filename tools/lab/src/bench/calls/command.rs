@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shootdown_sim::workload::{MAX_CPUS, Peer, bytes_of};
 
 use super::plot::{self, Picture};
-use super::{covered_table, selected, selected_table, shoot, shoot_table, spared_table};
+use super::{selected, selected_table, shoot, shoot_table, spared_table};
 use crate::bench::live;
 use crate::bench::report::Report;
 use crate::bench::sim::Setup;
@@ -116,14 +116,9 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         let sizes = shoot::SIZES.map(|cpus| json!({"cpus": cpus, "bytes": bytes_of(*peer, cpus)}));
         json!({"peer": peer.name(), "sizes": sizes})
     });
-    let (spared, covered) = (
-        spared_table::measure(setups),
-        covered_table::measure(setups),
-    );
+    let spared = spared_table::measure(setups);
     Ok(Findings {
-        text: shoot_table::render(&plan, &measured, setups)
-            + &spared_table::render(&spared)
-            + &covered_table::render(&covered),
+        text: shoot_table::render(&plan, &measured, setups) + &spared_table::render(&spared),
         rows: measured
             .iter()
             .flat_map(|one| one.objects(setups))
@@ -131,7 +126,6 @@ fn of_shoot(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         params: json!({
             "machines": figures.collect::<Vec<_>>(), "seed": calls.seed, "peers": names(&plan.peers),
             "memory": bytes.collect::<Vec<_>>(), "spared": spared_table::objects(&spared),
-            "covered": covered_table::objects(&covered),
         }),
         pictures: plot::of_shoot(&plan.peers, &measured, setups),
     })

@@ -5,12 +5,11 @@
 //! * [`farm`]: rows on all processors of this host;
 //! * [`selected`], [`shoot`]: the rows of each workload and its part of the result; [`selected_table`], [`shoot_table`]: how they are
 //!   shown;
-//! * [`spared_table`], [`covered_table`]: what `shoot` says of targets that need no interrupt;
+//! * [`spared_table`]: what `shoot` says of targets that need no interrupt;
 //! * [`targets`]: what the engine is to reach in table T5;
 //! * [`plot`]: the tables as pictures.
 
 mod command;
-mod covered_table;
 mod farm;
 mod lists;
 mod plot;

@@ -1,0 +1,270 @@
+//! What the engine costs whatever the machine: bytes, instructions and stack, for several numbers of CPUs.
+//!
+//! A platform that does nothing plays two CPUs on one thread: while CPU 0 relaxes, CPU 1 takes its interrupt. The whole runs in a child
+//! process that is single-stepped, so every instruction of both CPUs is counted and the stack pointer is seen at each. With
+//! `--check` it ends with an error when a limit is exceeded.
+//!
+//! ```text
+//! cargo run --release -p shootdown-hosted --example footprint [-- --check]
+//! ```
+
+use std::arch::asm;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use shootdown::*;
+
+/// Instructions of one operation, and bytes of stack below its caller.
+#[derive(Clone, Copy)]
+struct Cost {
+    instructions: u64,
+    stack: u64,
+}
+
+/// Two CPUs on one thread.
+struct Puppet {
+    current: AtomicU32,
+    interrupted: AtomicBool,
+    handle_ipi: fn(),
+}
+
+// SAFETY: one thread plays both CPUs and changes between them only while CPU 0 relaxes; there are no translations; what one writes
+// the other sees; CPU 0 takes no interrupts.
+unsafe impl Platform for Puppet {
+    type IrqState = ();
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(self.current.load(Ordering::Relaxed))
+    }
+
+    fn irq_save(&self) {}
+
+    fn irq_restore(&self, (): ()) {}
+
+    fn preempt_disable(&self) {}
+
+    fn preempt_enable(&self) {}
+
+    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
+        self.interrupted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn local_flush(&self, _: LocalFlush) {}
+
+    fn load_root(&self, _: Root) {}
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn relax(&self) {
+        if self.interrupted.swap(false, Ordering::Relaxed) {
+            self.current.store(1, Ordering::Relaxed);
+            (self.handle_ipi)();
+            self.current.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is measured for one number of CPUs.
+struct Row {
+    cpus: usize,
+    engine: usize,
+    memory: usize,
+    /// As in [`OPERATIONS`].
+    costs: [Cost; OPERATIONS.len()],
+}
+
+/// Between two CPUs, until the one that asked knows that it is done.
+const OPERATIONS: [&str; 12] = [
+    "call_one",
+    "call_one that flushes",
+    "call_many, a mask of one",
+    "call_any",
+    "call_collect",
+    "post",
+    "post_data",
+    "kick",
+    "flush, a page",
+    "flush, three pages far apart",
+    "flush_kernel, a page",
+    "poll, nothing there",
+];
+const CALL: usize = 0;
+const CALL_THAT_FLUSHES: usize = 1;
+
+/// A machine of this many CPUs, two of which are there.
+macro_rules! row {
+    ($cpus:literal) => {{
+        static ENGINE: Shootdown<Puppet, $cpus> = Shootdown::new(Puppet {
+            current: AtomicU32::new(0),
+            interrupted: AtomicBool::new(false),
+            handle_ipi: || ENGINE.handle_ipi(),
+        });
+        static MEMORY: [CpuMemory<$cpus>; 2] = [const { CpuMemory::new() }; 2];
+        static SPACE: std::sync::OnceLock<AddressSpace<$cpus>> = std::sync::OnceLock::new();
+        static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
+        ENGINE.attach_all(&MEMORY);
+        // SAFETY: nothing is loaded.
+        let space = SPACE.get_or_init(|| AddressSpace::new(&ENGINE, unsafe { Root::new(1) }));
+        for cpu in [1, 0] {
+            ENGINE.platform().current.store(cpu, Ordering::Relaxed);
+            ENGINE.online();
+            ENGINE.switch_to(None, space);
+        }
+        let other = CpuMask::only(CpuId::new(1));
+        let page = |at: usize| FlushRange::pages(at << 12, 1, PageSize::SIZE_4K);
+        let mut apart = FlushRanges::from(page(7));
+        apart.add(page(70));
+        apart.add(page(700));
+        let flush = || ENGINE.flush(space, page(7), FreedTables::No);
+        let costs = [
+            measure(|| ENGINE.call_one(CpuId::new(1), &|_| ())),
+            measure(|| ENGINE.call_one(CpuId::new(1), &|_| flush())),
+            measure(|| ENGINE.call_many(&other, &|_| ())),
+            measure(|| ENGINE.call_any(&other, &|_| ())),
+            measure(|| ENGINE.call_collect(&other, &|_| 1u64, &mut [None, None])),
+            measure(|| {
+                ENGINE.post(&other, |_| ());
+                ENGINE.platform().relax();
+            }),
+            measure(|| {
+                let _ = ENGINE.post_data(CpuId::new(1), &DATA);
+                ENGINE.platform().relax();
+            }),
+            measure(|| ENGINE.kick(&other).wait()),
+            measure(flush),
+            measure(|| ENGINE.flush(space, apart, FreedTables::No)),
+            measure(|| ENGINE.flush_kernel(page(7), FreedTables::No)),
+            measure(|| ENGINE.poll()),
+        ];
+        Row {
+            cpus: $cpus,
+            engine: size_of::<Shootdown<Puppet, $cpus>>(),
+            memory: size_of::<CpuMemory<$cpus>>(),
+            costs,
+        }
+    }};
+}
+
+/// Runs `operation` twice to warm up, then steps through it in a child.
+fn measure<R>(operation: impl Fn() -> R) -> Cost {
+    let operation = || _ = operation();
+    operation();
+    operation();
+    // SAFETY: this process has one thread.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        in_child(&operation);
+    }
+    let mut status = 0;
+    // SAFETY: `status` is ours.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    resume(child, libc::PTRACE_CONT, &mut status);
+    let (mut instructions, mut lowest) = (0, u64::MAX);
+    let first = registers(child).rsp;
+    loop {
+        resume(child, libc::PTRACE_SINGLESTEP, &mut status);
+        let seen = registers(child);
+        if libc::WIFEXITED(status) || is_breakpoint(child, seen.rip) {
+            break;
+        }
+        instructions += 1;
+        lowest = lowest.min(seen.rsp);
+    }
+    // SAFETY: our own child.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    // SAFETY: as above.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    Cost {
+        instructions,
+        stack: first - lowest,
+    }
+}
+
+fn in_child(operation: &dyn Fn()) -> ! {
+    // SAFETY: the parent waits for it.
+    unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+    // SAFETY: it stops this process until the parent goes on.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    // SAFETY: a trap, which the parent takes.
+    unsafe { asm!("int3") };
+    operation();
+    // SAFETY: as above.
+    unsafe { asm!("int3") };
+    std::process::abort();
+}
+
+fn resume(child: libc::pid_t, how: libc::c_uint, status: &mut libc::c_int) {
+    // SAFETY: our own child, which is stopped.
+    unsafe { libc::ptrace(how, child, 0, 0) };
+    // SAFETY: `status` is ours.
+    unsafe { libc::waitpid(child, status, 0) };
+}
+
+fn registers(child: libc::pid_t) -> libc::user_regs_struct {
+    // SAFETY: numbers only.
+    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+    // SAFETY: our own child, which is stopped; the kernel fills our structure.
+    unsafe { libc::ptrace(libc::PTRACE_GETREGS, child, 0, &raw mut registers) };
+    registers
+}
+
+fn is_breakpoint(child: libc::pid_t, address: u64) -> bool {
+    const INT3: libc::c_long = 0xcc;
+    // SAFETY: our own child, which is stopped.
+    let bytes = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, child, address, 0) };
+    bytes & 0xff == INT3
+}
+
+fn print(rows: &[Row]) {
+    let line = |name: &str, of: &dyn Fn(&Row) -> String| {
+        let cells: String = rows.iter().map(|row| format!("{:>13}", of(row))).collect();
+        println!("{name:<30}{cells}");
+    };
+    line("CPUs of the engine", &|row| row.cpus.to_string());
+    line("engine, B", &|row| row.engine.to_string());
+    line("memory of each CPU, B", &|row| row.memory.to_string());
+    println!("instructions of both CPUs / bytes of stack");
+    for (at, name) in OPERATIONS.iter().enumerate() {
+        let cell = |row: &Row| format!("{} / {}", row.costs[at].instructions, row.costs[at].stack);
+        line(name, &cell);
+    }
+}
+
+/// What the documentation promises.
+fn broken_promises(rows: &[Row]) -> Vec<String> {
+    let mut broken = Vec::new();
+    let first = rows[1].costs[CALL].instructions;
+    for row in rows {
+        let (call, stack) = (
+            row.costs[CALL].instructions,
+            row.costs[CALL_THAT_FLUSHES].stack,
+        );
+        if call.abs_diff(first) * 20 > first {
+            broken.push(format!(
+                "a call takes {call} instructions with {} CPUs, {first} with 64",
+                row.cpus
+            ));
+        }
+        if stack > 2048 {
+            broken.push(format!("{stack} B of stack with {} CPUs", row.cpus));
+        }
+        if row.engine > 4 << 20 {
+            broken.push(format!("an engine of {} B", row.engine));
+        }
+    }
+    broken
+}
+
+fn main() -> ExitCode {
+    let rows = [row!(4), row!(64), row!(256), row!(1024), row!(4096)];
+    print(&rows);
+    let broken = broken_promises(&rows);
+    if std::env::args().any(|argument| argument == "--check") && !broken.is_empty() {
+        broken.iter().for_each(|promise| println!("{promise}"));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

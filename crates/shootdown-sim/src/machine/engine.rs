@@ -1,0 +1,68 @@
+//! [`Engine`]: an engine that lives as long as a run, and [`root_at`]: the roots that it loads.
+
+use std::ops::Deref;
+
+use shootdown::{Capacity, CpuId, CpuMemory, Cpus, Root, Shootdown};
+
+use crate::machine::SimPlatform;
+
+/// An engine for up to `N` CPUs, and the memory of those that are there.
+#[derive(Debug)]
+pub struct Engine<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    // Boxed: it is large, and what a run knows of its memory it knows by address.
+    engine: Box<Shootdown<SimPlatform, N>>,
+    /// Of its CPUs; dropped after it.
+    _memory: Box<[CpuMemory<N>]>,
+}
+
+impl<const N: usize> Engine<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// For CPUs `0..cpus`. Its watchdog is off.
+    ///
+    /// # Panics
+    /// With more CPUs than `N`.
+    pub fn new(cpus: usize) -> Self {
+        Self::for_cpus((0..cpus as u32).map(CpuId::new))
+    }
+
+    /// For these CPUs.
+    ///
+    /// # Panics
+    /// When one of them is not below `N`, or there twice.
+    pub fn for_cpus(cpus: impl ExactSizeIterator<Item = CpuId>) -> Self {
+        let engine = Box::new(Shootdown::new(SimPlatform));
+        let memory: Box<[_]> = (0..cpus.len()).map(|_| CpuMemory::new()).collect();
+        for (cpu, memory) in cpus.zip(&memory) {
+            // SAFETY: 1. it is boxed, and dropped after the engine, which is only lent out.
+            unsafe { engine.attach_borrowed(cpu, memory) };
+        }
+        engine.set_stall_ns(0);
+        Self {
+            engine,
+            _memory: memory,
+        }
+    }
+}
+
+impl<const N: usize> Deref for Engine<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Target = Shootdown<SimPlatform, N>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.engine
+    }
+}
+
+/// The root whose table a virtual machine has at `frame`.
+pub const fn root_at(frame: u64) -> Root {
+    // SAFETY: 1. to 3. No processor ever loads it. A virtual one that walks what is no table, or a table that somebody else
+    // writes, ends its run with a failure.
+    unsafe { Root::new(frame) }
+}

@@ -1,0 +1,55 @@
+//! Kicks, and the stretches without interrupts that their targets have left when they are over.
+
+use shootdown::{Capacity, CpuMask, Cpus};
+
+use crate::machine::{FailureKind, context};
+use crate::mm::World;
+use crate::mm::sightings::Sight;
+
+/// A stretch without interrupts is so long at most, in events.
+const LONGEST_STRETCH: usize = 80;
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Keeps interrupts off and does not poll.
+    pub(super) fn keep_interrupts_off(&self, events: usize) {
+        context().preempt_disable();
+        let me = context().cpu();
+        self.with_interrupts(true, || {
+            self.stretches[me].set(self.next_stretch.get());
+            self.next_stretch.set(self.next_stretch.get() + 1);
+            (0..1 + events % LONGEST_STRETCH).for_each(|_| context().work(1));
+            self.stretches[me].set(0);
+        });
+        context().preempt_enable();
+    }
+
+    /// The targets that are in stretches, and these, as far as this CPU knows that they are online.
+    fn known_stretches(&self, wanted: &CpuMask<N>) -> Vec<(usize, u64)> {
+        let in_stretch = |cpu: &usize| self.online[*cpu].get() && self.stretches[*cpu].get() != 0;
+        let mut targets = self.indexes(wanted);
+        targets.retain(in_stretch);
+        if targets.is_empty() {
+            return Vec::new();
+        }
+        let ready = self.engine.ready_cpus();
+        targets.retain(|cpu| ready.contains(self.numbers[*cpu]) && in_stretch(cpu));
+        let stretch = |cpu: usize| (cpu, self.stretches[cpu].get());
+        targets.into_iter().map(stretch).collect()
+    }
+
+    /// Kicks and waits: no target is where it was before.
+    pub(super) fn kick(&self, wanted: &CpuMask<N>) {
+        let known = self.known_stretches(wanted);
+        self.engine.kick(wanted).wait();
+        for (cpu, stretch) in known {
+            self.hardware.saw(Sight::KickedOut);
+            if self.stretches[cpu].get() == stretch {
+                let message = format!("cpu{cpu} is still where it was before it was kicked");
+                context().fail(FailureKind::EarlyReturn, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! [`Setup`]: what a run is built of, besides its programs.
+
+use shootdown::CpuId;
+use shootdown::sim::Start;
+
+use crate::mm::{KernelPages, PageFlush};
+
+/// What a run is built of, besides its programs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// The number of each CPU, as the engine knows it.
+    pub numbers: Vec<CpuId>,
+    /// Kernel threads besides the program of each CPU.
+    pub threads: usize,
+    /// Whether the kernel's pages are global.
+    pub kernel_pages: KernelPages,
+    /// What a flush of single pages drops.
+    pub page_flush: PageFlush,
+    /// From where the engine counts.
+    pub start: Start,
+    /// From where spaces count generations.
+    pub first_generation: u64,
+    /// After how long waits are reported; 0 for never.
+    pub stall_ns: u64,
+}
+
+impl Setup {
+    /// What is usual, for CPUs `0..cpus`.
+    pub fn usual(cpus: usize, kernel_pages: KernelPages) -> Self {
+        Self {
+            numbers: (0..cpus as u32).map(CpuId::new).collect(),
+            threads: 0,
+            kernel_pages,
+            page_flush: PageFlush::Structures,
+            start: Start {
+                ticket: 0,
+                number: 0,
+                ring_len: 8,
+            },
+            first_generation: 1,
+            stall_ns: 0,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The life of a CPU: before it comes online, online, out of service for a while or for good. What it does while it is no target.
+
+use shootdown::{Capacity, Cpus, Platform};
+
+use crate::machine::context;
+use crate::mm::sightings::Sight;
+use crate::mm::theme::Draw;
+use crate::mm::{PAGES_PER_TABLE, World};
+
+/// Operations of a CPU that is not online, at most.
+const MOST_UNSEEN: usize = 4;
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    pub(super) fn come_online(&self, me: usize) {
+        self.with_interrupts(true, || {
+            self.engine.online();
+            self.online[me].set(true);
+            self.check_fresh(me);
+        });
+    }
+
+    /// No call and no flush reaches this CPU from its return on.
+    fn leave(&self, me: usize) {
+        self.with_interrupts(true, || {
+            self.online[me].set(false);
+            self.engine.offline();
+        });
+    }
+
+    /// Out of service for a while. No lock is held, and no space is loaded.
+    pub(super) fn go_offline(&self, draw: &mut Draw) {
+        let me = context().cpu();
+        self.switch(None);
+        context().preempt_disable();
+        self.leave(me);
+        self.rest_awhile(draw);
+        self.act_unseen(draw);
+        self.come_online(me);
+        context().preempt_enable();
+    }
+
+    /// Goes offline and takes no interrupt before all others are done: nobody may need this CPU any more.
+    pub(super) fn leave_for_good(&self, draw: &mut Draw) {
+        context().preempt_disable();
+        self.leave(context().cpu());
+        self.act_unseen(draw);
+        self.finish();
+        self.with_interrupts(true, || {
+            while self.busy.get() > 0 {
+                self.engine.platform().relax();
+            }
+        });
+    }
+
+    /// What a CPU does that is no target: it calls others, flushes what they may have, and changes spaces. It uses no memory that is
+    /// mapped by what it changes: its own translations are dropped when it comes online.
+    pub(super) fn act_unseen(&self, draw: &mut Draw) {
+        if draw.once_in(2) {
+            return;
+        }
+        for _ in 0..=draw.below(MOST_UNSEEN) {
+            self.hardware.saw(Sight::ActedUnseen);
+            let index = draw.below(PAGES_PER_TABLE);
+            match draw.below(8) {
+                0..3 => self.call_somebody(draw),
+                3 => self.hold_requests(draw),
+                4 => self.map_kernel(index),
+                5 => self.unmap_kernel(index, draw.once_in(3)),
+                6 => self.change_any(draw),
+                _ => context().work(1),
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! loom models of the inbox.
+
+extern crate std;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use std::vec::Vec;
+
+use super::{Doorbell, Inbox};
+use crate::cpu::CpuId;
+
+const ME: CpuId = CpuId::new(0);
+
+/// How many initiators are found.
+fn take<const N: usize>(inbox: &Inbox<N>, mut each: impl FnMut(usize, u64)) -> u32
+where
+    crate::Cpus<N>: crate::Capacity,
+{
+    let mut count = 0;
+    inbox.take(ME, Doorbell::Silent, |group, word| {
+        count += word.count_ones();
+        each(group, word);
+    });
+    count
+}
+
+/// Two initiators in different words, one responder that looks when it is interrupted and now and then on its
+/// own, putting back what it found the first time: every initiator is found after it announced itself, or
+/// an interrupt that was sent for it is still to be taken (I7).
+#[test]
+fn a_wide_inbox_loses_no_initiator() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(|| {
+        let inbox = Arc::new(Inbox::<5>::new());
+        let interrupts = Arc::new(AtomicU64::new(0));
+        let initiators: Vec<_> = [1, 4]
+            .into_iter()
+            .map(|number| {
+                let (inbox, interrupts) = (inbox.clone(), interrupts.clone());
+                loom::thread::spawn(move || {
+                    if inbox.add(CpuId::new(number), false) {
+                        interrupts.fetch_add(1, Ordering::AcqRel);
+                    }
+                })
+            })
+            .collect();
+        let mut back = Vec::new();
+        take(&inbox, |group, word| back.push((group, word)));
+        for (group, word) in back {
+            inbox.put_back(group, word);
+        }
+        let mut found = take(&inbox, |_, _| ());
+        for initiator in initiators {
+            initiator.join().unwrap();
+        }
+        // What the interrupt handler does, once for all interrupts since; the put-back needs no
+        // interrupt because the responder looks again by itself.
+        if interrupts.swap(0, Ordering::AcqRel) > 0 {
+            found += take(&inbox, |_, _| ());
+        }
+        assert_eq!(found, 2, "an initiator was lost");
+        assert!(inbox.is_quiet(ME));
+    });
+}
+
+/// The same without interrupts between: an initiator that is told not to send may rely on the responder that is
+/// about to look.
+#[test]
+fn an_initiator_that_need_not_interrupt_is_seen_by_the_next_look() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(|| {
+        let inbox = Arc::new(Inbox::<5>::new());
+        let rung = inbox.add(CpuId::new(1), false);
+        assert!(rung, "the first initiator must interrupt");
+        let told = Arc::new(AtomicU64::new(0));
+        let second = {
+            let (inbox, told) = (inbox.clone(), told.clone());
+            loom::thread::spawn(move || {
+                let interrupts = inbox.add(CpuId::new(4), false);
+                told.store(1 + u64::from(interrupts), Ordering::Relaxed);
+            })
+        };
+        // The interrupt for initiator 1.
+        let found = take(&inbox, |_, _| ());
+        second.join().unwrap();
+        let need_not = told.load(Ordering::Relaxed) == 1;
+        assert!(!need_not || found == 2, "nobody will look for initiator 4");
+    });
+}
+
+/// A CPU that polls, or runs functions, takes the inbox only when the hint says so: where a flush is, the hint is too.
+fn the_hint_is_not_lost<const N: usize>(initiators: [u32; 2])
+where
+    crate::Cpus<N>: crate::Capacity,
+{
+    loom::model(move || {
+        let inbox = Arc::new(Inbox::<N>::new());
+        let _ = inbox.add(CpuId::new(initiators[0]), true);
+        let initiator = {
+            let inbox = inbox.clone();
+            loom::thread::spawn(move || inbox.add(CpuId::new(initiators[1]), true))
+        };
+        let mut found = take(&inbox, |_, _| ());
+        initiator.join().unwrap();
+        if inbox.is_urgent() {
+            found += take(&inbox, |_, _| ());
+        }
+        assert_eq!(found, 2, "the flush waits for another interrupt");
+    });
+}
+
+#[test]
+fn the_hint_about_a_flush_is_not_lost() {
+    the_hint_is_not_lost::<3>([1, 2]);
+    the_hint_is_not_lost::<5>([1, 4]);
+}
+
+/// The same where the hint is about a flush that was served before it came.
+fn a_late_hint_hides_no_flush<const N: usize>(initiator: u32)
+where
+    crate::Cpus<N>: crate::Capacity,
+{
+    loom::model(move || {
+        let inbox = Arc::new(Inbox::<N>::new());
+        inbox.urgent.store(1, Ordering::Release);
+        let adding = {
+            let inbox = inbox.clone();
+            loom::thread::spawn(move || inbox.add(CpuId::new(initiator), true))
+        };
+        let found = take(&inbox, |_, _| ());
+        let _ = adding.join().unwrap();
+        assert!(found == 1 || inbox.is_urgent(), "polling does not look");
+    });
+}
+
+#[test]
+fn a_late_hint_about_a_flush_hides_no_other() {
+    a_late_hint_hides_no_flush::<3>(1);
+    a_late_hint_hides_no_flush::<5>(4);
+}

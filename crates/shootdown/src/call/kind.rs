@@ -1,0 +1,112 @@
+//! What the header of a request slot says besides the request's number: [`Kind`] and [`OtherSlots`].
+
+use crate::call::SLOTS;
+
+/// Which slots of a CPU but the first may hold a request. The first one's header says it, so that a responder, which reads that
+/// anyway, need not fetch the others' lines to find them empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OtherSlots(u8);
+
+impl OtherSlots {
+    pub(crate) const NONE: Self = Self(0);
+    /// Above the bits of [`Kind`].
+    const SHIFT: u32 = 4;
+    /// The bits of a header that are theirs. The bit of the first slot is never set, and is [`Kind::MERGE`] in a header.
+    pub(crate) const MASK: u64 = 0xe << Self::SHIFT;
+
+    pub(crate) const fn from_header(header: u64) -> Self {
+        Self(((header & Self::MASK) >> Self::SHIFT) as u8)
+    }
+
+    /// As in a header.
+    pub(crate) const fn bits(self) -> u64 {
+        (self.0 as u64) << Self::SHIFT
+    }
+
+    /// Adds slot `index`, which is not the first.
+    pub(crate) fn add(&mut self, index: usize) {
+        debug_assert!(index > 0 && index < SLOTS);
+        self.0 |= 1 << index;
+    }
+
+    /// The first slot and these.
+    pub(crate) fn with_first(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0 | 1;
+        core::iter::from_fn(move || {
+            let index = (left != 0).then(|| left.trailing_zeros() as usize);
+            left &= left.wrapping_sub(1);
+            index
+        })
+    }
+}
+
+/// How a request is carried out and acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kind(u8);
+
+impl Kind {
+    /// Run the function, then acknowledge.
+    pub(crate) const CALL: Self = Self(0);
+    /// Drop translations as the payload says, then acknowledge.
+    pub(crate) const FLUSH: Self = Self(1);
+    const INDIRECT: u8 = 2;
+    const ACK_FIRST: u8 = 4;
+    const BROADCAST: u8 = 8;
+    const MERGE: u8 = 16;
+    /// The bits of a header that are a kind's.
+    const MASK: u64 = 0x1f;
+
+    pub(crate) const fn from_header(header: u64) -> Self {
+        Self((header & Self::MASK) as u8)
+    }
+
+    /// As in a header.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The description lies beside the slot, not in it.
+    pub(crate) const fn indirect(self) -> Self {
+        Self(self.0 | Self::INDIRECT)
+    }
+
+    /// Acknowledge once the contents are copied, then do the work.
+    pub(crate) const fn ack_first(self) -> Self {
+        Self(self.0 | Self::ACK_FIRST)
+    }
+
+    /// A borrowed function that may run once for several callers who lend the same.
+    pub(crate) const fn merge(self) -> Self {
+        Self(self.0 | Self::MERGE)
+    }
+
+    /// Announced in rings, and there only.
+    pub(crate) const fn broadcast(self) -> Self {
+        Self(self.0 | Self::BROADCAST)
+    }
+
+    /// Announced in inboxes.
+    pub(crate) const fn without_broadcast(self) -> Self {
+        Self(self.0 & !Self::BROADCAST)
+    }
+
+    pub(crate) const fn merges(self) -> bool {
+        self.0 & Self::MERGE != 0
+    }
+
+    pub(crate) const fn is_broadcast(self) -> bool {
+        self.0 & Self::BROADCAST != 0
+    }
+
+    pub(crate) const fn is_flush(self) -> bool {
+        self.0 & Self::FLUSH.0 != 0
+    }
+
+    pub(crate) const fn is_indirect(self) -> bool {
+        self.0 & Self::INDIRECT != 0
+    }
+
+    pub(crate) const fn is_ack_first(self) -> bool {
+        self.0 & Self::ACK_FIRST != 0
+    }
+}

@@ -1,0 +1,138 @@
+//! The public calls that do not wait, or later: a copy of a function is sent.
+//!
+//! `post` does not wait, `submit` lets the caller choose and wait later.
+
+use core::fmt;
+
+use crate::call::{CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait};
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::mask::CpuMask;
+use crate::platform::Platform;
+
+/// Every request slot of this CPU that functions may use is taken; or this CPU is not online, and another one is going offline, or is
+/// not online and publishes too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotsBusy;
+
+impl fmt::Display for SlotsBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no request slot of this CPU is free, or a CPU is leaving: try again after its targets have acknowledged",
+        )
+    }
+}
+
+impl core::error::Error for SlotsBusy {}
+
+/// Runs an inline function: the payload is the function itself.
+///
+/// # Safety
+/// 1. The payload, if any, is `Payload::of::<F>`.
+unsafe fn run_inline<F: Fn(CpuId) + Copy + Send + 'static>(
+    payload: Option<&Payload>,
+    cpu: CpuId,
+) -> &'static str {
+    if let Some(payload) = payload {
+        // SAFETY: duty 1; `F: Send + Copy` lets every target have a copy of its own.
+        let function: F = unsafe { payload.get() };
+        function(cpu);
+    }
+    core::any::type_name::<F>()
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::PAYLOAD_BYTES) large, to every online CPU
+    /// of `targets`, does not wait for them, and returns which they are. A CPU has three request slots for functions; while all are
+    /// busy this waits, in the context of [`call_one`](Self::call_one). Under a lock, use [`try_post`](Self::try_post).
+    ///
+    /// A larger function does not compile:
+    ///
+    /// ```compile_fail
+    /// # use shootdown::*;
+    /// fn post_48_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
+    ///     let payload = [0u64; 6];
+    ///     engine.post(&CpuMask::first(4), move |_| {
+    ///         core::hint::black_box(payload);
+    ///     });
+    /// }
+    /// # struct Kernel;
+    /// # // SAFETY: never run.
+    /// # unsafe impl Platform for Kernel {
+    /// #     type IrqState = ();
+    /// #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
+    /// #     fn irq_save(&self) {}
+    /// #     fn irq_restore(&self, _: ()) {}
+    /// #     fn preempt_disable(&self) {}
+    /// #     fn preempt_enable(&self) {}
+    /// #     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
+    /// #     fn local_flush(&self, _: LocalFlush) {}
+    /// #     fn load_root(&self, _: Root) {}
+    /// #     fn now_ns(&self) -> u64 { 0 }
+    /// # }
+    /// # post_48_bytes(&Shootdown::new(Kernel));
+    /// ```
+    ///
+    /// # Panics
+    /// Inside a called function: there, use [`try_post`](Self::try_post).
+    pub fn post<F>(&self, targets: &CpuMask<N>, function: F) -> CpuMask<N>
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let slot = self.free_slot_for_function();
+        self.send_copy(slot, targets, function, Wait::None).0
+    }
+
+    /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function.
+    ///
+    /// # Errors
+    /// [`SlotsBusy`]; nothing was sent and nothing ran.
+    pub fn try_post<F>(&self, targets: &CpuMask<N>, function: F) -> Result<CpuMask<N>, SlotsBusy>
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
+        Ok(self.send_copy(slot, targets, function, Wait::None).0)
+    }
+
+    /// Sends a copy of `function` as [`post`](Self::post) does and returns a ticket, whose wait ends when the
+    /// call has come as far as `wait` says. The ticket may be waited for on another CPU.
+    ///
+    /// # Panics
+    /// Inside a called function.
+    pub fn submit<F>(&self, targets: &CpuMask<N>, function: F, wait: Wait) -> CallTicket<'_, P, N>
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let slot = self.free_slot_for_function();
+        let (targets, published) = self.send_copy(slot, targets, function, wait);
+        CallTicket::new(self, targets, published.filter(|_| wait != Wait::None))
+    }
+
+    fn send_copy<F>(
+        &self,
+        slot: FreeSlot<'_, P>,
+        targets: &CpuMask<N>,
+        function: F,
+        wait: Wait,
+    ) -> (CpuMask<N>, Option<RequestRef>)
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let kind = match wait {
+            Wait::Done => Kind::CALL,
+            Wait::None | Wait::Received => Kind::CALL.ack_first(),
+        };
+        let request = Request::call(run_inline::<F>, Payload::of(function));
+        let mut ran = CpuMask::EMPTY;
+        let sent = self.dispatch(&slot, Some(targets), (kind, request), &mut ran);
+        if sent.local {
+            self.run_here(slot.initiator, run_inline::<F>, || function(slot.initiator));
+        }
+        (ran, sent.published)
+    }
+}

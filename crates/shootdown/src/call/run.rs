@@ -1,0 +1,189 @@
+//! Running a called function, and acknowledging a request.
+
+use crate::call::backlog::{Backlog, Found};
+use crate::call::{Request, Run, Slot, Ticket};
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::trace::TraceEvent;
+use crate::watchdog::Entry;
+
+/// Where a responder found a request: in which slot of whom, and if in the ring, under which ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    initiator: CpuId,
+    slot: u8,
+    is_in_ring: bool,
+    ticket: Ticket,
+}
+
+impl Place {
+    #[inline]
+    pub(crate) fn in_inbox(initiator: CpuId, slot: usize) -> Self {
+        Self {
+            initiator,
+            slot: slot as u8,
+            is_in_ring: false,
+            ticket: Ticket::from_u64(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_ring(initiator: CpuId, slot: usize, ticket: Ticket) -> Self {
+        Self {
+            initiator,
+            slot: slot as u8,
+            is_in_ring: true,
+            ticket,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn initiator(self) -> CpuId {
+        self.initiator
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> usize {
+        usize::from(self.slot)
+    }
+
+    #[inline]
+    pub(super) fn to_words(self) -> [u64; 2] {
+        let slot = u64::from(self.slot) << 1 | u64::from(self.is_in_ring);
+        [
+            u64::from(self.initiator.as_u32()) << 32 | slot,
+            self.ticket.as_u64(),
+        ]
+    }
+
+    #[inline]
+    pub(super) fn from_words([first, ticket]: [u64; 2]) -> Self {
+        Self {
+            initiator: CpuId::new((first >> 32) as u32),
+            slot: (first as u32 >> 1) as u8,
+            is_in_ring: first & 1 != 0,
+            ticket: Ticket::from_u64(ticket),
+        }
+    }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Runs the oldest function of the backlog, and acknowledges it for all there that ask for the same.
+    pub(super) fn run_oldest(&self, me: CpuId) {
+        let backlog = &self.state(me).backlog;
+        let Some(Found { place, kind, .. }) = backlog.take_oldest() else {
+            return;
+        };
+        // SAFETY: 1. we found it, it was in the backlog once, and no other CPU acknowledges for us.
+        let request = unsafe { self.slot_at(place).contents() };
+        // Before it runs: what is published later may be about what it has not seen.
+        let merged = match kind.merges() {
+            true => self.merge(me, &request, backlog),
+            false => 0,
+        };
+        let counters = &self.state(me).counters;
+        counters.shared_lines_read.add(1);
+        if kind.is_ack_first() {
+            self.acknowledge(me, place);
+        }
+        self.run_request(me, place.initiator(), &request);
+        if !kind.is_ack_first() {
+            self.acknowledge(me, place);
+        }
+        for _ in 0..merged {
+            if let Some(same) = backlog.take_merged() {
+                self.acknowledge(me, same.place);
+            }
+        }
+    }
+
+    fn run_request(&self, me: CpuId, initiator: CpuId, request: &Request) {
+        let Some(run) = request.function() else {
+            return;
+        };
+        self.platform
+            .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
+        self.enter_function(me, run, || {
+            // SAFETY: `run` and `payload` were published together by `call` or `send_copy`, which chose `run`
+            // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
+            unsafe { run(Some(&request.payload), me) };
+        });
+        self.platform
+            .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
+    }
+
+    /// Marks those in the backlog that lend the function of `request`, which is one that merges; returns how many.
+    fn merge(&self, me: CpuId, request: &Request, backlog: &Backlog) -> u64 {
+        let counters = &self.state(me).counters;
+        let merged = backlog.merge(|found| {
+            if !found.kind.merges() {
+                return false;
+            }
+            counters.shared_lines_read.add(1);
+            // SAFETY: 1. as in `run`.
+            let other = unsafe { self.slot_at(found.place).contents() };
+            // SAFETY: 1. both merge.
+            unsafe { other.lends_the_same(request) }
+        });
+        counters.functions_merged.add(merged);
+        merged
+    }
+
+    /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
+    /// `run` is for the watchdog, which gets the name from it.
+    #[inline]
+    pub(crate) fn enter_function(&self, me: CpuId, run: Run, function: impl FnOnce()) {
+        self.enter(me, Entry::function(run), function);
+    }
+
+    /// The same for posted call data.
+    pub(super) fn enter_posted(&self, me: CpuId, function: impl FnOnce()) {
+        self.enter(me, Entry::POSTED, function);
+    }
+
+    #[inline]
+    fn enter(&self, me: CpuId, entry: Entry, function: impl FnOnce()) {
+        /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
+        /// memory; panicking again while unwinding aborts instead.
+        struct NoUnwind;
+        impl Drop for NoUnwind {
+            fn drop(&mut self) {
+                panic!("a called function unwound: its initiator would wait for ever");
+            }
+        }
+        let state = self.state(me);
+        let bomb = NoUnwind;
+        let nested = state.in_function.replace(true);
+        let before = state.activity.begins(entry);
+        function();
+        state.activity.begins(before);
+        state.in_function.set(nested);
+        core::mem::forget(bomb);
+        state.counters.functions_run.add(1);
+    }
+
+    #[inline]
+    pub(crate) fn slot_at(&self, place: Place) -> &Slot<N> {
+        &self.state(place.initiator()).slots[place.slot()]
+    }
+
+    /// Tells the initiator that this CPU has done what it asked for.
+    #[inline]
+    pub(crate) fn acknowledge(&self, me: CpuId, place: Place) {
+        let slot = self.slot_at(place);
+        if !place.is_in_ring {
+            slot.acknowledge(me);
+        } else if let Some(all) = self.ring_of(me).acknowledge(place.ticket, self.seat_of(me)) {
+            slot.acknowledge_all(<Cpus<N> as Capacity>::group(me), all);
+        }
+        self.platform.on_trace(TraceEvent::Acknowledged {
+            cpu: me,
+            initiator: place.initiator(),
+        });
+    }
+}

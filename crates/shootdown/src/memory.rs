@@ -1,0 +1,140 @@
+//! [`CpuMemory`]: what the engine keeps for one CPU.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::call::{Backlog, Inbox, PostedList, RingReader, SLOTS, Slot};
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::own_set::OwnSet;
+use crate::stats::Counters;
+use crate::sync::{OwnCpu, OwnFlag, Padded, PlainCell, array_of, const_fn};
+use crate::tlb::{CpuTlb, FlushRequest, LazyMark};
+use crate::watchdog::ActivityLog;
+
+/// What the engine keeps for one CPU. The host provides it, for the CPUs that there are
+/// ([`Shootdown::attach`](crate::Shootdown::attach)); only the engine looks inside.
+///
+/// All of it is zero at the start, so a `static` of it lies in `.bss`. Lines that other CPUs write, lines that other CPUs read, and
+/// lines of the CPU's own are apart.
+#[derive(Debug)]
+pub struct CpuMemory<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    state: CpuState<N>,
+    /// It is some CPU's, of some engine.
+    is_attached: AtomicBool,
+}
+
+/// The engine's state of one CPU.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CpuState<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// Written by every initiator that targets this CPU.
+    pub(crate) inbox: Inbox<N>,
+    /// Written by every CPU that posts call data to this one.
+    pub(crate) posted: Padded<PostedList>,
+    /// Written by this CPU, read and acknowledged by its targets.
+    pub(crate) slots: [Slot<N>; SLOTS],
+    /// Flush descriptions that are passed by pointer, one a slot ([`Policy::BEFORE`](crate::Policy::BEFORE)).
+    pub(crate) indirect: [Padded<PlainCell<FlushRequest>>; SLOTS],
+    /// Written by this CPU as it becomes idle and busy again, read by every initiator.
+    pub(crate) lazy: LazyMark,
+    own: Padded<OwnState<N>>,
+}
+
+/// What only its own CPU writes.
+#[derive(Debug)]
+pub(crate) struct OwnState<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) tlb: CpuTlb,
+    pub(crate) in_function: OwnFlag,
+    /// There may be functions that were left alone while another ran, or for want of room: look again.
+    pub(crate) look_again: OwnFlag,
+    /// The initiator that has the next turn among those that wait.
+    pub(crate) serve_next: OwnCpu,
+    /// Initiators that were taken out of the inbox and may have functions left.
+    pub(crate) waiting: OwnSet<N>,
+    /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
+    pub(crate) targets: OwnSet<N>,
+    pub(crate) backlog: Backlog,
+    pub(crate) ring: RingReader,
+    pub(crate) counters: Counters,
+    pub(crate) activity: ActivityLog,
+}
+
+impl<const N: usize> CpuState<N>
+where
+    Cpus<N>: Capacity,
+{
+    const_fn! {
+        fn new() -> Self {
+            Self {
+                inbox: Inbox::new(),
+                posted: Padded(PostedList::new()),
+                slots: array_of!(Slot::new()),
+                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE))),
+                lazy: LazyMark::new(),
+                own: Padded(OwnState {
+                    tlb: CpuTlb::new(),
+                    in_function: OwnFlag::new(),
+                    look_again: OwnFlag::new(),
+                    serve_next: OwnCpu::new(),
+                    waiting: OwnSet::new(),
+                    targets: OwnSet::new(),
+                    backlog: Backlog::new(),
+                    ring: RingReader::new(),
+                    counters: Counters::new(),
+                    activity: ActivityLog::new(),
+                }),
+            }
+        }
+    }
+}
+
+impl<const N: usize> CpuMemory<N>
+where
+    Cpus<N>: Capacity,
+{
+    const_fn! {
+        /// Memory of no CPU yet.
+        #[allow(clippy::new_without_default, reason = "not const under loom")]
+        pub fn new() -> Self {
+            Self {
+                state: CpuState::new(),
+                is_attached: AtomicBool::new(false),
+            }
+        }
+    }
+
+    /// It becomes the memory of `cpu`.
+    ///
+    /// # Panics
+    /// When it is another CPU's already.
+    #[track_caller]
+    pub(crate) fn claim(&self, cpu: CpuId) -> &CpuState<N> {
+        let was_attached = self.is_attached.swap(true, Ordering::Relaxed);
+        assert!(
+            !was_attached,
+            "the memory for {cpu} was attached before: each CPU of each engine needs its own"
+        );
+        &self.state
+    }
+}
+
+impl<const N: usize> core::ops::Deref for CpuState<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Target = OwnState<N>;
+
+    #[inline]
+    fn deref(&self) -> &OwnState<N> {
+        &self.own.0
+    }
+}

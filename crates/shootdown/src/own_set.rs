@@ -1,0 +1,222 @@
+//! [`OwnSet`]: a set of CPUs in one CPU's own memory.
+//!
+//! Sets by value would be up to 512 bytes on the stack of the caller and of every interrupted task, cleared and copied each time. These
+//! lie in the CPU's own memory, and what a use costs follows the groups that have members.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::mask::CpuSet;
+use crate::sync::OwnWord;
+
+/// A set of CPUs below `N` that only one CPU uses, with interrupts off.
+#[derive(Debug)]
+pub(crate) struct OwnSet<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// The groups that have members, where there are several groups.
+    groups: OwnWord,
+    words: <Cpus<N> as Capacity>::OwnWords,
+}
+
+impl<const N: usize> OwnSet<N>
+where
+    Cpus<N>: Capacity,
+{
+    const IS_WIDE: bool = <Cpus<N> as Capacity>::IS_WIDE;
+
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self {
+            groups: OwnWord::new(),
+            words: <Cpus<N> as Capacity>::OWN_ZERO,
+        }
+    }
+
+    #[inline]
+    fn word(&self, group: usize) -> &OwnWord {
+        &self.words.as_ref()[group]
+    }
+
+    /// The groups that have members, as bits.
+    #[inline]
+    fn groups(&self) -> u64 {
+        match Self::IS_WIDE {
+            true => self.groups.get(),
+            false => u64::from(self.word(0).get() != 0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups() == 0
+    }
+
+    /// Gives a group these members.
+    #[inline]
+    pub(crate) fn set_group(&self, group: usize, members: u64) {
+        self.word(group).set(members);
+        if Self::IS_WIDE {
+            let others = self.groups.get() & !(1 << group);
+            self.groups.set(others | u64::from(members != 0) << group);
+        }
+    }
+
+    /// Adds members to a group.
+    #[inline]
+    pub(crate) fn add_group(&self, group: usize, members: u64) {
+        self.set_group(group, self.word(group).get() | members);
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, cpu: CpuId) {
+        self.add_group(
+            <Cpus<N> as Capacity>::group(cpu),
+            <Cpus<N> as Capacity>::bit(cpu),
+        );
+    }
+
+    #[inline]
+    pub(crate) fn remove(&self, cpu: CpuId) {
+        let group = <Cpus<N> as Capacity>::group(cpu);
+        let others = self.word(group).get() & !<Cpus<N> as Capacity>::bit(cpu);
+        self.set_group(group, others);
+    }
+
+    /// Removes all members.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        for (group, _) in self.groups_with_members() {
+            self.word(group).set(0);
+        }
+        self.groups.set(0);
+    }
+
+    /// Each group that has members, and these.
+    #[inline]
+    pub(crate) fn groups_with_members(&self) -> impl Iterator<Item = (usize, u64)> + Clone {
+        let mut left = self.groups();
+        core::iter::from_fn(move || {
+            let group = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some((group, self.word(group).get()))
+        })
+    }
+
+    /// The members in ascending order. One that is removed meanwhile may still come.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> {
+        self.groups_with_members().flat_map(|(group, mut left)| {
+            core::iter::from_fn(move || {
+                let lane = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(<Cpus<N> as Capacity>::cpu(group, lane))
+            })
+        })
+    }
+
+    /// How many members there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.groups_with_members()
+            .map(|(_, members)| members.count_ones() as usize)
+            .sum()
+    }
+
+    /// The only member, if there is exactly one.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<CpuId> {
+        let groups = self.groups();
+        if !groups.is_power_of_two() {
+            return None;
+        }
+        let group = groups.trailing_zeros() as usize;
+        let members = self.word(group).get();
+        (members.is_power_of_two())
+            .then(|| <Cpus<N> as Capacity>::cpu(group, members.trailing_zeros()))
+    }
+
+    /// The first member at or after `start`, going round past `N`.
+    #[inline]
+    pub(crate) fn next_from(&self, start: CpuId) -> Option<CpuId> {
+        let (first, bit) = (
+            <Cpus<N> as Capacity>::group(start),
+            <Cpus<N> as Capacity>::bit(start),
+        );
+        let in_group = |group: usize, members: u64| {
+            (members != 0).then(|| <Cpus<N> as Capacity>::cpu(group, members.trailing_zeros()))
+        };
+        let here = self.word(first).get();
+        if let Some(found) = in_group(first, here & !(bit - 1)) {
+            return Some(found);
+        }
+        let groups = self.groups();
+        let later = groups & !(1u64 << first).wrapping_mul(2).wrapping_sub(1);
+        let next = if later != 0 { later } else { groups };
+        let group = (next != 0).then(|| next.trailing_zeros() as usize)?;
+        in_group(group, self.word(group).get())
+    }
+
+    /// The members as the platform sees a set.
+    ///
+    /// # Safety
+    /// 1. The caller is the CPU of this set, has interrupts off, and changes nothing while the result lives.
+    pub(crate) unsafe fn as_set(&self) -> CpuSet<'_> {
+        let words = self.words.as_ref();
+        let (first, len) = (words.as_ptr(), words.len());
+        const {
+            assert!(size_of::<OwnWord>() == size_of::<u64>());
+            assert!(align_of::<OwnWord>() == align_of::<AtomicU64>());
+        }
+        // SAFETY: an OwnWord is an AtomicU64 and nothing else, which has the layout of a u64; duty 1: none of them is written
+        // meanwhile.
+        let words = unsafe { core::slice::from_raw_parts(first.cast::<u64>(), len) };
+        CpuSet::of::<N>(words)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::OwnSet;
+    use crate::cpu::CpuId;
+
+    fn set(members: &[u32]) -> OwnSet<256> {
+        let set = OwnSet::new();
+        for cpu in members {
+            set.add_group(*cpu as usize / 64, 1 << (cpu % 64));
+        }
+        set
+    }
+
+    #[test]
+    fn the_next_member_goes_round() {
+        let set = set(&[3, 63, 64, 200]);
+        let order = [0, 3, 4, 63, 64, 65, 200, 201, 255].map(|start| {
+            let next = set.next_from(CpuId::new(start)).expect("it is not empty");
+            next.as_u32()
+        });
+        assert_eq!(order, [3, 3, 63, 63, 64, 200, 200, 3, 3]);
+        let low = self::set(&[193]);
+        assert_eq!(low.next_from(CpuId::new(194)), Some(CpuId::new(193)));
+        assert_eq!(OwnSet::<64>::new().next_from(CpuId::new(63)), None);
+    }
+
+    #[test]
+    fn members_come_and_go() {
+        let set = set(&[3, 63, 64, 200]);
+        assert_eq!((set.len(), set.only()), (4, None));
+        assert!(set.iter().map(CpuId::as_u32).eq([3, 63, 64, 200]));
+        for cpu in [3, 64, 200] {
+            set.remove(CpuId::new(cpu));
+        }
+        assert_eq!(set.only(), Some(CpuId::new(63)));
+        // SAFETY: 1. there is one thread.
+        let seen = unsafe { set.as_set() };
+        assert_eq!((seen.len(), seen.contains(CpuId::new(63))), (1, true));
+        set.clear();
+        assert!(set.is_empty() && set.next_from(CpuId::new(0)).is_none());
+        assert_eq!(set.only(), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Beginning in the middle of a long life, for the simulator.
+
+use crate::call::Ticket;
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::SetOnce;
+
+/// From where an engine counts, so that long lives and short rings are explored too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// The first ticket of each ring; the lower 48 bits count.
+    pub ticket: u64,
+    /// The number of the request that each slot had last; the lower 56 bits count.
+    pub number: u64,
+    /// Entries of a ring: 1, 2, 4 or 8.
+    pub ring_len: usize,
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Has counts begin as after a long life, and rings be shorter; before the engine is used.
+    pub fn begin_at(&self, start: &Start) {
+        for ring in self.rings() {
+            ring.shorten(start.ring_len);
+            ring.begin(Ticket::from_u64(start.ticket));
+        }
+        let slots = self.cpus.iter().filter_map(SetOnce::get);
+        for slot in slots.flat_map(|memory| &memory.slots) {
+            slot.begin(start.number);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! [`FlushRanges`]: up to three ranges in one request.
+//!
+//! A request has room for three words of ranges. A word has the number of the first 4 KiB page, how many pages there are and of
+//! which size; what does not fit is dropped as a whole, which is legal (I10) and, beyond the ceiling, cheaper.
+
+use core::fmt;
+
+use crate::tlb::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
+
+/// Ranges that one flush names apart.
+pub const RANGES: usize = 3;
+
+/// What to forget: up to three ranges of pages; or the whole space.
+///
+/// A further range is merged with the one to which it adds the fewest pages. More than 63 pages, and pages below 4 KiB, are the
+/// whole space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlushRanges([Word; RANGES]);
+
+impl FlushRanges {
+    /// No page.
+    pub const EMPTY: Self = Self([Word::NONE; RANGES]);
+
+    /// Everything.
+    pub const WHOLE: Self = Self([Word::WHOLE, Word::NONE, Word::NONE]);
+
+    /// Adds a range.
+    pub fn add(&mut self, range: FlushRange) {
+        let word = Word::of(&range);
+        if word == Word::NONE || self.is_whole() {
+            return;
+        }
+        if word == Word::WHOLE {
+            *self = Self::WHOLE;
+            return;
+        }
+        let cost = |known: Word| {
+            let (known, new) = (known.range(), word.range());
+            let apart = known.page_count() + new.page_count();
+            known.union(&new).page_count().saturating_sub(apart)
+        };
+        let used = self
+            .0
+            .iter()
+            .take_while(|word| **word != Word::NONE)
+            .count();
+        let nearest = (0..used).min_by_key(|at| cost(self.0[*at]));
+        match nearest {
+            Some(at) if used == RANGES || self.0[at].range().extends_to(&range) => {
+                let joined = Word::of(&self.0[at].range().union(&range));
+                match joined == Word::WHOLE {
+                    true => *self = Self::WHOLE,
+                    false => self.0[at] = joined,
+                }
+            }
+            _ => self.0[used] = word,
+        }
+    }
+
+    /// The ranges.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
+        let is_used = |word: &Word| *word != Word::NONE;
+        self.0.into_iter().take_while(is_used).map(Word::range)
+    }
+
+    /// Whether there is no page.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0[0] == Word::NONE
+    }
+
+    /// Whether everything is to be forgotten.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.0[0] == Word::WHOLE
+    }
+
+    /// How many pages there are, if it is not everything.
+    #[inline]
+    pub(crate) fn page_count(&self) -> usize {
+        self.0.iter().map(|word| word.page_count()).sum()
+    }
+
+    /// Whether dropping the whole space is cheaper than going page by page.
+    #[inline]
+    pub fn exceeds_ceiling(&self) -> bool {
+        self.is_whole() || self.page_count() > FLUSH_CEILING_PAGES
+    }
+}
+
+impl From<FlushRange> for FlushRanges {
+    #[inline]
+    fn from(range: FlushRange) -> Self {
+        Self([Word::of(&range), Word::NONE, Word::NONE])
+    }
+}
+
+impl fmt::Debug for FlushRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// One range in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Word(u64);
+
+impl Word {
+    /// No range.
+    const NONE: Self = Self(0);
+    /// Everything: no range has pages of this size.
+    const WHOLE: Self = Self(Self::SIZE_MASK << Self::SIZE_SHIFT);
+    /// Address bits that every page has zero.
+    const PAGE_SHIFT: u32 = 12;
+    /// From above: one bit for [`PackedRanges`], size, count, number of the first page.
+    const SIZE_SHIFT: u32 = 58;
+    const SIZE_MASK: u64 = 0x1f;
+    const COUNT_SHIFT: u32 = 52;
+    const COUNT_MASK: u64 = 0x3f;
+
+    #[inline]
+    fn of(range: &FlushRange) -> Self {
+        let (count, shift) = (range.page_count() as u64, range.page_size().shift());
+        let size = shift.wrapping_sub(Self::PAGE_SHIFT);
+        if count > Self::COUNT_MASK || u64::from(size) >= Self::SIZE_MASK {
+            return Self::WHOLE;
+        }
+        if count == 0 {
+            return Self::NONE;
+        }
+        let start = range.start() as u64 >> Self::PAGE_SHIFT;
+        Self(u64::from(size) << Self::SIZE_SHIFT | count << Self::COUNT_SHIFT | start)
+    }
+
+    #[inline]
+    fn page_count(self) -> usize {
+        (self.0 >> Self::COUNT_SHIFT & Self::COUNT_MASK) as usize
+    }
+
+    #[inline]
+    fn range(self) -> FlushRange {
+        if self == Self::WHOLE {
+            return FlushRange::WHOLE;
+        }
+        let size = (self.0 >> Self::SIZE_SHIFT & Self::SIZE_MASK) as u32;
+        let start = self.0 << Self::PAGE_SHIFT;
+        FlushRange::of_pages(
+            start as usize,
+            self.page_count(),
+            PageSize::of_shift(Self::PAGE_SHIFT + size),
+        )
+    }
+}
+
+/// [`FlushRanges`] and [`FreedTables`] as they travel in a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PackedRanges([u64; RANGES]);
+
+impl PackedRanges {
+    pub(crate) const EMPTY: Self = Self([0; RANGES]);
+    /// In the first word: tables were freed.
+    const FREED: u64 = 1 << 63;
+
+    #[inline]
+    pub(crate) fn new(ranges: &FlushRanges, freed: FreedTables) -> Self {
+        let [first, second, third] = match ranges.exceeds_ceiling() {
+            true => FlushRanges::WHOLE.0,
+            false => ranges.0,
+        };
+        let freed = match freed {
+            FreedTables::No => 0,
+            FreedTables::Yes => Self::FREED,
+        };
+        Self([first.0 | freed, second.0, third.0])
+    }
+
+    #[inline]
+    pub(crate) fn ranges(self) -> FlushRanges {
+        let [first, second, third] = self.0;
+        FlushRanges([Word(first & !Self::FREED), Word(second), Word(third)])
+    }
+
+    #[inline]
+    pub(crate) fn freed_tables(self) -> FreedTables {
+        match self.0[0] & Self::FREED {
+            0 => FreedTables::No,
+            _ => FreedTables::Yes,
+        }
+    }
+}
+
+impl fmt::Debug for PackedRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {:?}", self.ranges(), self.freed_tables())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{FlushRanges, PackedRanges};
+    use crate::tlb::{FlushRange, FreedTables, PageSize};
+
+    extern crate std;
+    use std::vec::Vec;
+
+    const PAGE: usize = 4096;
+
+    fn pages(first: usize, count: usize) -> FlushRange {
+        FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+    }
+
+    fn ranges(all: &[FlushRange]) -> FlushRanges {
+        let mut ranges = FlushRanges::EMPTY;
+        all.iter().for_each(|range| ranges.add(*range));
+        ranges
+    }
+
+    #[test]
+    fn three_ranges_stay_apart_and_a_fourth_joins_its_neighbour() {
+        let three = [pages(1, 1), pages(100, 2), pages(10_000, 3)];
+        assert!(ranges(&three).iter().eq(three));
+        let four = ranges(&[three[0], three[1], three[2], pages(104, 1)]);
+        assert!(four.iter().eq([three[0], pages(100, 5), three[2]]));
+        let adjacent = ranges(&[pages(5, 1), pages(6, 1), pages(4, 1)]);
+        assert!(adjacent.iter().eq([pages(4, 3)]));
+    }
+
+    #[test]
+    fn what_travels_comes_out_again() {
+        let high = FlushRange::pages(0usize.wrapping_sub(8 * PAGE), 2, PageSize::SIZE_4K);
+        let large = FlushRange::pages(1 << 40, 3, PageSize::SIZE_1G);
+        for all in [&[pages(7, 1)][..], &[pages(1, 1), high, large]] {
+            for freed in [FreedTables::No, FreedTables::Yes] {
+                let packed = PackedRanges::new(&ranges(all), freed);
+                assert_eq!(packed.ranges().iter().collect::<Vec<_>>(), all);
+                assert_eq!(packed.freed_tables(), freed);
+                assert!(!packed.ranges().is_whole());
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_everything() {
+        let halves = FlushRange::pages(0, 2, PageSize::from_shift(11));
+        let many = [pages(0, 20), pages(100, 20)];
+        for all in [
+            ranges(&[pages(0, 34)]),
+            ranges(&many),
+            ranges(&[halves]),
+            ranges(&[pages(1, 1), halves]),
+            FlushRanges::WHOLE,
+        ] {
+            let packed = PackedRanges::new(&all, FreedTables::No);
+            assert!(packed.ranges().is_whole(), "{all:?}");
+            assert!(packed.ranges().iter().eq([FlushRange::WHOLE]));
+        }
+        assert_eq!(PackedRanges::EMPTY.ranges().iter().count(), 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! Calls whose data the caller owns, calls that collect results, calls of any CPU, and kicks, on the puppet machine.
+
+#![cfg(not(loom))]
+
+mod puppet;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use puppet::{machine, powered_off};
+use shootdown::*;
+
+fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
+where
+    Cpus<N>: Capacity,
+{
+    cpus.into_iter().map(cpu).collect()
+}
+
+#[test]
+fn any_number_of_call_data_is_posted_under_a_lock() {
+    static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.set_irqs_off(true);
+    for number in 0..10 {
+        let note = move |me: CpuId| {
+            assert_eq!(me, cpu(1));
+            ORDER.lock().unwrap().push(number);
+        };
+        let data = Box::leak(Box::new(CallData::new(note)));
+        assert_eq!(machine.post_data(cpu(1), data), Ok(()));
+        assert!(data.is_posted());
+        assert_eq!(machine.post_data(cpu(1), data), Err(PostRefused::Busy));
+    }
+    puppet.set_irqs_off(false);
+    assert_eq!(puppet.take_sent(), [(0, 1)], "one interrupt for all");
+    puppet.as_cpu(1, || assert!(!machine.poll(), "they are functions"));
+    assert!(ORDER.lock().unwrap().is_empty());
+    assert!(puppet.deliver(1));
+    assert!(ORDER.lock().unwrap().iter().copied().eq(0..10));
+    assert_eq!(machine.stats(cpu(1)).functions_run, 10);
+}
+
+/// The function may post its own data again: it runs in the next interrupt.
+#[test]
+fn call_data_are_free_when_their_function_begins() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    static AGAIN: CallData<fn(CpuId)> = CallData::new(|me| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        assert!(!AGAIN.is_posted(), "on {me}");
+    });
+    let own = Box::leak(Box::new(CallData::new(move |me| {
+        if RUNS.fetch_add(1, Ordering::Relaxed) == 0 {
+            machine.post_data(me, &AGAIN).unwrap();
+        }
+    })));
+    machine.post_data(cpu(1), own).unwrap();
+    // The responder holds its doorbell, and the data come when it has looked at its list.
+    machine.post(&mask([1]), |_| ());
+    for round in 1..=2 {
+        assert!(puppet.deliver(1));
+        assert_eq!(RUNS.load(Ordering::Relaxed), round);
+    }
+    assert!(!puppet.deliver(1));
+}
+
+/// A CPU that leaves runs what was posted to it; afterwards nothing is.
+#[test]
+fn call_data_are_not_left_behind() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    });
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    machine.post_data(cpu(1), &DATA).unwrap();
+    puppet.as_cpu(1, || machine.offline());
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    let refused = machine.post_data(cpu(1), &DATA);
+    assert_eq!(refused, Err(PostRefused::NotReady));
+    assert!(!DATA.is_posted());
+    // One that has left, or is not online yet, posts as well.
+    puppet
+        .as_cpu(1, || machine.post_data(cpu(0), &DATA))
+        .unwrap();
+    puppet.as_cpu(1, || puppet.deliver(0));
+    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn an_idle_cpu_that_polls_finds_call_data() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    });
+    let machine = machine::<2>();
+    let puppet = *machine.platform();
+    puppet.as_cpu(1, || {
+        let idle = machine.poll_idle();
+        assert!(!idle.has_work());
+        puppet
+            .as_cpu(0, || machine.post_data(cpu(1), &DATA))
+            .unwrap();
+        assert!(idle.has_work());
+        drop(idle);
+    });
+    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn each_cpu_returns_a_result() {
+    let machine = machine::<128>();
+    let mut results = [const { None }; 101];
+    let ran = machine.call_collect(
+        &mask([0, 63, 64, 100, 101]),
+        &|me| me.as_u32(),
+        &mut results,
+    );
+    assert_eq!(
+        ran,
+        mask([0, 63, 64, 100]),
+        "101 has no place for its result"
+    );
+    for (index, result) in results.into_iter().enumerate() {
+        let is_called = ran.contains(cpu(index as u32));
+        assert_eq!(result, is_called.then_some(index as u32));
+    }
+}
+
+#[test]
+fn any_cpu_is_this_one_or_the_next() {
+    let machine = powered_off::<128>();
+    let puppet = *machine.platform();
+    for number in [1, 60, 64, 90] {
+        puppet.as_cpu(number, || machine.online());
+    }
+    let nearest = |me: u32, targets: CpuMask<128>| {
+        let ran = Mutex::new(None);
+        let chosen = puppet.as_cpu(me, || {
+            machine.call_any(&targets, &|me| *ran.lock().unwrap() = Some(me))
+        });
+        assert_eq!(chosen, *ran.lock().unwrap());
+        chosen.map(CpuId::as_u32)
+    };
+    let all = CpuMask::first(128);
+    let from = [1, 60, 64, 90].map(|me| nearest(me, all));
+    assert_eq!(from, [1, 60, 64, 90].map(Some));
+    assert_eq!(nearest(60, mask([1, 61, 64])), Some(64), "61 is not online");
+    assert_eq!(nearest(90, mask([1, 64])), Some(1));
+    assert_eq!(nearest(64, mask([60])), Some(60));
+    assert_eq!(nearest(64, mask([2, 63])), None);
+}
+
+/// A kick is answered where flushes are: in the interrupt, by polling, inside a called function.
+#[test]
+fn a_kicked_cpu_passes_through_the_engine() {
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let kick = machine.kick(&mask([0, 1, 2]));
+    assert!(!kick.is_done());
+    assert!(puppet.deliver(1));
+    assert!(!kick.is_done(), "CPU 2 has not answered");
+    puppet.as_cpu(2, || assert!(machine.poll()));
+    assert!(kick.is_done());
+    kick.wait();
+    machine.kick(&mask([0])).wait();
+    let stats = machine.total_stats();
+    assert_eq!((stats.functions_run, stats.full_flushes), (0, 0));
+    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    machine
+        .call_one(cpu(1), &|_| machine.kick(&mask([2])).wait())
+        .unwrap();
+}

@@ -1,0 +1,143 @@
+//! The locks of address spaces that this thread holds, and what another thread does when they are free.
+
+use super::{rules, with};
+use crate::arch::percpu;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use shootdown::{CpuId, Root};
+
+/// The CPU of whoever intrudes.
+const INTRUDER: CpuId = CpuId::new(3);
+
+type Deed = Box<dyn FnMut()>;
+type Once = Box<dyn FnOnce()>;
+
+thread_local! {
+    static HELD: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
+    static IS_INTRUDING: Cell<bool> = const { Cell::new(false) };
+    static AT_WAIT: RefCell<Option<Once>> = const { RefCell::new(None) };
+    static AT_SPIN: RefCell<Option<(usize, Once)>> = const { RefCell::new(None) };
+}
+
+/// What a thread holds when something happens.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The roots of the spaces whose locks it holds.
+    pub held: Vec<u64>,
+    /// Its spin locks, and whatever else forbids that it is preempted.
+    pub preempt_count: u32,
+    /// Another thread is in the middle of something.
+    pub is_intruding: bool,
+}
+
+impl Place {
+    pub fn here() -> Self {
+        Self {
+            held: HELD.with_borrow(Clone::clone),
+            preempt_count: percpu::preempt_count(),
+            is_intruding: IS_INTRUDING.get(),
+        }
+    }
+
+    /// Whether it holds the lock of an address space.
+    pub const fn is_locked(&self) -> bool {
+        !self.held.is_empty()
+    }
+}
+
+/// The lock of an address space is held. Dropped after the lock is released.
+#[derive(Debug)]
+pub struct Held(u64);
+
+impl Held {
+    /// That of the space with this root.
+    pub fn of(root: Root) -> Self {
+        let place = Place::here();
+        if !place.is_locked() && !place.is_intruding {
+            with(rules::settled);
+        }
+        HELD.with_borrow_mut(|held| held.push(root.as_u64()));
+        Self(root.as_u64())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(|held| {
+            let last = held.iter().rposition(|&root| root == self.0);
+            last.map(|last| held.remove(last));
+        });
+        let place = Place::here();
+        if place.is_locked() {
+            return;
+        }
+        with(|machine| rules::unlocked(machine, &place));
+        if place.is_intruding {
+            return;
+        }
+        let deed = DEED.take();
+        if let Some(mut deed) = deed {
+            IS_INTRUDING.set(true);
+            percpu::as_cpu(INTRUDER, &mut deed);
+            IS_INTRUDING.set(false);
+            DEED.set(Some(deed));
+        }
+    }
+}
+
+/// While it exists, another thread of the process does something each time that the lock of an address space is released.
+pub struct Intruder(());
+
+impl fmt::Debug for Intruder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Intruder")
+    }
+}
+
+/// Has another thread do `deed`: whatever needs no lock that the operations hold which it interrupts, but those of spaces.
+pub fn intrude(deed: impl FnMut() + 'static) -> Intruder {
+    DEED.set(Some(Box::new(deed)));
+    Intruder(())
+}
+
+impl Drop for Intruder {
+    fn drop(&mut self) {
+        DEED.take();
+    }
+}
+
+/// Does `deed` once, when this thread waits for other CPUs next, before these take their interrupts.
+pub fn at_wait(deed: impl FnOnce() + 'static) {
+    AT_WAIT.set(Some(Box::new(deed)));
+}
+
+/// This thread waits.
+pub(super) fn waits() {
+    if let Some(deed) = AT_WAIT.take() {
+        deed();
+    }
+}
+
+/// Does `deed` once, before this thread takes a spin lock for the `count`th time from now on, counting those that it takes without
+/// any other lock.
+pub fn at_spin(count: usize, deed: impl FnOnce() + 'static) {
+    AT_SPIN.set(Some((count, Box::new(deed))));
+}
+
+/// Forgets what [`at_spin`] was told; whether it was still to be done.
+pub fn forget_spin() -> bool {
+    AT_SPIN.take().is_some()
+}
+
+/// This thread is about to take a spin lock.
+pub(crate) fn spins() {
+    if HELD.with_borrow(|held| !held.is_empty()) {
+        return;
+    }
+    match AT_SPIN.take() {
+        Some((0, deed)) => deed(),
+        Some((count, deed)) => AT_SPIN.set(Some((count - 1, deed))),
+        None => {}
+    }
+}

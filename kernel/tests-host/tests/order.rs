@@ -1,0 +1,253 @@
+//! The order of flushes, waits, unlocks and releases, in each operation on an address space that another CPU has loaded. The rules are
+//! the witness's; here is what each operation costs, and when it is waited for.
+
+mod support;
+
+use shootdown_kernel_tests::mm::frames;
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, Destination, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot,
+    SharedArea, SpaceUse,
+};
+use std::sync::Arc;
+use support::watched::{Watched, locked, unlocked};
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, map, may_write, read, write};
+
+const PAGES: usize = 6;
+const BYTES: usize = PAGES * PAGE_SIZE;
+
+/// A space with pages that hold 1, 2, ...
+fn written() -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Anonymous);
+    fill(&space);
+    space
+}
+
+fn fill(space: &MemorySpace) {
+    for page in 0..PAGES {
+        space.fault(at(page), WRITE).unwrap();
+        write(space, page, page as u64 + 1);
+    }
+}
+
+fn request(page: usize, pages: usize, populate: Populate) -> MapRequest {
+    MapRequest {
+        addr: at(page),
+        len: pages * PAGE_SIZE,
+        prot: Prot::READ_WRITE,
+        placement: Placement::Fixed,
+        populate,
+        kind: AreaKind::Anonymous,
+    }
+}
+
+#[test]
+fn mapping_flushes_what_it_replaces() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    for populate in [Populate::OnDemand, Populate::Now] {
+        let far = request(100, 2, populate);
+        watched.costs(unlocked(0), || space.map(far).unwrap());
+        let over = request(1, 2, populate);
+        watched.costs(unlocked(1), || space.map(over).unwrap());
+        (1..3).for_each(|page| space.fault(at(page), WRITE).unwrap());
+        let over = request(100, 2, populate);
+        (100..102).for_each(|page| space.fault(at(page), READ).unwrap());
+        watched.costs(unlocked(1), || space.map(over).unwrap());
+        space.unmap(at(100), 2 * PAGE_SIZE).unwrap();
+    }
+}
+
+#[test]
+fn unmapping_is_waited_for_without_the_lock() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space, &space]);
+    watched.costs(unlocked(2), || space.unmap(at(4), 2 * PAGE_SIZE).unwrap());
+    watched.costs(unlocked(2), || space.unmap(at(1), PAGE_SIZE).unwrap());
+    // With tables.
+    watched.costs(unlocked(2), || space.unmap(BASE, BYTES).unwrap());
+    watched.costs(unlocked(0), || space.unmap(BASE, BYTES).unwrap());
+}
+
+#[test]
+fn a_discard_is_waited_for_without_the_lock() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    let discard = || space.advise(BASE, BYTES, Advice::Discard).unwrap();
+    watched.costs(unlocked(1), discard);
+    watched.costs(unlocked(0), discard);
+    fill(&space);
+    watched.costs(unlocked(1), discard);
+}
+
+#[test]
+fn a_heap_that_shrinks_is_flushed() {
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    let watched = Watched::new(&[&space]);
+    space.set_heap_start(BASE);
+    watched.costs(unlocked(0), || space.brk(at(PAGES)));
+    fill(&space);
+    watched.costs(unlocked(1), || space.brk(at(2)));
+    watched.costs(unlocked(0), || space.brk(at(1) + 8));
+    watched.costs(unlocked(1), || space.brk(BASE));
+}
+
+#[test]
+fn a_mapping_shrinks_grows_and_moves() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    let remap = |page, old, new, to| {
+        let done = space.remap(at(page), old * PAGE_SIZE, new * PAGE_SIZE, to);
+        done.unwrap()
+    };
+    watched.costs(unlocked(1), || remap(0, PAGES, 4, Destination::Stay));
+    watched.costs(unlocked(0), || remap(0, 4, PAGES, Destination::Stay));
+    // To a lower table, to a higher one, and back over what is there.
+    let low = 512 * 3;
+    watched.costs(unlocked(1), || remap(0, 4, 4, Destination::Fixed(at(low))));
+    watched.costs(unlocked(1), || {
+        remap(low, 4, 2, Destination::Fixed(at(9 * 512)))
+    });
+    space.map(request(0, PAGES, Populate::Now)).unwrap();
+    watched.costs(unlocked(1), || {
+        remap(9 * 512, 2, 3, Destination::Fixed(at(1)))
+    });
+    assert_eq!((read(&space, 1), read(&space, 2)), (1, 2));
+    watched.costs(unlocked(1), || {
+        remap(1, 3, 3, Destination::Fixed(BASE - 600 * PAGE_SIZE))
+    });
+    let part = space.remap(at(0), PAGE_SIZE, PAGES * PAGE_SIZE, Destination::MayMove);
+    assert!(part.is_ok() && part != Ok(BASE));
+    watched.watch.settle();
+}
+
+/// Every change of rights, of pages that are there: a flush where one is lost, and only there.
+#[test]
+fn each_right_that_is_lost_is_flushed() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    let rights = || (0..8).filter_map(Prot::from_linux);
+    for (before, after) in rights().flat_map(|before| rights().map(move |after| (before, after))) {
+        space.protect(BASE, BYTES, before).unwrap();
+        let cost = unlocked(usize::from(!before.within(after)));
+        watched.costs(cost, || space.protect(BASE, BYTES, after).unwrap());
+    }
+    // One page in the middle.
+    space.protect(BASE, BYTES, Prot::READ_WRITE).unwrap();
+    let one = || space.protect(at(3), PAGE_SIZE, Prot::READ).unwrap();
+    watched.costs(unlocked(1), one);
+    assert!(may_write(&space, 2) && !may_write(&space, 3));
+}
+
+#[test]
+fn a_fork_waits_before_it_unlocks() {
+    let _turn = Turn::new();
+    let parent = written();
+    let watched = Watched::new(&[&parent, &parent]);
+    let child = watched.costs(locked(2), || parent.fork().unwrap());
+    // Nothing is left to take away.
+    let second = watched.costs(locked(0), || parent.fork().unwrap());
+    watched.costs(locked(2), || parent.fault(at(2), REFUSED).unwrap());
+    let third = watched.costs(locked(2), || parent.fork().unwrap());
+    for child in [child, second, third] {
+        assert_eq!(read(&child, 2), 3);
+    }
+}
+
+#[test]
+fn a_copy_on_write_waits_before_it_unlocks() {
+    let _turn = Turn::new();
+    let parent = written();
+    let child = parent.fork().unwrap();
+    let mut watched = Watched::new(&[&parent, &child]);
+    for page in 0..PAGES {
+        // Two writers, one after the other: the second has the original for itself.
+        let (first, second) = if page % 2 == 0 {
+            (&parent, &child)
+        } else {
+            (&child, &parent)
+        };
+        watched.costs(locked(1), || write(first, page, 100));
+        watched.costs(locked(0), || write(second, page, 200));
+        assert_eq!((read(first, page), read(second, page)), (100, 200));
+    }
+    // Both have more than one CPU's attention.
+    watched.load(1, Some(&parent));
+    let other = watched.costs(locked(2), || parent.fork().unwrap());
+    watched.costs(locked(2), || write(&parent, 0, 7));
+    watched.costs(locked(0), || write(&other, 0, 8));
+}
+
+#[test]
+fn what_processes_share_is_given_up_one_after_the_other() {
+    let _turn = Turn::new();
+    let parent = written();
+    let (first, second) = (parent.fork().unwrap(), parent.fork().unwrap());
+    let watched = Watched::new(&[&parent, &first]);
+    watched.costs(unlocked(1), || parent.unmap(BASE, 2 * PAGE_SIZE).unwrap());
+    watched.costs(unlocked(1), || {
+        first.advise(BASE, 3 * PAGE_SIZE, Advice::Discard).unwrap();
+    });
+    watched.costs(unlocked(1), || {
+        let to = Destination::Fixed(at(4));
+        parent.remap(at(2), PAGE_SIZE, PAGE_SIZE, to).unwrap();
+    });
+    assert_eq!((0..3).map(|page| read(&second, page)).sum::<u64>(), 6);
+    drop(second);
+    watched.costs(unlocked(1), || first.unmap(BASE, BYTES).unwrap());
+}
+
+#[test]
+fn a_process_ends_while_a_cpu_is_lazy_in_it() {
+    let _turn = Turn::new();
+    let parent = written();
+    let child = parent.fork().unwrap();
+    let watched = Watched::new(&[&child]);
+    watched.rest(0);
+    let last = SpaceUse::new(child.clone());
+    drop(child);
+    watched.costs(unlocked(1), || drop(last));
+    assert_eq!(read(&parent, 5), 6);
+}
+
+/// Without memory to note a share on, each page is flushed by itself.
+#[test]
+fn shares_without_memory_are_flushed_before_they_are_released() {
+    let _turn = Turn::new();
+    let parent = written();
+    let child = parent.fork().unwrap();
+    let watched = Watched::new(&[&parent]);
+    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    parent.unmap(at(1), 2 * PAGE_SIZE).unwrap();
+    watched.watch.settle();
+    assert!(watched.watch.seen().taken_locked > 0);
+    hoard.into_iter().for_each(frames::free);
+    assert_eq!(read(&child, 1), 2);
+}
+
+#[test]
+fn memory_that_stays_shared_is_flushed_as_other_memory() {
+    let _turn = Turn::new();
+    let parent = MemorySpace::new().unwrap();
+    map(&parent, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    fill(&parent);
+    let child = parent.fork().unwrap();
+    (0..PAGES).for_each(|page| child.fault(at(page), READ).unwrap());
+    let watched = Watched::new(&[&parent, &child]);
+    watched.costs(unlocked(0), || drop(parent.fork().unwrap()));
+    watched.costs(unlocked(1), || {
+        parent.protect(BASE, BYTES, Prot::READ).unwrap();
+    });
+    watched.costs(unlocked(1), || {
+        child.advise(BASE, BYTES, Advice::Discard).unwrap();
+    });
+    watched.costs(unlocked(1), || parent.unmap(BASE, BYTES).unwrap());
+    child.fault(at(5), READ).unwrap();
+    assert_eq!(read(&child, 5), 6);
+}

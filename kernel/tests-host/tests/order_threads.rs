@@ -1,0 +1,209 @@
+//! Threads of one process, and processes that share: what another thread does each time that the lock of an address space is free, and
+//! syncs of one file side by side.
+
+mod support;
+
+use shootdown::CpuId;
+use shootdown_kernel_tests::arch::percpu::as_cpu;
+use shootdown_kernel_tests::mm::file::{Copy, PageRange};
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, FileArea, MemoryFile, MemorySpace, PAGE_SIZE, frames,
+};
+use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use support::watched::Watched;
+use support::{BASE, REFUSED, Turn, WRITE, at, map, may_write, read, write};
+
+const PAGES: usize = 4;
+/// Turns of another thread that somebody leaves time for.
+const LOOKS: usize = 200;
+
+/// A space with pages that hold 1, 2, ...
+fn written() -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Anonymous);
+    for page in 0..PAGES {
+        space.fault(at(page), WRITE).unwrap();
+        write(&space, page, page as u64 + 1);
+    }
+    space
+}
+
+/// Writes to all pages of the space as another thread of its process does, as often as it can.
+fn writer(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
+    let space = space.clone();
+    move || (0..PAGES).for_each(|page| write(&space, page, 50 + page as u64))
+}
+
+#[test]
+fn a_thread_writes_as_soon_as_a_fork_lets_it() {
+    let _turn = Turn::new();
+    let parent = written();
+    let watched = Watched::new(&[&parent, &parent]);
+    let intruder = intrude(writer(&parent));
+    let child = parent.fork().unwrap();
+    drop(intruder);
+    watched.watch.settle();
+    for page in 0..PAGES {
+        assert_eq!(
+            (read(&parent, page), read(&child, page)),
+            (50 + page as u64, page as u64 + 1)
+        );
+    }
+}
+
+#[test]
+fn two_threads_write_to_a_shared_page_at_once() {
+    let _turn = Turn::new();
+    let parent = written();
+    let child = parent.fork().unwrap();
+    let watched = Watched::new(&[&parent, &child]);
+    let intruder = intrude(writer(&parent));
+    for page in 0..PAGES {
+        parent.fault(at(page), REFUSED).unwrap();
+        assert!(may_write(&parent, page));
+        watched.watch.settle();
+    }
+    drop(intruder);
+    // The last owner's own: no copy, no flush.
+    let free = frames::free_count();
+    let intruder = intrude(writer(&child));
+    child.fault(at(0), REFUSED).unwrap();
+    drop(intruder);
+    assert_eq!(frames::free_count(), free);
+    assert_eq!((read(&parent, 0), read(&child, 0)), (50, 50));
+}
+
+#[test]
+fn parent_and_child_write_to_a_shared_page_at_once() {
+    let _turn = Turn::new();
+    let parent = written();
+    let child = parent.fork().unwrap();
+    let watched = Watched::new(&[&parent, &child]);
+    let intruder = intrude(writer(&child));
+    for page in 0..PAGES {
+        write(&parent, page, 9);
+        assert_eq!(
+            (read(&parent, page), read(&child, page)),
+            (9, 50 + page as u64)
+        );
+    }
+    drop(intruder);
+    watched.watch.settle();
+}
+
+#[test]
+fn a_thread_writes_while_another_one_takes_pages_away() {
+    let _turn = Turn::new();
+    let space = written();
+    let watched = Watched::new(&[&space]);
+    let intruder = intrude(writer_that_may_fail(&space));
+    space
+        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
+        .unwrap();
+    let child = space.fork().unwrap();
+    space.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    drop(intruder);
+    watched.watch.settle();
+    drop(child);
+}
+
+fn writer_that_may_fail(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
+    let space = space.clone();
+    move || {
+        for page in 0..PAGES {
+            let _gone = space.fault(at(page), WRITE);
+        }
+    }
+}
+
+fn stored(file: &MemoryFile) -> u64 {
+    let mut bytes = [0; 8];
+    assert_eq!(file.read(Copy::Stored, 0, &mut bytes), 8);
+    u64::from_le_bytes(bytes)
+}
+
+/// A page of a file, which another CPU has loaded for writing.
+fn file_page() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
+    let file = MemoryFile::new().unwrap();
+    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    let space = MemorySpace::new().unwrap();
+    let shown = FileArea::new(file.clone(), 0, true);
+    map(&space, 1, AreaKind::SharedFile(shown));
+    (file, space)
+}
+
+/// Long enough for another thread to go wrong, if it does not wait as it must.
+fn linger() {
+    (0..LOOKS).for_each(|_| thread::yield_now());
+}
+
+/// Another sync, on a thread of its own, which does `deed` when it waits; what is stored when it has returned.
+fn sync_elsewhere(file: &Arc<MemoryFile>, deed: impl FnOnce() + Send + 'static) -> JoinHandle<u64> {
+    let file = file.clone();
+    let sync = move || {
+        at_wait(deed);
+        file.sync(PageRange::WHOLE).unwrap();
+        stored(&file)
+    };
+    thread::spawn(|| as_cpu(CpuId::new(3), sync))
+}
+
+/// A sync that finds nothing dirty, because another one has just taken the page, returns after that one has stored it.
+#[test]
+fn a_sync_waits_for_the_one_that_took_its_pages() {
+    let _turn = Turn::new();
+    let (file, space) = file_page();
+    let _watched = Watched::new(&[&space]);
+    for value in 1..10 {
+        space.fault(at(0), WRITE).unwrap();
+        write(&space, 0, value);
+        let (other, syncing) = (Arc::new(Mutex::new(None)), file.clone());
+        let started = other.clone();
+        at_wait(move || {
+            *started.lock().unwrap() = Some(sync_elsewhere(&syncing, || {}));
+            linger();
+        });
+        file.sync(PageRange::WHOLE).unwrap();
+        let other = other.lock().unwrap().take().expect("the first one waited");
+        assert_eq!(other.join().unwrap(), value);
+    }
+}
+
+/// The other one takes the page at any moment: before each spin lock that the first one takes.
+#[test]
+fn a_sync_waits_whenever_the_other_one_took_its_pages() {
+    let _turn = Turn::new();
+    let (file, space) = file_page();
+    let _watched = Watched::new(&[&space]);
+    for moment in 0.. {
+        let value = moment as u64 + 1;
+        space.fault(at(0), WRITE).unwrap();
+        write(&space, 0, value);
+        let (other, syncing) = (Arc::new(Mutex::new(None)), file.clone());
+        let started = other.clone();
+        at_spin(moment, move || {
+            let has_taken = Arc::new(AtomicBool::new(false));
+            let tell = has_taken.clone();
+            let thread = sync_elsewhere(&syncing, move || {
+                tell.store(true, Relaxed);
+                linger();
+            });
+            *started.lock().unwrap() = Some(thread);
+            // It may sleep because of this one instead.
+            let looks = (0..LOOKS).take_while(|_| !has_taken.load(Relaxed));
+            looks.for_each(|_| thread::yield_now());
+        });
+        file.sync(PageRange::WHOLE).unwrap();
+        assert_eq!(stored(&file), value, "moment {moment}");
+        if forget_spin() {
+            assert!(moment > 3, "there are {moment} moments");
+            return;
+        }
+        let other = other.lock().unwrap().take().expect("it was started");
+        assert_eq!(other.join().unwrap(), value);
+    }
+}

@@ -1,0 +1,187 @@
+//! Lent pages, in windows of one CPU and in areas of the whole process: who has them no more cannot reach them when the call returns.
+
+mod support;
+
+use shootdown::CpuId;
+use shootdown_kernel_tests::arch::percpu::as_cpu;
+use shootdown_kernel_tests::mm::frames::Share;
+use shootdown_kernel_tests::mm::layout::{TOP_ENTRY_BYTES, WINDOWS};
+use shootdown_kernel_tests::mm::range::UserRange;
+use shootdown_kernel_tests::mm::{
+    AreaKind, Lending, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot, Window, lend,
+};
+use shootdown_kernel_tests::witness::{Watch, watch};
+use std::sync::Arc;
+use support::watched::{Watched, locked, unlocked};
+use support::{BASE, Turn, WRITE, at, map, read, write};
+
+const PAGES: usize = 5;
+const BYTES: usize = PAGES * PAGE_SIZE;
+/// The window's.
+const CPU: CpuId = CpuId::new(1);
+
+/// A space with pages that hold 1, 2, ...
+fn lender() -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Anonymous);
+    for page in 0..PAGES {
+        space.fault(at(page), WRITE).unwrap();
+        write(&space, page, page as u64 + 1);
+    }
+    space
+}
+
+fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
+    let range = UserRange::new(BASE, BYTES).unwrap();
+    let mut pages = Vec::with_capacity(PAGES);
+    space.lend(range, lending, &mut pages).unwrap();
+    pages
+}
+
+/// A server with an open window, which its CPU has loaded.
+struct Server {
+    watch: Watch,
+    space: Arc<MemorySpace>,
+    window: Window,
+}
+
+impl Server {
+    fn new() -> Self {
+        let watch = watch();
+        let space = MemorySpace::new().unwrap();
+        let window = Window::new(space.clone(), CPU, BYTES).unwrap();
+        as_cpu(CPU, || {
+            window.open();
+            window.activate(None);
+        });
+        Self {
+            watch,
+            space,
+            window,
+        }
+    }
+
+    fn map(&self, addr: usize) {
+        let request = MapRequest {
+            addr,
+            len: PAGE_SIZE,
+            prot: Prot::READ_WRITE,
+            placement: Placement::Fixed,
+            populate: Populate::Now,
+            kind: AreaKind::Anonymous,
+        };
+        self.space.map(request).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        as_cpu(CPU, || {
+            self.space.deactivate();
+            self.window.retire();
+        });
+    }
+}
+
+#[test]
+fn a_page_that_is_hidden_is_out_of_reach() {
+    let _turn = Turn::new();
+    let client = lender();
+    let server = Server::new();
+    for lending in [Lending::Reading, Lending::Writing] {
+        let mut pages = lent(&client, lending);
+        as_cpu(CPU, || {
+            assert!(server.window.show(&pages, lending));
+            server.watch.settle();
+            assert!(server.window.hide(PAGES));
+        });
+        server.watch.settle();
+        lend::release(&mut pages);
+    }
+    assert_eq!(server.watch.seen().interrupts, 0);
+    assert!(!server.window.hide(PAGES), "on another CPU");
+}
+
+/// The client takes its pages back while the server has them, and the server has them on.
+#[test]
+fn a_client_that_unmaps_leaves_the_server_its_pages() {
+    let _turn = Turn::new();
+    let client = lender();
+    let server = Server::new();
+    let mut pages = lent(&client, Lending::Writing);
+    as_cpu(CPU, || {
+        assert!(server.window.show(&pages, Lending::Writing))
+    });
+    client.unmap(BASE, 2 * PAGE_SIZE).unwrap();
+    server.watch.settle();
+    as_cpu(CPU, || assert!(server.window.hide(PAGES)));
+    lend::release(&mut pages);
+    assert_eq!(read(&client, 3), 4);
+}
+
+/// What the process maps and unmaps under new top-level entries is found by the private root, and lost by it in time.
+#[test]
+fn the_rest_of_the_space_comes_and_goes_under_a_window() {
+    let _turn = Turn::new();
+    come_and_go(&Server::new());
+}
+
+/// The same where the window's CPU takes each interrupt before the flush is so much as submitted.
+#[test]
+fn the_rest_of_the_space_goes_under_a_prompt_window() {
+    let _turn = Turn::new();
+    let server = Server::new();
+    server.watch.be_prompt();
+    come_and_go(&server);
+}
+
+fn come_and_go(server: &Server) {
+    for place in [BASE, WINDOWS.end, 7 * TOP_ENTRY_BYTES] {
+        server.map(place);
+        let refreshed = as_cpu(CPU, || server.window.refresh());
+        assert!(refreshed, "{place:#x} is news");
+        assert!(!as_cpu(CPU, || server.window.refresh()), "and no more");
+        server.space.protect(place, PAGE_SIZE, Prot::READ).unwrap();
+        server.watch.settle();
+        // With all its tables.
+        server.space.unmap(place, PAGE_SIZE).unwrap();
+        server.watch.settle();
+        assert_eq!(server.watch.seen().interrupts, 2);
+    }
+}
+
+#[test]
+fn areas_for_guests_are_flushed_as_other_memory() {
+    let _turn = Turn::new();
+    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let watched = Watched::new(&[&server, &client]);
+    let guests = server.make_room_for_guests(BYTES).unwrap();
+    for lending in [Lending::Reading, Lending::Writing] {
+        let mut pages = watched.costs(unlocked(0), || lent(&client, lending));
+        watched.costs(unlocked(0), || {
+            server.show_guests(&guests, &mut pages, lending)
+        });
+        watched.costs(unlocked(1), || server.hide_guests(&guests));
+    }
+    let mut pages = lent(&client, Lending::Reading);
+    server.show_guests(&guests, &mut pages, Lending::Reading);
+    watched.costs(unlocked(1), || client.unmap(BASE, PAGE_SIZE).unwrap());
+    let child = watched.costs(unlocked(0), || server.fork().unwrap());
+    assert!(child.areas().unwrap().is_empty());
+    watched.costs(unlocked(1), || server.remove_guests(&guests));
+}
+
+/// A forked client's pages are copied before they are lent for writing.
+#[test]
+fn what_is_lent_for_writing_is_copied_first() {
+    let _turn = Turn::new();
+    let client = lender();
+    let child = client.fork().unwrap();
+    let watched = Watched::new(&[&client, &child]);
+    let mut pages = watched.costs(locked(PAGES), || lent(&client, Lending::Writing));
+    let first = pages[0].address().to_direct().cast::<u64>();
+    // SAFETY: a word of a frame of the simulated memory.
+    unsafe { first.write(9) };
+    assert_eq!((read(&client, 0), read(&child, 0)), (9, 1));
+    lend::release(&mut pages);
+}
