@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::thread;
+use std::{hint, thread};
 
 use shootdown_user::counters::{CounterSource, Counters};
 use shootdown_user::policy::PolicySwitch;
@@ -21,7 +21,7 @@ const DISCARDS: u64 = 2000;
 const VALUES: u64 = 1500;
 /// Counts, each after a discard, while another thread has calls copy; and what these copy first.
 const COUNTS: u64 = 3000;
-const LEAD_BYTES: usize = 32 << 10;
+const LEAD_BYTES: usize = 64 << 10;
 /// Counts that one byte tells apart; 0 stands for none.
 const BYTES: u64 = 250;
 /// What is on the other pages that are discarded with it.
@@ -164,6 +164,8 @@ fn byte_of(count: u64) -> u8 {
 
 /// Counts, and says how far it is.
 struct Count {
+    /// Copies that were begun.
+    copies: AtomicU64,
     begun: AtomicU64,
     done: AtomicU64,
     /// The last count, and the same in a page that is discarded before.
@@ -174,6 +176,10 @@ impl Count {
     fn count(&self, count: u64) {
         let [counter, page] = &self.regions;
         self.begun.store(count, Release);
+        let copies = self.copies.load(Relaxed);
+        while count > 0 && self.copies.load(Relaxed) == copies {
+            hint::spin_loop();
+        }
         page.discard(PAGES_COUNTED).unwrap();
         page.word(0, 0).store(byte_of(count).into(), Release);
         // The others take the frames that it had, and the frame of each before it.
@@ -189,6 +195,7 @@ impl Count {
         // The translation is cached before the call.
         page.word(0, 0).load(Relaxed);
         let least = self.done.load(Acquire);
+        self.copies.fetch_add(1, Relaxed);
         let [counted, seen] = copied(file, lead, [counter, page]);
         let most = self.begun.load(Acquire);
         if seen == 0 || most - least >= BYTES {
@@ -209,6 +216,7 @@ fn a_call_copies_in_order(cpus: &[usize], _: bool) {
     let file = memory_file::create(c"t_defer", 0).unwrap();
     let lead = vec![0u8; LEAD_BYTES];
     let count = Count {
+        copies: AtomicU64::new(0),
         begun: AtomicU64::new(0),
         done: AtomicU64::new(0),
         regions: [1, PAGES_COUNTED].map(|pages| Region::new(pages).unwrap()),

@@ -37,7 +37,7 @@ const NOTICED: [(&str, &[&str], &str); 6] = [
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
-/// So often a program may be killed by the mistake that it is to notice.
+/// So often the mistake may bring down who is to notice it.
 const VICTIMS: usize = 3;
 /// What a boot needs beyond the time that the program was given.
 const ALLOWANCE: Duration = Duration::from_secs(60);
@@ -257,12 +257,12 @@ fn broken(fleet: &Fleet, step: &str, policy: &str) -> Outcome<String> {
     ))
 }
 
-/// Boots until the program is not killed by a signal: pages of its own, a stack or what its library keeps, may be those that the kernel
-/// mistreats, and then it cannot say what it saw.
+/// Boots until neither the program nor the kernel is brought down: the pages that the kernel mistreats may be a stack of the program,
+/// or come to hold what the kernel keeps, and then nobody can say what the program saw.
 fn survivor(mut boot: impl FnMut() -> Outcome<Finished>) -> Outcome<Finished> {
     let mut finished = boot()?;
     for _ in 1..VICTIMS {
-        if !matches!(finished.end, End::Signalled(_)) {
+        if !matches!(finished.end, End::Signalled(_) | End::Panicked(_)) {
             break;
         }
         finished = boot()?;
