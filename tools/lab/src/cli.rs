@@ -183,7 +183,7 @@ pub struct Test {
     /// Leave out what takes long: done within 3 minutes
     #[arg(long)]
     pub fast: bool,
-    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy
+    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy, every program on Linux too, and all checks on Bochs
     #[arg(long, conflicts_with = "fast")]
     pub soak: bool,
     /// Run only the checks whose name contains this

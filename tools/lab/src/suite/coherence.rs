@@ -137,7 +137,7 @@ fn on_linux(fleet: &Fleet, tally: &mut Tally) {
 }
 
 fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
-    let threads = format!("--threads=1,{cpus}");
+    let threads = format!("--threads={cpus}");
     let arguments = [
         "--pages=1,32",
         &threads,

@@ -49,12 +49,15 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
 
 /// Runs them on Linux: what is expected of the reference kernel is what Linux does.
 pub fn control(test: &Test, fleet: &Fleet, tally: &mut Tally) {
-    for name in fleet.programs().filter(|name| expected(name).is_some()) {
+    if !test.soak {
+        tally.skip(
+            "linux: programs end there as here",
+            "left out without --soak",
+        );
+    }
+    let wanted = |name: &&str| expected(name).is_some() && (test.soak || *name == "hello");
+    for name in fleet.programs().filter(wanted) {
         let label = format!("linux: {name} ends there as here");
-        if test.fast && name != "hello" {
-            tally.skip(&label, "left out by --fast");
-            continue;
-        }
         match fleet.linux() {
             Some(linux) => tally.check(&label, || fixture(fleet, &linux, name, 2)),
             None => tally.skip(
