@@ -375,3 +375,47 @@ fn a_file_opened_for_reading_is_never_written_to() {
     let denied = space.protect(BASE, BYTES, Prot::READ_WRITE);
     assert_eq!(denied, Err(MapError::Denied));
 }
+
+/// Maps pages of a file that was opened for reading.
+fn map_for_reading(space: &MemorySpace, addr: usize, file: &Arc<MemoryFile>, pages: usize) {
+    let request = MapRequest {
+        addr,
+        len: pages * PAGE_SIZE,
+        prot: Prot::READ,
+        placement: Placement::Fixed,
+        populate: Populate::OnDemand,
+        kind: AreaKind::SharedFile(FileArea::new(file.clone(), 0, false)),
+    };
+    space.map(request).unwrap();
+}
+
+#[test]
+fn a_cut_reaches_who_may_only_read() {
+    let _turn = Turn::new();
+    let file = file_of(PAGES);
+    let space = MemorySpace::new().unwrap();
+    map_for_reading(&space, BASE, &file, PAGES);
+    space.fault(at(PAGES - 1), READ).unwrap();
+    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    assert_eq!(entry(&space, PAGES - 1), None);
+    let beyond = space.fault(at(PAGES - 1), READ);
+    assert_eq!(beyond, Err(FaultError::BeyondFile));
+}
+
+/// What a call may do depends on the areas of its range, not on those that begin where it ends or end where it begins.
+#[test]
+fn neighbours_have_no_say() {
+    let _turn = Turn::new();
+    let file = file_of(PAGES);
+    let space = MemorySpace::new().unwrap();
+    map(&space, 2, AreaKind::Anonymous);
+    map_for_reading(&space, at(2), &file, 1);
+    map_for_reading(&space, BASE - PAGE_SIZE, &file, 1);
+    let own = 2 * PAGE_SIZE;
+    space.protect(BASE, own, Prot::READ).unwrap();
+    space.protect(BASE, own, Prot::READ_WRITE).unwrap();
+    for (addr, len) in [(BASE, own + 1), (BASE - PAGE_SIZE, own)] {
+        let refused = space.protect(addr, len, Prot::READ_WRITE);
+        assert_eq!(refused, Err(MapError::Denied));
+    }
+}

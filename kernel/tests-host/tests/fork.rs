@@ -4,7 +4,8 @@ mod support;
 
 use shootdown_kernel_tests::mm::frames::{self, Frame};
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, FaultError, MapError, MemorySpace, PAGE_SIZE, Prot, SharedArea, SpaceUse,
+    Advice, AreaKind, FaultError, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement,
+    Populate, Prot, SharedArea, SpaceUse,
 };
 use shootdown_kernel_tests::platform::flushes;
 use std::sync::Arc;
@@ -281,4 +282,31 @@ fn pages_of_shared_memory_begin_with_zeroes() {
         space.fault(at(page), access).unwrap();
     }
     assert_eq!(contents(&space), [0; PAGES]);
+}
+
+/// Each area has rules of its own, also where one call changes several.
+#[test]
+fn rights_for_private_and_shared_pages_at_once() {
+    let _turn = Turn::new();
+    let parent = parent(2);
+    let shared = MapRequest {
+        addr: at(2),
+        len: 2 * PAGE_SIZE,
+        prot: Prot::READ_WRITE,
+        placement: Placement::Fixed,
+        populate: Populate::OnDemand,
+        kind: AreaKind::Shared(SharedArea::new().unwrap()),
+    };
+    parent.map(shared).unwrap();
+    (2..4).for_each(|page| parent.fault(at(page), WRITE).unwrap());
+    let child = parent.fork().unwrap();
+    for prot in [Prot::READ, Prot::READ_WRITE] {
+        parent.protect(BASE, 4 * PAGE_SIZE, prot).unwrap();
+    }
+    assert!((0..2).all(|page| !may_write(&parent, page)));
+    (0..4).for_each(|page| write(&parent, page, 70));
+    let childs: Vec<u64> = (0..2).map(|page| read(&child, page)).collect();
+    assert_eq!(childs, [1, 2]);
+    child.fault(at(2), READ).unwrap();
+    assert_eq!(read(&child, 2), 70);
 }

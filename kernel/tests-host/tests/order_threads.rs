@@ -7,19 +7,20 @@ use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::mm::file::{Copy, PageRange};
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, FileArea, MemoryFile, MemorySpace, PAGE_SIZE, frames,
+    Advice, AreaKind, FaultError, FileArea, MemoryFile, MemorySpace, PAGE_SIZE, frames,
 };
 use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use support::watched::Watched;
-use support::{BASE, REFUSED, Turn, WRITE, at, map, may_write, read, write};
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
 
 const PAGES: usize = 4;
-/// Turns of another thread that somebody leaves time for.
-const LOOKS: usize = 200;
+/// The time that somebody leaves for another thread.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A space with pages that hold 1, 2, ...
 fn written() -> Arc<MemorySpace> {
@@ -138,7 +139,7 @@ fn file_page() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
 
 /// Long enough for another thread to go wrong, if it does not wait as it must.
 fn linger() {
-    (0..LOOKS).for_each(|_| thread::yield_now());
+    thread::sleep(PATIENCE);
 }
 
 /// Another sync, on a thread of its own, which does `deed` when it waits; what is stored when it has returned.
@@ -194,8 +195,10 @@ fn a_sync_waits_whenever_the_other_one_took_its_pages() {
             });
             *started.lock().unwrap() = Some(thread);
             // It may sleep because of this one instead.
-            let looks = (0..LOOKS).take_while(|_| !has_taken.load(Relaxed));
-            looks.for_each(|_| thread::yield_now());
+            let begun = Instant::now();
+            while !has_taken.load(Relaxed) && begun.elapsed() < 5 * PATIENCE {
+                thread::yield_now();
+            }
         });
         file.sync(PageRange::WHOLE).unwrap();
         assert_eq!(stored(&file), value, "moment {moment}");
@@ -205,5 +208,30 @@ fn a_sync_waits_whenever_the_other_one_took_its_pages() {
         }
         let other = other.lock().unwrap().take().expect("it was started");
         assert_eq!(other.join().unwrap(), value);
+    }
+}
+
+/// Somebody maps the file and uses its last page at any moment while it is cut: before each spin lock that the cut takes.
+#[test]
+fn a_cut_reaches_whoever_maps_meanwhile() {
+    let _turn = Turn::new();
+    for moment in 0.. {
+        let file = MemoryFile::new().unwrap();
+        file.change().set_size(2 * PAGE_SIZE as u64).unwrap();
+        let space = MemorySpace::new().unwrap();
+        let (other, shown) = (space.clone(), FileArea::new(file.clone(), 0, true));
+        at_spin(moment, move || {
+            as_cpu(CpuId::new(3), || {
+                map(&other, 2, AreaKind::SharedFile(shown));
+                let _cut = other.fault(at(1), READ);
+            });
+        });
+        file.change().set_size(PAGE_SIZE as u64).unwrap();
+        if forget_spin() {
+            assert!(moment > 3, "there are {moment} moments");
+            return;
+        }
+        assert_eq!(entry(&space, 1), None, "moment {moment}");
+        assert_eq!(space.fault(at(1), READ), Err(FaultError::BeyondFile));
     }
 }
