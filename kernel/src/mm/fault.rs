@@ -136,8 +136,8 @@ impl MemorySpace {
         let mut outcome = self.lock().resolve(addr, access, &mut spare);
         if outcome == Ok(Resolved::CopyDue) {
             // The copy is read-only until every CPU has forgotten the original: see `cow`.
-            self.copy_page(addr)?;
-            outcome = self.lock().resolve(addr, access, &mut spare);
+            let copied = self.copy_page(addr);
+            outcome = copied.and_then(|()| self.lock().resolve(addr, access, &mut spare));
         }
         if let Some(unused) = spare {
             frames::free(unused);
