@@ -4,7 +4,7 @@
 
 mod puppet;
 
-use puppet::{Machine, PAGE, leave, online, tables, tagged};
+use puppet::{Machine, Moment, PAGE, leave, online, tables, tagged};
 use shootdown::*;
 
 const KERNEL_ROOT: Root = tables(99);
@@ -98,6 +98,23 @@ fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
     assert!(puppet.as_cpu(1, || machine.user_access_ok(other.id())));
     puppet.as_cpu(1, || machine.switch_to(Some(&other), &space));
     // Its tag had missed the flush.
+    assert_eq!(puppet.access(1, 0), 11);
+    leave(machine, space, 2);
+}
+
+/// What has passed it by may be used by no NMI either, until it is dropped.
+#[test]
+fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {
+    let (machine, space) = deferring_pair(DEFERS);
+    let puppet = machine.platform();
+    remap(machine, &space, 11, FreedTables::No);
+    puppet.nmis_ask_about(space.id());
+    puppet.take_user_access_denied();
+    puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
+    let denied = puppet.take_user_access_denied();
+    let flush = Moment::Flush(LocalFlush::Space);
+    assert_eq!(denied, [flush, flush], "before the flush and after it");
+    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
     assert_eq!(puppet.access(1, 0), 11);
     leave(machine, space, 2);
 }

@@ -561,6 +561,25 @@ fn a_batch_with_a_table_covers_what_the_table_translated() {
     assert!(batch.ranges().is_whole(), "page by page it costs more");
 }
 
+/// The last address belongs to it, and there is none behind it.
+#[test]
+fn a_table_at_the_end_of_the_address_space_is_covered_too() {
+    let end = 0usize.wrapping_sub(PageSize::SIZE_64K.bytes());
+    let mut batch = FlushBatch::<u64, 4>::new();
+    batch.page(0x70_0000, PageSize::SIZE_4K, 0).unwrap();
+    batch.table(end, PageSize::SIZE_64K, 1).unwrap();
+    let covers = |address: usize| {
+        let contains = |range: FlushRange| {
+            range.start() <= address && address - range.start() < range.page_count() * PAGE
+        };
+        batch.ranges().is_whole() || batch.ranges().iter().any(contains)
+    };
+    // Its last page, or that and everything, as no range ends behind it.
+    assert!(
+        covers(end) && covers(0usize.wrapping_sub(2 * PAGE)) && covers(0usize.wrapping_sub(PAGE))
+    );
+}
+
 #[test]
 fn space_names_are_never_reused() {
     let machine = machine::<4>();
