@@ -122,6 +122,27 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     assert!(flush.is_done() && calls.iter().all(CallTicket::is_done));
 }
 
+/// Which CPU a call for any of several goes to is decided when there is a slot for it, not before.
+#[test]
+fn a_call_for_any_cpu_avoids_the_one_that_left_while_it_waited_for_a_slot() {
+    let machine = machine::<3>();
+    let puppet = machine.platform();
+    let calls: Vec<_> = (0..3)
+        .map(|_| machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done))
+        .collect();
+    puppet.at_next_relax(move || {
+        puppet.as_cpu(1, || {
+            machine.offline();
+            puppet.set_irqs_off(true);
+        });
+    });
+    let targets = [cpu(1), cpu(2)].into_iter().collect();
+    let chosen = machine.call_any(&targets, &|me| assert_eq!(me, cpu(2)));
+    assert_eq!(chosen, Some(cpu(2)));
+    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    assert!(calls.iter().all(CallTicket::is_done));
+}
+
 /// A platform may refuse interrupts to a CPU that has left for ever: nobody needs them.
 #[test]
 fn a_target_that_leaves_is_not_interrupted_for_ever() {

@@ -4,6 +4,7 @@
 
 mod puppet;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use puppet::machine;
@@ -20,6 +21,31 @@ fn messages_name_the_cause() {
     assert!(not_ready.starts_with("cpu7 is not online"), "{not_ready}");
     assert!(SlotsBusy.to_string().contains("no request slot"));
     assert!(BatchFull(0).to_string().contains("batch is full"));
+}
+
+/// Two CPUs, or two engines, with the same memory would write over each other's requests.
+#[test]
+fn memory_is_attached_once_and_so_is_a_cpu() {
+    let attach = |engine: &'static puppet::Machine<2>, number, memory| {
+        let attaches = || engine.attach(cpu(number), memory);
+        let panic = catch_unwind(AssertUnwindSafe(attaches)).err()?;
+        panic.downcast_ref::<String>().cloned()
+    };
+    let engine = || &*Box::leak(Box::new(Shootdown::new(*machine::<2>().platform())));
+    let [first, second, third] = [0; 3].map(|_| &*Box::leak(Box::new(CpuMemory::new())));
+    let (one, other) = (engine(), engine());
+    assert_eq!(attach(one, 0, first), None);
+    for (engine, number) in [(one, 1), (other, 0)] {
+        let refused = attach(engine, number, first).unwrap();
+        assert!(
+            refused.contains("each CPU of each engine needs its own"),
+            "{refused}"
+        );
+    }
+    let refused = attach(one, 0, second).unwrap();
+    assert!(refused.contains("cpu0 was attached before"), "{refused}");
+    let refused = attach(one, 2, third).unwrap();
+    assert!(refused.contains("an engine for 2 CPUs"), "{refused}");
 }
 
 /// The bucket in which one wait of `elapsed_ns` is counted.

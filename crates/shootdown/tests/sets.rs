@@ -53,6 +53,26 @@ where
     assert_eq!(set_of(&mask), set);
 }
 
+/// The number `N` would be number 0 of a set whose words are full.
+#[test]
+fn a_mask_has_no_cpu_beyond_its_last() {
+    fn refuses<const N: usize>()
+    where
+        Cpus<N>: Capacity,
+    {
+        let cpu = |number: usize| CpuId::new(number as u32);
+        assert!(CpuMask::<N>::only(cpu(N - 1)).contains(cpu(N - 1)));
+        for number in [N, N + 1, 2 * N] {
+            let only = std::panic::catch_unwind(|| CpuMask::<N>::only(cpu(number)));
+            assert!(only.is_err(), "{number} of {N}");
+        }
+    }
+    refuses::<1>();
+    refuses::<4>();
+    refuses::<64>();
+    refuses::<256>();
+}
+
 fn numbers() -> impl Strategy<Value = BTreeSet<u32>> {
     proptest::collection::btree_set(0u32..300, 0..80)
 }
