@@ -898,3 +898,27 @@ fn a_ticket_is_not_waited_for_inside_a_function() {
     puppet.deliver(2);
     assert_eq!(machine.stats(cpu(2)).functions_run, 1);
 }
+
+/// Its targets may be waiting in the same way: who waits for a slot with interrupts off runs what others ask of it, and a flush
+/// that waits runs none of it.
+#[test]
+fn who_waits_for_a_slot_for_a_call_serves_functions() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<2>();
+    let puppet = machine.platform();
+    puppet.set_irqs_off(true);
+    let post = |target| {
+        machine.post(&CpuMask::only(cpu(target)), |_| {
+            _ = RUNS.fetch_add(1, Ordering::Relaxed)
+        })
+    };
+    (0..3).for_each(|_| _ = post(1));
+    _ = puppet.as_cpu(1, || post(0));
+    puppet.at_next_relax(|| {
+        assert_eq!(RUNS.load(Ordering::Relaxed), 1, "before it rests");
+    });
+    _ = post(1);
+    puppet.set_irqs_off(false);
+    puppet.deliver_all();
+    assert_eq!(RUNS.load(Ordering::Relaxed), 5);
+}

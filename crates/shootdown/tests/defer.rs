@@ -102,6 +102,23 @@ fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
     leave(machine, space, 2);
 }
 
+/// Who was passed by must catch up whatever the policy has become since.
+#[test]
+fn a_deferring_cpu_catches_up_under_any_policy() {
+    for policy in [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST] {
+        let (machine, space) = deferring_pair(DEFERS);
+        let puppet = machine.platform();
+        remap(machine, &space, 11, FreedTables::No);
+        machine.set_policy(policy);
+        puppet.as_cpu(1, || machine.catch_up(&space));
+        assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
+        assert_eq!(puppet.access(1, 0), 11, "{policy:?}");
+        remap(machine, &space, 12, FreedTables::No);
+        assert_eq!(puppet.access(1, 0), 12, "{policy:?}");
+        leave(machine, space, 2);
+    }
+}
+
 /// What has passed it by may be used by no NMI either, until it is dropped.
 #[test]
 fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {

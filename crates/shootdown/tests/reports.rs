@@ -5,6 +5,7 @@
 mod puppet;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use puppet::machine;
@@ -46,6 +47,60 @@ fn memory_is_attached_once_and_so_is_a_cpu() {
     assert!(refused.contains("cpu0 was attached before"), "{refused}");
     let refused = attach(one, 2, third).unwrap();
     assert!(refused.contains("an engine for 2 CPUs"), "{refused}");
+}
+
+/// A platform without multicast, which refuses one CPU.
+struct Unicast {
+    refused: CpuId,
+    sent: Mutex<Vec<CpuId>>,
+}
+
+// SAFETY: one CPU without interrupts or page tables; no engine uses it.
+unsafe impl Platform for Unicast {
+    type IrqState = ();
+    fn current_cpu(&self) -> CpuId {
+        cpu(0)
+    }
+    fn irq_save(&self) {}
+    fn irq_restore(&self, (): ()) {}
+    fn preempt_disable(&self) {}
+    fn preempt_enable(&self) {}
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        if target == self.refused {
+            return Err(IpiRefused);
+        }
+        self.sent.lock().unwrap().push(target);
+        Ok(())
+    }
+    fn local_flush(&self, _: LocalFlush) {}
+    fn load_root(&self, _: Root) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// Who does not send to several at once sends to each, and one refusal is a refusal of all: the engine sends again then.
+#[test]
+fn several_are_interrupted_one_by_one_unless_the_platform_can_do_better() {
+    let targets: CpuMask<4> = (1..4).map(cpu).collect();
+    for refused in 0..4 {
+        let platform = Unicast {
+            refused: cpu(refused),
+            sent: Mutex::default(),
+        };
+        let all = platform.send_ipi_mask(targets.as_set());
+        assert_eq!(
+            all,
+            if refused == 0 {
+                Ok(())
+            } else {
+                Err(IpiRefused)
+            }
+        );
+        if refused == 0 {
+            assert_eq!(*platform.sent.lock().unwrap(), [cpu(1), cpu(2), cpu(3)]);
+        }
+    }
 }
 
 /// The bucket in which one wait of `elapsed_ns` is counted.
