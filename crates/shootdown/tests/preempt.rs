@@ -5,7 +5,7 @@ mod puppet;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use puppet::{Machine, Puppet, leave, machine, space_on};
+use puppet::{Machine, Puppet, leave, machine, space_on, tables};
 use shootdown::*;
 
 fn cpu(number: u32) -> CpuId {
@@ -97,6 +97,34 @@ fn a_waiter_goes_on_on_another_cpu() {
     assert_eq!(here.waits_finished, 0);
     assert_eq!(there.waits_finished, WAITS.len() as u64);
     leave(machine, space, 2);
+}
+
+/// A task may be moved just after it has asked where it is: each CPU flushes all the same.
+#[test]
+fn a_task_that_is_moved_flushes_where_it_was_too() {
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    for policy in [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST] {
+        machine.set_policy(policy);
+        let space = AddressSpace::new(machine, tables(1));
+        puppet.map_in(&space, 0, 10);
+        for number in [0, 3] {
+            puppet.as_cpu(number, || machine.switch_to(None, &space));
+            puppet.access(number, 0);
+        }
+        for (frame, freed) in [(11, FreedTables::No), (12, FreedTables::Yes)] {
+            puppet.map_in(&space, 0, frame);
+            *puppet.moves_to.lock().unwrap() = Some(3);
+            machine.flush(&space, FlushRange::pages(0, 1, PageSize::SIZE_4K), freed);
+            *puppet.moves_to.lock().unwrap() = None;
+            let seen = [0, 3].map(|number| puppet.access(number, 0));
+            assert_eq!(seen, [frame; 2], "{policy:?}");
+            puppet.migrate(0);
+        }
+        for number in [0, 3] {
+            puppet.as_cpu(number, || machine.switch_away(&space, tables(0)));
+        }
+    }
 }
 
 #[test]

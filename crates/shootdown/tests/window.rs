@@ -418,6 +418,18 @@ fn windows_are_pinned_on_their_cpu_only() {
     assert!(puppet.is_preemptible());
 }
 
+/// A task may be moved just after it has asked where it is, so it is kept there first.
+#[test]
+fn windows_are_pinned_before_their_cpu_is_compared() {
+    let scene = Scene::new(0);
+    let puppet = scene.puppet();
+    *puppet.moves_to.lock().unwrap() = Some(1);
+    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    assert_eq!(puppet.current_cpu(), cpu(0));
+    drop(pinned);
+    assert!(puppet.is_preemptible());
+}
+
 #[test]
 #[should_panic(expected = "loads the window root of")]
 fn another_cpus_private_root_is_refused() {

@@ -56,6 +56,8 @@ type Hook<R> = fn(&'static Puppet) -> R;
 
 pub struct Puppet {
     current: AtomicU32,
+    /// Where the task is moved when it has asked next which CPU it is on, unless it may not be moved then.
+    pub moves_to: Mutex<Option<u32>>,
     cpus: Vec<PuppetCpu>,
     table: Mutex<BTreeMap<usize, u64>>,
     /// Entries of one root only.
@@ -105,7 +107,12 @@ unsafe impl Platform for &'static Puppet {
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
-        CpuId::new(self.current.load(Ordering::Relaxed))
+        let here = self.current.load(Ordering::Relaxed);
+        if self.is_preemptible() {
+            let to = self.moves_to.lock().unwrap().take();
+            self.current.store(to.unwrap_or(here), Ordering::Relaxed);
+        }
+        CpuId::new(here)
     }
 
     fn irq_save(&self) -> bool {
@@ -605,6 +612,7 @@ where
     };
     let puppet: &'static Puppet = Box::leak(Box::new(Puppet {
         current: AtomicU32::new(0),
+        moves_to: Mutex::new(None),
         cpus: (0..N).map(|_| cpu()).collect(),
         table: Mutex::default(),
         own_tables: Mutex::default(),
