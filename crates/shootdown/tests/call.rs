@@ -217,11 +217,13 @@ fn wait_levels_end_where_they_say() {
     let machine = machine::<2>();
     let none = machine.submit(&mask(&[1]), |_| (), Wait::None);
     assert!(none.is_done(), "nothing to wait for");
-    let done = machine.submit(&mask(&[1]), |_| (), Wait::Done);
-    assert!(!done.is_done());
-    machine.platform().deliver(1);
-    assert!(done.is_done());
-    assert_eq!(done.wait(), mask(&[1]));
+    for wait in [Wait::Received, Wait::Done] {
+        let ticket = machine.submit(&mask(&[1]), |_| (), wait);
+        assert!(!ticket.is_done(), "{wait:?}");
+        machine.platform().deliver(1);
+        assert!(ticket.is_done(), "{wait:?}");
+        assert_eq!(ticket.wait(), mask(&[1]));
+    }
 }
 
 #[test]

@@ -54,8 +54,8 @@ where
     ///
     /// ```compile_fail
     /// # use shootdown::*;
-    /// fn post_48_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
-    ///     let payload = [0u64; 6];
+    /// fn post_41_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
+    ///     let payload = [0u8; 41];
     ///     engine.post(&CpuMask::first(4), move |_| {
     ///         core::hint::black_box(payload);
     ///     });
@@ -74,7 +74,7 @@ where
     /// #     fn load_root(&self, _: Root) {}
     /// #     fn now_ns(&self) -> u64 { 0 }
     /// # }
-    /// # post_48_bytes(&Shootdown::new(Kernel));
+    /// # post_41_bytes(&Shootdown::new(Kernel));
     /// ```
     ///
     /// # Panics
