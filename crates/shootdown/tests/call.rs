@@ -901,6 +901,22 @@ fn a_ticket_is_not_waited_for_inside_a_function() {
     assert_eq!(machine.stats(cpu(2)).functions_run, 1);
 }
 
+/// There is nothing to wait for, so nobody waits for somebody who waits.
+#[test]
+fn a_called_function_may_end_tickets_of_calls_that_are_done() {
+    let machine = machine::<3>();
+    let submit = || machine.submit(&mask(&[1]), |_| (), Wait::Done);
+    let tickets = Mutex::new(vec![submit(), submit()]);
+    machine.platform().deliver(1);
+    let end = |_: CpuId| {
+        let mut tickets = tickets.lock().unwrap();
+        assert_eq!(tickets.pop().unwrap().wait(), mask(&[1]));
+        drop(tickets.pop());
+    };
+    machine.call_one(cpu(2), &end).unwrap();
+    assert!(tickets.lock().unwrap().is_empty());
+}
+
 /// Its targets may be waiting in the same way: who waits for a slot with interrupts off runs what others ask of it, and a flush
 /// that waits runs none of it.
 #[test]

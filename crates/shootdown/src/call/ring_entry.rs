@@ -103,3 +103,26 @@ pub(super) struct Entry {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Leaf(pub(super) AtomicU64);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Word;
+    use crate::call::{SLOTS, Ticket};
+    use crate::cpu::CpuId;
+
+    #[test]
+    fn a_word_keeps_the_largest_of_everything() {
+        let last = Ticket::from_u64(0).minus(1);
+        for ticket in [Ticket::from_u64(0), Ticket::from_u64(1), last] {
+            for place in [(0, SLOTS - 1), (4095, 0), (4095, SLOTS - 1)] {
+                let place = (CpuId::from_index(place.0), place.1);
+                let claimed = Word::claimed(ticket, place);
+                let complete = claimed.complete();
+                assert!(!claimed.is_complete() && complete.is_complete());
+                for word in [claimed, complete] {
+                    assert_eq!((word.ticket(), word.place()), (Some(ticket), place));
+                }
+            }
+        }
+    }
+}
