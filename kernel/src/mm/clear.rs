@@ -15,6 +15,7 @@ pub type Page = [u64; PAGE_SIZE / 8];
 
 /// Words that one turn of the store loop writes.
 const UNROLLED: usize = 16;
+const _: () = assert!(size_of::<Page>().is_multiple_of(UNROLLED * size_of::<u64>()));
 
 /// Whether plain stores were faster than `rep stosq` on this machine.
 static PLAIN_STORES: AtomicBool = AtomicBool::new(false);

@@ -419,3 +419,32 @@ fn neighbours_have_no_say() {
         assert_eq!(refused, Err(MapError::Denied));
     }
 }
+
+/// Neighbours that show consecutive pages keep the rights of their descriptors.
+#[test]
+fn what_may_be_written_to_does_not_merge_with_what_may_not() {
+    let _turn = Turn::new();
+    let file = file_of(PAGES);
+    for writable in [0, 1] {
+        let space = MemorySpace::new().unwrap();
+        for page in [0, 1] {
+            let request = MapRequest {
+                addr: at(page),
+                len: PAGE_SIZE,
+                prot: Prot::READ,
+                placement: Placement::Fixed,
+                populate: Populate::OnDemand,
+                kind: AreaKind::SharedFile(FileArea::new(
+                    file.clone(),
+                    page * PAGE_SIZE,
+                    page == writable,
+                )),
+            };
+            space.map(request).unwrap();
+        }
+        assert_eq!(space.areas().unwrap().len(), 2);
+        let protect = |page| space.protect(at(page), PAGE_SIZE, Prot::READ_WRITE);
+        assert_eq!(protect(1 - writable), Err(MapError::Denied));
+        assert_eq!(protect(writable), Ok(()));
+    }
+}

@@ -235,3 +235,52 @@ fn a_cut_reaches_whoever_maps_meanwhile() {
         assert_eq!(space.fault(at(1), READ), Err(FaultError::BeyondFile));
     }
 }
+
+/// What another sync had taken when this one began is not stored: this one says so, also when the other one is over.
+#[test]
+fn a_sync_tells_that_another_one_failed() {
+    let _turn = Turn::new();
+    let file = MemoryFile::new().unwrap();
+    file.change().set_size(2 * PAGE_SIZE as u64).unwrap();
+    let space = MemorySpace::new().unwrap();
+    let shown = FileArea::new(file.clone(), 0, true);
+    map(&space, 2, AreaKind::SharedFile(shown));
+    // Who is watched makes one call at a time.
+    as_cpu(CpuId::new(1), || space.activate(None));
+    // There is room for page 0 in the stored copy, and none for page 1.
+    space.fault(at(0), WRITE).unwrap();
+    write(&space, 0, 1);
+    file.sync(PageRange::WHOLE).unwrap();
+    space.fault(at(1), WRITE).unwrap();
+    (0..2).for_each(|page| write(&space, page, 2));
+    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    let (has_taken, may_end) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let until = |flag: &AtomicBool| {
+        while !flag.load(Relaxed) {
+            thread::yield_now();
+        }
+    };
+    let (taken, end, syncing) = (has_taken.clone(), may_end.clone(), file.clone());
+    let other = thread::spawn(move || {
+        as_cpu(CpuId::new(3), || {
+            at_wait(move || {
+                taken.store(true, Relaxed);
+                until(&end);
+            });
+            assert!(syncing.sync(PageRange { first: 1, end: 2 }).is_err());
+        })
+    });
+    until(&has_taken);
+    at_wait(move || {
+        may_end.store(true, Relaxed);
+        other.join().unwrap();
+    });
+    assert!(file.sync(PageRange::WHOLE).is_err());
+    assert_eq!(stored(&file), 2, "its own page is stored");
+    hoard.into_iter().for_each(frames::free);
+    file.sync(PageRange::WHOLE).unwrap();
+    as_cpu(CpuId::new(1), || space.deactivate());
+}

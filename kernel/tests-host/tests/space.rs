@@ -408,6 +408,44 @@ fn the_heap_moves_both_ways() {
     assert_eq!(space.brk(usize::MAX), AT);
 }
 
+/// What lies below it is the program's.
+#[test]
+fn the_heap_does_not_end_below_its_start() {
+    let machine = Machine::new();
+    let space = machine.space();
+    machine.map(AT - 2 * PAGE_SIZE, 2).unwrap();
+    space.fault(AT - 1, WRITE).unwrap();
+    space.set_heap_start(AT);
+    for below in [AT - 1, AT - PAGE_SIZE, AT - 2 * PAGE_SIZE, 1] {
+        assert_eq!(space.brk(below), AT);
+    }
+    assert_eq!(space.brk(AT + 1), AT + 1);
+    assert_eq!(space.brk(AT - 1), AT + 1);
+    assert_eq!(space.fault(AT - 1, WRITE), Ok(()));
+    assert_eq!(space.areas().unwrap().len(), 2);
+}
+
+/// Of what its last owner wrote nothing is left, not even at the end.
+#[test]
+fn fresh_pages_are_zero_from_end_to_end() {
+    let machine = Machine::new();
+    let contents = |frame: &frames::Frame| {
+        let bytes = frame.address().to_direct().cast::<[u8; PAGE_SIZE]>();
+        // SAFETY: the frame is the caller's, in simulated memory.
+        unsafe { &mut *bytes }
+    };
+    for _ in 0..3 {
+        let used = frames::alloc().unwrap();
+        contents(&used).fill(0xa5);
+        frames::free(used);
+        let fresh = frames::alloc_zeroed().unwrap();
+        assert!(contents(&fresh).iter().all(|byte| *byte == 0));
+        contents(&fresh).fill(0xa5);
+        frames::free(fresh);
+    }
+    drop(machine);
+}
+
 #[test]
 fn population_stops_where_memory_ends_and_a_fault_says_so() {
     let machine = Machine::new();
