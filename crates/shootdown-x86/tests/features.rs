@@ -54,6 +54,44 @@ const TABLE: [(FeatureFlags, u32, char, u32); 13] = [
     (FeatureFlags::HYPERVISOR, 1, 'c', 31),
 ];
 
+/// Intel processors answer a leaf beyond the last of its range with what another leaf says; the end of one range says nothing
+/// about the other.
+#[test]
+fn leaves_beyond_the_last_of_their_range_do_not_count() {
+    const ALL: CpuidResult = CpuidResult {
+        eax: u32::MAX,
+        ebx: u32::MAX,
+        ecx: u32::MAX,
+        edx: u32::MAX,
+    };
+    for (basic, extended) in [
+        (0, 0x8000_0008),
+        (1, 0x8000_0008),
+        (6, 0x8000_0008),
+        (7, 0x8000_0000),
+        (7, 0x8000_0001),
+        (7, 0x8000_0007),
+        (7, 0x8000_0008),
+    ] {
+        let features = Features::from_leaves(|leaf, _| match leaf {
+            0 => CpuidResult { eax: basic, ..ALL },
+            0x8000_0000 => CpuidResult {
+                eax: extended,
+                ..ALL
+            },
+            _ => ALL,
+        });
+        for (flag, leaf, ..) in TABLE {
+            let last = if leaf < 0x8000_0000 { basic } else { extended };
+            assert_eq!(
+                features.flags().contains(flag),
+                leaf <= last,
+                "{flag:?} with {last:#x}"
+            );
+        }
+    }
+}
+
 #[test]
 fn each_bit_gives_its_flag_and_no_other() {
     for (flag, leaf, register, bit) in TABLE {
