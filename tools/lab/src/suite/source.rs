@@ -18,8 +18,7 @@ use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
-const MIRI: &str =
-    "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
+const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
