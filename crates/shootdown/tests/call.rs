@@ -447,12 +447,14 @@ where
     let machine = machine::<N>();
     machine
         .call_one(cpu(0), &|_| {
-            machine.platform().as_cpu(1, || {
+            let kick = machine.platform().as_cpu(1, || {
                 machine.post(&mask(&[0]), |_| {
                     RUNS.fetch_add(1, Ordering::Relaxed);
                 });
+                machine.kick(&mask(&[0]))
             });
-            machine.poll(); // takes the inbox, may serve flushes only
+            machine.poll(); // takes the inbox because of the kick, and serves flushes only
+            assert!(kick.is_done());
             assert_eq!(
                 RUNS.load(Ordering::Relaxed),
                 0,
@@ -465,7 +467,12 @@ where
         0,
         "it ran in the caller's context"
     );
-    assert!(machine.platform().deliver(0), "the CPU interrupts itself");
+    assert_eq!(
+        machine.stats(cpu(0)).ipis_sent,
+        1,
+        "the CPU interrupts itself"
+    );
+    assert!(machine.platform().deliver(0));
     assert_eq!(RUNS.load(Ordering::Relaxed), 1);
 }
 
@@ -707,13 +714,15 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
     let puppet = *machine.platform();
     let space = puppet::space_on(machine, 2);
     let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
-    let post = || {
+    // The kick has a poll look into the inbox.
+    let post_and_kick = || {
         puppet.as_cpu(3, || {
             machine.post(&mask(&[0]), |_| {
                 INSIDE.fetch_add(u32::from(HELD.load(Ordering::Relaxed)), Ordering::Relaxed);
                 RUNS.fetch_add(1, Ordering::Relaxed);
             });
-        });
+            machine.kick(&mask(&[0]))
+        })
     };
     let sections: [&dyn Fn(); 4] = [
         &|| machine.flush(&space, range, FreedTables::No),
@@ -732,7 +741,7 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
         },
     ];
     for (round, section) in (1..).zip(sections) {
-        post();
+        let kick = post_and_kick();
         puppet.set_irqs_off(true);
         HELD.store(true, Ordering::Relaxed);
         section();
@@ -741,6 +750,7 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
         assert_eq!(INSIDE.load(Ordering::Relaxed), 0, "section {round}");
         puppet.as_cpu(1, || puppet.deliver(0));
         assert_eq!(RUNS.load(Ordering::Relaxed), round, "it runs afterwards");
+        puppet.as_cpu(3, || kick.wait());
     }
     puppet::leave(machine, space, 2);
 }
