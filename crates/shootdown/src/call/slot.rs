@@ -249,3 +249,40 @@ mod tests {
         );
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::{OtherSlots, Slot};
+    use crate::call::{Kind, Payload, Request};
+    use crate::cpu::CpuId;
+    use loom::sync::Arc;
+
+    /// A CPU that was named by a broadcast in its ring looks here because of another slot, while the next broadcast, which names its
+    /// neighbour, finds the ring full: it takes neither for its own.
+    #[test]
+    fn a_request_that_leaves_its_ring_is_not_taken_for_the_one_before() {
+        const GROUP: usize = 1;
+        loom::model(|| {
+            let slot = Arc::new(Slot::<5>::new());
+            let publish = |lane: u64| {
+                let request = Request::data(Payload::EMPTY);
+                let kind = Kind::CALL.broadcast();
+                let targets = [(GROUP, 1 << lane)].into_iter();
+                // SAFETY: 1. this thread is the slot's CPU, and the slot is free.
+                unsafe { slot.publish(kind, request, targets, (None, OtherSlots::NONE)) };
+            };
+            publish(0);
+            let looks = {
+                let slot = slot.clone();
+                loom::thread::spawn(move || slot.kind_for(CpuId::new(2)))
+            };
+            // The last of its leaf.
+            slot.acknowledge_all(GROUP, 1);
+            publish(1);
+            slot.leave_ring(GROUP);
+            let found = looks.join().unwrap();
+            assert_eq!(found, None, "it is not named here, or in its ring");
+            assert!(slot.kind_for(CpuId::new(3)).is_some());
+        });
+    }
+}
