@@ -37,23 +37,23 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     interpreter.finish(&mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
-            // Bochs uses one processor, and so do most machines of both sides.
+            // Bochs uses one processor, and so do most machines of both sides; what is tortured takes its time anyway.
             let mut aside = tally.aside();
             std::thread::scope(|scope| {
                 let others = scope.spawn(|| {
                     bochs::check(test, &fleet, &mut aside);
                     machines::control(test, &fleet, &mut aside);
+                    coherence::check(test, &fleet, &mut aside);
                 });
                 machines::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
                 if others.join().is_err() {
                     let why = Failure::work("the lab panicked there");
-                    tally.refuse("bochs and linux", &why);
+                    tally.refuse("bochs, linux and coherence", &why);
                 }
             });
             tally.absorb(aside);
-            coherence::check(test, &fleet, &mut tally);
             preemption::check(test, &fleet, &mut tally);
             churn::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
