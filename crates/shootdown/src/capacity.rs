@@ -113,7 +113,10 @@ pub trait Capacity: sealed::Sealed {
 
 macro_rules! capacity {
     ($group:literal CPUs a group, $leaf:literal a leaf; $($words:literal: $($cpus:literal)+;)+) => {$($(
-        const _: () = assert!($cpus <= $words * $group && $cpus > ($words - 1) * $group, "a bit for each CPU, and no word too many");
+        const _: () = assert!(
+            $cpus <= $words * $group && $cpus > ($words - 1) * $group,
+            "a bit for each CPU, and no word too many"
+        );
         impl sealed::Sealed for Cpus<$cpus> {}
         impl Capacity for Cpus<$cpus> {
             type Words = [u64; $words];

@@ -8,21 +8,9 @@ use shootdown_kernel_tests::mm::{
     Populate, Prot, SharedArea, SpaceUse,
 };
 use shootdown_kernel_tests::platform::flushes;
-use std::sync::Arc;
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write, written};
 
 const PAGES: usize = 6;
-
-/// A loaded space with as many pages that hold 1, 2, ...
-fn parent(pages: usize) -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, pages, AreaKind::Anonymous);
-    for page in 0..pages {
-        space.fault(at(page), WRITE).unwrap();
-        write(&space, page, page as u64 + 1);
-    }
-    space
-}
 
 fn contents(space: &MemorySpace) -> Vec<u64> {
     (0..PAGES).map(|page| read(space, page)).collect()
@@ -31,7 +19,7 @@ fn contents(space: &MemorySpace) -> Vec<u64> {
 #[test]
 fn both_sides_lose_the_right_to_write_with_one_flush() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     parent.activate(None);
     let before = flushes();
     let child = parent.fork().unwrap();
@@ -50,7 +38,7 @@ fn both_sides_lose_the_right_to_write_with_one_flush() {
 #[test]
 fn a_write_is_seen_by_its_writer_only() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     write(&child, 0, 100);
     write(&parent, 1, 200);
@@ -67,7 +55,7 @@ fn a_write_is_seen_by_its_writer_only() {
 #[test]
 fn a_copy_is_flushed_and_then_writable() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     parent.activate(None);
     let before = flushes();
@@ -83,7 +71,7 @@ fn a_copy_is_flushed_and_then_writable() {
 fn rights_that_come_back_do_not_unshare() {
     let _turn = Turn::new();
     for hidden in [Prot::NONE, Prot::READ] {
-        let parent = parent(PAGES);
+        let parent = written(PAGES);
         let bytes = PAGES * PAGE_SIZE;
         parent.protect(BASE, bytes, hidden).unwrap();
         let child = parent.fork().unwrap();
@@ -100,7 +88,7 @@ fn rights_that_come_back_do_not_unshare() {
 #[test]
 fn what_one_discards_the_other_keeps() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let (first, second) = (parent.fork().unwrap(), parent.fork().unwrap());
     parent
         .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
@@ -115,7 +103,7 @@ fn what_one_discards_the_other_keeps() {
 fn many_shares_are_given_up_in_one_flush() {
     const MANY: usize = 2500;
     let _turn = Turn::new();
-    let parent = parent(MANY);
+    let parent = written(MANY);
     let child = parent.fork().unwrap();
     parent.activate(None);
     let before = flushes();
@@ -133,7 +121,7 @@ fn exhaust() -> Vec<Frame> {
 #[test]
 fn shares_are_given_up_without_memory_too() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     parent.activate(None);
     let hoard = exhaust();
@@ -148,7 +136,7 @@ fn shares_are_given_up_without_memory_too() {
 #[test]
 fn a_fork_without_memory_leaves_nothing_behind() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     for available in 0..5 {
         let mut hoard = exhaust();
         (0..available).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
@@ -192,7 +180,7 @@ fn a_fork_that_fails_flushes_what_it_has_changed() {
 #[test]
 fn a_copy_without_memory_is_refused() {
     let _turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     let mut hoard = exhaust();
     assert_eq!(parent.fault(at(0), REFUSED), Err(FaultError::OutOfMemory));
@@ -258,7 +246,7 @@ fn parts_of_shared_memory_fit_together_again() {
 #[test]
 fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
     let turn = Turn::new();
-    let parent = parent(PAGES);
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     let idle_cpu = child.clone();
     let (one, other) = (SpaceUse::new(child.clone()), SpaceUse::new(child));
@@ -276,7 +264,7 @@ fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
 #[test]
 fn pages_of_shared_memory_begin_with_zeroes() {
     let _turn = Turn::new();
-    drop(parent(PAGES));
+    drop(written(PAGES));
     let space = MemorySpace::new().unwrap();
     map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
     for page in 0..PAGES {
@@ -291,7 +279,7 @@ fn pages_of_shared_memory_begin_with_zeroes() {
 #[test]
 fn rights_for_private_and_shared_pages_at_once() {
     let _turn = Turn::new();
-    let parent = parent(2);
+    let parent = written(2);
     let shared = MapRequest {
         addr: at(2),
         len: 2 * PAGE_SIZE,

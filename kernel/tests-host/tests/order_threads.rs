@@ -16,22 +16,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::watched::Watched;
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
+use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write, written};
 
 const PAGES: usize = 4;
 /// The time that somebody leaves for another thread.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// A space with pages that hold 1, 2, ...
-fn written() -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Anonymous);
-    for page in 0..PAGES {
-        space.fault(at(page), WRITE).unwrap();
-        write(&space, page, page as u64 + 1);
-    }
-    space
-}
 
 /// Writes to all pages of the space as another thread of its process does, as often as it can.
 fn writer(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
@@ -42,7 +31,7 @@ fn writer(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
 #[test]
 fn a_thread_writes_as_soon_as_a_fork_lets_it() {
     let _turn = Turn::new();
-    let parent = written();
+    let parent = written(PAGES);
     let watched = Watched::new(&[&parent, &parent]);
     let intruder = intrude(writer(&parent));
     let child = parent.fork().unwrap();
@@ -59,7 +48,7 @@ fn a_thread_writes_as_soon_as_a_fork_lets_it() {
 #[test]
 fn two_threads_write_to_a_shared_page_at_once() {
     let _turn = Turn::new();
-    let parent = written();
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     let watched = Watched::new(&[&parent, &child]);
     let intruder = intrude(writer(&parent));
@@ -81,7 +70,7 @@ fn two_threads_write_to_a_shared_page_at_once() {
 #[test]
 fn parent_and_child_write_to_a_shared_page_at_once() {
     let _turn = Turn::new();
-    let parent = written();
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     let watched = Watched::new(&[&parent, &child]);
     let intruder = intrude(writer(&child));
@@ -99,7 +88,7 @@ fn parent_and_child_write_to_a_shared_page_at_once() {
 #[test]
 fn a_thread_writes_while_another_one_takes_pages_away() {
     let _turn = Turn::new();
-    let space = written();
+    let space = written(PAGES);
     let watched = Watched::new(&[&space]);
     let intruder = intrude(writer_that_may_fail(&space));
     space

@@ -13,23 +13,12 @@ use shootdown_kernel_tests::mm::{
 use shootdown_kernel_tests::witness::{Watch, watch};
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
-use support::{BASE, Turn, WRITE, at, map, read, write};
+use support::{BASE, Turn, read, written};
 
 const PAGES: usize = 5;
 const BYTES: usize = PAGES * PAGE_SIZE;
 /// The window's.
 const CPU: CpuId = CpuId::new(1);
-
-/// A space with pages that hold 1, 2, ...
-fn lender() -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Anonymous);
-    for page in 0..PAGES {
-        space.fault(at(page), WRITE).unwrap();
-        write(&space, page, page as u64 + 1);
-    }
-    space
-}
 
 fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
     let range = UserRange::new(BASE, BYTES).unwrap();
@@ -86,7 +75,7 @@ impl Drop for Server {
 #[test]
 fn a_page_that_is_hidden_is_out_of_reach() {
     let _turn = Turn::new();
-    let client = lender();
+    let client = written(PAGES);
     let server = Server::new();
     for lending in [Lending::Reading, Lending::Writing] {
         let mut pages = lent(&client, lending);
@@ -106,7 +95,7 @@ fn a_page_that_is_hidden_is_out_of_reach() {
 #[test]
 fn a_client_that_unmaps_leaves_the_server_its_pages() {
     let _turn = Turn::new();
-    let client = lender();
+    let client = written(PAGES);
     let server = Server::new();
     let mut pages = lent(&client, Lending::Writing);
     as_cpu(CPU, || {
@@ -153,7 +142,7 @@ fn come_and_go(server: &Server) {
 #[test]
 fn areas_for_guests_are_flushed_as_other_memory() {
     let _turn = Turn::new();
-    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let (client, server) = (written(PAGES), MemorySpace::new().unwrap());
     let watched = Watched::new(&[&server, &client]);
     let guests = server.make_room_for_guests(BYTES).unwrap();
     for lending in [Lending::Reading, Lending::Writing] {
@@ -175,7 +164,7 @@ fn areas_for_guests_are_flushed_as_other_memory() {
 #[test]
 fn what_is_lent_for_writing_is_copied_first() {
     let _turn = Turn::new();
-    let client = lender();
+    let client = written(PAGES);
     let child = client.fork().unwrap();
     let watched = Watched::new(&[&client, &child]);
     let mut pages = watched.costs(locked(PAGES), || lent(&client, Lending::Writing));

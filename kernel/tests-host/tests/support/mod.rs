@@ -12,7 +12,7 @@ use shootdown_kernel_tests::mm::frames;
 use shootdown_kernel_tests::mm::{
     AreaKind, FaultAccess, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where tests map something.
 pub const BASE: usize = 0x4000_0000;
@@ -128,4 +128,15 @@ pub fn write(space: &MemorySpace, page: usize, value: u64) {
     assert!(may_write(space, page));
     // SAFETY: as in `read`.
     unsafe { word(space, page).write(value) };
+}
+
+/// A space with so many pages that hold 1, 2, ...
+pub fn written(pages: usize) -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, pages, AreaKind::Anonymous);
+    for page in 0..pages {
+        space.fault(at(page), WRITE).unwrap();
+        write(&space, page, page as u64 + 1);
+    }
+    space
 }
