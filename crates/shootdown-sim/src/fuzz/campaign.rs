@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::fuzz::{Case, Report, run};
+use crate::fuzz::{Case, Conduct, Report, run};
 use crate::mm::{Scenario, Sightings};
 
 /// What to run.
@@ -39,6 +39,8 @@ pub struct Progress {
 pub struct CampaignReport {
     /// The end.
     pub progress: Progress,
+    /// What the engine did in them, whatever the order in which they ended.
+    pub conduct: Conduct,
     /// How often its runs came upon what they are to find now and then.
     pub sightings: Sightings,
     /// The failing run with the lowest seed, if any failed.
@@ -77,6 +79,7 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
     let events = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let sightings = Mutex::new(Sightings::default());
+    let conduct = Mutex::new(Conduct::default());
     let failure: Mutex<Option<(u64, Report)>> = Mutex::new(None);
     let progress = || Progress {
         runs: done.load(Ordering::Relaxed),
@@ -94,6 +97,7 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
             done.fetch_add(1, Ordering::Relaxed);
             events.fetch_add(report.events, Ordering::Relaxed);
             locked(&sightings).add(&report.sightings);
+            locked(&conduct).add(&report.conduct);
             if report.failure.is_some() {
                 failed.store(true, Ordering::Relaxed);
                 let mut first = locked(&failure);
@@ -118,6 +122,7 @@ pub fn campaign(campaign: Campaign, mut tell: impl FnMut(Progress)) -> CampaignR
     CampaignReport {
         progress: progress(),
         sightings: *locked(&sightings),
+        conduct: locked(&conduct).clone(),
         failure: failure.map(|(number, report)| (campaign.case(number), report)),
     }
 }

@@ -6,6 +6,7 @@
 
 mod campaign;
 mod case;
+mod conduct;
 mod exhaust;
 mod run;
 mod setting;
@@ -13,6 +14,7 @@ mod shrink;
 
 pub use campaign::{Campaign, CampaignReport, Progress, campaign};
 pub use case::Case;
+pub use conduct::Conduct;
 pub use exhaust::{ExhaustReport, exhaust};
 pub use run::{Report, run, run_with_story};
 pub use shrink::shrink;

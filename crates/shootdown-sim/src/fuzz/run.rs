@@ -5,8 +5,8 @@ use std::mem;
 use shootdown::{Capacity, Cpus};
 
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
-use crate::fuzz::Case;
 use crate::fuzz::setting::Setting;
+use crate::fuzz::{Case, Conduct};
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
 use crate::mm::{Plan, Sightings, World};
 
@@ -25,6 +25,8 @@ pub struct Report {
     pub questions: u32,
     /// The unusual answers: with them as its schedule, the case runs in the same way.
     pub schedule: Schedule,
+    /// What the engine did.
+    pub conduct: Conduct,
     /// How often it came upon what it is to find now and then.
     pub sightings: Sightings,
     /// What happened, in words; empty unless it was asked for.
@@ -125,6 +127,7 @@ where
         events,
         questions: chooser.map_or(0, Chooser::asked),
         schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
+        conduct: Conduct::of(&state, &world.engine.total_stats()),
         sightings: world.sightings(),
         story,
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use shootdown::sim::{Operation, Plain};
 use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEvent};
 
+use crate::machine::deeds::Deed;
 use crate::machine::{Model, Pending, State, Status};
 
 impl State {
@@ -146,6 +147,7 @@ impl State {
     }
 
     pub(crate) fn flush(&mut self, operation: LocalFlush) {
+        self.count(Deed::Flush(operation), Deed::pages(operation));
         let running = self.running;
         match &mut self.model {
             Model::Timed(timed) => timed.flush(running, &mut self.processors[running], operation),
@@ -154,6 +156,7 @@ impl State {
     }
 
     pub(crate) fn load_root(&mut self, root: Root, asid: Asid, entries: TagEntries) {
+        self.count(Deed::Load(entries), usize::from(asid.as_u16()));
         let running = self.running;
         match &mut self.model {
             Model::Timed(timed) => {
@@ -178,6 +181,9 @@ impl State {
         let taken = explore.refuses(running, targets.len());
         let accepted = &targets[..taken.unwrap_or(targets.len())];
         let accepted: Vec<usize> = accepted.iter().map(|cpu| self.index_of(*cpu)).collect();
+        for target in &accepted {
+            self.count(Deed::Interrupt, *target);
+        }
         self.send(accepted.into_iter());
         match taken {
             Some(taken) => {

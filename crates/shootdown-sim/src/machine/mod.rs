@@ -2,6 +2,7 @@
 //! engine's accesses to the model.
 
 mod current;
+mod deeds;
 mod engine;
 mod events;
 mod failure;
@@ -12,6 +13,7 @@ mod run;
 mod state;
 mod task;
 
+pub use deeds::Deeds;
 pub use engine::{Engine, root_at};
 pub use failure::{Failure, FailureKind};
 pub use platform::SimPlatform;

@@ -4,6 +4,7 @@ use shootdown::{
     Asid, AsidSlot, CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, TagEntries,
 };
 
+use crate::machine::deeds::Deed;
 use crate::machine::{Note, State, context};
 
 /// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
@@ -109,7 +110,10 @@ unsafe impl Platform for SimPlatform {
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
         let context = context();
         context.maybe_nmi();
-        let tables = context.with(|state| state.explore()?.hardware.tables());
+        let tables = context.with(|state| {
+            state.count(Deed::CopyTop, range.page_count());
+            state.explore()?.hardware.tables()
+        });
         if let Some(tables) = tables {
             tables.copy_shared_top(shared, private, range);
         }

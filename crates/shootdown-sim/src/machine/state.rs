@@ -3,6 +3,7 @@
 use shootdown::CpuId;
 
 use crate::explore::Explore;
+use crate::machine::deeds::{Deed, Deeds};
 use crate::machine::{Failure, FailureKind, Processor, Status};
 use crate::timed::Timed;
 use crate::trace::Recorder;
@@ -41,6 +42,8 @@ pub struct State {
     pub model: Model,
     /// Events so far.
     pub events: u64,
+    /// What the engine had its platform do.
+    pub deeds: Deeds,
     /// Why the run is over before its end.
     pub failure: Option<Failure>,
     /// What happened, in words, if somebody wants to read it.
@@ -60,6 +63,7 @@ impl State {
             current: (0..cpus).collect(),
             model,
             events: 0,
+            deeds: Deeds::default(),
             failure: None,
             story: None,
             unfinished: cpus,
@@ -91,6 +95,10 @@ impl State {
     /// The running virtual CPU.
     pub fn me(&mut self) -> &mut Processor {
         &mut self.processors[self.running]
+    }
+
+    pub(crate) fn count(&mut self, deed: Deed, about: usize) {
+        self.deeds.add(self.running, deed, about);
     }
 
     /// Adds to the story, if it is wanted.

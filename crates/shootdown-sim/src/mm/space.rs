@@ -76,8 +76,6 @@ where
         let life = self.hardware.book.borrow().life_of_table(root);
         let number = self.next_space.replace(self.next_space.get() + 1);
         let context = AddressSpace::new(&self.engine, root_at(u64::from(root)));
-        // Not all at the same: what one space's generation means must not be taken for another's.
-        context.begin_at(self.first_generation + number * GENERATIONS_APART % GENERATIONS);
         let space = Rc::new(Space {
             number,
             context,
@@ -92,6 +90,10 @@ where
             windows: RefCell::default(),
             keepers: AtomicU64::new(1),
         });
+        // Not all at the same: what one space's generation means must not be taken for another's. And where it stays: memory knows
+        // its words by their addresses, and where a stack has its temporaries depends on the compiler.
+        let generation = self.first_generation + number * GENERATIONS_APART % GENERATIONS;
+        space.context.begin_at(generation);
         self.all_spaces.borrow_mut().push(space.clone());
         Some(space)
     }

@@ -1,0 +1,65 @@
+//! What the engine does in fixed schedules, against what is written down in `conduct.txt`: a change that no other test notices, a flush too
+//! many, an interrupt more or less, a counter that is not kept, shows here. So does one that is meant, and its reviewer reads by how much.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use shootdown_sim::fuzz::{Campaign, campaign};
+use shootdown_sim::mm::Scenario;
+
+/// How many schedules of each kind: as many as a debug build plays in some seconds.
+const DRAWN: u64 = 4000;
+const WITH_MANY_CPUS: [(usize, u64); 2] = [(20, 30), (64, 10)];
+const OF_A_SCENARIO: u64 = 100;
+/// Set, the test writes the file.
+const UPDATE: &str = "SHOOTDOWN_UPDATE_CONDUCT";
+
+fn conduct() -> String {
+    let mut text = String::new();
+    let mut play = |name: &str, runs, cpus, scenario| {
+        let plan = Campaign {
+            runs,
+            seed: 1,
+            cpus,
+            scenario,
+            threads: 2,
+        };
+        let report = campaign(plan, |_| ());
+        let failure = report.failure.map(|(case, report)| (case, report.failure));
+        assert_eq!(failure, None);
+        write!(text, "{name}\n{}", report.conduct).expect("a string takes everything");
+    };
+    play("2 to 6 CPUs", DRAWN, None, None);
+    for (cpus, runs) in WITH_MANY_CPUS {
+        play(&format!("{cpus} CPUs"), runs, Some(cpus), None);
+    }
+    // The flag as it was published is unsound: its schedules are to fail.
+    let sound = Scenario::NAMES
+        .into_iter()
+        .filter(|(scenario, _)| *scenario != Scenario::PublishedFlag);
+    for (scenario, name) in sound {
+        play(name, OF_A_SCENARIO, None, Some(scenario));
+    }
+    text
+}
+
+#[test]
+fn the_engine_does_what_it_did() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conduct.txt");
+    let now = conduct();
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, &now).expect("the source folder can be written");
+    }
+    let before = std::fs::read_to_string(&path).expect("conduct.txt is part of the source");
+    let changed: Vec<_> = before
+        .lines()
+        .zip(now.lines())
+        .filter(|(before, now)| before != now)
+        .map(|(before, now)| format!("{} -> {}", before.trim(), now.trim()))
+        .collect();
+    assert!(
+        before == now,
+        "the engine does something else than before:\n{}\nIf that is meant, run this test with {UPDATE}=1 and commit conduct.txt",
+        changed.join("\n")
+    );
+}
