@@ -78,6 +78,9 @@ fn who_waits_may_be_preempted_where_the_policy_says() {
     assert_eq!(preemptible_waits(Policy::BEST), WAITS.len());
     // Tickets of calls are their holder's affair.
     assert_eq!(preemptible_waits(Policy::BEFORE), 1);
+    // Its flushes of this CPU come after the wait, so only calls may be preempted.
+    let calls = Policy::BEFORE.with_preemptible_waits(true);
+    assert_eq!(preemptible_waits(calls), 2);
     let pinned = Policy::BEST.with_preemptible_waits(false);
     assert_eq!(preemptible_waits(pinned), 1);
 }

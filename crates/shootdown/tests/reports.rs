@@ -103,6 +103,20 @@ fn several_are_interrupted_one_by_one_unless_the_platform_can_do_better() {
     }
 }
 
+/// A host that leaves out what it has no hardware for promises nothing by that.
+#[test]
+fn what_a_platform_leaves_out_promises_nothing() {
+    const { assert!(!Unicast::HAS_WINDOWS && !Unicast::KERNEL_PAGES_ARE_GLOBAL) };
+    let platform = Unicast {
+        refused: cpu(0),
+        sent: Mutex::default(),
+    };
+    assert!(platform.asid_slots(cpu(0)).is_empty());
+    assert!(!platform.splits_tags());
+    let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    assert!(!platform.flush_user_side(Asid::new(1), page), "not dropped");
+}
+
 /// The bucket in which one wait of `elapsed_ns` is counted.
 fn bucket_of(elapsed_ns: u64) -> usize {
     let machine = machine::<2>();

@@ -154,3 +154,26 @@ fn policies_have_names() {
     assert_eq!(Policy::from_name("Best"), None);
     assert_eq!(Policy::default(), Policy::BEST);
 }
+
+/// Each number that the documentation promises has an engine.
+#[test]
+fn every_promised_number_of_cpus_is_supported() {
+    fn words<const N: usize>() -> usize
+    where
+        Cpus<N>: Capacity,
+    {
+        <Cpus<N> as Capacity>::WORDS
+    }
+    macro_rules! up_to_64 {
+        ($($number:literal)+) => {
+            ([$(words::<$number>()),+], [$(words::<{ 64 * $number }>()),+])
+        };
+    }
+    let (single, multiples) = up_to_64!(
+            1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
+            23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44
+            45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64
+    );
+    assert_eq!(single, [1; 64]);
+    assert!(multiples.into_iter().eq(1..=64));
+}

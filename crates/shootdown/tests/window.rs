@@ -239,6 +239,37 @@ fn changes_of_windows_and_of_the_space_add_up() {
     }
 }
 
+/// A CPU with windows in two spaces remembers for each tag how often the windows of that root have changed, not of the other.
+#[test]
+fn changes_of_another_root_do_not_count() {
+    let scene = Scene::entered(4);
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    let other = AddressSpace::new(machine, tables(2));
+    let others = WindowRoot::new(machine, &other, cpu(0), tables(21));
+    let flush_others = || {
+        let pinned = machine.pin_windows(&others).expect("on its CPU");
+        pinned.flush(pages(WINDOW, 1));
+    };
+    let go_there = || machine.switch_to_windows(Some(space), &other, &others);
+    go_there();
+    flush_others();
+    scene.enter(0, Some(&other));
+    // Five changes here, one there.
+    (0..5).for_each(|_| scene.flush(0));
+    go_there();
+    puppet.map_in(&others, WINDOW, 70);
+    assert_eq!(puppet.access(0, WINDOW), 70);
+    scene.enter(0, Some(&other));
+    // Four more make five there too.
+    (0..4).for_each(|_| flush_others());
+    puppet.map_in(&others, WINDOW, 72);
+    go_there();
+    assert_eq!(puppet.access(0, WINDOW), 72);
+    scene.enter(0, Some(&other));
+    machine.retire_windows(&other, others);
+    scene.leave();
+}
+
 /// The same name in two slots, by a change of policy: what was flushed under one tag is not kept under the other.
 #[test]
 fn a_flushed_window_does_not_come_back_under_an_older_tag() {
@@ -545,6 +576,12 @@ fn a_resident_that_is_elsewhere_is_left_alone() {
         assert_eq!(puppet.access(1, SHARED), 31);
         machine.flush(space, pages(SHARED, 1), freed);
         assert_eq!(puppet.take_sent(), [(0, 1)], "it is back");
+        // An initiator that is elsewhere passes by nobody: it is no target of its own.
+        let before = machine.stats(cpu(0)).absent_skipped;
+        machine.switch_away(space, KERNEL_ROOT);
+        machine.flush(space, pages(SHARED, 1), freed);
+        assert_eq!(machine.stats(cpu(0)).absent_skipped, before);
+        scene.enter(0, None);
         scene.leave();
     }
 }

@@ -233,7 +233,7 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral and merging.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, merging, preemptible waits and multicasts.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
         if self.once_in(4) && !self.is_siege() {
@@ -250,5 +250,7 @@ impl Draw {
             .with_broadcast_from(broadcast_from)
             .with_deferral(self.random.bool())
             .with_merging(self.random.bool())
+            .with_preemptible_waits(self.random.bool())
+            .with_multicast(self.random.bool())
     }
 }

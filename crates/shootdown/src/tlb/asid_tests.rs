@@ -38,6 +38,13 @@ fn six_slots_hold_six_spaces_and_fall_off_at_seven() {
 }
 
 #[test]
+fn a_host_may_have_fewer_than_six_slots() {
+    let six = Policy::BEST.with_tags(Tags::Six);
+    let whys = loads(&some::<3>(), six, (0..6).map(|i| 1 + i % 3));
+    assert_eq!(whys[3..], [Why::Current; 3]);
+}
+
+#[test]
 fn all_slots_hold_as_many_spaces_in_sequence() {
     for spaces in [12, 64] {
         let whys = loads(
