@@ -235,7 +235,8 @@ where
     /// Where `cpu` sits there.
     #[inline]
     pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
-        Seat::of::<N>(cpu)
+        let lane = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS;
+        Seat::of_lane(lane, <Cpus<N> as Capacity>::LEAF_CPUS)
     }
 
     #[track_caller]

@@ -1,6 +1,12 @@
 //! What the header of a request slot says besides the request's number: [`Kind`] and [`OtherSlots`].
 
-use crate::call::SLOTS;
+/// Slots per CPU. Several, so that a task that waits preemptibly never blocks the next caller on its CPU; the
+/// last is kept for flushes, so that a flush finds one even when functions occupy all others.
+#[cfg(not(loom))]
+pub(crate) const SLOTS: usize = 4;
+/// Two keep the models small: one for functions, one for flushes.
+#[cfg(loom)]
+pub(crate) const SLOTS: usize = 2;
 
 /// Which slots of a CPU but the first may hold a request. The first one's header says it, so that a responder, which reads that
 /// anyway, need not fetch the others' lines to find them empty.

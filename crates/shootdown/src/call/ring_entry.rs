@@ -1,7 +1,6 @@
 //! What a [ring](crate::call::Ring) is made of.
 
 use crate::call::Ticket;
-use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::sync::AtomicU64;
 
@@ -24,15 +23,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
+    /// That of the CPU in lane `lane` of a group whose leaves have so many CPUs.
     #[inline]
-    pub(crate) fn of<const N: usize>(cpu: CpuId) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
-        let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
-        let leaf = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS / leaf_cpus;
+    pub(crate) fn of_lane(lane: usize, leaf_cpus: usize) -> Self {
+        let leaf = lane / leaf_cpus;
         Self {
-            bit: <Cpus<N> as Capacity>::bit(cpu),
+            bit: 1 << lane,
             leaf,
             mates: mates(leaf, leaf_cpus),
         }

@@ -1,73 +1,13 @@
 //! Running a called function, and acknowledging a request.
 
 use crate::call::backlog::{Backlog, Found};
-use crate::call::{Request, Run, Slot, Ticket};
+use crate::call::{Place, Request, Run, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
-
-/// Where a responder found a request: in which slot of whom, and if in the ring, under which ticket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    initiator: CpuId,
-    slot: u8,
-    is_in_ring: bool,
-    ticket: Ticket,
-}
-
-impl Place {
-    #[inline]
-    pub(crate) fn in_inbox(initiator: CpuId, slot: usize) -> Self {
-        Self {
-            initiator,
-            slot: slot as u8,
-            is_in_ring: false,
-            ticket: Ticket::from_u64(0),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn in_ring(initiator: CpuId, slot: usize, ticket: Ticket) -> Self {
-        Self {
-            initiator,
-            slot: slot as u8,
-            is_in_ring: true,
-            ticket,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn initiator(self) -> CpuId {
-        self.initiator
-    }
-
-    #[inline]
-    pub(crate) fn slot(self) -> usize {
-        usize::from(self.slot)
-    }
-
-    #[inline]
-    pub(super) fn to_words(self) -> [u64; 2] {
-        let slot = u64::from(self.slot) << 1 | u64::from(self.is_in_ring);
-        [
-            u64::from(self.initiator.as_u32()) << 32 | slot,
-            self.ticket.as_u64(),
-        ]
-    }
-
-    #[inline]
-    pub(super) fn from_words([first, ticket]: [u64; 2]) -> Self {
-        Self {
-            initiator: CpuId::new((first >> 32) as u32),
-            slot: (first as u32 >> 1) as u8,
-            is_in_ring: first & 1 != 0,
-            ticket: Ticket::from_u64(ticket),
-        }
-    }
-}
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where

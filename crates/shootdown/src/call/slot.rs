@@ -19,14 +19,6 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
 
-/// Slots per CPU. Several, so that a task that waits preemptibly never blocks the next caller on its CPU; the
-/// last is kept for flushes, so that a flush finds one even when functions occupy all others.
-#[cfg(not(loom))]
-pub(crate) const SLOTS: usize = 4;
-/// Two keep the models small: one for functions, one for flushes.
-#[cfg(loom)]
-pub(crate) const SLOTS: usize = 2;
-
 /// One request slot.
 #[derive(Debug)]
 #[repr(C, align(64))]

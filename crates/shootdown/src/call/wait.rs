@@ -1,8 +1,7 @@
 //! Waiting for one request.
 
-use crate::call::Number;
+use crate::call::RequestRef;
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::stats::wait_bucket;
@@ -12,14 +11,6 @@ use crate::watchdog::Watch;
 /// Turns of the wait loop before a waiter looks at its own inbox, under policies that leave that to the
 /// interrupt. With interrupts off none comes, so the look must happen in the end.
 const PATIENCE_TURNS: u32 = 64;
-
-/// Names one request: whose slot, which, and the number it had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RequestRef {
-    pub(crate) initiator: CpuId,
-    pub(crate) slot: usize,
-    pub(crate) number: Number,
-}
 
 /// What a request is, for the one that waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use crate::policy::{Policy, Tags};
 use crate::sync::OwnWord;
-use crate::tlb::{SpaceId, TlbGen, UserSide};
+use crate::tlb::{SpaceId, TlbGen};
 
 /// A hardware tag of translations (x86: PCID or VPID; AMD: ASID of a guest; Arm: ASID).
 ///
@@ -59,6 +59,15 @@ pub enum TagEntries {
     Keep,
     /// It is dropped, cached page-table entries included.
     Drop,
+}
+
+/// Whether the user side of a tag is as new as its kernel side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UserSide {
+    /// It is.
+    Current,
+    /// It must be dropped before it is loaded.
+    Due,
 }
 
 /// What one CPU knows of one tag: the space that used it last, and a generation that none of its translations

@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{OwnFlag, OwnWord};
-use crate::tlb::{Asid, LoadedWindows, Root, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, Root, SpaceId, TlbGen, UserSide};
 
 /// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
 #[derive(Debug)]
@@ -157,5 +157,32 @@ impl CpuTlb {
     #[inline]
     pub(crate) fn set_untagged_is_kernel(&self, is: bool) {
         self.untagged_is_kernel.set(is);
+    }
+}
+
+/// What a CPU remembers of the private root that it has loaded.
+#[derive(Debug)]
+pub(crate) struct LoadedWindows {
+    /// [`SpaceId::KERNEL`] when it has loaded another root.
+    pub(super) name: OwnWord,
+    pub(super) private: OwnWord,
+    pub(super) shared: OwnWord,
+    /// How often the windows had changed when the translations here were last known to be none but theirs.
+    pub(super) changes: OwnWord,
+}
+
+impl LoadedWindows {
+    pub(crate) const fn new() -> Self {
+        Self {
+            name: OwnWord::new(),
+            private: OwnWord::new(),
+            shared: OwnWord::new(),
+            changes: OwnWord::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn name(&self) -> SpaceId {
+        SpaceId::from_raw(self.name.get())
     }
 }

@@ -25,24 +25,42 @@ where
 #[derive(Debug)]
 struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
 
-impl<'a, P: Platform, const N: usize> PinnedWindows<'a, P, N>
+impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// The caller has disabled preemption on their CPU.
-    pub(super) fn new(
-        engine: &'a Shootdown<P, N>,
+    /// Stays on this CPU, which is that of `windows`, until the guard is dropped: preemption is disabled meanwhile.
+    ///
+    /// Whoever changes a window does so under the guard, and flushes by it. Any context with preemption or interrupts on or off;
+    /// does not block.
+    ///
+    /// # Errors
+    /// [`WrongCpu`] on another CPU.
+    pub fn pin_windows<'a>(
+        &'a self,
         windows: &'a WindowRoot,
-        preempt: PreemptGuard<'a, P>,
-    ) -> Self {
-        Self {
-            engine,
+    ) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
+        let preempt = self.preempt_guard();
+        let here = self.platform.current_cpu();
+        if here != windows.cpu {
+            return Err(WrongCpu {
+                here,
+                needed: windows.cpu,
+            });
+        }
+        Ok(PinnedWindows {
+            engine: self,
             windows,
             _preempt: preempt,
             _stays: NotSend(core::ptr::null()),
-        }
+        })
     }
+}
 
+impl<P: Platform, const N: usize> PinnedWindows<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
     /// Makes this CPU forget `range` of its windows, whose entries were changed under this guard. Whatever was unlinked, pages
     /// and tables, may be reused when it returns: no other CPU is concerned, and none is asked.
     ///

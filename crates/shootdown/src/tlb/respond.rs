@@ -5,81 +5,9 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::ranges::PackedRanges;
-use crate::tlb::{Attention, FlushRange, FlushRanges, FreedTables, SpaceId, TlbGen};
+use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
-
-/// One flush as it travels to its targets. Forty bytes: it fits into the request's own line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlushRequest {
-    space: SpaceId,
-    generation: TlbGen,
-    ranges: PackedRanges,
-}
-
-/// Whose translations a request is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FlushScope {
-    /// One user space, at the generation that the change made.
-    Space(SpaceId, TlbGen),
-    /// The kernel's part, which every CPU has loaded always.
-    Kernel,
-}
-
-impl FlushRequest {
-    /// Fills unused memory, and is all zero.
-    pub(crate) const NONE: Self = Self {
-        space: SpaceId::KERNEL,
-        generation: TlbGen::from_raw(0),
-        ranges: PackedRanges::EMPTY,
-    };
-
-    /// Names what no CPU has: a target acknowledges it and does nothing else.
-    pub(crate) const NOTHING: Self = Self {
-        space: SpaceId::NOBODY,
-        ..Self::NONE
-    };
-
-    #[inline]
-    pub(crate) fn new(scope: FlushScope, ranges: &FlushRanges, freed: FreedTables) -> Self {
-        let (space, generation) = match scope {
-            FlushScope::Space(space, generation) => (space, generation),
-            FlushScope::Kernel => (SpaceId::KERNEL, TlbGen::from_raw(0)),
-        };
-        Self {
-            space,
-            generation,
-            ranges: PackedRanges::new(ranges, freed),
-        }
-    }
-
-    /// The user space, or `None` for the kernel's part of every space.
-    pub fn space(&self) -> Option<SpaceId> {
-        (self.space != SpaceId::KERNEL).then_some(self.space)
-    }
-
-    /// The generation that the change made; zero for kernel ranges.
-    pub fn generation(&self) -> TlbGen {
-        self.generation
-    }
-
-    /// What to drop: one to three ranges.
-    pub fn ranges(&self) -> impl Iterator<Item = FlushRange> + use<> {
-        self.ranges.ranges().iter()
-    }
-
-    /// Whether page-table pages were unlinked.
-    pub fn freed_tables(&self) -> FreedTables {
-        self.ranges.freed_tables()
-    }
-
-    /// Whether a target may acknowledge before it has flushed (I4, I5): only user leaf entries, which nothing
-    /// on the target uses before its interrupt handler returns.
-    pub(crate) fn allows_early_ack(&self) -> bool {
-        self.space != SpaceId::KERNEL && self.freed_tables() == FreedTables::No
-    }
-}
 
 /// Who does a flush, for the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,5 @@
 //! [`AddressSpace`]: a page-table root, its generation, and the CPUs that may cache it.
 
-use core::fmt;
-
 use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -9,103 +7,7 @@ use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
-
-/// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Root(u64);
-
-impl Root {
-    /// The root with this value.
-    ///
-    /// # Safety
-    /// 1. Any CPU of the engine may load it, at any time at which the engine is given it: it maps what the kernel needs to go on.
-    /// 2. Its tables stay in place, and are tables, as long as the engine may load it or has it loaded: that of an
-    ///    [`AddressSpace`] until the space has been dropped, that of a [`WindowRoot`](crate::WindowRoot)
-    ///    until it has been retired, one that is given to `switch_away` or `enter_lazy` as long as there is the engine.
-    /// 3. That of a [`WindowRoot`](crate::WindowRoot) is a table that nothing else writes but the host, under
-    ///    [`PinnedWindows`](crate::PinnedWindows).
-    pub const unsafe fn new(value: u64) -> Self {
-        Self(value)
-    }
-
-    /// The value.
-    #[inline]
-    pub const fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    /// A root that the engine was given, as a word that it keeps.
-    #[inline]
-    pub(crate) const fn kept(value: u64) -> Self {
-        Self(value)
-    }
-}
-
-/// The name of an address space. Never reused while the engine lives, so a stale one matches nothing;
-/// this is why the engine compares names and never pointers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SpaceId(u64);
-
-impl SpaceId {
-    /// No user space: the kernel's own mappings, or a CPU with a kernel root.
-    pub(crate) const KERNEL: Self = Self(0);
-    /// A name that no space has.
-    pub(crate) const NOBODY: Self = Self(u64::MAX);
-    /// Where the engine's number begins.
-    const ENGINE_SHIFT: u32 = 48;
-
-    /// The name of an engine's space number `sequence`.
-    pub(crate) const fn of_engine(number: u64, sequence: u64) -> Self {
-        Self(number << Self::ENGINE_SHIFT | sequence)
-    }
-
-    #[inline]
-    pub(crate) const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    #[inline]
-    pub(crate) const fn raw(self) -> u64 {
-        self.0
-    }
-
-    /// The number of its engine.
-    #[inline]
-    pub(crate) const fn engine(self) -> u64 {
-        self.0 >> Self::ENGINE_SHIFT
-    }
-
-    /// Its number among the spaces of its engine, for reports.
-    #[inline]
-    pub const fn as_u64(self) -> u64 {
-        self.0 & ((1 << Self::ENGINE_SHIFT) - 1)
-    }
-}
-
-impl fmt::Debug for SpaceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SpaceId({})", self.as_u64())
-    }
-}
-
-/// How many changes to its page tables an address space has seen.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TlbGen(u64);
-
-impl TlbGen {
-    pub(crate) const fn from_raw(raw: u64) -> Self {
-        Self(raw)
-    }
-
-    /// The number, for reports.
-    pub const fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) const fn follows(self, other: Self) -> bool {
-        self.0 == other.0.wrapping_add(1)
-    }
-}
+use crate::tlb::{Root, SpaceId, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
 ///
@@ -214,12 +116,12 @@ where
     pub(crate) fn bump(&self) -> TlbGen {
         // ORDERING: Release publishes the PTE change to whoever acquires this generation
         // (`generation()` in a switch); the fence that orders it before reading `cpus` is the caller's.
-        TlbGen(self.generation.0.fetch_add(1, Ordering::AcqRel) + 1)
+        TlbGen::from_raw(self.generation.0.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     pub(crate) fn generation(&self) -> TlbGen {
         // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
-        TlbGen(self.generation.0.load(Ordering::Acquire))
+        TlbGen::from_raw(self.generation.0.load(Ordering::Acquire))
     }
 
     pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<N> {

@@ -1,4 +1,4 @@
-//! [`SpaceRoot`]: a root of a space, the shared one or a CPU's [private](crate::WindowRoot) one; and what a CPU remembers of it.
+//! [`SpaceRoot`]: a root of a space, the shared one or a CPU's [private](crate::WindowRoot) one.
 //!
 //! Without windows none of this runs: switches and flushes are compiled twice, with the parameter `WINDOWS` and without, and one test
 //! at the beginning chooses. A platform without windows has neither the second nor the test ([`Platform::HAS_WINDOWS`]).
@@ -8,42 +8,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::Platform;
-use crate::sync::OwnWord;
 use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId, TlbGen, WindowRoot};
-
-/// What a CPU remembers of the private root that it has loaded.
-#[derive(Debug)]
-pub(crate) struct LoadedWindows {
-    /// [`SpaceId::KERNEL`] when it has loaded another root.
-    name: OwnWord,
-    private: OwnWord,
-    shared: OwnWord,
-    /// How often the windows had changed when the translations here were last known to be none but theirs.
-    pub(super) changes: OwnWord,
-}
-
-impl LoadedWindows {
-    pub(crate) const fn new() -> Self {
-        Self {
-            name: OwnWord::new(),
-            private: OwnWord::new(),
-            shared: OwnWord::new(),
-            changes: OwnWord::new(),
-        }
-    }
-
-    #[inline]
-    pub(super) fn name(&self) -> SpaceId {
-        SpaceId::from_raw(self.name.get())
-    }
-
-    fn set(&self, windows: &WindowRoot, shared: Root) {
-        self.private.set(windows.root().as_u64());
-        self.shared.set(shared.as_u64());
-        self.changes.set(windows.changes.get());
-        self.name.set(windows.name.raw());
-    }
-}
 
 /// A root of a space: the shared one, or a CPU's private one.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +144,12 @@ where
         let loaded = &state.tlb.windows;
         match wanted.and_then(|wanted| wanted.windows.map(|windows| (windows, wanted.space.root())))
         {
-            Some((windows, shared)) => loaded.set(windows, shared),
+            Some((windows, shared)) => {
+                loaded.private.set(windows.root().as_u64());
+                loaded.shared.set(shared.as_u64());
+                loaded.changes.set(windows.changes.get());
+                loaded.name.set(windows.name.raw());
+            }
             None => loaded.name.set(SpaceId::KERNEL.raw()),
         }
     }

@@ -9,16 +9,7 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::{Asid, FlushRange, TagEntries};
-
-/// Whether the user side of a tag is as new as its kernel side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum UserSide {
-    /// It is.
-    Current,
-    /// It must be dropped before it is loaded.
-    Due,
-}
+use crate::tlb::{Asid, FlushRange, TagEntries, UserSide};
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where

@@ -14,94 +14,10 @@
 //! copies first.
 
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::sync::{Ordering, OwnWord};
-use crate::tlb::{AddressSpace, FlushRange, PinnedWindows, Root, SpaceId, SpaceRoot, WrongCpu};
-
-/// The private root of one CPU in one space. The table is the host's.
-///
-/// It stays valid while its CPU runs other spaces or is offline. Give it to
-/// [`retire_windows`](Shootdown::retire_windows) before you free the table.
-#[derive(Debug)]
-#[must_use = "give it to `retire_windows` before its table is freed"]
-pub struct WindowRoot {
-    space: SpaceId,
-    /// By which its tag is remembered.
-    pub(super) name: SpaceId,
-    cpu: CpuId,
-    root: Root,
-    /// How often its windows have changed. Its CPU's own.
-    pub(super) changes: OwnWord,
-    /// The shared top-level entries that it has are those of this count or newer. Its CPU's own.
-    top_seen: OwnWord,
-}
-
-impl WindowRoot {
-    /// The private root of `cpu` in `space`: a table whose shared top-level entries may still be empty. Any context; does
-    /// not block. Nothing loads it before [`switch_to_windows`](Shootdown::switch_to_windows) does.
-    ///
-    /// # Panics
-    /// When the platform has [no windows](Platform::HAS_WINDOWS).
-    pub fn new<P: Platform, const N: usize>(
-        engine: &Shootdown<P, N>,
-        space: &AddressSpace<N>,
-        cpu: CpuId,
-        root: Root,
-    ) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
-        engine.check_owner(space.id());
-        assert!(
-            P::HAS_WINDOWS,
-            "a window root on a platform without windows: provide copy_shared_top and set HAS_WINDOWS"
-        );
-        Self {
-            space: space.id(),
-            name: engine.fresh_space_id(),
-            cpu,
-            root,
-            changes: OwnWord::new(),
-            top_seen: OwnWord::new(),
-        }
-    }
-
-    /// The only CPU that can reach its windows.
-    pub fn cpu(&self) -> CpuId {
-        self.cpu
-    }
-
-    /// The private root.
-    pub fn root(&self) -> Root {
-        self.root
-    }
-
-    /// The space that it belongs to.
-    pub fn space(&self) -> SpaceId {
-        self.space
-    }
-
-    /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
-    pub(super) fn refresh<P: Platform, const N: usize>(
-        &self,
-        platform: &P,
-        space: &AddressSpace<N>,
-    ) -> bool
-    where
-        Cpus<N>: Capacity,
-    {
-        // Read before the entries: one that changes meanwhile is copied again next time.
-        let top = space.top();
-        let is_behind = self.top_seen.get() != top;
-        if is_behind {
-            platform.copy_shared_top(space.root(), self.root, FlushRange::WHOLE);
-            self.top_seen.set(top);
-        }
-        is_behind
-    }
-}
+use crate::sync::Ordering;
+use crate::tlb::{AddressSpace, Root, SpaceRoot, WindowRoot};
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
@@ -135,28 +51,6 @@ where
         );
         self.switch_windows(me, previous, SpaceRoot::private(next, windows));
         drop(irq);
-    }
-
-    /// Stays on this CPU, which is that of `windows`, until the guard is dropped: preemption is disabled meanwhile.
-    ///
-    /// Whoever changes a window does so under the guard, and flushes by it. Any context with preemption or interrupts on or off;
-    /// does not block.
-    ///
-    /// # Errors
-    /// [`WrongCpu`] on another CPU.
-    pub fn pin_windows<'a>(
-        &'a self,
-        windows: &'a WindowRoot,
-    ) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
-        let preempt = self.preempt_guard();
-        let here = self.platform.current_cpu();
-        if here != windows.cpu {
-            return Err(WrongCpu {
-                here,
-                needed: windows.cpu,
-            });
-        }
-        Ok(PinnedWindows::new(self, windows, preempt))
     }
 
     /// Takes over top-level entries of the shared root that the private one does not have yet. Call it at a page fault

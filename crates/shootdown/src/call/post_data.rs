@@ -1,0 +1,118 @@
+//! Posting [`CallData`], and running what was posted.
+
+use core::fmt;
+
+use crate::call::CallData;
+use crate::call::data::pointer;
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::guard::IrqGuard;
+use crate::platform::Platform;
+use crate::stats::Counters;
+use crate::sync::Ordering;
+use crate::watchdog::Watch;
+
+/// The data could not be posted; nothing was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostRefused {
+    /// The target is not online.
+    NotReady,
+    /// It was posted and has not begun to run; or this CPU is not online, and another one is going offline, or is not online
+    /// and posts too.
+    Busy,
+}
+
+impl fmt::Display for PostRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotReady => "the target is not online: post to a CPU of ready_cpus",
+            Self::Busy => "the call data are still posted, or a CPU is leaving: try again",
+        })
+    }
+}
+
+impl core::error::Error for PostRefused {}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Has `target`, this CPU too, run the function of `data` in its next interrupt, after what was posted to it before. Any
+    /// context, also inside a called function and under any lock; does not wait for other CPUs.
+    ///
+    /// The data may be posted again as soon as the function begins to run, by the function itself too.
+    ///
+    /// # Errors
+    /// [`PostRefused`]; nothing was sent.
+    ///
+    /// # Panics
+    /// When this CPU has no memory, or `target` is not below `N`.
+    pub fn post_data<F>(&self, target: CpuId, data: &'static CallData<F>) -> Result<(), PostRefused>
+    where
+        F: Fn(CpuId) + Sync,
+    {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        // Before anything is pushed: without memory this CPU could send no interrupt for it.
+        let counters = &self.state(me).counters;
+        // From here to the post nobody's departure can complete.
+        let _departure = match self.is_ready(me) {
+            true => None,
+            false => self.hold_departures(me).ok_or(PostRefused::Busy)?,
+        };
+        if !self.is_ready(target) {
+            return Err(PostRefused::NotReady);
+        }
+        // ORDERING: Acquire: the last run has taken the link off its list; pairs with `run_posted`.
+        if data.link.is_posted.swap(1, Ordering::Acquire) != 0 {
+            return Err(PostRefused::Busy);
+        }
+        if self.state(target).posted.0.push(data) {
+            self.interrupt_for_data(&irq, counters, (me, target));
+        }
+        Ok(())
+    }
+
+    fn interrupt_for_data(
+        &self,
+        _: &IrqGuard<'_, P>,
+        counters: &Counters,
+        (me, target): (CpuId, CpuId),
+    ) {
+        let mut watch = Watch::default();
+        while self.platform.send_ipi(target).is_err() {
+            counters.ipis_refused.add(1);
+            self.serve_flushes(me);
+            if !self.is_ready(target) {
+                // It has left meanwhile, after it ran what it found.
+                return;
+            }
+            self.platform.relax();
+            self.watch(&mut watch, |waited_ns| {
+                Some(self.refusal(target, waited_ns))
+            });
+        }
+        counters.ipis_sent.add(1);
+    }
+
+    /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
+    #[cold]
+    pub(crate) fn run_posted(&self, me: CpuId) -> bool {
+        let mut next = self.state(me).posted.0.take();
+        let is_any = next.is_some();
+        while let Some(link) = next {
+            // SAFETY: links live for ever.
+            let cell = unsafe { link.as_ref() };
+            // SAFETY: 1. it is on our list.
+            next = pointer(unsafe { cell.next.read() });
+            // ORDERING: Release: we have read the link; pairs with `post_data`.
+            cell.is_posted.swap(0, Ordering::Release);
+            self.enter_posted(me, || {
+                // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
+                unsafe { (cell.run)(link, me) };
+            });
+        }
+        is_any
+    }
+}

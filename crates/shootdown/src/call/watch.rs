@@ -1,0 +1,122 @@
+//! Looking after a wait: the clock, the report, the interrupt that is sent once more.
+
+use crate::call::RequestRef;
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::Ordering;
+use crate::watchdog::{Activity, DEFAULT_STALL_NS, Stall, Watch};
+
+/// Turns of a wait loop between two looks at the clock.
+const LOOK_TURNS: u32 = 256;
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Has waits that take longer than `stall_ns` nanoseconds reported to
+    /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
+    /// for none. Any context; does not block.
+    pub fn set_stall_ns(&self, stall_ns: u64) {
+        let word = match stall_ns {
+            0 => u64::MAX,
+            _ => stall_ns,
+        };
+        self.stall_ns.0.store(word, Ordering::Relaxed);
+    }
+
+    /// One turn of a wait loop. `stall` describes what has been waited for, for so many ns, if it is still to come.
+    #[inline]
+    pub(crate) fn watch(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
+        watch.turns = watch.turns.wrapping_add(1);
+        if watch.turns.is_multiple_of(LOOK_TURNS)
+            && let Some(waited_ns) = self.look_at_the_clock(watch)
+            && let Some(stall) = stall(waited_ns)
+        {
+            self.report(watch, &stall);
+        }
+    }
+
+    /// How long has been waited, if that is long enough for a report.
+    #[cold]
+    fn look_at_the_clock(&self, watch: &mut Watch) -> Option<u64> {
+        let stall_ns = match self.stall_ns.0.load(Ordering::Relaxed) {
+            0 => DEFAULT_STALL_NS,
+            u64::MAX => return None,
+            stall_ns => stall_ns,
+        };
+        let now_ns = self.platform.now_ns();
+        let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
+        (waited_ns >= stall_ns.saturating_mul(1 << watch.reports.min(32))).then_some(waited_ns)
+    }
+
+    #[cold]
+    fn report(&self, watch: &mut Watch, stall: &Stall) {
+        if watch.reports == 0 {
+            self.interrupt_again(stall.target);
+        }
+        watch.reports += 1;
+        self.platform.on_stall(stall);
+    }
+
+    /// The platform refuses to interrupt `target`.
+    pub(crate) fn refusal(&self, target: CpuId, waited_ns: u64) -> Stall {
+        Stall {
+            initiator: self.platform.current_cpu(),
+            target,
+            others: 0,
+            wanted: Activity::None,
+            doing: Activity::None,
+            waited_ns,
+        }
+    }
+
+    pub(crate) fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
+        let initiator = self.state(request.initiator);
+        let (mut first, mut count) = (None, 0);
+        for group in self.groups() {
+            let pending = self.pending_of(request, group);
+            count += pending.count_ones() as usize;
+            if pending != 0 && first.is_none() {
+                first = Some(<Cpus<N> as Capacity>::cpu(group, pending.trailing_zeros()));
+            }
+        }
+        if self.is_done(request) {
+            return None;
+        }
+        let target = first?;
+        Some(Stall {
+            initiator: request.initiator,
+            target,
+            others: count - 1,
+            wanted: initiator.activity.wanted(request.slot),
+            doing: self.state(target).activity.doing(),
+            waited_ns,
+        })
+    }
+
+    /// The targets of a group that have not acknowledged, as seen now.
+    fn pending_of(&self, request: RequestRef, group: usize) -> u64 {
+        let slot = &self.state(request.initiator).slots[request.slot];
+        let pending = slot.pending(group);
+        match slot.is_in_ring_of(group) {
+            // The pending set is told only when a whole leaf has.
+            true => {
+                let place = (request.initiator, request.slot);
+                pending & self.rings()[group].pending(place, request.number)
+            }
+            false => pending,
+        }
+    }
+
+    /// A second interrupt is harmless, a lost first one is not.
+    fn interrupt_again(&self, target: CpuId) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        if target != me && self.platform.send_ipi(target).is_ok() {
+            self.state(me).counters.ipis_resent.add(1);
+        }
+        drop(irq);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the engine knows page tables by: their [`Root`], the [`SpaceId`] of their space, the [`TlbGen`] of their state.
+
+use core::fmt;
+
+/// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Root(u64);
+
+impl Root {
+    /// The root with this value.
+    ///
+    /// # Safety
+    /// 1. Any CPU of the engine may load it, at any time at which the engine is given it: it maps what the kernel needs to go on.
+    /// 2. Its tables stay in place, and are tables, as long as the engine may load it or has it loaded: that of an
+    ///    [`AddressSpace`] until the space has been dropped, that of a [`WindowRoot`](crate::WindowRoot)
+    ///    until it has been retired, one that is given to `switch_away` or `enter_lazy` as long as there is the engine.
+    /// 3. That of a [`WindowRoot`](crate::WindowRoot) is a table that nothing else writes but the host, under
+    ///    [`PinnedWindows`](crate::PinnedWindows).
+    pub const unsafe fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The value.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// A root that the engine was given, as a word that it keeps.
+    #[inline]
+    pub(crate) const fn kept(value: u64) -> Self {
+        Self(value)
+    }
+}
+
+/// The name of an address space. Never reused while the engine lives, so a stale one matches nothing;
+/// this is why the engine compares names and never pointers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SpaceId(u64);
+
+impl SpaceId {
+    /// No user space: the kernel's own mappings, or a CPU with a kernel root.
+    pub(crate) const KERNEL: Self = Self(0);
+    /// A name that no space has.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+    /// Where the engine's number begins.
+    const ENGINE_SHIFT: u32 = 48;
+
+    /// The name of an engine's space number `sequence`.
+    pub(crate) const fn of_engine(number: u64, sequence: u64) -> Self {
+        Self(number << Self::ENGINE_SHIFT | sequence)
+    }
+
+    #[inline]
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    #[inline]
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The number of its engine.
+    #[inline]
+    pub(crate) const fn engine(self) -> u64 {
+        self.0 >> Self::ENGINE_SHIFT
+    }
+
+    /// Its number among the spaces of its engine, for reports.
+    #[inline]
+    pub const fn as_u64(self) -> u64 {
+        self.0 & ((1 << Self::ENGINE_SHIFT) - 1)
+    }
+}
+
+impl fmt::Debug for SpaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpaceId({})", self.as_u64())
+    }
+}
+
+/// How many changes to its page tables an address space has seen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TlbGen(u64);
+
+impl TlbGen {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number, for reports.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn follows(self, other: Self) -> bool {
+        self.0 == other.0.wrapping_add(1)
+    }
+}

@@ -1,0 +1,91 @@
+//! [`WindowRoot`]: a page-table root that one CPU alone loads.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::OwnWord;
+use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId};
+
+/// The private root of one CPU in one space. The table is the host's.
+///
+/// It stays valid while its CPU runs other spaces or is offline. Give it to
+/// [`retire_windows`](Shootdown::retire_windows) before you free the table.
+#[derive(Debug)]
+#[must_use = "give it to `retire_windows` before its table is freed"]
+pub struct WindowRoot {
+    pub(super) space: SpaceId,
+    /// By which its tag is remembered.
+    pub(super) name: SpaceId,
+    pub(super) cpu: CpuId,
+    pub(super) root: Root,
+    /// How often its windows have changed. Its CPU's own.
+    pub(super) changes: OwnWord,
+    /// The shared top-level entries that it has are those of this count or newer. Its CPU's own.
+    top_seen: OwnWord,
+}
+
+impl WindowRoot {
+    /// The private root of `cpu` in `space`: a table whose shared top-level entries may still be empty. Any context; does
+    /// not block. Nothing loads it before [`switch_to_windows`](Shootdown::switch_to_windows) does.
+    ///
+    /// # Panics
+    /// When the platform has [no windows](Platform::HAS_WINDOWS).
+    pub fn new<P: Platform, const N: usize>(
+        engine: &Shootdown<P, N>,
+        space: &AddressSpace<N>,
+        cpu: CpuId,
+        root: Root,
+    ) -> Self
+    where
+        Cpus<N>: Capacity,
+    {
+        engine.check_owner(space.id());
+        assert!(
+            P::HAS_WINDOWS,
+            "a window root on a platform without windows: provide copy_shared_top and set HAS_WINDOWS"
+        );
+        Self {
+            space: space.id(),
+            name: engine.fresh_space_id(),
+            cpu,
+            root,
+            changes: OwnWord::new(),
+            top_seen: OwnWord::new(),
+        }
+    }
+
+    /// The only CPU that can reach its windows.
+    pub fn cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    /// The private root.
+    pub fn root(&self) -> Root {
+        self.root
+    }
+
+    /// The space that it belongs to.
+    pub fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
+    pub(super) fn refresh<P: Platform, const N: usize>(
+        &self,
+        platform: &P,
+        space: &AddressSpace<N>,
+    ) -> bool
+    where
+        Cpus<N>: Capacity,
+    {
+        // Read before the entries: one that changes meanwhile is copied again next time.
+        let top = space.top();
+        let is_behind = self.top_seen.get() != top;
+        if is_behind {
+            platform.copy_shared_top(space.root(), self.root, FlushRange::WHOLE);
+            self.top_seen.set(top);
+        }
+        is_behind
+    }
+}
