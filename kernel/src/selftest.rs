@@ -4,6 +4,7 @@
 //! `selftest=all` runs those that pass silently and prints one line for each. Every other name does one
 //! thing that must end the kernel with a panic; whoever runs it checks the message and the exit code.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shootdown::CpuId;
@@ -15,6 +16,7 @@ use crate::addr::{DIRECT_MAP, KERNEL_BASE};
 use crate::arch::{apic, irq, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
+use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
 use crate::{time, watchdog};
 
@@ -22,11 +24,12 @@ use crate::{time, watchdog};
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 9] = [
+const PASSING: [(&str, Check); 10] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
     ("probe", probing_survives_any_pointer),
+    ("heap", the_heap_counts_what_it_lends),
     ("nmi", nmi_returns),
     ("clock", clock_advances_evenly),
     ("tags", tags_are_taken_by_the_rules),
@@ -77,6 +80,20 @@ fn ticks_on_all_cpus(boot: &BootInfo) {
             core::hint::spin_loop();
         }
     }
+}
+
+/// Also what grows and shrinks, in place or not.
+fn the_heap_counts_what_it_lends(_: &BootInfo) {
+    const SIZES: [usize; 5] = [64, 96, 4096, 70_000, 100];
+    let before = heap::used_bytes();
+    let mut block = Vec::<u8>::new();
+    for size in SIZES {
+        block.shrink_to(size);
+        block.reserve_exact(size);
+        assert_eq!(heap::used_bytes() - before, block.capacity());
+    }
+    drop(block);
+    assert_eq!(heap::used_bytes(), before);
 }
 
 /// The lines are for whoever runs this to look for.

@@ -448,7 +448,7 @@ where
     machine
         .call_one(cpu(0), &|_| {
             let kick = machine.platform().as_cpu(1, || {
-                machine.post(&mask(&[0]), |_| {
+                machine.post(&mask(&[0]), move |_| {
                     RUNS.fetch_add(1, Ordering::Relaxed);
                 });
                 machine.kick(&mask(&[0]))
@@ -614,6 +614,38 @@ fn of_many_initiators_none_is_left_behind() {
         least.is_sorted_by(|before, after| before < after),
         "{least:?}"
     );
+}
+
+/// However many functions came first: a function may wait for what a flush of one of the last lets go on (I14).
+#[test]
+fn no_function_runs_before_all_flushes_are_served() {
+    const INITIATORS: u32 = 24;
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static WITH_FLUSHES_LEFT: AtomicU32 = AtomicU32::new(0);
+    let machine = machine::<64>();
+    let puppet = *machine.platform();
+    let space = puppet::space_on(machine, 1);
+    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let tickets: Vec<_> = (1..=INITIATORS)
+        .map(|initiator| {
+            puppet.as_cpu(initiator, || {
+                machine.post(&mask(&[0]), move |_| {
+                    RUNS.fetch_add(1, Ordering::Relaxed);
+                    let stats = machine.stats(cpu(0));
+                    let served = stats.remote_flushes + stats.flushes_covered;
+                    let is_left = served < u64::from(INITIATORS);
+                    WITH_FLUSHES_LEFT.fetch_add(u32::from(is_left), Ordering::Relaxed);
+                });
+                machine.submit_flush(&space, FlushRange::WHOLE, FreedTables::No)
+            })
+        })
+        .collect();
+    puppet.deliver(0);
+    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    tickets.into_iter().for_each(FlushTicket::wait);
+    assert_eq!(RUNS.load(Ordering::Relaxed), INITIATORS);
+    assert_eq!(WITH_FLUSHES_LEFT.load(Ordering::Relaxed), 0);
+    puppet::leave(machine, space, 1);
 }
 
 #[test]

@@ -130,7 +130,9 @@ fn bucket_of(elapsed_ns: u64) -> usize {
             .store(rest_ns, Ordering::Relaxed);
     });
     assert_eq!(ran, Ok(()));
-    let waits = machine.total_stats().waits_ns;
+    let stats = machine.total_stats();
+    assert_eq!(stats.since(&stats), Stats::default(), "nothing since then");
+    let waits = stats.waits_ns;
     assert_eq!(waits.iter().sum::<u64>(), 1);
     waits.iter().position(|count| *count == 1).unwrap()
 }

@@ -83,6 +83,22 @@ fn no_cpu_keeps_a_flushed_translation_at_any_size() {
     }
 }
 
+/// Freed tables without a range: everything is dropped (I10), of a space and of the kernel's part. A range without pages is nothing.
+#[test]
+fn tables_without_a_range_flush_everything() {
+    let machine = machine::<2>();
+    let space = space_on(machine, 2);
+    let puppet = *machine.platform();
+    for freed in [FreedTables::No, FreedTables::Yes] {
+        let expected = if freed == FreedTables::Yes { 2 } else { 0 };
+        machine.flush(&space, FlushRange::EMPTY, freed);
+        assert_eq!(puppet.take_flushes().len(), expected, "{freed:?}");
+        machine.flush_kernel(FlushRange::EMPTY, freed);
+        assert_eq!(puppet.take_flushes().len(), expected, "{freed:?}");
+    }
+    leave(machine, space, 2);
+}
+
 #[test]
 fn cpus_without_the_space_are_left_alone() {
     let machine = machine::<4>();

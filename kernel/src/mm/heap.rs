@@ -61,6 +61,12 @@ pub unsafe fn init(base: *mut u8, bytes: usize) {
     heap.total_bytes = bytes;
 }
 
+/// Bytes that are lent out now. Any context; interrupts are off meanwhile.
+#[cfg(feature = "selftest")]
+pub fn used_bytes() -> usize {
+    HEAP.0.lock().used_bytes
+}
+
 // SAFETY: talc hands out disjoint blocks of the claimed memory; the lock serializes it.
 unsafe impl GlobalAlloc for KernelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -19,7 +19,7 @@ mod fork;
 pub mod frames;
 pub mod guest;
 #[cfg(target_os = "none")]
-mod heap;
+pub mod heap;
 pub mod invalidate;
 pub mod layout;
 pub mod lend;

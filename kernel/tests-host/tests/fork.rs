@@ -232,6 +232,29 @@ fn shared_memory_is_found_by_whoever_comes_later() {
     assert_eq!((read(&parent, 40), parent.shared_place(at(40))), (14, here));
 }
 
+/// A part that is moved behind one that it does not follow stays an area of its own.
+#[test]
+fn parts_of_shared_memory_in_another_order_stay_apart() {
+    let _turn = Turn::new();
+    let space = MemorySpace::new().unwrap();
+    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    (0..PAGES).for_each(|page| {
+        space.fault(at(page), WRITE).unwrap();
+        write(&space, page, 10 + page as u64);
+    });
+    for (from, to) in [(4, 40), (2, 41)] {
+        let there = shootdown_kernel_tests::mm::Destination::Fixed(at(to));
+        space.remap(at(from), PAGE_SIZE, PAGE_SIZE, there).unwrap();
+    }
+    space
+        .advise(at(40), 2 * PAGE_SIZE, Advice::Discard)
+        .unwrap();
+    for (page, contents) in [(40, 14), (41, 12)] {
+        space.fault(at(page), READ).unwrap();
+        assert_eq!(read(&space, page), contents);
+    }
+}
+
 #[test]
 fn parts_of_shared_memory_fit_together_again() {
     let _turn = Turn::new();

@@ -386,6 +386,25 @@ fn growing_in_place_uses_free_room() {
     assert_eq!(space.areas().unwrap().len(), 1);
 }
 
+/// A table is freed as soon as it serves no area, also one whose last address is next to one.
+#[test]
+fn a_table_between_two_areas_is_freed() {
+    const TABLE_BYTES: usize = 512 * PAGE_SIZE;
+    const START: usize = AT.next_multiple_of(TABLE_BYTES) + TABLE_BYTES;
+    let machine = Machine::new();
+    let space = machine.space();
+    for next_to_it in [START - PAGE_SIZE, START + TABLE_BYTES] {
+        machine.map(next_to_it, 1).unwrap();
+        space.fault(next_to_it, WRITE).unwrap();
+    }
+    let before = machine.used();
+    machine.map(START, 512).unwrap();
+    space.fault(START, WRITE).unwrap();
+    assert_eq!(machine.used() - before, 2, "a page and its table");
+    space.unmap(START, TABLE_BYTES).unwrap();
+    assert_eq!(machine.used(), before);
+}
+
 #[test]
 fn the_heap_moves_both_ways() {
     let machine = Machine::new();
@@ -393,6 +412,8 @@ fn the_heap_moves_both_ways() {
     space.set_heap_start(AT);
     assert_eq!(space.brk(0), AT);
     assert_eq!(space.brk(AT + 100), AT + 100);
+    assert_eq!(space.brk(AT + 200), AT + 200, "within a page");
+    assert_eq!(space.brk(0), AT + 200, "as it was left");
     assert_eq!(space.brk(AT + 5000), AT + 5000);
     space.fault(AT + 4096, WRITE).unwrap();
     assert_eq!(space.brk(AT + 10), AT + 10);
