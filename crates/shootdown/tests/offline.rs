@@ -122,6 +122,27 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     assert!(flush.is_done() && calls.iter().all(CallTicket::is_done));
 }
 
+/// A CPU that is not online is not asked by those that leave: it looks for its targets again when nobody can leave any more.
+#[test]
+fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
+    let machine = puppet::powered_off::<2>();
+    let puppet = machine.platform();
+    puppet.as_cpu(1, || machine.online());
+    let space: &'static AddressSpace<2> =
+        Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
+    puppet.as_cpu(1, || machine.switch_to(None, space));
+    puppet.at_next_flush_remote(move || {
+        puppet.as_cpu(1, || {
+            machine.switch_away(space, tables(0));
+            machine.offline();
+        });
+    });
+    puppet.at_next_relax(|| panic!("it waits for a CPU that is gone"));
+    let one_page = FlushRange::pages(1, 1, PageSize::SIZE_4K);
+    machine.flush(space, one_page, FreedTables::No);
+    assert!(!machine.ready_cpus().contains(cpu(1)));
+}
+
 /// Which CPU a call for any of several goes to is decided when there is a slot for it, not before.
 #[test]
 fn a_call_for_any_cpu_avoids_the_one_that_left_while_it_waited_for_a_slot() {

@@ -243,12 +243,19 @@ fn bytes_behind_the_end_are_zero_when_the_file_grows() {
 #[test]
 fn bytes_that_were_mapped_behind_the_end_are_zero_when_the_file_grows() {
     let _turn = Turn::new();
-    let (file, space) = mapper();
-    file.change().set_size(4).unwrap();
-    put(&space, 0, u64::MAX);
-    file.change().set_size(PAGE_SIZE as u64).unwrap();
-    assert_eq!(word(&file, Copy::InMemory, 0), 0xffff_ffff);
-    assert_eq!(read(&space, 0), 0xffff_ffff);
+    for is_written in [false, true] {
+        let (file, space) = mapper();
+        file.change().set_size(4).unwrap();
+        put(&space, 0, u64::MAX);
+        match is_written {
+            false => file.change().set_size(PAGE_SIZE as u64).unwrap(),
+            true => assert_eq!(file.change().write(8, &[1]), Ok(1)),
+        }
+        assert_eq!(read(&space, 0), 0xffff_ffff);
+        let mut bytes = [7; 8];
+        assert_eq!(file.read(Copy::InMemory, 0, &mut bytes), 8);
+        assert_eq!(u64::from_le_bytes(bytes), 0xffff_ffff);
+    }
 }
 
 #[test]

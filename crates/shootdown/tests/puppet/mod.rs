@@ -87,6 +87,7 @@ pub struct Puppet {
     at_stall: Mutex<Option<Hook<()>>>,
     /// What happens once when a CPU relaxes next.
     next_relax: Mutex<Option<Once>>,
+    next_flush_remote: Mutex<Option<Once>>,
     relaxed: AtomicUsize,
     /// Time that passed otherwise than by relaxing.
     pub skipped_ns: AtomicUsize,
@@ -283,6 +284,10 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
+        let now = self.next_flush_remote.lock().unwrap().take();
+        if let Some(now) = now {
+            now();
+        }
         if !self.assist.load(Ordering::Relaxed) {
             return RemoteFlush::NotTaken;
         }
@@ -383,6 +388,11 @@ impl Puppet {
     /// Has `what` happen when a CPU relaxes next.
     pub fn at_next_relax(&self, what: impl FnOnce() + Send + 'static) {
         *self.next_relax.lock().unwrap() = Some(Box::new(what));
+    }
+
+    /// Has `what` happen when a flush next asks for help, which it does between finding its targets and publishing.
+    pub fn at_next_flush_remote(&self, what: impl FnOnce() + Send + 'static) {
+        *self.next_flush_remote.lock().unwrap() = Some(Box::new(what));
     }
 
     /// Every CPU but the running one takes its pending interrupt, in ascending order.
@@ -632,6 +642,7 @@ where
         stalls: Mutex::default(),
         at_stall: Mutex::new(None),
         next_relax: Mutex::new(None),
+        next_flush_remote: Mutex::new(None),
         relaxed: AtomicUsize::new(0),
         skipped_ns: AtomicUsize::new(0),
         nmi_space: Mutex::new(None),
