@@ -18,6 +18,12 @@ pub fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// A number of ticks or nanoseconds as samples have it.
+#[inline(always)]
+pub fn narrow(ticks: u64) -> u32 {
+    u32::try_from(ticks).unwrap_or(u32::MAX)
+}
+
 /// Converts between time-stamp counter ticks and nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

@@ -14,6 +14,9 @@ const ONLY_POLICY: &str = "linux";
 /// The policy other rows are compared with.
 pub const REFERENCE_POLICY: &str = "before";
 
+/// The policies that are compared unless the caller says otherwise.
+pub const USUAL: [&str; 3] = [REFERENCE_POLICY, "published", "best"];
+
 /// The kernel's policy switch.
 #[derive(Debug, Clone)]
 pub struct PolicySwitch {
@@ -33,11 +36,20 @@ impl PolicySwitch {
     ///
     /// Each is tried once, so that a wrong name is an error now and not in the middle of a run.
     pub fn resolve(&self, wanted: &[String]) -> Result<Vec<String>, UsageError> {
+        self.resolve_rows(wanted, |name| name)
+    }
+
+    /// The same of rows whose policies are what `policy` makes of their names.
+    pub fn resolve_rows(
+        &self,
+        wanted: &[String],
+        policy: impl Fn(&str) -> &str,
+    ) -> Result<Vec<String>, UsageError> {
         if self.file.is_none() {
             return Ok(vec![ONLY_POLICY.to_owned()]);
         }
         for name in wanted {
-            self.select(name)?;
+            self.select(policy(name))?;
         }
         Ok(wanted.to_vec())
     }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use shootdown_user::{course, dirtysync::Dirtysync};
+
 fn main() -> ExitCode {
-    shootdown_user::dirtysync::main(std::env::args_os().skip(1))
+    course::main::<Dirtysync>()
 }

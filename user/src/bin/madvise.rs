@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use shootdown_user::{course, madvise::Madvise};
+
 fn main() -> ExitCode {
-    shootdown_user::madvise::main(std::env::args_os().skip(1))
+    course::main::<Madvise>()
 }

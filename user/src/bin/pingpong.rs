@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use shootdown_user::{course, pingpong::Pingpong};
+
 fn main() -> ExitCode {
-    shootdown_user::pingpong::main(std::env::args_os().skip(1))
+    course::main::<Pingpong>()
 }

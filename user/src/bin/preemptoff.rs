@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use shootdown_user::{course, preemptoff::Preemptoff};
+
 fn main() -> ExitCode {
-    shootdown_user::preemptoff::main(std::env::args_os().skip(1))
+    course::main::<Preemptoff>()
 }

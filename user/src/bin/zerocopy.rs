@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use shootdown_user::{course, zerocopy::Zerocopy};
+
 fn main() -> ExitCode {
-    shootdown_user::zerocopy::main(std::env::args_os().skip(1))
+    course::main::<Zerocopy>()
 }

@@ -8,14 +8,12 @@
 //! On Linux a file in memory has no disk behind it: its `fdatasync` does nothing and flushes nothing, and its pages stay
 //! writable. There the file is on a disk in memory that the lab has prepared, or in a directory that is named.
 //!
-//! * [`options`]: the command line;
 //! * [`target`]: the file and its mapping, one operation, and the check that no write was lost;
 //! * [`ramdisk`]: the disk in memory;
-//! * [`run`]: what differs from other [courses](crate::course) of a [crew](crate::crew).
+//! * [`bench`]: options, and what differs from other [courses](crate::course).
 
-pub mod options;
+pub mod bench;
 pub mod ramdisk;
-pub mod run;
 pub mod target;
 
-pub use run::main;
+pub use bench::Dirtysync;

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::clock;
-use crate::crew::Work;
-use crate::madvise::slice::Sample;
+use crate::clock::{self, narrow};
+use crate::course::Sample;
+use crate::course::crew::Work;
 use crate::memory_file;
 use crate::region::{PAGE_BYTES, PAGE_WORDS, Region};
 
@@ -78,7 +78,6 @@ impl Target {
         let written = clock::ticks();
         self.file.sync_data()?;
         let synced = clock::ticks();
-        let narrow = |ticks: u64| u32::try_from(ticks).unwrap_or(u32::MAX);
         Ok(Sample {
             whole: narrow(synced.wrapping_sub(begun)),
             call: narrow(synced.wrapping_sub(written)),
@@ -112,6 +111,8 @@ pub struct Writes<'a> {
     pub target: &'a Target,
     /// Pages in each write.
     pub pages: usize,
+    /// The CPUs of the threads beside the measuring one.
+    pub others: &'a [usize],
 }
 
 impl Work for Writes<'_> {

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::rule::{self, Epoch, Verdict};
+use crate::course::Checked;
 use crate::machine;
 use crate::region::Region;
 
@@ -61,12 +62,8 @@ impl fmt::Display for Finding {
 /// What a check found.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Rounds of fill and discard.
-    pub rounds: u64,
-    /// Reads judged, the initiator's included.
-    pub reads: u64,
-    /// Reads that saw what they must not.
-    pub violations: u64,
+    /// Rounds of fill and discard, reads judged, the initiator's included, and those that saw what they must not.
+    pub checked: Checked,
     /// The first of them.
     pub first: Option<Finding>,
 }
@@ -246,13 +243,15 @@ impl<'a> Board<'a> {
 
     fn outcome(self, rounds: u64) -> Outcome {
         Outcome {
-            rounds,
-            reads: self
-                .reads
-                .iter()
-                .map(|reads| reads.0.load(Ordering::Relaxed))
-                .sum(),
-            violations: self.violations.into_inner(),
+            checked: Checked {
+                rounds,
+                reads: self
+                    .reads
+                    .iter()
+                    .map(|reads| reads.0.load(Ordering::Relaxed))
+                    .sum(),
+                wrong: self.violations.into_inner(),
+            },
             first: self.first.into_inner().unwrap_or(None),
         }
     }
@@ -273,8 +272,13 @@ mod tests {
     #[test]
     fn a_true_discard_passes() {
         let outcome = check(3, |region| region.discard(3));
-        assert_eq!(outcome.violations, 0, "{:?}", outcome.first);
-        assert!(outcome.rounds >= LEAST_ROUNDS && outcome.reads > outcome.rounds);
+        let Checked {
+            rounds,
+            reads,
+            wrong,
+        } = outcome.checked;
+        assert_eq!(wrong, 0, "{:?}", outcome.first);
+        assert!(rounds >= LEAST_ROUNDS && reads > rounds);
     }
 
     #[test]
@@ -283,14 +287,14 @@ mod tests {
         region.word(0, 0).store(1, Ordering::Relaxed);
         let board = Board::new(&region, 1).unwrap();
         board.read(0, 0, 0);
-        assert_eq!(board.outcome(0).violations, 0);
+        assert_eq!(board.outcome(0).checked.wrong, 0);
     }
 
     #[test]
     fn a_discard_that_does_nothing_is_caught() {
         let outcome = check(3, |_| Ok(()));
         assert_eq!(outcome.first.unwrap().verdict, Verdict::Stale);
-        assert!(outcome.violations >= outcome.rounds * 3);
+        assert!(outcome.checked.wrong >= outcome.checked.rounds * 3);
     }
 
     #[test]

@@ -2,23 +2,18 @@
 //!
 //! Thread 0, pinned to the first CPU, repeats: `madvise(MADV_DONTNEED)` over n pages, then write
 //! each of them. The other threads of the process busy-wait in user mode on CPUs of their own, so
-//! that every iteration needs a flush on each of them. Policies alternate in short slices within
-//! each round, in an order that rotates, so that a disturbance of the machine hits all alike.
+//! that every iteration needs a flush on each of them.
 //!
-//! * [`options`]: the command line;
 //! * [`mod@slice`]: the measured loop;
 //! * [`companions`]: the threads that busy-wait;
 //! * [`rule`] and [`check`]: the self-check, and the reasoning why what it counts as stale is
 //!   stale;
-//! * [`row`]: one row of the table;
-//! * [`run`]: rounds, exit code.
+//! * [`bench`]: options, and what differs from other [courses](crate::course).
 
+pub mod bench;
 pub mod check;
 pub mod companions;
-pub mod options;
-pub mod row;
 pub mod rule;
-pub mod run;
 pub mod slice;
 
-pub use run::main;
+pub use bench::Madvise;

@@ -3,37 +3,19 @@
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::clock;
+use crate::clock::{self, narrow};
+use crate::course::{Sample, Slice};
 use crate::region::Region;
 
 /// Iterations before the first recorded one of a slice: they bring the code, the policy just
 /// selected and the frames in use back into the caches.
 const SETTLING_ITERATIONS: usize = 16;
 
-/// What one slice found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slice {
-    /// Samples written, from the front of the buffer.
-    pub samples: usize,
-    /// Iterations made, with those that were not recorded.
-    pub iterations: usize,
-    /// Pages that kept something from before their discard.
-    pub dirty_pages: u64,
-}
-
-/// One iteration's times, in ticks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sample {
-    /// From one iteration's end to the next one's: the system call and the touches.
-    pub whole: u32,
-    /// Of these, the system call alone, in which the flush is.
-    pub call: u32,
-}
-
 /// Iterates over the first `pages` pages of `region` for `ticks` ticks or until `samples` is full.
 ///
 /// There are two time stamps an iteration: after the system call, and after the touches. Nothing here allocates;
 /// `samples` must have been written before, or the first pass over it measures its page faults.
+#[inline(never)]
 pub fn run(region: &Region, pages: usize, ticks: u64, samples: &mut [Sample]) -> io::Result<Slice> {
     let mut dirty_pages = 0;
     for _ in 0..SETTLING_ITERATIONS {
@@ -60,13 +42,10 @@ pub fn run(region: &Region, pages: usize, ticks: u64, samples: &mut [Sample]) ->
     }
     Ok(Slice {
         samples: taken,
-        iterations: taken + SETTLING_ITERATIONS,
-        dirty_pages,
+        operations: (taken + SETTLING_ITERATIONS) as u64,
+        ticks: 0,
+        wrong: dirty_pages,
     })
-}
-
-fn narrow(ticks: u64) -> u32 {
-    u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
 /// Writes each page; returns how many were not zero after their discard.
@@ -95,10 +74,7 @@ mod tests {
         let region = Region::new(4).unwrap();
         let mut samples = [Sample::default(); 10];
         let slice = run(&region, 4, u64::MAX / 2, &mut samples).unwrap();
-        assert_eq!(
-            (slice.samples, slice.iterations, slice.dirty_pages),
-            (10, 26, 0)
-        );
+        assert_eq!((slice.samples, slice.operations, slice.wrong), (10, 26, 0));
         assert!(samples.iter().all(|sample| sample.call > 0));
     }
 

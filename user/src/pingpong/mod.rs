@@ -4,23 +4,19 @@
 //! and each of the pages touched has to be walked for again; with tags they may still be there. The processes are forks
 //! of one, so that they use the same virtual addresses: whatever a switch leaves behind and must not, is found at once.
 //!
-//! * [`options`]: the command line;
 //! * [`token`] and [`ring`]: what is handed round, and through what;
 //! * [`pages`]: the pages of a process, and how a foreign or old value shows;
 //! * [`chores`]: the self-check: how a process changes its pages so that old translations would show;
 //! * [`players`]: the other processes;
 //! * [`deaths`]: learning that one of them died;
-//! * [`row`]: one row of the table;
-//! * [`run`]: rounds, exit code.
+//! * [`bench`]: options, and what differs from other [courses](crate::course).
 
+pub mod bench;
 pub mod chores;
 pub mod deaths;
-pub mod options;
 pub mod pages;
 pub mod players;
 pub mod ring;
-pub mod row;
-pub mod run;
 pub mod token;
 
-pub use run::main;
+pub use bench::Pingpong;

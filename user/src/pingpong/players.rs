@@ -46,7 +46,7 @@ impl Players {
     }
 
     /// Hands round the token that ends all of them; returns how many wrong pages they had still to tell of.
-    pub fn leave(mut self, ring: &Ring) -> io::Result<u64> {
+    pub fn leave(&mut self, ring: &Ring) -> io::Result<u64> {
         deaths::ignore();
         ring.pass(0, Token::new(Task::Leave))?;
         let token = ring.wait(0)?;

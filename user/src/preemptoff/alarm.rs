@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use crate::course::Sample;
 use crate::realtime::{self, Moment};
 
 /// Above everything else in the machine.
@@ -26,7 +27,7 @@ pub fn take_priority() -> io::Result<()> {
 ///
 /// A moment that has passed already is missed and not waited for, so one long delay is one sample, however many moments it
 /// covers.
-pub fn ring(length: Duration, period: Duration, samples: &mut [u32]) -> io::Result<Heard> {
+pub fn ring(length: Duration, period: Duration, samples: &mut [Sample]) -> io::Result<Heard> {
     let mut heard = Heard {
         taken: 0,
         missed: 0,
@@ -39,7 +40,7 @@ pub fn ring(length: Duration, period: Duration, samples: &mut [u32]) -> io::Resu
         }
         next.wait()?;
         let now = Moment::now();
-        *sample = u32::try_from(now.since(next).as_nanos()).unwrap_or(u32::MAX);
+        *sample = Sample::of(now.since(next).as_nanos() as u64);
         heard.taken += 1;
         next = next.after(period);
         while next < now {
@@ -56,7 +57,8 @@ mod tests {
 
     #[test]
     fn every_moment_is_taken_or_missed() {
-        let mut samples = [u32::MAX; 100];
+        let unwritten = Sample::of(u64::MAX);
+        let mut samples = [unwritten; 100];
         let (length, period) = (Duration::from_millis(20), Duration::from_millis(2));
         let heard = ring(length, period, &mut samples).unwrap();
         // After a long delay the moments beyond the end count as missed.
@@ -64,13 +66,13 @@ mod tests {
         assert!(
             samples[heard.taken..]
                 .iter()
-                .all(|&sample| sample == u32::MAX)
+                .all(|&sample| sample == unwritten)
         );
     }
 
     #[test]
     fn a_full_buffer_ends_it() {
-        let mut samples = [0; 3];
+        let mut samples = [Sample::default(); 3];
         let period = Duration::from_micros(100);
         let heard = ring(Duration::from_secs(60), period, &mut samples).unwrap();
         assert_eq!(heard.taken, 3);

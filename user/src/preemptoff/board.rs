@@ -170,6 +170,14 @@ impl Board {
 }
 
 impl Tally {
+    /// Adds what else was done.
+    pub fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.reads += other.reads;
+        self.wrong += other.wrong;
+        self.kept += other.kept;
+    }
+
     /// What was done since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {

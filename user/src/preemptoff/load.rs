@@ -86,7 +86,7 @@ impl Load {
     }
 
     /// Ends it.
-    pub fn end(mut self) -> io::Result<()> {
+    pub fn end(&mut self) -> io::Result<()> {
         self.board.set(Gate::Over);
         match self.process.take().map(Child::wait).transpose()? {
             None | Some(End::Exited(0)) => Ok(()),

@@ -7,7 +7,7 @@
 //!
 //! The load is a process of its own: its page faults, locks and copies on write do not touch the thread that measures.
 //!
-//! * [`options`]: the command line;
+//! * [`options`]: what only this program is told;
 //! * [`tail`]: the times for which interrupts are kept off;
 //! * [`board`]: the memory by which the processes talk to each other;
 //! * [`worker`]: the threads that map and unmap, and how they would notice a stale translation;
@@ -15,18 +15,18 @@
 //! * [`load`]: the process of both;
 //! * [`alarm`]: the thread that measures;
 //! * [`tracer`]: the kernel's longest spans with preemption off;
-//! * [`row`]: one row of the table;
-//! * [`run`]: intervals, rounds, exit code.
+//! * [`spans`]: what a row has of them;
+//! * [`bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod alarm;
+pub mod bench;
 pub mod board;
 pub mod keeper;
 pub mod load;
 pub mod options;
-pub mod row;
-pub mod run;
+pub mod spans;
 pub mod tail;
 pub mod tracer;
 pub mod worker;
 
-pub use run::main;
+pub use bench::Preemptoff;

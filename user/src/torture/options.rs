@@ -6,6 +6,7 @@ use std::time::Duration;
 use lexopt::Arg::{Long, Short};
 
 use crate::args::{self, UsageError};
+use crate::policy;
 
 /// The most threads there may be for each CPU.
 const MAX_THREADS_PER_CPU: usize = 4;
@@ -56,7 +57,7 @@ impl Default for Options {
         Self {
             length: Duration::from_secs(10),
             threads: None,
-            policies: ["before", "published", "best"].map(str::to_owned).to_vec(),
+            policies: policy::USUAL.map(str::to_owned).to_vec(),
             seed: 1,
             windows: false,
             churn: None,

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::clock;
-use crate::crew::Work;
-use crate::madvise::slice::Sample;
+use crate::clock::{self, narrow};
+use crate::course::Sample;
+use crate::course::crew::Work;
 use crate::region::{PAGE_BYTES, PAGE_WORDS, Region};
 use crate::zerocopy_device::{Lending, Service};
 
@@ -75,7 +75,6 @@ impl Work for Calls<'_> {
         if answer != expected {
             self.wrong.fetch_add(1, Relaxed);
         }
-        let narrow = |ticks: u64| u32::try_from(ticks).unwrap_or(u32::MAX);
         Ok(Sample {
             whole: narrow(answered.wrapping_sub(begun)),
             call: narrow(answered.wrapping_sub(written)),

@@ -8,15 +8,13 @@
 //! (`best`), or where all threads of the server can (`before`, and every name that ends in `+ordinary`). There is a server
 //! process for each. Rows alternate in short slices, as in [`madvise`](crate::madvise). Only the reference kernel has such servers.
 //!
-//! * [`options`]: the command line;
 //! * [`contender`]: what the name of a row means;
 //! * [`server`]: the processes that copy; [`client`]: one call;
-//! * [`run`]: what differs from other [courses](crate::course).
+//! * [`bench`]: options, and what differs from other [courses](crate::course).
 
+pub mod bench;
 pub mod client;
 pub mod contender;
-pub mod options;
-pub mod run;
 pub mod server;
 
-pub use run::main;
+pub use bench::Zerocopy;

@@ -4,9 +4,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use super::bench::{Slice, Turn};
+use super::row::Sample;
 use crate::clock;
 use crate::machine;
-use crate::madvise::slice::Sample;
 
 /// Operations before the first recorded one: they bring the code and the policy just selected back into the caches.
 const SETTLING_OPERATIONS: usize = 4;
@@ -32,17 +33,6 @@ pub struct Crew<'a, W> {
     pub cpus: &'a [usize],
 }
 
-/// What one slice found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slice {
-    /// Samples written, from the front of the buffer.
-    pub samples: usize,
-    /// Operations of all threads meanwhile.
-    pub operations: u64,
-    /// How long that was.
-    pub ticks: u64,
-}
-
 /// Alone on its cache lines: all threads look at it all the time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -54,22 +44,17 @@ struct Shared {
 }
 
 impl<W: Work> Crew<'_, W> {
-    /// All threads operate for `ticks` ticks or until `samples` is full; `around` is called before and after the measured
-    /// time, while the others work.
-    pub fn run(
-        &self,
-        ticks: u64,
-        seed: u64,
-        samples: &mut [Sample],
-        mut around: impl FnMut(),
-    ) -> io::Result<Slice> {
+    /// All threads operate until the turn's time is over or its samples are full; `around` is called before and after the
+    /// measured time, while the others work.
+    pub fn run(&self, turn: Turn<'_>, around: &mut dyn FnMut()) -> io::Result<Slice> {
         let shared = Shared::default();
         thread::scope(|scope| {
             for (index, &cpu) in self.cpus.iter().enumerate() {
                 let shared = &shared;
+                let seed = turn.seed;
                 scope.spawn(move || self.assist(shared, cpu, (index + 1, seed)));
             }
-            let slice = self.lead(&shared, ticks, seed, samples, &mut around);
+            let slice = self.lead(&shared, turn, around);
             shared.stop.store(true, Ordering::Relaxed);
             slice
         })
@@ -81,15 +66,8 @@ impl<W: Work> Crew<'_, W> {
         })
     }
 
-    fn lead(
-        &self,
-        shared: &Shared,
-        ticks: u64,
-        seed: u64,
-        samples: &mut [Sample],
-        around: &mut impl FnMut(),
-    ) -> io::Result<Slice> {
-        let mut seat = self.work.seat(0, seed)?;
+    fn lead(&self, shared: &Shared, turn: Turn<'_>, around: &mut dyn FnMut()) -> io::Result<Slice> {
+        let mut seat = self.work.seat(0, turn.seed)?;
         for _ in 0..SETTLING_OPERATIONS {
             self.work.operate(&mut seat)?;
         }
@@ -100,9 +78,9 @@ impl<W: Work> Crew<'_, W> {
         around();
         let others = shared.operations.load(Ordering::Relaxed);
         let begun = clock::ticks();
-        let end = begun.wrapping_add(ticks);
+        let end = begun.wrapping_add(turn.ticks);
         let mut taken = 0;
-        for sample in samples.iter_mut() {
+        for sample in turn.samples.iter_mut() {
             *sample = self.work.operate(&mut seat)?;
             taken += 1;
             if clock::ticks() >= end {
@@ -116,6 +94,7 @@ impl<W: Work> Crew<'_, W> {
             samples: taken,
             operations: others + taken as u64,
             ticks,
+            wrong: 0,
         })
     }
 
@@ -159,6 +138,17 @@ mod tests {
         }
     }
 
+    fn turn(ticks: u64, samples: &mut [Sample]) -> Turn<'_> {
+        Turn {
+            row: "",
+            length: std::time::Duration::ZERO,
+            ticks,
+            seed: 1,
+            is_recorded: true,
+            samples,
+        }
+    }
+
     #[test]
     fn a_slice_ends_with_its_buffer_or_its_time() {
         let cpus = machine::allowed_cpus().unwrap();
@@ -168,7 +158,7 @@ mod tests {
         };
         let mut samples = [Sample::default(); 5];
         let mut calls = 0;
-        let slice = crew.run(u64::MAX / 2, 1, &mut samples, || calls += 1);
+        let slice = crew.run(turn(u64::MAX / 2, &mut samples), &mut || calls += 1);
         let slice = slice.unwrap();
         assert_eq!((slice.samples, calls), (5, 2));
         assert!(slice.operations >= 5);
@@ -177,7 +167,8 @@ mod tests {
             samples.map(|sample| sample.whole - settled),
             [1, 2, 3, 4, 5]
         );
-        assert_eq!(crew.run(0, 1, &mut samples, || ()).unwrap().samples, 1);
+        let at_once = crew.run(turn(0, &mut samples), &mut || ());
+        assert_eq!(at_once.unwrap().samples, 1);
     }
 
     #[test]
@@ -186,6 +177,7 @@ mod tests {
             work: &Counting,
             cpus: &[usize::MAX],
         };
-        assert!(crew.run(0, 1, &mut [Sample::default()], || ()).is_err());
+        let mut samples = [Sample::default()];
+        assert!(crew.run(turn(0, &mut samples), &mut || ()).is_err());
     }
 }

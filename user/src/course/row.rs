@@ -1,0 +1,268 @@
+//! One row of the table: what was found for one policy, and how it is printed.
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, Checked, Shape, Slice};
+use super::run::Course;
+use crate::clock;
+use crate::counters::{self, Counters};
+use crate::policy::REFERENCE_POLICY;
+use crate::report;
+use crate::summary::{self, Summary};
+
+/// Samples of one row, before thinning; they bound the memory a run needs.
+const MAX_SAMPLES: usize = 1 << 19;
+
+/// One operation's times, in ticks of its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// All of it.
+    pub whole: u32,
+    /// Of these, the system call alone, in which the flush is; 0 where it is not told apart.
+    pub call: u32,
+}
+
+impl Sample {
+    /// An operation of which no part is told apart.
+    pub fn of(ticks: u64) -> Self {
+        Self {
+            whole: clock::narrow(ticks),
+            call: 0,
+        }
+    }
+}
+
+/// What is gathered for one policy and shape.
+#[derive(Debug)]
+pub struct Row {
+    /// The policy's name.
+    pub policy: String,
+    /// Times of each operation; the first `total.samples` are filled.
+    pub samples: Vec<Sample>,
+    /// What all slices found, and what went wrong while the policy warmed up.
+    pub total: Slice,
+    /// What the check found.
+    pub check: Checked,
+    /// What the kernel's counters grew by during slices.
+    pub counters: Counters,
+}
+
+impl Row {
+    /// An empty row for `policy`.
+    ///
+    /// Make it after the last fork: the measured loop would pay for the copies of pages shared with the others.
+    pub fn new(policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            // Written, not just reserved: the measured loop must not fault on it.
+            samples: vec![Sample { whole: 1, call: 1 }; MAX_SAMPLES],
+            total: Slice::default(),
+            check: Checked::default(),
+            counters: Counters::new(),
+        }
+    }
+
+    /// Adds what a slice found.
+    pub fn add(&mut self, slice: Slice) {
+        self.total.samples += slice.samples;
+        self.total.operations += slice.operations;
+        self.total.ticks += slice.ticks;
+        self.total.wrong += slice.wrong;
+    }
+
+    /// Reads that saw what they must not.
+    pub fn wrong(&self) -> u64 {
+        self.total.wrong + self.check.wrong
+    }
+
+    /// The samples in order; `None` without any.
+    fn summarise(&self) -> Option<Figures> {
+        let taken = || self.samples[..self.total.samples].iter();
+        let mut sorted: Vec<u32> = taken().map(|sample| sample.whole).collect();
+        let whole = Summary::of(&mut sorted)?;
+        let mut calls: Vec<u32> = taken().map(|sample| sample.call).collect();
+        let call = Summary::of(&mut calls)?;
+        Some(Figures {
+            whole,
+            call,
+            sorted,
+        })
+    }
+}
+
+/// A row's samples, summarised.
+#[derive(Debug)]
+pub struct Figures {
+    /// Whole operations.
+    pub whole: Summary,
+    /// The system call in each.
+    pub call: Summary,
+    /// Whole operations in ascending order.
+    pub sorted: Vec<u32>,
+}
+
+/// A row of which all is found, to be printed.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// The row.
+    pub row: &'a Row,
+    /// Its samples.
+    pub figures: &'a Figures,
+    reference: Option<&'a Figures>,
+    course: &'a Course,
+}
+
+impl Entry<'_> {
+    /// Adds the times of the calls, the throughput and the extent of the check.
+    pub fn add_calls(&self, json: &mut Value) {
+        let (clock, total, call) = (&self.course.clock, &self.row.total, &self.figures.call);
+        let reference = self.reference.map(|figures| figures.call.median);
+        let per_s = total.operations as f64 * clock.frequency() as f64 / total.ticks as f64;
+        json["call_median_ns"] = clock.to_ns(call.median).into();
+        json["call_p99_ns"] = clock.to_ns(call.p99).into();
+        json["call_ratio"] = summary::ratio(call.median, reference).into();
+        json["per_s"] = (total.ticks > 0).then_some(per_s.round()).into();
+        json["check_rounds"] = self.row.check.rounds.into();
+        json["check_reads"] = self.row.check.reads.into();
+    }
+
+    fn to_json(&self, shape: Shape, bench: &impl Bench) -> Value {
+        let (row, whole) = (self.row, &self.figures.whole);
+        let time = |ticks| bench.time(ticks, &self.course.clock);
+        let reference = self.reference.map(|figures| figures.whole.median);
+        let operations = row.total.operations;
+        let thinned = summary::thin(&self.figures.sorted, self.course.effort.row_samples);
+        let samples: Vec<Value> = thinned.iter().map(|&ticks| time(ticks.into())).collect();
+        json!({
+            "policy": row.policy,
+            (self.course.table.tasks.name()): shape.tasks,
+            "pages": shape.pages,
+            "median_ns": time(whole.median),
+            "p99_ns": time(whole.p99),
+            "min_ns": time(whole.min),
+            "ratio": summary::ratio(whole.median, reference),
+            "iterations": operations,
+            "ipis_per_op": counters::share(counters::ipis_sent(&row.counters), operations),
+            "stale": row.wrong(),
+            "counters": counters::per_operation(&row.counters, operations),
+            "samples": samples,
+        })
+    }
+}
+
+/// Prints what the rows of `shape` found, beside the reference policy's.
+pub fn print(rows: &[Row], shape: Shape, bench: &mut impl Bench, course: &Course) {
+    for row in to_json(rows, shape, bench, course) {
+        report::row(&row);
+    }
+}
+
+fn to_json(rows: &[Row], shape: Shape, bench: &mut impl Bench, course: &Course) -> Vec<Value> {
+    let figures: Vec<Option<Figures>> = rows.iter().map(Row::summarise).collect();
+    let reference = rows.iter().position(|row| row.policy == REFERENCE_POLICY);
+    let reference = reference.and_then(|index| figures[index].as_ref());
+    let mut to_json = |(row, figures)| {
+        let entry = Entry {
+            row,
+            figures,
+            reference,
+            course,
+        };
+        let mut json = entry.to_json(shape, bench);
+        bench.add_fields(&entry, &mut json);
+        json
+    };
+    let all = rows.iter().zip(&figures);
+    all.filter_map(|(row, figures)| Some(to_json((row, figures.as_ref()?))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bench::{Program, Turn};
+    use super::super::options::{Axis, Options, Table};
+    use super::super::run::set_up;
+    use super::*;
+    use crate::args::UsageError;
+    use crate::policy;
+    use std::io;
+
+    struct Nothing;
+
+    impl Program for Nothing {
+        const TABLE: &'static Table = &Table {
+            program: "nothing",
+            help: "",
+            tasks: Axis::threads(&[1]),
+            pages: Axis::pages(&[1], 1..=1),
+            policies: policy::USUAL,
+            is_spread: true,
+            is_checked: true,
+        };
+        type Options = ();
+        type Bench<'a> = Self;
+
+        fn new((): (), _: &Course) -> Result<Self, UsageError> {
+            Ok(Self)
+        }
+
+        fn start(&self, _: Shape, _: &Course) -> io::Result<Self> {
+            Ok(Self)
+        }
+    }
+
+    impl Bench for Nothing {
+        fn turn(&mut self, _: Turn<'_>, _: &mut dyn FnMut()) -> io::Result<Slice> {
+            Ok(Slice::default())
+        }
+
+        fn time(&self, ticks: u64, _: &crate::clock::Clock) -> Value {
+            ticks.into()
+        }
+    }
+
+    fn row(policy: &str, times: [u64; 3]) -> Row {
+        let mut row = Row::new(policy);
+        row.samples[..3].copy_from_slice(&times.map(Sample::of));
+        row.add(Slice {
+            samples: 3,
+            operations: 4,
+            ticks: 0,
+            wrong: 1,
+        });
+        row
+    }
+
+    #[test]
+    fn rows_have_their_order_statistics_and_their_ratio_to_the_reference() {
+        let options = Options::parse(Nothing::TABLE, ["--samples", "2"]).unwrap();
+        let (course, mut bench) = set_up::<Nothing>(options.unwrap()).unwrap();
+        let (tasks, pages) = (1, 7);
+        let rows = [
+            row("best", [30, 10, 20]),
+            Row::new("nothing taken"),
+            row("before", [40, 40, 50]),
+        ];
+        let json = to_json(&rows, Shape { tasks, pages }, &mut bench, &course);
+        assert_eq!(json.len(), 2);
+        let best = &json[0];
+        assert_eq!((&best["threads"], &best["pages"]), (&1.into(), &7.into()));
+        assert_eq!(
+            (&best["min_ns"], &best["median_ns"], &best["p99_ns"]),
+            (&10.into(), &20.into(), &30.into())
+        );
+        assert_eq!(
+            (&best["ratio"], &json[1]["ratio"]),
+            (&0.5.into(), &1.0.into())
+        );
+        assert_eq!(
+            (&best["iterations"], &best["stale"]),
+            (&4.into(), &1.into())
+        );
+        assert_eq!(best["samples"], json!([10, 30]));
+        assert_eq!(
+            (&best["per_s"], &best["check_reads"]),
+            (&Value::Null, &0.into())
+        );
+    }
+}
