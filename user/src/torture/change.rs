@@ -5,7 +5,7 @@ use std::io;
 use super::mark::{CONTENT_WORD, Mark, Sort, TAIL_WORD};
 use super::probe::{self, Length};
 use super::rule::Effect;
-use super::slot::{self, Slot, check};
+use super::slot::{self, SlotGuard, check};
 use super::state::Condition;
 use crate::region::PAGE_BYTES;
 
@@ -63,35 +63,12 @@ impl Change {
     }
 }
 
-/// The right to change a slot.
-#[derive(Debug)]
-pub struct SlotGuard<'a> {
-    slot: &'a Slot,
-}
-
-impl<'a> SlotGuard<'a> {
-    /// The right to change `slot`, which nobody else may have; it is released on drop.
-    pub(super) fn new(slot: &'a Slot) -> Self {
-        Self { slot }
-    }
-}
-
 impl SlotGuard<'_> {
-    /// The slot.
-    pub fn slot(&self) -> &Slot {
-        self.slot
-    }
-
-    /// The slot's number.
-    pub fn number(&self) -> usize {
-        self.slot.number()
-    }
-
     /// Makes `change`, publishing its begin and its end.
     ///
     /// An error is a system call that failed although it must not; the slot is of no use then.
     pub fn change(&mut self, change: Change) -> io::Result<()> {
-        let slot = self.slot;
+        let slot = self.slot();
         let changing = slot.state().begin(change.target());
         slot.publish(changing);
         match change {
@@ -124,7 +101,7 @@ impl SlotGuard<'_> {
     /// Returns the words found and the last one expected; nobody but the holder of the slot
     /// writes there, so they must be exact. `None` where a load faults now.
     pub fn tail(&self, page: usize) -> Option<(u64, u64, u64)> {
-        let slot = self.slot;
+        let slot = self.slot();
         // SAFETY: as in `Slot::load`; the two words are in one page.
         let (window, effect) =
             unsafe { probe::load(&slot.promise, slot.word(page, TAIL_WORD - 1), Length::Short) };
@@ -142,7 +119,7 @@ impl SlotGuard<'_> {
     fn content(&self, page: usize, version: u32) -> u64 {
         Mark {
             sort: Sort::Content,
-            owner: self.slot.number(),
+            owner: self.slot().number(),
             page,
             version,
         }
@@ -150,13 +127,13 @@ impl SlotGuard<'_> {
     }
 
     fn fill(&self, version: u32) -> io::Result<()> {
-        for page in 0..self.slot.pages() {
+        for page in 0..self.slot().pages() {
             for word in [CONTENT_WORD, TAIL_WORD] {
-                let address = self.slot.word(page, word);
+                let address = self.slot().word(page, word);
                 let value = self.content(page, version);
                 // SAFETY: as in `Slot::load`.
                 let (_, effect) =
-                    unsafe { probe::store(&self.slot.promise, address, value, Length::Short) };
+                    unsafe { probe::store(&self.slot().promise, address, value, Length::Short) };
                 if effect != Effect::Stored {
                     return Err(io::Error::other(format!(
                         "write to mapped {address:#x} faulted"
@@ -168,7 +145,7 @@ impl SlotGuard<'_> {
     }
 
     fn map(&self) -> io::Result<()> {
-        slot::map_at(self.slot.base(), self.slot.pages())
+        slot::map_at(self.slot().base(), self.slot().pages())
     }
 
     fn protect(&self, protection: i32) -> io::Result<()> {
@@ -178,24 +155,18 @@ impl SlotGuard<'_> {
     }
 
     fn start(&self) -> *mut libc::c_void {
-        std::ptr::with_exposed_provenance_mut(self.slot.base())
+        std::ptr::with_exposed_provenance_mut(self.slot().base())
     }
 
     fn bytes(&self) -> usize {
-        self.slot.pages() * PAGE_BYTES
-    }
-}
-
-impl Drop for SlotGuard<'_> {
-    fn drop(&mut self) {
-        self.slot.release();
+        self.slot().pages() * PAGE_BYTES
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::rule::{self, Verdict};
-    use super::super::slot::HISTORY;
+    use super::super::slot::{HISTORY, Slot};
     use super::*;
 
     #[test]

@@ -6,7 +6,6 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::change::SlotGuard;
 use super::mark::{self, CONTENT_WORD, Mark, SCRIBBLE_WORD, Sort};
 use super::probe::{self, Length};
 use super::promise::Promise;
@@ -99,16 +98,10 @@ impl Slot {
 
     /// The right to change it, if nobody has that now.
     pub fn take(&self) -> Option<SlotGuard<'_>> {
-        // ORDERING: Acquire pairs with the Release in `release`: the state is seen.
+        // ORDERING: Acquire pairs with the Release of the guard's drop: the state is seen.
         let taken = self.taken.swap(true, Ordering::Acquire);
         // Lazily: a guard made and thrown away would release what somebody else holds.
-        (!taken).then(|| SlotGuard::new(self))
-    }
-
-    /// Ends the right to change it.
-    pub(super) fn release(&self) {
-        // ORDERING: publishes the state to the next holder; pairs with `take`.
-        self.taken.store(false, Ordering::Release);
+        (!taken).then(|| SlotGuard { slot: self })
     }
 
     /// Publishes `state` and remembers it; for the holder of the right to change it.
@@ -165,6 +158,31 @@ impl Slot {
             self.pages
         );
         self.base + page * PAGE_BYTES + word * size_of::<u64>()
+    }
+}
+
+/// The right to change a slot, which nobody else has; it is released on drop.
+#[derive(Debug)]
+pub struct SlotGuard<'a> {
+    slot: &'a Slot,
+}
+
+impl SlotGuard<'_> {
+    /// The slot.
+    pub fn slot(&self) -> &Slot {
+        self.slot
+    }
+
+    /// The slot's number.
+    pub fn number(&self) -> usize {
+        self.slot.number()
+    }
+}
+
+impl Drop for SlotGuard<'_> {
+    fn drop(&mut self) {
+        // ORDERING: publishes the state to the next holder; pairs with `take`.
+        self.slot.taken.store(false, Ordering::Release);
     }
 }
 

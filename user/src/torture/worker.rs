@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::board::Board;
-use super::change::{Change, SlotGuard};
+use super::change::Change;
 use super::evidence::Evidence;
 use super::finding::Letter;
 use super::heir::{self, Heir};
@@ -12,6 +12,7 @@ use super::mark;
 use super::private::PrivatePages;
 use super::probe::{self, Length};
 use super::rule::{self, Effect, Verdict, Window};
+use super::slot::SlotGuard;
 use super::tally::Tally;
 use crate::child::{Child, End};
 use crate::clock::{self, Clock};
