@@ -1,8 +1,12 @@
 //! Small helpers for command lines: bounded numbers, comma-separated lists, one-line errors.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
+use std::str::FromStr;
+
+use lexopt::Arg::{Long, Short};
 
 use crate::machine;
 
@@ -17,6 +21,11 @@ impl UsageError {
     /// An error that says `message`.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
+    }
+
+    /// There is no option `name`.
+    pub fn unknown(name: &str) -> Self {
+        Self(format!("there is no option {name}"))
     }
 
     /// Prints the line for `program` and returns the exit code for it.
@@ -40,8 +49,33 @@ impl From<lexopt::Error> for UsageError {
     }
 }
 
-/// The value of the option that `parser` has just returned, as text.
-pub fn text(parser: &mut lexopt::Parser) -> Result<String, UsageError> {
+/// What reads the value of an option.
+pub type Value<'a> = &'a mut dyn FnMut() -> Result<String, UsageError>;
+
+/// Reads a whole command line; `false` means that help was asked for. Each option is handed to `set` by its name, with the
+/// dashes.
+pub fn read<I>(
+    arguments: I,
+    mut set: impl FnMut(&str, Value<'_>) -> Result<(), UsageError>,
+) -> Result<bool, UsageError>
+where
+    I: IntoIterator<Item: Into<OsString>>,
+{
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("help") | Short('h') => return Ok(false),
+            Long(name) => {
+                let name = format!("--{name}");
+                set(&name, &mut || text(&mut parser))?;
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(true)
+}
+
+fn text(parser: &mut lexopt::Parser) -> Result<String, UsageError> {
     let value = parser.value()?;
     value
         .into_string()
@@ -55,20 +89,11 @@ pub fn cpus() -> Result<Vec<usize>, UsageError> {
 }
 
 /// Reads a number that must lie in `range`.
-pub fn number(option: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, UsageError> {
-    match text.trim().parse::<u64>() {
-        Ok(value) if range.contains(&value) => Ok(value),
-        _ => Err(UsageError(format!(
-            "{option} wants a number from {} to {}, not {text:?}",
-            range.start(),
-            range.end()
-        ))),
-    }
-}
-
-/// Reads a number with a fraction that must lie in `range`.
-pub fn decimal(option: &str, text: &str, range: RangeInclusive<f64>) -> Result<f64, UsageError> {
-    match text.trim().parse::<f64>() {
+pub fn number<T>(option: &str, text: &str, range: RangeInclusive<T>) -> Result<T, UsageError>
+where
+    T: FromStr + PartialOrd + fmt::Display,
+{
+    match text.trim().parse() {
         Ok(value) if range.contains(&value) => Ok(value),
         _ => Err(UsageError(format!(
             "{option} wants a number from {} to {}, not {text:?}",
@@ -135,10 +160,10 @@ mod tests {
 
     #[test]
     fn fractions_have_bounds_too() {
-        assert_eq!(decimal("--alpha", "1.25", 1.0..=2.0), Ok(1.25));
+        assert_eq!(number("--alpha", "1.25", 1.0..=2.0), Ok(1.25));
         for bad in ["0.9", "2.1", "NaN", "inf", "", "x"] {
             assert!(
-                decimal("--alpha", bad, 1.0..=2.0).is_err(),
+                number("--alpha", bad, 1.0..=2.0).is_err(),
                 "{bad:?} was accepted"
             );
         }

@@ -54,10 +54,15 @@ impl CounterSource {
 
 /// Adds what each counter grew by between `before` and `after` to `total`.
 pub fn accumulate(total: &mut Counters, before: &Counters, after: &Counters) {
-    for (name, &value) in after {
-        let grown = value.saturating_sub(before.get(name).copied().unwrap_or(0));
-        *total.entry(name.clone()).or_default() += grown;
+    for name in after.keys() {
+        *total.entry(name.clone()).or_default() += grown(name, before, after);
     }
+}
+
+/// What the counter `name` grew by between `before` and `after`.
+pub fn grown(name: &str, before: &Counters, after: &Counters) -> u64 {
+    let value = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
+    value(after).saturating_sub(value(before))
 }
 
 /// `value` shared among `operations`, rounded to three places.

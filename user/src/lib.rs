@@ -22,6 +22,7 @@
 compile_error!("these programs are for x86-64 Linux: they use rdtsc and its signal frame");
 
 pub mod args;
+pub mod checks;
 pub mod child;
 pub mod clock;
 pub mod counters;
@@ -43,7 +44,3 @@ pub mod summary;
 pub mod torture;
 pub mod wanderer;
 pub mod zerocopy;
-#[path = "../../kernel/src/zerocopy/abi.rs"]
-pub mod zerocopy_abi;
-pub mod zerocopy_device;
-pub mod zerocopy_server;

@@ -1,5 +1,6 @@
 //! What a program does with the machine below it: which CPUs there are, pinning, being init.
 
+use std::path::Path;
 use std::{io, thread};
 
 /// Prepares the file system when this process is init (pid 1).
@@ -70,6 +71,17 @@ pub fn run_on<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send) -> T {
         });
         pinned.join().unwrap()
     })
+}
+
+/// Whether this is the reference kernel: Linux has no such files.
+pub fn is_reference_kernel() -> bool {
+    Path::new("/proc/shootdown").exists()
+}
+
+/// Where the calling thread runs.
+pub fn current_cpu() -> usize {
+    // SAFETY: takes nothing, and every kernel has this call.
+    unsafe { libc::sched_getcpu() as usize }
 }
 
 /// Free memory in KiB, as `/proc/meminfo` tells.

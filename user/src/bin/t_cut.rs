@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use shootdown_user::checks;
 use shootdown_user::child::{Child, End, end};
 use shootdown_user::region::{PAGE_BYTES, Region};
 use shootdown_user::{machine, memory_file};
@@ -32,8 +33,7 @@ fn must<T>(what: &str, result: io::Result<T>) -> T {
 }
 
 fn fail(what: &str) -> ! {
-    println!("t_cut: FAILED: {what}");
-    std::process::exit(1)
+    checks::fail("t_cut", what)
 }
 
 /// Writes to random pages until one of them is gone. Counts in the last word of the first page.

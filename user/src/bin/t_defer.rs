@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::{hint, thread};
 
-use shootdown_user::counters::{CounterSource, Counters};
+use shootdown_user::checks;
+use shootdown_user::counters::{CounterSource, grown};
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::Region;
 use shootdown_user::{machine, memory_file};
@@ -29,11 +30,6 @@ const ELSEWHERE: u64 = 255;
 const PAGES_COUNTED: usize = 4;
 /// What follows the name of a policy that defers.
 const DEFERS: &str = "+defer";
-
-fn grown(name: &str, before: &Counters, after: &Counters) -> u64 {
-    let value = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
-    value(after).saturating_sub(value(before))
-}
 
 /// Runs `changes` on the first CPU while another thread does `work` again and again on the last. False where there is but one.
 fn beside(cpus: &[usize], work: impl Fn() + Sync, changes: impl FnOnce()) -> bool {
@@ -61,7 +57,7 @@ fn beside(cpus: &[usize], work: impl Fn() + Sync, changes: impl FnOnce()) -> boo
 }
 
 fn calls_in_progress_are_left_alone(cpus: &[usize], defers: bool) {
-    let is_ours = std::fs::exists("/proc/shootdown").unwrap();
+    let is_ours = machine::is_reference_kernel();
     let mut source = CounterSource::of_this_kernel();
     let region = Region::new(1).unwrap();
     let before = source.read();
@@ -116,8 +112,7 @@ fn nobody_uses_what_has_passed_by(cpus: &[usize], _: bool) {
         let least = published.load(Acquire);
         let word = region.word(0, 3).as_ptr().cast::<u8>();
         // SAFETY: a word of the region, which others change; the kernel reads it as it is.
-        let written =
-            unsafe { libc::write(std::os::fd::AsRawFd::as_raw_fd(&writer), word.cast(), 8) };
+        let written = unsafe { libc::write(writer.as_raw_fd(), word.cast(), 8) };
         assert_eq!(written, 8);
         let mut bytes = [0; 8];
         (&reader).read_exact(&mut bytes).unwrap();
@@ -203,9 +198,12 @@ impl Count {
         }
         let count_of = |byte| (least..=most).find(|&count| byte_of(count) == byte);
         if count_of(seen).is_none_or(|seen| Some(seen) < count_of(counted)) {
-            fail(&format!(
-                "a call copied {seen} from a page after it had copied the count of {counted} (modulo {BYTES}, plus 1)"
-            ));
+            checks::fail(
+                "t_defer",
+                &format!(
+                    "a call copied {seen} from a page after it had copied the count of {counted} (modulo {BYTES}, plus 1)"
+                ),
+            );
         }
     }
 }
@@ -226,27 +224,15 @@ fn a_call_copies_in_order(cpus: &[usize], _: bool) {
     beside(cpus, || count.copy(&file, &lead), counting);
 }
 
-/// Ends the program, whatever its threads do.
-fn fail(what: &str) -> ! {
-    println!("t_defer: FAILED: {what}");
-    std::process::exit(1)
-}
-
 fn main() -> ExitCode {
     machine::prepare();
     let cpus = machine::allowed_cpus().unwrap();
     let switch = PolicySwitch::of_this_kernel();
     type Test = fn(&[usize], bool);
-    let tests: &[(&str, Test)] = &[
-        (
-            "calls_in_progress_are_left_alone",
-            calls_in_progress_are_left_alone,
-        ),
-        (
-            "nobody_uses_what_has_passed_by",
-            nobody_uses_what_has_passed_by,
-        ),
-        ("a_call_copies_in_order", a_call_copies_in_order),
+    let tests: [(&str, Test); 3] = checks::named![
+        calls_in_progress_are_left_alone,
+        nobody_uses_what_has_passed_by,
+        a_call_copies_in_order,
     ];
     let policies = ["best", "best+defer"].map(str::to_owned);
     for policy in switch.resolve(&policies).unwrap() {

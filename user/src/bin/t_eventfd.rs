@@ -6,16 +6,12 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use shootdown_user::checks::{self, errno};
 use shootdown_user::child::{Child, End};
-use shootdown_user::machine;
 use shootdown_user::region::Region;
 
 /// How often two processes take turns.
 const TURNS: u64 = 200;
-
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
 
 fn event(value: u32, flags: i32) -> OwnedFd {
     // SAFETY: makes a descriptor.
@@ -207,33 +203,17 @@ fn futexes_work_across_processes() {
 }
 
 fn main() -> ExitCode {
-    machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("counters_add_up", counters_add_up),
-        (
-            "semaphores_give_one_at_a_time",
+    checks::run(
+        "t_eventfd",
+        &checks::named![
+            counters_add_up,
             semaphores_give_one_at_a_time,
-        ),
-        ("bad_calls_are_refused", bad_calls_are_refused),
-        (
-            "processes_wait_for_each_other",
+            bad_calls_are_refused,
             processes_wait_for_each_other,
-        ),
-        ("writers_wait_for_room", writers_wait_for_room),
-        (
-            "pipes_end_with_their_last_writer",
+            writers_wait_for_room,
             pipes_end_with_their_last_writer,
-        ),
-        ("shared_memory_is_one_memory", shared_memory_is_one_memory),
-        (
-            "futexes_work_across_processes",
+            shared_memory_is_one_memory,
             futexes_work_across_processes,
-        ),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_eventfd: {name} ok");
-    }
-    println!("t_eventfd: OK");
-    ExitCode::SUCCESS
+        ],
+    )
 }

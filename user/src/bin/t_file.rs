@@ -1,13 +1,14 @@
 //! Files in memory: the calls that make, cut, sync and remove them, and what their mappings show.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use shootdown_user::checks::{self, errno, error_of};
 use shootdown_user::child::{Child, End};
 use shootdown_user::memory_file;
 use shootdown_user::region::{PAGE_BYTES, Region};
@@ -15,20 +16,12 @@ use shootdown_user::region::{PAGE_BYTES, Region};
 const PAGE: u64 = PAGE_BYTES as u64;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-fn error_of<T>(result: io::Result<T>) -> Option<i32> {
-    result.err().and_then(|error| error.raw_os_error())
-}
-
-fn last_error() -> Option<i32> {
-    io::Error::last_os_error().raw_os_error()
-}
-
 fn map(file: &File, bytes: usize, prot: i32, sharing: i32, offset: i64) -> Result<usize, i32> {
     let fd = file.as_raw_fd();
     // SAFETY: a new mapping where nothing is.
     let at = unsafe { libc::mmap(ptr::null_mut(), bytes, prot, sharing, fd, offset) };
     if at == libc::MAP_FAILED {
-        return Err(last_error().unwrap_or(0));
+        return Err(errno());
     }
     Ok(at.expose_provenance())
 }
@@ -43,7 +36,7 @@ fn sync_range(at: usize, bytes: usize, flags: i32) -> Option<i32> {
     // SAFETY: the call changes no memory.
     match unsafe { libc::msync(ptr::with_exposed_provenance_mut(at), bytes, flags) } {
         0 => None,
-        _ => last_error(),
+        _ => Some(errno()),
     }
 }
 
@@ -181,7 +174,7 @@ fn nothing_is_there_beyond_the_end() {
     let place = ptr::from_ref(region.word(2, 0)).cast();
     // SAFETY: the kernel reads from the mapping, or refuses.
     assert_eq!(unsafe { libc::write(pipe[1], place, 8) }, -1);
-    assert_eq!(last_error(), Some(libc::EFAULT));
+    assert_eq!(errno(), libc::EFAULT);
     file.set_len(3 * PAGE).expect("longer");
     assert_eq!(reader(&region, 2), End::Exited(0), "and zero");
     pipe.into_iter().for_each(|end| {
@@ -214,7 +207,7 @@ fn rights_are_those_of_the_descriptor() {
     let place = ptr::with_exposed_provenance_mut(at);
     // SAFETY: a mapping of this function's own, which nothing refers to.
     let status = unsafe { libc::mprotect(place, PAGE_BYTES, READ_WRITE) };
-    assert_eq!((status, last_error()), (-1, Some(libc::EACCES)));
+    assert_eq!((status, errno()), (-1, libc::EACCES));
     unmap(at, PAGE_BYTES);
     assert_eq!(error_of(reading.set_len(3)), Some(libc::EINVAL));
 }
@@ -263,30 +256,16 @@ fn syncs_store_what_was_written() {
 }
 
 fn main() -> ExitCode {
-    shootdown_user::machine::prepare();
-    let tests: [(&str, fn()); 7] = [
-        ("names_come_and_go", names_come_and_go),
-        (
-            "sizes_change_and_holes_are_zero",
+    checks::run(
+        "t_file",
+        &checks::named![
+            names_come_and_go,
             sizes_change_and_holes_are_zero,
-        ),
-        ("everybody_has_the_same_pages", everybody_has_the_same_pages),
-        (
-            "nothing_is_there_beyond_the_end",
+            everybody_has_the_same_pages,
             nothing_is_there_beyond_the_end,
-        ),
-        (
-            "rights_are_those_of_the_descriptor",
             rights_are_those_of_the_descriptor,
-        ),
-        ("syncs_say_what_is_wrong", syncs_say_what_is_wrong),
-        ("syncs_store_what_was_written", syncs_store_what_was_written),
-    ];
-    for (name, test) in tests {
-        // A failed assertion prints its message and ends the program.
-        test();
-        println!("t_file: {name} ok");
-    }
-    println!("t_file: OK");
-    ExitCode::SUCCESS
+            syncs_say_what_is_wrong,
+            syncs_store_what_was_written,
+        ],
+    )
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
+use shootdown_user::checks;
 use shootdown_user::child::{Child, End};
 use shootdown_user::region::{PAGE_BYTES, Region};
 use shootdown_user::{fire, machine};
@@ -36,12 +37,6 @@ const COMPLAINTS: [&str; 4] = [
     "a child's own write is lost",
 ];
 
-/// Ends the program, whatever its threads do.
-fn fail(what: &str) -> ! {
-    println!("t_fork: FAILED: {what}");
-    std::process::exit(1)
-}
-
 /// What threads write to, and what they have written.
 struct Fire {
     memory: Region,
@@ -64,10 +59,13 @@ impl Fire {
             for page in writer * PAGES..(writer + 1) * PAGES {
                 let seen = self.word(page).load(Relaxed);
                 if seen != round - 1 {
-                    fail(&format!(
-                        "page {page} holds {seen}, but its only writer wrote {}",
-                        round - 1
-                    ));
+                    checks::fail(
+                        "t_fork",
+                        &format!(
+                            "page {page} holds {seen}, but its only writer wrote {}",
+                            round - 1
+                        ),
+                    );
                 }
                 self.word(page).store(round, Release);
                 self.published[page].store(round, Release);
@@ -83,9 +81,10 @@ impl Fire {
                 let published = self.published[page].load(Acquire);
                 let seen = self.word(page).load(Acquire);
                 if !(published..CHILDS).contains(&seen) {
-                    fail(&format!(
-                        "page {page} holds {seen}, but {published} was written before"
-                    ));
+                    checks::fail(
+                        "t_fork",
+                        &format!("page {page} holds {seen}, but {published} was written before"),
+                    );
                 }
             }
         }
@@ -179,9 +178,10 @@ fn children_keep_what_was_there_at_the_fork() {
             };
             let [page, expected, seen] =
                 [PAGE, EXPECTED, SEEN].map(|word| report.word(0, word).load(Relaxed));
-            fail(&format!(
-                "fork {fork}: {complaint}: page {page} holds {seen}, not {expected}"
-            ));
+            checks::fail(
+                "t_fork",
+                &format!("fork {fork}: {complaint}: page {page} holds {seen}, not {expected}"),
+            );
         }
         fire.over.store(true, Relaxed);
     });
@@ -205,7 +205,7 @@ fn forks_have_a_place_among_writes() {
         for writer in 0..fire::WRITERS {
             scope.spawn(move || {
                 let done = fire.write(writer, elsewhere(writer));
-                done.unwrap_or_else(|what| fail(&what))
+                done.unwrap_or_else(|what| checks::fail("t_fork", &what))
             });
         }
         for fork in 0..forks {
@@ -216,9 +216,11 @@ fn forks_have_a_place_among_writes() {
                 End::Exited(0) => {}
                 End::Exited(status) => {
                     let complaint = fire::Complaint::of_status(status);
-                    fail(&format!("fork {fork}: {complaint}"))
+                    checks::fail("t_fork", &format!("fork {fork}: {complaint}"))
                 }
-                End::Killed(_) => fail(&format!("fork {fork}: a child was killed")),
+                End::Killed(_) => {
+                    checks::fail("t_fork", &format!("fork {fork}: a child was killed"))
+                }
             }
         }
         fire.end();
@@ -340,56 +342,20 @@ fn trees_of_processes_grow_and_go() {
 }
 
 fn nothing_leaks() {
-    if !std::fs::exists("/proc/shootdown").unwrap() {
-        // On Linux others use memory too.
-        return;
-    }
-    let before = machine::free_kib().unwrap();
-    let mut least_lost = u64::MAX;
-    for _ in 0..4 {
-        trees_of_processes_grow_and_go();
-        thread::sleep(std::time::Duration::from_millis(20));
-        least_lost = least_lost.min(before.saturating_sub(machine::free_kib().unwrap()));
-    }
-    assert!(
-        least_lost < 256,
-        "{least_lost} KiB are gone after 160 children"
-    );
+    checks::must_not_lose_again(4, 256, trees_of_processes_grow_and_go);
 }
 
 fn main() -> ExitCode {
-    machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        (
-            "children_keep_what_was_there_at_the_fork",
+    checks::run(
+        "t_fork",
+        &checks::named![
             children_keep_what_was_there_at_the_fork,
-        ),
-        (
-            "forks_have_a_place_among_writes",
             forks_have_a_place_among_writes,
-        ),
-        (
-            "rights_come_back_without_sharing",
             rights_come_back_without_sharing,
-        ),
-        (
-            "the_kernel_writes_to_copies_too",
             the_kernel_writes_to_copies_too,
-        ),
-        (
-            "discards_concern_one_process_only",
             discards_concern_one_process_only,
-        ),
-        (
-            "trees_of_processes_grow_and_go",
             trees_of_processes_grow_and_go,
-        ),
-        ("nothing_leaks", nothing_leaks),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_fork: {name} ok");
-    }
-    println!("t_fork: OK");
-    ExitCode::SUCCESS
+            nothing_leaks,
+        ],
+    )
 }

@@ -2,7 +2,6 @@
 //!
 //! Runs as the first process of a machine only: nobody wants the CPUs of a host taken away.
 
-use std::io;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks::{self, error_of};
 use shootdown_user::child::{Child, End};
 use shootdown_user::hotplug;
-use shootdown_user::machine::{self, run_on};
+use shootdown_user::machine::{self, current_cpu as here, run_on};
 use shootdown_user::region::Region;
 
 /// How often two threads turn the same CPU off and on.
@@ -35,12 +35,6 @@ fn without<T>(cpu: usize, work: impl FnOnce() -> T) -> T {
     let result = work();
     hotplug::bring_online(cpu).unwrap();
     result
-}
-
-/// Where the calling thread runs.
-fn here() -> usize {
-    // SAFETY: takes nothing.
-    unsafe { libc::sched_getcpu() as usize }
 }
 
 /// Waits until `word` exceeds `value`.
@@ -72,21 +66,20 @@ fn the_files_agree() {
 }
 
 fn nonsense_is_refused() {
-    let error = |result: io::Result<()>| result.unwrap_err().raw_os_error();
     let first = hotplug::take_offline(cpus()[0]);
     assert!(first.is_err(), "the first CPU left");
     let beyond = cpus().len() + 7;
-    assert_eq!(error(hotplug::take_offline(beyond)), Some(libc::ENOENT));
+    assert_eq!(error_of(hotplug::take_offline(beyond)), Some(libc::ENOENT));
     for &cpu in others() {
         for word in ["2", "x", "-1"] {
             assert_eq!(
-                error(hotplug::tell(cpu, word)),
+                error_of(hotplug::tell(cpu, word)),
                 Some(libc::EINVAL),
                 "{word:?}"
             );
         }
         without(cpu, || {
-            assert_eq!(error(machine::pin_to(cpu)), Some(libc::EINVAL));
+            assert_eq!(error_of(machine::pin_to(cpu)), Some(libc::EINVAL));
         });
     }
 }
@@ -238,21 +231,17 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    machine::prepare();
     cpus();
-    let tests: &[(&str, fn())] = &[
-        ("the_files_agree", the_files_agree),
-        ("nonsense_is_refused", nonsense_is_refused),
-        ("pinned_threads_survive", pinned_threads_survive),
-        ("nothing_is_remembered", nothing_is_remembered),
-        ("flushes_go_on", flushes_go_on),
-        ("requests_do_not_mix", requests_do_not_mix),
-        ("the_last_one_stays", the_last_one_stays),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_hotplug: {name} ok");
-    }
-    println!("t_hotplug: OK");
-    ExitCode::SUCCESS
+    checks::run(
+        "t_hotplug",
+        &checks::named![
+            the_files_agree,
+            nonsense_is_refused,
+            pinned_threads_survive,
+            nothing_is_remembered,
+            flushes_go_on,
+            requests_do_not_mix,
+            the_last_one_stays,
+        ],
+    )
 }

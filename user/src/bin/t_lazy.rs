@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks;
 use shootdown_user::child::{Child, End};
-use shootdown_user::counters::{CounterSource, Counters};
+use shootdown_user::counters::{CounterSource, grown};
 use shootdown_user::machine;
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::Region;
@@ -24,11 +25,6 @@ const NAP: Duration = Duration::from_millis(2);
 fn cpus() -> &'static [usize] {
     static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
     CPUS.get_or_init(|| machine::allowed_cpus().unwrap())
-}
-
-fn grown(name: &str, before: &Counters, after: &Counters) -> u64 {
-    let value = |counters: &Counters| counters.get(name).copied().unwrap_or(0);
-    value(after).saturating_sub(value(before))
 }
 
 /// Runs `awake` on the first CPU while a thread of the process sleeps on the last; `None` where there is but one.
@@ -57,7 +53,7 @@ fn while_one_sleeps<T>(awake: impl FnOnce() -> T) -> Option<T> {
 
 fn sleepers_are_left_alone() {
     let mut source = CounterSource::of_this_kernel();
-    let is_ours = std::fs::exists("/proc/shootdown").unwrap();
+    let is_ours = machine::is_reference_kernel();
     let region = Region::new(4).unwrap();
     let counted = while_one_sleeps(|| {
         let before = source.read();
@@ -116,9 +112,7 @@ fn sleepers_wake_up_to_the_newest_contents() {
 /// A child sleeps on each CPU in turn, and is killed there: the CPU is left idle in its space.
 fn dead_processes_leave_nothing() {
     const PAGES: usize = 512;
-    let cpus = cpus();
-    let before = machine::free_kib().unwrap();
-    for &cpu in cpus {
+    let killed_on = |cpu| {
         let ready = Region::shared(1).unwrap();
         let child = Child::start(|| {
             machine::pin_to(cpu).unwrap();
@@ -136,38 +130,23 @@ fn dead_processes_leave_nothing() {
         let child = child.unwrap();
         child.signal(libc::SIGKILL).unwrap();
         assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
-    }
-    if std::fs::exists("/proc/shootdown").unwrap() {
-        let lost = before.saturating_sub(machine::free_kib().unwrap());
-        assert!(
-            lost < 1024,
-            "{lost} KiB are gone after {} children",
-            cpus.len()
-        );
-    }
+    };
+    checks::must_not_lose(1024, || cpus().iter().copied().for_each(killed_on));
 }
 
 fn main() -> ExitCode {
     machine::prepare();
     cpus();
     let switch = PolicySwitch::of_this_kernel();
-    let tests: &[(&str, fn())] = &[
-        ("sleepers_are_left_alone", sleepers_are_left_alone),
-        (
-            "sleepers_wake_up_to_the_newest_contents",
-            sleepers_wake_up_to_the_newest_contents,
-        ),
-        ("dead_processes_leave_nothing", dead_processes_leave_nothing),
+    let checks: [checks::Check; 3] = checks::named![
+        sleepers_are_left_alone,
+        sleepers_wake_up_to_the_newest_contents,
+        dead_processes_leave_nothing,
     ];
-    for policy in switch
-        .resolve(&["published", "best"].map(str::to_owned))
-        .unwrap()
-    {
+    let policies = ["published", "best"].map(str::to_owned);
+    for policy in switch.resolve(&policies).unwrap() {
         switch.select(&policy).unwrap();
-        for (name, test) in tests {
-            test();
-            println!("t_lazy: {policy}: {name} ok");
-        }
+        checks::run_all(&format!("t_lazy: {policy}"), &checks);
     }
     println!("t_lazy: OK");
     ExitCode::SUCCESS

@@ -1,11 +1,12 @@
 //! Memory at its limits: all of it, too many areas, everybody at once, and nothing lost afterwards.
 
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+use shootdown_user::checks::{self, errno};
 
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -37,25 +38,8 @@ fn protect(at: usize, bytes: usize, prot: i32) -> Result<(), i32> {
     }
 }
 
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
 fn word(at: usize) -> *mut usize {
     ptr::with_exposed_provenance_mut(at)
-}
-
-/// Free memory in KiB, as the kernel says; on Linux, where others use memory too, always the same.
-fn free_kib() -> usize {
-    if !fs::exists("/proc/shootdown").unwrap_or(false) {
-        return 0;
-    }
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
-    let number = line.and_then(|line| line.split_ascii_whitespace().next());
-    number
-        .and_then(|number| number.parse().ok())
-        .expect("MemFree in /proc/meminfo")
 }
 
 /// The child's side of [`exhaustion_kills_the_eater_alone`]: never returns alive.
@@ -71,18 +55,13 @@ fn eat_everything() -> ! {
 }
 
 fn exhaustion_kills_the_eater_alone() {
-    let before = free_kib();
-    for round in 0..3 {
-        let own = std::env::current_exe().expect("the name of this program");
-        let status = Command::new(own).arg("eat").status().expect("a child");
-        assert_eq!(
-            status.signal(),
-            Some(libc::SIGKILL),
-            "round {round}: {status:?}"
-        );
-    }
-    let lost = before.saturating_sub(free_kib());
-    assert!(lost < 1024, "{lost} KiB are gone with the children");
+    checks::must_not_lose(1024, || {
+        for _ in 0..3 {
+            let own = std::env::current_exe().expect("the name of this program");
+            let status = Command::new(own).arg("eat").status().expect("a child");
+            assert_eq!(status.signal(), Some(libc::SIGKILL), "{status:?}");
+        }
+    });
 }
 
 fn too_many_areas_are_refused() {
@@ -198,12 +177,7 @@ fn everybody_at_once_loses_nothing() {
         assert_eq!(wrong.into_inner(), 0, "pages with a foreign or lost tag");
     };
     all_at_once();
-    let before = free_kib();
-    for _ in 0..3 {
-        all_at_once();
-    }
-    let lost = before.saturating_sub(free_kib());
-    assert!(lost < 1024, "{lost} KiB are gone");
+    checks::must_not_lose(1024, || (0..3).for_each(|_| all_at_once()));
 }
 
 fn the_stack_grows_to_its_limit() {
@@ -220,32 +194,18 @@ fn the_stack_grows_to_its_limit() {
 }
 
 fn main() -> ExitCode {
-    shootdown_user::machine::prepare();
     if std::env::args().nth(1).as_deref() == Some("eat") {
         eat_everything();
     }
-    let tests: [(&str, fn()); 6] = [
-        ("sizes_and_places_are_checked", sizes_and_places_are_checked),
-        (
-            "sparse_mappings_reach_everywhere",
+    checks::run(
+        "t_memory",
+        &checks::named![
+            sizes_and_places_are_checked,
             sparse_mappings_reach_everywhere,
-        ),
-        ("the_stack_grows_to_its_limit", the_stack_grows_to_its_limit),
-        ("too_many_areas_are_refused", too_many_areas_are_refused),
-        (
-            "everybody_at_once_loses_nothing",
+            the_stack_grows_to_its_limit,
+            too_many_areas_are_refused,
             everybody_at_once_loses_nothing,
-        ),
-        (
-            "exhaustion_kills_the_eater_alone",
             exhaustion_kills_the_eater_alone,
-        ),
-    ];
-    for (name, test) in tests {
-        // A failed assertion prints its message and ends the program.
-        test();
-        println!("t_memory: {name} ok");
-    }
-    println!("t_memory: OK");
-    ExitCode::SUCCESS
+        ],
+    )
 }

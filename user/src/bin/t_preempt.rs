@@ -2,18 +2,15 @@
 //!
 //! Nothing is timed: what counts is how often the urgent thread ran between the beginning of a call and its end.
 
-use std::ffi::c_void;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
-/// Says what is wrong.
-type Checked = Result<(), String>;
-/// A check with its name.
-type Check = (&'static str, fn() -> Checked);
+use shootdown_user::region::{PAGE_BYTES, Region};
+use shootdown_user::{checks, machine, realtime};
 
 /// Bytes of the one call: many slices, and many wake-ups, long.
 const LONG_BYTES: usize = 128 << 20;
@@ -25,164 +22,72 @@ const LEAST_WAKE_UPS: u64 = 3;
 const TRIES: u32 = 5;
 const PRIORITY: i32 = 40;
 
-static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
-static ENOUGH: AtomicBool = AtomicBool::new(false);
-
-fn main() -> ExitCode {
-    let checks: [Check; 2] = [
-        ("long_calls_are_preempted", long_calls_are_preempted),
-        ("turns_are_taken_inside_calls", turns_are_taken_inside_calls),
-    ];
-    for (name, check) in checks {
-        if let Err(why) = check() {
-            println!("t_preempt: FAILED: {name}: {why}");
-            return ExitCode::FAILURE;
-        }
-        println!("t_preempt: {name} ok");
-    }
-    println!("t_preempt: OK");
-    ExitCode::SUCCESS
-}
-
 /// A `SCHED_FIFO` thread that sleeps most of the time gets the CPU back in the middle of a call.
-fn long_calls_are_preempted() -> Checked {
-    let memory = Memory::new()?;
-    let zero = File::open("/dev/zero").map_err(|why| why.to_string())?;
-    let urgent = std::thread::spawn(|| {
-        pin_to_first_cpu()?;
-        become_urgent()?;
-        while !ENOUGH.load(Ordering::Relaxed) {
-            std::thread::sleep(PERIOD);
-            WAKE_UPS.fetch_add(1, Ordering::Relaxed);
+fn long_calls_are_preempted() {
+    let most = beside_calls(TRIES, LEAST_WAKE_UPS, |turns, is_over| {
+        realtime::become_fifo(PRIORITY).unwrap();
+        while !is_over.load(Relaxed) {
+            thread::sleep(PERIOD);
+            turns.fetch_add(1, Relaxed);
         }
-        Checked::Ok(())
     });
-    pin_to_first_cpu()?;
-    while WAKE_UPS.load(Ordering::Relaxed) == 0 && !urgent.is_finished() {
-        std::thread::yield_now();
-    }
-    let mut found = Ok(0);
-    for _ in 0..TRIES {
-        if matches!(found, Ok(count) if count < LEAST_WAKE_UPS) {
-            found = wake_ups_in_one_call(&zero, &memory);
-        }
-    }
-    ENOUGH.store(true, Ordering::Relaxed);
-    urgent.join().map_err(|_| "the urgent thread panicked")??;
-    match found? {
-        LEAST_WAKE_UPS.. => Ok(()),
-        few => Err(format!(
-            "{few} wake-ups during a call of {LONG_BYTES} bytes, the last of {TRIES} calls"
-        )),
-    }
-}
-
-/// How often the urgent thread runs while this one is in one system call.
-fn wake_ups_in_one_call(zero: &File, memory: &Memory) -> Result<u64, String> {
-    let before = WAKE_UPS.load(Ordering::Relaxed);
-    // SAFETY: the memory is mapped, writable, this long, and used by nobody else.
-    let count = unsafe { libc::read(zero.as_raw_fd(), memory.0, LONG_BYTES) };
-    let during = WAKE_UPS.load(Ordering::Relaxed) - before;
-    match count == LONG_BYTES as isize {
-        true => Ok(during),
-        false => Err(format!("one call read {count} bytes")),
-    }
+    assert!(
+        most >= LEAST_WAKE_UPS,
+        "at most {most} wake-ups during each of {TRIES} calls of {LONG_BYTES} bytes"
+    );
 }
 
 /// Two normal threads of one CPU: one in long calls, the other counts. Both get on.
-fn turns_are_taken_inside_calls() -> Checked {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    static DONE: AtomicBool = AtomicBool::new(false);
-    let counter = std::thread::spawn(|| {
-        pin_to_first_cpu()?;
-        while !DONE.load(Ordering::Relaxed) {
-            COUNT.fetch_add(1, Ordering::Relaxed);
+fn turns_are_taken_inside_calls() {
+    let turns = beside_calls(1, 1, |turns, is_over| {
+        while !is_over.load(Relaxed) {
+            turns.fetch_add(1, Relaxed);
         }
-        Checked::Ok(())
     });
-    pin_to_first_cpu()?;
-    while COUNT.load(Ordering::Relaxed) == 0 && !counter.is_finished() {
-        std::thread::yield_now();
-    }
-    let memory = Memory::new()?;
-    let mut zero = File::open("/dev/zero").map_err(|why| why.to_string())?;
-    let before = COUNT.load(Ordering::Relaxed);
-    let read = zero.read(memory.bytes()).map_err(|why| why.to_string())?;
-    let during = COUNT.load(Ordering::Relaxed) - before;
-    DONE.store(true, Ordering::Relaxed);
-    counter
-        .join()
-        .map_err(|_| "the counting thread panicked")??;
-    if read != LONG_BYTES || during == 0 {
-        return Err(format!("{read} bytes read, {during} turns of the other"));
-    }
-    Ok(())
+    assert!(turns > 0, "no turn of the other");
 }
 
-/// Pages that are there already: a call that fills them takes no fault and no lock, where a kernel might look for others.
-struct Memory(*mut c_void);
-
-impl Memory {
-    fn new() -> Result<Self, String> {
-        // SAFETY: a new mapping, nothing is replaced.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                LONG_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(format!("mmap: {}", std::io::Error::last_os_error()));
+/// Makes up to `tries` long calls while another thread of the same CPU does `work`, until that has counted `enough` in one; what
+/// it has counted at most.
+fn beside_calls(tries: u32, enough: u64, work: impl Fn(&AtomicU64, &AtomicBool) + Sync) -> u64 {
+    // Pages that are there already: a call that fills them takes no fault and no lock, where a kernel might look for others.
+    let memory = Region::new(LONG_BYTES / PAGE_BYTES).unwrap();
+    (0..memory.pages()).for_each(|page| memory.word(page, 0).store(1, Relaxed));
+    let zero = File::open("/dev/zero").unwrap();
+    let (turns, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let in_one_call = |_| {
+        let before = turns.load(Relaxed);
+        let at = memory.word(0, 0).as_ptr().cast();
+        // SAFETY: the memory is mapped, writable, this long, and its words are atomics.
+        let read = unsafe { libc::read(zero.as_raw_fd(), at, LONG_BYTES) };
+        if read != LONG_BYTES as isize {
+            checks::fail("t_preempt", &format!("one call read {read} bytes"));
         }
-        // SAFETY: just mapped, this long, and nobody else's.
-        unsafe { at.cast::<u8>().write_bytes(1, LONG_BYTES) };
-        Ok(Self(at))
-    }
-
-    #[expect(clippy::mut_from_ref, reason = "called once for each mapping")]
-    fn bytes(&self) -> &mut [u8] {
-        // SAFETY: mapped, written, this long, and borrowed once.
-        unsafe { std::slice::from_raw_parts_mut(self.0.cast(), LONG_BYTES) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and not used any more.
-        unsafe { libc::munmap(self.0, LONG_BYTES) };
-    }
-}
-
-fn pin_to_first_cpu() -> Checked {
-    let bits: u64 = 1;
-    // SAFETY: reads one word.
-    let status = unsafe { libc::sched_setaffinity(0, size_of::<u64>(), (&raw const bits).cast()) };
-    ok(status, "sched_setaffinity")
-}
-
-fn become_urgent() -> Checked {
-    let priority = PRIORITY;
-    // Directly: some C libraries have a function of that name that only fails.
-    // SAFETY: reads one integer.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            0,
-            libc::SCHED_FIFO,
-            &raw const priority,
-        )
+        turns.load(Relaxed) - before
     };
-    ok(status as i32, "sched_setscheduler")
+    machine::pin_to(0).unwrap();
+    thread::scope(|scope| {
+        // It inherits the CPU.
+        let other = scope.spawn(|| work(&turns, &is_over));
+        while turns.load(Relaxed) == 0 && !other.is_finished() {
+            thread::yield_now();
+        }
+        let mut most = 0;
+        (0..tries)
+            .map(in_one_call)
+            .take_while(|&count| {
+                most = count.max(most);
+                count < enough
+            })
+            .for_each(drop);
+        is_over.store(true, Relaxed);
+        most
+    })
 }
 
-fn ok(status: i32, what: &str) -> Checked {
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what}: {}", std::io::Error::last_os_error()))
-    }
+fn main() -> ExitCode {
+    checks::run(
+        "t_preempt",
+        &checks::named![long_calls_are_preempted, turns_are_taken_inside_calls],
+    )
 }

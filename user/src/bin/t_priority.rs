@@ -1,13 +1,13 @@
 //! Fixed priorities: who runs, who is made to wait, and what the calls answer. Everything happens on one CPU.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks::{self, error_of};
 use shootdown_user::child::{Child, End};
 use shootdown_user::{machine, realtime};
 
@@ -19,7 +19,7 @@ const RESET_ON_FORK: i32 = 0x4000_0000;
 fn a_woken_thread_runs_before_its_waker_goes_on() {
     const ROUNDS: u64 = 200;
     static READ: AtomicU64 = AtomicU64::new(0);
-    let (mut from, mut to) = pipe();
+    let (mut from, mut to) = io::pipe().unwrap();
     thread::scope(|scope| {
         scope.spawn(move || {
             realtime::become_fifo(10).unwrap();
@@ -134,7 +134,8 @@ fn children_inherit() {
 
 fn nonsense_is_refused() {
     const NOBODY: i32 = i32::MAX;
-    let set = |thread, policy, priority| refusal(realtime::set_scheduler(thread, policy, priority));
+    let set =
+        |thread, policy, priority| error_of(realtime::set_scheduler(thread, policy, priority));
     for (policy, priority) in [
         (libc::SCHED_FIFO, 0),
         (libc::SCHED_FIFO, 100),
@@ -144,13 +145,13 @@ fn nonsense_is_refused() {
         (99, 0),
         (-1, 0),
     ] {
-        assert_eq!(set(realtime::SELF, policy, priority), libc::EINVAL);
+        assert_eq!(set(realtime::SELF, policy, priority), Some(libc::EINVAL));
     }
-    assert_eq!(set(-1, libc::SCHED_OTHER, 0), libc::EINVAL);
-    assert_eq!(set(NOBODY, libc::SCHED_OTHER, 0), libc::ESRCH);
-    assert_eq!(refusal(realtime::scheduler(NOBODY)), libc::ESRCH);
-    assert_eq!(refusal(realtime::scheduler(-1)), libc::EINVAL);
-    assert_eq!(refusal(realtime::priority(NOBODY)), libc::ESRCH);
+    assert_eq!(set(-1, libc::SCHED_OTHER, 0), Some(libc::EINVAL));
+    assert_eq!(set(NOBODY, libc::SCHED_OTHER, 0), Some(libc::ESRCH));
+    assert_eq!(error_of(realtime::scheduler(NOBODY)), Some(libc::ESRCH));
+    assert_eq!(error_of(realtime::scheduler(-1)), Some(libc::EINVAL));
+    assert_eq!(error_of(realtime::priority(NOBODY)), Some(libc::ESRCH));
     for (policy, bounds) in [
         (libc::SCHED_OTHER, (0, 0)),
         (libc::SCHED_FIFO, (1, 99)),
@@ -161,8 +162,8 @@ fn nonsense_is_refused() {
         assert_eq!((least, most), bounds);
     }
     assert_eq!(
-        refusal(call(libc::SYS_sched_get_priority_max, 99)),
-        libc::EINVAL
+        error_of(call(libc::SYS_sched_get_priority_max, 99)),
+        Some(libc::EINVAL)
     );
 }
 
@@ -175,55 +176,26 @@ fn call(number: libc::c_long, policy: i32) -> io::Result<i32> {
     }
 }
 
-fn refusal<T>(result: io::Result<T>) -> i32 {
-    result
-        .err()
-        .and_then(|error| error.raw_os_error())
-        .unwrap_or(0)
-}
-
 fn spin() {
     for turn in 0..LONG_LOOP {
         std::hint::black_box(turn);
     }
 }
 
-fn pipe() -> (std::fs::File, std::fs::File) {
-    let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: fresh, and nobody else's.
-    let [from, to] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    assert!(from.as_raw_fd() >= 0 && to.as_raw_fd() >= 0);
-    (from.into(), to.into())
-}
-
 fn main() -> ExitCode {
     machine::prepare();
     // Linux leaves ordinary threads a share, unless it is told not to.
     let _no_such_file = std::fs::write("/proc/sys/kernel/sched_rt_runtime_us", "-1");
-    let checks: [(&str, fn()); 6] = [
-        ("nonsense_is_refused", nonsense_is_refused),
-        ("children_inherit", children_inherit),
-        (
-            "a_woken_thread_runs_before_its_waker_goes_on",
-            a_woken_thread_runs_before_its_waker_goes_on,
-        ),
-        (
-            "a_loop_keeps_the_less_urgent_waiting",
-            a_loop_keeps_the_less_urgent_waiting,
-        ),
-        (
-            "equals_take_turns_only_if_they_want_to",
-            equals_take_turns_only_if_they_want_to,
-        ),
-        ("kills_reach_an_urgent_loop", kills_reach_an_urgent_loop),
-    ];
     machine::pin_to(*machine::allowed_cpus().unwrap().last().unwrap()).unwrap();
-    for (name, check) in checks {
-        check();
-        println!("t_priority: {name} ok");
-    }
-    println!("t_priority: OK");
-    ExitCode::SUCCESS
+    checks::run(
+        "t_priority",
+        &checks::named![
+            nonsense_is_refused,
+            children_inherit,
+            a_woken_thread_runs_before_its_waker_goes_on,
+            a_loop_keeps_the_less_urgent_waiting,
+            equals_take_turns_only_if_they_want_to,
+            kills_reach_an_urgent_loop,
+        ],
+    )
 }

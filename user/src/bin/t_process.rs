@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shootdown_user::machine::free_kib;
+use shootdown_user::checks;
 
 /// How a child ends, and what its parent must see: an exit code or a signal.
 const ENDS: &[(&str, Option<i32>, Option<i32>)] = &[
@@ -127,25 +127,12 @@ fn every_end_is_told() {
 }
 
 fn nothing_leaks() {
-    if !std::fs::exists("/proc/shootdown").unwrap() {
-        // On Linux others use memory too.
-        return;
-    }
-    let before = free_kib().unwrap();
-    let mut least_lost = u64::MAX;
-    for _ in 0..4 {
+    // Caches and tables of this process may have grown; children have megabytes each.
+    checks::must_not_lose_again(4, 1024, || {
         for how in ["leave-threads", "segv", "exit"] {
             child(how).status().unwrap();
         }
-        // Threads of the last child may still be on their way out.
-        thread::sleep(Duration::from_millis(20));
-        least_lost = least_lost.min(before.saturating_sub(free_kib().unwrap()));
-    }
-    // Caches and tables of this process may have grown; children have megabytes each.
-    assert!(
-        least_lost < 1024,
-        "{least_lost} KiB are gone after 12 children"
-    );
+    });
 }
 
 fn running_children_can_be_killed() {
@@ -197,22 +184,15 @@ fn main() -> ExitCode {
         }
         Some(how) => return end(how),
     }
-    shootdown_user::machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("every_end_is_told", every_end_is_told),
-        ("nothing_leaks", nothing_leaks),
-        (
-            "running_children_can_be_killed",
+    checks::run(
+        "t_process",
+        &checks::named![
+            every_end_is_told,
+            nothing_leaks,
             running_children_can_be_killed,
-        ),
-        ("output_comes_through_pipes", output_comes_through_pipes),
-        ("reads_see_the_end", reads_see_the_end),
-        ("missing_programs_are_told", missing_programs_are_told),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_process: {name} ok");
-    }
-    println!("t_process: OK");
-    ExitCode::SUCCESS
+            output_comes_through_pipes,
+            reads_see_the_end,
+            missing_programs_are_told,
+        ],
+    )
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks::{self, error_of};
 use shootdown_user::child::{Child, End};
 use shootdown_user::machine;
 use shootdown_user::realtime::{self, SELF};
@@ -24,10 +25,6 @@ const LOW: i32 = 1;
 const STEPS: u64 = 100_000;
 /// Processes that are killed while their threads wait for each other.
 const KILLED: u64 = 10;
-
-fn error<T>(result: io::Result<T>) -> Option<i32> {
-    result.err().and_then(|error| error.raw_os_error())
-}
 
 /// A system call that gets what no library function would pass on.
 fn raw(number: libc::c_long, arguments: [usize; 3]) -> io::Result<i32> {
@@ -78,25 +75,25 @@ fn nonsense_is_refused() {
         (77, 0),
         (-1, 0),
     ] {
-        let refused = error(realtime::set_scheduler(SELF, policy, priority));
+        let refused = error_of(realtime::set_scheduler(SELF, policy, priority));
         assert_eq!(refused, invalid, "{policy}, {priority}");
     }
     let nobody = 1 << 20;
     let set = realtime::set_scheduler(nobody, libc::SCHED_FIFO, 1);
-    assert_eq!(error(set), Some(libc::ESRCH));
-    assert_eq!(error(realtime::scheduler(nobody)), Some(libc::ESRCH));
-    assert_eq!(error(realtime::priority(nobody)), Some(libc::ESRCH));
+    assert_eq!(error_of(set), Some(libc::ESRCH));
+    assert_eq!(error_of(realtime::scheduler(nobody)), Some(libc::ESRCH));
+    assert_eq!(error_of(realtime::priority(nobody)), Some(libc::ESRCH));
     assert_eq!(
-        error(realtime::set_scheduler(-1, libc::SCHED_FIFO, 1)),
+        error_of(realtime::set_scheduler(-1, libc::SCHED_FIFO, 1)),
         invalid
     );
-    assert_eq!(error(realtime::scheduler(-1)), invalid);
+    assert_eq!(error_of(realtime::scheduler(-1)), invalid);
     let fifo = libc::SCHED_FIFO as usize;
     for (pointer, code) in [(0, libc::EINVAL), (8, libc::EFAULT)] {
         let set = raw(libc::SYS_sched_setscheduler, [0, fifo, pointer]);
-        assert_eq!(error(set), Some(code));
+        assert_eq!(error_of(set), Some(code));
         let get = raw(libc::SYS_sched_getparam, [0, pointer, 0]);
-        assert_eq!(error(get), Some(code));
+        assert_eq!(error_of(get), Some(code));
     }
     assert_eq!(realtime::scheduler(SELF).unwrap(), libc::SCHED_OTHER);
 }
@@ -111,7 +108,7 @@ fn limits_are_told() {
     };
     assert_eq!(limits(libc::SCHED_FIFO).map(Result::unwrap), [1, 99]);
     assert_eq!(limits(libc::SCHED_OTHER).map(Result::unwrap), [0, 0]);
-    assert_eq!(limits(77).map(error), [Some(libc::EINVAL); 2]);
+    assert_eq!(limits(77).map(error_of), [Some(libc::EINVAL); 2]);
 }
 
 /// What is set is told, of other threads too, and is what new threads and children begin with.
@@ -285,30 +282,17 @@ fn the_killed_do_not_wait() {
 }
 
 fn main() -> ExitCode {
-    machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("nonsense_is_refused", nonsense_is_refused),
-        ("limits_are_told", limits_are_told),
-        (
-            "priorities_are_kept_and_inherited",
+    checks::run(
+        "t_sched",
+        &checks::named![
+            nonsense_is_refused,
+            limits_are_told,
             priorities_are_kept_and_inherited,
-        ),
-        ("the_urgent_one_runs_first", the_urgent_one_runs_first),
-        (
-            "equals_run_first_come_first_served",
+            the_urgent_one_runs_first,
             equals_run_first_come_first_served,
-        ),
-        ("yielding_lets_equals_run", yielding_lets_equals_run),
-        (
-            "an_endless_loop_can_be_killed",
+            yielding_lets_equals_run,
             an_endless_loop_can_be_killed,
-        ),
-        ("the_killed_do_not_wait", the_killed_do_not_wait),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_sched: {name} ok");
-    }
-    println!("t_sched: OK");
-    ExitCode::SUCCESS
+            the_killed_do_not_wait,
+        ],
+    )
 }

@@ -10,13 +10,15 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks::expect;
 use shootdown_user::child::{Child, End};
 use shootdown_user::counters::{CounterSource, ipis_sent};
+use shootdown_user::hotplug;
+use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
-use shootdown_user::zerocopy_abi::{MODE_ORDINARY, MODE_WINDOW, MOST_PAGES};
-use shootdown_user::zerocopy_device::{Lending, Service};
-use shootdown_user::zerocopy_server::{Duty, Job, ServerProcess, status};
-use shootdown_user::{hotplug, machine};
+use shootdown_user::zerocopy::abi::{MODE_ORDINARY, MODE_WINDOW};
+use shootdown_user::zerocopy::device::{Lending, Service};
+use shootdown_user::zerocopy::jobs::{Check, Duty, Job, ServerProcess, check_modes, status};
 
 /// Pages of the buffers that are lost.
 const PAGES: usize = 3;
@@ -28,13 +30,7 @@ fn open() -> Service {
 }
 
 fn start(service: &Service, mode: u32, cpu: usize) -> ServerProcess {
-    let duty = Duty {
-        service,
-        second: None,
-        mode,
-        max_pages: MOST_PAGES,
-    };
-    ServerProcess::start(duty, cpu).unwrap()
+    ServerProcess::start(Duty::new(service, mode), cpu).unwrap()
 }
 
 fn cpus() -> Vec<usize> {
@@ -73,12 +69,6 @@ fn filled(seed: u64, pages: usize) -> (Region, i64) {
     (region, sum)
 }
 
-#[track_caller]
-fn expect(errno: i32, result: io::Result<impl std::fmt::Debug>) {
-    let error = result.expect_err("must be refused");
-    assert_eq!(error.raw_os_error(), Some(errno), "{error}");
-}
-
 /// Runs `work` in a thread pinned to `cpu`, and `meanwhile` here.
 fn beside<T: Send>(cpu: usize, work: impl FnOnce() -> T + Send, meanwhile: impl FnOnce()) -> T {
     thread::scope(|scope| {
@@ -96,16 +86,19 @@ fn client_dies(mode: u32) {
     let service = open();
     let cpu = last_cpu();
     let server = start(&service, mode, cpu);
+    let kill_client_of = |buffer: &Region| {
+        let client = Child::start(|| {
+            let asked = machine::pin_to(cpu)
+                .and_then(|()| ask(&service, buffer, Job::SumLater, Lending::Reading));
+            i32::from(asked.is_err())
+        });
+        let client = client.unwrap();
+        server.wait_until_holding();
+        client.signal(libc::SIGKILL).unwrap();
+        assert_eq!(client.wait().unwrap(), End::Killed(libc::SIGKILL));
+    };
     let (buffer, sum) = filled(1, PAGES);
-    let client = Child::start(|| {
-        let asked = machine::pin_to(cpu)
-            .and_then(|()| ask(&service, &buffer, Job::SumLater, Lending::Reading));
-        i32::from(asked.is_err())
-    });
-    let client = client.unwrap();
-    server.wait_until_holding();
-    client.signal(libc::SIGKILL).unwrap();
-    assert_eq!(client.wait().unwrap(), End::Killed(libc::SIGKILL));
+    kill_client_of(&buffer);
     // The child's pages are the parent's, too, until somebody writes to them.
     for page in 0..PAGES {
         buffer.word(page, 0).store(0, Release);
@@ -113,25 +106,15 @@ fn client_dies(mode: u32) {
     drop(filled(2, 2000));
     server.allow();
     let (other, other_sum) = filled(3, 1);
-    let next = beside(
-        cpu,
-        || ask(&service, &other, Job::SumLater, Lending::Reading),
-        || (),
-    );
+    let next = run_on(cpu, || {
+        ask(&service, &other, Job::SumLater, Lending::Reading)
+    });
     assert_eq!((next.unwrap(), server.answer()), (other_sum, other_sum));
     server.forbid();
     // And the dead client's sum, which nobody asked for since.
     let (buffer, again) = filled(1, PAGES);
     assert_eq!(sum, again);
-    let client = Child::start(|| {
-        let asked = machine::pin_to(cpu)
-            .and_then(|()| ask(&service, &buffer, Job::SumLater, Lending::Reading));
-        i32::from(asked.is_err())
-    });
-    let client = client.unwrap();
-    server.wait_until_holding();
-    client.signal(libc::SIGKILL).unwrap();
-    assert_eq!(client.wait().unwrap(), End::Killed(libc::SIGKILL));
+    kill_client_of(&buffer);
     drop(buffer);
     drop(filled(2, 2000));
     server.allow();
@@ -230,7 +213,7 @@ fn others_look(mode: u32) {
         let server = start(&service, mode, cpu);
         let (buffer, sum) = filled(9, 1);
         let call = || ask(&service, &buffer, job, Lending::Reading);
-        let answer = beside(cpu, call, || ());
+        let answer = run_on(cpu, call);
         if mode == MODE_ORDINARY {
             assert_eq!(answer.unwrap(), sum);
             server.kill().unwrap();
@@ -272,7 +255,7 @@ fn cpu_leaves(mode: u32) {
     hotplug::bring_online(cpu).unwrap();
     let server = start(busy, mode, cpu);
     let call = || ask(busy, &buffer, Job::Sum, Lending::Reading).unwrap();
-    assert_eq!(beside(cpu, call, || ()), sum);
+    assert_eq!(run_on(cpu, call), sum);
     server.kill().unwrap();
 }
 
@@ -418,9 +401,6 @@ fn serve_sums(service: &Service, mode: u32, cpu: usize, is_ready: impl FnOnce())
     }
 }
 
-/// What it is about, and the check in a mode.
-type Check = (&'static str, fn(u32));
-
 const CHECKS: [Check; 8] = [
     ("client dies", client_dies),
     ("server dies", server_dies),
@@ -444,12 +424,7 @@ fn main() -> ExitCode {
     }));
     let mut free_kib = machine::free_kib().unwrap();
     for turn in 0..2 {
-        for mode in [MODE_WINDOW, MODE_ORDINARY] {
-            for (name, check) in CHECKS {
-                println!("t_servers: mode {mode}: {name}");
-                check(mode);
-            }
-        }
+        check_modes("t_servers", &CHECKS);
         let now = machine::free_kib().unwrap();
         // The first turn makes what stays, such as stacks that are kept for later threads.
         assert!(

@@ -8,6 +8,8 @@ use std::{mem, ptr};
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
+use shootdown_user::checks;
+
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 static HITS: AtomicUsize = AtomicUsize::new(0);
@@ -267,24 +269,17 @@ extern "C" fn skip_division(signal: c_int, info: *mut siginfo_t, context: *mut c
 }
 
 fn main() -> ExitCode {
-    shootdown_user::machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("a_fault_can_be_skipped", a_fault_can_be_skipped),
-        ("protection_says_so", protection_says_so),
-        ("faults_in_many_threads", faults_in_many_threads),
-        ("the_alternate_stack_is_used", the_alternate_stack_is_used),
-        ("blocked_signals_wait", blocked_signals_wait),
-        ("threads_are_reached", threads_are_reached),
-        (
-            "floating_point_survives_handlers",
+    checks::run(
+        "t_signals",
+        &checks::named![
+            a_fault_can_be_skipped,
+            protection_says_so,
+            faults_in_many_threads,
+            the_alternate_stack_is_used,
+            blocked_signals_wait,
+            threads_are_reached,
             floating_point_survives_handlers,
-        ),
-        ("divisions_by_zero_are_caught", divisions_by_zero_are_caught),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_signals: {name} ok");
-    }
-    println!("t_signals: OK");
-    ExitCode::SUCCESS
+            divisions_by_zero_are_caught,
+        ],
+    )
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, Once, RwLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use shootdown_user::checks;
 use shootdown_user::machine;
 
 /// More than any machine here has CPUs, so that they share them.
@@ -120,15 +121,6 @@ fn sleeping_takes_its_time() {
     );
 }
 
-fn pin(cpu: usize) {
-    machine::pin_to(cpu).unwrap();
-}
-
-fn running_on() -> usize {
-    // SAFETY: no argument.
-    unsafe { libc::sched_getcpu() as usize }
-}
-
 fn pinning_moves_at_once_and_holds() {
     let all = machine::allowed_cpus().unwrap();
     assert_eq!(all.len(), thread::available_parallelism().unwrap().get());
@@ -138,11 +130,11 @@ fn pinning_moves_at_once_and_holds() {
             scope.spawn(move || {
                 for step in 0..all.len() * 3 {
                     let cpu = all[(first + step) % all.len()];
-                    pin(cpu);
-                    assert_eq!(running_on(), cpu);
+                    machine::pin_to(cpu).unwrap();
+                    assert_eq!(machine::current_cpu(), cpu);
                     thread::yield_now();
                     thread::sleep(Duration::from_micros(200));
-                    assert_eq!(running_on(), cpu);
+                    assert_eq!(machine::current_cpu(), cpu);
                 }
             });
         }
@@ -154,7 +146,7 @@ fn busy_threads_share_one_cpu() {
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                pin(0);
+                machine::pin_to(0).unwrap();
                 let start = Instant::now();
                 while start.elapsed() < Duration::from_millis(40) {
                     std::hint::spin_loop();
@@ -240,34 +232,23 @@ fn big_allocations_work() {
 }
 
 fn main() -> ExitCode {
-    machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("mutexes_count_right", mutexes_count_right),
-        ("condvars_hand_over", condvars_hand_over),
-        ("condvar_times_out", condvar_times_out),
-        ("channels_deliver_in_order", channels_deliver_in_order),
-        ("barriers_and_readers", barriers_and_readers),
-        ("parked_threads_wake", parked_threads_wake),
-        ("sleeping_takes_its_time", sleeping_takes_its_time),
-        (
-            "pinning_moves_at_once_and_holds",
+    checks::run(
+        "t_std",
+        &checks::named![
+            mutexes_count_right,
+            condvars_hand_over,
+            condvar_times_out,
+            channels_deliver_in_order,
+            barriers_and_readers,
+            parked_threads_wake,
+            sleeping_takes_its_time,
             pinning_moves_at_once_and_holds,
-        ),
-        ("busy_threads_share_one_cpu", busy_threads_share_one_cpu),
-        ("panics_are_caught", panics_are_caught),
-        ("many_threads_come_and_go", many_threads_come_and_go),
-        (
-            "floating_point_survives_switches",
+            busy_threads_share_one_cpu,
+            panics_are_caught,
+            many_threads_come_and_go,
             floating_point_survives_switches,
-        ),
-        ("files_are_there", files_are_there),
-        ("big_allocations_work", big_allocations_work),
-    ];
-    for (name, test) in tests {
-        let start = Instant::now();
-        test();
-        println!("t_std: {name} ok, {} ms", start.elapsed().as_millis());
-    }
-    println!("t_std: OK");
-    ExitCode::SUCCESS
+            files_are_there,
+            big_allocations_work,
+        ],
+    )
 }

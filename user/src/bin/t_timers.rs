@@ -8,6 +8,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use shootdown_user::checks;
 use shootdown_user::child::{Child, End};
 use shootdown_user::machine;
 use shootdown_user::realtime::{self, Moment};
@@ -207,23 +208,16 @@ fn the_dead_have_no_deadlines() {
 }
 
 fn main() -> ExitCode {
-    machine::prepare();
-    let tests: &[(&str, fn())] = &[
-        ("the_past_is_over", the_past_is_over),
-        ("nobody_wakes_early", nobody_wakes_early),
-        (
-            "timeouts_of_waits_are_not_early",
+    checks::run(
+        "t_timers",
+        &checks::named![
+            the_past_is_over,
+            nobody_wakes_early,
             timeouts_of_waits_are_not_early,
-        ),
-        ("nonsense_is_refused", nonsense_is_refused),
-        ("sleepers_wake_in_order", sleepers_wake_in_order),
-        ("signals_end_sleeps", signals_end_sleeps),
-        ("the_dead_have_no_deadlines", the_dead_have_no_deadlines),
-    ];
-    for (name, test) in tests {
-        test();
-        println!("t_timers: {name} ok");
-    }
-    println!("t_timers: OK");
-    ExitCode::SUCCESS
+            nonsense_is_refused,
+            sleepers_wake_in_order,
+            signals_end_sleeps,
+            the_dead_have_no_deadlines,
+        ],
+    )
 }

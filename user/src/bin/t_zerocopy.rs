@@ -6,27 +6,20 @@ use std::io;
 use std::process::ExitCode;
 use std::thread;
 
+use shootdown_user::checks::expect;
 use shootdown_user::child::End;
 use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::PAGE_BYTES;
-use shootdown_user::zerocopy_abi::{MODE_ORDINARY, MODE_WINDOW, MOST_PAGES};
-use shootdown_user::zerocopy_device::{Lending, Service};
-use shootdown_user::zerocopy_server::{Duty, Job, ServerProcess, status};
-
-/// Both ways of mapping.
-const MODES: [u32; 2] = [MODE_WINDOW, MODE_ORDINARY];
+use shootdown_user::zerocopy::abi::MOST_PAGES;
+use shootdown_user::zerocopy::device::{Lending, Service};
+use shootdown_user::zerocopy::jobs::{Check, Duty, Job, ServerProcess, check_modes, status};
 
 fn open() -> Service {
     Service::open().unwrap().unwrap()
 }
 
-fn duty(service: &Service, mode: u32) -> Duty<'_> {
-    Duty {
-        service,
-        second: None,
-        mode,
-        max_pages: MOST_PAGES,
-    }
+fn start(service: &Service, mode: u32, cpu: usize) -> ServerProcess {
+    ServerProcess::start(Duty::new(service, mode), cpu).unwrap()
 }
 
 fn cpus() -> Vec<usize> {
@@ -43,12 +36,6 @@ fn read(service: &Service, bytes: &mut [u8], job: Job) -> io::Result<i64> {
     ask(service, bytes, job, Lending::Reading)
 }
 
-#[track_caller]
-fn expect(errno: i32, result: io::Result<impl std::fmt::Debug>) {
-    let error = result.expect_err("must be refused");
-    assert_eq!(error.raw_os_error(), Some(errno), "{error}");
-}
-
 /// Bytes that nothing else has, and their sum.
 fn pattern(seed: usize, length: usize) -> (Vec<u8>, i64) {
     let bytes: Vec<u8> = (0..length)
@@ -63,12 +50,7 @@ fn bytes_arrive(mode: u32) {
     let service = open();
     let servers: Vec<_> = cpus()
         .into_iter()
-        .map(|cpu| {
-            (
-                cpu,
-                ServerProcess::start(duty(&service, mode), cpu).unwrap(),
-            )
-        })
+        .map(|cpu| (cpu, start(&service, mode, cpu)))
         .collect();
     let most = MOST_PAGES as usize * PAGE_BYTES;
     for (turn, &(cpu, _)) in servers.iter().enumerate() {
@@ -101,7 +83,7 @@ fn no_page_stays(mode: u32) {
     const CALLS: usize = 400;
     let service = open();
     let cpu = cpus()[0];
-    let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
+    let server = start(&service, mode, cpu);
     run_on(cpu, || {
         let mut buffers: Vec<_> = (0..7)
             .map(|seed| pattern(31 * seed, 2 * PAGE_BYTES))
@@ -157,7 +139,7 @@ fn calls_are_refused(mode: u32) {
     });
     let small = Duty {
         max_pages: 1,
-        ..duty(&service, mode)
+        ..Duty::new(&service, mode)
     };
     let server = ServerProcess::start(small, cpu).unwrap();
     run_on(cpu, || {
@@ -203,7 +185,7 @@ fn nonsense_is_refused() {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    use shootdown_user::zerocopy_abi::{CALL, REGISTER, WAIT};
+    use shootdown_user::zerocopy::abi::{CALL, REGISTER, WAIT};
     for request in [REGISTER, WAIT, CALL] {
         expect(libc::EBADF, ioctl(-1, request, 0));
         expect(libc::EBADF, ioctl(200, request, 0));
@@ -223,11 +205,11 @@ fn servers_call_servers(mode: u32) {
     let cpu = cpus()[0];
     let forward = Duty {
         second: Some(&second),
-        ..duty(&first, mode)
+        ..Duty::new(&first, mode)
     };
     let back = Duty {
         second: Some(&first),
-        ..duty(&second, mode)
+        ..Duty::new(&second, mode)
     };
     let to_itself = ServerProcess::start(
         Duty {
@@ -263,7 +245,7 @@ fn clients_take_turns(mode: u32) {
     const CALLS: usize = 60;
     let service = open();
     let cpu = cpus()[0];
-    let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
+    let server = start(&service, mode, cpu);
     thread::scope(|scope| {
         for client in 0..4 {
             let service = &service;
@@ -284,7 +266,7 @@ fn clients_wander(mode: u32) {
     const CALLS: usize = 200;
     let service = open();
     let last = *cpus().last().unwrap();
-    let server = ServerProcess::start(duty(&service, mode), last).unwrap();
+    let server = start(&service, mode, last);
     thread::scope(|scope| {
         for client in 0..3 {
             let service = &service;
@@ -316,7 +298,7 @@ fn windows_are_guarded(mode: u32) {
         (Job::Exit, End::Exited(status::ASKED)),
     ];
     for (job, end) in ends {
-        let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
+        let server = start(&service, mode, cpu);
         let (mut bytes, sum) = pattern(3, PAGE_BYTES);
         run_on(cpu, || {
             assert_eq!(read(&service, &mut bytes, Job::Sum).unwrap(), sum);
@@ -326,7 +308,7 @@ fn windows_are_guarded(mode: u32) {
         assert_eq!(server.wait().unwrap(), end, "{job:?}");
         assert_eq!(bytes, pattern(3, PAGE_BYTES).0);
     }
-    let server = ServerProcess::start(duty(&service, mode), cpu).unwrap();
+    let server = start(&service, mode, cpu);
     run_on(cpu, || {
         let (mut bytes, sum) = pattern(9, PAGE_BYTES);
         let seized = read(&service, &mut bytes, Job::Seize).unwrap();
@@ -339,9 +321,6 @@ fn windows_are_guarded(mode: u32) {
     });
     server.kill().unwrap();
 }
-
-/// What it is about, and the check in a mode.
-type Check = (&'static str, fn(u32));
 
 /// All that is done in both modes.
 const CHECKS: [Check; 8] = [
@@ -362,12 +341,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     nonsense_is_refused();
-    for mode in MODES {
-        for (name, check) in CHECKS {
-            println!("t_zerocopy: mode {mode}: {name}");
-            check(mode);
-        }
-    }
+    check_modes("t_zerocopy", &CHECKS);
     println!("t_zerocopy: OK");
     ExitCode::SUCCESS
 }

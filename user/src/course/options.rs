@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 
-use lexopt::Arg::{Long, Short};
-
 use super::effort::Effort;
 use crate::args::{self, UsageError};
 
@@ -115,37 +113,24 @@ impl<Own: OwnOptions> Options<Own> {
         I: IntoIterator<Item: Into<OsString>>,
     {
         let mut options = Self::of(table);
-        let mut parser = lexopt::Parser::from_args(arguments);
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("help") | Short('h') => return Ok(None),
-                Long("self-check") => options.effort.check_long(),
-                Long(name) => {
-                    let name = format!("--{name}");
-                    options.set(table, &name, || args::text(&mut parser))?;
-                }
-                other => return Err(other.unexpected().into()),
-            }
-        }
-        Ok(Some(options))
+        let goes_on = args::read(arguments, |name, text| options.set(table, name, text))?;
+        Ok(goes_on.then_some(options))
     }
 
-    fn set(
-        &mut self,
-        table: &Table,
-        name: &str,
-        text: impl FnOnce() -> Result<String, UsageError>,
-    ) -> Result<(), UsageError> {
-        if name == table.tasks.option {
-            self.tasks = args::numbers(name, &text()?, table.tasks.range.clone())?;
-        } else if name == table.pages.option {
-            self.pages = args::numbers(name, &text()?, table.pages.range.clone())?;
+    fn set(&mut self, table: &Table, name: &str, text: args::Value<'_>) -> Result<(), UsageError> {
+        let (tasks, pages) = (&table.tasks, &table.pages);
+        if name == "--self-check" {
+            self.effort.check_long();
+        } else if name == tasks.option {
+            self.tasks = args::numbers(name, &text()?, tasks.range.clone())?;
+        } else if name == pages.option {
+            self.pages = args::numbers(name, &text()?, pages.range.clone())?;
         } else if Effort::NAMES.contains(&name) {
             self.effort.set(name, &text()?)?;
         } else if Own::NAMES.contains(&name) {
             self.own.set(name, &text()?)?;
         } else {
-            return Err(UsageError::new(format!("there is no option {name}")));
+            return Err(UsageError::unknown(name));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::io;
 
 use super::deaths;
 use super::pages::{Pages, Renewal};
-use super::ring::failed;
+use crate::child::{Child, End};
 use crate::machine;
 
 /// Owners from here on are the children that [`Chore::Fork`] makes.
@@ -95,23 +95,17 @@ impl Chores {
     fn fork(&mut self, pages: &mut Pages) -> io::Result<u64> {
         // This child's end is expected.
         let announced = deaths::ignore();
-        let result = match fork()? {
-            None => self.child(pages),
-            Some(child) => pages
-                .renew(Renewal::InPlace)
-                .and_then(|()| wait_for(child))
-                .and_then(wrong_pages),
-        };
+        let child = Child::start(|| {
+            let owner = CHILD_OWNERS + pages.owner();
+            match self.inherit(pages, owner) {
+                Ok(wrong) => wrong.min(MOST_REPORTED as u64) as i32,
+                Err(_) => FAILED,
+            }
+        })?;
+        let renewed = pages.renew(Renewal::InPlace);
+        let result = renewed.and_then(|()| child.wait()).and_then(wrong_pages);
         deaths::resume(announced);
         result
-    }
-
-    fn child(&mut self, pages: &mut Pages) -> ! {
-        let owner = CHILD_OWNERS + pages.owner();
-        end(match self.inherit(pages, owner) {
-            Ok(wrong) => wrong.min(MOST_REPORTED as u64) as i32,
-            Err(_) => FAILED,
-        })
     }
 
     /// Looks at all pages; the first finding of a process is reported.
@@ -131,50 +125,14 @@ impl Chores {
     }
 }
 
-fn wrong_pages(status: i32) -> io::Result<u64> {
-    match status {
-        0..=MOST_REPORTED => Ok(status as u64),
-        _ => Err(io::Error::other("a forked child could not do its work")),
+fn wrong_pages(end: End) -> io::Result<u64> {
+    match end {
+        End::Exited(status @ 0..=MOST_REPORTED) => Ok(status as u64),
+        End::Exited(_) => Err(io::Error::other("a forked child could not do its work")),
+        End::Killed(signal) => Err(io::Error::other(format!(
+            "a forked child was ended by signal {signal}"
+        ))),
     }
-}
-
-/// Forks this process; `None` in the child, which may do anything that a process with one thread may, if its parent has
-/// only one.
-pub fn fork() -> io::Result<Option<libc::pid_t>> {
-    // SAFETY: the programs that fork have one thread, so that the child finds every lock free.
-    match unsafe { libc::fork() } {
-        0 => Ok(None),
-        child if child > 0 => Ok(Some(child)),
-        _ => Err(failed("fork")),
-    }
-}
-
-/// Waits for the end of a child; returns its exit status.
-pub fn wait_for(child: libc::pid_t) -> io::Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is an integer of our own.
-        if unsafe { libc::waitpid(child, &mut status, 0) } == child {
-            break;
-        }
-        let error = failed("waitpid");
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    if libc::WIFEXITED(status) {
-        return Ok(libc::WEXITSTATUS(status));
-    }
-    Err(io::Error::other(format!(
-        "a forked child was ended by signal {}",
-        libc::WTERMSIG(status)
-    )))
-}
-
-/// Ends this process at once, without what a program does at its end: that is for the first process to do.
-pub fn end(status: i32) -> ! {
-    // SAFETY: ends the process; nothing of it is used afterwards.
-    unsafe { libc::_exit(status) }
 }
 
 #[cfg(test)]
@@ -183,8 +141,10 @@ mod tests {
 
     #[test]
     fn wrong_pages_are_counted_and_failures_are_no_pages() {
-        assert_eq!(wrong_pages(0).unwrap(), 0);
-        assert_eq!(wrong_pages(MOST_REPORTED).unwrap(), 100);
-        assert!(wrong_pages(FAILED).is_err());
+        assert_eq!(wrong_pages(End::Exited(0)).unwrap(), 0);
+        assert_eq!(wrong_pages(End::Exited(MOST_REPORTED)).unwrap(), 100);
+        for end in [End::Exited(FAILED), End::Killed(libc::SIGSEGV)] {
+            assert!(wrong_pages(end).is_err());
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io;
 
-use super::chores::{Chores, end, fork, wait_for};
+use super::chores::Chores;
 use super::deaths;
 use super::pages::Pages;
 use super::ring::Ring;
 use super::token::{Task, Token};
+use crate::child::{Child, End};
 use crate::machine;
 
 /// The exit status of a process that could not go on.
@@ -26,7 +27,7 @@ pub struct Place {
 /// The processes on all seats but the first, which belongs to the caller. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Players {
-    children: Vec<libc::pid_t>,
+    children: Vec<Child>,
 }
 
 impl Players {
@@ -36,10 +37,8 @@ impl Players {
             children: Vec::new(),
         };
         for seat in 1..ring.seats() {
-            match fork()? {
-                None => end(life(ring, pages, seat, place)),
-                Some(child) => players.children.push(child),
-            }
+            let child = Child::start(|| life(ring, pages, seat, place))?;
+            players.children.push(child);
         }
         deaths::announce_on(ring.descriptor(0))?;
         Ok(players)
@@ -51,7 +50,7 @@ impl Players {
         ring.pass(0, Token::new(Task::Leave))?;
         let token = ring.wait(0)?;
         for child in std::mem::take(&mut self.children) {
-            if wait_for(child)? != 0 {
+            if child.wait()? != End::Exited(0) {
                 return Err(io::Error::other("a process of the ring failed"));
             }
         }
@@ -65,11 +64,9 @@ impl Drop for Players {
             return;
         }
         deaths::ignore();
-        for &child in &self.children {
-            // SAFETY: `child` is our own, and has not been waited for: the number is no one else's.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            // It was killed: how it ended is known.
-            let _ignored = wait_for(child);
+        for child in self.children.drain(..) {
+            // It ends now: how is known.
+            let _ignored = child.signal(libc::SIGKILL).and_then(|()| child.wait());
         }
     }
 }

@@ -61,10 +61,10 @@ impl OwnOptions for Options {
             }
             "--gap-us" => self.gap = micros(1..=1_000_000)?,
             "--body-us" => tail.body = micros(1..=MAX_CUT_US)?,
-            "--body-sigma" => tail.sigma = args::decimal(name, text, 0.0..=5.0)?,
+            "--body-sigma" => tail.sigma = args::number(name, text, 0.0..=5.0)?,
             "--tail-us" => tail.least = micros(1..=MAX_CUT_US)?,
-            "--tail-alpha" => tail.alpha = args::decimal(name, text, 0.1..=10.0)?,
-            "--tail-share" => tail.share = args::decimal(name, text, 0.0..=1.0)?,
+            "--tail-alpha" => tail.alpha = args::number(name, text, 0.1..=10.0)?,
+            "--tail-share" => tail.share = args::number(name, text, 0.0..=1.0)?,
             _ => tail.cut = micros(1..=MAX_CUT_US)?,
         }
         Ok(())

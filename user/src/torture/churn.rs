@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::board::Board;
+use crate::hotplug;
 
 /// A CPU stays as it is for this long at most.
 const PAUSE_US: std::ops::Range<u64> = 0..3_000;
@@ -30,7 +31,7 @@ impl Churn {
     pub fn new(cpus: &[usize], seed: u64) -> io::Result<Self> {
         let switches: Vec<PathBuf> = cpus
             .iter()
-            .map(|cpu| PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online")))
+            .map(|&cpu| hotplug::switch(cpu))
             .filter(|path| path.exists())
             .collect();
         if switches.is_empty() {

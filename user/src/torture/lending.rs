@@ -20,8 +20,8 @@ use super::rule::Effect;
 use super::state::State;
 use super::worker::pin_if_online;
 use crate::region::{PAGE_BYTES, Region};
-use crate::zerocopy_abi::{MODE_WINDOW, Wait};
-use crate::zerocopy_device::{Lending, Service};
+use crate::zerocopy::abi::{MODE_WINDOW, Wait};
+use crate::zerocopy::device::{Lending, Service};
 
 /// Most pages of a call.
 const MOST_PAGES: usize = 40;

@@ -3,15 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use lexopt::Arg::{Long, Short};
-
 use crate::args::{self, UsageError};
 use crate::policy;
 
 /// The most threads there may be for each CPU.
 const MAX_THREADS_PER_CPU: usize = 4;
 /// The most threads at all: a mark's owner field must hold a worker's number.
-const MAX_THREADS: u64 = 1024;
+const MAX_THREADS: usize = 1024;
 /// The most times that each CPU can be asked to leave.
 const MAX_CHURN: u64 = 1_000_000;
 /// The longest run: a day.
@@ -72,35 +70,24 @@ impl Options {
         I: IntoIterator<Item: Into<OsString>>,
     {
         let mut options = Self::default();
-        let mut parser = lexopt::Parser::from_args(arguments);
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Long("help") | Short('h') => return Ok(None),
-                Long("seconds") => {
-                    let text = args::text(&mut parser)?;
-                    let seconds = args::number("--seconds", &text, 1..=MAX_SECONDS)?;
+        let goes_on = args::read(arguments, |name, text| {
+            match name {
+                "--seconds" => {
+                    let seconds = args::number(name, &text()?, 1..=MAX_SECONDS)?;
                     options.length = Duration::from_secs(seconds);
                 }
-                Long("threads") => {
-                    let text = args::text(&mut parser)?;
-                    let threads = args::number("--threads", &text, 1..=MAX_THREADS)?;
-                    options.threads = Some(threads as usize);
+                "--threads" => {
+                    options.threads = Some(args::number(name, &text()?, 1..=MAX_THREADS)?);
                 }
-                Long("policies") => {
-                    options.policies = args::names("--policies", &args::text(&mut parser)?)?;
-                }
-                Long("seed") => {
-                    options.seed = args::number("--seed", &args::text(&mut parser)?, 0..=u64::MAX)?;
-                }
-                Long("windows") => options.windows = true,
-                Long("churn") => {
-                    let text = args::text(&mut parser)?;
-                    options.churn = Some(args::number("--churn", &text, 1..=MAX_CHURN)?);
-                }
-                other => return Err(other.unexpected().into()),
+                "--policies" => options.policies = args::names(name, &text()?)?,
+                "--seed" => options.seed = args::number(name, &text()?, 0..=u64::MAX)?,
+                "--windows" => options.windows = true,
+                "--churn" => options.churn = Some(args::number(name, &text()?, 1..=MAX_CHURN)?),
+                _ => return Err(UsageError::unknown(name)),
             }
-        }
-        Ok(Some(options))
+            Ok(())
+        })?;
+        Ok(goes_on.then_some(options))
     }
 
     /// The number of worker threads on a machine with `cpus` CPUs.

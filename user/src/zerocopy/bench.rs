@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::abi::MOST_PAGES;
 use super::client::Calls;
 use super::contender::{self, MODES};
 use super::server::Servers;
@@ -11,7 +12,6 @@ use crate::args::UsageError;
 use crate::course::crew::Crew;
 use crate::course::{Axis, Bench, Checked, Course, Program, Shape, Slice, Table, Turn};
 use crate::region::PAGE_WORDS;
-use crate::zerocopy_abi::MOST_PAGES;
 
 /// What `--help` prints.
 const HELP: &str = "\

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::device::{Lending, Service};
 use crate::clock::{self, narrow};
 use crate::course::Sample;
 use crate::course::crew::Work;
 use crate::region::{PAGE_BYTES, PAGE_WORDS, Region};
-use crate::zerocopy_device::{Lending, Service};
 
 /// Buffers of each thread, lent in turn: a translation that was kept leads to another one's pages, or to older words.
 const BUFFERS: usize = 8;

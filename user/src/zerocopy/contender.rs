@@ -1,6 +1,6 @@
 //! What the name of a row means: a policy of the kernel, and a way to map.
 
-use crate::zerocopy_abi::{MODE_ORDINARY, MODE_WINDOW};
+use super::abi::{MODE_ORDINARY, MODE_WINDOW};
 
 /// How names of rows end whose pages all threads of the server can reach, although the policy has windows.
 const ORDINARY: &str = "+ordinary";

@@ -8,13 +8,19 @@
 //! (`best`), or where all threads of the server can (`before`, and every name that ends in `+ordinary`). There is a server
 //! process for each. Rows alternate in short slices, as in [`madvise`](crate::madvise). Only the reference kernel has such servers.
 //!
+//! * [`abi`] and [`device`]: the kernel's side, and calls of it, which tests use, too;
+//! * [`jobs`]: a server process for tests;
 //! * [`contender`]: what the name of a row means;
 //! * [`server`]: the processes that copy; [`client`]: one call;
 //! * [`bench`]: options, and what differs from other [courses](crate::course).
 
+#[path = "../../../kernel/src/zerocopy/abi.rs"]
+pub mod abi;
 pub mod bench;
 pub mod client;
 pub mod contender;
+pub mod device;
+pub mod jobs;
 pub mod server;
 
 pub use bench::Zerocopy;

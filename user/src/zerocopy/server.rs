@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
 use std::time::Duration;
 
+use super::abi::Wait;
 use super::client::answer;
+use super::device::Service;
 use crate::child::{Child, wait_for};
 use crate::machine;
 use crate::region::{PAGE_WORDS, Region};
-use crate::zerocopy_abi::Wait;
-use crate::zerocopy_device::Service;
 
 /// Words that both processes share.
 const READY: usize = 0;

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-use crate::zerocopy_abi::{CALL, CALL_WRITES, Call, DEVICE, REGISTER, Register, WAIT, Wait};
+use super::abi::{CALL, CALL_WRITES, Call, DEVICE, REGISTER, Register, WAIT, Wait};
 
 /// A service. Forked processes have it too.
 #[derive(Debug)]

@@ -1,15 +1,17 @@
-//! A server process for tests of [`/dev/zerocopy`](crate::zerocopy_device): it does odd jobs, some of which it does not survive.
+//! A server process for tests of [`/dev/zerocopy`](super::device): it does odd jobs, some of which it does not survive.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 
+use super::abi::{MOST_PAGES, Wait};
+use super::contender::MODES;
+use super::device::{Lending, Service};
+use crate::checks::errno;
 use crate::child::{Child, End};
 use crate::machine;
 use crate::region::{PAGE_BYTES, Region};
-use crate::zerocopy_abi::Wait;
-use crate::zerocopy_device::Service;
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,31 @@ pub struct Duty<'a> {
     pub mode: u32,
     /// As in a registration.
     pub max_pages: u32,
+}
+
+impl<'a> Duty<'a> {
+    /// Serves calls of any length, and calls nobody.
+    pub fn new(service: &'a Service, mode: u32) -> Self {
+        Self {
+            service,
+            second: None,
+            mode,
+            max_pages: MOST_PAGES,
+        }
+    }
+}
+
+/// What is checked, and the check in a mode.
+pub type Check = (&'static str, fn(u32));
+
+/// Runs the checks of `program` in both modes.
+pub fn check_modes(program: &str, checks: &[Check]) {
+    for mode in MODES {
+        for (name, check) in checks {
+            println!("{program}: mode {mode}: {name}");
+            check(mode);
+        }
+    }
 }
 
 /// A server process on one CPU.
@@ -262,14 +289,7 @@ fn forward(service: Option<&Service>, job: Job) -> i64 {
 fn lend(service: Option<&Service>, buffer: *mut u8, length: usize, job: Job) -> i64 {
     let Some(service) = service else { return 0 };
     // SAFETY: 1. the jobs only read.
-    match unsafe {
-        service.call(
-            buffer,
-            length,
-            job as u64,
-            crate::zerocopy_device::Lending::Reading,
-        )
-    } {
+    match unsafe { service.call(buffer, length, job as u64, Lending::Reading) } {
         Ok(result) => result,
         Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
     }
@@ -290,11 +310,7 @@ fn seize(page: usize) -> i32 {
 fn negative(status: i32) -> i64 {
     match status {
         0 => 0,
-        _ => -i64::from(
-            io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO),
-        ),
+        _ => -i64::from(errno()),
     }
 }
 
