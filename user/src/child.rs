@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::machine;
+
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -40,10 +42,13 @@ impl Child {
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         // SAFETY: the child has not been waited for, so the number is nobody else's.
-        match unsafe { libc::kill(self.pid, signal) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        machine::done(unsafe { libc::kill(self.pid, signal) })
+    }
+
+    /// Ends it, if it has not ended yet.
+    pub fn kill(self) -> io::Result<End> {
+        self.signal(libc::SIGKILL)?;
+        self.wait()
     }
 
     /// Waits for its end.
@@ -102,7 +107,6 @@ mod tests {
         .unwrap();
         assert!(sleeper.pid() > 0);
         assert_eq!(wait_for(sleeper.pid(), libc::WNOHANG).unwrap(), None);
-        sleeper.signal(libc::SIGKILL).unwrap();
-        assert_eq!(sleeper.wait().unwrap(), End::Killed(libc::SIGKILL));
+        assert_eq!(sleeper.kill().unwrap(), End::Killed(libc::SIGKILL));
     }
 }

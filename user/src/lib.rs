@@ -40,6 +40,7 @@ pub mod program;
 pub mod realtime;
 pub mod region;
 pub mod report;
+pub mod signals;
 pub mod summary;
 pub mod torture;
 pub mod wanderer;

@@ -31,15 +31,36 @@ pub fn prepare() {
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut set = empty_cpu_set();
     // SAFETY: `set` is a valid `cpu_set_t` of the size passed.
-    let status = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
-    if status != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    done(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
     let limit = libc::CPU_SETSIZE as usize;
     // SAFETY: `cpu` is below CPU_SETSIZE, the number of bits in the set.
     Ok((0..limit)
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect())
+}
+
+/// What a system call's `status` means that is 0 or leaves an error.
+pub fn done(status: i32) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Maps anonymous private memory with these rights where nothing is, `at` that address if `flags` say so; where.
+///
+/// # Panics
+/// With `MAP_FIXED`, which would replace what is there.
+pub fn map(at: usize, bytes: usize, rights: i32, flags: i32) -> io::Result<usize> {
+    assert_eq!(flags & libc::MAP_FIXED, 0, "only where nothing is");
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let wanted = std::ptr::without_provenance_mut(at);
+    // SAFETY: without MAP_FIXED it replaces nothing.
+    let found = unsafe { libc::mmap(wanted, bytes, rights, flags, -1, 0) };
+    if found == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(found.expose_provenance())
 }
 
 /// Pins the calling thread to `cpu`; it runs there when this returns.
@@ -51,12 +72,7 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: `set` is a valid `cpu_set_t` of the size passed; pid 0 is the calling thread.
-    let status = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    done(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
 }
 
 /// Runs `work` in a thread pinned to `cpu`.

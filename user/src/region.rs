@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+use crate::machine;
+
 /// Bytes in a page; both kernels map 4 KiB pages here.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -82,10 +84,7 @@ impl Region {
         assert!(pages <= self.pages, "the region has {} pages", self.pages);
         let bytes = pages * PAGE_BYTES;
         // SAFETY: the range is inside our own mapping, and the call changes nothing in it.
-        match unsafe { libc::msync(self.base.as_ptr().cast(), bytes, libc::MS_SYNC) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        machine::done(unsafe { libc::msync(self.base.as_ptr().cast(), bytes, libc::MS_SYNC) })
     }
 
     /// Discards the first `pages` pages: they read zero from now on.

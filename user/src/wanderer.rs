@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::machine;
 use crate::region::{PAGE_BYTES, PAGE_WORDS};
 
 /// Places that it is at in turns, one after the other in memory.
@@ -74,10 +75,7 @@ impl Wanderer {
     fn protect(&self, rights: i32) -> io::Result<()> {
         let start = pointer(self.start(self.place.load(Relaxed)));
         // SAFETY: all of the mapping, which the program itself never refers to.
-        match unsafe { libc::mprotect(start, self.pages * PAGE_BYTES, rights) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        machine::done(unsafe { libc::mprotect(start, self.pages * PAGE_BYTES, rights) })
     }
 
     /// To the next place, over what reserves it; what it leaves is reserved again.
@@ -110,13 +108,7 @@ fn pointer(address: usize) -> *mut libc::c_void {
 
 /// Addresses that nobody else is to have.
 fn reserve(wished: usize, bytes: usize, flags: i32) -> io::Result<usize> {
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a mapping that replaces nothing touches no memory that exists.
-    let base = unsafe { libc::mmap(pointer(wished), bytes, libc::PROT_NONE, flags, -1, 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(base.expose_provenance())
+    machine::map(wished, bytes, libc::PROT_NONE, flags)
 }
 
 #[cfg(test)]

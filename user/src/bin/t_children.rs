@@ -11,6 +11,7 @@ use shootdown_user::checks::{self, errno, error_of};
 use shootdown_user::child::{Child, End, end, wait_for};
 use shootdown_user::machine;
 use shootdown_user::region::Region;
+use shootdown_user::signals;
 
 /// More children than the reference kernel lets one machine have.
 const BOMB: usize = 300;
@@ -36,8 +37,7 @@ fn waiting_tells_who_and_how() {
     );
     let foreign = error_of(wait_for(quick.pid(), 0));
     assert_eq!(foreign, Some(libc::ECHILD), "it has been waited for");
-    sleeper.signal(libc::SIGKILL).unwrap();
-    assert_eq!(sleeper.wait().unwrap(), End::Killed(libc::SIGKILL));
+    assert_eq!(sleeper.kill().unwrap(), End::Killed(libc::SIGKILL));
     // SAFETY: no pointer is used.
     let status = unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0x10) };
     assert_eq!((status, errno()), (-1, libc::EINVAL));
@@ -68,13 +68,8 @@ extern "C" fn on_end(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
 }
 
 fn act_on_sigchld(handler: libc::sighandler_t, flags: i32) {
-    // SAFETY: `sigaction` is made of integers and a set of bits; zero is valid for all of it.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler;
-    action.sa_flags = flags;
-    // SAFETY: the handlers here only store to atomics.
-    let status = unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) };
-    assert_eq!(status, 0);
+    // SAFETY: 1. the handlers here only store to atomics.
+    unsafe { signals::handle(libc::SIGCHLD, handler, flags) }.unwrap();
 }
 
 fn the_end_of_a_child_is_a_signal() {
@@ -90,8 +85,7 @@ fn the_end_of_a_child_is_a_signal() {
     assert_eq!(told(), [pid, 9, libc::CLD_EXITED]);
     let child = Child::start(|| sleep_for_ever()).unwrap();
     let pid = child.pid();
-    child.signal(libc::SIGKILL).unwrap();
-    assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+    assert_eq!(child.kill().unwrap(), End::Killed(libc::SIGKILL));
     assert_eq!(told(), [pid, libc::SIGKILL, libc::CLD_KILLED]);
     act_on_sigchld(libc::SIG_DFL, 0);
 }
@@ -253,7 +247,7 @@ fn family_of(most: usize) -> i32 {
     }
     let mut wrong = 0;
     for child in children {
-        let killed = child.signal(libc::SIGKILL).and_then(|()| child.wait());
+        let killed = child.kill();
         wrong += i32::from(killed.ok() != Some(End::Killed(libc::SIGKILL)));
     }
     wrong
@@ -309,12 +303,12 @@ fn no_memory_is_no_child() {
 fn touch_far_page(number: usize) {
     let address = 0x2000_0000_0000 + (number << 30);
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: nothing else is mapped that high.
-    let page = unsafe { libc::mmap(address as *mut _, 4096, rights, flags, -1, 0) };
-    assert_eq!(page as usize, address);
+    // Nothing else is mapped that high.
+    let page = machine::map(address, 4096, rights, libc::MAP_FIXED_NOREPLACE).unwrap();
+    assert_eq!(page, address);
+    let byte: *mut u8 = std::ptr::with_exposed_provenance_mut(page);
     // SAFETY: just mapped.
-    unsafe { page.cast::<u8>().write_volatile(1) };
+    unsafe { byte.write_volatile(1) };
 }
 
 fn main() -> ExitCode {

@@ -7,13 +7,14 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use shootdown_user::{machine, signals};
+
 /// Where the handler sends a case that faulted, and the stack pointer to go on with.
 static RECOVER_RIP: AtomicUsize = AtomicUsize::new(0);
 static RECOVER_RSP: AtomicUsize = AtomicUsize::new(0);
 /// The signal of the last case; 0 if it returned.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-const ALT_STACK_BYTES: usize = 64 * 1024;
 /// The flag that is always 1, and interrupts enabled.
 const PLAIN_FLAGS: i64 = 0x202;
 const NON_CANONICAL: usize = 0x8000_0000_0000_0000;
@@ -278,15 +279,7 @@ extern "C" fn recover(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::
 type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
 fn install_handlers() {
-    let stack = vec![0u8; ALT_STACK_BYTES].leak();
-    let alternate = libc::stack_t {
-        ss_sp: stack.as_mut_ptr().cast(),
-        ss_flags: 0,
-        ss_size: ALT_STACK_BYTES,
-    };
-    // SAFETY: a leaked stack, described rightly.
-    let result = unsafe { libc::sigaltstack(&alternate, std::ptr::null_mut()) };
-    assert_eq!(result, 0);
+    signals::use_signal_stack().unwrap();
     for signal in [
         libc::SIGILL,
         libc::SIGTRAP,
@@ -303,28 +296,14 @@ fn install_handlers() {
 ///
 /// 1. `handler` is fit for running at any instruction.
 unsafe fn set_handler(signal: i32, handler: Handler) {
-    // SAFETY: all zeroes is a valid `sigaction`.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-    // SAFETY: a valid structure; duty 1 is the caller's.
-    let result = unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
-    assert_eq!(result, 0);
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    // SAFETY: 1. is the caller's.
+    unsafe { signals::handle(signal, handler as *const () as usize, flags) }.unwrap();
 }
 
 /// A page to write code to and run it.
 fn code_page() -> *mut u8 {
-    // SAFETY: a fresh mapping.
-    let page = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(page, libc::MAP_FAILED);
-    page.cast()
+    let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let page = machine::map(0, 4096, rights, 0).expect("a page");
+    std::ptr::with_exposed_provenance_mut(page)
 }

@@ -145,6 +145,18 @@ impl Fire {
     }
 }
 
+fn forks_on(cpus: &[usize]) -> usize {
+    match cpus.len() {
+        1 => FORKS_ON_ONE_CPU,
+        _ => FORKS,
+    }
+}
+
+/// The CPU of thread `at` that does not fork: another than the first, where there is one.
+fn elsewhere(cpus: &[usize], at: usize) -> usize {
+    cpus[(1 + at % (cpus.len() - 1).max(1)) % cpus.len()]
+}
+
 fn children_keep_what_was_there_at_the_fork() {
     let cpus = machine::allowed_cpus().unwrap();
     let report = Region::shared(1).unwrap();
@@ -155,12 +167,8 @@ fn children_keep_what_was_there_at_the_fork() {
     };
     // The CPU that forks flushes itself: writers are elsewhere, where there is an elsewhere.
     let home = cpus[0];
-    let forks = if cpus.len() > 1 {
-        FORKS
-    } else {
-        FORKS_ON_ONE_CPU
-    };
-    let elsewhere = |at: usize| cpus[(1 + at % (cpus.len() - 1).max(1)) % cpus.len()];
+    let forks = forks_on(&cpus);
+    let elsewhere = |at| elsewhere(&cpus, at);
     machine::pin_to(home).unwrap();
     thread::scope(|scope| {
         let fire = &fire;
@@ -193,12 +201,8 @@ fn children_keep_what_was_there_at_the_fork() {
 fn forks_have_a_place_among_writes() {
     let cpus = machine::allowed_cpus().unwrap();
     let fire = fire::Fire::new().unwrap();
-    let forks = if cpus.len() > 1 {
-        FORKS
-    } else {
-        FORKS_ON_ONE_CPU
-    };
-    let elsewhere = |at: usize| cpus[(1 + at % (cpus.len() - 1).max(1)) % cpus.len()];
+    let forks = forks_on(&cpus);
+    let elsewhere = |at| elsewhere(&cpus, at);
     machine::pin_to(cpus[0]).unwrap();
     thread::scope(|scope| {
         let fire = &fire;

@@ -7,11 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{io, ptr};
 
-use shootdown_user::machine::{free_kib, is_reference_kernel};
+use shootdown_user::machine::{self, free_kib, is_reference_kernel};
 
 const PAGE: usize = 4096;
 const RIGHTS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
-const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
 /// Takes until refused; says how much it got.
 type Hog = fn() -> u64;
@@ -90,9 +89,8 @@ fn pipe_bytes() -> u64 {
 }
 
 fn map(pages: usize, rights: libc::c_int) -> Option<*mut u8> {
-    // SAFETY: a fresh mapping anywhere.
-    let at = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, rights, PRIVATE, -1, 0) };
-    (at != libc::MAP_FAILED).then_some(at.cast())
+    let at = machine::map(0, pages * PAGE, rights, libc::MAP_NORESERVE).ok()?;
+    Some(ptr::with_exposed_provenance_mut(at))
 }
 
 /// Every other page with other rights, so that areas cannot merge.
@@ -187,7 +185,7 @@ fn main() -> ExitCode {
         println!("t_hog: {what}: took {}", hog());
         return ExitCode::SUCCESS;
     }
-    shootdown_user::machine::prepare();
+    machine::prepare();
     let ours = is_reference_kernel();
     let before = free_kib().unwrap();
     for round in 0..2 {

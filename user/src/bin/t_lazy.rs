@@ -128,8 +128,7 @@ fn dead_processes_leave_nothing() {
         }
         thread::sleep(NAP);
         let child = child.unwrap();
-        child.signal(libc::SIGKILL).unwrap();
-        assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+        assert_eq!(child.kill().unwrap(), End::Killed(libc::SIGKILL));
     };
     checks::must_not_lose(1024, || cpus().iter().copied().for_each(killed_on));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use shootdown_user::checks::{self, error_of};
+use shootdown_user::checks;
 use shootdown_user::child::{Child, End};
 use shootdown_user::{machine, realtime};
 
@@ -95,24 +95,6 @@ fn equals_take_turns_only_if_they_want_to() {
     }
 }
 
-/// A thread that nothing else gets past on its CPU still dies when it is told to.
-fn kills_reach_an_urgent_loop() {
-    let child = Child::start(|| {
-        if realtime::become_fifo(20).is_err() {
-            return 1;
-        }
-        loop {
-            spin();
-        }
-    })
-    .unwrap();
-    realtime::become_fifo(30).unwrap();
-    thread::sleep(Duration::from_millis(20));
-    child.signal(libc::SIGKILL).unwrap();
-    assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
-    realtime::become_ordinary().unwrap();
-}
-
 /// Threads and processes start as what made them, unless that asked for something else.
 fn children_inherit() {
     for (flag, expected) in [(0, libc::SCHED_FIFO), (RESET_ON_FORK, libc::SCHED_OTHER)] {
@@ -132,50 +114,6 @@ fn children_inherit() {
     }
 }
 
-fn nonsense_is_refused() {
-    const NOBODY: i32 = i32::MAX;
-    let set =
-        |thread, policy, priority| error_of(realtime::set_scheduler(thread, policy, priority));
-    for (policy, priority) in [
-        (libc::SCHED_FIFO, 0),
-        (libc::SCHED_FIFO, 100),
-        (libc::SCHED_FIFO, -1),
-        (libc::SCHED_RR, 0),
-        (libc::SCHED_OTHER, 1),
-        (99, 0),
-        (-1, 0),
-    ] {
-        assert_eq!(set(realtime::SELF, policy, priority), Some(libc::EINVAL));
-    }
-    assert_eq!(set(-1, libc::SCHED_OTHER, 0), Some(libc::EINVAL));
-    assert_eq!(set(NOBODY, libc::SCHED_OTHER, 0), Some(libc::ESRCH));
-    assert_eq!(error_of(realtime::scheduler(NOBODY)), Some(libc::ESRCH));
-    assert_eq!(error_of(realtime::scheduler(-1)), Some(libc::EINVAL));
-    assert_eq!(error_of(realtime::priority(NOBODY)), Some(libc::ESRCH));
-    for (policy, bounds) in [
-        (libc::SCHED_OTHER, (0, 0)),
-        (libc::SCHED_FIFO, (1, 99)),
-        (libc::SCHED_RR, (1, 99)),
-    ] {
-        let least = call(libc::SYS_sched_get_priority_min, policy).unwrap();
-        let most = call(libc::SYS_sched_get_priority_max, policy).unwrap();
-        assert_eq!((least, most), bounds);
-    }
-    assert_eq!(
-        error_of(call(libc::SYS_sched_get_priority_max, 99)),
-        Some(libc::EINVAL)
-    );
-}
-
-/// Straight to the kernel: musl has functions of these names that only fail.
-fn call(number: libc::c_long, policy: i32) -> io::Result<i32> {
-    // SAFETY: takes a number.
-    match unsafe { libc::syscall(number, policy) } {
-        -1 => Err(io::Error::last_os_error()),
-        value => Ok(value as i32),
-    }
-}
-
 fn spin() {
     for turn in 0..LONG_LOOP {
         std::hint::black_box(turn);
@@ -190,12 +128,10 @@ fn main() -> ExitCode {
     checks::run(
         "t_priority",
         &checks::named![
-            nonsense_is_refused,
             children_inherit,
             a_woken_thread_runs_before_its_waker_goes_on,
             a_loop_keeps_the_less_urgent_waiting,
             equals_take_turns_only_if_they_want_to,
-            kills_reach_an_urgent_loop,
         ],
     )
 }

@@ -3,17 +3,13 @@
 use std::process::ExitCode;
 use std::ptr;
 
+use shootdown_user::machine;
+
 const PAGE: usize = 4096;
 
 fn map(pages: usize) -> *mut u64 {
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
-    // SAFETY: a fresh mapping anywhere.
-    let at = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, prot, flags, -1, 0) };
-    assert_ne!(at, libc::MAP_FAILED);
-    at.cast()
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    ptr::with_exposed_provenance_mut(machine::map(0, pages * PAGE, rights, 0).unwrap())
 }
 
 fn remap(at: *mut u64, from: usize, to: usize) -> *mut u64 {
@@ -47,7 +43,7 @@ fn check(at: *mut u64, tagged: usize, pages: usize, step: &str) -> usize {
 }
 
 fn main() -> ExitCode {
-    shootdown_user::machine::prepare();
+    machine::prepare();
     let mut wrong = 0;
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..40 {

@@ -71,6 +71,7 @@ fn nonsense_is_refused() {
         (libc::SCHED_FIFO, 0),
         (libc::SCHED_FIFO, 100),
         (libc::SCHED_FIFO, -1),
+        (libc::SCHED_RR, 0),
         (libc::SCHED_OTHER, 1),
         (77, 0),
         (-1, 0),
@@ -106,7 +107,9 @@ fn limits_are_told() {
         ]
         .map(|call| raw(call, [policy as usize, 0, 0]))
     };
-    assert_eq!(limits(libc::SCHED_FIFO).map(Result::unwrap), [1, 99]);
+    for policy in [libc::SCHED_FIFO, libc::SCHED_RR] {
+        assert_eq!(limits(policy).map(Result::unwrap), [1, 99]);
+    }
     assert_eq!(limits(libc::SCHED_OTHER).map(Result::unwrap), [0, 0]);
     assert_eq!(limits(77).map(error_of), [Some(libc::EINVAL); 2]);
 }
@@ -247,8 +250,7 @@ fn an_endless_loop_can_be_killed() {
         while shared.word(0, 0).load(Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        child.signal(libc::SIGKILL).unwrap();
-        assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+        assert_eq!(child.kill().unwrap(), End::Killed(libc::SIGKILL));
     });
 }
 
@@ -276,8 +278,7 @@ fn the_killed_do_not_wait() {
         });
         thread::sleep(Duration::from_millis(2 + round * 2));
         let child = child.unwrap();
-        child.signal(libc::SIGKILL).unwrap();
-        assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
+        assert_eq!(child.kill().unwrap(), End::Killed(libc::SIGKILL));
     }
 }
 

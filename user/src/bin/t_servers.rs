@@ -18,20 +18,12 @@ use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
 use shootdown_user::zerocopy::abi::{MODE_ORDINARY, MODE_WINDOW};
 use shootdown_user::zerocopy::device::{Lending, Service};
-use shootdown_user::zerocopy::jobs::{Check, Duty, Job, ServerProcess, check_modes, status};
+use shootdown_user::zerocopy::jobs::{Check, Job, check_modes, open, start, status};
 
 /// Pages of the buffers that are lost.
 const PAGES: usize = 3;
 /// Memory that may be in caches of CPUs or kept for later.
 const LEFT_KIB: u64 = 256;
-
-fn open() -> Service {
-    Service::open().unwrap().unwrap()
-}
-
-fn start(service: &Service, mode: u32, cpu: usize) -> ServerProcess {
-    ServerProcess::start(Duty::new(service, mode), cpu).unwrap()
-}
 
 fn cpus() -> Vec<usize> {
     machine::allowed_cpus().unwrap()
@@ -94,8 +86,7 @@ fn client_dies(mode: u32) {
         });
         let client = client.unwrap();
         server.wait_until_holding();
-        client.signal(libc::SIGKILL).unwrap();
-        assert_eq!(client.wait().unwrap(), End::Killed(libc::SIGKILL));
+        assert_eq!(client.kill().unwrap(), End::Killed(libc::SIGKILL));
     };
     let (buffer, sum) = filled(1, PAGES);
     kill_client_of(&buffer);

@@ -8,7 +8,7 @@ use std::{mem, ptr};
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
-use shootdown_user::checks;
+use shootdown_user::{checks, machine, signals};
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
@@ -20,13 +20,9 @@ static RESUME_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Installs a handler and gives back the action before.
 fn install(signal: c_int, handler: Handler, flags: c_int) -> libc::sigaction {
-    // SAFETY: a zeroed action is a valid one.
-    let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { mem::zeroed() };
-    new.sa_sigaction = handler as *const () as usize;
-    new.sa_flags = flags | libc::SA_SIGINFO;
-    // SAFETY: both actions are alive; the handler is a function.
-    assert_eq!(unsafe { libc::sigaction(signal, &new, &mut old) }, 0);
-    old
+    let handler = handler as *const () as usize;
+    // SAFETY: 1. the handlers here store to atomics, and change what the kernel gives them.
+    unsafe { signals::handle(signal, handler, flags | libc::SA_SIGINFO) }.unwrap()
 }
 
 fn restore(signal: c_int, old: &libc::sigaction) {
@@ -93,22 +89,12 @@ fn a_fault_can_be_skipped() {
 
 fn protection_says_so() {
     let old = install(libc::SIGSEGV, skip, 0);
-    // SAFETY: a fresh mapping.
-    let page = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            4096,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    provoke(page as usize + 8);
+    let page = machine::map(0, 4096, libc::PROT_NONE, 0).unwrap();
+    provoke(page + 8);
     assert_eq!(CODE.load(Ordering::Relaxed), 2, "SEGV_ACCERR");
-    assert_eq!(ADDRESS.load(Ordering::Relaxed), page as usize + 8);
+    assert_eq!(ADDRESS.load(Ordering::Relaxed), page + 8);
     // SAFETY: the mapping made above.
-    assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
+    assert_eq!(unsafe { libc::munmap(page as *mut c_void, 4096) }, 0);
     restore(libc::SIGSEGV, &old);
 }
 

@@ -12,6 +12,7 @@ use shootdown_user::checks;
 use shootdown_user::child::{Child, End};
 use shootdown_user::machine;
 use shootdown_user::realtime::{self, Moment};
+use shootdown_user::signals;
 
 const FAR: Duration = Duration::from_secs(10_000);
 
@@ -150,13 +151,9 @@ static HITS: AtomicUsize = AtomicUsize::new(0);
 
 /// A handler ends a sleep, also if it was installed to restart calls; a relative one says what was left of it.
 fn signals_end_sleeps() {
-    // SAFETY: the structure is made of integers, for which zero is a valid value.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = note as extern "C" fn(i32) as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the action is valid; the handler adds to an atomic.
-    let result = unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
-    assert_eq!(result, 0);
+    let handler = note as extern "C" fn(i32) as libc::sighandler_t;
+    // SAFETY: 1. the handler adds to an atomic.
+    unsafe { signals::handle(libc::SIGUSR1, handler, libc::SA_RESTART) }.unwrap();
     for is_absolute in [false, true] {
         let (sleeper, result) = (AtomicI32::new(0), AtomicI32::new(-1));
         let mut rest = timespec(-1, -1);

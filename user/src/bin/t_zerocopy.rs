@@ -12,15 +12,9 @@ use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::PAGE_BYTES;
 use shootdown_user::zerocopy::abi::MOST_PAGES;
 use shootdown_user::zerocopy::device::{Lending, Service};
-use shootdown_user::zerocopy::jobs::{Check, Duty, Job, ServerProcess, check_modes, status};
-
-fn open() -> Service {
-    Service::open().unwrap().unwrap()
-}
-
-fn start(service: &Service, mode: u32, cpu: usize) -> ServerProcess {
-    ServerProcess::start(Duty::new(service, mode), cpu).unwrap()
-}
+use shootdown_user::zerocopy::jobs::{
+    Check, Duty, Job, ServerProcess, check_modes, open, start, status,
+};
 
 fn cpus() -> Vec<usize> {
     machine::allowed_cpus().unwrap()

@@ -179,47 +179,11 @@ fn to_json(rows: &[Row], shape: Shape, bench: &mut impl Bench, course: &Course) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::bench::{Program, Turn};
-    use super::super::options::{Axis, Options, Table};
+    use super::super::bench::Program;
+    use super::super::options::Options;
     use super::super::run::set_up;
     use super::*;
-    use crate::args::UsageError;
-    use crate::policy;
-    use std::io;
-
-    struct Nothing;
-
-    impl Program for Nothing {
-        const TABLE: &'static Table = &Table {
-            program: "nothing",
-            help: "",
-            tasks: Axis::threads(&[1]),
-            pages: Axis::pages(&[1], 1..=1),
-            policies: policy::USUAL,
-            is_spread: true,
-            is_checked: true,
-        };
-        type Options = ();
-        type Bench<'a> = Self;
-
-        fn new((): (), _: &Course) -> Result<Self, UsageError> {
-            Ok(Self)
-        }
-
-        fn start(&self, _: Shape, _: &Course) -> io::Result<Self> {
-            Ok(Self)
-        }
-    }
-
-    impl Bench for Nothing {
-        fn turn(&mut self, _: Turn<'_>, _: &mut dyn FnMut()) -> io::Result<Slice> {
-            Ok(Slice::default())
-        }
-
-        fn time(&self, ticks: u64, _: &crate::clock::Clock) -> Value {
-            ticks.into()
-        }
-    }
+    use crate::madvise::Madvise;
 
     fn row(policy: &str, times: [u64; 3]) -> Row {
         let mut row = Row::new(policy);
@@ -235,34 +199,36 @@ mod tests {
 
     #[test]
     fn rows_have_their_order_statistics_and_their_ratio_to_the_reference() {
-        let options = Options::parse(Nothing::TABLE, ["--samples", "2"]).unwrap();
-        let (course, mut bench) = set_up::<Nothing>(options.unwrap()).unwrap();
+        let options = Options::parse(Madvise::TABLE, ["--samples", "2"]).unwrap();
+        let (course, program) = set_up::<Madvise>(options.unwrap()).unwrap();
         let (tasks, pages) = (1, 7);
+        let shape = Shape { tasks, pages };
+        let mut bench = program.start(shape, &course).unwrap();
         let rows = [
-            row("best", [30, 10, 20]),
+            row("best", [30_000, 10_000, 20_000]),
             Row::new("nothing taken"),
-            row("before", [40, 40, 50]),
+            row("before", [40_000, 40_000, 50_000]),
         ];
-        let json = to_json(&rows, Shape { tasks, pages }, &mut bench, &course);
-        assert_eq!(json.len(), 2);
-        let best = &json[0];
-        assert_eq!((&best["threads"], &best["pages"]), (&1.into(), &7.into()));
-        assert_eq!(
-            (&best["min_ns"], &best["median_ns"], &best["p99_ns"]),
-            (&10.into(), &20.into(), &30.into())
-        );
-        assert_eq!(
-            (&best["ratio"], &json[1]["ratio"]),
-            (&0.5.into(), &1.0.into())
-        );
-        assert_eq!(
-            (&best["iterations"], &best["stale"]),
-            (&4.into(), &1.into())
-        );
-        assert_eq!(best["samples"], json!([10, 30]));
-        assert_eq!(
-            (&best["per_s"], &best["check_reads"]),
-            (&Value::Null, &0.into())
-        );
+        let json = to_json(&rows, shape, &mut bench, &course);
+        let [best, before] = &json[..] else {
+            panic!("{json:?}")
+        };
+        let ns = |ticks| course.clock.to_ns(ticks);
+        for (name, wanted) in [
+            ("threads", json!(1)),
+            ("pages", json!(7)),
+            ("min_ns", json!(ns(10_000))),
+            ("median_ns", json!(ns(20_000))),
+            ("p99_ns", json!(ns(30_000))),
+            ("ratio", json!(0.5)),
+            ("iterations", json!(4)),
+            ("stale", json!(1)),
+            ("samples", json!([ns(10_000), ns(30_000)])),
+            ("per_s", json!(null)),
+            ("check_reads", json!(0)),
+        ] {
+            assert_eq!(best[name], wanted, "{name}");
+        }
+        assert_eq!(before["ratio"], 1.0);
     }
 }

@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::machine::done;
+
 const DRIVER: &str = "/boot/brd.ko.xz";
 const BLOCKS: &str = "/boot/ext4.blocks";
 const DEVICE: &CStr = c"/dev/ram0";
@@ -26,10 +28,10 @@ pub fn mount() -> io::Result<Option<&'static Path>> {
     }
     load_driver()?;
     // SAFETY: the path is a constant that ends with NUL.
-    told(unsafe { libc::mknod(DEVICE.as_ptr(), libc::S_IFBLK | 0o600, NUMBER) })?;
+    done(unsafe { libc::mknod(DEVICE.as_ptr(), libc::S_IFBLK | 0o600, NUMBER) })?;
     write_blocks(&std::fs::read(BLOCKS)?)?;
     // SAFETY: all strings are constants that end with NUL, and this file system needs no mount data.
-    told(unsafe {
+    done(unsafe {
         libc::mount(
             DEVICE.as_ptr(),
             DIRECTORY.as_ptr(),
@@ -53,7 +55,7 @@ fn load_driver() -> io::Result<()> {
             COMPRESSED,
         )
     };
-    told(status as i32)
+    done(status as i32)
 }
 
 /// Puts each block where its number says.
@@ -65,11 +67,4 @@ fn write_blocks(blocks: &[u8]) -> io::Result<()> {
         disk.write_all_at(block, place)?;
     }
     disk.sync_all()
-}
-
-fn told(status: i32) -> io::Result<()> {
-    match status {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::ring::{failed, signal};
+use super::ring::signal;
 use super::token::Token;
+use crate::signals;
 
 const NOBODY: RawFd = -1;
 
@@ -16,16 +17,9 @@ static TELL: AtomicI32 = AtomicI32::new(NOBODY);
 pub fn announce_on(descriptor: RawFd) -> io::Result<()> {
     TELL.store(descriptor, Relaxed);
     let handler: extern "C" fn(libc::c_int) = on_death;
-    // SAFETY: `sigaction` is made of integers and a set of bits, for which zero is a valid value.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
-    // SAFETY: `action` is valid, and the handler makes one system call that handlers may make.
-    if unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) } == 0 {
-        Ok(())
-    } else {
-        Err(failed("sigaction"))
-    }
+    let (handler, flags) = (handler as usize, libc::SA_RESTART | libc::SA_NOCLDSTOP);
+    // SAFETY: 1. the handler makes one system call that handlers may make.
+    unsafe { signals::handle(libc::SIGCHLD, handler, flags) }.map(drop)
 }
 
 /// From now on children end unannounced; returns what [`resume`] takes.

@@ -66,7 +66,7 @@ impl Drop for Players {
         deaths::ignore();
         for child in self.children.drain(..) {
             // It ends now: how is known.
-            let _ignored = child.signal(libc::SIGKILL).and_then(|()| child.wait());
+            let _ignored = child.kill();
         }
     }
 }

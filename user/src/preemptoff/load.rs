@@ -112,7 +112,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             // It is a failed run that ends so: there is nobody to tell more.
-            let _ignored = process.signal(libc::SIGKILL).and_then(|()| process.wait());
+            let _ignored = process.kill();
         }
     }
 }

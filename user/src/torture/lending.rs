@@ -20,6 +20,7 @@ use super::rule::Effect;
 use super::state::State;
 use super::worker::pin_if_online;
 use crate::region::{PAGE_BYTES, Region};
+use crate::signals;
 use crate::zerocopy::abi::{MODE_WINDOW, Wait};
 use crate::zerocopy::device::{Lending, Service};
 
@@ -61,7 +62,7 @@ impl Lent {
 
     /// The life of the server of `cpu`.
     pub fn serve(&self, board: &Board, cpu: usize) {
-        if let Err(error) = probe::use_signal_stack() {
+        if let Err(error) = signals::use_signal_stack() {
             board.fail(format!("the server of CPU {cpu}: {error}"));
         }
         while !board.stopped() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::mark::{CONTENT_WORD, Mark, SCRIBBLE_WORD, Sort, TAIL_WORD};
 use super::slot;
+use crate::machine;
 use crate::region::{PAGE_BYTES, PAGE_WORDS};
 
 /// Pages of one worker; together with the largest slot more than a kernel's per-CPU cache of
@@ -74,18 +75,21 @@ impl PrivatePages {
             (TAIL_WORD - 1, 0),
             (TAIL_WORD, mark),
         ];
-        for (word, expected) in words {
-            let seen = self.word(page, word).load(Ordering::Relaxed);
-            if seen != expected {
-                return Err(Damage {
-                    page,
-                    word,
-                    expected,
-                    seen,
-                });
-            }
+        let mut words = words.into_iter();
+        words.try_for_each(|(word, expected)| self.compare(page, word, expected))
+    }
+
+    fn compare(&self, page: usize, word: usize, expected: u64) -> Result<(), Damage> {
+        let seen = self.word(page, word).load(Ordering::Relaxed);
+        if seen == expected {
+            return Ok(());
         }
-        Ok(())
+        Err(Damage {
+            page,
+            word,
+            expected,
+            seen,
+        })
     }
 
     /// Checks every touched page.
@@ -103,19 +107,7 @@ impl PrivatePages {
 
     /// Checks what [`spoil`](Self::spoil) wrote.
     pub fn inspect_spoiled(&self, value: impl Fn(usize) -> u64) -> Result<(), Damage> {
-        for page in 0..self.touched {
-            let (expected, word) = (value(page), CONTENT_WORD);
-            let seen = self.word(page, word).load(Ordering::Relaxed);
-            if seen != expected {
-                return Err(Damage {
-                    page,
-                    word,
-                    expected,
-                    seen,
-                });
-            }
-        }
-        Ok(())
+        (0..self.touched).try_for_each(|page| self.compare(page, CONTENT_WORD, value(page)))
     }
 
     /// Checks every touched page, then gives all back: by a discard or by a new mapping.
@@ -129,10 +121,9 @@ impl PrivatePages {
         } else {
             let start = std::ptr::with_exposed_provenance_mut(base);
             // SAFETY: the range is this worker's own mapping, seen through atomics only.
-            let status = unsafe { libc::madvise(start, PAGES * PAGE_BYTES, libc::MADV_DONTNEED) };
-            if status != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            machine::done(unsafe {
+                libc::madvise(start, PAGES * PAGE_BYTES, libc::MADV_DONTNEED)
+            })?;
         }
         self.round = self.round.wrapping_add(1);
         self.touched = 0;

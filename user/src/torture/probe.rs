@@ -17,7 +17,7 @@ use std::io;
 use super::promise::Promise;
 use super::rule::{Effect, Window};
 use super::state::State;
-use crate::clock;
+use crate::{clock, signals};
 
 /// How long a probe takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,35 +216,12 @@ pub fn long_probe_ticks() -> u64 {
 
 /// Makes SIGSEGV at a probe's access end the probe; call once before the first one.
 pub fn catch_faults() -> io::Result<()> {
-    // SAFETY: `sigaction` is made of integers and a set of bits; zero is valid for all of it.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = on_fault as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: `action` is valid, and the handler only touches what it is handed.
-    let status = unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Gives the calling thread a stack for handlers, for the rest of the process's life.
-pub fn use_signal_stack() -> io::Result<()> {
-    const BYTES: usize = 64 << 10;
-    let stack: &'static mut [u8] = Vec::leak(vec![0; BYTES]);
-    let stack = libc::stack_t {
-        ss_sp: stack.as_mut_ptr().cast(),
-        ss_flags: 0,
-        ss_size: BYTES,
-    };
-    // SAFETY: the memory was just leaked: it is this thread's alone and is never freed.
-    let status = unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let (handler, flags) = (
+        on_fault as *const () as usize,
+        libc::SA_SIGINFO | libc::SA_ONSTACK,
+    );
+    // SAFETY: 1. the handler takes what SA_SIGINFO gives, and only touches that.
+    unsafe { signals::handle(libc::SIGSEGV, handler, flags) }.map(drop)
 }
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -10,13 +10,13 @@ use super::finding::Letter;
 use super::heir::{self, Heir};
 use super::mark;
 use super::private::PrivatePages;
-use super::probe::{self, Length};
+use super::probe::Length;
 use super::rule::{self, Effect, Verdict, Window};
 use super::slot::SlotGuard;
 use super::tally::Tally;
 use crate::child::{Child, End};
 use crate::clock::{self, Clock};
-use crate::machine;
+use crate::{machine, signals};
 
 /// Changes in one turn.
 const TURN_CHANGES: u32 = 32;
@@ -69,7 +69,7 @@ impl<'a> Worker<'a> {
         seed: u64,
         policies: usize,
     ) -> io::Result<Self> {
-        probe::use_signal_stack()?;
+        signals::use_signal_stack()?;
         let cpu = cpus[number % cpus.len()];
         pin_if_online(cpu)?;
         Ok(Self {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use super::abi::{CALL, CALL_WRITES, Call, DEVICE, REGISTER, Register, WAIT, Wait};
+use crate::machine;
 
 /// A service. Forked processes have it too.
 #[derive(Debug)]
@@ -89,11 +90,8 @@ impl Service {
     fn request<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
         let pointer: *mut T = argument;
         // SAFETY: the request's structure is the pointer's, and what it lends the caller of `call` answers for.
-        let status =
-            unsafe { libc::ioctl(self.device.as_raw_fd(), request as libc::Ioctl, pointer) };
-        match status {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        machine::done(unsafe {
+            libc::ioctl(self.device.as_raw_fd(), request as libc::Ioctl, pointer)
+        })
     }
 }

@@ -109,6 +109,16 @@ impl<'a> Duty<'a> {
     }
 }
 
+/// A new service, where there is the device.
+pub fn open() -> Service {
+    Service::open().unwrap().expect("the device")
+}
+
+/// A server of `service` on `cpu` that does all of its [duty](Duty::new).
+pub fn start(service: &Service, mode: u32, cpu: usize) -> ServerProcess {
+    ServerProcess::start(Duty::new(service, mode), cpu).unwrap()
+}
+
 /// What is checked, and the check in a mode.
 pub type Check = (&'static str, fn(u32));
 
@@ -176,8 +186,7 @@ impl ServerProcess {
 
     /// Ends it.
     pub fn kill(self) -> io::Result<()> {
-        self.child.signal(libc::SIGKILL)?;
-        self.child.wait().map(|_| ())
+        self.child.kill().map(|_| ())
     }
 
     fn word(&self, word: usize) -> &AtomicU64 {

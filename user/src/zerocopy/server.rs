@@ -58,7 +58,7 @@ impl Drop for Servers {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             // It ends now, or has ended already.
-            let _ignored = child.signal(libc::SIGKILL).and_then(|()| child.wait());
+            let _ignored = child.kill();
         }
     }
 }
