@@ -5,7 +5,7 @@
 //! rotates, so that a disturbance of the machine hits all alike.
 //!
 //! * [`options`]: the command line; [`effort`]: the part of it that is the same everywhere;
-//! * [`bench`]: what a program has to say;
+//! * [`mod@bench`]: what a program has to say;
 //! * [`run`]: shapes, rounds, turns;
 //! * [`row`]: one row of the table;
 //! * [`crew`]: threads that all do the same work, for programs that measure so.

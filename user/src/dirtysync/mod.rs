@@ -10,7 +10,7 @@
 //!
 //! * [`target`]: the file and its mapping, one operation, and the check that no write was lost;
 //! * [`ramdisk`]: the disk in memory;
-//! * [`bench`]: options, and what differs from other [courses](crate::course).
+//! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;
 pub mod ramdisk;

@@ -8,7 +8,7 @@
 //! * [`companions`]: the threads that busy-wait;
 //! * [`rule`] and [`check`]: the self-check, and the reasoning why what it counts as stale is
 //!   stale;
-//! * [`bench`]: options, and what differs from other [courses](crate::course).
+//! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;
 pub mod check;

@@ -9,7 +9,7 @@
 //! * [`chores`]: the self-check: how a process changes its pages so that old translations would show;
 //! * [`players`]: the other processes;
 //! * [`deaths`]: learning that one of them died;
-//! * [`bench`]: options, and what differs from other [courses](crate::course).
+//! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;
 pub mod chores;

@@ -16,7 +16,7 @@
 //! * [`alarm`]: the thread that measures;
 //! * [`tracer`]: the kernel's longest spans with preemption off;
 //! * [`spans`]: what a row has of them;
-//! * [`bench`]: options, and what differs from other [courses](crate::course).
+//! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod alarm;
 pub mod bench;

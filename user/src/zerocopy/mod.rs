@@ -12,7 +12,7 @@
 //! * [`jobs`]: a server process for tests;
 //! * [`contender`]: what the name of a row means;
 //! * [`server`]: the processes that copy; [`client`]: one call;
-//! * [`bench`]: options, and what differs from other [courses](crate::course).
+//! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 #[path = "../../../kernel/src/zerocopy/abi.rs"]
 pub mod abi;
