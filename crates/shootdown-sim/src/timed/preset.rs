@@ -1,11 +1,11 @@
 //! [`Preset`]: a machine by name, with the origin of every figure.
+//!
+//! A preset is a row of [`Preset::ALL`] and a file of its own, which nothing else needs to know. Each figure says where it comes from;
+//! `./lab bench WORKLOAD --machine sim --preset NAME` prints them.
 
 use std::fmt;
 
-use crate::timed::presets::{
-    FORTY_CORES, FORTY_CORES_2018, HASWELL_EP, LARGE_SERVER, SIXTEEN_CORES, SKYLAKE_LAPTOP,
-};
-use crate::timed::{Costs, Parameter};
+use crate::timed::{Costs, PARAMETERS, Parameter};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,15 @@ pub enum Origin {
 }
 
 impl Origin {
+    fn new(word: &str, text: &'static str) -> Option<Self> {
+        match word {
+            "published" => Some(Self::Published(text)),
+            "assumed" => Some(Self::Assumed(text)),
+            "fitted" => Some(Self::Fitted(text)),
+            _ => None,
+        }
+    }
+
     /// One word for tables.
     pub fn word(&self) -> &'static str {
         match self {
@@ -42,17 +51,6 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One parameter of a preset.
-#[derive(Clone, Copy, Debug)]
-pub struct Figure {
-    /// Which.
-    pub name: &'static str,
-    /// How much, in the parameter's unit.
-    pub value: f64,
-    /// From where.
-    pub origin: Origin,
-}
-
 /// A machine by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
@@ -60,93 +58,161 @@ pub struct Preset {
     pub name: &'static str,
     /// What it stands for.
     pub about: &'static str,
-    /// The preset that has the figures which this one does not give; `None` if it gives all.
-    pub base: Option<&'static Preset>,
-    /// The figures of its own.
-    pub figures: &'static [Figure],
+    /// Name of the preset that has the figures which this one does not give; `None` if it gives all.
+    base: Option<&'static str>,
+    /// The figures of its own: a line for each, with name, value, origin, and source or reason.
+    figures: &'static str,
 }
 
-/// Short form for the tables of figures.
-pub(crate) const fn figure(name: &'static str, value: f64, origin: Origin) -> Figure {
-    Figure {
-        name,
-        value,
-        origin,
+/// All presets, the one of table T1 first.
+static PRESETS: [Preset; 6] = [
+    Preset {
+        name: "haswell-ep",
+        about: "two sockets of 18 cores, Haswell-EP: the machine class of table T1",
+        base: None,
+        figures: include_str!("presets/haswell-ep.txt"),
+    },
+    Preset {
+        name: "skylake-laptop",
+        about: "one socket of four cores, Skylake at 2.3 GHz: the parameters of table T4",
+        base: Some("40-core"),
+        figures: include_str!("presets/skylake-laptop.txt"),
+    },
+    Preset {
+        name: "40-core",
+        about: "two sockets of 20 cores: the size of the machine of table T2",
+        base: Some("haswell-ep"),
+        figures: include_str!("presets/40-core.txt"),
+    },
+    Preset {
+        name: "40-core-2018",
+        about: "two sockets of 20 cores, with the system around the TLB that table T2 was measured on",
+        base: Some("40-core"),
+        figures: include_str!("presets/40-core-2018.txt"),
+    },
+    Preset {
+        name: "16-core",
+        about: "one socket of 16 cores: the size of the machine of table T3",
+        base: Some("40-core"),
+        figures: include_str!("presets/16-core.txt"),
+    },
+    Preset {
+        name: "large-server",
+        about: "64 sockets of 64 cores: 4096 CPUs, for scaling only",
+        base: Some("40-core"),
+        figures: include_str!("presets/large-server.txt"),
+    },
+];
+
+/// One parameter of a preset, in the parameter's unit.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    name: &'static str,
+    value: f64,
+    origin: Origin,
+}
+
+impl Figure {
+    fn read(line: &'static str) -> Option<Self> {
+        let (name, rest) = line.split_once(' ')?;
+        let (value, rest) = rest.trim_start().split_once(' ')?;
+        let (origin, text) = rest.trim_start().split_once(' ')?;
+        Some(Self {
+            name,
+            value: value.parse().ok()?,
+            origin: Origin::new(origin, text.trim_start())?,
+        })
     }
 }
 
 impl Preset {
     /// All presets, the one of table T1 first.
-    pub const ALL: [&'static Self; 6] = [
-        &HASWELL_EP,
-        &SKYLAKE_LAPTOP,
-        &FORTY_CORES,
-        &FORTY_CORES_2018,
-        &SIXTEEN_CORES,
-        &LARGE_SERVER,
-    ];
+    pub const ALL: &'static [Self; 6] = &PRESETS;
 
     /// The preset with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        Self::ALL.into_iter().find(|preset| preset.name == name)
+        Self::ALL.iter().find(|preset| preset.name == name)
     }
 
-    /// Every parameter, once: the figures of its own, and those of its base that it does not replace.
-    pub fn all_figures(&self) -> impl Iterator<Item = &'static Figure> + use<> {
-        let own = self.figures;
-        let inherited = self.base.map_or(&[][..], |base| base.figures);
-        let replaced = |name| own.iter().any(|figure| figure.name == name);
-        own.iter().chain(
-            inherited
-                .iter()
-                .filter(move |figure| !replaced(figure.name)),
-        )
+    /// The figures of its own.
+    ///
+    /// # Panics
+    /// When a line is no figure, which a test rules out.
+    fn own_figures(&self) -> impl Iterator<Item = Figure> + use<> {
+        let lines = self.figures.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| Figure::read(line).unwrap_or_else(|| panic!("`{line}` is no figure")))
+    }
+
+    fn base(&self) -> Option<&'static Self> {
+        self.base
+            .map(|name| Self::named(name).expect("a base is a preset"))
+    }
+
+    /// Its own, or that of the nearest base that gives it.
+    fn figure(&self, name: &str) -> Option<Figure> {
+        let own = self.own_figures().find(|figure| figure.name == name);
+        own.or_else(|| self.base()?.figure(name))
     }
 
     /// What the machine costs.
     ///
     /// # Panics
-    /// When a figure names no parameter or makes no sense, which a test rules out.
+    /// When a parameter has no figure or one that makes no sense, which a test rules out.
     pub fn costs(&self) -> Costs {
         let mut costs = Costs::default();
-        for figure in self.all_figures() {
-            Parameter::named(figure.name)
-                .and_then(|parameter| parameter.set(&mut costs, figure.value))
-                .expect("a figure of a preset fits");
+        for parameter in PARAMETERS {
+            let figure = self.figure(parameter.name).expect("a figure each");
+            let set = parameter.set(&mut costs, figure.value);
+            set.expect("a figure of a preset fits");
         }
         costs
     }
 
     /// Where the preset has a parameter's value from.
     pub fn origin(&self, parameter: &Parameter) -> Option<Origin> {
-        self.all_figures()
-            .find(|figure| figure.name == parameter.name)
-            .map(|figure| figure.origin)
+        self.figure(parameter.name).map(|figure| figure.origin)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::timed::PARAMETERS;
 
     #[test]
     fn every_preset_gives_every_parameter_one_value_and_one_origin() {
         for preset in Preset::ALL {
-            let mut named: Vec<&str> = preset.all_figures().map(|figure| figure.name).collect();
-            let mut known: Vec<&str> = PARAMETERS.iter().map(|parameter| parameter.name).collect();
-            named.sort_unstable();
-            known.sort_unstable();
-            assert_eq!(named, known, "{}", preset.name);
             let costs = preset.costs();
-            assert!(preset.base.is_none_or(|base| base.base.is_none()));
-            for figure in preset.all_figures() {
-                let parameter = Parameter::named(figure.name).unwrap();
+            for parameter in PARAMETERS {
+                let figure = preset.figure(parameter.name).unwrap();
                 assert_eq!(parameter.get(&costs), figure.value, "{}", figure.name);
                 assert!(figure.origin.text().len() > 3, "{}", figure.name);
+            }
+            let mut named = BTreeSet::new();
+            for Figure { name, .. } in preset.own_figures() {
+                assert!(Parameter::named(name).is_ok(), "{name}");
+                assert!(named.insert(name), "{}: {name} twice", preset.name);
             }
             assert!(std::ptr::eq(Preset::named(preset.name).unwrap(), preset));
         }
         assert!(Preset::named("nonsense").is_none());
+    }
+
+    #[test]
+    fn a_preset_says_only_what_its_base_does_not() {
+        let bases = Preset::ALL.iter().filter_map(|it| Some((it, it.base()?)));
+        for (preset, base) in bases {
+            for own in preset.own_figures() {
+                let inherited = base.figure(own.name).unwrap();
+                assert_ne!(
+                    (own.value, own.origin),
+                    (inherited.value, inherited.origin),
+                    "{}: {}",
+                    preset.name,
+                    own.name
+                );
+            }
+        }
     }
 }
