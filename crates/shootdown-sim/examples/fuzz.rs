@@ -18,11 +18,12 @@ fn main() -> ExitCode {
         }
     };
     let report = campaign(options, |_| ());
-    let seconds = report.progress.elapsed.as_secs_f64();
+    let progress = report.progress;
     let Some((case, failed)) = report.failure else {
-        let (runs, events) = (report.progress.runs, report.progress.events);
-        println!("{events} events, {:.0} schedules/s", runs as f64 / seconds);
-        println!("{}", report.sightings);
+        let (runs, totals) = (progress.runs, &progress.totals);
+        let rate = progress.per_second(runs);
+        println!("{} events, {rate:.0} schedules/s", totals.events);
+        println!("{}", totals.sightings);
         println!("ok: {runs} schedules");
         return ExitCode::SUCCESS;
     };
@@ -37,14 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Campaign {
-        runs: 1000,
-        seed: 1,
-        cpus: None,
-        scenario: None,
-        threads,
-    };
+    let mut options = Campaign::default();
     while let Some(word) = words.next() {
         let value = words
             .next()

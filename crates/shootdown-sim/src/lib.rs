@@ -13,6 +13,7 @@
 
 #![deny(missing_docs, missing_debug_implementations)]
 
+mod campaign;
 pub mod explore;
 pub mod fuzz;
 pub mod machine;

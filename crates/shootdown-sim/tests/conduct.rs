@@ -19,15 +19,15 @@ fn conduct() -> String {
     let mut play = |name: &str, runs, cpus, scenario| {
         let plan = Campaign {
             runs,
-            seed: 1,
             cpus,
             scenario,
-            threads: 2,
+            ..Campaign::default()
         };
         let report = campaign(plan, |_| ());
         let failure = report.failure.map(|(case, report)| (case, report.failure));
         assert_eq!(failure, None);
-        write!(text, "{name}\n{}", report.conduct).expect("a string takes everything");
+        write!(text, "{name}\n{}", report.progress.totals.conduct)
+            .expect("a string takes everything");
     };
     play("2 to 6 CPUs", DRAWN, None, None);
     for (cpus, runs) in WITH_MANY_CPUS {

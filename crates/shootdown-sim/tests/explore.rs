@@ -14,16 +14,13 @@ fn the_engine_keeps_its_promises() {
         (Some(Case::MOST_CPUS), 8),
     ];
     for (cpus, runs) in sizes {
-        let report = campaign(
-            Campaign {
-                runs,
-                seed: 10_000,
-                cpus,
-                scenario: None,
-                threads: 2,
-            },
-            |_| (),
-        );
+        let plan = Campaign {
+            runs,
+            seed: 10_000,
+            cpus,
+            ..Campaign::default()
+        };
+        let report = campaign(plan, |_| ());
         let failure = report
             .failure
             .map(|(case, report)| (case.to_string(), report.failure));
@@ -36,12 +33,9 @@ fn the_engine_keeps_its_promises() {
 fn fixed_seeds_come_upon_all_that_there_is_to_find() {
     let plan = Campaign {
         runs: 500,
-        seed: 1,
-        cpus: None,
-        scenario: None,
-        threads: 2,
+        ..Campaign::default()
     };
-    let sightings = campaign(plan, |_| ()).sightings;
+    let sightings = campaign(plan, |_| ()).progress.totals.sightings;
     assert_eq!(sightings.missing(), [], "{sightings}");
 }
 
@@ -150,12 +144,12 @@ fn a_campaign_does_not_depend_on_its_threads() {
         let plan = Campaign {
             runs: 60,
             seed: 900,
-            cpus: None,
-            scenario: None,
             threads,
+            ..Campaign::default()
         };
         let report = campaign(plan, |_| ());
-        (report.failure, report.progress.runs, report.progress.events)
+        let (runs, totals) = (report.progress.runs, report.progress.totals);
+        (report.failure, runs, totals.events, totals.conduct)
     };
     assert_eq!(of(1), of(2));
 }

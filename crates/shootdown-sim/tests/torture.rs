@@ -6,8 +6,7 @@ use shootdown_sim::torture::{Campaign, Case, Operation, campaign, run, run_with_
 fn the_engine_survives_the_torture() {
     let plan = Campaign {
         seed: 70_000,
-        cpus: None,
-        threads: 2,
+        ..Campaign::default()
     };
     let report = campaign(plan, |progress| progress.runs < 300);
     let failure = report
@@ -15,7 +14,7 @@ fn the_engine_survives_the_torture() {
         .map(|(case, report)| (case.to_string(), report.failure));
     assert_eq!(failure, None);
     assert!(report.progress.runs >= 300);
-    for (operation, done) in Operation::ALL.iter().zip(&report.progress.done) {
+    for (operation, done) in Operation::ALL.iter().zip(&report.progress.totals.done) {
         assert!(*done > 0, "{operation:?} was never done");
     }
 }

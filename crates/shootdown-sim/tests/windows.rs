@@ -12,10 +12,8 @@ const SCHEDULES: u64 = 200;
 fn explore(scenario: Scenario, runs: u64) -> Option<(Case, shootdown_sim::fuzz::Report)> {
     let plan = Campaign {
         runs,
-        seed: 1,
-        cpus: None,
         scenario: Some(scenario),
-        threads: 2,
+        ..Campaign::default()
     };
     campaign(plan, |_| ()).failure
 }

@@ -12,7 +12,7 @@ mod run;
 mod setting;
 mod shrink;
 
-pub use campaign::{Campaign, CampaignReport, Progress, campaign};
+pub use campaign::{Campaign, CampaignReport, Progress, Totals, campaign};
 pub use case::Case;
 pub use conduct::Conduct;
 pub use exhaust::{ExhaustReport, exhaust};

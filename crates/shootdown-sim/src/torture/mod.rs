@@ -12,7 +12,7 @@ mod memory;
 mod rig;
 mod run;
 
-pub use campaign::{Campaign, CampaignReport, Progress, campaign};
+pub use campaign::{Campaign, CampaignReport, Progress, Totals, campaign};
 pub use case::Case;
 pub use run::{Report, run, run_with_story};
 pub use shootdown_torture::Operation;

@@ -9,18 +9,20 @@ use crate::progress::Progress;
 
 /// Fuzzes and reports; the last line is the verdict.
 pub fn command(arguments: &SimFuzz) -> ExitCode {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let plan = Campaign {
+    let mut plan = Campaign {
         runs: arguments.runs,
         seed: arguments.seed,
         cpus: arguments.cpus.map(usize::from),
         scenario: arguments.scenario,
-        threads: arguments.threads.map_or(cores, usize::from),
+        ..Campaign::default()
     };
+    if let Some(threads) = arguments.threads {
+        plan.threads = threads.into();
+    }
     let report = campaign(plan);
     let Some((case, failed)) = &report.failure else {
         println!("{}", rate(&report));
-        println!("{}", report.sightings);
+        println!("{}", report.progress.totals.sightings);
         println!("ok: {} schedules", report.progress.runs);
         return ExitCode::SUCCESS;
     };
@@ -37,19 +39,18 @@ pub fn command(arguments: &SimFuzz) -> ExitCode {
 pub fn campaign(plan: Campaign) -> CampaignReport {
     let mut progress = Progress::new();
     fuzz::campaign(plan, |so_far| {
-        let seconds = so_far.elapsed.as_secs_f64().max(1e-9);
-        let label = format!("{:.0} schedules/s", so_far.runs as f64 / seconds);
+        let label = format!("{:.0} schedules/s", so_far.per_second(so_far.runs));
         progress.step(so_far.runs, plan.runs, &label);
     })
 }
 
 fn rate(report: &CampaignReport) -> String {
     let progress = &report.progress;
-    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+    let events = progress.totals.events;
     format!(
-        "{} events in {seconds:.1} s: {:.0} schedules/s, {:.2} million events/s",
-        progress.events,
-        progress.runs as f64 / seconds,
-        progress.events as f64 / seconds / 1e6
+        "{events} events in {:.1} s: {:.0} schedules/s, {:.2} million events/s",
+        progress.elapsed.as_secs_f64(),
+        progress.per_second(progress.runs),
+        progress.per_second(events) / 1e6
     )
 }

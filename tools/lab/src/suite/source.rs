@@ -114,14 +114,11 @@ pub fn check(test: &Test, tally: &mut Tally) {
 fn schedules(runs: u64) -> Outcome<String> {
     let report = sim::campaign(Campaign {
         runs,
-        seed: 1,
-        cpus: None,
-        scenario: None,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        ..Campaign::default()
     });
     match report.failure {
-        None => match report.sightings.missing().as_slice() {
-            [] => Ok(format!("{} events", report.progress.events)),
+        None => match report.progress.totals.sightings.missing().as_slice() {
+            [] => Ok(format!("{} events", report.progress.totals.events)),
             missing => Err(Failure::work(format!(
                 "no schedule came upon {missing:?}: the fuzzer's themes must bring it about again"
             ))),

@@ -22,28 +22,28 @@ pub fn run(arguments: &Torture) -> Outcome<ExitCode> {
     let plan = Campaign {
         seed: arguments.seed,
         cpus: Some(cpus),
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        ..Campaign::default()
     };
     let seconds = u64::from(arguments.seconds);
     let mut shown = progress::Progress::new();
     let report = campaign(plan, |so_far| {
-        let elapsed = so_far.elapsed.as_secs_f64();
-        let label = format!("{:.0} steps/s", so_far.steps as f64 / elapsed.max(1e-9));
+        let label = format!("{:.0} steps/s", so_far.per_second(so_far.totals.steps));
         shown.step(so_far.elapsed.as_secs().min(seconds), seconds, &label);
         so_far.elapsed.as_secs() < seconds
     });
     let progress = &report.progress;
-    let elapsed = progress.elapsed.as_secs_f64().max(1e-9);
+    let totals = &progress.totals;
     println!("{:<18} {:>14}", "operation", "done");
-    for (operation, done) in Operation::ALL.iter().zip(&progress.done) {
+    for (operation, done) in Operation::ALL.iter().zip(&totals.done) {
         println!("{:<18} {done:>14}", operation.name());
     }
     println!(
-        "{} steps and {} events in {} schedules, {elapsed:.1} s, {:.0} steps/s, seeds from {}",
-        progress.steps,
-        progress.events,
+        "{} steps and {} events in {} schedules, {:.1} s, {:.0} steps/s, seeds from {}",
+        totals.steps,
+        totals.events,
         progress.runs,
-        progress.steps as f64 / elapsed,
+        progress.elapsed.as_secs_f64(),
+        progress.per_second(totals.steps),
         arguments.seed
     );
     let Some((case, failed)) = &report.failure else {
