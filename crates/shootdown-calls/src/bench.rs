@@ -11,13 +11,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use shootdown::{Capacity, CpuId, Cpus, Platform, Shootdown};
-use shootdown_peers::{Lent, Peer, fifo_limit};
+use shootdown_peers::{Lent, Masks, Peer, fifo_limit};
 use spin::Mutex;
 
 use crate::contender::{Contender, contender};
 use crate::counted::Counted;
 use crate::host::Host;
-use crate::masks::{Masks, draw};
 use crate::plan::{Plan, Rest, Workload};
 use crate::result::{Facts, Findings};
 use crate::row::Row;
@@ -162,7 +161,7 @@ where
     pub fn lead(&self) -> Verdict {
         self.host.online();
         self.await_all();
-        let (rows, left_out) = Row::all(&self.plan, self.host.cpus());
+        let (rows, left_out) = self.plan.rows(self.host.cpus());
         if left_out > 0 {
             let cpus = self.host.cpus();
             self.host.print(format_args!(
@@ -196,7 +195,13 @@ where
     /// All turns of one row; returns how many calls were wrong.
     fn measure(&self, row: &Row) -> u64 {
         let plan = &self.plan;
-        let masks: Drawn<N> = Arc::new(draw(row, self.host.cpus(), plan.calls, plan.seed));
+        let masks: Drawn<N> = Arc::new(row.masks.draw(
+            plan.seed,
+            row.initiators,
+            plan.calls,
+            row.targets,
+            self.host.cpus(),
+        ));
         let mut findings: Vec<Findings> = self
             .contenders
             .iter()
@@ -226,12 +231,7 @@ where
         for (found, (peer, contender)) in findings.iter().zip(&self.contenders) {
             let facts = Facts {
                 cpus: self.host.cpus(),
-                limit_ns: fifo_limit(
-                    N,
-                    &masks,
-                    |mask| mask.iter().map(CpuId::index),
-                    row.function_ns,
-                ),
+                limit_ns: fifo_limit(&masks, row.function_ns),
                 bytes: contender.bytes(),
             };
             let line = found.line(row, plan, *peer, &facts);

@@ -10,9 +10,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | what to measure, from words like `selected,initiators=1:2,targets=1:4,calls=200` |
-//! | `row` | one shape of calls; which shapes a plan has |
-//! | `masks` | whom initiators call |
+//! | `plan` | what to measure and in which shapes, from words like `selected,initiators=1:2,targets=1:4,calls=200` |
+//! | `row` | one shape of calls |
 //! | `contender` | whose calls |
 //! | `tally`, `counted` | what each CPU counts, and the platform that counts interrupts |
 //! | `host` | what a machine provides |
@@ -29,7 +28,6 @@ mod bench;
 mod contender;
 mod counted;
 mod host;
-mod masks;
 mod plan;
 mod result;
 mod row;
@@ -41,8 +39,7 @@ pub use bench::{Bench, Verdict};
 pub use contender::Contender;
 pub use counted::Counted;
 pub use host::Host;
-pub use masks::Masks;
 pub use plan::{Mistake, Plan, Rest, Workload};
 pub use row::Row;
-pub use shootdown_peers::Peer;
+pub use shootdown_peers::{Masks, Peer};
 pub use tally::Tallies;

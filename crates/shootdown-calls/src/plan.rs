@@ -8,9 +8,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use shootdown_peers::Peer;
+use shootdown_peers::{Masks, Peer};
 
-use crate::masks::Masks;
+use crate::row::Row;
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,14 +32,14 @@ pub enum Rest {
 
 /// A number of CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Count {
+enum Count {
     Of(usize),
     /// As many as there are.
     All,
 }
 
 impl Count {
-    pub(crate) fn count(self, all: usize) -> usize {
+    fn count(self, all: usize) -> usize {
         match self {
             Self::Of(count) => count,
             Self::All => all,
@@ -54,10 +54,10 @@ pub struct Plan {
     pub workload: Workload,
     /// Whose calls, in the order of their first turns.
     pub peers: Vec<Peer>,
-    pub(crate) initiators: Vec<Count>,
-    pub(crate) targets: Vec<Count>,
-    pub(crate) masks: Vec<Masks>,
-    pub(crate) function_ns: Vec<u64>,
+    initiators: Vec<Count>,
+    targets: Vec<Count>,
+    masks: Vec<Masks>,
+    function_ns: Vec<u64>,
     /// Calls of each initiator in one turn.
     pub calls: usize,
     /// Turns of each peer in each row.
@@ -168,13 +168,37 @@ impl Plan {
     }
 
     /// All pairs of numbers of initiators and targets.
-    pub(crate) fn shapes(&self) -> impl Iterator<Item = (Count, Count)> {
+    fn shapes(&self) -> impl Iterator<Item = (Count, Count)> {
         let pairs = |&initiators| {
             self.targets
                 .iter()
                 .map(move |&targets| (initiators, targets))
         };
         self.initiators.iter().flat_map(pairs)
+    }
+
+    /// The shapes that it has on a machine of `cpus` CPUs, and how many it leaves out because they do not fit.
+    pub(crate) fn rows(&self, cpus: usize) -> (Vec<Row>, usize) {
+        let (mut rows, mut left_out) = (Vec::new(), 0);
+        for &function_ns in &self.function_ns {
+            for &masks in &self.masks {
+                for (initiators, targets) in self.shapes() {
+                    let initiators = initiators.count(cpus);
+                    let row = Row {
+                        masks,
+                        initiators,
+                        targets: targets.count(masks.most_targets(initiators, cpus)),
+                        function_ns,
+                    };
+                    match row.fits(cpus) {
+                        false => left_out += 1,
+                        true if rows.iter().any(|other| row.repeats(other)) => {}
+                        true => rows.push(row),
+                    }
+                }
+            }
+        }
+        (rows, left_out)
     }
 
     fn set(&mut self, key: &str, values: &str) -> Result<(), Mistake> {
@@ -276,5 +300,22 @@ mod tests {
             let text = Plan::parse(words).unwrap_err().to_string();
             assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
         }
+    }
+
+    #[test]
+    fn shapes_are_those_that_fit_each_once() {
+        let plan = Plan::parse("selected,initiators=1:2:all,targets=1:3:all,ns=0").unwrap();
+        let (rows, left_out) = plan.rows(4);
+        let shapes = |masks| -> Vec<(usize, usize)> {
+            let those = rows.iter().filter(|row| row.masks == masks);
+            those.map(|row| (row.initiators, row.targets)).collect()
+        };
+        assert_eq!(shapes(Masks::Disjoint), [(1, 1), (1, 3), (2, 1)]);
+        assert_eq!(
+            shapes(Masks::Random),
+            [(1, 1), (1, 3), (2, 1), (2, 2), (4, 1), (4, 3)]
+        );
+        assert_eq!(shapes(Masks::Identical), [(2, 1), (2, 2)]);
+        assert_eq!(left_out, 13);
     }
 }

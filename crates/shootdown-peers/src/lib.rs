@@ -13,7 +13,7 @@
 //! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
 //! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |
 //!
-//! [`Peer`] names them and the engine, and makes one; [`fifo_limit`] is what the same calls allow anybody.
+//! [`Peer`] names them and the engine, and makes one; [`Masks`] says whom they call, and [`fifo_limit`] what the same calls allow anybody.
 //!
 //! All of them wait as their originals do: spinning, with interrupts as the caller had them.
 
@@ -29,6 +29,7 @@ mod function;
 mod limit;
 mod lock;
 mod mailbox;
+mod masks;
 mod one_lock;
 mod ours;
 mod peer;
@@ -40,6 +41,7 @@ mod task_set;
 pub use cross_call::{CrossCall, Lent};
 pub use limit::fifo_limit;
 pub use mailbox::Mailbox;
+pub use masks::Masks;
 pub use one_lock::OneLock;
 pub use peer::Peer;
 pub use queues::CallQueues;

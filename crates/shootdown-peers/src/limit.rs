@@ -3,20 +3,17 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use shootdown::{Capacity, CpuMask, Cpus};
+
 /// When the last of the calls ends if nothing costs anything but the function, each target runs one at a time, first
 /// come, first served, and each initiator makes its next call when the one before is complete. In the unit of `function_time`.
 ///
-/// `calls` are those of each initiator; `targets` says which CPUs below `cpus` a call is for.
-pub fn fifo_limit<'a, C, T>(
-    cpus: usize,
-    calls: &'a [Vec<C>],
-    targets: impl Fn(&'a C) -> T,
-    function_time: u64,
-) -> u64
+/// `calls` are the targets of each call of each initiator.
+pub fn fifo_limit<const N: usize>(calls: &[Vec<CpuMask<N>>], function_time: u64) -> u64
 where
-    T: Iterator<Item = usize>,
+    Cpus<N>: Capacity,
 {
-    let mut free_at = vec![0u64; cpus];
+    let mut free_at = vec![0u64; N];
     // When each initiator makes its next call, and which.
     let mut next: Vec<(u64, usize)> = vec![(0, 0); calls.len()];
     while let Some(initiator) = (0..calls.len())
@@ -25,8 +22,8 @@ where
     {
         let (now, call) = next[initiator];
         let mut end = now;
-        for target in targets(&calls[initiator][call]) {
-            let free_at = &mut free_at[target];
+        for target in calls[initiator][call].iter() {
+            let free_at = &mut free_at[target.index()];
             *free_at = (*free_at).max(now) + function_time;
             end = end.max(*free_at);
         }

@@ -5,14 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
-use shootdown_peers::Lent;
+use shootdown::{Capacity, Cpus};
+use shootdown_peers::{Lent, fifo_limit};
 
 use crate::machine::{Machine, Model, Program, context};
 use crate::timed::{Costs, Timed, Transfers};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
-use crate::workload::masks::fifo_limit_ps;
 use crate::workload::{Built, Masks, Peer};
 
 /// What the authors of T5 measured: mask size, and the change in execution time against one lock in percent, for 1, 2
@@ -41,8 +40,6 @@ pub struct Selected {
     pub size: usize,
     /// How they are drawn.
     pub masks: Masks,
-    /// Whether all calls lend the same function and running it once may do for several of them.
-    pub is_idempotent: bool,
     /// CPUs of the machine.
     pub cpus: usize,
     /// How long the function takes on each target, in picoseconds.
@@ -62,7 +59,7 @@ pub struct SelectedResult {
     pub whole_ps: u64,
     /// The time of each call, by initiator.
     pub calls_ps: Vec<Vec<u64>>,
-    /// What [`fifo_limit`](shootdown_peers::fifo_limit) says of the same masks.
+    /// What [`fifo_limit`] says of the same masks.
     pub limit_ps: u64,
     /// How often the function ran: less than targets by calls where calls were merged.
     pub runs: u64,
@@ -91,11 +88,6 @@ impl Selected {
         assert!(self.initiators > 0 && self.calls > 0);
         with_close_size!(self.cpus, run_sized(self, true))
     }
-
-    fn draw(&self) -> Vec<Vec<Vec<usize>>> {
-        self.masks
-            .draw(self.seed, self.initiators, self.calls, self.size, self.cpus)
-    }
 }
 
 // Not inlined: see `madvise`.
@@ -105,7 +97,7 @@ where
     Cpus<N>: Capacity,
 {
     let peer: Built<N> = Built::new(row.peer, row.cpus);
-    let masks = row.draw();
+    let masks = (row.masks).draw::<N>(row.seed, row.initiators, row.calls, row.size, row.cpus);
     let (runs, times) = (
         Cell::new(0u64),
         RefCell::new(vec![Vec::new(); row.initiators]),
@@ -133,12 +125,10 @@ where
                 };
                 context.work(SETTLE_PS - context.now_ps());
                 for targets in masks {
-                    let targets: CpuMask<N> =
-                        targets.iter().map(|cpu| CpuId::new(*cpu as u32)).collect();
                     let started_ps = context.now_ps();
-                    match row.is_idempotent {
-                        true => peer.calls().call_idempotent(&targets, lent),
-                        false => peer.calls().call(&targets, *lent),
+                    match row.masks {
+                        Masks::Idempotent => peer.calls().call_idempotent(targets, lent),
+                        _ => peer.calls().call(targets, *lent),
                     }
                     let ended_ps = context.now_ps();
                     times.borrow_mut()[cpu].push(ended_ps - started_ps);
@@ -155,7 +145,7 @@ where
     SelectedResult {
         whole_ps: last_ps - first_ps,
         calls_ps: times.into_inner(),
-        limit_ps: fifo_limit_ps(&masks, row.function_ps),
+        limit_ps: fifo_limit(&masks, row.function_ps),
         runs: runs.get(),
         lines: moved + upgraded,
     }
@@ -191,7 +181,6 @@ mod tests {
                 initiators: 4,
                 size: 5,
                 masks: Masks::Random,
-                is_idempotent: false,
                 cpus: 16,
                 function_ps: 1_000_000,
                 calls: 20,

@@ -47,7 +47,8 @@ impl Draw {
         match self {
             Self::Disjoint => Masks::Disjoint,
             Self::Random => Masks::Random,
-            Self::Identical | Self::Idempotent => Masks::Identical,
+            Self::Identical => Masks::Identical,
+            Self::Idempotent => Masks::Idempotent,
         }
     }
 }

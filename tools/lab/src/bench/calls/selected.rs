@@ -110,7 +110,6 @@ impl Plan {
             initiators: line.initiators,
             size: line.targets,
             masks: line.draw.masks(),
-            is_idempotent: line.draw == Draw::Idempotent,
             cpus: line.cpus,
             function_ps: line.function_ps,
             calls: self.calls,
@@ -182,7 +181,7 @@ impl Line {
     fn fits(&self) -> bool {
         let needed = match self.draw.masks() {
             Masks::Disjoint => self.initiators * self.targets,
-            Masks::Random | Masks::Identical => self.targets,
+            _ => self.targets,
         };
         needed > 0 && self.initiators + needed <= self.cpus
     }
