@@ -6,8 +6,8 @@ use crate::churn::Steady;
 use crate::host::Host;
 use crate::record::Record;
 use crate::rng::{Rng, mix};
+use crate::step::Context;
 use crate::step::Step;
-use crate::torture::Context;
 use crate::violation::Promise;
 
 /// A borrowed function as the engine takes it.
@@ -157,7 +157,7 @@ where
         if let Some(cpu) = unnamed.iter().next() {
             self.report(Promise::TargetsNamed, cpu, 0, 1);
         }
-        if let Some(cpu) = self.left_out(steady, ran).iter().next() {
+        if let Some(cpu) = self.torture.churn.left_out(steady, ran).iter().next() {
             self.report(Promise::TargetsNamed, cpu, 1, 0);
         }
     }

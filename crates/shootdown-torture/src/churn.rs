@@ -1,12 +1,9 @@
 //! CPUs that come and go.
 
-use shootdown::{Capacity, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::host::Host;
-use crate::rng::Rng;
-use crate::step::Step;
 use crate::sync::Tally;
-use crate::torture::Torture;
 
 /// Who may change which CPUs are online, and whether somebody has.
 #[derive(Debug)]
@@ -36,64 +33,68 @@ impl Churn {
             out: Tally::new(0),
         }
     }
-}
 
-impl<const N: usize> Torture<N>
-where
-    Cpus<N>: Capacity,
-{
-    /// The CPU that comes back by bringing in what the last churn took out, at the end of a run.
-    pub fn bring_all_online<H: Host<N>>(&self, host: &H) {
-        if let Some(cpu) = self.churn.out.get().checked_sub(1) {
-            host.bring_online(crate::mail::cpu(cpu as usize));
-            self.churn.out.set(0);
-        }
-    }
-}
-
-impl<H: Host<N>, const N: usize> Step<'_, H, N>
-where
-    Cpus<N>: Capacity,
-{
-    /// Takes a CPU out, or brings the one back that is out.
-    pub(crate) fn churn(&self, rng: &mut Rng) -> bool {
-        let churn = &self.torture.churn;
-        if !churn.owner.take(1) {
+    /// Takes the CPU that `some_cpu` names out, or brings the one back that is out.
+    pub(crate) fn turn<H: Host<N>, const N: usize>(
+        &self,
+        host: &H,
+        some_cpu: impl FnOnce() -> CpuId,
+    ) -> bool
+    where
+        Cpus<N>: Capacity,
+    {
+        if !self.owner.take(1) {
             return false;
         }
-        churn.epoch.add(1);
-        let done = match churn.out.get().checked_sub(1) {
-            Some(cpu) => {
-                self.host.bring_online(crate::mail::cpu(cpu as usize));
-                churn.out.set(0);
-                true
+        self.epoch.add(1);
+        let done = self.bring_back(host) || {
+            let cpu = some_cpu();
+            let gone = host.take_offline(cpu);
+            if gone {
+                self.out.set(u64::from(cpu.as_u32()) + 1);
             }
-            None => {
-                let cpu = self.some_cpu(rng);
-                let gone = self.host.take_offline(cpu);
-                if gone {
-                    churn.out.set(u64::from(cpu.as_u32()) + 1);
-                }
-                gone
-            }
+            gone
         };
-        churn.epoch.add(1);
-        churn.owner.publish(0);
+        self.epoch.add(1);
+        self.owner.publish(0);
         done
     }
 
+    /// Brings the CPU back that is out; whether one was.
+    pub(crate) fn bring_back<H: Host<N>, const N: usize>(&self, host: &H) -> bool
+    where
+        Cpus<N>: Capacity,
+    {
+        let Some(cpu) = self.out.get().checked_sub(1) else {
+            return false;
+        };
+        host.bring_online(CpuId::new(cpu as u32));
+        self.out.set(0);
+        true
+    }
+
     /// The CPUs of `named` that are online, for [`left_out`](Self::left_out).
-    pub(crate) fn steady(&self, named: &CpuMask<N>) -> Steady<N> {
-        let epoch = self.torture.churn.epoch.get_published();
+    pub(crate) fn steady<H: Host<N>, const N: usize>(
+        &self,
+        host: &H,
+        named: &CpuMask<N>,
+    ) -> Steady<N>
+    where
+        Cpus<N>: Capacity,
+    {
+        let epoch = self.epoch.get_published();
         let mut cpus = *named;
-        cpus.intersect(&self.host.engine().ready_cpus());
+        cpus.intersect(&host.engine().ready_cpus());
         Steady { epoch, cpus }
     }
 
     /// Those of them that are missing in `ran` although nobody came or went meanwhile.
-    pub(crate) fn left_out(&self, steady: Steady<N>, ran: &CpuMask<N>) -> CpuMask<N> {
+    pub(crate) fn left_out<const N: usize>(&self, steady: Steady<N>, ran: &CpuMask<N>) -> CpuMask<N>
+    where
+        Cpus<N>: Capacity,
+    {
         let Steady { epoch, mut cpus } = steady;
-        if !epoch.is_multiple_of(2) || self.torture.churn.epoch.get_published() != epoch {
+        if !epoch.is_multiple_of(2) || self.epoch.get_published() != epoch {
             return CpuMask::EMPTY;
         }
         cpus.subtract(ran);

@@ -50,6 +50,7 @@ pub use pages::{FRAMES, PAGES, SPACES, WINDOW_PAGES};
 pub use progress::Progress;
 pub use record::{LANES, WorkerId};
 pub use rng::Rng;
+pub use step::{Context, Outcome};
 pub use summary::Summary;
-pub use torture::{Context, Outcome, Torture};
+pub use torture::Torture;
 pub use violation::{Promise, Violation};

@@ -5,9 +5,9 @@ use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
 use crate::host::Host;
 use crate::mail::{Letter, LetterKind};
 use crate::rng::Rng;
-use crate::step::Step;
+use crate::step::{Context, Step};
 use crate::sync::fence_between;
-use crate::torture::{Context, Torture};
+use crate::torture::Torture;
 use crate::violation::{Promise, Violation};
 
 /// Tickets that one step holds at once: as many as there are slots for functions.

@@ -1,6 +1,6 @@
 //! [`Torture`]: the shared state of a run.
 
-use shootdown::{Capacity, CpuId, Cpus, Platform};
+use shootdown::{Capacity, CpuId, Cpus};
 
 use crate::churn::Churn;
 use crate::host::Host;
@@ -11,37 +11,8 @@ use crate::pages::Pages;
 use crate::record::{LANES, Record, WorkerId};
 use crate::rng::Rng;
 use crate::section::Sections;
-use crate::step::Step;
-use crate::sync::{Tally, fence_between};
+use crate::sync::Tally;
 use crate::violation::{Ledger, Promise, Violation};
-
-/// One in so many of a task's steps is done with interrupts off.
-const IRQS_OFF_ONE_IN: u64 = 4;
-
-/// Where a step is done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Context {
-    /// A task, with interrupts on: it may be interrupted and preempted anywhere.
-    Task,
-    /// An interrupt handler other than the engine's; interrupts are off.
-    Interrupt,
-    /// The same where the handler has interrupted the holder of a lock: others may spin for it with interrupts off and run no
-    /// functions, so the step waits for none.
-    InterruptUnderLock,
-    /// A task with interrupts off.
-    InterruptsOff,
-}
-
-/// What a step did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
-    /// Which operation.
-    pub operation: Operation,
-    /// Where: a task's step may have been done with interrupts off.
-    pub context: Context,
-    /// Whether it was done; what it needs may have been taken.
-    pub done: bool,
-}
 
 /// The state of one run, shared by all workers; usually a `static`.
 #[derive(Debug)]
@@ -111,60 +82,6 @@ where
         }
     }
 
-    /// Does one operation of the mix for `worker`, and checks it. Each worker does one step at a time, in a context of
-    /// its own: `context` says which. Not from inside a called function.
-    ///
-    /// # Panics
-    /// When the worker is in another step, or does not exist.
-    pub fn step<H: Host<N>>(
-        &'static self,
-        host: &H,
-        worker: WorkerId,
-        context: Context,
-    ) -> Outcome {
-        let record = self.record(worker.index());
-        let mut rng = record.begin();
-        let operation = self.choose(&mut rng);
-        // Busy / closed?, against closed / busy? in `finish`.
-        fence_between();
-        let is_interrupt = matches!(context, Context::Interrupt | Context::InterruptUnderLock);
-        if is_interrupt && self.closed.get() != 0 {
-            record.abandon();
-            return Outcome {
-                operation,
-                context,
-                done: false,
-            };
-        }
-        let mut step = Step {
-            torture: self,
-            host,
-            worker: worker.index(),
-            operation,
-            context,
-        };
-        let done = if context != Context::Task {
-            step.is_possible() && step.run_inside(&mut rng)
-        } else if !operation.is_for_tasks() && rng.once_in(IRQS_OFF_ONE_IN) {
-            step.context = Context::InterruptsOff;
-            let irq = host.engine().platform().irq_save();
-            let done = step.run_inside(&mut rng);
-            host.engine().platform().irq_restore(irq);
-            done
-        } else {
-            step.run(&mut rng)
-        };
-        if done {
-            record.done[operation as usize].add(1);
-        }
-        record.end(&rng);
-        Outcome {
-            operation,
-            context: step.context,
-            done,
-        }
-    }
-
     /// How many steps a worker has done: a number that does not grow for long means a hang, or nobody to do them. Any
     /// context.
     ///
@@ -185,6 +102,25 @@ where
         });
     }
 
+    /// At the beginning of each function that was called on `cpu`: whether it may run there now.
+    pub(crate) fn check_section(&self, operation: Option<Operation>, cpu: CpuId) {
+        let found = self.sections.of(cpu);
+        if found != 0 {
+            self.ledger.enter(Violation {
+                promise: Promise::FlushesOnly,
+                operation,
+                cpu,
+                expected: 0,
+                found,
+            });
+        }
+    }
+
+    /// The CPU that comes back by bringing in what the last churn took out, at the end of a run.
+    pub fn bring_all_online<H: Host<N>>(&self, host: &H) {
+        self.churn.bring_back(host);
+    }
+
     /// The first broken promise. Any context.
     pub fn first_violation(&self) -> Option<Violation> {
         self.ledger.first()
@@ -202,7 +138,7 @@ where
         self.long_ns.get()
     }
 
-    fn choose(&self, rng: &mut Rng) -> Operation {
+    pub(crate) fn choose(&self, rng: &mut Rng) -> Operation {
         let sum = self.chances[Operation::COUNT - 1].get();
         assert!(sum > 0, "a step before the torture was set up");
         let chance = rng.below(sum);
