@@ -12,7 +12,7 @@ use crate::cpu::{Cpu, Service, TICK};
 use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::platform::Hosted;
-use crate::schedule::Queue;
+use crate::queue::Queue;
 use crate::task::Task;
 use crate::thread;
 

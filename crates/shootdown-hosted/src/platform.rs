@@ -11,7 +11,7 @@ use shootdown::{
 use crate::config::Config;
 use crate::cpu::{Cpu, IPI, RESCHEDULE};
 use crate::memory::Memory;
-use crate::schedule::Queue;
+use crate::queue::Queue;
 use crate::thread;
 use crate::tlb::{TAGS, Tlb};
 

@@ -1,49 +1,20 @@
-//! Which task is which CPU: a queue, and the handing over.
+//! Which task is which CPU: the handing over.
 //!
-//! All of it runs with interrupts off, much of it in the signal handler: the queue has its room from the beginning, and its
-//! lock is a futex that no handler can find held by its own thread.
+//! All of it runs with interrupts off, much of it in the signal handler: the queue's lock is a futex that no handler can find held by its
+//! own thread.
 
-use std::collections::VecDeque;
 use std::sync::{MutexGuard, PoisonError};
 
 use shootdown::{Capacity, Cpus, Root};
 
 use crate::cpu::{IPI, RESCHEDULE, SECOND, Service, TICK};
 use crate::inner::Inner;
+use crate::queue::Queue;
 use crate::root::tables;
 use crate::thread::{self, Interrupts};
 
 /// The root without a user part.
 pub(crate) const KERNEL_ROOT: Root = tables(0);
-
-/// Tasks that wait for a CPU, by number, and the numbers that no thread has.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    ready: VecDeque<usize>,
-    pub(crate) unused: Vec<usize>,
-}
-
-impl Queue {
-    /// Room for tasks numbered `first` and up.
-    pub(crate) fn new(first: usize, tasks: usize) -> Self {
-        Self {
-            ready: VecDeque::with_capacity(tasks),
-            unused: (first..first + tasks).rev().collect(),
-        }
-    }
-
-    pub(crate) fn push(&mut self, task: usize) {
-        assert!(
-            self.ready.len() < self.ready.capacity(),
-            "a task is ready twice"
-        );
-        self.ready.push_back(task);
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<usize> {
-        self.ready.pop_front()
-    }
-}
 
 impl<const N: usize> Inner<N>
 where
