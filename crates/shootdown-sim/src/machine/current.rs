@@ -240,6 +240,11 @@ impl<'a> Context<'a> {
         self.with(|state| state.me().now_ps)
     }
 
+    /// How many events the run has had: the number of the one that is now.
+    pub fn events(self) -> u64 {
+        self.with(|state| state.events)
+    }
+
     /// Takes the interrupt that is due, if there is one; tells whether there was.
     pub(crate) fn take_interrupt(self) -> bool {
         if !self.with(State::interrupt_due) {

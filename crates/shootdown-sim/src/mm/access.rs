@@ -6,10 +6,9 @@ use shootdown::{Capacity, Cpus};
 
 use crate::explore::Question;
 use crate::machine::{FailureKind, context};
-use crate::mm::kernel::kernel_page;
+use crate::mm::layout::{KERNEL, kernel_page, window_page};
 use crate::mm::sightings::Sight;
-use crate::mm::window::{Windows, window_page};
-use crate::mm::world::KERNEL;
+use crate::mm::window::Windows;
 use crate::mm::{Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World};
 
 /// Whether a page is in the region of windows.

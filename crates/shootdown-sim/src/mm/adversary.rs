@@ -10,8 +10,9 @@ use std::rc::Rc;
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
-use crate::mm::tlb::{Leaf, Structure};
-use crate::mm::{PAGES, PAGES_PER_TABLE, Pte, REGIONS, SharedHardware};
+use crate::mm::layout::PAGES_PER_TABLE;
+use crate::mm::physical::{Pte, SharedHardware};
+use crate::mm::tlb::{Act, Leaf, Structure};
 use crate::oracle::Breach;
 
 impl SharedHardware {
@@ -169,26 +170,6 @@ impl SharedHardware {
             Act::Evict => self.tlbs.borrow_mut()[cpu].evict(),
         }
         Ok(())
-    }
-}
-
-/// What a TLB may do by itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
-    Cache(usize),
-    CacheStructure(usize),
-    Evict,
-}
-
-impl Act {
-    const COUNT: usize = PAGES + REGIONS + 1;
-
-    fn from_number(number: usize) -> Self {
-        match number {
-            0..PAGES => Self::Cache(number),
-            PAGES.. if number < PAGES + REGIONS => Self::CacheStructure(number - PAGES),
-            _ => Self::Evict,
-        }
     }
 }
 

@@ -8,9 +8,8 @@ use shootdown::{
 use crate::machine::{FailureKind, SimPlatform, context};
 use crate::mm::World;
 use crate::mm::calls::Call;
-use crate::mm::kernel::kernel_page;
+use crate::mm::layout::{address_of, kernel_page};
 use crate::mm::theme::Draw;
-use crate::mm::world::address_of;
 
 /// Requests of one task that are under way at once, at most: more than a CPU has slots.
 const MOST_HELD: usize = 6;

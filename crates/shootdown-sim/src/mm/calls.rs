@@ -9,9 +9,7 @@ use shootdown::{
 
 use crate::machine::{FailureKind, SimPlatform, context};
 use crate::mm::World;
-use crate::mm::idempotent::forget_runs;
-use crate::mm::kernel::kernel_page;
-use crate::mm::world::{address_of, now};
+use crate::mm::layout::{address_of, kernel_page};
 
 thread_local! {
     /// Runs of posted functions, `(serial, cpu)`: those functions borrow nothing, so they find it here.
@@ -34,7 +32,6 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new(cpus: usize, tasks: usize) -> Self {
         POSTED_RUNS.with_borrow_mut(Vec::clear);
-        forget_runs(cpus);
         Self {
             next: Cell::new(1),
             posted: RefCell::default(),
@@ -195,7 +192,7 @@ where
         if runs != targets {
             let message = format!(
                 "call {serial} to {targets:?} had run on {runs:?} when its wait ended at event {}",
-                now()
+                context().events()
             );
             context().fail(kind, message);
         }

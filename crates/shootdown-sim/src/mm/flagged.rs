@@ -6,8 +6,8 @@
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform};
 
 use crate::machine::SimPlatform;
-use crate::mm::window::{Window, window_page};
-use crate::mm::world::address_of;
+use crate::mm::layout::{address_of, window_page};
+use crate::mm::window::Window;
 use crate::mm::{PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
 
 impl<const N: usize> World<N>

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize};
 
+use crate::mm::layout::address_of;
 use crate::mm::space::{Mapped, Space};
-use crate::mm::world::address_of;
 use crate::mm::{PAGES_PER_TABLE, USER_PAGES, World};
 
 impl<const N: usize> World<N>

@@ -7,7 +7,7 @@ use shootdown::sim::{Ordering, Plain};
 use shootdown::{Capacity, Cpus};
 
 use crate::machine::{FailureKind, context};
-use crate::mm::physical::{ENTRIES, FRAMES};
+use crate::mm::layout::{ENTRIES, FRAMES};
 use crate::mm::{Held, Lock, REGIONS, World};
 use crate::oracle::FrameKind;
 

@@ -3,13 +3,8 @@
 use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 
 use crate::machine::{FailureKind, context};
-use crate::mm::world::{KERNEL, address_of};
-use crate::mm::{KERNEL_REGION, Leaf, PAGES_PER_TABLE, Pte, World};
-
-/// The page number of a kernel page.
-pub(super) const fn kernel_page(index: usize) -> usize {
-    KERNEL_REGION * PAGES_PER_TABLE + index
-}
+use crate::mm::layout::{KERNEL, address_of, kernel_page};
+use crate::mm::{Leaf, Pte, World};
 
 impl<const N: usize> World<N>
 where

@@ -3,8 +3,8 @@
 use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
 
 use crate::machine::context;
+use crate::mm::layout::address_of;
 use crate::mm::space::{Mapped, Space};
-use crate::mm::world::{address_of, now};
 use crate::mm::{PAGES_PER_TABLE, Pte, World};
 use crate::oracle::Mark;
 
@@ -33,14 +33,14 @@ where
     pub(super) fn strike(&self, space: u64, page: usize, mark: Mark) {
         context().tell(|| format!("page {page} of space {space} must have forgotten {mark:?}"));
         let mut book = self.hardware.book.borrow_mut();
-        book.withdraw(space, page, mark, now());
+        book.withdraw(space, page, mark, context().events());
     }
 
     /// The flush that makes a page read-only is over.
     pub(super) fn strike_writable(&self, space: u64, page: usize, mark: Mark) {
         context().tell(|| format!("page {page} of space {space} must be read-only since {mark:?}"));
         let mut book = self.hardware.book.borrow_mut();
-        book.withdraw_writable(space, page, mark, now());
+        book.withdraw_writable(space, page, mark, context().events());
     }
 
     /// Writes the entry of a page, whose table is there, and promises what it says. The space's lock is held.

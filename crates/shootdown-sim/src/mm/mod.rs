@@ -6,7 +6,7 @@
 //! Spaces are tiny (three regions of four pages, one table each, a fourth region that is the kernel's, and a fifth for windows), frames
 //! are few and reused last-in first-out, so that everything collides soon.
 //!
-//! * [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
+//! * `layout`: where pages and tables are. [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
 //! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `idempotent`, `kicks`,
 //!   `access`, `lazy`, `away`: what it can do.
@@ -27,6 +27,7 @@ mod frames;
 mod idempotent;
 mod kernel;
 mod kicks;
+mod layout;
 mod lazy;
 mod lock;
 mod map;
@@ -46,11 +47,11 @@ mod windowing;
 mod world;
 
 pub use adversary::{Adversary, Focused};
-pub use lock::{Held, Lock};
-pub use physical::{
-    FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, Physical, Pte, REGIONS, SharedHardware,
-    USER_PAGES, WINDOW_REGION,
+pub use layout::{
+    FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, USER_PAGES, WINDOW_REGION,
 };
+pub use lock::{Held, Lock};
+pub use physical::{Physical, Pte, SharedHardware};
 pub use program::Plan;
 pub use scenario::Scenario;
 pub use setup::Setup;

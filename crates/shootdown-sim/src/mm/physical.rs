@@ -6,28 +6,10 @@ use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 
-use crate::mm::adversary::Act;
+use crate::mm::layout::{ENTRIES, FRAMES};
 use crate::mm::sightings::{Lookout, Sight, Sightings};
-use crate::mm::{KernelPages, PageFlush, Tlb};
+use crate::mm::tlb::{Act, KernelPages, PageFlush, Tlb};
 use crate::oracle::{Book, FrameKind};
-
-/// Entries of the root table.
-pub const REGIONS: usize = 5;
-/// Entries of a leaf table that mean something.
-pub const PAGES_PER_TABLE: usize = 4;
-/// The region that every root shares: the kernel's.
-pub const KERNEL_REGION: usize = 3;
-/// The region that is empty in shared roots, and different in every private one: that of windows.
-pub const WINDOW_REGION: usize = 4;
-/// Pages that a root translates.
-pub const PAGES: usize = REGIONS * PAGES_PER_TABLE;
-/// Pages of them that are a space's own.
-pub const USER_PAGES: usize = KERNEL_REGION * PAGES_PER_TABLE;
-/// Frames of the machine: fewer than three full spaces and their windows want, so that they are reused soon.
-pub const FRAMES: usize = 44;
-
-/// Room in a frame: for the entries of a root, of which there are more than pages in a leaf table.
-pub(super) const ENTRIES: usize = REGIONS;
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;

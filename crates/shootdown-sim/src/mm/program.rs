@@ -3,8 +3,8 @@
 use shootdown::{Capacity, Cpus};
 
 use crate::machine::context;
+use crate::mm::layout::SPACES;
 use crate::mm::theme::{Draw, Operation};
-use crate::mm::world::SPACES;
 use crate::mm::{PAGES_PER_TABLE, World};
 
 /// How much the CPUs do.

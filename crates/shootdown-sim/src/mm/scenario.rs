@@ -8,7 +8,8 @@ use shootdown::sim::Ordering;
 use shootdown::{Capacity, Cpus, Platform};
 
 use crate::machine::context;
-use crate::mm::window::{Change, Window, Windows, window_page};
+use crate::mm::layout::window_page;
+use crate::mm::window::{Change, Window, Windows};
 use crate::mm::{PAGES_PER_TABLE, Space, World};
 
 /// A fixed story.

@@ -7,8 +7,8 @@ use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, Capacity, Cpus};
 
 use crate::machine::{context, root_at};
+use crate::mm::layout::SPACES;
 use crate::mm::window::Windows;
-use crate::mm::world::SPACES;
 use crate::mm::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
 
 /// First generations of spaces are so far apart, up to so far.

@@ -2,7 +2,7 @@
 
 use shootdown::{Policy, Tags};
 
-use crate::mm::world::SPACES;
+use crate::mm::layout::SPACES;
 use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];

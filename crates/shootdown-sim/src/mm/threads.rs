@@ -6,9 +6,8 @@ use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, Wait};
 
 use crate::explore::Question;
 use crate::machine::{Context, Host, context};
-use crate::mm::kernel::kernel_page;
+use crate::mm::layout::{address_of, kernel_page};
 use crate::mm::theme::Draw;
-use crate::mm::world::address_of;
 use crate::mm::{PAGES_PER_TABLE, Plan, World};
 
 /// Events between the sending of a request and the wait for it, at most.

@@ -8,8 +8,7 @@
 use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
 
 use crate::explore::Walk;
-use crate::mm::world::page_at;
-use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE};
+use crate::mm::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};
 
 /// A cached translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,5 +202,25 @@ impl Tlb {
         let loaded = self.tag;
         self.evict_page(page);
         self.structures.retain(|(tag, _)| *tag != loaded);
+    }
+}
+
+/// What a TLB may do by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    Cache(usize),
+    CacheStructure(usize),
+    Evict,
+}
+
+impl Act {
+    pub(super) const COUNT: usize = PAGES + REGIONS + 1;
+
+    pub(super) fn from_number(number: usize) -> Self {
+        match number {
+            0..PAGES => Self::Cache(number),
+            PAGES.. if number < PAGES + REGIONS => Self::CacheStructure(number - PAGES),
+            _ => Self::Evict,
+        }
     }
 }

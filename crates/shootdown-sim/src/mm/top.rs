@@ -5,8 +5,8 @@ use shootdown::{FlushRange, Root};
 
 use crate::explore::Tables;
 use crate::machine::context;
+use crate::mm::layout::page_at;
 use crate::mm::sightings::Sight;
-use crate::mm::world::page_at;
 use crate::mm::{PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
 
 /// Whether any page of a region is in the range.

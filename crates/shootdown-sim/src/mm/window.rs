@@ -11,14 +11,9 @@ use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
 use shootdown::{PinnedWindows, Platform, WindowRoot};
 
 use crate::machine::{FailureKind, SimPlatform, context, root_at};
+use crate::mm::layout::{address_of, window_page};
 use crate::mm::sightings::Sight;
-use crate::mm::world::address_of;
 use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
-
-/// The page number of a window.
-pub(super) const fn window_page(index: usize) -> usize {
-    WINDOW_REGION * PAGES_PER_TABLE + index
-}
 
 /// What a window shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use shootdown::{Capacity, Cpus};
 
 use crate::machine::context;
+use crate::mm::layout::window_page;
 use crate::mm::sightings::Sight;
 use crate::mm::theme::Draw;
-use crate::mm::window::{Change, Window, window_page};
+use crate::mm::window::{Change, Window};
 use crate::mm::{PAGES_PER_TABLE, Space, World};
 
 impl<const N: usize> World<N>

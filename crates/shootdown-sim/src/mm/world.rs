@@ -11,6 +11,8 @@ use crate::machine::{Engine, SimPlatform, context, root_at};
 use crate::mm::calls::Ledger;
 use crate::mm::data::SharedData;
 use crate::mm::frames::Frames;
+use crate::mm::idempotent::forget_runs;
+use crate::mm::layout::{KERNEL, SPACES};
 use crate::mm::window::Windows;
 use crate::mm::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
@@ -18,26 +20,9 @@ use crate::mm::{
 };
 use crate::oracle::{Breach, FrameKind};
 
-/// Spaces that exist at once, at most.
-pub(super) const SPACES: usize = 3;
-/// The name of the kernel's part in the oracle's book.
-pub(super) const KERNEL: u64 = 0;
-
 const KERNEL_ROOT: u16 = 0;
 const KERNEL_TABLE: u16 = 1;
 const FIRST_FREE_FRAME: u16 = 2;
-const PAGE_SHIFT: u32 = 12;
-
-/// The address of a page, as the engine counts.
-pub(super) const fn address_of(page: usize) -> usize {
-    page << PAGE_SHIFT
-}
-
-/// The page at an address.
-pub(super) const fn page_at(address: usize) -> usize {
-    address >> PAGE_SHIFT
-}
-
 /// Everything that the virtual kernel owns.
 #[derive(Debug)]
 pub struct World<const N: usize>
@@ -111,6 +96,7 @@ where
             .entry(KERNEL_ROOT, KERNEL_REGION)
             .as_core()
             .store(Pte::to(KERNEL_TABLE, true).0, Ordering::Relaxed);
+        forget_runs(cpus);
         let ledger = Ledger::new(cpus, cpus + threads);
         Self {
             engine,
@@ -201,9 +187,4 @@ where
         SimPlatform.irq_restore(state);
         result
     }
-}
-
-/// The event that is now, for the book.
-pub(super) fn now() -> u64 {
-    context().with(|state| state.events)
 }

@@ -70,7 +70,7 @@ where
                     times
                 };
                 let counts = || {
-                    let events = context.with(|state| state.events);
+                    let events = context.events();
                     let Transfers { moved, upgraded } =
                         context.timed(|timed| timed.lines.transfers());
                     (events, moved + upgraded)

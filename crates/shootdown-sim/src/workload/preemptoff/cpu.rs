@@ -4,8 +4,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::workload::preemptoff::Load;
-use crate::workload::preemptoff::kernel::Task;
 use crate::workload::preemptoff::load::{pause_ps, picoseconds};
+
+/// What kind of task a number means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Task {
+    Idle,
+    Fifo,
+    Worker,
+}
 
 /// Why interrupts are off for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,18 +10,10 @@ use shootdown::sim::AtomicU64;
 use shootdown::{AddressSpace, Shootdown, Stats, TraceEvent};
 
 use crate::machine::{Context, Host, Note, SimPlatform, root_at};
-use crate::workload::preemptoff::cpu::{Cpu, Section};
+use crate::workload::preemptoff::cpu::{Cpu, Section, Task};
 use crate::workload::preemptoff::load::picoseconds;
 use crate::workload::preemptoff::spans::{Cause, Spans};
 use crate::workload::preemptoff::{Counts, Findings, Preemptoff};
-
-/// What kind of task a number means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Task {
-    Idle,
-    Fifo,
-    Worker,
-}
 
 /// The kernel of one run.
 pub(super) struct Kernel<'a, const N: usize>
@@ -41,8 +33,8 @@ where
     interrupts_at_ps: Vec<Cell<u64>>,
     /// Whether each CPU is to look for another task.
     looks: Vec<Cell<bool>>,
-    /// Acknowledgements that requests of each CPU still miss.
-    outstanding: Vec<Cell<u64>>,
+    /// Acknowledgements that requests of each CPU still miss; negative while one is noted that came before its request was.
+    outstanding: Vec<Cell<i64>>,
     /// Of each task that waits for a request: the CPU that it last ran on.
     waits: Vec<Cell<Option<usize>>>,
     wakes_ps: RefCell<Vec<u64>>,
@@ -121,7 +113,7 @@ where
 
     /// Whether a request of this CPU is still under way.
     pub(super) fn has_outstanding(&self, cpu: usize) -> bool {
-        self.outstanding[cpu].get() > 0
+        self.outstanding[cpu].get() != 0
     }
 
     /// The running task goes on when this moment has come.
@@ -282,7 +274,7 @@ where
         match note {
             Note::Engine(TraceEvent::Submitted { cpu, targets, .. }) => {
                 let word = &self.outstanding[cpu.index()];
-                word.set(word.get() + u64::from(targets));
+                word.set(word.get() + i64::from(targets));
             }
             Note::Engine(TraceEvent::Acknowledged { initiator, .. }) => {
                 let word = &self.outstanding[initiator.index()];

@@ -9,7 +9,8 @@ use shootdown::{CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, P
 
 use crate::machine::{Context, SimPlatform, context as machine_context, root_at};
 use crate::workload::preemptoff::System;
-use crate::workload::preemptoff::kernel::{Kernel, Task};
+use crate::workload::preemptoff::cpu::Task;
+use crate::workload::preemptoff::kernel::Kernel;
 use crate::workload::preemptoff::load::{pause_ps, picoseconds};
 use crate::workload::preemptoff::spans::Cause;
 
