@@ -130,6 +130,15 @@ impl fmt::Display for ParameterError {
 
 impl std::error::Error for ParameterError {}
 
+impl ParameterError {
+    /// None of `known` has this name.
+    pub(crate) fn unknown(name: &str, mut known: impl Iterator<Item = &'static str>) -> Self {
+        let is_near =
+            |known: &&str| name.len() > 2 && (known.contains(name) || name.contains(known));
+        Self::Unknown(name.to_owned(), known.find(is_near))
+    }
+}
+
 impl Parameter {
     /// The parameter with this name.
     ///
@@ -139,13 +148,7 @@ impl Parameter {
         PARAMETERS
             .iter()
             .find(|parameter| parameter.name == name)
-            .ok_or_else(|| {
-                let near = PARAMETERS
-                    .iter()
-                    .map(|parameter| parameter.name)
-                    .find(|known| name.len() > 2 && (known.contains(name) || name.contains(known)));
-                ParameterError::Unknown(name.to_owned(), near)
-            })
+            .ok_or_else(|| ParameterError::unknown(name, PARAMETERS.iter().map(|it| it.name)))
     }
 
     /// Its value in `costs`, in its own unit.

@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Platform, WindowRoot};
 use shootdown_torture::{Memory, Region};
 
-use crate::machine::{SimPlatform, context, root_at};
+use crate::machine::{Engine, SimPlatform, context, root_at};
 use crate::mm::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
     WINDOW_REGION,
@@ -41,6 +41,7 @@ pub(super) struct TortureMemory<const N: usize>
 where
     Cpus<N>: Capacity,
 {
+    engine: Rc<Engine<N>>,
     pub(super) hardware: Rc<SharedHardware>,
     pub(super) spaces: Vec<AddressSpace<N>>,
     /// The leaf tables of each space.
@@ -67,7 +68,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(
-        engine: &Shootdown<SimPlatform, N>,
+        engine: Rc<Engine<N>>,
         cpus: usize,
         tasks: usize,
         kernel_pages: KernelPages,
@@ -100,11 +101,11 @@ where
             link(root, KERNEL_REGION, KERNEL_TABLE);
             link(root, WINDOW_REGION, table);
         }
-        let space = |number| AddressSpace::new(engine, root_at(u64::from(root_of(number))));
+        let space = |number| AddressSpace::new(&engine, root_at(u64::from(root_of(number))));
         let spaces: Vec<_> = (0..SPACES).map(space).collect();
         let windows = |cpu: usize| {
             let root = root_at(u64::from(private_root(cpu)));
-            WindowRoot::new(engine, &spaces[0], CpuId::new(cpu as u32), root)
+            WindowRoot::new(&engine, &spaces[0], CpuId::new(cpu as u32), root)
         };
         let first_frame = private_root(cpus);
         Self {
@@ -120,33 +121,30 @@ where
             entered: vec![Cell::new(None); tasks],
             loaded: vec![Cell::new(None); cpus],
             hardware,
+            engine,
         }
     }
 
     /// Loads the space of a task on this CPU, whose interrupts or preemption are off.
-    pub(super) fn load_for(&self, engine: &Shootdown<SimPlatform, N>, task: usize) {
+    pub(super) fn load_for(&self, task: usize) {
         let here = &self.loaded[context().cpu()];
         let (before, wanted) = (here.get(), self.entered[task].get());
         match (before, wanted) {
             _ if before == wanted => {}
             (before, Some(wanted)) => {
                 let before = before.map(|space| &self.spaces[space]);
-                self.switch(engine, before, wanted);
+                self.switch(before, wanted);
             }
             (Some(before), None) => {
-                engine.switch_away(&self.spaces[before], root_at(u64::from(KERNEL_ROOT)));
+                let kernel = root_at(u64::from(KERNEL_ROOT));
+                self.engine.switch_away(&self.spaces[before], kernel);
             }
             (None, None) => {}
         }
         here.set(wanted);
     }
 
-    fn switch(
-        &self,
-        engine: &Shootdown<SimPlatform, N>,
-        before: Option<&AddressSpace<N>>,
-        wanted: usize,
-    ) {
+    fn switch(&self, before: Option<&AddressSpace<N>>, wanted: usize) {
         let turn = self.turns.replace(self.turns.get() + 1);
         let windows = self.windows[context().cpu()].borrow();
         let windows = windows
@@ -154,20 +152,16 @@ where
             .filter(|_| wanted == 0 && turn.is_multiple_of(2));
         let space = &self.spaces[wanted];
         match windows {
-            Some(windows) => engine.switch_to_windows(before, space, windows),
-            None => engine.switch_to(before, space),
+            Some(windows) => self.engine.switch_to_windows(before, space, windows),
+            None => self.engine.switch_to(before, space),
         }
     }
 
     /// This CPU has left its space for good.
-    pub(super) fn retire_windows(&self, engine: &Shootdown<SimPlatform, N>) {
+    pub(super) fn retire_windows(&self) {
         if let Some(windows) = self.windows[context().cpu()].take() {
-            engine.retire_windows(&self.spaces[0], windows);
+            self.engine.retire_windows(&self.spaces[0], windows);
         }
-    }
-
-    pub(super) fn set_entered(&self, task: usize, space: Option<usize>) {
-        self.entered[task].set(space);
     }
 
     /// The hardware's number of a page.
@@ -246,8 +240,12 @@ where
         self.entered[context().task()].get()
     }
 
-    fn enter(&self, _: Option<usize>) {
-        unreachable!("the rig enters spaces")
+    fn enter(&self, space: Option<usize>) {
+        let state = SimPlatform.irq_save();
+        let task = context().task();
+        self.entered[task].set(space);
+        self.load_for(task);
+        SimPlatform.irq_restore(state);
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {

@@ -3,9 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown, WindowRoot};
-use shootdown_torture::{Context as Place, Memory, Promise, Region, Torture, Violation, WorkerId};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform, Shootdown};
+use shootdown_torture::{Context as Place, Promise, Torture, Violation, WorkerId};
 
 use crate::explore::Question;
 use crate::machine::{Context, Engine, FailureKind, Host, SimPlatform, context};
@@ -22,7 +23,7 @@ pub(super) struct Rig<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    pub(super) engine: Engine<N>,
+    engine: Rc<Engine<N>>,
     pub(super) memory: TortureMemory<N>,
     pub(super) torture: &'static Torture<N>,
     cpus: usize,
@@ -48,7 +49,7 @@ where
     Cpus<N>: Capacity,
 {
     pub(super) fn new(
-        engine: Engine<N>,
+        engine: Rc<Engine<N>>,
         memory: TortureMemory<N>,
         torture: &'static Torture<N>,
         cpus: usize,
@@ -100,7 +101,7 @@ where
             }
         }
         self.leave_space();
-        self.memory.retire_windows(&self.engine);
+        self.memory.retire_windows();
     }
 
     fn begin_workers(&self) {
@@ -185,7 +186,7 @@ where
     /// Loads the space of a task, as a scheduler does, with interrupts off. Nobody is preempted afterwards.
     fn load_for(&self, task: usize) {
         context().with(|state| state.me().interrupts_on = false);
-        self.memory.load_for(&self.engine, task);
+        self.memory.load_for(task);
         context().with(|state| state.me().interrupts_on = true);
     }
 
@@ -244,14 +245,14 @@ where
     Cpus<N>: Capacity,
 {
     type Platform = SimPlatform;
-    type Memory = Self;
+    type Memory = TortureMemory<N>;
 
     fn engine(&self) -> &Shootdown<SimPlatform, N> {
         &self.engine
     }
 
-    fn memory(&self) -> &Self {
-        self
+    fn memory(&self) -> &TortureMemory<N> {
+        &self.memory
     }
 
     fn possible_cpus(&self) -> CpuMask<N> {
@@ -289,74 +290,5 @@ where
         while !self.online[cpu.index()].get() {
             SimPlatform.relax();
         }
-    }
-}
-
-/// The memory, but for what concerns tasks.
-impl<const N: usize> Memory<N> for Rig<N>
-where
-    Cpus<N>: Capacity,
-{
-    fn spaces(&self) -> usize {
-        self.memory.spaces()
-    }
-
-    fn space(&self, index: usize) -> &AddressSpace<N> {
-        self.memory.space(index)
-    }
-
-    fn pages(&self, region: Region) -> usize {
-        self.memory.pages(region)
-    }
-
-    fn address(&self, region: Region, page: usize) -> usize {
-        self.memory.address(region, page)
-    }
-
-    fn frames(&self) -> usize {
-        self.memory.frames()
-    }
-
-    fn write_frame(&self, frame: usize, word: u64) {
-        self.memory.write_frame(frame, word);
-    }
-
-    fn map(&self, region: Region, page: usize, frame: Option<usize>) {
-        self.memory.map(region, page, frame);
-    }
-
-    fn load(&self, region: Region, page: usize) -> Option<u64> {
-        self.memory.load(region, page)
-    }
-
-    fn entered(&self) -> Option<usize> {
-        self.memory.entered()
-    }
-
-    fn enter(&self, space: Option<usize>) {
-        let state = SimPlatform.irq_save();
-        self.memory.set_entered(context().task(), space);
-        self.memory.load_for(&self.engine, context().task());
-        SimPlatform.irq_restore(state);
-    }
-
-    fn move_table(&self, space: usize, page: usize) -> Option<usize> {
-        self.memory.move_table(space, page)
-    }
-
-    fn table_pages(&self, page: usize) -> (usize, usize) {
-        self.memory.table_pages(page)
-    }
-
-    fn has_windows(&self, cpu: usize) -> bool {
-        self.memory.has_windows(cpu)
-    }
-
-    fn with_windows(&self, cpu: usize, work: &mut dyn FnMut(&WindowRoot)) {
-        self.memory.with_windows(cpu, work);
-    }
-
-    fn free_table(&self, table: usize) {
-        self.memory.free_table(table);
     }
 }

@@ -1,6 +1,7 @@
 //! One run.
 
 use std::mem;
+use std::rc::Rc;
 
 use shootdown_torture::{Operation, Plan, Torture};
 
@@ -57,8 +58,8 @@ fn run_either(case: &Case, tells: bool) -> Report {
 
 fn run_with(case: &Case, tells: bool, torture: &'static Torture<SIZE>) -> Report {
     let (cpus, tasks) = (case.cpus, case.tasks());
-    let engine = Engine::new(cpus);
-    let memory = TortureMemory::new(&engine, cpus, cpus + tasks, case.kernel_pages());
+    let engine = Rc::new(Engine::new(cpus));
+    let memory = TortureMemory::new(engine.clone(), cpus, cpus + tasks, case.kernel_pages());
     let tlbs = Box::new(Adversary(memory.hardware.clone()));
     let chooser = Chooser::new(case.strategy(), cpus);
     let model = Explore::new(cpus, chooser, tlbs, MOST_EVENTS).with_asid_slots(case.asid_slots());

@@ -1,11 +1,13 @@
 //! [`Built`]: whose cross-CPU calls a workload runs.
 
+use std::cell::Cell;
 use std::fmt;
 
 use shootdown::{Capacity, Cpus, Policy};
 use shootdown_peers::{CrossCall, Peer};
 
-use crate::machine::{Engine, SimPlatform};
+use crate::machine::{Engine, Machine, Model, SimPlatform, context};
+use crate::timed::{Costs, Timed};
 use crate::workload::on_large_stack;
 
 /// The memory of a peer's instance for CPUs below `cpus`, with sets of CPUs for 64, 256, 1024 or 4096, in bytes.
@@ -52,6 +54,23 @@ where
         }
     }
 
+    /// A timed machine whose interrupts it takes.
+    pub(super) fn machine(
+        &self,
+        cpus: usize,
+        costs: &Costs,
+        seed: u64,
+        skips_idle_turns: bool,
+    ) -> Machine<'_> {
+        let timed = Timed::with_seed(cpus, costs.clone(), seed);
+        let timed = match skips_idle_turns {
+            true => timed.without_idle_turns(),
+            false => timed,
+        };
+        let handler = || self.calls().handle_ipi();
+        Machine::new(cpus, Model::Timed(Box::new(timed)), handler)
+    }
+
     /// What it does.
     pub fn calls(&self) -> &dyn CrossCall<N> {
         match self {
@@ -67,5 +86,20 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Built")
+    }
+}
+
+/// The function that initiators lend: it counts itself and takes time, in picoseconds.
+pub(super) struct Function<'a>(pub(super) &'a Cell<u64>, pub(super) u64);
+
+// SAFETY: the virtual CPUs are coroutines of one thread.
+unsafe impl Sync for Function<'_> {}
+
+impl Function<'_> {
+    pub(super) fn run(&self) {
+        self.0.set(self.0.get() + 1);
+        if self.1 > 0 {
+            context().work(self.1);
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::cell::{Cell, RefCell};
 use shootdown::{Capacity, Cpus};
 use shootdown_peers::{Lent, fifo_limit};
 
-use crate::machine::{Machine, Model, Program, context};
-use crate::timed::{Costs, Timed, Transfers};
+use crate::machine::Program;
+use crate::timed::{Costs, Transfers};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
+use crate::workload::peer::Function;
 use crate::workload::{Built, Masks, Peer};
 
 /// What the authors of T5 measured: mask size, and the change in execution time against one lock in percent, for 1, 2
@@ -103,16 +104,8 @@ where
         RefCell::new(vec![Vec::new(); row.initiators]),
     );
     let span = Cell::new((u64::MAX, 0u64));
-    let model = Timed::with_seed(row.cpus, row.costs.clone(), row.seed);
-    let model = if skips_idle_turns {
-        model.without_idle_turns()
-    } else {
-        model
-    };
-    let machine = Machine::new(row.cpus, Model::Timed(Box::new(model)), || {
-        peer.calls().handle_ipi();
-    });
-    let work = Shared(&runs, row.function_ps);
+    let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
+    let work = Function(&runs, row.function_ps);
     let run = |_| work.run();
     let lent: Lent<'_> = &run;
     let programs = (0..row.cpus)
@@ -151,27 +144,12 @@ where
     }
 }
 
-/// The function: it counts itself and takes time.
-struct Shared<'a>(&'a Cell<u64>, u64);
-
-// SAFETY: the virtual CPUs are coroutines of one thread.
-unsafe impl Sync for Shared<'_> {}
-
-impl Shared<'_> {
-    fn run(&self) {
-        self.0.set(self.0.get() + 1);
-        if self.1 > 0 {
-            context().work(self.1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::timed::Preset;
 
-    /// What [`Timed::without_idle_turns`] promises. The engine's own waiters look for a watchdog every so many turns, which
+    /// What [`Timed::without_idle_turns`](crate::timed::Timed::without_idle_turns) promises. The engine's own waiters look for a watchdog every so many turns, which
     /// takes them to a line; so for them this holds only as long as waits are short.
     #[test]
     fn nothing_happens_in_turns_that_are_left_out() {

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
-use crate::machine::{Context, Machine, Model, Program, context};
+use crate::machine::{Context, Program};
 use crate::timed::{Activity, Costs, Timed, Transfers};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
+use crate::workload::peer::Function;
 use crate::workload::{Built, Peer};
 
 /// All CPUs are online and in user mode after this time, and again after a round to warm up.
@@ -127,21 +128,6 @@ struct Log {
     before: Cell<(Activity, u64)>,
 }
 
-/// The function: it counts itself and takes time.
-struct Function<'a>(&'a Cell<u64>, u64);
-
-// SAFETY: the virtual CPUs are coroutines of one thread.
-unsafe impl Sync for Function<'_> {}
-
-impl Function<'_> {
-    fn run(&self) {
-        self.0.set(self.0.get() + 1);
-        if self.1 > 0 {
-            context().work(self.1);
-        }
-    }
-}
-
 // Not inlined: see `madvise`.
 #[inline(never)]
 fn run_sized<const N: usize>(row: &Volley, skips_idle_turns: bool) -> VolleyResult
@@ -156,14 +142,7 @@ where
         runs: Cell::new(0),
         before: Cell::default(),
     };
-    let model = Timed::with_seed(row.cpus, row.costs.clone(), row.seed);
-    let model = match skips_idle_turns {
-        true => model.without_idle_turns(),
-        false => model,
-    };
-    let machine = Machine::new(row.cpus, Model::Timed(Box::new(model)), || {
-        peer.calls().handle_ipi();
-    });
+    let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
     let programs = (0..row.cpus)
         .map(|cpu| -> Program<'_> {
             let (peer, log) = (&peer, &log);

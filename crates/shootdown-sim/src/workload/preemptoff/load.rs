@@ -138,13 +138,7 @@ impl LoadFigure {
         LOAD_FIGURES
             .iter()
             .find(|figure| figure.name == name)
-            .ok_or_else(|| {
-                let near = LOAD_FIGURES
-                    .iter()
-                    .map(|figure| figure.name)
-                    .find(|known| name.len() > 2 && (known.contains(name) || name.contains(known)));
-                ParameterError::Unknown(name.to_owned(), near)
-            })
+            .ok_or_else(|| ParameterError::unknown(name, LOAD_FIGURES.iter().map(|it| it.name)))
     }
 
     /// Its value in `load`.
