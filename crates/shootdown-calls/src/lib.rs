@@ -11,6 +11,7 @@
 //! | file | what |
 //! |---|---|
 //! | `plan` | what to measure and in which shapes, from words like `selected,initiators=1:2,targets=1:4,calls=200` |
+//! | `words` | its words, as values or mistakes |
 //! | `row` | one shape of calls |
 //! | `contender` | whose calls |
 //! | `tally`, `counted` | what each CPU counts, and the platform that counts interrupts |
@@ -33,13 +34,15 @@ mod result;
 mod row;
 mod tally;
 mod turn;
+mod words;
 mod work;
 
 pub use bench::{Bench, Verdict};
 pub use contender::Contender;
 pub use counted::Counted;
 pub use host::Host;
-pub use plan::{Mistake, Plan, Rest, Workload};
+pub use plan::{Plan, Rest, Workload};
 pub use row::Row;
 pub use shootdown_peers::{Masks, Peer};
 pub use tally::Tallies;
+pub use words::Mistake;

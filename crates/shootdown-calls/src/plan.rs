@@ -4,13 +4,12 @@
 //! the keys, each once, with values separated by colons.
 
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 
 use shootdown_peers::{Masks, Peer};
 
 use crate::row::Row;
+use crate::words::{Mistake, list, number, one_of};
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,16 +65,6 @@ pub struct Plan {
     pub seed: u64,
     /// What the others do.
     pub rest: Rest,
-}
-
-/// Why words are no plan: one line with cause and remedy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistake(String);
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 const KEYS: &str = "peers, initiators, targets, masks, ns, calls, rounds, seed, rest";
@@ -224,38 +213,6 @@ impl Plan {
     }
 }
 
-fn list<T: PartialEq>(
-    values: &str,
-    read: impl Fn(&str) -> Result<T, Mistake>,
-) -> Result<Vec<T>, Mistake> {
-    let mut list = Vec::new();
-    for word in values.split(':') {
-        let value = read(word)?;
-        if !list.contains(&value) {
-            list.push(value);
-        }
-    }
-    Ok(list)
-}
-
-fn one_of<T: Copy>(
-    word: &str,
-    key: &str,
-    all: &[T],
-    name: impl Fn(&T) -> &'static str,
-) -> Result<T, Mistake> {
-    all.iter()
-        .copied()
-        .find(|it| name(it) == word)
-        .ok_or_else(|| {
-            let known: Vec<&str> = all.iter().map(&name).collect();
-            Mistake(format!(
-                "{word:?} is no {key}; choose from {}",
-                known.join(", ")
-            ))
-        })
-}
-
 fn count(word: &str, key: &str) -> Result<Count, Mistake> {
     match word {
         "all" => Ok(Count::All),
@@ -263,16 +220,10 @@ fn count(word: &str, key: &str) -> Result<Count, Mistake> {
     }
 }
 
-fn number(word: &str, key: &str, least: u64, most: u64) -> Result<u64, Mistake> {
-    let fits = |number: &u64| (least..=most).contains(number);
-    word.parse().ok().filter(fits).ok_or_else(|| {
-        let word = word.to_string();
-        Mistake(format!("{key}={word}: use a number from {least} to {most}"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]
