@@ -1,9 +1,7 @@
 //! [`Chooser`]: answers the questions of a run, and remembers the unusual answers.
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::explore::stalls::{Next, Stalls};
+use crate::explore::{Deviation, Schedule};
 
 /// What is asked. The kind matters to strategies only: each kind has a rate of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,54 +26,6 @@ pub enum Question {
 
 /// Number of kinds of questions.
 const KINDS: usize = 8;
-
-/// An answer other than 0.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Deviation {
-    /// The number of the question, from 0.
-    pub at: u32,
-    /// The answer.
-    pub answer: u16,
-}
-
-/// All answers other than 0, by number. Written as `17:2,40:1`.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Schedule(pub Vec<Deviation>);
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, deviation) in self.0.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{}:{}", deviation.at, deviation.answer)?;
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for Schedule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut deviations = Vec::new();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let parsed = part.split_once(':').and_then(|(at, answer)| {
-                Some(Deviation {
-                    at: at.trim().parse().ok()?,
-                    answer: answer.trim().parse().ok()?,
-                })
-            });
-            let deviation = parsed.ok_or_else(|| format!("`{part}` is not NUMBER:ANSWER"))?;
-            if deviations
-                .last()
-                .is_some_and(|last: &Deviation| last.at >= deviation.at)
-            {
-                return Err(format!("`{part}` is out of order: numbers must rise"));
-            }
-            deviations.push(deviation);
-        }
-        Ok(Self(deviations))
-    }
-}
 
 /// How questions are answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -218,7 +168,7 @@ impl Chooser {
                     0
                 }
             }
-            Source::Replay { schedule, next } => replayed(schedule, next, self.asked),
+            Source::Replay { schedule, next } => schedule.answer(next, self.asked),
         };
         answer.min(answers - 1)
     }
@@ -299,22 +249,10 @@ impl Chooser {
     }
 }
 
-fn replayed(schedule: &Schedule, next: &mut usize, asked: u32) -> usize {
-    while let Some(deviation) = schedule.0.get(*next) {
-        if deviation.at > asked {
-            break;
-        }
-        *next += 1;
-        if deviation.at == asked {
-            return usize::from(deviation.answer);
-        }
-    }
-    0
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Chooser, Question, Schedule, Strategy};
+    use super::{Chooser, Question, Strategy};
+    use crate::explore::Schedule;
 
     fn answers(strategy: Strategy) -> (Vec<usize>, Schedule) {
         let mut chooser = Chooser::new(strategy, 4);
@@ -350,13 +288,5 @@ mod tests {
         let mut chooser = Chooser::new(changes_of_none, 2);
         (0..3_000_000).for_each(|_| chooser.yields(0));
         assert_eq!(chooser.choose_cpu(&[0, 1]), 1);
-    }
-
-    #[test]
-    fn schedules_that_make_no_sense_are_refused() {
-        for text in ["x", "1", "1:", "2:1,2:1", "3:1,2:1", "1:99999999"] {
-            assert!(text.parse::<Schedule>().is_err(), "{text}");
-        }
-        assert_eq!("".parse(), Ok(Schedule::default()));
     }
 }

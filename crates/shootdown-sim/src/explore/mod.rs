@@ -10,11 +10,13 @@ mod interrupts;
 mod memory;
 mod model;
 mod plain;
+mod schedule;
 mod stalls;
 mod view;
 
-pub use chooser::{Chooser, Deviation, Question, Schedule, Strategy};
+pub use chooser::{Chooser, Question, Strategy};
 pub use clock::Clock;
 pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware, NoTlb, Tables};
+pub use schedule::{Deviation, Schedule};
 pub use view::View;

@@ -9,7 +9,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::timed::{Costs, Distance, Topology};
+use crate::timed::Costs;
+use crate::timed::holders::{farthest, has, insert, nearest};
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
@@ -52,6 +53,13 @@ pub struct Transfers {
     pub moved: u64,
     /// Lines that were there for reading and had to be taken for writing.
     pub upgraded: u64,
+}
+
+impl Transfers {
+    /// Both together.
+    pub fn sum(self) -> u64 {
+        self.moved + self.upgraded
+    }
 }
 
 /// All lines that were ever touched.
@@ -227,65 +235,10 @@ impl Line {
     }
 }
 
-fn has(set: &[u64], cpu: usize) -> bool {
-    set[cpu / 64] & (1 << (cpu % 64)) != 0
-}
-
-fn insert(set: &mut [u64], cpu: usize) {
-    set[cpu / 64] |= 1 << (cpu % 64);
-}
-
-/// How far the nearest other holder is.
-fn nearest(set: &[u64], topology: Topology, cpu: usize) -> Distance {
-    if has_other_in(set, topology.core_of(cpu), cpu) {
-        Distance::Core
-    } else if has_other_in(set, topology.socket_of(cpu), cpu) {
-        Distance::Socket
-    } else {
-        Distance::Machine
-    }
-}
-
-/// How far the farthest other holder is.
-fn farthest(set: &[u64], topology: Topology, cpu: usize) -> Distance {
-    let (core, socket) = (topology.core_of(cpu), topology.socket_of(cpu));
-    let all = 0..set.len() * 64;
-    if has_other_in(set, all.start..socket.start, cpu)
-        || has_other_in(set, socket.end..all.end, cpu)
-    {
-        Distance::Machine
-    } else if has_other_in(set, socket.start..core.start, cpu)
-        || has_other_in(set, core.end..socket.end, cpu)
-    {
-        Distance::Socket
-    } else {
-        Distance::Core
-    }
-}
-
-/// Whether a CPU of the range other than `cpu` is in the set.
-fn has_other_in(set: &[u64], range: std::ops::Range<usize>, cpu: usize) -> bool {
-    let end = range.end.min(set.len() * 64);
-    let mut at = range.start;
-    while at < end {
-        let (word, bit) = (at / 64, at % 64);
-        let bits = (end - at).min(64 - bit);
-        let mut mask = (u64::MAX >> (64 - bits)) << bit;
-        if cpu / 64 == word {
-            mask &= !(1 << (cpu % 64));
-        }
-        if set[word] & mask != 0 {
-            return true;
-        }
-        at += bits;
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timed::PerDistance;
+    use crate::timed::{PerDistance, Topology};
 
     /// Two threads a core, two cores a socket.
     fn costs() -> Costs {
@@ -405,17 +358,5 @@ mod tests {
         lines.prefetch(&costs(), 4, 0, 1000);
         assert_eq!(write(&mut lines, 2, 1010), 1100);
         assert_eq!(write(&mut lines, 4, 1010), 2100);
-    }
-
-    #[test]
-    fn wide_sets_are_searched_by_range() {
-        let mut set = [0u64; 3];
-        insert(&mut set, 130);
-        insert(&mut set, 5);
-        assert!(has_other_in(&set, 0..192, 5));
-        assert!(!has_other_in(&set, 0..130, 5));
-        assert!(has_other_in(&set, 6..500, 5));
-        assert!(!has_other_in(&set, 131..192, 5));
-        assert!(!has_other_in(&set, 7..7, 5));
     }
 }

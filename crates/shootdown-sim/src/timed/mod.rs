@@ -8,6 +8,7 @@ mod cache;
 mod clock;
 mod closed_form;
 mod costs;
+mod holders;
 mod lines;
 mod model;
 mod parameters;

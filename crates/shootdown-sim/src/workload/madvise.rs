@@ -12,7 +12,7 @@ use shootdown::{
 };
 
 use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
-use crate::timed::{Costs, Timed, TlbCounts, Transfers, Translation};
+use crate::timed::{Costs, Timed, TlbCounts, Translation};
 use crate::workload::Measured;
 use crate::workload::engine::with_size;
 
@@ -253,11 +253,10 @@ where
     }
 
     fn counts(&self, context: Context<'_>) -> Counts {
-        let Transfers { moved, upgraded } = context.timed(|timed| timed.lines.transfers());
         Counts {
             stats: self.engine.total_stats(),
             translations: context.timed(|timed| timed.tlbs[0].counts()),
-            lines: moved + upgraded,
+            lines: context.timed(|timed| timed.lines.transfers().sum()),
         }
     }
 }

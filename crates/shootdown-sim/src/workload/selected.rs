@@ -9,7 +9,7 @@ use shootdown::{Capacity, Cpus};
 use shootdown_peers::{Lent, fifo_limit};
 
 use crate::machine::Program;
-use crate::timed::{Costs, Transfers};
+use crate::timed::Costs;
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::Function;
@@ -133,14 +133,14 @@ where
         .collect();
     let (mut state, failure) = machine.run(programs);
     assert_eq!(failure, None, "{} under selected", row.peer);
-    let Transfers { moved, upgraded } = state.timed().expect("a timed machine").lines.transfers();
+    let timed = state.timed().expect("a timed machine");
     let (first_ps, last_ps) = span.get();
     SelectedResult {
         whole_ps: last_ps - first_ps,
         calls_ps: times.into_inner(),
         limit_ps: fifo_limit(&masks, row.function_ps),
         runs: runs.get(),
-        lines: moved + upgraded,
+        lines: timed.lines.transfers().sum(),
     }
 }
 

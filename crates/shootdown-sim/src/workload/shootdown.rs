@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
 use crate::machine::{Engine, Machine, Model, Program, root_at};
-use crate::timed::{Costs, Timed, Transfers};
+use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 
 /// Long enough for everybody to be in user mode with the space loaded.
@@ -70,10 +70,8 @@ where
                     times
                 };
                 let counts = || {
-                    let events = context.events();
-                    let Transfers { moved, upgraded } =
-                        context.timed(|timed| timed.lines.transfers());
-                    (events, moved + upgraded)
+                    let lines = context.timed(|timed| timed.lines.transfers().sum());
+                    (context.events(), lines)
                 };
                 if cpu == 0 {
                     context.work(SETTLE_PS);

@@ -7,7 +7,7 @@ use shootdown::{
 };
 
 use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
-use crate::timed::{Activity, Costs, Timed, Transfers};
+use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 
 /// Long enough for everybody to be where it is to be.
@@ -121,12 +121,7 @@ fn flush_twice<const N: usize>(
 where
     Cpus<N>: Capacity,
 {
-    let counts = || {
-        context.timed(|timed| {
-            let Transfers { moved, upgraded } = timed.lines.transfers();
-            (timed.activities(), moved + upgraded)
-        })
-    };
+    let counts = || context.timed(|timed| (timed.activities(), timed.lines.transfers().sum()));
     let flush = || {
         context.work(SETTLE_PS);
         let (before, started_ps) = (counts(), context.now_ps());

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::machine::{Context, Program};
-use crate::timed::{Activity, Costs, Timed, Transfers};
+use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::Function;
@@ -232,8 +232,7 @@ impl Volley {
 }
 
 fn counted(timed: &Timed) -> (Activity, u64) {
-    let Transfers { moved, upgraded } = timed.lines.transfers();
-    (timed.activities(), moved + upgraded)
+    (timed.activities(), timed.lines.transfers().sum())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use shootdown_sim::mm::Pte;
 use shootdown_sim::oracle::FrameKind;
 use shootdown_sim::{FailureKind, root_at};
 
-use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE};
+use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, TABLE};
 
 /// Changes that the initiator of a story makes.
 pub const ROUNDS: u16 = 4;
@@ -69,6 +69,18 @@ pub fn comes_and_goes(scene: &Scene) {
         engine.switch_away(space, root_at(0));
     }
 }
+
+/// One CPU unmaps a page while another comes and goes.
+pub const UNMAPS_WHILE_ANOTHER_COMES_AND_GOES: [Part; 2] = [
+    |scene| {
+        scene.online_all(2);
+        unmaps(scene, 0);
+    },
+    |scene| {
+        scene.online_all(2);
+        comes_and_goes(scene);
+    },
+];
 
 /// Maps and unmaps a kernel page, after which none of `cpus` CPUs may have it.
 pub fn unmaps_kernel(scene: &Scene, cpus: usize) {

@@ -4,7 +4,10 @@ use shootdown::{FreedTables, Platform, Policy};
 use shootdown_sim::machine::context;
 use shootdown_sim::{SimPlatform, root_at};
 
-use crate::moves::{LOADS, ROUNDS, comes_and_goes, page, relinks, unmaps, unmaps_kernel};
+use crate::moves::{
+    LOADS, ROUNDS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, comes_and_goes, page, relinks, unmaps,
+    unmaps_kernel,
+};
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_on};
 
 fn stays(scene: &Scene) {
@@ -27,16 +30,7 @@ fn looks_at_two_pages(scene: &Scene) {
 /// CVE-2016-2069, CVE-2025-40174: a CPU loads the space while another flushes it.
 #[test]
 fn late_joiner_sees_new_generation() {
-    explore(&[
-        |scene| {
-            scene.online_all(2);
-            unmaps(scene, 0);
-        },
-        |scene| {
-            scene.online_all(2);
-            comes_and_goes(scene);
-        },
-    ]);
+    explore(&UNMAPS_WHILE_ANOTHER_COMES_AND_GOES);
 }
 
 /// Two partial flushes that arrive in the wrong order: the second must not hide the first.

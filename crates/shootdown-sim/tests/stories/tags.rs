@@ -5,7 +5,9 @@ use shootdown_sim::machine::context;
 use shootdown_sim::mm::KernelPages;
 use shootdown_sim::{FailureKind, root_at};
 
-use crate::moves::{LOADS, VISITS, comes_and_goes, relinks, unmaps, unmaps_kernel};
+use crate::moves::{
+    LOADS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, VISITS, comes_and_goes, relinks, unmaps_kernel,
+};
 use crate::scene::{KERNEL_PAGE, Scene, Stage, explore_on};
 
 /// Rounds through several spaces.
@@ -40,19 +42,7 @@ fn insist_loads(scene: &Scene, kept: u64, taken: u64) {
 /// Nobody interrupts a CPU that has left the space; what its tag still has must not come back with it.
 #[test]
 fn space_comes_back_without_the_page_that_was_unmapped_meanwhile() {
-    explore_on(
-        Stage::TAGGED,
-        &[
-            |scene| {
-                scene.online_all(2);
-                unmaps(scene, 0);
-            },
-            |scene| {
-                scene.online_all(2);
-                comes_and_goes(scene);
-            },
-        ],
-    );
+    explore_on(Stage::TAGGED, &UNMAPS_WHILE_ANOTHER_COMES_AND_GOES);
 }
 
 /// Its entries are useful only if they are kept when nothing was flushed.

@@ -6,7 +6,7 @@ use shootdown::sim::AtomicU64;
 use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stats, WindowRoot};
 
 use crate::machine::{Context, SimPlatform, root_at};
-use crate::timed::{Activity, Transfers};
+use crate::timed::Activity;
 use crate::workload::zerocopy::shared::Shared;
 use crate::workload::zerocopy::{Mapping, Served, Zerocopy};
 
@@ -150,14 +150,14 @@ where
     }
 
     fn reading(&self, context: Context<'_>) -> Reading {
-        let (activity, Transfers { moved, upgraded }) =
-            context.timed(|timed| (timed.activities(), timed.lines.transfers()));
+        let (activity, lines) =
+            context.timed(|timed| (timed.activities(), timed.lines.transfers().sum()));
         Reading {
             now_ps: context.now_ps(),
             operations: self.operations.get(),
             stats: self.engine.total_stats(),
             activity,
-            lines: moved + upgraded,
+            lines,
         }
     }
 
