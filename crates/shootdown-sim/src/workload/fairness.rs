@@ -1,4 +1,4 @@
-//! [`unfairness`]: how differently initiators fare.
+//! [`unfairness`]: how differently initiators fare, and quantiles.
 
 /// Initiators whose calls take longer for some than for others: the slowest one's 99th percentile by the fastest one's.
 /// 1 for one initiator, or where nothing takes any time.
@@ -16,14 +16,12 @@ pub fn unfairness(times_ps: &[Vec<u64>]) -> f64 {
     }
 }
 
-/// The smallest value that so many thousandths do not exceed.
-///
-/// # Panics
-/// Without values.
+/// The smallest value that so many thousandths do not exceed; 0 of none.
 pub(crate) fn quantile(values: &[u64], per_mille: usize) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)]
+    let index = (sorted.len() * per_mille / 1000).min(sorted.len().saturating_sub(1));
+    sorted.get(index).copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use shootdown::Stats;
 
 use crate::timed::TlbCounts;
+use crate::workload::fairness::quantile;
 
 /// What a row measured.
 #[derive(Clone, Debug)]
@@ -27,12 +28,12 @@ pub struct Measured {
 impl Measured {
     /// The time that so many thousandths of the iterations did not exceed, in nanoseconds.
     pub fn quantile_ns(&self, per_mille: usize) -> f64 {
-        quantile_ns(&self.samples_ps, per_mille)
+        quantile(&self.samples_ps, per_mille) as f64 / 1000.0
     }
 
     /// The same of the part that is not touches.
     pub fn call_quantile_ns(&self, per_mille: usize) -> f64 {
-        quantile_ns(&self.calls_ps, per_mille)
+        quantile(&self.calls_ps, per_mille) as f64 / 1000.0
     }
 
     /// The median in nanoseconds.
@@ -49,11 +50,4 @@ impl Measured {
     pub fn per_iteration(&self, count: u64) -> f64 {
         count as f64 / self.samples_ps.len() as f64
     }
-}
-
-fn quantile_ns(samples_ps: &[u64], per_mille: usize) -> f64 {
-    let mut sorted = samples_ps.to_vec();
-    sorted.sort_unstable();
-    let index = (sorted.len() * per_mille / 1000).min(sorted.len() - 1);
-    sorted[index] as f64 / 1000.0
 }

@@ -78,9 +78,6 @@ pub struct VolleyResult {
 
 impl VolleyResult {
     /// The smallest figure of a call that so many thousandths of all calls do not exceed, in nanoseconds.
-    ///
-    /// # Panics
-    /// Without calls.
     pub fn quantile_ns(&self, per_mille: usize, figure: impl Fn(&Called) -> u64) -> f64 {
         let figures: Vec<u64> = self.calls.iter().map(figure).collect();
         quantile(&figures, per_mille) as f64 / 1000.0

@@ -2,6 +2,7 @@
 
 use shootdown::Stats;
 
+use crate::workload::fairness::quantile;
 use crate::workload::preemptoff::Maxima;
 
 /// What the authors of T3 measured on 16 CPUs: system, 99th percentile of the longest spans with preemption off, in
@@ -68,8 +69,5 @@ impl Findings {
 }
 
 fn quantile_ns(values_ps: impl Iterator<Item = u64>, per_mille: usize) -> f64 {
-    let mut sorted: Vec<u64> = values_ps.collect();
-    sorted.sort_unstable();
-    let index = (sorted.len() * per_mille / 1000).min(sorted.len().saturating_sub(1));
-    sorted.get(index).map_or(0.0, |ps| *ps as f64 / 1000.0)
+    quantile(&values_ps.collect::<Vec<_>>(), per_mille) as f64 / 1000.0
 }
