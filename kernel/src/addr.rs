@@ -1,4 +1,4 @@
-//! Physical addresses, and the fixed layout of the kernel's half of the virtual address space.
+//! Physical addresses, and what is fixed in the layout of the virtual address space.
 
 use core::fmt;
 
@@ -7,6 +7,10 @@ pub const PAGE_BYTES: usize = 4096;
 /// One past the last user address: the last page below the canonical hole is left out, because
 /// SYSCALL there would return to a non-canonical address (SDM vol. 2B, "SYSRET").
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
+/// What one entry of the root table translates.
+pub const TOP_ENTRY_BYTES: usize = 1 << 39;
+/// Where windows are, see `mm::Window`: one entry of the root table, kept free of everything else.
+pub const WINDOWS: core::ops::Range<usize> = 160 * TOP_ENTRY_BYTES..161 * TOP_ENTRY_BYTES;
 /// Where all physical memory is mapped, in order (PML4 entry 256).
 pub const DIRECT_MAP: usize = 0xffff_8000_0000_0000;
 /// Where the kernel image is linked (PML4 entry 511): physical address plus this.

@@ -6,10 +6,9 @@ use log::{LevelFilter, Log, Metadata, Record};
 use uart_16550::backend::PioBackend;
 use uart_16550::{Config, Uart16550};
 
-use crate::arch::percpu;
+use crate::arch::{percpu, tsc};
 use crate::platform::SHOOTDOWN;
 use crate::sync::IrqMutex;
-use crate::time;
 
 /// COM1.
 const PORT: u16 = 0x3f8;
@@ -118,7 +117,7 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        let us = time::now_ns() / 1000;
+        let us = tsc::now_ns() / 1000;
         print(format_args!(
             "[{:3}.{:06}] c{} {}: {}\n",
             us / 1_000_000,

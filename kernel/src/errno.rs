@@ -43,9 +43,3 @@ impl Errno {
         -(self.0 as i64) as u64
     }
 }
-
-impl From<crate::arch::uaccess::Fault> for Errno {
-    fn from(_: crate::arch::uaccess::Fault) -> Self {
-        Self::EFAULT
-    }
-}

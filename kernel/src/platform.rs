@@ -8,15 +8,14 @@ use shootdown::{
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
+use spin::Once;
 
-use crate::arch::irq::{self, IrqState};
+use crate::addr::PhysAddr;
 use crate::arch::trap::vectors;
-use crate::arch::{apic, percpu, tlb};
-use crate::mm::layout::PhysAddr;
-use crate::mm::page_table;
-
-/// Most CPUs that the kernel uses; more in the machine stay parked.
-pub const MAX_CPUS: usize = 16;
+use crate::arch::{apic, percpu, tlb, top, tsc};
+use crate::cpus::MAX_CPUS;
+use crate::irq::{self, IrqState};
+use crate::preempt;
 
 /// The engine type of this kernel.
 pub type Engine = Shootdown<KernelPlatform, MAX_CPUS>;
@@ -26,6 +25,9 @@ pub static SHOOTDOWN: Engine = Shootdown::new(KernelPlatform);
 
 /// What the engine keeps for each CPU.
 static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MAX_CPUS];
+
+/// Whom the engine's watchdog tells.
+pub static ON_STALL: Once<fn(&Stall)> = Once::new();
 
 /// Gives these CPUs what the engine keeps for them: before they use it in any way, and they do as they print, or spin for a lock.
 /// Boot CPU, once for each.
@@ -100,12 +102,12 @@ unsafe impl Platform for KernelPlatform {
     #[inline]
     #[track_caller]
     fn preempt_disable(&self) {
-        percpu::preempt_disable();
+        preempt::disable();
     }
 
     #[inline]
     fn preempt_enable(&self) {
-        percpu::preempt_enable();
+        preempt::enable();
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
@@ -156,11 +158,13 @@ unsafe impl Platform for KernelPlatform {
     }
 
     fn now_ns(&self) -> u64 {
-        crate::time::now_ns()
+        tsc::now_ns()
     }
 
     fn on_stall(&self, stall: &Stall) {
-        crate::watchdog::report(stall);
+        if let Some(report) = ON_STALL.get() {
+            report(stall);
+        }
     }
 
     #[inline]
@@ -176,7 +180,7 @@ unsafe impl Platform for KernelPlatform {
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
         let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
-        page_table::copy_top(shared, private, range);
+        top::copy_top(shared, private, range);
     }
 
     #[inline]

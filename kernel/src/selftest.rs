@@ -13,9 +13,10 @@ use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
 use crate::addr::{DIRECT_MAP, KERNEL_BASE};
-use crate::arch::{apic, irq, paging, percpu, tlb, uaccess};
+use crate::arch::{apic, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
+use crate::irq;
 use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
 use crate::{time, watchdog};

@@ -1,7 +1,6 @@
 //! Clocks: nanoseconds since kernel entry (TSC) and wall-clock time (CMOS clock read once at boot).
 //!
-//! The TSC is taken to run at one rate and in step on all CPUs, as on every machine with an invariant
-//! TSC and in QEMU. Its rate, and that of the local APIC's timer, come from the one clock with a known
+//! The rate of the TSC, and that of the local APIC's timer, come from the one clock with a known
 //! rate that every PC has: the 8254 timer at 1.193182 MHz (Intel 8254 data sheet).
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,30 +8,22 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use shootdown_x86::apic::TimerRate;
 use x86_64::instructions::port::{Port, PortWriteOnly};
 
-use crate::arch::{apic, irq};
+use crate::arch::{apic, tsc};
 use crate::boot::fail::boot_fail;
+use crate::irq;
 
 mod pit;
 mod rtc;
+
+pub use crate::arch::tsc::{now_ns, spin_ns};
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// How long the clocks are compared.
 const CALIBRATION_COUNTS: u16 = pit::counts_for_ms(10);
 /// A comparison that the host interrupted for longer than the 8254 can count is repeated.
 const CALIBRATION_TRIES: usize = 10;
-/// Fraction bits of `NS_PER_TICK`.
-const SHIFT: u32 = 32;
-
-/// TSC at kernel entry is `boot_tsc`; nanoseconds for each count since, as a binary fraction. 0 until
-/// calibrated.
-static NS_PER_TICK: AtomicU64 = AtomicU64::new(0);
 /// Wall-clock time at kernel entry.
 static ENTRY_REALTIME_NS: AtomicU64 = AtomicU64::new(0);
-
-unsafe extern "C" {
-    /// Written by `boot/entry.s`.
-    static boot_tsc: u64;
-}
 
 /// What [`calibrate`] found.
 #[derive(Clone, Copy, Debug)]
@@ -43,32 +34,9 @@ pub struct Clocks {
     pub apic_timer: TimerRate,
 }
 
-/// Nanoseconds since kernel entry, 0 before calibration. Any context.
-#[inline]
-pub fn now_ns() -> u64 {
-    // SAFETY: written once before any Rust code ran.
-    let entry = unsafe { boot_tsc };
-    let ticks = tsc().saturating_sub(entry);
-    let fraction = u128::from(NS_PER_TICK.load(Ordering::Relaxed));
-    ((u128::from(ticks) * fraction) >> SHIFT) as u64
-}
-
 /// Nanoseconds since 1970-01-01 UTC. Any context.
 pub fn realtime_ns() -> u64 {
     ENTRY_REALTIME_NS.load(Ordering::Relaxed) + now_ns()
-}
-
-/// Waits. Any context, after calibration.
-pub fn spin_ns(span_ns: u64) {
-    let end = now_ns() + span_ns;
-    while now_ns() < end {
-        core::hint::spin_loop();
-    }
-}
-
-fn tsc() -> u64 {
-    // SAFETY: every x86-64 processor has it, and CR4.TSD is clear.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Measures the clocks, sets this module's, and stops the legacy interrupt controllers. Boot CPU,
@@ -78,10 +46,7 @@ pub fn calibrate() -> Clocks {
     mask_legacy_interrupts();
     for _ in 0..CALIBRATION_TRIES {
         if let Some(clocks) = try_calibrate() {
-            NS_PER_TICK.store(
-                ((u128::from(NS_PER_S) << SHIFT) / u128::from(clocks.tsc_hz)) as u64,
-                Ordering::Relaxed,
-            );
+            tsc::set_rate(clocks.tsc_hz);
             let now = rtc::read_ns();
             ENTRY_REALTIME_NS.store(now.saturating_sub(now_ns()), Ordering::Relaxed);
             return clocks;
@@ -130,10 +95,10 @@ impl Sample {
     fn take() -> Self {
         const TRIES: usize = 8;
         let once = |_| {
-            let before = tsc();
+            let before = tsc::read();
             let pit = pit::read();
             let apic = apic::local().timer_elapsed();
-            let after = tsc();
+            let after = tsc::read();
             let sample = Self {
                 tsc: before + (after - before) / 2,
                 pit,

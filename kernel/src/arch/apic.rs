@@ -11,7 +11,7 @@ use spin::Once;
 use super::trap::vectors;
 use crate::addr::PhysAddr;
 use crate::arch::paging::APIC_PAGE;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 /// Which CPU has which APIC id.
 pub static MAP: ApicMap<MAX_CPUS> = ApicMap::new();

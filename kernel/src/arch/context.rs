@@ -2,9 +2,7 @@
 
 use core::arch::naked_asm;
 
-use super::irq;
-use super::trap::{TrapFrame, sanitize};
-use crate::latency;
+use super::trap::TrapFrame;
 
 /// Saves the callee-saved registers and the stack pointer in `*prev`, continues at the stack `next`.
 ///
@@ -81,13 +79,13 @@ pub unsafe fn new_stack(top: usize, entry: extern "C" fn(usize) -> !, arg: usize
 }
 
 unsafe extern "C" {
-    /// In `entry.s`.
+    /// In `traps/entry.s`.
     fn enter_user_frame(frame: *const TrapFrame) -> !;
 }
 
 /// Goes to ring 3 with all registers from `frame`; the current stack is abandoned.
 ///
-/// `task::before_user_return` is the caller's to call before. Leaves with interrupts enabled.
+/// Interrupts are off, and told to go on; what is due before user mode has been done. Leaves with interrupts enabled.
 ///
 /// # Panics
 ///
@@ -99,9 +97,8 @@ pub fn enter_user(frame: &TrapFrame) -> ! {
         "ring 3 cannot start at {:#x}",
         frame.rip
     );
-    sanitize(&mut frame);
-    irq::disable();
-    latency::irqs_on();
+    frame.sanitize();
+    debug_assert!(!shootdown_x86::irq::state().is_enabled());
     // SAFETY: a sanitized frame with a canonical RIP, interrupts off, GS is the kernel's.
     unsafe { enter_user_frame(&frame) }
 }

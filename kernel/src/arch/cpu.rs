@@ -19,7 +19,7 @@ const UMIP: u32 = 1 << 2;
 const IA32_STAR: u32 = 0xc000_0081;
 
 unsafe extern "C" {
-    /// In `entry.s`.
+    /// In `traps/entry.s`.
     static syscall_entry: u8;
 }
 
@@ -104,7 +104,7 @@ fn set_up_syscall() {
     unsafe { Efer::update(|flags| flags.insert(EferFlags::SYSTEM_CALL_EXTENSIONS)) };
 }
 
-/// The APIC id of the running CPU by CPUID, as `boot/entry.s` asks too: leaf 0xb where it exists, else the
+/// The APIC id of the running CPU by CPUID, as `start/entry.s` asks too: leaf 0xb where it exists, else the
 /// 8 bits of leaf 1.
 pub fn initial_apic_id() -> ApicId {
     const LEAF_TOPOLOGY: u32 = 0xb;

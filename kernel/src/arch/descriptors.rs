@@ -14,7 +14,7 @@ use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable};
 use x86_64::structures::tss::TaskStateSegment;
 
 use super::stacks::CPU_STACKS;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 const KERNEL_CODE: SegmentSelector = SegmentSelector::new(1, PrivilegeLevel::Ring0);
 const KERNEL_DATA: SegmentSelector = SegmentSelector::new(2, PrivilegeLevel::Ring0);

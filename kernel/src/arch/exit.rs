@@ -4,7 +4,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use x86_64::instructions::port::{Port, PortWriteOnly};
 
-use super::{idt, irq};
+use shootdown_x86::irq;
+
+use super::idt;
 
 /// Exit code for a panic.
 pub const PANIC: u8 = 0x7e;
@@ -36,7 +38,7 @@ pub fn use_bochs() {
 /// Ends QEMU with the process exit code `code << 1 | 1`; machines without that device are reset,
 /// by the keyboard controller, else by a triple fault. Any context.
 pub fn qemu_exit(code: u8) -> ! {
-    irq::disable();
+    let _ = irq::save();
     // SAFETY: the device ends the emulator; without it the port belongs to nothing.
     unsafe { PortWriteOnly::new(DEBUG_EXIT).write(u32::from(code)) };
     if IS_BOCHS.load(Ordering::Relaxed) {

@@ -65,7 +65,7 @@ impl Gate {
 }
 
 unsafe extern "C" {
-    /// In `entry.s`.
+    /// In `traps/entry.s`.
     static trap_stubs: u8;
 }
 

@@ -13,8 +13,7 @@ use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 
 use super::descriptors;
-use crate::latency;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 /// What one CPU keeps for itself. Reached by offset from `entry.s` and below.
 #[repr(C, align(128))]
@@ -127,44 +126,35 @@ pub fn kernel_stack() -> usize {
     gs_read!(kernel_stack, reg, "0:r", usize)
 }
 
-/// Keeps the running thread on this CPU, and others off it, until [`preempt_enable`]. Nests. The one place
-/// where preemption goes off.
+/// Counts one more reason to keep the running thread on this CPU, and others off it. For [`preempt`](crate::preempt) alone.
 #[inline]
-#[track_caller]
-pub fn preempt_disable() {
+pub fn raise_preempt_count() {
     // SAFETY: as for `gs_read`; one instruction, so an interrupt cannot split it. Not `nomem`: what
     // follows stays behind it.
     unsafe {
         asm!("inc dword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, preempt_count),
              options(nostack));
     }
-    latency::preempt_off();
 }
 
-/// Undoes one [`preempt_disable`]. The last one gives way to another thread when that is due and interrupts
-/// are on; it returns when this thread runs again, perhaps elsewhere.
+/// Undoes one [`raise_preempt_count`]; whether it was the last. For [`preempt`](crate::preempt) alone.
 #[inline]
-pub fn preempt_enable() {
-    debug_assert!(preempt_count() > 0);
-    latency::preempt_on();
+pub fn lower_preempt_count() -> bool {
     let is_last: u8;
-    // SAFETY: as for `preempt_disable`.
+    // SAFETY: as for `raise_preempt_count`.
     unsafe {
         asm!("dec dword ptr gs:[{offset}]", "sete {is_last}",
              offset = const offset_of!(PerCpu, preempt_count), is_last = out(reg_byte) is_last,
              options(nostack));
     }
-    // Moved to another CPU in between, the thread has given way already.
-    if is_last != 0 && need_resched() {
-        crate::task::preempt();
-    }
+    is_last != 0
 }
 
-/// Asks this CPU to choose a thread anew: on the way out of the interrupt, at the last [`preempt_enable`], or on the
+/// Asks this CPU to choose a thread anew: on the way out of the interrupt, at the last `preempt::enable`, or on the
 /// way to user mode, whichever comes first. Interrupts or preemption must be off.
 #[inline]
 pub fn set_need_resched() {
-    // SAFETY: as for `preempt_disable`.
+    // SAFETY: as for `raise_preempt_count`.
     unsafe {
         asm!("mov dword ptr gs:[{offset}], 1", offset = const offset_of!(PerCpu, need_resched),
              options(nostack, preserves_flags));
@@ -174,7 +164,7 @@ pub fn set_need_resched() {
 /// The scheduler does what [`set_need_resched`] asked for. Interrupts are off.
 #[inline]
 pub fn clear_need_resched() {
-    // SAFETY: as for `preempt_disable`.
+    // SAFETY: as for `raise_preempt_count`.
     unsafe {
         asm!("mov dword ptr gs:[{offset}], 0", offset = const offset_of!(PerCpu, need_resched),
              options(nostack, preserves_flags));
@@ -196,14 +186,14 @@ pub fn is_deferring() -> bool {
 /// Says so, or that it is over. Interrupts are off.
 #[inline]
 pub fn set_deferring(deferring: bool) {
-    // SAFETY: as for `preempt_disable`.
+    // SAFETY: as for `raise_preempt_count`.
     unsafe {
         asm!("mov dword ptr gs:[{offset}], {value:e}", value = in(reg) u32::from(deferring),
              offset = const offset_of!(PerCpu, deferring), options(nostack, preserves_flags));
     }
 }
 
-/// How many [`preempt_disable`] are open on this CPU.
+/// How many `preempt::disable` are open on this CPU.
 #[inline]
 pub fn preempt_count() -> u32 {
     gs_read!(preempt_count, reg, "0:e", u32)
@@ -212,7 +202,7 @@ pub fn preempt_count() -> u32 {
 /// Counts a timer tick of this CPU.
 #[inline]
 pub fn count_tick() {
-    // SAFETY: as for `preempt_disable`.
+    // SAFETY: as for `raise_preempt_count`.
     unsafe {
         asm!("inc qword ptr gs:[{offset}]", offset = const offset_of!(PerCpu, ticks),
              options(nostack));

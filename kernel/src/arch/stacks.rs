@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 use core::ops::Range;
 
 use crate::addr::PAGE_BYTES;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 const MAIN_BYTES: usize = 32 * 1024;
 const INTERRUPT_BYTES: usize = 16 * 1024;

@@ -6,12 +6,12 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown_x86::apic::{TimerMode, TimerRate};
+use shootdown_x86::irq;
 use spin::Once;
 
 use super::trap::vectors;
-use super::{apic, irq, percpu};
-use crate::platform::MAX_CPUS;
-use crate::time;
+use super::{apic, percpu, tsc};
+use crate::cpus::MAX_CPUS;
 
 /// When the timer of a CPU is to fire, on the monotonic clock. Used by that CPU alone, interrupts off.
 #[repr(align(128))]
@@ -32,12 +32,16 @@ static SCHEDULES: [Schedule; MAX_CPUS] = [const {
 /// Rate of the timers and time between ticks, the same on all CPUs.
 static PACE: Once<(TimerRate, u64)> = Once::new();
 
-/// Starts the ticks of this CPU, `hz` a second. Interrupts off.
-pub fn start(rate: TimerRate, hz: u32) {
-    debug_assert!(!irq::enabled());
-    let &(rate, period_ns) = PACE.call_once(|| (rate, 1_000_000_000 / u64::from(hz)));
+/// Has the timers, which run at this rate, tick so many times a second. Boot CPU, once, before the first [`start`].
+pub fn set_pace(rate: TimerRate, hz: u32) {
+    PACE.call_once(|| (rate, 1_000_000_000 / u64::from(hz)));
+}
+
+/// Starts the ticks of this CPU. Interrupts off.
+pub fn start() {
+    let &(rate, period_ns) = pace();
     let schedule = own();
-    let tick_ns = time::now_ns() + period_ns;
+    let tick_ns = tsc::now_ns() + period_ns;
     schedule.tick_ns.store(tick_ns, Ordering::Relaxed);
     schedule.set_ns.store(tick_ns, Ordering::Relaxed);
     apic::local().start_timer(
@@ -51,7 +55,7 @@ pub fn start(rate: TimerRate, hz: u32) {
 /// Whether the interrupt that has just come is a tick, or stands for several. Interrupts off; [`set`] comes next.
 pub fn take_tick() -> bool {
     let &(_, period_ns) = pace();
-    let (schedule, now_ns) = (own(), time::now_ns());
+    let (schedule, now_ns) = (own(), tsc::now_ns());
     let due_ns = schedule.tick_ns.load(Ordering::Relaxed);
     if now_ns < due_ns {
         return false;
@@ -83,17 +87,17 @@ pub fn set_earlier(alarm_ns: u64) {
 fn count_down_to(schedule: &Schedule, at_ns: u64) {
     let &(rate, _) = pace();
     schedule.set_ns.store(at_ns, Ordering::Relaxed);
-    let span_ns = at_ns.saturating_sub(time::now_ns());
+    let span_ns = at_ns.saturating_sub(tsc::now_ns());
     // One count more, or it would fire too early by a fraction of one, find nothing due, and have to fire again.
     let counts = rate.counts_for_ns(span_ns).saturating_add(1);
     apic::local().restart_timer(counts);
 }
 
 fn own() -> &'static Schedule {
-    debug_assert!(!irq::enabled());
+    debug_assert!(!irq::state().is_enabled());
     &SCHEDULES[percpu::cpu_id().index()]
 }
 
 fn pace() -> &'static (TimerRate, u64) {
-    PACE.get().expect("the timer of this CPU was started")
+    PACE.get().expect("set before any timer starts")
 }

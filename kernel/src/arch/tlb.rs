@@ -6,7 +6,7 @@ use shootdown_x86::tlb::PcidSupport;
 use shootdown_x86::{Features, Pcid, Tlb};
 use spin::Once;
 
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 /// How many tags a CPU uses. The processor has 4095, but its TLB holds the pages of a few dozen
 /// spaces at most, and whatever frees tables of the kernel's part voids them all in one sweep: this many

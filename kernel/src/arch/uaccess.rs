@@ -11,11 +11,21 @@ use super::extable::fault_at;
 use super::percpu;
 use super::smap::smap_site;
 use crate::addr::USER_END;
-use crate::task;
+use crate::errno::Errno;
+use spin::Once;
 
 /// The address is not the user's, or not mapped as needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault;
+
+impl From<Fault> for Errno {
+    fn from(_: Fault) -> Self {
+        Self::EFAULT
+    }
+}
+
+/// Drops what a CPU that [defers](percpu::is_deferring) flushes has missed: the scheduler's.
+pub static CATCH_UP: Once<fn()> = Once::new();
 
 /// Refuses ranges that leave the user's half.
 ///
@@ -31,12 +41,10 @@ fn check(start: usize, len: usize) -> Result<(), Fault> {
 
 fn check_range(start: usize, len: usize) -> Result<(), Fault> {
     // Before every access: none of them uses what this CPU has still to drop.
-    #[cfg(feature = "breaks")]
-    let catches_up = !crate::mm::invalidate::breaks::copies_behind();
-    #[cfg(not(feature = "breaks"))]
-    let catches_up = true;
-    if catches_up {
-        task::catch_up();
+    if percpu::is_deferring()
+        && let Some(catch_up) = CATCH_UP.get()
+    {
+        catch_up();
     }
     match start.checked_add(len) {
         Some(end) if end <= USER_END => Ok(()),
@@ -160,13 +168,11 @@ fn read_checked<T: Pod>(src: usize) -> Result<T, Fault> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Reads one value as [`read_user`] does, but never sleeps: a page that is not there now is an error. Any context.
+/// Reads one value as [`read_user`] does, but never sleeps: a page that is not there now is an error. Preemption is off.
 pub fn read_user_now<T: Pod>(src: usize) -> Result<T, Fault> {
+    debug_assert!(percpu::preempt_count() > 0);
     check_range(src, size_of::<T>())?;
-    percpu::preempt_disable();
-    let value = read_checked(src);
-    percpu::preempt_enable();
-    value
+    read_checked(src)
 }
 
 /// Writes one value. Alignment is not needed; an aligned `u32` or `u64` is written at once.

@@ -9,7 +9,7 @@ use shootdown_x86::apic::Destination;
 use super::slot::{self, Note};
 use super::{Frame, Registers};
 use crate::arch::apic;
-use crate::arch::irq::IrqState;
+use crate::irq::IrqState;
 use crate::{boot, console, hotplug, time};
 
 /// An emulator on a busy host may not run a virtual CPU for that long; a CPU that does not answer an NMI by then is broken.

@@ -12,7 +12,7 @@ use shootdown::CpuId;
 use super::walk::{FRAMES, return_addresses};
 use crate::arch::percpu;
 use crate::arch::trap::TrapFrame;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 const IDLE: u8 = 0;
 const ASKED: u8 = 1;

@@ -58,12 +58,12 @@ pub fn try_info() -> Option<&'static BootInfo> {
 }
 
 /// Keeps a copy of the command line, out of memory that will be reused.
-pub(super) fn keep_cmdline(line: &str) -> &'static str {
+pub fn keep_cmdline(line: &str) -> &'static str {
     CMDLINE.call_once(|| ArrayString::from(line).expect("the loader's reader checked the length"))
 }
 
 /// Publishes the boot information. Once.
-pub(super) fn publish(
+pub fn publish(
     cmdline: &'static str,
     initramfs: &'static [u8],
     regions: ArrayVec<MemoryRegion, MAX_REGIONS>,
@@ -78,7 +78,7 @@ pub(super) fn publish(
 }
 
 /// The value of `name=value` in `cmdline` before ` -- `, the last one if repeated.
-pub(super) fn option(cmdline: &'static str, name: &str) -> Option<&'static str> {
+pub fn option(cmdline: &'static str, name: &str) -> Option<&'static str> {
     let own = cmdline.split(" -- ").next().unwrap_or("");
     own.split_ascii_whitespace()
         .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))

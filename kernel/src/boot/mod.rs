@@ -1,17 +1,13 @@
-//! From the first instruction to all CPUs running.
+//! What the boot loader and the firmware say about the machine, and how a boot ends that cannot succeed.
 //!
-//! [`entry`] holds the first instructions, [`start`] the order of everything after them.
+//! It reads, and starts nothing: it may not know memory management or anything above it.
 
-mod acpi;
-mod entry;
+pub mod acpi;
 pub mod fail;
-mod info;
-mod memory;
-mod multiboot;
+pub mod info;
+pub mod memory;
+pub mod multiboot;
 mod physical;
-mod smp;
-mod start;
-mod start_info;
+pub mod start_info;
 
 pub use info::{BootInfo, info, try_info};
-pub use smp::restart_tick;

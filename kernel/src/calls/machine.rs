@@ -6,9 +6,11 @@ use shootdown::{CpuId, CpuMemory, Shootdown};
 use shootdown_calls::{Counted, Host, Tallies};
 
 use super::platform::CallsPlatform;
-use crate::arch::{irq, percpu, tlb};
+use crate::arch::{percpu, tlb};
 use crate::console::print;
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::cpus::MAX_CPUS;
+use crate::irq;
+use crate::platform::SHOOTDOWN;
 use crate::{boot, time};
 
 pub(super) static TALLIES: Tallies<MAX_CPUS> = Tallies::new();

@@ -2,8 +2,8 @@
 
 use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall};
 
-use crate::arch::irq::IrqState;
 use crate::arch::trap::vectors;
+use crate::irq::IrqState;
 use crate::platform::{KernelPlatform, send_to, send_to_mask};
 
 /// The kernel's platform, but for the vector, and without tags: those are the kernel's engine's.

@@ -9,7 +9,7 @@ use crate::arch::percpu;
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
 use crate::console::print;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 use crate::task::{self, Deadline};
 
 const NS_PER_S: u64 = 1_000_000_000;

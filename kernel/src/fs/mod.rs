@@ -9,6 +9,7 @@ mod console;
 mod directory;
 mod eventfd;
 mod file;
+mod irqoff;
 mod machine;
 mod node;
 mod open;

@@ -6,15 +6,16 @@ use core::fmt::{self, Write};
 
 use shootdown::{CpuId, Policy};
 
-use super::machine;
+use super::{irqoff, machine};
 use crate::addr::PAGE_BYTES;
 use crate::backtrace;
 use crate::boot;
+use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::hotplug;
 use crate::latency;
 use crate::mm::{self, AreaKind};
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::platform::SHOOTDOWN;
 use crate::task::{self, Process};
 
 /// What a pseudo file shows.
@@ -126,7 +127,7 @@ impl Pseudo {
             Self::Stats => stats(&mut text),
             Self::Idle => writeln!(text, "{}", task::idle_mode().name()),
             Self::Info => info(&mut text),
-            Self::Latency => latency::report(&mut text),
+            Self::Latency => latency::report(&mut text, task::usable_cpu_bits()),
             Self::IrqOff | Self::Backtrace => return Err(Errno::EINVAL),
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
@@ -160,7 +161,7 @@ impl Pseudo {
                 backtrace::print_all();
                 Ok(())
             }
-            Self::IrqOff => latency::keep_irqs_off(bytes),
+            Self::IrqOff => irqoff::keep_irqs_off(bytes),
             Self::CpuOnline(cpu) => match bytes.trim_ascii() {
                 b"0" => hotplug::take_offline(cpu_id(cpu)),
                 b"1" => hotplug::bring_online(cpu_id(cpu)),
@@ -213,7 +214,7 @@ fn info(out: &mut String) -> fmt::Result {
 fn maps(out: &mut String) -> fmt::Result {
     /// More than the longest line without the name of the program.
     const LINE_BYTES: usize = 96;
-    let Some(space) = mm::current() else {
+    let Some(space) = task::current_space() else {
         return Ok(());
     };
     let areas = space.areas().map_err(|_| fmt::Error)?;

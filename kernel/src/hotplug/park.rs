@@ -1,8 +1,8 @@
 //! The CPU's own part: leaving, waiting, returning.
 
 use super::stage::{self, Stage};
-use crate::arch::{apic, irq, percpu};
-use crate::boot;
+use crate::arch::{apic, percpu, timer};
+use crate::irq;
 use crate::latency;
 use crate::mm::frames;
 use crate::platform::SHOOTDOWN;
@@ -28,7 +28,7 @@ pub fn park_if_asked() {
     latency::irqs_off();
     apic::MAP.set_online(me.index());
     SHOOTDOWN.online();
-    boot::restart_tick();
+    timer::start();
     task::reopen_cpu();
     stage::set(me, Stage::Running);
 }

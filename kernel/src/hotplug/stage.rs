@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use shootdown::CpuId;
 
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 /// The stages, see the [module](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

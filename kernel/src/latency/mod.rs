@@ -17,14 +17,11 @@
 //! | `hooks` | what the switches themselves call |
 //! | `record` | what one CPU has seen |
 //! | `show` | `/proc/shootdown/latency` |
-//! | `irqoff` | `/proc/shootdown/irqoff`, which keeps interrupts off on purpose |
 
 mod control;
 mod hooks;
-mod irqoff;
 mod record;
 mod show;
 
 pub use hooks::{irqs_off, irqs_on, preempt_off, preempt_on, wait_finished, wait_started};
-pub use irqoff::keep_irqs_off;
 pub use show::{command, report};

@@ -12,8 +12,8 @@ use shootdown_x86::irq;
 
 use super::control::{self, Epoch};
 use crate::arch::percpu;
-use crate::platform::MAX_CPUS;
-use crate::time;
+use crate::arch::tsc;
+use crate::cpus::MAX_CPUS;
 
 /// A place in the source.
 pub(super) type Site = &'static Location<'static>;
@@ -155,7 +155,7 @@ impl Spans {
     fn begin(&self, epoch: Epoch, site: Site) {
         self.site
             .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
-        let since = u64::from(epoch.number()) << CLOCK_BITS | time::now_ns() & CLOCK_MASK;
+        let since = u64::from(epoch.number()) << CLOCK_BITS | tsc::now_ns() & CLOCK_MASK;
         self.since.store(since, Ordering::Relaxed);
     }
 
@@ -165,7 +165,7 @@ impl Spans {
         self.since.store(0, Ordering::Relaxed);
         let began_now = since >> CLOCK_BITS == u64::from(epoch.number());
         began_now.then(|| {
-            let span_ns = time::now_ns().wrapping_sub(since) & CLOCK_MASK;
+            let span_ns = tsc::now_ns().wrapping_sub(since) & CLOCK_MASK;
             (span_ns, self.site.load(Ordering::Relaxed))
         })
     }

@@ -8,7 +8,6 @@ use shootdown::CpuId;
 use super::control;
 use super::record::{self, Site, Summary};
 use crate::errno::Errno;
-use crate::task;
 
 /// Does what was written to the file.
 ///
@@ -24,9 +23,8 @@ pub fn command(bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What was found since the last reset.
-pub fn report(out: &mut String) -> fmt::Result {
-    let online = task::usable_cpu_bits();
+/// What was found since the last reset, on the CPUs whose bits are set.
+pub fn report(out: &mut String, online: u64) -> fmt::Result {
     (0..u64::BITS)
         .filter(|cpu| online & 1 << cpu != 0)
         .try_for_each(|cpu| line(out, CpuId::new(cpu)))

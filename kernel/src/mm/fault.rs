@@ -7,7 +7,6 @@ use super::pte::Pte;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
-use crate::task;
 use core::fmt;
 
 /// What the processor said about a faulting access (page-fault error code, Intel SDM vol. 3A,
@@ -101,19 +100,6 @@ enum Resolved {
     Done,
     /// The page belongs to other processes too: it has to be copied first.
     CopyDue,
-}
-
-/// Resolves a page fault of the current process; from the exception entry, from ring 3 and from the
-/// copy routines of the kernel. Interrupts and preemption are on; may sleep for the space's lock.
-///
-/// # Errors
-/// Says why the access is not allowed or cannot be served.
-pub fn handle_fault(addr: usize, access: FaultAccess) -> Result<(), FaultError> {
-    if task::refresh_windows() {
-        return Ok(());
-    }
-    let space = super::current().ok_or(FaultError::NoProcess)?;
-    space.fault(addr, access)
 }
 
 impl MemorySpace {

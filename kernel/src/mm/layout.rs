@@ -1,6 +1,6 @@
 //! The shape of a user address space, and page arithmetic.
 
-pub use crate::addr::{PAGE_BYTES as PAGE_SIZE, PhysAddr, USER_END};
+pub use crate::addr::{PAGE_BYTES as PAGE_SIZE, PhysAddr, TOP_ENTRY_BYTES, USER_END, WINDOWS};
 
 /// First user address that may be mapped; below it null-pointer accesses must fault.
 pub const USER_START: usize = 0x1_0000;
@@ -20,12 +20,6 @@ pub const MMAP_TOP: usize = STACK_TOP - STACK_LIMIT - STACK_GUARD;
 
 /// Load address of position-independent programs.
 pub const PIE_BASE: usize = 0x5555_5555_4000;
-
-/// What one entry of the root table translates.
-pub const TOP_ENTRY_BYTES: usize = 1 << 39;
-
-/// Where windows are, see [`Window`](super::Window): one entry of the root table, kept free of everything else.
-pub const WINDOWS: core::ops::Range<usize> = 160 * TOP_ENTRY_BYTES..161 * TOP_ENTRY_BYTES;
 
 /// Rounds down to a page boundary.
 pub const fn page_floor(addr: usize) -> usize {

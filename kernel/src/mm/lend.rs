@@ -11,7 +11,6 @@ use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::AreaKind;
 use crate::errno::Errno;
-use crate::task;
 use alloc::vec::Vec;
 
 /// What may be done with lent pages.
@@ -56,7 +55,7 @@ impl MemorySpace {
     ///
     /// # Errors
     /// EFAULT for what the program may not access that way, and for a file's pages that would be written to; ENOMEM; EINTR
-    /// when the thread ends meanwhile. `pages` has what was lent by then.
+    /// when the thread `is_ending` meanwhile. `pages` has what was lent by then.
     ///
     /// # Panics
     /// When `pages` has less room than `range` has pages.
@@ -65,6 +64,7 @@ impl MemorySpace {
         range: UserRange,
         lending: Lending,
         pages: &mut Vec<Share>,
+        is_ending: impl Fn() -> bool,
     ) -> Result<(), Errno> {
         let mut rest = Some(range);
         while let Some(left) = rest {
@@ -78,7 +78,7 @@ impl MemorySpace {
                 }
             }
             // Another thread may take away each page that this one makes.
-            if task::current().is_ending() {
+            if is_ending() {
                 return Err(Errno::EINTR);
             }
         }

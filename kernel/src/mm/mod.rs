@@ -42,7 +42,7 @@ pub use advise::Advice;
 #[cfg(target_os = "none")]
 pub use boot::init;
 pub use error::MapError;
-pub use fault::{FaultAccess, FaultError, handle_fault};
+pub use fault::{FaultAccess, FaultError};
 pub use file::{FileArea, MemoryFile};
 pub use guest::GuestArea;
 pub use layout::{PAGE_SIZE, USER_END};
@@ -52,7 +52,7 @@ pub use msync::SyncWhen;
 pub use prot::Prot;
 pub use remap::Destination;
 pub use shared::SharedArea;
-pub use space::{MemorySpace, current};
+pub use space::MemorySpace;
 pub use usage::SpaceUse;
 pub use vma::AreaKind;
 pub use window::Window;

@@ -12,7 +12,6 @@ use super::pte::{Pte, PteCell};
 use super::range::UserRange;
 use crate::arch::paging;
 use core::sync::atomic::{AtomicBool, Ordering};
-use shootdown::FlushRange;
 
 const ENTRIES: usize = 512;
 /// Root entries of the user half; those above belong to the kernel and are the same everywhere.
@@ -44,21 +43,6 @@ fn cells<T>(_owner: &T, address: PhysAddr) -> &Cells {
     // SAFETY: tables are whole frames, mapped in the direct map, full of initialized entries; every
     // table reachable from a root is freed only after it was unlinked under `&mut PageTable`.
     unsafe { &*address.to_direct().cast::<Cells>() }
-}
-
-/// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'.
-/// Any context; reads and writes entries, no more.
-pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
-    let first = range.start() / TOP_ENTRY_BYTES;
-    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
-    let (from, to) = (cells(&shared, shared), cells(&private, private));
-    for index in (first..behind).filter(|&index| index != WINDOWS_ENTRY) {
-        let entry = from[index].load();
-        // The processor may be marking the entry as accessed: only what differs is written.
-        if to[index].load().frame() != entry.frame() {
-            to[index].fill(entry);
-        }
-    }
 }
 
 /// A page table. Dropping it frees all its tables and gives up its shares: no CPU may have it loaded.
@@ -122,7 +106,7 @@ impl PageTable {
         }
     }
 
-    /// Empties those entries of a private root that [`copy_top`] filled: the tables are others'. No CPU has it loaded.
+    /// Empties those entries of a private root that [`copy_top`](crate::arch::top::copy_top) filled: the tables are others'. No CPU has it loaded.
     pub fn forget_shared_top(&self) {
         for (index, cell) in cells(self, self.root)[..USER_ENTRIES].iter().enumerate() {
             if index != WINDOWS_ENTRY {

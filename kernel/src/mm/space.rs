@@ -7,7 +7,8 @@ use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
 use super::witness;
 use crate::arch::paging::kernel_root;
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::cpus::MAX_CPUS;
+use crate::platform::SHOOTDOWN;
 use crate::sync::{SleepMutex, SleepMutexGuard};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -29,11 +30,6 @@ pub struct MemorySpace {
     /// For the files that it maps.
     pub(super) this: Weak<Self>,
     inner: SleepMutex<Inner>,
-}
-
-/// The address space of the running thread, if it has one.
-pub fn current() -> Option<Arc<MemorySpace>> {
-    crate::task::current_space()
 }
 
 /// What the lock protects.

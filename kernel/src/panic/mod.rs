@@ -11,9 +11,10 @@ use shootdown_x86::apic::Destination;
 
 use crate::arch::exit::{self, qemu_exit};
 use crate::arch::trap::{TrapFrame, vectors};
-use crate::arch::{apic, irq, paging, percpu, stacks, uaccess};
+use crate::arch::{apic, paging, percpu, stacks, uaccess};
 use crate::backtrace::{Frame, Registers};
 use crate::console::print_regardless;
+use crate::irq;
 
 /// Frames shown at most.
 const BACKTRACE_LIMIT: usize = 32;

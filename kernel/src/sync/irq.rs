@@ -4,7 +4,7 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 use super::spin::{Mutex, MutexGuard};
-use crate::arch::irq::{self, IrqState};
+use crate::irq::{self, IrqState};
 
 /// A lock that interrupt handlers may take too: interrupts are off while it is held.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use core::ops::{Deref, DerefMut};
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-use crate::arch::percpu;
 use crate::platform::SHOOTDOWN;
+use crate::preempt;
 
 /// What a CPU does while a lock is taken: serve flushes, then pause.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        percpu::preempt_disable();
+        preempt::disable();
         MutexGuard {
             inner: ManuallyDrop::new(self.inner.lock()),
         }
@@ -55,13 +55,13 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        percpu::preempt_disable();
+        preempt::disable();
         match self.inner.try_lock() {
             Some(inner) => Some(MutexGuard {
                 inner: ManuallyDrop::new(inner),
             }),
             None => {
-                percpu::preempt_enable();
+                preempt::enable();
                 None
             }
         }
@@ -79,7 +79,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: dropped here once and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.inner) };
-        percpu::preempt_enable();
+        preempt::enable();
     }
 }
 

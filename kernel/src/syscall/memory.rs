@@ -9,14 +9,14 @@ use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::fs::{Mappable, OpenFile};
 use crate::mm::{
-    self, Advice, AreaKind, Destination, FileArea, MapRequest, MemoryFile, MemorySpace, Placement,
+    Advice, AreaKind, Destination, FileArea, MapRequest, MemoryFile, MemorySpace, Placement,
     Populate, Prot, SharedArea, SyncWhen,
 };
-use crate::task::Current;
+use crate::task::{self, Current};
 use alloc::sync::Arc;
 
 fn space() -> Result<Arc<MemorySpace>, Errno> {
-    mm::current().ok_or(Errno::ENOMEM)
+    task::current_space().ok_or(Errno::ENOMEM)
 }
 
 fn prot_argument(bits: usize) -> Result<Prot, Errno> {

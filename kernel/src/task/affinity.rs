@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{CpuId, CpuMask};
 
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 const _: () = assert!(MAX_CPUS <= 64, "affinity is one word");
 

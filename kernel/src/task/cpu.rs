@@ -10,9 +10,10 @@ use super::queue::ReadyQueue;
 use super::scheduling::{Priority, PriorityHint};
 use super::timer::TimerQueue;
 use super::{MAX_THREADS, Thread};
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
+use crate::cpus::MAX_CPUS;
+use crate::irq;
 use crate::mm::MemorySpace;
-use crate::platform::MAX_CPUS;
 use crate::sync::IrqMutex;
 
 /// What becomes of a thread that is being switched away from.

@@ -10,6 +10,7 @@ use super::signal::SignalSet;
 use super::thread::{Context, work};
 use crate::arch::{fsbase, percpu};
 use crate::mm::MemorySpace;
+use crate::preempt;
 
 /// Proof of being on a thread: derefs to it.
 ///
@@ -95,12 +96,12 @@ impl Current {
 
     /// Works on what only the thread itself may touch. `f` must not switch threads; preemption is off meanwhile.
     pub(super) fn with_context<R>(&self, f: impl FnOnce(&mut Context) -> R) -> R {
-        percpu::preempt_disable();
+        preempt::disable();
         // SAFETY: duty (1) of `context_ptr`: this is the thread itself. (4): `f` must not switch,
         // nobody else switches the thread away, and interrupt handlers do not call this; a nested call from `f` is
         // excluded because callers pass short closures that only move fields.
         let result = f(unsafe { &mut *self.context_ptr() });
-        percpu::preempt_enable();
+        preempt::enable();
         result
     }
 }

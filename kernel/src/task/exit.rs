@@ -14,7 +14,8 @@ use super::process::ExitStatus;
 use super::signal::Signal;
 use super::thread::work;
 use super::{Pid, Process, id, sched};
-use crate::arch::{self, irq, uaccess};
+use crate::arch::{self, uaccess};
+use crate::irq;
 use crate::zerocopy;
 
 /// Exit codes of the machine that stand for an exit status of the first process: 0 to this.

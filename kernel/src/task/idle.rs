@@ -9,10 +9,10 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{cpu, sched};
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
-use crate::hotplug;
+use crate::irq;
 use crate::platform::SHOOTDOWN;
 use crate::time;
 
@@ -61,7 +61,7 @@ pub fn set_idle_mode(mode: IdleMode) {
 }
 
 /// Takes the mode from the command line. Boot CPU.
-pub(super) fn choose_idle_mode(boot: &BootInfo) {
+pub fn choose_idle_mode(boot: &BootInfo) {
     match boot
         .option("idle")
         .map(|name| (name, IdleMode::from_name(name)))
@@ -72,11 +72,12 @@ pub(super) fn choose_idle_mode(boot: &BootInfo) {
     }
 }
 
-/// The idle thread of this CPU: runs whatever is ready, else polls or halts.
-pub(super) fn idle() -> ! {
+/// The idle thread of this CPU: runs whatever is ready, else polls or halts. Between two threads it calls `park_if_asked`,
+/// interrupts off.
+pub fn idle(park_if_asked: fn()) -> ! {
     loop {
         irq::disable();
-        hotplug::park_if_asked();
+        park_if_asked();
         let nothing_ready = cpu::this().ready.lock().announce_idle();
         if nothing_ready && idle_mode() == IdleMode::Poll {
             poll();

@@ -10,11 +10,12 @@ use super::signal::{Actions, ThreadSignals};
 use super::stack::KernelStack;
 use super::thread::NewThread;
 use super::{Process, Thread, Tid, id, sched};
+use crate::arch::context;
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
-use crate::arch::{context, irq};
 use crate::errno::Errno;
 use crate::fs::FdTable;
+use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 
 /// Starts a thread that runs `work(argument)` in the kernel, in a process of its own and without an address space; it never ends. It

@@ -48,21 +48,22 @@ pub use current::{Current, current, current_space};
 pub use exec::exec;
 pub use exit::{end_machine_with, exit_process, exit_thread};
 pub use id::{MAX_THREADS, Pid, Tid, all_processes, find_process, find_thread, thread_count};
-pub use idle::{IdleMode, idle_mode, set_idle_mode};
+pub use idle::{IdleMode, choose_idle_mode, idle, idle_mode, set_idle_mode};
 pub use kernel_thread::start_kernel_thread;
 pub use list::ThreadList;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    SLICE_NS, before_user_return, catch_up, change_space, close_cpu, close_window, cpu_count,
-    defer_flushes, doze, expire_deadlines, hand_over, open_window, park_uninterrupted, preempt,
-    preempt_interrupted, refresh_windows, reopen_cpu, set_affinity, set_scheduling, sleep_until,
-    tell_server, timer_tick, unpark, usable_cpu_bits, vacate, yield_now,
+    SLICE_NS, before_user_return, catch_up, catch_up_before_access, change_space, close_cpu,
+    close_window, cpu_count, defer_flushes, doze, expire_deadlines, hand_over, open_window,
+    park_uninterrupted, preempt, preempt_interrupted, refresh_windows, reopen_cpu, set_affinity,
+    set_scheduling, sleep_until, tell_server, timer_tick, unpark, usable_cpu_bits, vacate,
+    yield_now,
 };
 pub use scheduling::{Priority, Rule, Scheduling};
-pub use signal::user_exception;
+pub use signal::{UserException, user_exception};
 pub use stack::KERNEL_STACK_BYTES;
-pub use start::{start_init, start_secondary};
+pub use start::{start_init, start_scheduling, wait_for_other_cpus};
 pub use thread::Thread;
 pub use timer::Deadline;
 pub use wait::WaitQueue;

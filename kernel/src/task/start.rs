@@ -8,7 +8,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::affinity::Affinity;
 use super::clone::ReservedTid;
 use super::current::current;
-use super::idle::{choose_idle_mode, idle};
 use super::name::ThreadName;
 use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};
@@ -18,14 +17,15 @@ use super::timer::Deadline;
 use super::{Process, Thread, cpu, id, sched};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
-use crate::arch::{self, context, irq, percpu};
-use crate::boot::{self, BootInfo};
+use crate::arch::{self, context, percpu};
+use crate::boot::BootInfo;
 use crate::exec::{self, initramfs};
 use crate::fs::{FdTable, normalise};
+use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
 use crate::syscall::fill_random;
-use crate::{calls, time, torture};
+use crate::{latency, time};
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -36,27 +36,25 @@ const INIT_ENVIRONMENT: [&str; 2] = ["HOME=/", "TERM=linux"];
 /// How long other CPUs may take from being online to scheduling.
 const CPU_START_NS: u64 = 2_000_000_000;
 
-/// Starts the first program. Boot CPU, when everything is up; interrupts are off.
-pub fn start_init() -> ! {
+/// Enters this CPU into the scheduler; it is the idle thread's from now on. Interrupts are off.
+pub fn start_scheduling() {
     cpu::this().start(percpu::cpu_id());
-    choose_idle_mode(boot::info());
-    wait_for_other_cpus(boot::info().cpus);
-    if torture::start_if_asked(boot::info()) || calls::start_if_asked(boot::info()) {
-        idle();
-    }
-    match first_thread(boot::info()) {
+}
+
+/// Starts the first program, or ends the machine. Boot CPU, all CPUs schedule threads.
+pub fn start_init(boot: &BootInfo) {
+    match first_thread(boot) {
         Ok(thread) => sched::start(thread),
         Err(why) => {
             log::error!("{why}");
             arch::exit::qemu_exit(arch::exit::BOOT_ERROR);
         }
     }
-    idle()
 }
 
 /// Programs count CPUs as they start, so all of them are to be there. Bounded: a CPU that hangs is
 /// reported and done without.
-fn wait_for_other_cpus(expected: usize) {
+pub fn wait_for_other_cpus(expected: usize) {
     let deadline = Deadline::after_ns(CPU_START_NS);
     while sched::cpu_count() < expected {
         if deadline.has_passed() {
@@ -69,12 +67,6 @@ fn wait_for_other_cpus(expected: usize) {
         SHOOTDOWN.poll();
         core::hint::spin_loop();
     }
-}
-
-/// Starts scheduling on any other CPU; interrupts are off.
-pub fn start_secondary() -> ! {
-    cpu::this().start(percpu::cpu_id());
-    idle()
 }
 
 /// Loads the first program; the error is one line for the console.
@@ -150,6 +142,7 @@ extern "C" fn thread_main(_: usize) -> ! {
     report_first_entry();
     irq::disable();
     sched::before_user_return(&mut frame);
+    latency::irqs_on();
     context::enter_user(&frame)
 }
 

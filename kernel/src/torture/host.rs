@@ -4,8 +4,10 @@ use shootdown::{CpuId, CpuMask};
 use shootdown_torture::Host;
 
 use super::memory::TortureMemory;
-use crate::arch::{irq, percpu};
-use crate::platform::{Engine, KernelPlatform, MAX_CPUS, SHOOTDOWN};
+use crate::arch::percpu;
+use crate::cpus::MAX_CPUS;
+use crate::irq;
+use crate::platform::{Engine, KernelPlatform, SHOOTDOWN};
 use crate::{boot, hotplug, task};
 
 /// The machine, with what it maps.

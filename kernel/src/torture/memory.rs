@@ -12,9 +12,9 @@ use super::tables::{Leaves, PAGES_PER_TABLE, Scope, Tables, leaf};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{paging, percpu, uaccess};
 use crate::boot;
+use crate::cpus::MAX_CPUS;
 use crate::mm::pte::Pte;
 use crate::mm::{MemorySpace, SpaceUse, Window, frames};
-use crate::platform::MAX_CPUS;
 use crate::task;
 
 /// Where the pages of each space are.

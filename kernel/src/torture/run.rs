@@ -13,7 +13,7 @@ use crate::backtrace;
 use crate::boot::fail::boot_fail;
 use crate::boot::{self, BootInfo};
 use crate::console::print;
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 use crate::task::{self, Deadline, Tid};
 use crate::time;
 

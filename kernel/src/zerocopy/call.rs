@@ -10,10 +10,11 @@ use super::service::Service;
 use crate::addr::PAGE_BYTES;
 use crate::arch::percpu;
 use crate::errno::Errno;
+use crate::mm::Lending;
 use crate::mm::range::UserRange;
-use crate::mm::{self, Lending};
+use crate::preempt;
 use crate::syscall::args::UserBytes;
-use crate::task::Current;
+use crate::task::{self, Current};
 
 /// What is lent.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +55,7 @@ pub(super) fn call(service: &Service, me: &Current, wanted: &Call) -> Result<i64
     let buffer = Buffer::of(wanted)?;
     let thread = me.to_arc();
     // This CPU's server is the one until the call is in its queue; wherever the thread goes then.
-    percpu::preempt_disable();
+    preempt::disable();
     let server =
         service
             .server(percpu::cpu_id())
@@ -67,7 +68,7 @@ pub(super) fn call(service: &Service, me: &Current, wanted: &Call) -> Result<i64
         Ok(begun) => Turn::line_up(&begun.server, &thread),
         Err(errno) => Err(*errno),
     };
-    percpu::preempt_enable();
+    preempt::enable();
     serve(turn?, me, buffer, wanted.op)
 }
 
@@ -87,8 +88,8 @@ impl<'a> Begun<'a> {
 /// Waits for the turn, lends the buffer, and asks.
 fn serve(turn: Turn<'_>, me: &Current, buffer: Buffer, op: u64) -> Result<i64, Errno> {
     let mut pages = turn.wait(me)?;
-    let space = mm::current().ok_or(Errno::EFAULT)?;
-    if let Err(errno) = space.lend(buffer.pages, buffer.lending, &mut pages) {
+    let space = task::current_space().ok_or(Errno::EFAULT)?;
+    if let Err(errno) = space.lend(buffer.pages, buffer.lending, &mut pages, || me.is_ending()) {
         turn.give_back(pages);
         return Err(errno);
     }

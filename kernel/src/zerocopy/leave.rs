@@ -7,8 +7,8 @@ use core::mem;
 use shootdown::CpuId;
 
 use super::server::Server;
+use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
-use crate::platform::MAX_CPUS;
 use crate::sync::Mutex;
 use crate::task::{self, Current};
 

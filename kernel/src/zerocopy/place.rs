@@ -11,6 +11,7 @@ use crate::errno::Errno;
 use crate::mm::frames::Share;
 use crate::mm::lend;
 use crate::mm::{GuestArea, Lending, MemorySpace, Window};
+use crate::preempt;
 use crate::task;
 
 /// What a server asked for.
@@ -71,10 +72,10 @@ impl Place {
         let Self::Window(window) = self else {
             return work();
         };
-        percpu::preempt_disable();
+        preempt::disable();
         let is_home = percpu::cpu_id() == window.cpu();
         let done = if is_home { work() } else { None };
-        percpu::preempt_enable();
+        preempt::enable();
         done
     }
 

@@ -13,10 +13,9 @@ use super::server::Server;
 use super::service::Service;
 use crate::addr::PAGE_BYTES;
 use crate::arch::percpu;
+use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::hotplug;
-use crate::mm;
-use crate::platform::MAX_CPUS;
 use crate::task::{self, Current, Thread};
 
 /// Makes the current thread the server of the one CPU that it is pinned to; the answer to the program.
@@ -39,7 +38,7 @@ pub(super) fn register(
     let room = most_pages + 1;
     let mut pages = Vec::new();
     pages.try_reserve_exact(room).map_err(|_| Errno::ENOMEM)?;
-    let space = mm::current().ok_or(Errno::ENOMEM)?;
+    let space = task::current_space().ok_or(Errno::ENOMEM)?;
     let place = Place::new(mode, space, cpu, room * PAGE_BYTES)?;
     let server = Server::new(
         service,

@@ -4,6 +4,10 @@
 pub const PAGE_BYTES: usize = 4096;
 /// One past the last user address.
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
+/// What one entry of the root table translates.
+pub const TOP_ENTRY_BYTES: usize = 1 << 39;
+/// Where windows are, see `mm::Window`: one entry of the root table, kept free of everything else.
+pub const WINDOWS: core::ops::Range<usize> = 160 * TOP_ENTRY_BYTES..161 * TOP_ENTRY_BYTES;
 /// Where the simulated physical memory is.
 pub const DIRECT_MAP: usize = 0x6000_0000_0000;
 

@@ -1,5 +1,8 @@
 //! Shim of `arch`: CPUs that threads play, and a kernel half without anything.
 
+#[path = "../../src/arch/top.rs"]
+pub mod top;
+
 /// Shim of per-CPU data: of the CPU that the thread is.
 pub mod percpu {
     use core::cell::Cell;
@@ -28,17 +31,9 @@ pub mod percpu {
         PREEMPT_COUNT.get()
     }
 
-    /// Once more.
-    pub fn preempt_disable() {
-        if PREEMPT_COUNT.get() == 0 {
-            crate::witness::spins();
-        }
-        PREEMPT_COUNT.set(PREEMPT_COUNT.get() + 1);
-    }
-
-    /// Once less.
-    pub fn preempt_enable() {
-        PREEMPT_COUNT.set(PREEMPT_COUNT.get() - 1);
+    /// Changes it.
+    pub fn set_preempt_count(count: u32) {
+        PREEMPT_COUNT.set(count);
     }
 }
 
@@ -54,11 +49,4 @@ pub mod paging {
     pub fn kernel_half() -> [u64; 256] {
         core::array::from_fn(|index| 0x8000_0000_0000_0000 | (index as u64) << 12 | 1)
     }
-}
-
-/// Shim of user memory access.
-pub mod uaccess {
-    /// A failed access.
-    #[derive(Debug)]
-    pub struct Fault;
 }

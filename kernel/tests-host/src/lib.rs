@@ -7,6 +7,8 @@
 extern crate alloc;
 
 // The kernel's files, as they are. Parts that only other kernel modules use are dead code here.
+#[path = "../../src/cpus.rs"]
+pub mod cpus;
 #[allow(dead_code)]
 #[path = "../../src/errno.rs"]
 pub mod errno;
@@ -22,6 +24,7 @@ pub mod arch;
 pub mod boot;
 pub mod memory;
 pub mod platform;
+pub mod preempt;
 pub mod sync;
 pub mod task;
 pub mod tlb;

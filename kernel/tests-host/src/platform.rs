@@ -1,14 +1,12 @@
 //! Shim of the platform: flushes are counted, and seen by [`witness`]; an interrupt comes when somebody waits for it.
 
-use crate::arch::percpu;
+use crate::arch::{percpu, top};
+use crate::cpus::MAX_CPUS;
 use crate::mm::layout::PhysAddr;
-use crate::mm::page_table;
+use crate::preempt;
 use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown};
-
-/// As many as the kernel has.
-pub const MAX_CPUS: usize = 16;
 
 /// Those that threads play.
 pub const PLAYED_CPUS: u32 = 4;
@@ -47,11 +45,11 @@ unsafe impl Platform for KernelPlatform {
     fn irq_restore(&self, (): ()) {}
 
     fn preempt_disable(&self) {
-        percpu::preempt_disable();
+        preempt::disable();
     }
 
     fn preempt_enable(&self) {
-        percpu::preempt_enable();
+        preempt::enable();
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
@@ -80,6 +78,6 @@ unsafe impl Platform for KernelPlatform {
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
         let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
-        page_table::copy_top(shared, private, range);
+        top::copy_top(shared, private, range);
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::ops::Deref;
 
-use crate::mm::MemorySpace;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
 use shootdown::CpuId;
@@ -20,16 +19,6 @@ pub mod scheduling;
 
 pub use list::ThreadList;
 use scheduling::{Priority, Scheduling};
-
-/// Nobody's.
-pub fn current_space() -> Option<Arc<MemorySpace>> {
-    None
-}
-
-/// Nobody has windows.
-pub fn refresh_windows() -> bool {
-    false
-}
 
 /// A thread of the host, with what lists and queues of the kernel ask about it.
 #[derive(Debug)]
@@ -72,11 +61,6 @@ impl Current {
     /// A counted reference to it.
     pub fn to_arc(&self) -> Arc<Thread> {
         self.0.clone()
-    }
-
-    /// Nobody ends the host's threads.
-    pub fn is_ending(&self) -> bool {
-        false
     }
 }
 

@@ -3,10 +3,11 @@
 mod support;
 
 use shootdown::{FlushRange, PageSize};
+use shootdown_kernel_tests::arch::top::copy_top;
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames::{self, Share};
 use shootdown_kernel_tests::mm::layout::{PhysAddr, WINDOWS};
-use shootdown_kernel_tests::mm::page_table::{PageTable, copy_top};
+use shootdown_kernel_tests::mm::page_table::PageTable;
 use shootdown_kernel_tests::mm::range::UserRange;
 use shootdown_kernel_tests::mm::{
     AreaKind, Destination, Lending, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement,
@@ -39,7 +40,9 @@ fn write_new(space: &MemorySpace, page: usize, value: u64) {
 
 fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
     let mut pages = Vec::with_capacity(PAGES);
-    space.lend(range(PAGES), lending, &mut pages).unwrap();
+    space
+        .lend(range(PAGES), lending, &mut pages, || false)
+        .unwrap();
     pages
 }
 
@@ -85,14 +88,14 @@ fn only_what_the_program_may_access_is_lent() {
     let _turn = Turn::new();
     let space = lender();
     let mut pages = Vec::with_capacity(PAGES + 1);
-    let refused = space.lend(range(PAGES + 1), Lending::Reading, &mut pages);
+    let refused = space.lend(range(PAGES + 1), Lending::Reading, &mut pages, || false);
     assert_eq!(refused, Err(Errno::EFAULT));
     lend::release(&mut pages);
     space.protect(BASE, PAGE_SIZE, Prot::READ).unwrap();
-    let refused = space.lend(range(1), Lending::Writing, &mut pages);
+    let refused = space.lend(range(1), Lending::Writing, &mut pages, || false);
     assert_eq!(refused, Err(Errno::EFAULT));
     space.protect(BASE, PAGE_SIZE, Prot::NONE).unwrap();
-    let refused = space.lend(range(1), Lending::Reading, &mut pages);
+    let refused = space.lend(range(1), Lending::Reading, &mut pages, || false);
     assert_eq!((refused, pages.len()), (Err(Errno::EFAULT), 0));
 }
 
@@ -110,7 +113,7 @@ fn guests_are_shown_and_hidden_with_one_flush() {
         assert_eq!(flushes(), before);
         // They are not the server's to lend.
         let shown = UserRange::new(guests.start(), PAGE_SIZE).unwrap();
-        let lent_on = server.lend(shown, Lending::Reading, &mut pages);
+        let lent_on = server.lend(shown, Lending::Reading, &mut pages, || false);
         assert_eq!((lent_on, pages.len()), (Err(Errno::EFAULT), 0));
         server.hide_guests(&guests);
         assert_eq!(flushes(), before + 1);

@@ -23,7 +23,7 @@ const CPU: CpuId = CpuId::new(1);
 fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
     let range = UserRange::new(BASE, BYTES).unwrap();
     let mut pages = Vec::with_capacity(PAGES);
-    space.lend(range, lending, &mut pages).unwrap();
+    space.lend(range, lending, &mut pages, || false).unwrap();
     pages
 }
 

@@ -1,6 +1,12 @@
-//! The interrupted registers, and the exceptions of ring 3 as the task layer sees them.
+//! The interrupted registers.
 
 use crate::arch::descriptors::{USER_CS, USER_SS};
+
+/// Carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment check, id: what
+/// ring 3 may set in RFLAGS (SDM vol. 1, "EFLAGS Register").
+const USER_FLAGS: u64 = 0x0025_0dd5;
+/// Interrupts enabled, and the bit that is always 1.
+const FIXED_FLAGS: u64 = 0x0202;
 
 /// The interrupted registers, in the order in which the entry stubs push them.
 ///
@@ -75,58 +81,21 @@ impl TrapFrame {
     /// A frame that starts a program at `rip` with stack `rsp`: user segments, interrupts on, all
     /// other registers 0.
     pub fn user(rip: usize, rsp: usize) -> Self {
-        /// Interrupts enabled, and the bit that is always 1.
-        const START_FLAGS: u64 = 0x0202;
         Self {
             vector: Self::SYSCALL,
             rip: rip as u64,
             cs: u64::from(USER_CS),
-            rflags: START_FLAGS,
+            rflags: FIXED_FLAGS,
             rsp: rsp as u64,
             ss: u64::from(USER_SS),
             ..Self::default()
         }
     }
-}
 
-/// An exception in ring 3 that nobody resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserException {
-    /// #DE
-    DivideError,
-    /// #DB: single step or hardware breakpoint
-    Debug,
-    /// #BP: INT3
-    Breakpoint,
-    /// #OF
-    Overflow,
-    /// #BR
-    BoundRange,
-    /// #UD
-    InvalidOpcode,
-    /// #NM
-    DeviceNotAvailable,
-    /// #NP or #SS or #GP, with its error code
-    Protection {
-        /// Error code.
-        code: u64,
-    },
-    /// #MF or #XM
-    FloatingPoint,
-    /// #AC
-    AlignmentCheck,
-    /// #PF that `mm::handle_fault` refused
-    PageFault {
-        /// CR2.
-        address: usize,
-        /// What was tried.
-        access: crate::mm::FaultAccess,
-        /// Why it was refused.
-        error: crate::mm::FaultError,
-    },
-    /// Another vector.
-    Other {
-        /// Vector number.
-        vector: u64,
-    },
+    /// Leaves nothing in it that ring 3 may not choose.
+    pub fn sanitize(&mut self) {
+        self.cs = u64::from(USER_CS);
+        self.ss = u64::from(USER_SS);
+        self.rflags = self.rflags & USER_FLAGS | FIXED_FLAGS;
+    }
 }

@@ -1,10 +1,6 @@
-//! Exceptions, interrupts and system calls: from the stubs in `entry.s` to the handlers.
+//! What the processor tells of exceptions, interrupts and system calls: registers and vectors.
 
-mod dispatch;
-mod fault;
 mod frame;
 pub mod vectors;
 
-pub(crate) use dispatch::sanitize;
-pub use dispatch::{syscall, trap, trap_paranoid};
-pub use frame::{TrapFrame, UserException};
+pub use frame::TrapFrame;

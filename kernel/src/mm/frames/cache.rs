@@ -9,8 +9,8 @@ use super::chain::FrameChain;
 use super::frame::Frame;
 use super::pool::POOL;
 use crate::arch::percpu::cpu_id;
+use crate::cpus::MAX_CPUS;
 use crate::mm::witness;
-use crate::platform::MAX_CPUS;
 use crate::sync::Mutex;
 
 /// Frames moved between cache and pool at once.

@@ -1,10 +1,11 @@
 //! Submitting a [`Gather`], and [`Pending`]: the flush under way with what it will free.
 
 use super::gather::Gather;
+use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
+use crate::platform::SHOOTDOWN;
 use shootdown::{BatchFull, FlushBatch, FlushTicket, FreedTables, PageSize, Reclaimed};
 
 /// What the flush is to free afterwards.

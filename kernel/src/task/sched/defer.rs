@@ -10,7 +10,8 @@
 //! everything instead of some pages: worth it where interrupts are dear and many threads are in the kernel while others
 //! unmap. So it is on under policies that [defer](shootdown::Policy::defers) only.
 
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
+use crate::irq;
 use crate::platform::SHOOTDOWN;
 use crate::task::cpu;
 
@@ -38,6 +39,15 @@ pub fn catch_up() {
     if percpu::is_deferring() {
         end();
     }
+}
+
+/// Hook of the kernel's own accesses to user memory, where flushes are left to this CPU. Any context.
+pub fn catch_up_before_access() {
+    #[cfg(feature = "breaks")]
+    if crate::mm::invalidate::breaks::copies_behind() {
+        return;
+    }
+    catch_up();
 }
 
 fn end() {

@@ -14,7 +14,7 @@ pub use space::{change_space, close_window, open_window, refresh_windows};
 pub(super) use space::{enter_own_space, leave_space};
 pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 
-pub use defer::{catch_up, defer_flushes};
+pub use defer::{catch_up, catch_up_before_access, defer_flushes};
 pub use park::{doze, expire_deadlines, hand_over, park_uninterrupted, sleep_until, unpark};
 pub use place::{cpu_count, set_affinity, set_scheduling, tell_server, usable_cpu_bits};
 pub use switch::{

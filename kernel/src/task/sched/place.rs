@@ -10,7 +10,8 @@ use shootdown::{CpuId, CpuMask};
 
 use super::park::unpark;
 use crate::arch::{apic, percpu};
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
+use crate::preempt;
 use crate::task::cpu;
 use crate::task::queue::{Kick, Place, Ready};
 use crate::task::thread::work;
@@ -96,7 +97,7 @@ pub fn tell_server(thread: &Arc<Thread>) {
 
 /// Puts a runnable thread into the queue of a CPU and has that CPU look if the thread goes before what runs there.
 pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
-    percpu::preempt_disable();
+    preempt::disable();
     let (target, kick) = loop {
         let target = if thread.is_on_cpu() {
             thread.cpu()
@@ -117,7 +118,7 @@ pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
     if kick == Kick::Needed {
         request_resched(target);
     }
-    percpu::preempt_enable();
+    preempt::enable();
 }
 
 /// The CPU for a thread that is not running. If all that it may use are offline, it may use every CPU from now on, as on
@@ -162,12 +163,12 @@ fn normal_cost(thread: &Thread, id: CpuId) -> Cost {
 
 /// Has that CPU choose a thread anew, by interrupt when it is another one.
 pub(super) fn request_resched(target: CpuId) {
-    percpu::preempt_disable();
+    preempt::disable();
     if target == percpu::cpu_id() {
         percpu::set_need_resched();
     } else {
         apic::send_reschedule(target);
     }
     // This thread may be the one to give way.
-    percpu::preempt_enable();
+    preempt::enable();
 }

@@ -7,7 +7,8 @@
 use alloc::sync::Arc;
 
 use super::defer::catch_up;
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
+use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse, Window};
 use crate::platform::SHOOTDOWN;
 use crate::task::Thread;

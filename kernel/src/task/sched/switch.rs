@@ -17,7 +17,8 @@ use super::fetch::{fetch, fetch_urgent};
 use super::place::enqueue;
 use super::space::load_space_of;
 use crate::arch::trap::TrapFrame;
-use crate::arch::{context, fpu, fsbase, irq, percpu};
+use crate::arch::{context, fpu, fsbase, percpu};
+use crate::irq;
 use crate::task::cpu::{self, CpuSched, Leave};
 use crate::task::current::{current, try_current};
 use crate::task::queue::{Claim, Place, Ready};
@@ -45,7 +46,7 @@ pub fn timer_tick() {
     });
 }
 
-/// Gives way to another thread if that is due and may be. Called by [`percpu::preempt_enable`], in any context.
+/// Gives way to another thread if that is due and may be. Called by [`preempt::enable`](crate::preempt::enable), in any context.
 #[cold]
 pub fn preempt() {
     let state = irq::save();

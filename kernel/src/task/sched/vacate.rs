@@ -6,7 +6,8 @@
 use shootdown::CpuId;
 
 use super::place::request_resched;
-use crate::arch::{irq, percpu};
+use crate::arch::percpu;
+use crate::irq;
 use crate::task::cpu;
 use crate::zerocopy;
 

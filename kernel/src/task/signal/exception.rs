@@ -5,12 +5,54 @@ use core::fmt;
 use linux_raw_sys::general as linux;
 
 use super::{SigInfo, Signal, force};
-use crate::arch::trap::{TrapFrame, UserException};
-use crate::mm::FaultError;
+use crate::arch::trap::TrapFrame;
+use crate::mm::{FaultAccess, FaultError};
 use crate::task::current;
 use crate::task::exit::kill_current;
 
-/// An exception in ring 3 that nobody resolved. Interrupts are on.
+/// An exception in ring 3 that nobody resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserException {
+    /// #DE
+    DivideError,
+    /// #DB: single step or hardware breakpoint
+    Debug,
+    /// #BP: INT3
+    Breakpoint,
+    /// #OF
+    Overflow,
+    /// #BR
+    BoundRange,
+    /// #UD
+    InvalidOpcode,
+    /// #NM
+    DeviceNotAvailable,
+    /// #NP or #SS or #GP, with its error code
+    Protection {
+        /// Error code.
+        code: u64,
+    },
+    /// #MF or #XM
+    FloatingPoint,
+    /// #AC
+    AlignmentCheck,
+    /// #PF that the address space refused
+    PageFault {
+        /// CR2.
+        address: usize,
+        /// What was tried.
+        access: FaultAccess,
+        /// Why it was refused.
+        error: FaultError,
+    },
+    /// Another vector.
+    Other {
+        /// Vector number.
+        vector: u64,
+    },
+}
+
+/// Makes a signal of it. Interrupts are on.
 pub fn user_exception(frame: &mut TrapFrame, exception: UserException) {
     let me = current();
     if let UserException::PageFault {

@@ -14,7 +14,7 @@ mod wait;
 
 pub use action::{Action, Actions};
 pub use deliver::{force, handle_work, sigreturn};
-pub use exception::user_exception;
+pub use exception::{UserException, user_exception};
 pub use number::{Signal, SignalSet};
 pub use pending::{AltStack, SigInfo, ThreadSignals};
 pub use post::{post_to_process, post_to_thread, set_blocked};

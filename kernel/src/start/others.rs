@@ -3,15 +3,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use shootdown_x86::apic::{StartupPage, TimerRate};
+use shootdown_x86::apic::StartupPage;
 use shootdown_x86::{ApicId, SendError};
-use spin::Once;
 
-use super::fail::boot_fail;
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{apic, cpu as processor, paging, timer, tlb};
-use crate::platform::{MAX_CPUS, SHOOTDOWN};
-use crate::{task, time};
+use crate::boot::fail::boot_fail;
+use crate::cpus::MAX_CPUS;
+use crate::platform::SHOOTDOWN;
+use crate::{hotplug, task, time};
 
 /// Ids that no CPU has: the broadcast address.
 const NOBODY: u32 = u32::MAX;
@@ -20,8 +20,6 @@ pub static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(NOBODY) }; 
 
 /// Number of CPUs that have reached [`ap_main`]'s end.
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
-/// What each starts its timer with.
-static TICK: Once<(TimerRate, u32)> = Once::new();
 
 /// After INIT (SDM, as above).
 const INIT_DELAY_NS: u64 = 10_000_000;
@@ -48,11 +46,10 @@ pub fn set_apic_id(cpu: usize, id: ApicId) {
 }
 
 /// Starts CPUs 1 to `cpus - 1` and returns when all are online.
-pub fn start_others(cpus: usize, ram: &[(u64, u64)], rate: TimerRate, hz: u32) {
+pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     if cpus == 1 {
         return;
     }
-    TICK.call_once(|| (rate, hz));
     let page = install_trampoline(ram);
     let others = || (1..cpus).filter_map(|cpu| apic::MAP.id(cpu));
     for id in others() {
@@ -133,12 +130,6 @@ fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
     page
 }
 
-/// Starts the timer of a CPU that was offline anew.
-pub fn restart_tick() {
-    let &(rate, hz) = TICK.get().expect("set before any other CPU starts");
-    timer::start(rate, hz);
-}
-
 /// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, boot page tables.
 pub extern "C" fn ap_main(cpu: u32) -> ! {
     let cpu = cpu as usize;
@@ -147,9 +138,9 @@ pub extern "C" fn ap_main(cpu: u32) -> ! {
     tlb::start();
     apic::enable(cpu);
     SHOOTDOWN.online();
-    let &(rate, hz) = TICK.get().expect("set before any CPU starts");
-    timer::start(rate, hz);
+    timer::start();
     // ORDERING: publishes this CPU's set-up; pairs with the Acquire in `all_arrive`.
     ARRIVED.fetch_add(1, Ordering::Release);
-    task::start_secondary()
+    task::start_scheduling();
+    task::idle(hotplug::park_if_asked)
 }

@@ -2,10 +2,10 @@
 
 use core::arch::global_asm;
 
-use super::{smp, start};
+use super::{boot_cpu, others};
 use crate::arch::exit::BOOT_ERROR;
 use crate::arch::stacks::{CPU_STACKS, CpuStacks, MAIN_STACK_END};
-use crate::platform::MAX_CPUS;
+use crate::cpus::MAX_CPUS;
 
 global_asm!(
     include_str!("entry.s"),
@@ -14,9 +14,9 @@ global_asm!(
     stacks_stride = const size_of::<CpuStacks>(),
     main_stack_end = const MAIN_STACK_END,
     max_cpus = const MAX_CPUS,
-    apic_ids = sym smp::APIC_IDS,
-    boot_main = sym start::boot_main,
-    ap_main = sym smp::ap_main,
+    apic_ids = sym others::APIC_IDS,
+    boot_main = sym boot_cpu::boot_main,
+    ap_main = sym others::ap_main,
     options(att_syntax),
 );
 

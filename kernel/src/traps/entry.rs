@@ -3,10 +3,11 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use super::descriptors::{USER_CS, USER_SS};
-use super::percpu::{KERNEL_STACK, USER_RSP};
-use super::smap;
-use super::trap::{self, TrapFrame};
+use super::dispatch;
+use crate::arch::descriptors::{USER_CS, USER_SS};
+use crate::arch::percpu::{KERNEL_STACK, USER_RSP};
+use crate::arch::smap;
+use crate::arch::trap::TrapFrame;
 
 global_asm!(
     include_str!("entry.s"),
@@ -17,8 +18,8 @@ global_asm!(
     user_rsp = const USER_RSP,
     kernel_stack = const KERNEL_STACK,
     syscall_vector = const TrapFrame::SYSCALL,
-    trap = sym trap::trap,
-    trap_paranoid = sym trap::trap_paranoid,
-    syscall = sym trap::syscall,
+    trap = sym dispatch::trap,
+    trap_paranoid = sym dispatch::trap_paranoid,
+    syscall = sym dispatch::syscall,
     options(att_syntax),
 );

@@ -3,8 +3,8 @@
 //! A tool of the reference kernel for measuring what others suffer from that. It does not serve the engine's inbox meanwhile,
 //! because those drivers do not either.
 
-use crate::arch::irq;
 use crate::errno::Errno;
+use crate::irq;
 use crate::time;
 
 /// The longest that is taken: heavy tails are cut there.
@@ -14,7 +14,7 @@ const MOST_NS: u64 = 50_000_000;
 ///
 /// # Errors
 /// EINVAL for anything but a decimal number up to 50,000,000.
-pub fn keep_irqs_off(bytes: &[u8]) -> Result<(), Errno> {
+pub(super) fn keep_irqs_off(bytes: &[u8]) -> Result<(), Errno> {
     let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
     let span_ns: u64 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
     if span_ns > MOST_NS {

@@ -4,16 +4,17 @@
 use arrayvec::ArrayVec;
 use shootdown_x86::{ApicId, PcidSupport};
 
-use super::fail::boot_fail;
-use super::memory::MemoryMap;
-use super::{acpi, info, multiboot, smp, start_info};
+use super::others;
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
-use crate::arch::{apic, cpu, exit, paging, percpu, smap, timer};
+use crate::arch::{apic, cpu, exit, paging, percpu, smap, timer, uaccess};
+use crate::boot::fail::boot_fail;
+use crate::boot::memory::MemoryMap;
+use crate::boot::{acpi, info, multiboot, start_info};
+use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
-use crate::platform::{MAX_CPUS, SHOOTDOWN, attach};
-use crate::watchdog;
-use crate::{console, mm, task, time};
+use crate::platform::{ON_STALL, SHOOTDOWN, attach};
+use crate::{calls, console, hotplug, mm, preempt, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
 const DEFAULT_HZ: u32 = 1000;
@@ -22,6 +23,7 @@ const DEFAULT_HZ: u32 = 1000;
 /// is 0 for PVH loaders.
 pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     cpu::set_up(0);
+    install_hooks();
     attach(0..1);
     console::init();
     let loader = match multiboot_magic {
@@ -80,15 +82,29 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     mm::init(boot);
     SHOOTDOWN.online();
     watchdog::start(boot.option("stall_ms"));
-    timer::start(clocks.apic_timer, hz);
-    smp::start_others(cpus, &loader.ram, clocks.apic_timer, hz);
+    timer::set_pace(clocks.apic_timer, hz);
+    timer::start();
+    others::start_others(cpus, &loader.ram);
     if cpus == listed.len() {
         apic::MAP.permit_shorthand();
     }
     log::debug!("{cpus} CPUs up");
     #[cfg(feature = "selftest")]
     crate::selftest::run(boot);
-    task::start_init()
+    task::start_scheduling();
+    task::choose_idle_mode(boot);
+    task::wait_for_other_cpus(cpus);
+    if !torture::start_if_asked(boot) && !calls::start_if_asked(boot) {
+        task::start_init(boot);
+    }
+    task::idle(hotplug::park_if_asked)
+}
+
+/// Tells the lower parts of the kernel whom they are to call, without their knowing it.
+fn install_hooks() {
+    preempt::GIVE_WAY.call_once(|| task::preempt);
+    uaccess::CATCH_UP.call_once(|| task::catch_up_before_access);
+    ON_STALL.call_once(|| watchdog::report);
 }
 
 /// How many CPUs to use: all listed, up to the kernel's limit or the command line's.
@@ -165,6 +181,6 @@ fn insert_cpus(listed: &[ApicId], cpus: usize) {
         if let Err(error) = apic::MAP.insert(index, id) {
             boot_fail!("CPU {index}: {error}; use fewer CPUs (-smp)");
         }
-        smp::set_apic_id(index, id);
+        others::set_apic_id(index, id);
     }
 }

@@ -6,7 +6,7 @@
 # user programs cannot put such a value there (FSGSBASE is off).
 #
 # SMAP: a user may enter with RFLAGS.AC set, which would switch SMAP off in the kernel. The sites
-# marked with CLAC are patched at boot where the CPU has SMAP (see `smap.rs`).
+# marked with CLAC are patched at boot where the CPU has SMAP (see `arch/smap.rs`).
 
 .macro CLAC
 771: .byte 0x0f, 0x1f, 0x00

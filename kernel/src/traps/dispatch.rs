@@ -3,15 +3,14 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::fault;
-use super::frame::{TrapFrame, UserException};
-use super::vectors;
 use crate::addr::USER_END;
-use crate::arch::descriptors::{USER_CS, USER_SS};
-use crate::arch::irq::{self, IrqState};
+use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{apic, percpu, timer};
+use crate::irq::{self, IrqState};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
-use crate::{backtrace, calls, panic, syscall as syscalls, task, torture};
+use crate::task::{self, UserException};
+use crate::{backtrace, calls, panic, syscall as syscalls, torture};
 
 const SHOOTDOWN_VECTOR: u64 = vectors::SHOOTDOWN.as_u8() as u64;
 const TIMER_VECTOR: u64 = vectors::TIMER.as_u8() as u64;
@@ -19,11 +18,6 @@ const RESCHEDULE_VECTOR: u64 = vectors::RESCHEDULE.as_u8() as u64;
 const CALLS_VECTOR: u64 = vectors::CALLS.as_u8() as u64;
 const SPURIOUS_VECTOR: u64 = vectors::SPURIOUS.as_u8() as u64;
 
-/// Carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment check, id: what
-/// ring 3 may set in RFLAGS (SDM vol. 1, "EFLAGS Register").
-const USER_FLAGS: u64 = 0x0025_0dd5;
-/// Interrupts enabled, and the bit that is always 1.
-const FIXED_FLAGS: u64 = 0x0202;
 /// Trap and resume flags: SYSRET would act on them too early or drop them.
 const FLAGS_FOR_IRET: u64 = 1 << 8 | 1 << 16;
 
@@ -137,14 +131,7 @@ fn prepare_user_return(frame: &mut TrapFrame) {
     }
     // Interrupts stay off from here: nobody else begins anew.
     task::catch_up();
-    sanitize(frame);
-}
-
-/// Leaves nothing in the frame that ring 3 may not choose.
-pub(crate) fn sanitize(frame: &mut TrapFrame) {
-    frame.cs = u64::from(USER_CS);
-    frame.ss = u64::from(USER_SS);
-    frame.rflags = frame.rflags & USER_FLAGS | FIXED_FLAGS;
+    frame.sanitize();
 }
 
 /// Bits 63 to 47 are equal.

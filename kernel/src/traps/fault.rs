@@ -3,13 +3,13 @@
 
 use x86_64::registers::control::Cr2;
 
-use super::frame::{TrapFrame, UserException};
-use super::vectors;
 use crate::addr::USER_END;
-use crate::arch::irq::{self, IrqState};
+use crate::arch::trap::{TrapFrame, vectors};
 use crate::arch::{extable, percpu};
-use crate::mm::{self, FaultAccess};
-use crate::{panic, task};
+use crate::irq::{self, IrqState};
+use crate::mm::{FaultAccess, FaultError};
+use crate::panic;
+use crate::task::{self, UserException};
 
 /// Error code of #PF (SDM vol. 3A, "Interrupt 14: Page-Fault Exception").
 const CODE_PRESENT: u64 = 1 << 0;
@@ -54,7 +54,7 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
             // stack as the kernel, which SMAP forbids however often it is tried.
             let code = frame.error_code;
             task::user_exception(frame, UserException::Protection { code });
-        } else if let Err(error) = mm::handle_fault(address, access) {
+        } else if let Err(error) = resolve(address, access) {
             let fault = UserException::PageFault {
                 address,
                 access,
@@ -74,13 +74,26 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
         percpu::preempt_count() == 0 && IrqState::from_rflags(frame.rflags).is_enabled();
     let resolved = address < USER_END && may_sleep && {
         irq::enable();
-        let resolved = mm::handle_fault(address, access).is_ok();
+        let resolved = resolve(address, access).is_ok();
         irq::disable();
         resolved
     };
     if !resolved {
         frame.rip = fixup as u64;
     }
+}
+
+/// Resolves a page fault of the running thread, from ring 3 and from the copy routines of the kernel. Interrupts and
+/// preemption are on; may sleep for the lock of the address space.
+///
+/// # Errors
+/// Says why the access is not allowed or cannot be served.
+fn resolve(address: usize, access: FaultAccess) -> Result<(), FaultError> {
+    if task::refresh_windows() {
+        return Ok(());
+    }
+    let space = task::current_space().ok_or(FaultError::NoProcess)?;
+    space.fault(address, access)
 }
 
 /// The exception's name for the task layer. Only for frames from ring 3, not for #PF.

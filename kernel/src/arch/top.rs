@@ -1,0 +1,39 @@
+//! The top of page tables: what the private root of a CPU takes over from the shared one of its space.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use shootdown::FlushRange;
+
+use crate::addr::{PhysAddr, TOP_ENTRY_BYTES, WINDOWS};
+
+const ENTRIES: usize = 512;
+/// Root entries of the user half; those above belong to the kernel and are the same everywhere.
+const USER_ENTRIES: usize = ENTRIES / 2;
+/// The root's entry for windows.
+const WINDOWS_ENTRY: usize = WINDOWS.start / TOP_ENTRY_BYTES;
+/// What says whether there is a table and where: the processor marks the rest.
+const PRESENT_ADDRESS: u64 = 0x000f_ffff_ffff_f001;
+
+/// Makes those entries of the root table `private` that translate `range` equal to those of `shared`, but for the windows'.
+/// Any context; reads and writes entries, no more.
+pub fn copy_top(shared: PhysAddr, private: PhysAddr, range: FlushRange) {
+    let first = range.start() / TOP_ENTRY_BYTES;
+    let behind = range.end().div_ceil(TOP_ENTRY_BYTES).min(USER_ENTRIES);
+    let (from, to) = (entries(shared), entries(private));
+    for index in (first..behind).filter(|&index| index != WINDOWS_ENTRY) {
+        // ORDERING: acquires the zeroed table that its maker published with the entry.
+        let entry = from[index].load(Ordering::Acquire);
+        // The processor may be marking the entry as accessed: only what differs is written.
+        if (to[index].load(Ordering::Relaxed) ^ entry) & PRESENT_ADDRESS != 0 {
+            // ORDERING: publishes that table; pairs with the page walk, which x86 orders like a load.
+            to[index].store(entry, Ordering::Release);
+        }
+    }
+}
+
+/// The table in this frame.
+fn entries(root: PhysAddr) -> &'static [AtomicU64; ENTRIES] {
+    // SAFETY: roots are whole frames in the direct map, full of initialized entries that change by atomics only; the
+    // engine has a use of both spaces meanwhile.
+    unsafe { &*root.to_direct().cast() }
+}

@@ -1,0 +1,8 @@
+//! From the first instruction to all CPUs running the scheduler.
+//!
+//! [`entry`] holds the first instructions, [`boot_cpu`] the order of everything after them, [`others`] what the other CPUs do.
+//! It may know every folder, and nobody imports it.
+
+mod boot_cpu;
+mod entry;
+mod others;
