@@ -38,6 +38,7 @@ mod mm;
 mod panic;
 mod platform;
 mod preempt;
+mod random;
 #[cfg(feature = "selftest")]
 mod selftest;
 mod start;
@@ -47,5 +48,6 @@ mod task;
 mod time;
 mod torture;
 mod traps;
+mod user_memory;
 mod watchdog;
 mod zerocopy;

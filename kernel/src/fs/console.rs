@@ -2,7 +2,7 @@
 
 use super::transfer::copy_in;
 use crate::errno::Errno;
-use crate::syscall::args::UserBytes;
+use crate::user_memory::UserBytes;
 
 /// Bytes handed to the console as one piece, so that no other CPU's output lands inside a line of
 /// ordinary length.

@@ -8,7 +8,7 @@ use linux_raw_sys::general as linux;
 use super::attributes::Kind;
 use super::tree;
 use crate::errno::Errno;
-use crate::syscall::args::UserBytes;
+use crate::user_memory::UserBytes;
 
 /// Writes the entries of the directory at `path` from number `first` on. Returns how many bytes,
 /// and the number of the entry after the last one written.

@@ -8,8 +8,8 @@ use super::file::OpenFile;
 use super::node::Node;
 use crate::errno::Errno;
 use crate::sync::Mutex;
-use crate::syscall::args::UserBytes;
 use crate::task::WaitQueue;
+use crate::user_memory::UserBytes;
 
 /// The largest value of a counter; one more would not fit.
 const MOST: u64 = u64::MAX - 1;

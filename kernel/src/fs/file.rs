@@ -15,9 +15,9 @@ use super::tree::Device;
 use super::{console, directory, regular};
 use crate::errno::Errno;
 use crate::mm::file::Copy;
+use crate::random;
 use crate::sync::Mutex;
-use crate::syscall::args::UserBytes;
-use crate::syscall::fill_user;
+use crate::user_memory::UserBytes;
 use crate::zerocopy::Service;
 
 /// Most bytes of one write to a pseudo file.
@@ -131,7 +131,7 @@ impl OpenFile {
             // Nobody types.
             Node::Device(Device::Console | Device::Null) => Ok(0),
             Node::Device(Device::Zero) => zero_out(to),
-            Node::Device(Device::Random) => fill_user(to.limit(1 << 20)),
+            Node::Device(Device::Random) => random::fill_user(to.limit(1 << 20)),
             Node::Directory => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
         }

@@ -13,9 +13,9 @@ use super::node::Node;
 use super::transfer::copy_in;
 use crate::errno::Errno;
 use crate::sync::Mutex;
-use crate::syscall::args::UserBytes;
 use crate::task::signal::{self, SigInfo, Signal};
 use crate::task::{self, WaitQueue};
+use crate::user_memory::UserBytes;
 
 /// Bytes that a pipe holds, as on Linux.
 const CAPACITY_BYTES: usize = 64 << 10;

@@ -11,8 +11,8 @@ use super::tree::Device;
 use crate::errno::Errno;
 use crate::mm::MemoryFile;
 use crate::mm::file::{Copy, PageRange};
-use crate::syscall::args::UserBytes;
 use crate::task;
+use crate::user_memory::UserBytes;
 
 /// Bytes moved at a time: they pass through the stack, because user memory must not be touched under a spin lock.
 const PIECE_BYTES: usize = 512;

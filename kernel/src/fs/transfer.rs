@@ -1,8 +1,8 @@
 //! Moving bytes between user memory and files in bounded pieces.
 
 use crate::errno::Errno;
-use crate::syscall::args::UserBytes;
 use crate::task;
+use crate::user_memory::UserBytes;
 
 /// Bytes between two looks for signals.
 const LOOK_BYTES: usize = 64 << 10;

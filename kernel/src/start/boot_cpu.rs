@@ -14,7 +14,7 @@ use crate::boot::{acpi, info, multiboot, start_info};
 use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
 use crate::platform::{ON_STALL, SHOOTDOWN, attach};
-use crate::{calls, console, hotplug, mm, preempt, task, time, torture, watchdog};
+use crate::{calls, console, hotplug, mm, preempt, sync, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
 const DEFAULT_HZ: u32 = 1000;
@@ -104,6 +104,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
 fn install_hooks() {
     preempt::GIVE_WAY.call_once(|| task::preempt);
     uaccess::CATCH_UP.call_once(|| task::catch_up_before_access);
+    sync::RUNNING.call_once(|| task::current_sleeper);
     ON_STALL.call_once(|| watchdog::report);
 }
 

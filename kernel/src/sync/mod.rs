@@ -15,9 +15,11 @@
 //! address space's is held over a wait where others must not see the space in between.
 
 mod irq;
+mod list;
 mod sleep;
 mod spin;
 
 pub use irq::IrqMutex;
-pub use sleep::{SleepMutex, SleepMutexGuard};
+pub use list::{Link, List, Listed};
+pub use sleep::{RUNNING, SleepMutex, SleepMutexGuard, Sleeper};
 pub use spin::Mutex;

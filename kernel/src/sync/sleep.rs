@@ -20,9 +20,11 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use super::Mutex;
+use alloc::sync::Arc;
+use spin::Once;
+
+use super::{Link, List, Listed, Mutex};
 use crate::arch::percpu;
-use crate::task::{self, ThreadList};
 
 const FREE: u8 = 0;
 const HELD: u8 = 1;
@@ -32,10 +34,35 @@ const CONTENDED: u8 = 2;
 /// Looks at a lock before sleeping for it: most are held for less time than two thread switches take.
 const LOOKS: usize = 64;
 
+/// A thread, as the lock sees it that it waits for.
+pub trait Sleeper: fmt::Debug + Send + Sync {
+    /// Its link in the list of those that wait for the lock.
+    fn link(&self) -> &Link<dyn Sleeper>;
+    /// How urgent it is: more is more.
+    fn urgency(&self) -> u32;
+    /// Sleeps until [`wake`](Self::wake), or for no reason. For the thread itself, which may sleep.
+    fn sleep(&self);
+    /// Wakes it, or makes its next sleep end at once. Any context.
+    fn wake(self: Arc<Self>);
+}
+
+impl Listed for dyn Sleeper {
+    fn link(&self) -> &Link<Self> {
+        Sleeper::link(self)
+    }
+
+    fn urgency(&self) -> u32 {
+        Sleeper::urgency(self)
+    }
+}
+
+/// The running thread: the scheduler says which it is.
+pub static RUNNING: Once<fn() -> Arc<dyn Sleeper>> = Once::new();
+
 /// A lock for thread context that may be held for long.
 pub struct SleepMutex<T> {
     state: AtomicU8,
-    waiters: Mutex<ThreadList>,
+    waiters: Mutex<List<dyn Sleeper>>,
     value: UnsafeCell<T>,
 }
 
@@ -47,7 +74,7 @@ impl<T> SleepMutex<T> {
     pub const fn new(value: T) -> Self {
         Self {
             state: AtomicU8::new(FREE),
-            waiters: Mutex::new(ThreadList::new()),
+            waiters: Mutex::new(List::new()),
             value: UnsafeCell::new(value),
         }
     }
@@ -97,22 +124,23 @@ impl<T> SleepMutex<T> {
                 return;
             }
         }
-        let me = task::current();
+        let running = RUNNING.get().expect("only threads wait for each other");
+        let me = running();
         let mut has_slept = false;
         loop {
-            self.waiters.lock().enter(&me.to_arc());
+            self.waiters.lock().enter(&me);
             // ORDERING: publishes the entry in the list to whoever frees the lock; takes over from the last owner
             // as `try_take` does. Pairs with `free`.
             if self.state.swap(CONTENDED, Ordering::AcqRel) == FREE {
                 break;
             }
-            task::park_uninterrupted();
+            me.sleep();
             has_slept = true;
         }
-        drop(self.waiters.lock().remove(&me));
+        drop(self.waiters.lock().remove(&*me));
         if has_slept {
             // One of the wake-ups may have been for what the thread waits for outside.
-            task::unpark(&me.to_arc());
+            me.wake();
         }
     }
 
@@ -128,7 +156,7 @@ impl<T> SleepMutex<T> {
     fn wake_one(&self) {
         let next = self.waiters.lock().take_most_urgent();
         if let Some(thread) = next {
-            task::unpark(&thread);
+            thread.wake();
         }
     }
 }

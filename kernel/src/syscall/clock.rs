@@ -3,11 +3,12 @@
 use linux_raw_sys::general as linux;
 use linux_raw_sys::general::{__kernel_timespec, timeval};
 
-use super::args::{Args, UserPtr};
-use super::dispatch::Outcome;
+use super::args::Args;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::task::{self, Current, Deadline};
 use crate::time;
+use crate::user_memory::UserPtr;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const NS_PER_US: u64 = 1_000;

@@ -3,7 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::args::{self, Args};
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::fs::{self, CloseOnExec, Reading};
 use crate::task::Current;

@@ -3,6 +3,7 @@
 use linux_raw_sys::general as nr;
 
 use super::args::Args;
+use super::outcome::Outcome;
 use super::{
     clock, descriptors, files, futex, identity, io, memory, paths, process, random, realtime,
     schedule, signals, system, unknown,
@@ -10,9 +11,6 @@ use super::{
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::{self, Current};
-
-/// What a call gives back: the value for the result register, or an error.
-pub(super) type Outcome = Result<usize, Errno>;
 
 /// Hook of the system call entry. Interrupts are on. The result goes to `frame.rax`; a call that
 /// ends its thread does not return.

@@ -3,12 +3,13 @@
 use linux_raw_sys::general as linux;
 use linux_raw_sys::general::stat;
 
-use super::args::{self, Args, UserBytes, UserPtr};
-use super::dispatch::Outcome;
+use super::args::{self, Args};
+use super::outcome::Outcome;
 use crate::addr::PAGE_BYTES;
 use crate::errno::Errno;
 use crate::fs::{self, Attributes, CloseOnExec, OpenRequest};
 use crate::task::Current;
+use crate::user_memory::{UserBytes, UserPtr};
 use alloc::string::String;
 
 /// Directory descriptors are not tracked: a relative path starts at the root directory whatever

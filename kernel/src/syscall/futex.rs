@@ -5,7 +5,7 @@ use linux_raw_sys::general::__kernel_timespec;
 
 use super::args::Args;
 use super::clock;
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::task::Deadline;
 use crate::task::futex::{self, BITSET_ANY, FutexKey, FutexScope};

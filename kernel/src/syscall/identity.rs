@@ -1,6 +1,6 @@
 //! Who am I: there is one user, root.
 
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::task::Current;
 
 pub(super) fn getpid(me: &Current) -> Outcome {

@@ -4,13 +4,14 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::general::{__kernel_timespec, iovec, pollfd};
 use linux_raw_sys::ioctl;
 
-use super::args::{Args, UserBytes, UserPtr};
-use super::dispatch::Outcome;
+use super::args::Args;
+use super::outcome::Outcome;
 use super::{clock, signals};
 use crate::errno::Errno;
 use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
 use crate::task::signal::{self, SignalSet};
 use crate::task::{self, Current, Deadline};
+use crate::user_memory::{UserBytes, UserPtr};
 use crate::zerocopy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -2,8 +2,8 @@
 
 use linux_raw_sys::general as linux;
 
-use super::args::{Args, UserBytes};
-use super::dispatch::Outcome;
+use super::args::Args;
+use super::outcome::Outcome;
 use crate::addr::{PAGE_BYTES, USER_END};
 use crate::arch::uaccess;
 use crate::errno::Errno;
@@ -13,6 +13,7 @@ use crate::mm::{
     Populate, Prot, SharedArea, SyncWhen,
 };
 use crate::task::{self, Current};
+use crate::user_memory::UserBytes;
 use alloc::sync::Arc;
 
 fn space() -> Result<Arc<MemorySpace>, Errno> {

@@ -4,7 +4,7 @@
 //! `arch::uaccess`, lengths have bounds, arithmetic is checked. A number without a function answers
 //! ENOSYS and is logged once.
 
-pub mod args;
+mod args;
 mod clock;
 mod descriptors;
 mod dispatch;
@@ -13,6 +13,7 @@ mod futex;
 mod identity;
 mod io;
 mod memory;
+mod outcome;
 mod paths;
 mod process;
 mod random;
@@ -23,4 +24,3 @@ mod system;
 mod unknown;
 
 pub use dispatch::dispatch;
-pub use random::{fill_random, fill_user};

@@ -2,12 +2,13 @@
 
 use linux_raw_sys::general as linux;
 
-use super::args::{self, Args, UserBytes};
-use super::dispatch::Outcome;
+use super::args::{self, Args};
 use super::files::path_at;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::fs::{self, Kind};
 use crate::task::Current;
+use crate::user_memory::UserBytes;
 
 pub(super) fn access(a: &Args) -> Outcome {
     check_access(&args::read_path(a.ptr(0))?, a.u32(1))

@@ -3,12 +3,13 @@
 use linux_raw_sys::general as linux;
 use linux_raw_sys::prctl;
 
-use super::args::{self, Args, UserBytes, UserPtr};
-use super::dispatch::Outcome;
+use super::args::{self, Args};
+use super::outcome::Outcome;
 use crate::addr::USER_END;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::{self, CloneRequest, Current, ExitStatus, NAME_BYTES, Pid, WaitFor};
+use crate::user_memory::{UserBytes, UserPtr};
 use alloc::vec::Vec;
 
 /// Flags of a thread: what must be shared, and what may be asked for besides.

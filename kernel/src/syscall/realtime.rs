@@ -9,11 +9,12 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as linux;
 use linux_raw_sys::general::__kernel_timespec;
 
-use super::args::{Args, UserPtr};
+use super::args::Args;
 use super::clock;
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::task::{self, Current, Priority, Rule, Scheduling, Thread, Tid};
+use crate::user_memory::UserPtr;
 
 /// The rule behind the number. EINVAL for one that is not known.
 fn rule(number: u32) -> Result<Rule, Errno> {

@@ -2,11 +2,12 @@
 
 use shootdown::CpuId;
 
-use super::args::{Args, UserBytes};
-use super::dispatch::Outcome;
+use super::args::Args;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::hotplug;
 use crate::task::{self, Current, Tid};
+use crate::user_memory::UserBytes;
 use crate::zerocopy;
 
 /// Bytes of the kernel's CPU mask, as `sched_getaffinity` counts them.

@@ -3,13 +3,14 @@
 use linux_raw_sys::general as linux;
 use linux_raw_sys::general::__kernel_timespec;
 
-use super::args::{Args, UserBytes, UserPtr};
+use super::args::Args;
 use super::clock;
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::signal::{self, Action, AltStack, SigInfo, Signal, SignalSet};
 use crate::task::{self, Current, Deadline, Pid, Tid};
+use crate::user_memory::{UserBytes, UserPtr};
 
 /// The only size of a signal set there is on x86-64.
 const SET_BYTES: usize = size_of::<u64>();

@@ -2,14 +2,15 @@
 
 use linux_raw_sys::general::rlimit64;
 
-use super::args::{Args, UserBytes};
-use super::dispatch::Outcome;
+use super::args::Args;
+use super::outcome::Outcome;
 use crate::addr;
 use crate::errno::Errno;
 use crate::fs::MAX_FILES;
 use crate::mm;
 use crate::task::{self, Current, MAX_THREADS, Tid};
 use crate::time;
+use crate::user_memory::UserBytes;
 
 /// Bytes of one field of `struct utsname`.
 const UTS_FIELD_BYTES: usize = 65;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::dispatch::Outcome;
+use super::outcome::Outcome;
 use crate::errno::Errno;
 use crate::task::Current;
 

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::affinity::Affinity;
 use super::exit::end_process;
-use super::id::{self, MAX_THREADS, TooManyThreads};
+use super::id::{self, MAX_THREADS, ReservedTid, TooManyThreads};
 use super::process::{Ending, ExitStatus};
 use super::signal::{Signal, ThreadSignals};
 use super::stack::KernelStack;
@@ -14,7 +14,7 @@ use crate::arch::fpu::{self, FpuState};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::mm::{MemorySpace, SpaceUse};
-use crate::syscall::args::UserPtr;
+use crate::user_memory::UserPtr;
 
 const _: () = assert!(MAX_THREADS > 1);
 
@@ -42,38 +42,6 @@ impl From<TooManyThreads> for Errno {
 impl From<Ending> for Errno {
     fn from(_: Ending) -> Self {
         Self::EINTR
-    }
-}
-
-/// A number that goes back unless its thread comes to life.
-#[derive(Debug)]
-pub(super) struct ReservedTid(Option<Tid>);
-
-impl ReservedTid {
-    pub fn new() -> Result<Self, TooManyThreads> {
-        Ok(Self(Some(id::reserve()?)))
-    }
-
-    /// For the first thread of a new process.
-    pub fn for_process() -> Result<Self, TooManyThreads> {
-        Ok(Self(Some(id::reserve_process()?)))
-    }
-
-    pub fn tid(&self) -> Tid {
-        self.0.expect("not kept yet")
-    }
-
-    /// The thread lives and releases the number itself.
-    pub fn keep(mut self) -> Tid {
-        self.0.take().expect("kept once")
-    }
-}
-
-impl Drop for ReservedTid {
-    fn drop(&mut self) {
-        if let Some(tid) = self.0 {
-            id::release(tid);
-        }
     }
 }
 

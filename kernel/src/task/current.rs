@@ -11,6 +11,7 @@ use super::thread::{Context, work};
 use crate::arch::{fsbase, percpu};
 use crate::mm::MemorySpace;
 use crate::preempt;
+use crate::sync::Sleeper;
 
 /// Proof of being on a thread: derefs to it.
 ///
@@ -41,6 +42,11 @@ pub fn try_current() -> Option<Current> {
 /// The address space of the running thread; `None` on idle threads and while starting.
 pub fn current_space() -> Option<Arc<MemorySpace>> {
     try_current()?.with_context(|context| context.space.as_ref().map(|used| used.space().clone()))
+}
+
+/// The running thread, for locks that it waits for.
+pub fn current_sleeper() -> Arc<dyn Sleeper> {
+    current().to_arc()
 }
 
 impl Current {

@@ -120,7 +120,7 @@ impl Registry {
 }
 
 /// Takes a free number for the first thread of a process, see [`reserve`].
-pub(super) fn reserve_process() -> Result<Tid, TooManyThreads> {
+fn reserve_process() -> Result<Tid, TooManyThreads> {
     if REGISTRY.lock().processes.len() >= MAX_PROCESSES {
         return Err(TooManyThreads);
     }
@@ -128,7 +128,7 @@ pub(super) fn reserve_process() -> Result<Tid, TooManyThreads> {
 }
 
 /// Takes a free number. It stays taken until [`release`].
-pub(super) fn reserve() -> Result<Tid, TooManyThreads> {
+fn reserve() -> Result<Tid, TooManyThreads> {
     let mut registry = REGISTRY.lock();
     if registry.threads.len() >= MAX_THREADS {
         return Err(TooManyThreads);
@@ -136,6 +136,38 @@ pub(super) fn reserve() -> Result<Tid, TooManyThreads> {
     let tid = registry.free_id();
     registry.threads.insert(tid, None);
     Ok(tid)
+}
+
+/// A number that goes back unless its thread comes to life.
+#[derive(Debug)]
+pub(super) struct ReservedTid(Option<Tid>);
+
+impl ReservedTid {
+    pub fn new() -> Result<Self, TooManyThreads> {
+        Ok(Self(Some(reserve()?)))
+    }
+
+    /// For the first thread of a new process.
+    pub fn for_process() -> Result<Self, TooManyThreads> {
+        Ok(Self(Some(reserve_process()?)))
+    }
+
+    pub fn tid(&self) -> Tid {
+        self.0.expect("not kept yet")
+    }
+
+    /// The thread lives and releases the number itself.
+    pub fn keep(mut self) -> Tid {
+        self.0.take().expect("kept once")
+    }
+}
+
+impl Drop for ReservedTid {
+    fn drop(&mut self) {
+        if let Some(tid) = self.0 {
+            release(tid);
+        }
+    }
 }
 
 /// Makes the thread findable by its number, which [`reserve`] gave out.

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::affinity::Affinity;
-use super::clone::ReservedTid;
+use super::id::ReservedTid;
 use super::name::ThreadName;
 use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::affinity::Affinity;
-use super::clone::ReservedTid;
 use super::current::current;
+use super::id::ReservedTid;
 use super::name::ThreadName;
 use super::scheduling::Scheduling;
 use super::signal::{Actions, ThreadSignals};
@@ -24,8 +24,7 @@ use crate::fs::{FdTable, normalise};
 use crate::irq;
 use crate::mm::{MemorySpace, SpaceUse};
 use crate::platform::SHOOTDOWN;
-use crate::syscall::fill_random;
-use crate::{latency, time};
+use crate::{latency, random, time};
 
 /// The first program unless the command line names one, as on Linux.
 const DEFAULT_INIT: &str = "/init";
@@ -117,7 +116,7 @@ fn first_thread(info: &BootInfo) -> Result<Arc<Thread>, String> {
 /// Bytes for `AT_RANDOM`.
 pub(super) fn random_seed() -> [u8; 16] {
     let mut seed = [0; 16];
-    fill_random(&mut seed);
+    random::fill(&mut seed);
     seed
 }
 

@@ -15,12 +15,12 @@ use super::scheduling::{Priority, Scheduling};
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 pub(super) use super::state::{park_state, work};
-use super::{Process, Tid};
+use super::{Process, Tid, sched};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
 use crate::mm::{SpaceUse, Window};
-use crate::sync::Mutex;
-use crate::syscall::args::UserPtr;
+use crate::sync::{Link, List, Listed, Mutex, Sleeper};
+use crate::user_memory::UserPtr;
 use crate::zerocopy;
 
 /// What only the thread itself may touch, or the scheduler of the CPU that switches it.
@@ -66,8 +66,10 @@ pub struct Thread {
     run_ns: AtomicU64,
     /// What it serves, and which server it waits for.
     pub(crate) server_link: Mutex<zerocopy::Link>,
-    /// Link of the [`ThreadList`](super::ThreadList) that the thread is in, under the lock of that list.
-    pub(super) next_waiter: Mutex<Option<Arc<Thread>>>,
+    /// Link of the [`ThreadList`] that the thread is in.
+    next_waiter: Link<Self>,
+    /// Link among those that wait for a lock.
+    next_sleeper: Link<dyn Sleeper>,
 }
 
 // SAFETY: `context` is the only part that is not `Sync` by itself; `context_ptr` states who may
@@ -152,6 +154,7 @@ impl Thread {
             run_ns: AtomicU64::new(0),
             server_link: Mutex::new(zerocopy::Link::new()),
             next_waiter: Mutex::new(None),
+            next_sleeper: Mutex::new(None),
         }
     }
 
@@ -278,6 +281,37 @@ impl Ready for Thread {
     fn is_on_cpu(&self) -> bool {
         // ORDERING: false publishes the saved context; pairs with the release in `set_on_cpu`.
         self.on_cpu.load(Ordering::Acquire)
+    }
+}
+
+/// Threads that wait for one thing.
+pub type ThreadList = List<Thread>;
+
+impl Listed for Thread {
+    fn link(&self) -> &Link<Self> {
+        &self.next_waiter
+    }
+
+    fn urgency(&self) -> u32 {
+        self.priority().as_u32()
+    }
+}
+
+impl Sleeper for Thread {
+    fn link(&self) -> &Link<dyn Sleeper> {
+        &self.next_sleeper
+    }
+
+    fn urgency(&self) -> u32 {
+        self.priority().as_u32()
+    }
+
+    fn sleep(&self) {
+        sched::park_uninterrupted();
+    }
+
+    fn wake(self: Arc<Self>) {
+        sched::unpark(&self);
     }
 }
 

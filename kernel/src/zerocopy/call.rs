@@ -13,8 +13,8 @@ use crate::errno::Errno;
 use crate::mm::Lending;
 use crate::mm::range::UserRange;
 use crate::preempt;
-use crate::syscall::args::UserBytes;
 use crate::task::{self, Current};
+use crate::user_memory::UserBytes;
 
 /// What is lent.
 #[derive(Clone, Copy, Debug)]

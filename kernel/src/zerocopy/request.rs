@@ -7,8 +7,8 @@ use super::service::Service;
 use super::{call, register, wait};
 use crate::arch::uaccess::Pod;
 use crate::errno::Errno;
-use crate::syscall::args::UserPtr;
 use crate::task::Current;
+use crate::user_memory::UserPtr;
 
 // SAFETY: `repr(C)` structures of integers without padding; any bytes are values of them.
 unsafe impl Pod for Register {}

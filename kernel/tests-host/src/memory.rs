@@ -15,6 +15,7 @@ static READY: spin::Once = spin::Once::new();
 /// Makes the memory; once, whatever number of tests calls it.
 pub fn init() {
     READY.call_once(|| {
+        crate::task::init();
         map_physical_memory();
         let links = (0..FRAMES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         frames::init(core::iter::once((1, FRAMES as u32)), Vec::leak(links));

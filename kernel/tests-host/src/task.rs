@@ -1,15 +1,11 @@
 //! Shim of `task`: no process is ever current, and every thread of the host can be a thread of the kernel.
 
 use std::cell::OnceCell;
-use std::ops::Deref;
 
-use crate::sync::Mutex;
+use crate::sync::{Link, Mutex, RUNNING, Sleeper};
 use alloc::sync::Arc;
 use shootdown::CpuId;
 
-#[allow(dead_code)]
-#[path = "../../src/task/list.rs"]
-mod list;
 #[allow(dead_code)]
 #[path = "../../src/task/queue.rs"]
 pub mod queue;
@@ -17,13 +13,12 @@ pub mod queue;
 #[path = "../../src/task/scheduling.rs"]
 pub mod scheduling;
 
-pub use list::ThreadList;
 use scheduling::{Priority, Scheduling};
 
 /// A thread of the host, with what lists and queues of the kernel ask about it.
 #[derive(Debug)]
 pub struct Thread {
-    next_waiter: Mutex<Option<Arc<Thread>>>,
+    next_sleeper: Link<dyn Sleeper>,
     host: std::thread::Thread,
     scheduling: Scheduling,
 }
@@ -32,7 +27,7 @@ impl Thread {
     /// The running thread of the host, scheduled by that.
     pub fn new(scheduling: Scheduling) -> Arc<Self> {
         Arc::new(Self {
-            next_waiter: Mutex::new(None),
+            next_sleeper: Mutex::new(None),
             host: std::thread::current(),
             scheduling,
         })
@@ -53,39 +48,33 @@ impl queue::Ready for Thread {
     }
 }
 
-/// The running thread.
-#[derive(Debug)]
-pub struct Current(Arc<Thread>);
+impl Sleeper for Thread {
+    fn link(&self) -> &Link<dyn Sleeper> {
+        &self.next_sleeper
+    }
 
-impl Current {
-    /// A counted reference to it.
-    pub fn to_arc(&self) -> Arc<Thread> {
-        self.0.clone()
+    fn urgency(&self) -> u32 {
+        self.scheduling.priority().as_u32()
+    }
+
+    fn sleep(&self) {
+        std::thread::park();
+    }
+
+    fn wake(self: Arc<Self>) {
+        self.host.unpark();
     }
 }
 
-impl Deref for Current {
-    type Target = Thread;
-
-    fn deref(&self) -> &Thread {
-        &self.0
-    }
-}
-
 /// The running thread.
-pub fn current() -> Current {
+pub fn current() -> Arc<dyn Sleeper> {
     thread_local! {
         static CURRENT: OnceCell<Arc<Thread>> = const { OnceCell::new() };
     }
-    CURRENT.with(|cell| Current(cell.get_or_init(|| Thread::new(Scheduling::NORMAL)).clone()))
+    CURRENT.with(|cell| cell.get_or_init(|| Thread::new(Scheduling::NORMAL)).clone())
 }
 
-/// Sleeps until [`unpark`], or for no reason.
-pub fn park_uninterrupted() {
-    std::thread::park();
-}
-
-/// Wakes the thread, or makes its next sleep end at once.
-pub fn unpark(thread: &Arc<Thread>) {
-    thread.host.unpark();
+/// Tells locks which thread runs; any number of times.
+pub fn init() {
+    RUNNING.call_once(|| current);
 }

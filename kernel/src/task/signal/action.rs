@@ -3,6 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::{Signal, SignalSet};
+use crate::arch::uaccess::Pod;
 
 /// The handler field that stands for the default action.
 const DEFAULT: usize = 0;
@@ -18,6 +19,9 @@ pub struct Action {
     restorer: usize,
     mask: u64,
 }
+
+// SAFETY: integers without padding; any bytes are values of them.
+unsafe impl Pod for Action {}
 
 /// What happens to a signal that has no handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

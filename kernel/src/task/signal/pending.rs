@@ -3,6 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::{Signal, SignalSet};
+use crate::arch::uaccess::Pod;
 use crate::task::ExitStatus;
 
 /// Size of a `siginfo_t`.
@@ -114,6 +115,9 @@ pub struct AltStack {
     padding: u32,
     size: usize,
 }
+
+// SAFETY: integers, and what would be padding is a field; any bytes are values of them.
+unsafe impl Pod for AltStack {}
 
 impl AltStack {
     /// None is set.
