@@ -80,6 +80,7 @@ extern crate std;
 
 pub mod apic;
 pub mod cache;
+mod cpuid;
 pub mod features;
 pub mod irq;
 pub mod msr;

@@ -4,7 +4,7 @@
 
 use core::arch::x86_64::CpuidResult;
 
-use crate::features::cpuid;
+use crate::cpuid::cpuid;
 use crate::msr::{self, Msr};
 
 /// Family 6 and families from this on extend the model number (SDM vol. 2A, "CPUID").

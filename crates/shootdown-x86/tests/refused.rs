@@ -69,7 +69,7 @@ const PRIVATE: &[(&str, &str)] = &[
     ("local.write_halves(0, 0)", "E0624"),
     ("local.port", "E0616"),
     ("tlb.port", "E0616"),
-    ("sender.0", "E0616"),
+    ("local.0", "E0616"),
 ];
 
 /// The compiler looks for these after all others.

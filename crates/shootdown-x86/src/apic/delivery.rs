@@ -4,10 +4,9 @@
 //! xAPIC needs hardware that few machines have and is not used here) and "Logical Destination Mode
 //! in x2APIC Mode".
 
-use super::local::ApicMode;
+use super::icr::FLAT_CPUS;
+use super::mode::ApicMode;
 
-/// Flat logical addressing has one bit for each of 8 CPUs.
-pub(super) const FLAT_CPUS: usize = 8;
 /// xAPIC ids end below this broadcast address.
 const XAPIC_BROADCAST: u32 = 0xff;
 const X2APIC_BROADCAST: u32 = 0xffff_ffff;

@@ -2,8 +2,6 @@
 //!
 //! SDM vol. 3A, "Interrupt Command Register (ICR)" and, for x2APIC, "ICR Operation in x2APIC Mode".
 
-use super::delivery::FLAT_CPUS;
-
 /// Lowest vector that is not an exception (SDM vol. 3A, "Exception and Interrupt Vectors").
 const FIRST_EXTERNAL_VECTOR: u8 = 32;
 /// Vectors of start-up IPIs name 4 KiB pages below this physical address.
@@ -47,6 +45,9 @@ impl ApicId {
         }
     }
 }
+
+/// Flat logical addressing has one bit for each of 8 CPUs.
+pub(super) const FLAT_CPUS: usize = 8;
 
 /// One bit of the eight of xAPIC flat logical addressing; it is the CPU's index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,12 +1,14 @@
 //! The local APIC of the CPU that asks: mode, switching on, identity, end of interrupt, errors.
 
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 use super::error::ErrorStatus;
 use super::icr::{ApicId, FlatId, Vector};
+use super::mode::ApicMode;
 use super::port::{Hardware, Port};
 use super::register::Register;
-use crate::features::Features;
+use super::sender::IpiSender;
 use crate::msr::{self, Msr};
 
 /// IA32_APIC_BASE (SDM vol. 3A, "Local APIC Status and Location" and "x2APIC State Transitions").
@@ -21,34 +23,6 @@ pub(super) const LVT_MASKED: u32 = 1 << 16;
 /// Destination format register: flat model.
 const FLAT_MODEL: u32 = 0xffff_ffff;
 
-/// The two interfaces of a local APIC.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ApicMode {
-    /// Registers in a page of memory, 8-bit ids.
-    XApic,
-    /// Registers as MSRs, 32-bit ids.
-    X2Apic,
-}
-
-impl ApicMode {
-    /// x2APIC where the processor has it, else xAPIC.
-    pub const fn detect(features: &Features) -> Self {
-        if features.has_x2apic() {
-            Self::X2Apic
-        } else {
-            Self::XApic
-        }
-    }
-
-    /// `xapic` or `x2apic`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::XApic => "xapic",
-            Self::X2Apic => "x2apic",
-        }
-    }
-}
-
 /// Physical address of the xAPIC page of this CPU, from IA32_APIC_BASE.
 ///
 /// # Safety
@@ -60,15 +34,19 @@ pub unsafe fn physical_base() -> u64 {
     base & BASE_ADDRESS
 }
 
-/// The local APIC of whichever CPU calls.
+/// The local APIC of whichever CPU calls: an [`IpiSender`], and all the rest of the controller.
 ///
-/// One value serves all CPUs: it holds how to reach the controller, not its state. Methods that
-/// send may be called with interrupts on or off and from interrupt handlers; none blocks beyond
+/// One value serves all CPUs: it holds how to reach the controller, not its state. None of its methods blocks beyond
 /// a named bound.
 #[derive(Clone, Copy, Debug)]
-pub struct LocalApic<P: Port = Hardware> {
-    pub(super) mode: ApicMode,
-    pub(super) port: P,
+pub struct LocalApic<P: Port = Hardware>(IpiSender<P>);
+
+impl<P: Port> Deref for LocalApic<P> {
+    type Target = IpiSender<P>;
+
+    fn deref(&self) -> &IpiSender<P> {
+        &self.0
+    }
 }
 
 impl LocalApic<Hardware> {
@@ -81,12 +59,8 @@ impl LocalApic<Hardware> {
     ///    writable and strong uncacheable, to [`physical_base`]; 4 KiB aligned.
     /// 3. Every CPU runs [`LocalApic::enable`] on it before any other method.
     pub const unsafe fn new_xapic(page: NonNull<u8>) -> Self {
-        // SAFETY: duties 1 and 2 are the caller's.
-        let port = unsafe { Hardware::with_page(page) };
-        Self {
-            mode: ApicMode::XApic,
-            port,
-        }
+        // SAFETY: 1. duty 1 of the caller. 2. duty 3. 3. duty 2. 4. the caller owns the controller, and sends through this.
+        Self(unsafe { IpiSender::new_xapic(page) })
     }
 
     /// The controller in x2APIC mode.
@@ -94,15 +68,11 @@ impl LocalApic<Hardware> {
     /// # Safety
     ///
     /// 1. CPL 0, on every CPU that uses the value.
-    /// 2. All those CPUs have x2APIC ([`Features::has_x2apic`]).
+    /// 2. All those CPUs have x2APIC ([`Features::has_x2apic`](crate::Features::has_x2apic)).
     /// 3. Every CPU runs [`LocalApic::enable`] on it before any other method.
     pub const unsafe fn new_x2apic() -> Self {
-        // SAFETY: duty 1 is the caller's.
-        let port = unsafe { Hardware::without_page() };
-        Self {
-            mode: ApicMode::X2Apic,
-            port,
-        }
+        // SAFETY: 1. duty 1 of the caller. 2. duties 2 and 3.
+        Self(unsafe { IpiSender::new_x2apic() })
     }
 }
 
@@ -114,12 +84,8 @@ impl<P: Port> LocalApic<P> {
     /// 1. On every CPU that uses the value, `port` reaches the registers of `mode`.
     /// 2. Every CPU runs [`LocalApic::enable`] on it before any other method.
     pub const unsafe fn with_port(mode: ApicMode, port: P) -> Self {
-        Self { mode, port }
-    }
-
-    /// The mode it is used in.
-    pub const fn mode(&self) -> ApicMode {
-        self.mode
+        // SAFETY: 1. the caller's.
+        Self(unsafe { IpiSender::with_port(mode, port) })
     }
 
     /// Switches this CPU's controller on: global enable and mode, all local sources masked, task

@@ -2,10 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::delivery::{Delivery, FLAT_CPUS};
-use super::error::{MapError, SendError};
-use super::icr::{ApicId, FlatId};
-use super::plan::MulticastPlan;
+use super::delivery::Delivery;
+use super::error::MapError;
+use super::icr::{ApicId, FLAT_CPUS, FlatId};
 
 const MAPPED: u64 = 1 << 32;
 const ONLINE: u64 = 1 << 33;
@@ -208,19 +207,6 @@ impl<const N: usize> ApicMap<N> {
     /// Number of CPUs online.
     pub fn online(&self) -> usize {
         self.online.load(Ordering::Relaxed) as usize
-    }
-
-    /// The commands that interrupt these CPUs (bit `i` of word `w` is CPU `64 * w + i`).
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::Unmapped`] if a target is not in the map, rather than leaving it out.
-    pub fn plan<'a>(
-        &'a self,
-        initiator: usize,
-        targets: &'a [u64],
-    ) -> Result<MulticastPlan<'a, N>, SendError> {
-        MulticastPlan::new(self, initiator, targets)
     }
 
     pub(super) fn shorthand_permitted(&self) -> bool {

@@ -8,7 +8,7 @@
 //!    [`ApicMap::insert`] for each CPU of the firmware's table.
 //! 3. On every CPU, with interrupts off: [`LocalApic::enable`], then [`ApicMap::set_online`].
 //! 4. When all CPUs of the machine are up: [`ApicMap::permit_shorthand`].
-//! 5. [`LocalApic::send_many`] interrupts any set of CPUs with the fewest register writes.
+//! 5. [`IpiSender::send_many`] interrupts any set of CPUs with the fewest register writes.
 //!
 //! A host that switches its controllers on itself uses an [`IpiSender`] in place of [`LocalApic`], and steps
 //! 2, 4 and 5 only. If it writes the interrupt commands itself too, it may still want [`fence_before_ipi`].
@@ -21,6 +21,7 @@ mod error;
 mod icr;
 mod local;
 mod map;
+mod mode;
 mod plan;
 mod port;
 mod register;
@@ -31,8 +32,9 @@ mod timer;
 pub use delivery::Delivery;
 pub use error::{ErrorStatus, MapError, SendError};
 pub use icr::{ApicId, Destination, FlatId, StartupPage, Vector};
-pub use local::{ApicMode, LocalApic, physical_base};
+pub use local::{LocalApic, physical_base};
 pub use map::ApicMap;
+pub use mode::ApicMode;
 pub use plan::MulticastPlan;
 pub use port::{Hardware, Port, fence_before_ipi};
 pub use register::Register;

@@ -46,28 +46,39 @@ struct Survey {
     all_online: bool,
 }
 
-impl<'a, const N: usize> MulticastPlan<'a, N> {
-    pub(super) fn new(
-        map: &'a ApicMap<N>,
+impl<const N: usize> ApicMap<N> {
+    /// The commands that interrupt these CPUs (bit `i` of word `w` is CPU `64 * w + i`).
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Unmapped`] if a target is not in the map, rather than leaving it out.
+    pub fn plan<'a>(
+        &'a self,
         initiator: usize,
         targets: &'a [u64],
-    ) -> Result<Self, SendError> {
-        let survey = Survey::of(map, targets)?;
+    ) -> Result<MulticastPlan<'a, N>, SendError> {
+        let survey = Survey::of(self, targets)?;
         let rest = match survey.count {
             0 => Rest::Nothing,
-            1 => Rest::Once(Destination::Physical(id_of(map, survey.first))),
-            _ if survey.is_everyone_else(map, initiator, targets) => {
+            1 => Rest::Once(Destination::Physical(id_of(self, survey.first))),
+            _ if survey.is_everyone_else(self, initiator, targets) => {
                 Rest::Once(Destination::AllButSelf)
             }
-            _ => match map.delivery() {
+            _ => match self.delivery() {
                 Delivery::XapicFlat => Rest::Once(Destination::Logical(targets[0] as u32)),
                 Delivery::XapicPhysical | Delivery::X2Physical => Rest::each(targets, false),
                 Delivery::X2Cluster => Rest::each(targets, true),
             },
         };
-        Ok(Self { map, targets, rest })
+        Ok(MulticastPlan {
+            map: self,
+            targets,
+            rest,
+        })
     }
+}
 
+impl<const N: usize> MulticastPlan<'_, N> {
     /// The destination for the cluster of `cpu`, unless an earlier target stood for it.
     fn cluster_of(&self, cpu: usize) -> Option<Destination> {
         let mut earlier = self.map.previous_in_cluster(cpu);

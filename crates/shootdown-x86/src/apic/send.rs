@@ -21,10 +21,12 @@
 
 use super::error::SendError;
 use super::icr::{ApicId, Command, Destination, PENDING, StartupPage, Vector};
-use super::local::{ApicMode, LocalApic};
+use super::local::LocalApic;
 use super::map::ApicMap;
+use super::mode::ApicMode;
 use super::port::Port;
 use super::register::Register;
+use super::sender::IpiSender;
 
 /// How often the "pending" bit is read before giving up: some milliseconds at least, at 30 ns or
 /// more per uncached read. A healthy controller clears it within a microsecond.
@@ -33,7 +35,7 @@ pub(super) const IDLE_POLLS: u32 = 100_000;
 /// The destination field of an xAPIC command has 8 bits.
 const XAPIC_FIELD: u32 = 0xff;
 
-impl<P: Port> LocalApic<P> {
+impl<P: Port> IpiSender<P> {
     /// Interrupts a destination with a vector.
     ///
     /// # Errors
@@ -86,12 +88,14 @@ impl<P: Port> LocalApic<P> {
     ///
     /// # Errors
     ///
-    /// As for [`LocalApic::send`].
+    /// As for [`IpiSender::send`].
     pub fn send_self(&self, vector: Vector) -> Result<(), SendError> {
         match self.mode {
             ApicMode::XApic => self.write_halves(0, Command::Fixed(vector).low_to_self()),
             ApicMode::X2Apic => {
-                self.write(Register::SelfIpi, u32::from(vector.as_u8()));
+                let word = u64::from(vector.as_u8());
+                // SAFETY: 1. x2APIC mode by the constructor's caller. 2. an interrupt that can be masked.
+                unsafe { self.port.write_msr(Register::SelfIpi.msr(), word) };
                 Ok(())
             }
         }
@@ -101,7 +105,7 @@ impl<P: Port> LocalApic<P> {
     ///
     /// # Errors
     ///
-    /// As for [`LocalApic::send`].
+    /// As for [`IpiSender::send`].
     ///
     /// # Safety
     ///
@@ -109,36 +113,6 @@ impl<P: Port> LocalApic<P> {
     pub unsafe fn send_nmi(&self, to: Destination) -> Result<(), SendError> {
         self.order_before_send();
         self.command(to, Command::Nmi)
-    }
-
-    /// Resets a CPU into its wait-for-start-up state.
-    ///
-    /// # Errors
-    ///
-    /// As for [`LocalApic::send`].
-    ///
-    /// # Safety
-    ///
-    /// 1. The target runs no code whose sudden end would break memory safety.
-    pub unsafe fn send_init(&self, to: ApicId) -> Result<(), SendError> {
-        self.order_before_send();
-        self.command(Destination::Physical(to), Command::Init)
-    }
-
-    /// Starts a CPU that waits after INIT, in real mode at the given page. The caller keeps to the
-    /// delays of SDM vol. 3A, "Typical BSP Initialization Sequence": 10 ms after INIT, and 200 us
-    /// before sending a second time. A CPU that runs already ignores it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`LocalApic::send`].
-    ///
-    /// # Safety
-    ///
-    /// 1. The page holds real-mode code that is fit for the target, now and until it has left it.
-    pub unsafe fn send_startup(&self, to: ApicId, page: StartupPage) -> Result<(), SendError> {
-        self.order_before_send();
-        self.command(Destination::Physical(to), Command::Startup(page))
     }
 
     /// See the module's "Ordering".
@@ -191,5 +165,37 @@ impl<P: Port> LocalApic<P> {
             self.port.relax();
         }
         Err(SendError::Busy)
+    }
+}
+
+impl<P: Port> LocalApic<P> {
+    /// Resets a CPU into its wait-for-start-up state.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IpiSender::send`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The target runs no code whose sudden end would break memory safety.
+    pub unsafe fn send_init(&self, to: ApicId) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(Destination::Physical(to), Command::Init)
+    }
+
+    /// Starts a CPU that waits after INIT, in real mode at the given page. The caller keeps to the
+    /// delays of SDM vol. 3A, "Typical BSP Initialization Sequence": 10 ms after INIT, and 200 us
+    /// before sending a second time. A CPU that runs already ignores it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IpiSender::send`].
+    ///
+    /// # Safety
+    ///
+    /// 1. The page holds real-mode code that is fit for the target, now and until it has left it.
+    pub unsafe fn send_startup(&self, to: ApicId, page: StartupPage) -> Result<(), SendError> {
+        self.order_before_send();
+        self.command(Destination::Physical(to), Command::Startup(page))
     }
 }

@@ -4,7 +4,8 @@
 //! or again and again, or a deadline in time-stamp counts.
 
 use super::icr::Vector;
-use super::local::{ApicMode, LVT_MASKED, LocalApic};
+use super::local::{LVT_MASKED, LocalApic};
+use super::mode::ApicMode;
 use super::port::Port;
 use super::register::Register;
 use crate::msr::Msr;
