@@ -12,7 +12,11 @@ pub const TOP_ENTRY_BYTES: usize = 1 << 39;
 /// Where windows are, see `mm::Window`: one entry of the root table, kept free of everything else.
 pub const WINDOWS: core::ops::Range<usize> = 160 * TOP_ENTRY_BYTES..161 * TOP_ENTRY_BYTES;
 /// Where all physical memory is mapped, in order (PML4 entry 256).
+#[cfg(target_os = "none")]
 pub const DIRECT_MAP: usize = 0xffff_8000_0000_0000;
+/// Where the tests on the host put the memory that they simulate.
+#[cfg(not(target_os = "none"))]
+pub const DIRECT_MAP: usize = 0x6000_0000_0000;
 /// Where the kernel image is linked (PML4 entry 511): physical address plus this.
 pub const KERNEL_BASE: usize = 0xffff_ffff_8000_0000;
 

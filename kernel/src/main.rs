@@ -4,18 +4,21 @@
 //! It is deliberately small and holds no shootdown logic of its own: all invalidation and all
 //! calls to other CPUs go through [`platform::SHOOTDOWN`].
 //!
-//! | folder | what |
+//! From the top down; what is in a row knows only rows below it, and those beside it only where the text says so:
+//!
+//! | folder or file | what |
 //! |---|---|
-//! | [`boot`] | from the first instruction to all CPUs running |
-//! | [`arch`] | what the processor wants: traps, per-CPU data, switching, user memory access |
-//! | [`mm`], [`exec`] | address spaces, frames, program loading |
-//! | [`hotplug`] | CPUs that leave and come back |
-//! | [`backtrace`] | what every CPU is doing |
-//! | [`latency`] | how long preemption and interrupts are off |
-//! | [`calls`] | cross-CPU calls measured in ring 0, beside other kernels' algorithms |
-//! | [`zerocopy`] | servers in user mode that work on their clients' pages |
-//! | [`torture`] | the engine's torture in ring 0 |
-//! | [`task`], [`syscall`], [`fs`] | threads, the Linux system call surface, files |
+//! | [`start`] | from the first instruction to all CPUs running; sets the hooks of lower rows |
+//! | [`traps`] | exceptions, interrupts and system calls, from the stubs to the handlers |
+//! | [`syscall`], [`torture`], [`calls`] | the Linux system call surface; the engine's torture in ring 0; cross-CPU calls measured beside other kernels' |
+//! | [`task`], [`fs`], [`zerocopy`], [`hotplug`] | threads, files, servers that work on their clients' pages, CPUs that leave and come back: one circle |
+//! | [`panic`], [`watchdog`], then [`backtrace`] | the end, a stuck CPU, and what every CPU is doing |
+//! | [`exec`], then [`mm`] | program loading; address spaces and frames |
+//! | [`random`], then [`time`], then [`boot`] | random bytes; clocks; what loader and firmware say, and the end of a boot |
+//! | [`console`], then [`sync`], then [`platform`] | the serial line; locks; what the engine needs from the kernel |
+//! | [`irq`], [`preempt`], then [`latency`] | their switches, and how long they are off |
+//! | [`user_memory`], then [`arch`] | places in user memory; what the processor wants: per-CPU data, switching, page tables, the clock |
+//! | [`addr`], [`cpus`], [`cpu_stage`], [`errno`] | numbers |
 #![no_std]
 #![no_main]
 
@@ -27,6 +30,7 @@ mod backtrace;
 mod boot;
 mod calls;
 mod console;
+mod cpu_stage;
 mod cpus;
 mod errno;
 mod exec;

@@ -6,13 +6,14 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown_x86::apic::TimerRate;
-use x86_64::instructions::port::{Port, PortWriteOnly};
+use x86_64::instructions::port::PortWriteOnly;
 
 use crate::arch::{apic, tsc};
 use crate::boot::fail::boot_fail;
 use crate::irq;
 
 mod pit;
+mod port;
 mod rtc;
 
 pub use crate::arch::tsc::{now_ns, spin_ns};
@@ -117,16 +118,4 @@ fn mask_legacy_interrupts() {
         // SAFETY: the mask registers; all ones is "no interrupts".
         unsafe { PortWriteOnly::new(port).write(0xffu8) };
     }
-}
-
-/// A byte from an I/O port of the timer or the clock.
-fn port_read(port: u16) -> u8 {
-    // SAFETY: reading the 8254, its gate port and the CMOS clock has no effect on memory.
-    unsafe { Port::new(port).read() }
-}
-
-/// A byte to an I/O port of the timer or the clock.
-fn port_write(port: u16, value: u8) {
-    // SAFETY: as for `port_read`.
-    unsafe { Port::new(port).write(value) };
 }

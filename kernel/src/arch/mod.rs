@@ -1,4 +1,6 @@
 //! What the processor wants: descriptor tables, traps, per-CPU data, switching, user memory.
+//!
+//! It may know nothing of the kernel but `addr`, `cpus` and `errno`: whom it is to call, hooks tell it.
 
 pub mod apic;
 pub mod context;

@@ -11,6 +11,8 @@ use core::ops::Range;
 use crate::addr::PAGE_BYTES;
 use crate::cpus::MAX_CPUS;
 
+/// Bytes of the kernel stack of a thread, which comes from the heap.
+pub const KERNEL_STACK_BYTES: usize = 32 * 1024;
 const MAIN_BYTES: usize = 32 * 1024;
 const INTERRUPT_BYTES: usize = 16 * 1024;
 /// Main, #DF, NMI, #MC.

@@ -10,7 +10,7 @@ use super::slot::{self, Note};
 use super::{Frame, Registers};
 use crate::arch::apic;
 use crate::irq::IrqState;
-use crate::{boot, console, hotplug, time};
+use crate::{boot, console, cpu_stage, time};
 
 /// An emulator on a busy host may not run a virtual CPU for that long; a CPU that does not answer an NMI by then is broken.
 const ANSWER_NS: u64 = 1_000_000_000;
@@ -54,7 +54,7 @@ fn exclusively(work: impl FnOnce()) {
 
 /// Has it not been parked? One that is about to be still answers.
 fn is_there(cpu: &CpuId) -> bool {
-    !hotplug::is_parked(*cpu)
+    !cpu_stage::is_parked(*cpu)
 }
 
 fn ask(cpu: CpuId) {

@@ -10,6 +10,8 @@
 //! | `slot` | what a CPU notes, and the hand-over |
 //! | `walk` | following frame pointers on the interrupted stack |
 //! | `symbols`, `show` | names for addresses, lines for registers: for panics too |
+//!
+//! It may not know threads: a stack is memory, and a CPU is asked by its number.
 
 mod ask;
 mod show;

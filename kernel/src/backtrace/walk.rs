@@ -5,9 +5,9 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use crate::arch::stacks::{self, KERNEL_STACK_BYTES};
 use crate::arch::trap::TrapFrame;
-use crate::arch::{paging, percpu, stacks};
-use crate::task::KERNEL_STACK_BYTES;
+use crate::arch::{paging, percpu};
 
 /// Return addresses kept at most.
 pub(super) const FRAMES: usize = 24;

@@ -3,8 +3,7 @@
 use arrayvec::{ArrayString, ArrayVec};
 use spin::Once;
 
-use super::memory::MAX_REGIONS;
-use super::start_info::CMDLINE_BYTES;
+use super::limits::{CMDLINE_BYTES, MAX_REGIONS};
 use crate::addr::PhysAddr;
 
 /// One piece of the memory map, page aligned. Regions are sorted and do not overlap.
@@ -35,6 +34,11 @@ impl BootInfo {
     /// The value of `name=value` on the command line before ` -- `, the last one if repeated.
     pub fn option(&self, name: &str) -> Option<&'static str> {
         option(self.cmdline, name)
+    }
+
+    /// All CPUs that the kernel uses, online or not, as the bits of a word.
+    pub fn cpu_bits(&self) -> u64 {
+        u64::MAX >> (u64::BITS as usize - self.cpus)
     }
 }
 

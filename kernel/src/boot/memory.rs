@@ -4,11 +4,13 @@ use arrayvec::ArrayVec;
 
 use super::fail::boot_fail;
 use super::info::MemoryRegion;
+use super::limits::MAX_REGIONS;
+use super::physical;
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::paging::DIRECT_MAP_LIMIT;
 
-/// Most pieces that are kept. QEMU gives under ten, firmware some dozens.
-pub const MAX_REGIONS: usize = 64;
+/// Type of usable RAM in the memory map (as in E820).
+const TYPE_RAM: u32 = 1;
 /// Real mode data, firmware areas and the trampoline live below.
 const LOW_MEMORY_END: u64 = 1 << 20;
 /// What the boot page tables show.
@@ -21,8 +23,37 @@ pub struct MemoryMap {
     regions: ArrayVec<MemoryRegion, MAX_REGIONS>,
 }
 
+/// RAM, unsorted, as the loader gave it: start and end.
+pub type Ram = ArrayVec<(u64, u64), MAX_REGIONS>;
+
+/// An entry of the loader's map, the same for PVH and Multiboot2.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    start: u64,
+    size: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// Bytes of an entry.
+pub const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
+
+/// The RAM of a map whose entries are at these physical addresses; None if one cannot be reached.
+pub fn ram(entries: impl Iterator<Item = u64>) -> Option<Ram> {
+    let mut ram = Ram::new();
+    for at in entries {
+        let entry = physical::read::<Entry>(at)?;
+        let range = (entry.start, entry.start.saturating_add(entry.size));
+        if entry.kind == TYPE_RAM && ram.try_push(range).is_err() {
+            too_many();
+        }
+    }
+    Some(ram)
+}
+
 /// Ends the boot: the map has more pieces than fit.
-pub fn too_many() -> ! {
+fn too_many() -> ! {
     boot_fail!("the memory map has more than {MAX_REGIONS} pieces; use simpler memory settings")
 }
 

@@ -5,6 +5,7 @@
 pub mod acpi;
 pub mod fail;
 pub mod info;
+mod limits;
 pub mod memory;
 pub mod multiboot;
 mod physical;

@@ -2,10 +2,8 @@
 //! format"): tags, each with its type and size. GRUB makes it, for machines that have firmware and no
 //! PVH loader. All of it is data from outside, so every pointer is checked.
 
-use arrayvec::ArrayVec;
-
 use super::fail::boot_fail;
-use super::memory::{self, MAX_REGIONS};
+use super::memory::{self, Ram};
 use super::physical;
 use super::start_info::{self, Loader};
 
@@ -15,8 +13,6 @@ const MAGIC: u32 = 0x36d7_6289;
 const SIZE_LIMIT: u32 = 1 << 20;
 /// Tags begin at multiples of this.
 const TAG_ALIGN: u64 = 8;
-/// Type of usable RAM in the memory map (as in E820).
-const TYPE_RAM: u32 = 1;
 
 /// Types of tags.
 const END: u32 = 0;
@@ -30,16 +26,6 @@ const ACPI_NEW: u32 = 15;
 type TagHeader = [u32; 2];
 const HEADER_BYTES: u64 = size_of::<TagHeader>() as u64;
 
-/// An entry of the memory map.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MemoryEntry {
-    start: u64,
-    size: u64,
-    kind: u32,
-    reserved: u32,
-}
-
 /// Reads the loader's data at physical address `at`. Boot page tables are loaded.
 pub fn read(magic: u32, at: u64) -> Loader {
     if magic != MAGIC {
@@ -49,7 +35,7 @@ pub fn read(magic: u32, at: u64) -> Loader {
         cmdline: "",
         initramfs: &[],
         rsdp: 0,
-        ram: ArrayVec::new(),
+        ram: Ram::new(),
     };
     for (kind, content, size) in tags(at) {
         match kind {
@@ -105,22 +91,15 @@ fn module(content: u64) -> &'static [u8] {
 }
 
 /// Size and version of an entry come first.
-fn memory_map(content: u64, size: u64) -> ArrayVec<(u64, u64), MAX_REGIONS> {
+fn memory_map(content: u64, size: u64) -> Ram {
     let [entry_bytes, _] = physical::read::<[u32; 2]>(content).unwrap_or_else(|| damaged());
     let step = u64::from(entry_bytes);
-    if step < size_of::<MemoryEntry>() as u64 {
+    if step < memory::ENTRY_BYTES {
         damaged();
     }
-    let mut ram = ArrayVec::new();
-    for index in 0..(size - HEADER_BYTES.min(size)) / step {
-        let at = content + HEADER_BYTES + index * step;
-        let entry = physical::read::<MemoryEntry>(at).unwrap_or_else(|| damaged());
-        let range = (entry.start, entry.start.saturating_add(entry.size));
-        if entry.kind == TYPE_RAM && ram.try_push(range).is_err() {
-            memory::too_many();
-        }
-    }
-    ram
+    let entries = 0..(size - HEADER_BYTES.min(size)) / step;
+    let places = entries.map(|index| content + HEADER_BYTES + index * step);
+    memory::ram(places).unwrap_or_else(|| damaged())
 }
 
 fn damaged() -> ! {

@@ -1,19 +1,14 @@
 //! What a PVH loader passes: Xen's `hvm_start_info` ("x86/HVM direct boot ABI"), as QEMU, Xen,
 //! Firecracker and Cloud Hypervisor make it. All of it is data from outside, so every pointer is checked.
 
-use arrayvec::ArrayVec;
-
 use super::fail::boot_fail;
-use super::memory::{self, MAX_REGIONS};
+use super::limits::CMDLINE_BYTES;
+use super::memory::{self, Ram};
 use super::physical;
 
 const MAGIC: u32 = 0x336e_c578;
 /// Version 1 added the memory map.
 const VERSION_WITH_MEMORY_MAP: u32 = 1;
-/// Type of usable RAM in the memory map (as in E820).
-const TYPE_RAM: u32 = 1;
-/// Longest command line, in bytes.
-pub const CMDLINE_BYTES: usize = 4096;
 
 /// `struct hvm_start_info`.
 #[repr(C)]
@@ -41,16 +36,6 @@ struct Module {
     reserved: u64,
 }
 
-/// `struct hvm_memmap_table_entry`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MemoryEntry {
-    start: u64,
-    size: u64,
-    kind: u32,
-    reserved: u32,
-}
-
 /// The parts of it that the kernel uses, checked.
 pub struct Loader {
     /// Command line, still in the loader's memory.
@@ -59,8 +44,8 @@ pub struct Loader {
     pub initramfs: &'static [u8],
     /// Physical address of the ACPI root pointer; 0 if the loader has none.
     pub rsdp: u64,
-    /// RAM, unsorted, as the loader gave it: start and end.
-    pub ram: ArrayVec<(u64, u64), MAX_REGIONS>,
+    /// RAM.
+    pub ram: Ram,
 }
 
 /// Reads the loader's data at physical address `at`. Boot page tables are loaded.
@@ -127,18 +112,11 @@ fn initramfs(info: &StartInfo) -> &'static [u8] {
     }
 }
 
-fn ram(info: &StartInfo) -> ArrayVec<(u64, u64), MAX_REGIONS> {
-    let mut ram = ArrayVec::new();
-    let step = size_of::<MemoryEntry>() as u64;
-    for index in 0..u64::from(info.memory_map_entries) {
-        let at = info.memory_map.saturating_add(index * step);
-        let Some(entry) = physical::read::<MemoryEntry>(at) else {
-            boot_fail!("the memory map cannot be reached; boot by PVH below 4 GiB");
-        };
-        let range = (entry.start, entry.start.saturating_add(entry.size));
-        if entry.kind == TYPE_RAM && ram.try_push(range).is_err() {
-            memory::too_many();
-        }
+fn ram(info: &StartInfo) -> Ram {
+    let entries = 0..u64::from(info.memory_map_entries);
+    let places = entries.map(|index| info.memory_map.saturating_add(index * memory::ENTRY_BYTES));
+    match memory::ram(places) {
+        Some(ram) => ram,
+        None => boot_fail!("the memory map cannot be reached; boot by PVH below 4 GiB"),
     }
-    ram
 }

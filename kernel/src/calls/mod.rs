@@ -13,6 +13,8 @@
 //! | `run` | command line, threads, verdict |
 //! | `machine` | the running machine, as the bench asks for it |
 //! | `platform` | the platform of the contenders: the kernel's, but for the vector |
+//!
+//! It may not know memory management, files or system calls; only `traps` and `start` may know it.
 
 mod machine;
 mod platform;

@@ -8,10 +8,10 @@ use linux_raw_sys::general as linux;
 
 use super::attributes::Attributes;
 use super::budget::{Budget, Share};
+use super::device::Device;
 use super::node::Node;
 use super::pseudo::Pseudo;
 use super::transfer::{copy_in, copy_out, zero_out};
-use super::tree::Device;
 use super::{console, directory, regular};
 use crate::errno::Errno;
 use crate::mm::file::Copy;

@@ -2,10 +2,13 @@
 //!
 //! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Only in `/tmp` can files
 //! be made and removed; they live in memory and can be mapped (`mm::file`).
+//!
+//! It may not know system calls, torture or benches.
 
 mod attributes;
 mod budget;
 mod console;
+mod device;
 mod directory;
 mod eventfd;
 mod file;

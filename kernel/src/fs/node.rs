@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 
 use super::attributes::{Attributes, Kind};
+use super::device::Device;
 use super::eventfd::Event;
 use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
-use super::tree::{self, Device};
 use crate::exec::initramfs::File;
 use crate::mm::MemoryFile;
 use crate::zerocopy::ServiceHandle;
@@ -37,7 +37,7 @@ pub(super) enum Node {
 impl Node {
     pub fn attributes(&self, path: &str) -> Attributes {
         match self {
-            Self::Device(device) => tree::device_attributes(*device, path),
+            Self::Device(device) => device.attributes(path),
             Self::Static(file) => {
                 Attributes::new(Kind::Regular, file.mode, file.data.len() as u64, path)
             }
@@ -45,15 +45,13 @@ impl Node {
                 let size = regular.file.size();
                 Attributes::new(Kind::Regular, regular.permissions, size, path)
             }
-            Self::Pseudo(pseudo) => {
-                Attributes::new(Kind::Regular, tree::pseudo_permissions(*pseudo), 0, path)
-            }
+            Self::Pseudo(pseudo) => Attributes::new(Kind::Regular, pseudo.permissions(), 0, path),
             Self::Directory => Attributes::new(Kind::Directory, 0o755, 0, path),
             Self::PipeReader(_) | Self::PipeWriter(_) => {
                 Attributes::new(Kind::Pipe, 0o600, 0, path)
             }
             Self::Event(_) => Attributes::untyped(0o600, path),
-            Self::ZeroCopy(_) => tree::device_attributes(Device::ZeroCopy, path),
+            Self::ZeroCopy(_) => Device::ZeroCopy.attributes(path),
         }
     }
 }

@@ -5,10 +5,11 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as linux;
 
+use super::device::Device;
 use super::file::OpenFile;
 use super::node::Node;
 use super::tmp;
-use super::tree::{self, Device, normalise};
+use super::tree::{self, normalise};
 use crate::errno::Errno;
 use crate::task::Process;
 use crate::zerocopy::ServiceHandle;
@@ -66,7 +67,7 @@ pub fn open(
         Node::Directory => {}
         _ if request.has(linux::O_DIRECTORY) => return Err(Errno::ENOTDIR),
         Node::Static(_) if request.writes() => return Err(Errno::EROFS),
-        Node::Pseudo(p) if request.writes() && tree::pseudo_permissions(*p) & 0o222 == 0 => {
+        Node::Pseudo(p) if request.writes() && p.permissions() & 0o222 == 0 => {
             return Err(Errno::EACCES);
         }
         Node::Memory(regular) if request.writes() && request.has(linux::O_TRUNC) => {

@@ -10,6 +10,7 @@ use super::{irqoff, machine};
 use crate::addr::PAGE_BYTES;
 use crate::backtrace;
 use crate::boot;
+use crate::cpu_stage;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::hotplug;
@@ -119,6 +120,13 @@ pub(super) fn files() -> impl Iterator<Item = (&'static str, Pseudo, u32)> {
 }
 
 impl Pseudo {
+    /// Those of its file.
+    pub fn permissions(self) -> u32 {
+        files()
+            .find(|&(_, pseudo, _)| pseudo == self)
+            .map_or(0, |(.., permissions)| permissions)
+    }
+
     /// The text as it is now, for the running thread. ENOMEM when the kernel heap cannot hold it.
     pub fn text(self) -> Result<String, Errno> {
         let mut text = String::new();
@@ -133,8 +141,10 @@ impl Pseudo {
             Self::CpuInfo => cpu_info(&mut text),
             Self::MemInfo => mem_info(&mut text),
             Self::CpusOnline => writeln!(text, "{}", Ranges(task::usable_cpu_bits())),
-            Self::CpusPossible => writeln!(text, "{}", Ranges(hotplug::possible_bits())),
-            Self::CpuOnline(cpu) => writeln!(text, "{}", u8::from(hotplug::is_online(cpu_id(cpu)))),
+            Self::CpusPossible => writeln!(text, "{}", Ranges(boot::info().cpu_bits())),
+            Self::CpuOnline(cpu) => {
+                writeln!(text, "{}", u8::from(cpu_stage::is_online(cpu_id(cpu))))
+            }
             Self::Comm => writeln!(text, "{}", task::current().name()),
         };
         written.map_err(|fmt::Error| Errno::ENOMEM)?;

@@ -4,10 +4,10 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as linux;
 
+use super::device::Device;
 use super::file::OpenFile;
 use super::node::Node;
 use super::transfer::copy_in;
-use super::tree::Device;
 use crate::errno::Errno;
 use crate::mm::MemoryFile;
 use crate::mm::file::{Copy, PageRange};

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general as linux;
 
+use super::device::Device;
 use super::file::OpenFile;
 use super::node::Node;
-use super::tree::Device;
 use crate::errno::Errno;
 
 /// Most descriptors of one process.

@@ -8,43 +8,19 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as linux;
 
 use super::attributes::{Attributes, Kind};
+use super::device::DEVICES;
 use super::node::Node;
-use super::pseudo::{self, Pseudo};
+use super::pseudo;
 use super::tmp;
 use crate::errno::Errno;
 use crate::exec::initramfs;
 use crate::task::Process;
-use crate::zerocopy;
 
 /// A link to the program of the reading process.
 const EXE_LINK: &str = "/proc/self/exe";
 
 /// Directories that exist without holding anything.
 const EMPTY_DIRECTORIES: &[&str] = &["/", "/dev", "/proc", "/sys", tmp::DIRECTORY];
-
-/// The devices.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Device {
-    Console,
-    Null,
-    Zero,
-    Random,
-    /// Each `open` makes a service of it.
-    ZeroCopy,
-}
-
-const DEVICES: &[(&str, Device, u64)] = &[
-    ("/dev/console", Device::Console, 0x501),
-    ("/dev/tty", Device::Console, 0x500),
-    ("/dev/null", Device::Null, 0x103),
-    ("/dev/zero", Device::Zero, 0x105),
-    ("/dev/random", Device::Random, 0x108),
-    ("/dev/urandom", Device::Random, 0x109),
-    (zerocopy::abi::DEVICE, Device::ZeroCopy, 0x0a5a),
-];
-
-/// Permissions of devices.
-const DEVICE_PERMISSIONS: u32 = 0o666;
 
 /// An absolute path without empty, `.` and `..` components; relative ones start at the root.
 pub fn normalise(path: &str) -> String {
@@ -120,23 +96,6 @@ pub fn read_link(process: &Process, path: &str) -> Result<String, Errno> {
 /// Is this the link to the running program?
 pub(super) fn is_exe_link(path: &str) -> bool {
     path == EXE_LINK
-}
-
-pub(super) fn device_attributes(device: Device, path: &str) -> Attributes {
-    let number = DEVICES
-        .iter()
-        .find(|(_, d, _)| *d == device)
-        .map_or(0, |&(.., number)| number);
-    Attributes {
-        device: number,
-        ..Attributes::new(Kind::Device, DEVICE_PERMISSIONS, 0, path)
-    }
-}
-
-pub(super) fn pseudo_permissions(pseudo: Pseudo) -> u32 {
-    pseudo::files()
-        .find(|(_, p, _)| *p == pseudo)
-        .map_or(0, |(.., permissions)| permissions)
 }
 
 /// Names in a directory, sorted, with their kinds.

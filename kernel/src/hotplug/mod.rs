@@ -19,11 +19,11 @@
 //! thread's first entry to work twice. The TLB is what must not survive, and the engine drops it (I8).
 //!
 //! CPU 0 never leaves: it keeps the time of those that are gone.
+//!
+//! It may not know files or system calls: `fs` asks on behalf of who writes to the file of a CPU.
 
 mod park;
 mod request;
-mod stage;
 
 pub use park::park_if_asked;
-pub use request::{bring_online, possible_bits, take_offline};
-pub use stage::{is_online, is_parked};
+pub use request::{bring_online, take_offline};

@@ -1,7 +1,7 @@
 //! The CPU's own part: leaving, waiting, returning.
 
-use super::stage::{self, Stage};
 use crate::arch::{apic, percpu, timer};
+use crate::cpu_stage::{self as stage, Stage};
 use crate::irq;
 use crate::latency;
 use crate::mm::frames;

@@ -5,9 +5,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use shootdown::CpuId;
 use shootdown_x86::apic::Destination;
 
-use super::stage::{self, Stage};
 use crate::arch::apic;
-use crate::boot;
+use crate::cpu_stage::{self as stage, Stage};
 use crate::errno::Errno;
 use crate::task::{self, Deadline, WaitQueue};
 use crate::zerocopy;
@@ -39,11 +38,6 @@ impl Drop for Turn {
         CHANGING.store(false, Ordering::Release);
         WAITING.wake_all();
     }
-}
-
-/// All CPUs that the kernel uses, online or not, as the bits of a word.
-pub fn possible_bits() -> u64 {
-    u64::MAX >> (u64::BITS as usize - boot::info().cpus)
 }
 
 /// Takes the CPU out of service: threads move to other CPUs, no call and no flush reaches it afterwards. Returns when it is

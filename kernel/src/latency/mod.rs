@@ -3,7 +3,7 @@
 //! Off by default, when it costs one predictable branch wherever preemption or interrupts go off or on; `/proc/shootdown/latency`
 //! switches and shows it. What is measured:
 //!
-//! * a *preemption-off span*, from the outermost `preempt_disable` to its `preempt_enable`;
+//! * a *preemption-off span*, from the outermost `preempt::disable` to its `preempt::enable`;
 //! * an *interrupts-off span*, from the CLI, or the interrupt or exception that the processor took with interrupts on, to the
 //!   STI or IRET that ends it. A CPU that halts has interrupts on, and one that is parked offline is not counted;
 //! * a *wait*, inside either, for other CPUs to answer the engine.
@@ -17,6 +17,8 @@
 //! | `hooks` | what the switches themselves call |
 //! | `record` | what one CPU has seen |
 //! | `show` | `/proc/shootdown/latency` |
+//!
+//! It may know `arch` and nothing above: those that it watches call it.
 
 mod control;
 mod hooks;

@@ -6,7 +6,7 @@
 //! would not see what the first one says that it wrote. The lock is held over the second step, or a third thread that faults
 //! on the same page could do the last one early.
 
-use super::fault::FaultError;
+use super::access::FaultError;
 use super::frames::{self, Frame, Share};
 use super::invalidate::Gather;
 use super::layout::{PAGE_SIZE, page_floor};

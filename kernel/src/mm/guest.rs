@@ -12,13 +12,8 @@ use super::prot::Prot;
 use super::pte::Pte;
 use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
-use super::vma::{Area, AreaKind};
+use super::vma::{Area, AreaKind, GuestId};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
-
-/// Tells such areas apart: what a program maps where one was is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuestId(u64);
 
 /// An area for lent pages, of the space where it was made. It goes when the space does, or [`remove`](MemorySpace::remove_guests).
 #[derive(Debug)]
@@ -31,13 +26,6 @@ impl GuestArea {
     /// Where the first page is shown.
     pub const fn start(&self) -> usize {
         self.range.start()
-    }
-}
-
-impl GuestId {
-    fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 }
 

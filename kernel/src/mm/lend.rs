@@ -3,7 +3,7 @@
 //! Who has a share keeps the frame, whatever becomes of the buffer. It has the page, not the place: when the lender
 //! replaces the page, the two part.
 
-use super::fault::{FaultAccess, FaultError};
+use super::access::FaultAccess;
 use super::frames::{self, FrameChain, Share};
 use super::prot::Prot;
 use super::pte::PteCell;
@@ -115,15 +115,6 @@ impl Inner {
             pages.push(Share::another(frame));
         }
         Ok(Lent::All)
-    }
-}
-
-impl From<FaultError> for Errno {
-    fn from(error: FaultError) -> Self {
-        match error {
-            FaultError::OutOfMemory => Self::ENOMEM,
-            _ => Self::EFAULT,
-        }
     }
 }
 

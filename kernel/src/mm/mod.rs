@@ -2,10 +2,13 @@
 //!
 //! From the bottom up: [`frames`] owns physical memory; `heap` is the kernel's own allocator;
 //! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
-//! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, [`fault`] and `fork` are the
+//! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, `fault` and `fork` are the
 //! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so; [`mod@file`] holds files, which
 //! know what mappings write to them, and `msync` syncs them by address. [`invalidate`] is the only module that flushes.
+//!
+//! It may not know threads, processes or names of files (`task`, `fs`): it is told which space it works on.
 
+mod access;
 pub mod advise;
 #[cfg(target_os = "none")]
 mod boot;
@@ -13,7 +16,7 @@ pub mod brk;
 mod clear;
 mod cow;
 pub mod error;
-pub mod fault;
+mod fault;
 pub mod file;
 mod fork;
 pub mod frames;
@@ -38,11 +41,11 @@ pub mod vma;
 mod window;
 mod witness;
 
+pub use access::{FaultAccess, FaultError};
 pub use advise::Advice;
 #[cfg(target_os = "none")]
 pub use boot::init;
 pub use error::MapError;
-pub use fault::{FaultAccess, FaultError};
 pub use file::{FileArea, MemoryFile};
 pub use guest::GuestArea;
 pub use layout::{PAGE_SIZE, USER_END};

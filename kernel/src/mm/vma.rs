@@ -6,15 +6,26 @@
 
 use super::error::MapError;
 use super::file::FileArea;
-use super::guest::GuestId;
 use super::layout::WINDOWS;
 use super::prot::Prot;
 use super::range::UserRange;
 use super::shared::SharedArea;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Most areas one address space may have, as Linux's `vm.max_map_count`.
 pub const MAX_AREAS: usize = 65530;
+
+/// Tells areas for lent pages apart: what a program maps where one was is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestId(u64);
+
+impl GuestId {
+    pub(super) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// What an area is for; areas of different kinds never merge.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@
 //! Lock order: changes of a file, its syncs, address space, then shared memory or contents of a file, then frame allocator. Run queues and other task locks are leaves.
 //! No spin lock is held over access to user memory that may fault, nor over a ticket's `wait`; the
 //! address space's is held over a wait where others must not see the space in between.
+//!
+//! It may not know threads: those that sleep for a lock are [`Sleeper`]s, and a hook says which of them runs.
 
 mod irq;
 mod list;

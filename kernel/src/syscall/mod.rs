@@ -3,6 +3,8 @@
 //! Whatever user mode passes, a call answers with a result or an error number: pointers go through
 //! `arch::uaccess`, lengths have bounds, arithmetic is checked. A number without a function answers
 //! ENOSYS and is logged once.
+//!
+//! It may not know traps, torture or benches, and nobody but `traps` may know it.
 
 mod args;
 mod clock;

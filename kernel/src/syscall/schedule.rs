@@ -4,8 +4,8 @@ use shootdown::CpuId;
 
 use super::args::Args;
 use super::outcome::Outcome;
+use crate::boot;
 use crate::errno::Errno;
-use crate::hotplug;
 use crate::task::{self, Current, Tid};
 use crate::user_memory::UserBytes;
 use crate::zerocopy;
@@ -23,7 +23,7 @@ pub(super) fn sched_setaffinity(me: &Current, a: &Args) -> Outcome {
     let mut bytes = [0; MASK_BYTES];
     UserBytes::new(a.usize(2), given)?.copy_to(&mut bytes[..given])?;
     // CPUs that are offline count again when they come back.
-    let wanted = u64::from_le_bytes(bytes) & hotplug::possible_bits();
+    let wanted = u64::from_le_bytes(bytes) & boot::info().cpu_bits();
     if wanted & task::usable_cpu_bits() == 0 {
         return Err(Errno::EINVAL);
     }

@@ -15,6 +15,9 @@
 //!
 //! Kernel code is preempted like any other: between two instructions with interrupts on and no spin lock held the
 //! thread may lose its CPU and go on elsewhere. What belongs to a CPU is used with interrupts or preemption off.
+//!
+//! It may not know system calls, traps, torture or benches. With `fs`, `zerocopy` and `hotplug` it is one circle
+//! (ARCHITECTURE.md, "Floors of the kernel").
 
 mod affinity;
 mod child;
@@ -60,7 +63,6 @@ pub use sched::{
 };
 pub use scheduling::{Priority, Rule, Scheduling};
 pub use signal::{UserException, user_exception};
-pub use stack::KERNEL_STACK_BYTES;
 pub use start::{start_init, start_scheduling, wait_for_other_cpus};
 pub use thread::{Thread, ThreadList};
 pub use timer::Deadline;

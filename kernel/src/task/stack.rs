@@ -4,8 +4,7 @@ use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// Bytes of one kernel stack.
-pub const KERNEL_STACK_BYTES: usize = 32 * 1024;
+use crate::arch::stacks::KERNEL_STACK_BYTES;
 
 /// Fills the lowest words of a stack; found changed, the stack has overflowed.
 const CANARY: u64 = 0x5348_4f4f_5444_4f57;

@@ -2,7 +2,7 @@
 //!
 //! Channel 2 would need the gate in port 0x61, which QEMU's `microvm` does not have.
 
-use super::{port_read, port_write};
+use super::port;
 
 /// Counts a second.
 pub const HZ: u64 = 1_193_182;
@@ -27,21 +27,21 @@ pub const fn counts_for_ms(ms: u64) -> u16 {
 
 /// Starts the count, 55 ms long.
 pub fn start() {
-    port_write(COMMAND, ONE_SHOT);
-    port_write(CHANNEL_0, 0xff);
-    port_write(CHANNEL_0, 0xff);
+    port::write(COMMAND, ONE_SHOT);
+    port::write(CHANNEL_0, 0xff);
+    port::write(CHANNEL_0, 0xff);
 }
 
 /// The count now.
 pub fn read() -> u16 {
-    port_write(COMMAND, LATCH);
-    let low = port_read(CHANNEL_0);
-    let high = port_read(CHANNEL_0);
+    port::write(COMMAND, LATCH);
+    let low = port::read(CHANNEL_0);
+    let high = port::read(CHANNEL_0);
     u16::from_le_bytes([low, high])
 }
 
 /// Whether the count has passed 0 since [`start`].
 pub fn expired() -> bool {
-    port_write(COMMAND, READ_STATUS);
-    port_read(CHANNEL_0) & OUTPUT != 0
+    port::write(COMMAND, READ_STATUS);
+    port::read(CHANNEL_0) & OUTPUT != 0
 }

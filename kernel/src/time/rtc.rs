@@ -1,6 +1,6 @@
 //! The CMOS clock (Motorola MC146818 data sheet), read once. Taken to hold UTC.
 
-use super::{port_read, port_write};
+use super::port;
 
 const INDEX: u16 = 0x70;
 const DATA: u16 = 0x71;
@@ -66,8 +66,8 @@ fn read_once() -> Reading {
 }
 
 fn register(index: u8) -> u8 {
-    port_write(INDEX, index);
-    port_read(DATA)
+    port::write(INDEX, index);
+    port::read(DATA)
 }
 
 /// Days by counting March as the first month, so that the leap day is a year's last.

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use shootdown::{AddressSpace, CpuId, WindowRoot};
 use shootdown_torture::{FRAMES, Memory, PAGES, Region, SPACES, WINDOW_PAGES};
 
-use super::run;
+use super::notes;
 use super::tables::{Leaves, PAGES_PER_TABLE, Scope, Tables, leaf};
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::{paging, percpu, uaccess};
@@ -165,12 +165,12 @@ impl Memory<MAX_CPUS> for TortureMemory {
     }
 
     fn entered(&self) -> Option<usize> {
-        run::entered()
+        notes::entered()
     }
 
     fn enter(&self, space: Option<usize>) {
         let wanted = space.map(|index| Arc::clone(self.spaces[index].0.space()));
-        run::note_entered(None);
+        notes::note_entered(None);
         // Those of the CPU where the task is now; it has the shared root wherever it comes later.
         let takes_windows = space == Some(0)
             && !self
@@ -179,7 +179,7 @@ impl Memory<MAX_CPUS> for TortureMemory {
                 .is_multiple_of(PLAIN_EVERY);
         let window = takes_windows.then(|| Arc::clone(&self.windows[percpu::cpu_id().index()]));
         task::change_space(wanted.map(SpaceUse::new), window);
-        run::note_entered(space);
+        notes::note_entered(space);
     }
 
     fn has_windows(&self, cpu: usize) -> bool {

@@ -17,10 +17,14 @@
 //! | `run` | threads, time, verdict |
 //! | `host` | CPUs, contexts and preemption, as the torture asks for them |
 //! | `memory` | spaces, frames and loads, as it asks for them |
+//! | `notes` | which worker a thread is, and where |
 //! | `tables` | page tables that change under everybody's hands |
+//!
+//! It may not know files or system calls; only `traps` and `start` may know it.
 
 mod host;
 mod memory;
+mod notes;
 mod run;
 mod tables;
 

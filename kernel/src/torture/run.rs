@@ -8,6 +8,7 @@ use spin::Once;
 
 use super::host::Machine;
 use super::memory::TortureMemory;
+use super::notes::{self, THREADS_PER_CPU};
 use crate::arch::percpu;
 use crate::backtrace;
 use crate::boot::fail::boot_fail;
@@ -17,14 +18,9 @@ use crate::cpus::MAX_CPUS;
 use crate::task::{self, Deadline, Tid};
 use crate::time;
 
-/// Kernel threads for each CPU: so that they preempt each other.
-const THREADS_PER_CPU: usize = 2;
-const MAX_WORKERS: usize = MAX_CPUS * THREADS_PER_CPU;
 const NS_PER_S: u64 = 1_000_000_000;
 /// A worker without a step for so many seconds is stuck. An emulator on a busy host may not run a virtual CPU for seconds.
 const STUCK_S: u64 = 30;
-/// In `ENTERED`: no space.
-const NOWHERE: usize = usize::MAX;
 
 static TORTURE: Torture<MAX_CPUS> = Torture::new();
 static MACHINE: Once<Machine> = Once::new();
@@ -34,11 +30,6 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static TICKS: AtomicUsize = AtomicUsize::new(0);
 /// Workers that have ended.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
-/// The thread of each worker; 0 for none.
-static TIDS: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(0) }; MAX_WORKERS];
-/// The space that each worker has entered.
-static ENTERED: [AtomicUsize; MAX_WORKERS] = [const { AtomicUsize::new(NOWHERE) }; MAX_WORKERS];
-
 /// The numbers of the command line.
 #[derive(Clone, Copy, Debug)]
 struct Orders {
@@ -152,7 +143,7 @@ fn is_running() -> bool {
 
 /// A worker: one step after the other.
 fn work(worker: usize) -> ! {
-    TIDS[worker].store(task::current().tid().as_u32() as usize, Ordering::Relaxed);
+    notes::i_am(worker);
     let machine = MACHINE.get().expect("made before the threads");
     while is_running() {
         TORTURE.step(machine, WorkerId::task(worker), Context::Task);
@@ -190,24 +181,4 @@ fn step_in_interrupt() {
     }
     // ORDERING: publishes the step's results; pairs with the load in `all_end`.
     TICKS.fetch_sub(1, Ordering::Release);
-}
-
-/// The worker that runs on this CPU, or was interrupted there.
-fn worker_here() -> Option<usize> {
-    let tid = task::current().tid().as_u32() as usize;
-    TIDS.iter()
-        .position(|other| tid != 0 && other.load(Ordering::Relaxed) == tid)
-}
-
-/// The space that the running thread has entered. Interrupts are off, or the answer may be of another thread.
-pub(super) fn entered() -> Option<usize> {
-    let space = ENTERED[worker_here()?].load(Ordering::Relaxed);
-    (space != NOWHERE).then_some(space)
-}
-
-/// Says which it is now.
-pub(super) fn note_entered(space: Option<usize>) {
-    if let Some(worker) = worker_here() {
-        ENTERED[worker].store(space.unwrap_or(NOWHERE), Ordering::Relaxed);
-    }
 }

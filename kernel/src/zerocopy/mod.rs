@@ -30,6 +30,8 @@
 //! * A forked process has the service but neither servers nor windows.
 //!
 //! Every page is unmapped by the server's own thread, or, of a CPU that goes offline, by that CPU.
+//!
+//! It may not know files or system calls: `fs` makes a service of an open device.
 
 pub mod abi;
 mod call;

@@ -13,9 +13,9 @@ use super::server::Server;
 use super::service::Service;
 use crate::addr::PAGE_BYTES;
 use crate::arch::percpu;
+use crate::boot;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
-use crate::hotplug;
 use crate::task::{self, Current, Thread};
 
 /// Makes the current thread the server of the one CPU that it is pinned to; the answer to the program.
@@ -76,7 +76,7 @@ fn settle(me: &Current) -> Result<CpuId, Errno> {
 }
 
 fn only_cpu(thread: &Thread) -> Result<CpuId, Errno> {
-    let cpus = thread.affinity_bits() & hotplug::possible_bits();
+    let cpus = thread.affinity_bits() & boot::info().cpu_bits();
     match cpus.count_ones() {
         1 => Ok(CpuId::new(cpus.trailing_zeros())),
         _ => Err(Errno::EINVAL),

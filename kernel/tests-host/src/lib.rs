@@ -7,6 +7,9 @@
 extern crate alloc;
 
 // The kernel's files, as they are. Parts that only other kernel modules use are dead code here.
+#[allow(dead_code)]
+#[path = "../../src/addr.rs"]
+pub mod addr;
 #[path = "../../src/cpus.rs"]
 pub mod cpus;
 #[allow(dead_code)]
@@ -19,7 +22,6 @@ pub mod exec;
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;
 
-pub mod addr;
 pub mod arch;
 pub mod boot;
 pub mod memory;

@@ -1,8 +1,8 @@
 //! [`FileArea`]: the part of a file that a mapping shows, and the page faults in it.
 
 use super::memory_file::MemoryFile;
+use crate::mm::access::{FaultAccess, FaultError};
 use crate::mm::error::MapError;
-use crate::mm::fault::{FaultAccess, FaultError};
 use crate::mm::frames::Frame;
 use crate::mm::layout::page_floor;
 use crate::mm::pte::{Pte, PteCell};

@@ -1,8 +1,8 @@
 //! [`Contents`]: the pages of a file, in memory and as stored.
 
 use super::dirty::{DirtyLog, Logged};
+use super::pages::{MAX_BYTES, PageRange, number_of, offset_of};
 use super::quota::Quota;
-use super::sync::PageRange;
 use crate::mm::error::MapError;
 use crate::mm::frames::{self, Frame, FrameChain, Share};
 use crate::mm::layout::{PAGE_SIZE, PhysAddr, USER_END};
@@ -129,7 +129,7 @@ impl Contents {
 
     /// Copies bytes to one page from `offset` on, which becomes dirty, and the file as long as that takes; how many.
     pub fn write(&mut self, offset: u64, from: &[u8]) -> Result<usize, MapError> {
-        let Some(piece) = self.piece(offset, from.len(), super::MAX_BYTES) else {
+        let Some(piece) = self.piece(offset, from.len(), MAX_BYTES) else {
             return Err(MapError::TooBig);
         };
         let cell = filled(&mut self.in_memory, &mut self.quota, piece.page, &mut None)?;
@@ -252,16 +252,6 @@ struct Piece {
     page: usize,
     into_page: usize,
     len: usize,
-}
-
-/// The number of the page at an offset; sizes are bounded so that it fits.
-pub(super) const fn number_of(offset: usize) -> u32 {
-    (offset / PAGE_SIZE) as u32
-}
-
-/// Where a page is.
-pub(super) const fn offset_of(page: u32) -> usize {
-    page as usize * PAGE_SIZE
 }
 
 /// Takes a page down as clean; whether it was there and dirty.

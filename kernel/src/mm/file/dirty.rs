@@ -3,7 +3,7 @@
 //! A sync must not look at every page of a large file to find the few that are dirty. So each page that becomes dirty is noted,
 //! up to a limit; beyond it, or without memory for the note, the log says only that all pages have to be looked at.
 
-use super::sync::PageRange;
+use super::pages::PageRange;
 use alloc::vec::Vec;
 
 /// What a log knows.

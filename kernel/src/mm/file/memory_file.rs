@@ -9,9 +9,6 @@ use crate::sync::{Mutex, SleepMutex, SleepMutexGuard};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Largest size of a file.
-pub const MAX_BYTES: u64 = 1 << 40;
-
 /// Most such files at one time: each takes kernel heap that programs could ask for without end.
 const MOST_FILES: usize = 1024;
 

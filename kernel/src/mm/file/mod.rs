@@ -14,11 +14,13 @@
 //! page is writable only while the page is dirty, and none that was writable disappears from a page table before every
 //! CPU has forgotten it (`Gather::note_writer`).
 //!
-//! [`area`](FileArea) is the part of a file that a mapping shows, `contents` the pages, `dirty` which of them were
+//! [`area`](FileArea) is the part of a file that a mapping shows, `pages` numbers them, `contents` holds them, `dirty` which of them were
 //! written to, `mappers` the address spaces to ask, `sync` and `resize` the operations that ask them, `lanes` what keeps
 //! syncs apart that run at the same time.
 //!
 //! Locks, from the outside in: changes of the size, the lanes of syncs, the address space, the contents.
+//!
+//! It may not know names and descriptors (`fs`); of a space it knows that it has areas, which show files.
 
 mod area;
 mod contents;
@@ -27,6 +29,7 @@ mod dirty;
 mod lanes;
 mod mappers;
 mod memory_file;
+mod pages;
 mod quota;
 mod resize;
 mod space;
@@ -35,5 +38,7 @@ mod sync;
 pub use area::FileArea;
 pub use contents::Copy;
 pub use counters::counters;
-pub use memory_file::{MAX_BYTES, MemoryFile};
-pub use sync::PageRange;
+pub use memory_file::MemoryFile;
+#[cfg(not(target_os = "none"))]
+pub use pages::MAX_BYTES;
+pub use pages::PageRange;

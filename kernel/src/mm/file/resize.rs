@@ -1,8 +1,7 @@
 //! Changing a file's size.
 
-use super::contents::number_of;
-use super::memory_file::{Change, MAX_BYTES};
-use super::sync::PageRange;
+use super::memory_file::Change;
+use super::pages::{MAX_BYTES, PageRange, number_of};
 use crate::mm::error::MapError;
 use crate::mm::frames::{self, FrameChain};
 use crate::mm::layout::PAGE_SIZE;

@@ -1,8 +1,8 @@
 //! What syncs and changes of a file's size do in an address space that maps it.
 
-use super::contents::offset_of;
 use super::counters;
 use super::memory_file::MemoryFile;
+use super::pages::offset_of;
 use crate::mm::invalidate::Gather;
 use crate::mm::range::UserRange;
 use crate::mm::space::{Inner, MemorySpace};

@@ -9,67 +9,12 @@
 //! may run at a time, and wait for CPUs side by side: see `lanes`. Each copies what is in memory then, so the copy that
 //! comes last is the newest.
 
-use super::contents::offset_of;
 use super::counters;
 use super::dirty::Logged;
-use super::memory_file::{MAX_BYTES, MemoryFile};
+use super::memory_file::MemoryFile;
+use super::pages::{PIECE_PAGES, PageRange, offset_of};
 use crate::mm::error::MapError;
-use crate::mm::layout::PAGE_SIZE;
-use crate::mm::page_table::LEAF_TABLE_BYTES;
-use crate::mm::range::UserRange;
 use alloc::vec::Vec;
-
-/// Pages that are looked at under the lock of the contents, and stored pages that are put down as dirty again.
-const PIECE_PAGES: u32 = (LEAF_TABLE_BYTES / PAGE_SIZE) as u32;
-
-/// Consecutive pages of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageRange {
-    /// The first one.
-    pub first: u32,
-    /// One past the last one.
-    pub end: u32,
-}
-
-impl PageRange {
-    /// Every page that a file can have.
-    pub const WHOLE: Self = Self {
-        first: 0,
-        end: (MAX_BYTES / PAGE_SIZE as u64) as u32,
-    };
-
-    /// The pages of a file that have bytes from offset `start` to `end`, neither of which needs to be in the file.
-    pub fn of_bytes(start: usize, end: usize) -> Self {
-        let number = |page: usize| {
-            u32::try_from(page)
-                .unwrap_or(Self::WHOLE.end)
-                .min(Self::WHOLE.end)
-        };
-        Self {
-            first: number(start / PAGE_SIZE),
-            end: number(end.div_ceil(PAGE_SIZE)),
-        }
-    }
-
-    pub(super) fn holds(self, page: u32) -> bool {
-        (self.first..self.end).contains(&page)
-    }
-
-    /// As offsets; `None` if it is empty.
-    pub(super) fn offsets(self) -> Option<UserRange> {
-        UserRange::from_bounds(offset_of(self.first), offset_of(self.end))
-    }
-
-    /// The same pages in pieces of bounded size.
-    pub(super) fn pieces(self) -> impl Iterator<Item = Self> {
-        (self.first..self.end)
-            .step_by(PIECE_PAGES as usize)
-            .map(move |first| Self {
-                first,
-                end: self.end.min(first + PIECE_PAGES),
-            })
-    }
-}
 
 impl MemoryFile {
     /// Brings the stored copy of `range` up to date: all that was written before the call. Waits for other CPUs.

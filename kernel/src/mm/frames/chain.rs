@@ -4,17 +4,19 @@
 //! waits for a flush must not be written, because another CPU may be reading it through a stale
 //! translation, or may overwrite the link (I5).
 
-use super::frame::Frame;
-use super::pool::links;
+use super::frame::{Frame, address_of};
 use crate::mm::layout::PhysAddr;
 use core::mem;
 use core::num::NonZeroU32;
 use core::sync::atomic::{AtomicU32, Ordering};
+use spin::Once;
 
 /// Link of a frame that is in no chain.
 pub(super) const OWNED: u32 = 0;
 /// Link of the last frame of a chain. The highest bit is set in no link: see [`Share`](super::Share).
 const LAST: u32 = u32::MAX >> 1;
+
+static LINKS: Once<&'static [AtomicU32]> = Once::new();
 
 /// A last-in first-out list of owned frames. Dropping it leaks them, as dropping a [`Frame`] does.
 #[must_use = "a dropped chain of frames is lost until the next boot"]
@@ -67,8 +69,7 @@ impl FrameChain {
             LAST => None,
             next => NonZeroU32::new(next),
         };
-        core::iter::successors(self.ends.map(|(first, _)| first), after)
-            .map(super::pool::address_of)
+        core::iter::successors(self.ends.map(|(first, _)| first), after).map(address_of)
     }
 
     /// Removes the frame at the front.
@@ -82,7 +83,7 @@ impl FrameChain {
             LAST => None,
             next => NonZeroU32::new(next).map(|next| (next, last)),
         };
-        let address = super::pool::address_of(first);
+        let address = address_of(first);
         // SAFETY: 1. only usable frames are pushed. 2. the chain owned it and has unlinked it.
         Some(unsafe { Frame::from_raw(address) })
     }
@@ -118,8 +119,16 @@ impl FrameChain {
     }
 }
 
+/// Gives all frames their links: a zeroed word for every frame number. Once, before any other use.
+pub(super) fn set_links(links: &'static [AtomicU32]) {
+    LINKS.call_once(|| links);
+}
+
 /// The link word of a frame. As a link it needs relaxed accesses only: a link is touched by the owner of its
 /// frame, and ownership moves between CPUs under a lock or through a completed flush ticket.
 pub(super) fn link(number: NonZeroU32) -> &'static AtomicU32 {
-    &links()[number.get() as usize]
+    match LINKS.get() {
+        Some(links) => &links[number.get() as usize],
+        None => panic!("the frame allocator is used before mm::init"),
+    }
 }

@@ -33,7 +33,7 @@ impl Frame {
 
     /// Its physical address.
     pub const fn address(&self) -> PhysAddr {
-        PhysAddr::new(self.0.get() as u64 * PAGE_SIZE as u64)
+        address_of(self.0)
     }
 
     /// Its number: physical address divided by the page size.
@@ -59,4 +59,9 @@ pub(super) fn number_of(address: PhysAddr) -> NonZeroU32 {
         Some(number) => number,
         None => panic!("no frame at {address:?}"),
     }
+}
+
+/// Physical address of a frame number.
+pub(super) const fn address_of(number: NonZeroU32) -> PhysAddr {
+    PhysAddr::new(number.get() as u64 * PAGE_SIZE as u64)
 }

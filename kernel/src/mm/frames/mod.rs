@@ -3,6 +3,8 @@
 //! A [`Frame`] is the proof of ownership of one 4 KiB frame; a [`FrameChain`] owns many and needs no
 //! memory of its own; a [`Share`] is one of several ownerships, as fork makes them. Allocation takes from a per-CPU cache, which refills from one global pool.
 //! Frames are not zeroed when freed nor kept zeroed in advance: [`alloc_zeroed`] pays for it.
+//!
+//! It may not know page tables or address spaces.
 
 mod cache;
 mod chain;

@@ -1,18 +1,14 @@
-//! The global pool: all frames that no CPU has in its cache, and the table of links.
+//! The global pool: all frames that no CPU has in its cache.
 
-use super::chain::FrameChain;
-use super::frame::Frame;
-use crate::mm::layout::{PAGE_SIZE, PhysAddr};
+use super::chain::{self, FrameChain};
+use super::frame::{Frame, address_of};
 use crate::sync::Mutex;
 use core::num::NonZeroU32;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use spin::Once;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Most separate regions of usable memory; firmware reports a handful.
 pub const MAX_REGIONS: usize = 64;
 
-static LINKS: Once<&'static [AtomicU32]> = Once::new();
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 pub(super) static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
@@ -71,7 +67,7 @@ impl Pool {
 /// `regions` are ranges of usable frame numbers, disjoint, without frame 0; those past
 /// `MAX_REGIONS` are not used. `links` has a zeroed word for every frame number in them.
 pub fn init(regions: impl Iterator<Item = (u32, u32)>, links: &'static [AtomicU32]) {
-    LINKS.call_once(|| links);
+    chain::set_links(links);
     let mut pool = POOL.lock();
     for (slot, region) in pool.fresh.iter_mut().zip(regions) {
         *slot = region;
@@ -82,17 +78,4 @@ pub fn init(regions: impl Iterator<Item = (u32, u32)>, links: &'static [AtomicU3
 /// How many frames there are in all, free or not.
 pub fn capacity() -> usize {
     CAPACITY.load(Ordering::Relaxed)
-}
-
-/// The table of links.
-pub(super) fn links() -> &'static [AtomicU32] {
-    match LINKS.get() {
-        Some(links) => links,
-        None => panic!("the frame allocator is used before mm::init"),
-    }
-}
-
-/// Physical address of a frame number.
-pub(super) const fn address_of(number: NonZeroU32) -> PhysAddr {
-    PhysAddr::new(number.get() as u64 * PAGE_SIZE as u64)
 }

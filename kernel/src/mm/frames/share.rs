@@ -39,12 +39,12 @@ impl Share {
 
     /// Gives up the value, not the share; the address, to be kept in a page-table entry or the like.
     pub const fn into_raw(self) -> PhysAddr {
-        super::pool::address_of(self.0)
+        super::frame::address_of(self.0)
     }
 
     /// The address of its frame.
     pub const fn address(&self) -> PhysAddr {
-        super::pool::address_of(self.0)
+        super::frame::address_of(self.0)
     }
 
     /// Another share of the frame at `address`, of which the caller has one.

@@ -14,6 +14,8 @@
 //!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.
+//!
+//! It may not know areas and what they show: it is given entries, frames and spaces.
 
 #[cfg(feature = "breaks")]
 pub mod breaks;

@@ -1,4 +1,6 @@
 //! Scheduling: who runs where, who sleeps, and what wakes them.
+//!
+//! It may not know files or programs.
 
 mod defer;
 mod fetch;

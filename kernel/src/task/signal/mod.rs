@@ -2,6 +2,8 @@
 //!
 //! A signal is posted to a thread; the thread itself delivers it on its way to user mode
 //! ([`handle_work`]). Stops are not supported: a signal whose default is to stop is ignored.
+//!
+//! It may not know files, or how threads are chosen; only how to wake and to hurry them.
 
 mod action;
 mod deliver;

@@ -1,4 +1,4 @@
-//! Where each CPU stands between running threads and being gone.
+//! Where each CPU stands between running threads and being gone: written by [`hotplug`](crate::hotplug), read by all.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,10 +6,10 @@ use shootdown::CpuId;
 
 use crate::cpus::MAX_CPUS;
 
-/// The stages, see the [module](super).
+/// The stages, see [`hotplug`](crate::hotplug).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Stage {
+pub enum Stage {
     Running,
     Leaving,
     Parked,
@@ -18,12 +18,12 @@ pub(super) enum Stage {
 
 static STAGES: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(Stage::Running as u8) }; MAX_CPUS];
 
-pub(super) fn set(cpu: CpuId, stage: Stage) {
+pub fn set(cpu: CpuId, stage: Stage) {
     // ORDERING: publishes what the one side did before it hands the CPU to the other; pairs with the acquire in `is`.
     STAGES[cpu.index()].store(stage as u8, Ordering::Release);
 }
 
-pub(super) fn is(cpu: CpuId, stage: Stage) -> bool {
+pub fn is(cpu: CpuId, stage: Stage) -> bool {
     // ORDERING: pairs with the release in `set`.
     STAGES[cpu.index()].load(Ordering::Acquire) == stage as u8
 }
