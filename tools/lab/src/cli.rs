@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
 use shootdown_sim::mm::Scenario;
 
+use crate::bench::{self, Program};
 use crate::cli_calls::CallsBench;
 use crate::machine::AccelChoice;
 use crate::mutants::Effort;
@@ -67,19 +69,26 @@ pub enum MachineKind {
     Sim,
 }
 
-/// A workload: a user program and its table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Workload {
-    /// One thread drops and touches pages in a loop while the others are busy (table T1).
-    Madvise,
-    /// All threads write through a shared mapping of a file and sync it (also of T1).
-    Dirtysync,
-    /// Processes on one CPU hand a token round and touch pages of their own (table T4).
-    Pingpong,
-    /// A thread of high priority wakes up by the clock while others unmap memory and some keep interrupts off (table T3).
-    Preemptoff,
-    /// Clients hand pages to a server on their CPU, which copies them (table T2).
-    Zerocopy,
+impl MachineKind {
+    /// As the option and results name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Linux => "linux",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// A workload by its name.
+fn program() -> impl TypedValueParser<Value = &'static Program> {
+    let names = bench::PROGRAMS.map(|program| PossibleValue::new(program.name).help(program.about));
+    let named = |name: String| {
+        bench::PROGRAMS
+            .into_iter()
+            .find(|program| program.name == name)
+    };
+    PossibleValuesParser::new(names).map(move |name| named(name).expect("a possible value"))
 }
 
 /// `lab bench`
@@ -90,8 +99,8 @@ pub struct Bench {
     #[command(subcommand)]
     pub calls: Option<CallsBench>,
     /// What to measure
-    #[arg(value_enum, default_value = "madvise")]
-    pub workload: Workload,
+    #[arg(value_parser = program(), default_value = bench::PROGRAMS[0].name)]
+    pub workload: &'static Program,
     /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,

@@ -1,19 +1,56 @@
-//! The command line of the benches of cross-CPU calls: `bench selected` and `bench shoot`.
+//! The command line of the contests of cross-CPU calls.
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, ValueEnum};
 
+use crate::bench::{CONTESTS, Contest};
 use crate::cli::Emulator;
 use crate::machine::AccelChoice;
 
-/// A bench of cross-CPU calls.
-#[derive(Debug, Subcommand)]
-pub enum CallsBench {
-    /// A few initiators call functions on sets of CPUs, again and again (table T5)
-    Selected(Calls),
-    /// One CPU, or all at once, have others forget a page
-    Shoot(Calls),
+/// A contest of cross-CPU calls: each is a command of bench.
+#[derive(Debug)]
+pub struct CallsBench {
+    /// Which.
+    pub contest: &'static Contest,
+    /// What and where.
+    pub calls: Calls,
+}
+
+impl Subcommand for CallsBench {
+    fn augment_subcommands(command: Command) -> Command {
+        CONTESTS.iter().fold(command, |command, contest| {
+            let own = Calls::augment_args(Command::new(contest.name));
+            command.subcommand(own.about(contest.about).long_about(None))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        CONTESTS.iter().any(|contest| contest.name == name)
+    }
+}
+
+impl FromArgMatches for CallsBench {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let (name, matches) = matches
+            .subcommand()
+            .ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let contest = CONTESTS.into_iter().find(|contest| contest.name == name);
+        Ok(Self {
+            contest: contest.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?,
+            calls: Calls::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// Where calls are measured.

@@ -1,167 +1,195 @@
-//! What the tables show of each workload: titles, columns, and the counters that show its mechanism.
+//! [`Column`]: a key of rows, its heading, and how the figure is written. Tables are made here.
 
-use serde_json::Value;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
 
-use super::rows::{Call, Rate, Row};
-use super::waking::Waking;
-use super::workload::counted;
-use crate::cli::Workload;
+use super::row::Row;
 
-/// A column: its heading, and what it shows of a row.
-pub type Column = (&'static str, fn(&Row) -> String);
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// Of the figure in a row.
+    pub key: &'static str,
+    /// Above the figures.
+    pub heading: &'static str,
+    /// How they are written.
+    pub format: Format,
+}
 
-/// Columns before those of the workload.
-pub const TIMES: [Column; 5] = [
-    ("policy", |row| row.policy.clone()),
-    ("median ns", |row| whole(row.median_ns)),
-    ("p99 ns", |row| whole(row.p99_ns)),
-    ("/ before", |row| ratio(row.ratio)),
-    ("/ linux", |row| ratio(row.ratio_to_linux)),
-];
-/// Columns after them.
-pub const COUNTS: [Column; 2] = [
-    ("IPIs/op", |row| {
-        or_dash(row.ipis_per_op.map(|ipis| format!("{ipis:.2}")))
-    }),
-    ("stale", |row| row.stale.to_string()),
-];
-const CALL: [Column; 3] = [
-    ("call ns", |row| call(row, |call| whole(call.median_ns))),
-    ("call p99", |row| call(row, |call| whole(call.p99_ns))),
-    ("call / before", |row| call(row, |call| ratio(call.ratio))),
-];
-const PAGE: [Column; 1] = [("ns a page", |row| {
-    or_dash(row.page_ns.map(|ns| format!("{ns:.2}")))
-})];
+/// How a figure is written; one that is not there is a dash.
+#[derive(Debug, Clone, Copy)]
+pub enum Format {
+    /// Words, on the left.
+    Words,
+    /// A number with so many decimals.
+    Digits(usize),
+    /// A number, with a mark on rows of more busy CPUs than the host has cores.
+    Actors,
+    /// A counter of the engine with two decimals.
+    Counter,
+    /// Nanoseconds, in microseconds.
+    Micros,
+    /// Nanoseconds, with their unit.
+    Time,
+    /// A number with as many digits as say something.
+    Short,
+    /// In percent.
+    Percent,
+    /// By how much the figure of another key deviates from this one.
+    Deviation(&'static str),
+    /// Made of several figures.
+    Of(fn(&Row) -> Option<String>),
+}
 
-const RATES: [Column; 3] = [
-    ("op/s", |row| rate(row, |rate| whole(rate.per_s))),
-    ("op/s / before", |row| rate(row, |rate| ratio(rate.ratio))),
-    ("op/s a CPU", |row| {
-        rate(row, |rate| {
-            whole(rate.per_s / f64::from(row.actors.count()))
-        })
-    }),
-];
+impl Column {
+    /// A column.
+    pub const fn new(key: &'static str, heading: &'static str, format: Format) -> Self {
+        Self {
+            key,
+            heading,
+            format,
+        }
+    }
 
-const WAKE_UPS: [Column; 3] = [
-    ("max ns", |row| {
-        waking(row, |waking| format!("{:.0}", waking.max_ns))
-    }),
-    ("wake-ups", |row| {
-        waking(row, |waking| waking.wakeups.to_string())
-    }),
-    ("irqs off", |row| {
-        waking(row, |waking| waking.irq_offs.to_string())
-    }),
-];
+    fn cell(&self, row: &Row) -> String {
+        or_dash(self.written(row))
+    }
 
-/// How flushes work: heading, and counter of the engine.
-const FLUSHES: &[(&str, &str)] = &[
-    ("acks before flush", "early_acks"),
-    ("flushed here first", "flushes_overlapped"),
-    ("nobody waited", "flushes_unwaited"),
-    ("lines read", "shared_lines_read"),
-    ("pages dropped", "pages_flushed"),
-];
-/// How syncs work, likewise.
-const SYNCS: &[(&str, &str)] = &[
-    ("syncs", "file_syncs"),
-    ("flushes", "file_flushes"),
-    ("pages", "file_pages_stored"),
-    ("acks before flush", "early_acks"),
-    ("flushed here first", "flushes_overlapped"),
-    ("full flushes", "full_flushes"),
-    ("pages dropped", "pages_flushed"),
-];
-/// How switches work, likewise.
-pub const SWITCHES: &[(&str, &str)] = &[
-    ("tags kept", "tags_kept"),
-    ("tags dropped", "tags_dropped"),
-    ("tags taken", "tags_taken"),
-    ("lazy skipped", "lazy_skipped"),
-];
-/// How windows work, likewise.
-const WINDOWS: &[(&str, &str)] = &[
-    ("window flushes", "window_flushes"),
-    ("at next load", "window_flushes_deferred"),
-    ("tops copied", "tops_copied"),
-    ("pages dropped", "pages_flushed"),
-    ("full flushes", "full_flushes"),
-    ("tags kept", "tags_kept"),
-    ("tags dropped", "tags_dropped"),
-];
-
-impl Workload {
-    /// What the tables say above: so many pages, and what the time is of.
-    pub fn title(self, pages: u32) -> String {
-        let pages = counted(pages, "pages");
-        match self {
-            Self::Madvise => format!(
-                "madvise: {pages} a flush; ns an iteration on the initiator, and in its call"
-            ),
-            Self::Dirtysync => format!(
-                "dirtysync: {pages} a write, all threads at once; ns a write with its fdatasync, and in fdatasync alone"
-            ),
-            Self::Pingpong => {
-                format!("pingpong: {pages} read in a turn; ns a turn, all processes on one CPU")
+    fn written(&self, row: &Row) -> Option<String> {
+        let figure = row.number(self.key);
+        Some(match self.format {
+            Format::Words => row.0.get(self.key)?.as_str()?.to_owned(),
+            Format::Digits(digits) => format!("{:.digits$}", figure?),
+            Format::Actors => {
+                let mark = if row.is_crowded() { " *" } else { "" };
+                format!("{}{mark}", row.count(self.key))
             }
-            Self::Zerocopy => format!(
-                "zerocopy: {pages} a call, handed to the server of the client's CPU; ns a call"
-            ),
-            Self::Preemptoff => format!(
-                "preemptoff: {pages} an unmap; ns by which a SCHED_FIFO thread wakes up late, an unmapping thread on every CPU"
-            ),
-        }
-    }
-
-    /// The workload's own columns.
-    pub fn columns(self) -> &'static [Column] {
-        match self {
-            Self::Madvise | Self::Dirtysync => &CALL,
-            Self::Pingpong => &PAGE,
-            Self::Zerocopy => &RATES,
-            Self::Preemptoff => &WAKE_UPS,
-        }
-    }
-
-    /// The counters that show the workload's mechanism.
-    pub fn mechanism(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Madvise | Self::Preemptoff => FLUSHES,
-            Self::Dirtysync => SYNCS,
-            Self::Pingpong => SWITCHES,
-            Self::Zerocopy => WINDOWS,
-        }
+            Format::Counter => format!("{:.2}", row.counter(self.key)),
+            Format::Micros => format!("{:.1}", figure? / 1000.0),
+            Format::Time => time(figure?),
+            Format::Short => short(figure?),
+            Format::Percent => format!("{:.1} %", figure?),
+            Format::Deviation(of) => {
+                let percent = (row.number(of)? / figure? - 1.0) * 100.0;
+                format!("{percent:+.1} %")
+            }
+            Format::Of(cell) => cell(row)?,
+        })
     }
 }
 
-/// A counter of a row; programs leave out those that did not move.
-pub fn count(row: &Row, name: &str) -> f64 {
-    let counter = row.counters.get(name);
-    counter.and_then(Value::as_f64).unwrap_or_default()
+/// A table of rows.
+pub fn table<'a>(columns: &[Column], rows: impl IntoIterator<Item = &'a Row>) -> String {
+    let heading = columns.iter().map(|column| column.heading.to_owned());
+    let cells = |row: &Row| columns.iter().map(|column| column.cell(row)).collect();
+    let rows = rows.into_iter().map(cells).collect();
+    grid(heading.collect(), rows, |index| {
+        matches!(columns[index].format, Format::Words)
+    })
 }
 
-fn whole(ns: f64) -> String {
-    format!("{ns:.0}")
+/// A table of cells; columns of words are on the left, all others on the right.
+pub fn grid(
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+    has_words: impl Fn(usize) -> bool,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(heading);
+    table.add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if !has_words(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
 }
 
-fn ratio(value: Option<f64>) -> String {
-    or_dash(value.map(|ratio| format!("{ratio:.3}")))
-}
-
-fn call(row: &Row, cell: impl Fn(&Call) -> String) -> String {
-    or_dash(row.call.as_ref().map(cell))
-}
-
-fn rate(row: &Row, cell: impl Fn(&Rate) -> String) -> String {
-    or_dash(row.rate.as_ref().map(cell))
-}
-
-fn waking(row: &Row, cell: impl Fn(&Waking) -> String) -> String {
-    or_dash(row.waking.as_ref().map(cell))
-}
-
-fn or_dash(text: Option<String>) -> String {
+/// What is shown of something that may be missing.
+pub fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
+}
+
+/// `1 page`, `2 pages`: the number with the word, which is given in the plural.
+pub fn counted(count: usize, words: &str) -> String {
+    match count {
+        1 => format!("1 {}", words.trim_end_matches('s')),
+        _ => format!("{count} {words}"),
+    }
+}
+
+/// As short as it is exact.
+pub fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Nanoseconds, in the unit in which they have three or four digits.
+pub fn time(ns: f64) -> String {
+    match ns {
+        _ if ns < 9_999.5 => format!("{ns:.0} ns"),
+        _ if ns < 999_950.0 => format!("{:.1} us", ns / 1e3),
+        _ if ns < 9_999_500.0 => format!("{:.0} us", ns / 1e3),
+        _ => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
+/// Bytes, likewise.
+pub fn bytes(bytes: usize) -> String {
+    let kib = bytes as f64 / 1024.0;
+    match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{kib:.0} KiB"),
+        _ => format!("{:.0} MiB", kib / 1024.0),
+    }
+}
+
+/// A number with as many digits as say something.
+pub fn short(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => format!("{value:.0}"),
+        _ if value >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_few_digits_and_a_unit() {
+        assert_eq!(time(412.4), "412 ns");
+        assert_eq!(time(9_999.0), "9999 ns");
+        assert_eq!(time(26_268.0), "26.3 us");
+        assert_eq!(time(1_919_110.0), "1919 us");
+        assert_eq!(time(40_600_000.0), "40.6 ms");
+        assert_eq!(bytes(128), "128 B");
+        assert_eq!(bytes(512 << 20), "512 MiB");
+        assert_eq!(bytes(64 << 10), "64 KiB");
+        assert_eq!(short(0.066), "0.07");
+        assert_eq!(short(31.125), "31.1");
+        assert_eq!(number(42.1), "42.1");
+        assert_eq!(number(100.0), "100");
+        assert_eq!(number(0.125), "0.125");
+    }
+
+    #[test]
+    fn one_of_a_thing_is_singular() {
+        assert_eq!(counted(1, "pages"), "1 page");
+        assert_eq!(counted(0, "pages"), "0 pages");
+    }
+
+    #[test]
+    fn what_is_missing_is_a_dash_and_deviations_are_in_percent() {
+        let json = r#"{"policy":"best","ns":90,"published_ns":100,"none":null,"crowded":true}"#;
+        let row: Row = serde_json::from_str(json).unwrap();
+        let cell = |key, format| Column::new(key, "", format).cell(&row);
+        assert_eq!(cell("policy", Format::Words), "best");
+        assert_eq!(cell("none", Format::Digits(2)), "-");
+        assert_eq!(cell("ns", Format::Actors), "90 *");
+        assert_eq!(cell("moved", Format::Counter), "0.00");
+        assert_eq!(cell("published_ns", Format::Deviation("ns")), "-10.0 %");
+        assert_eq!(cell("none", Format::Deviation("ns")), "-");
+    }
 }

@@ -1,20 +1,29 @@
 //! The course of one `bench`: machines boot in turn, their rows are gathered, merged and shown.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::merge::{Setting, merge};
+use super::merge::merge;
 use super::plan::{Group, Plan};
-use super::report::Report;
-use super::rows::{Printed, Row, Sighting, machine_name};
-use super::workload::Axes;
-use super::{calls, sim, table, trace};
-use crate::cli::{Bench, MachineKind, Workload};
+use super::row::Row;
+use super::workload::{Axes, Program};
+use super::{calls, report, sim, table, trace};
+use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::host::Usage;
 use crate::machine::{Boot, End, Kernel};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
 use crate::session::{self, Session};
+
+/// Figures that every program prints.
+const FIGURES: [&str; 6] = [
+    "pages",
+    "median_ns",
+    "p99_ns",
+    "min_ns",
+    "iterations",
+    "stale",
+];
 
 /// What the boots of one `bench` have in common.
 struct Course<'a> {
@@ -42,9 +51,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     if trace::write(bench)? && bench.machine.is_empty() {
         return Ok(());
     }
-    if let Some(path) = &bench.json {
-        Report::probe(path)?;
-    }
+    report::probe(bench.json.as_deref())?;
     if sim::is_meant(bench)? {
         return sim::command(bench);
     }
@@ -61,7 +68,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         .map(|&kind| Ok((kind, session.kernel(kind)?)))
         .collect::<Outcome<_>>()?;
     let programs = session::load_programs()?;
-    let name = bench.workload.name();
+    let name = bench.workload.name;
     let boots_total = plan
         .groups
         .iter()
@@ -88,64 +95,43 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     }
     drop(course);
     let others = usage.and_then(|usage| usage.others_since());
-    let report = Report::new(bench, &session, &plan, &rows, program.as_ref(), others);
-    finish(
+    let tables = table::render(bench, &plan, &rows, program.as_ref(), others);
+    let result = report::result(bench, &session, &plan, &rows, program.as_ref(), others);
+    report::finish(
         bench,
-        &report,
-        &table::render(bench, &plan, &rows, program.as_ref(), others),
-        started.elapsed(),
+        &tables,
+        &result,
+        &rows,
+        started.elapsed().as_secs_f64(),
     )
-}
-
-fn finish(bench: &Bench, report: &Report<'_>, tables: &str, elapsed: Duration) -> Outcome<()> {
-    print!("{tables}");
-    let raw = report.keep()?;
-    if let Some(path) = &bench.json {
-        report.write(path)?;
-    }
-    let (stale, seconds) = (report.stale(), elapsed.as_secs_f64());
-    println!(
-        "stale accesses: {stale}   raw samples: {}   took {seconds:.0} s",
-        raw.display()
-    );
-    match stale {
-        0 => Ok(()),
-        _ => Err(Failure::work(format!(
-            "{stale} stale accesses: a flush was lost or came late"
-        ))),
-    }
 }
 
 impl Course<'_> {
     fn measure(&mut self, group: &Group) -> Outcome<Vec<Row>> {
-        let mut sightings = Vec::new();
+        let mut boots = Vec::new();
         for boot in 0..group.effort.boots {
             // Whoever boots first finds the host in another state: the order changes every time.
             let mut order: Vec<usize> = (0..self.kernels.len()).collect();
             if boot % 2 == 1 {
                 order.reverse();
             }
+            let mut machines = Vec::new();
             for index in order {
-                let (machine, rows) = self.boot(group, index)?;
-                sightings.extend(rows.into_iter().map(|row| Sighting { machine, boot, row }));
+                machines.push(self.boot(group, index)?);
             }
+            machines.sort_by_key(|(kind, _)| *kind);
+            boots.push(machines.into_iter().flat_map(|(_, rows)| rows).collect());
         }
-        let setting = Setting {
-            cpus: group.cpus,
-            accel: group.accel.to_string(),
-            is_crowded: group.is_crowded,
-        };
-        sightings.sort_by_key(|sighting| (sighting.boot, sighting.machine));
-        Ok(merge(&sightings, &setting))
+        Ok(merge(boots, &group.setting(), self.axes.program))
     }
 
-    fn boot(&mut self, group: &Group, index: usize) -> Outcome<(MachineKind, Vec<Printed>)> {
+    fn boot(&mut self, group: &Group, index: usize) -> Outcome<(MachineKind, Vec<Row>)> {
         let (kind, kernel) = &self.kernels[index];
         let number = self.boots_done + 1;
         let label = format!(
             "boot {number} of {}: {} on {} CPUs",
             self.boots_total,
-            machine_name(*kind),
+            kind.name(),
             group.cpus
         );
         self.progress.stage(&label);
@@ -159,13 +145,14 @@ impl Course<'_> {
             arguments: &group.arguments(self.bench, self.axes, *kind),
             deadline: group.deadline(self.bench, self.axes, *kind),
         };
-        let mut heard = Heard::default();
+        let mut heard = Heard::of(*kind);
         let progress = &mut self.progress;
         let finished = boot.run(&mut |line| heard.listen(line, progress, &label))?;
         self.boots_done += 1;
-        let what = format!("{} on {}", self.program.0, machine_name(*kind));
+        let what = format!("{} on {}", self.program.0, kind.name());
         // The program fails when it saw a stale access: its rows say more than its status.
-        if !(finished.end == End::Exited(1) && heard.rows.iter().any(|row| row.stale > 0)) {
+        if !(finished.end == End::Exited(1) && heard.rows.iter().any(|row| row.count("stale") > 0))
+        {
             finished.expect_success(&what)?;
         }
         if let Some(garbled) = heard.garbled {
@@ -175,24 +162,38 @@ impl Course<'_> {
             self.about = heard.about;
         }
         let wanted = group.rows(self.bench, self.axes, *kind);
-        check_complete(&heard.rows, &wanted, self.axes.workload)
+        check_complete(&heard.rows, &wanted, self.axes.program)
             .map_err(|why| Failure::work(format!("{what}: {why}")))?;
         Ok((*kind, heard.rows))
     }
 }
 
 /// What one boot has printed so far.
-#[derive(Default)]
-struct Heard {
-    rows: Vec<Printed>,
-    about: Option<Object>,
-    garbled: Option<String>,
+pub struct Heard {
+    machine: MachineKind,
+    /// Results.
+    pub rows: Vec<Row>,
+    /// What the program said of itself.
+    pub about: Option<Object>,
+    /// What could not be read.
+    pub garbled: Option<String>,
 }
 
 impl Heard {
-    fn listen(&mut self, line: &str, progress: &mut Progress, boot: &str) {
+    /// Nothing yet, of this machine.
+    pub fn of(machine: MachineKind) -> Self {
+        Self {
+            machine,
+            rows: Vec::new(),
+            about: None,
+            garbled: None,
+        }
+    }
+
+    /// Takes one line of the console, and shows progress.
+    pub fn listen(&mut self, line: &str, progress: &mut Progress, boot: &str) {
         match protocol::parse(line) {
-            Some(Ok(Message::Row(row))) => self.take(row),
+            Some(Ok(Message::Row(row))) => self.take(Row(row)),
             Some(Ok(Message::Progress { done, total, label })) => {
                 progress.step(done, total, &format!("{boot}: {label}"))
             }
@@ -202,39 +203,44 @@ impl Heard {
         }
     }
 
-    fn take(&mut self, row: Object) {
-        match serde_json::from_value(row.into()) {
-            Ok(row) => self.rows.push(row),
-            Err(error) => self.garbled = Some(format!("a result row lacks something: {error}")),
+    fn take(&mut self, mut row: Row) {
+        let lacks = |key: &&&str| row.number(key).is_none();
+        let lacking = FIGURES.iter().find(lacks).copied();
+        match lacking.or(row.text("policy").is_empty().then_some("policy")) {
+            Some(key) => self.garbled = Some(format!("a result row lacks something: {key}")),
+            None => {
+                row.set("machine", self.machine.name());
+                self.rows.push(row);
+            }
         }
     }
 }
 
 /// Every row that was asked for, once each.
-fn check_complete(
-    rows: &[Printed],
+pub fn check_complete(
+    rows: &[Row],
     wanted: &[(String, u32, u32)],
-    workload: Workload,
+    program: &Program,
 ) -> Result<(), String> {
-    let axis = workload.actors();
+    let axis = program.actors.name();
     for (policy, actors, pages) in wanted {
-        let key = (policy, Some(*actors), *pages);
-        let count = rows
-            .iter()
-            .filter(|row| (&row.policy, row.actors(workload), row.pages) == key)
-            .count();
+        let is_wanted = |row: &&Row| {
+            let numbers = [axis, "pages"].map(|key| row.number(key));
+            row.text("policy") == policy && numbers == [actors, pages].map(|n| Some(f64::from(*n)))
+        };
+        let count = rows.iter().filter(is_wanted).count();
         if count != 1 {
             return Err(format!(
                 "{count} rows for {policy}, {actors} {axis}, {pages} pages; one was due"
             ));
         }
     }
-    match rows.iter().find(|row| !is_measured(row, workload)) {
+    match rows.iter().find(|row| !is_measured(row, program)) {
         Some(row) => Err(format!(
             "the row for {}, {} {axis}, {} pages measured nothing",
-            row.policy,
-            row.actors(workload).unwrap_or(0),
-            row.pages
+            row.text("policy"),
+            row.count(axis),
+            row.count("pages")
         )),
         None if rows.len() != wanted.len() => Err(format!(
             "{} rows where {} were due",
@@ -245,68 +251,53 @@ fn check_complete(
     }
 }
 
-fn is_measured(row: &Printed, workload: Workload) -> bool {
-    let is_time = |ns: f64| ns.is_finite() && ns > 0.0;
-    let has_call = row.call_median_ns.is_some_and(is_time);
-    let has_all = match workload {
-        Workload::Madvise | Workload::Dirtysync => has_call,
-        Workload::Pingpong => true,
-        Workload::Zerocopy => row.per_s.is_some_and(is_time),
-        Workload::Preemptoff => row.waking.as_ref().is_some_and(|waking| waking.wakeups > 0),
-    };
-    row.iterations > 0 && is_time(row.median_ns) && has_all
+fn is_measured(row: &Row, program: &Program) -> bool {
+    let needed = ["iterations", "median_ns"].into_iter().chain(program.needs);
+    let is_there = |key| row.number(key).is_some_and(|figure| figure > 0.0);
+    needed.into_iter().all(is_there)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::merge::tests::row_of;
+    use crate::bench::workloads;
 
-    fn row(policy: &str, iterations: u64) -> Printed {
-        let text = format!(
-            r#"{{"policy":"{policy}","threads":1,"pages":1,"median_ns":5,"p99_ns":9,"min_ns":1,
-                "call_median_ns":3,"call_p99_ns":4,
-                "iterations":{iterations},"ipis_per_op":null,"stale":0}}"#
-        );
-        serde_json::from_str(&text).unwrap()
+    fn row(policy: &str, further: &str) -> Row {
+        row_of(&format!(
+            r#"{{"policy":"{policy}","threads":1,"pages":1,"median_ns":5,"p99_ns":9,"min_ns":1,"ipis_per_op":null,
+                "stale":0{further}}}"#
+        ))
     }
 
     #[test]
     fn missing_doubled_and_empty_rows_are_noticed() {
-        let wanted = [("best".to_owned(), 1, 1)];
-        assert!(check_complete(&[row("best", 3)], &wanted, Workload::Madvise).is_ok());
-        assert!(check_complete(&[], &wanted, Workload::Madvise).is_err());
-        assert!(
-            check_complete(
-                &[row("best", 3), row("best", 3)],
-                &wanted,
-                Workload::Madvise
-            )
-            .is_err()
-        );
-        assert!(check_complete(&[row("best", 0)], &wanted, Workload::Madvise).is_err());
-        let without_call = Printed {
-            call_median_ns: None,
-            ..row("best", 3)
+        let whole = || row("best", r#","iterations":3,"call_median_ns":3"#);
+        let check = |name: &str, rows: &[Row]| {
+            let mut programs = workloads::PROGRAMS.iter();
+            let program = programs.find(|program| program.name == name).unwrap();
+            check_complete(rows, &[("best".to_owned(), 1, 1)], program)
         };
-        assert!(check_complete(&[without_call], &wanted, Workload::Madvise).is_err());
-        let of_the_other_workload = check_complete(&[row("best", 3)], &wanted, Workload::Pingpong);
-        assert!(
-            of_the_other_workload.is_err(),
-            "it names threads, not spaces"
-        );
-        assert!(
-            check_complete(
-                &[row("best", 3), row("other", 3)],
-                &wanted,
-                Workload::Madvise
-            )
-            .is_err()
-        );
+        assert_eq!(check("madvise", &[whole()]), Ok(()));
+        for rows in [
+            &[][..],
+            &[whole(), whole()],
+            &[row("best", r#","iterations":0,"call_median_ns":3"#)],
+            &[row("best", r#","iterations":3"#)],
+            &[
+                whole(),
+                row("other", r#","iterations":3,"call_median_ns":3"#),
+            ],
+        ] {
+            assert!(check("madvise", rows).is_err(), "{rows:?}");
+        }
+        // It names threads, not spaces.
+        assert!(check("pingpong", &[whole()]).is_err());
     }
 
     #[test]
     fn rows_that_lack_a_field_count_as_garbled() {
-        let mut heard = Heard::default();
+        let mut heard = Heard::of(MachineKind::Qemu);
         heard.listen(r#"@row {"policy":"best"}"#, &mut Progress::new(), "");
         assert!(heard.rows.is_empty() && heard.garbled.is_some());
     }

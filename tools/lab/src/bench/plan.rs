@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::workload::Axes;
-use crate::cli::{Bench, MachineKind, Workload};
+use super::merge::Setting;
+use super::workload::{Axes, OnLinux};
+use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{Accel, AccelChoice, Ramdisk, host_cores};
 use crate::session::{self, Session};
@@ -76,17 +77,16 @@ impl Plan {
     pub fn new(bench: &Bench, session: &Session) -> Outcome<Self> {
         let axes = Axes::new(bench)?;
         let machines = machines(bench, session);
-        if bench.workload == Workload::Zerocopy && machines.contains(&MachineKind::Linux) {
-            return Err(Failure::input(
-                "Linux has no servers that work on their clients' pages",
-                "use --machine qemu",
-            ));
+        if let (OnLinux::Never(why), true) =
+            (bench.workload.linux, machines.contains(&MachineKind::Linux))
+        {
+            return Err(Failure::input(why, "use --machine qemu"));
         }
         let base_cpus = match bench.cpus {
             Some(asked) => session::cpus(asked)?,
             None => DEFAULT_CPUS,
         };
-        let fits = |actors: u32| axes.workload.busy_cpus(actors) <= base_cpus;
+        let fits = |actors: u32| axes.program.busy_cpus(actors) <= base_cpus;
         let (fitting, beyond): (Vec<u32>, Vec<u32>) =
             axes.actors.iter().partition(|&&actors| fits(actors));
         if let (Some(_), Some(most)) = (bench.cpus, beyond.last()) {
@@ -119,12 +119,12 @@ impl Group {
         if counts && busy > 1 {
             return Err(Failure::input(
                 "with --accel icount CPUs take turns, and busy threads let nobody have his",
-                format!("use --{} 1", bench.workload.actors()),
+                format!("use --{} 1", bench.workload.actors.name()),
             ));
         }
         let is_crowded = busy > host_cores() && !counts;
         let effort = match (bench.quick, is_crowded) {
-            _ if bench.workload == Workload::Preemptoff => Effort::of_intervals(bench.quick),
+            _ if bench.workload.has_intervals => Effort::of_intervals(bench.quick),
             (true, false) => Effort {
                 slice_ms: 30,
                 rounds: 3,
@@ -160,11 +160,20 @@ impl Group {
         })
     }
 
+    /// What is the same for all of its rows.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            cpus: self.cpus,
+            accel: self.accel.to_string(),
+            is_crowded: self.is_crowded,
+        }
+    }
+
     /// The program's arguments; on Linux there is but its own policy.
     pub fn arguments(&self, bench: &Bench, axes: &Axes, kind: MachineKind) -> Vec<String> {
         let effort = &self.effort;
         let mut arguments = vec![
-            format!("--{}={}", axes.workload.actors(), join(&self.actors)),
+            format!("--{}={}", axes.program.actors.name(), join(&self.actors)),
             format!("--pages={}", join(&axes.pages)),
             format!("--slice-ms={}", effort.slice_ms),
             format!("--rounds={}", effort.rounds),
@@ -215,7 +224,7 @@ fn machines(bench: &Bench, session: &Session) -> Vec<MachineKind> {
         return machines;
     }
     let is_comparable =
-        |image: &Path| bench.workload != Workload::Dirtysync || Ramdisk::find(image).is_ok();
+        |image: &Path| bench.workload.linux != OnLinux::WithDisk || Ramdisk::find(image).is_ok();
     match &session.linux {
         Some(image) if is_comparable(image) => vec![MachineKind::Qemu, MachineKind::Linux],
         _ => vec![MachineKind::Qemu],

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use shootdown_sim::trace::{Trace, chrome, scene};
 
-use crate::cli::{Bench, MachineKind, Workload};
+use super::workloads;
+use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 
 /// Writes what is asked for; tells whether anything is.
@@ -30,13 +31,15 @@ pub fn write(bench: &Bench) -> Outcome<bool> {
 
 /// Time stands still while somebody looks only on the simulated machine, and there is something to see in madvise.
 fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
-    if bench.workload != Workload::Madvise {
+    if !bench.workload.is_shown {
+        let shown = workloads::PROGRAMS.iter().find(|program| program.is_shown);
+        let (shown, name) = (
+            shown.map_or("", |program| program.name),
+            bench.workload.name,
+        );
         return Err(Failure::input(
-            format!(
-                "{option} shows one shootdown of madvise, and none of {}",
-                bench.workload.name()
-            ),
-            format!("use {option} with bench madvise"),
+            format!("{option} shows one shootdown of {shown}, and none of {name}"),
+            format!("use {option} with bench {shown}"),
         ));
     }
     let others = [MachineKind::Qemu, MachineKind::Linux];

@@ -1,24 +1,161 @@
-//! What distinguishes the benches of two workloads: names, axes and what they are by default.
+//! [`Program`]: a workload that is a user program, in one description; and [`Axes`], what the caller asks of it.
 
-use crate::cli::{Bench, MachineKind, Workload};
+use super::columns::Column;
+use super::merge::Metric;
+use super::row::Row;
+use super::sim::Simulated;
+use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
+use crate::protocol::Object;
 
 const POLICIES: [&str; 4] = ["before", "published", "best", "best+defer"];
-/// A row of zerocopy on the reference kernel: pages mapped for all threads of the server, under a policy that has windows.
-const ORDINARY: &str = "best+ordinary";
 
 /// How names of policies end under which CPUs in the kernel are left alone.
 pub const DEFERS: &str = "+defer";
+
+/// A user program under each policy.
+#[derive(Debug)]
+pub struct Program {
+    /// Of the program, of the command line, and of results.
+    pub name: &'static str,
+    /// For the help.
+    pub about: &'static str,
+    /// What there is more or less of, row by row.
+    pub actors: Actors,
+    /// How many actors there may be; the machine may have narrower bounds.
+    pub actor_bounds: (u32, u32),
+    /// Pages, likewise.
+    pub page_bounds: (u32, u32),
+    /// Without a choice, so many actors.
+    pub default_actors: &'static [u32],
+    /// Without a choice, so many pages.
+    pub default_pages: &'static [u32],
+    /// Whether all actors share one CPU.
+    pub shares_cpu: bool,
+    /// Whether a row is a percentile over intervals, of which many are needed.
+    pub has_intervals: bool,
+    /// A policy besides those of all workloads.
+    pub own_policy: Option<&'static str>,
+    /// Policies that are compared on the reference kernel without a choice.
+    pub default_policies: [&'static str; 3],
+    /// What Linux has of it.
+    pub linux: OnLinux,
+    /// Whether it is measured on the simulated machine where no machine is asked for.
+    pub is_simulated_first: bool,
+    /// Whether one iteration can be shown with `--trace` and `--picture`.
+    pub is_shown: bool,
+    /// What the table says above, of so many pages (`4 pages`).
+    pub title: fn(&str) -> String,
+    /// Columns between those of all workloads.
+    pub columns: &'static [Column],
+    /// Figures of its rows besides those of all workloads.
+    pub metrics: &'static [Metric],
+    /// A figure without which a row has measured nothing.
+    pub needs: Option<&'static str>,
+    /// Figures that follow from the rows of all boots; the second rows are those of the reference policy.
+    pub pool: fn(&mut Row, &[&Row], &[&Row]),
+    /// The counters that show how it works: heading and name.
+    pub counters: &'static [(&'static str, &'static str)],
+    /// What stands below a table.
+    pub below: fn(&[&Row]) -> Option<String>,
+    /// What must be known to read the tables; with what the program says of itself.
+    pub notes: fn(&[Row], Option<&Object>) -> Vec<String>,
+    /// What stands in the place of the counters where these say nothing.
+    pub no_counters: fn(&[Row]) -> Option<&'static str>,
+    /// What must be known to compare with Linux.
+    pub linux_note: Option<&'static str>,
+    /// How it runs on the simulated machine; or why not, and the remedy.
+    pub simulated: Result<Simulated, (&'static str, &'static str)>,
+}
+
+impl Program {
+    /// Threads that flush pages, measured by their times and the counters of the flush. A workload says what is different.
+    pub const PLAIN: Self = Self {
+        name: "",
+        about: "",
+        actors: Actors::Threads,
+        actor_bounds: (1, u32::MAX),
+        page_bounds: (1, 4096),
+        default_actors: &[1, 2, 4],
+        default_pages: &[1],
+        shares_cpu: false,
+        has_intervals: false,
+        own_policy: None,
+        default_policies: ["before", "published", "best"],
+        linux: OnLinux::Always,
+        is_simulated_first: false,
+        is_shown: false,
+        title: |pages| pages.to_owned(),
+        columns: &[],
+        metrics: &[],
+        needs: None,
+        pool: |_, _, _| (),
+        counters: FLUSHES,
+        below: |_| None,
+        notes: |_, _| Vec::new(),
+        no_counters: |_| None,
+        linux_note: None,
+        simulated: Err((
+            "the simulated machine has no system calls",
+            "use --machine qemu",
+        )),
+    };
+
+    /// How many virtual CPUs that many actors keep busy.
+    pub fn busy_cpus(&self, actors: u32) -> usize {
+        if self.shares_cpu { 1 } else { actors as usize }
+    }
+}
+
+/// How flushes work: heading, and counter of the engine.
+const FLUSHES: &[(&str, &str)] = &[
+    ("acks before flush", "early_acks"),
+    ("flushed here first", "flushes_overlapped"),
+    ("nobody waited", "flushes_unwaited"),
+    ("lines read", "shared_lines_read"),
+    ("pages dropped", "pages_flushed"),
+];
+
+/// What there is more or less of: an option of bench, a key of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actors {
+    /// Busy threads, as a rule each on its CPU.
+    Threads,
+    /// Processes on one CPU.
+    Spaces,
+}
+
+impl Actors {
+    /// The option and the key.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Spaces => "spaces",
+        }
+    }
+}
+
+/// What Linux has of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLinux {
+    /// All of it: it is the comparison that counts.
+    Always,
+    /// Less: there is a comparison where Linux was asked for.
+    IfAsked,
+    /// As before, and without a choice only an image with a disk is compared.
+    WithDisk,
+    /// Nothing, for this reason.
+    Never(&'static str),
+}
 
 impl Bench {
     /// Fills in the policies where none were asked for.
     #[must_use]
     pub fn settle(mut self) -> Self {
         if self.policies.is_empty() {
-            let is_live = self.machine.contains(&MachineKind::Qemu);
-            let policies = match self.workload {
-                Workload::Zerocopy if is_live => ["before", ORDINARY, "best"],
-                _ => ["before", "published", "best"],
+            let policies = match self.machine.contains(&MachineKind::Qemu) {
+                true => self.workload.default_policies,
+                false => Program::PLAIN.default_policies,
             };
             self.policies = policies.map(str::to_owned).to_vec();
         }
@@ -26,57 +163,11 @@ impl Bench {
     }
 }
 
-impl Workload {
-    /// The name of the program, and of the workload in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Madvise => "madvise",
-            Self::Dirtysync => "dirtysync",
-            Self::Pingpong => "pingpong",
-            Self::Preemptoff => "preemptoff",
-            Self::Zerocopy => "zerocopy",
-        }
-    }
-
-    /// What there is more or less of, row by row: an option of bench, a key in results.
-    pub fn actors(self) -> &'static str {
-        match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => "threads",
-            Self::Pingpong => "spaces",
-        }
-    }
-
-    /// How many actors there may be; the machine may have narrower bounds.
-    fn bounds(self) -> (u32, u32) {
-        match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => (1, u32::MAX),
-            Self::Pingpong => (2, 64),
-        }
-    }
-
-    /// Pages, likewise. No flush of madvise is larger; more pages of so many processes do not fit into the machines.
-    fn page_bounds(self) -> (u32, u32) {
-        match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff => (1, 4096),
-            Self::Zerocopy => (1, 256),
-            Self::Pingpong => (0, 512),
-        }
-    }
-
-    /// How many virtual CPUs that many actors keep busy.
-    pub fn busy_cpus(self, actors: u32) -> usize {
-        match self {
-            Self::Madvise | Self::Dirtysync | Self::Preemptoff | Self::Zerocopy => actors as usize,
-            Self::Pingpong => 1,
-        }
-    }
-}
-
 /// What is measured, but for the policies.
 #[derive(Debug, Clone)]
 pub struct Axes {
     /// The workload.
-    pub workload: Workload,
+    pub program: &'static Program,
     /// Numbers of actors, ascending.
     pub actors: Vec<u32>,
     /// Numbers of pages, ascending.
@@ -89,49 +180,36 @@ impl Axes {
     /// # Errors
     /// An option belongs to another workload, or no machine could measure it.
     pub fn new(bench: &Bench) -> Outcome<Self> {
-        let workload = bench.workload;
-        let (asked, foreign, default_actors, default_pages): (_, _, &[u32], &[u32]) = match workload
-        {
-            Workload::Madvise => (&bench.threads, &bench.spaces, &[1, 2, 4], &[1, 8, 32]),
-            Workload::Dirtysync => (&bench.threads, &bench.spaces, &[1, 2, 4], &[4]),
-            Workload::Pingpong => (&bench.spaces, &bench.threads, &[2, 3, 6, 8, 12], &[0, 512]),
-            Workload::Preemptoff => (&bench.threads, &bench.spaces, &[2, 4], &[8]),
-            Workload::Zerocopy => (&bench.threads, &bench.spaces, &[1, 2], &[1]),
+        let program = bench.workload;
+        let (asked, other, foreign) = match program.actors {
+            Actors::Threads => (&bench.threads, &bench.spaces, Actors::Spaces),
+            Actors::Spaces => (&bench.spaces, &bench.threads, Actors::Threads),
         };
-        if foreign.is_some() {
-            let (name, own) = (workload.name(), workload.actors());
-            let other = match workload {
-                Workload::Pingpong => Workload::Madvise,
-                _ => Workload::Pingpong,
-            };
+        let own = program.actors.name();
+        if other.is_some() {
             return Err(Failure::input(
-                format!("{name} has no --{}", other.actors()),
+                format!("{} has no --{}", program.name, foreign.name()),
                 format!("use --{own}"),
             ));
         }
-        let actors = distinct(asked.as_deref().unwrap_or(default_actors));
-        let pages = distinct(bench.pages.as_deref().unwrap_or(default_pages));
-        check(&actors, workload.bounds(), workload.actors())?;
-        check(&pages, workload.page_bounds(), "pages")?;
-        check_policies(workload, &bench.policies)?;
+        let actors = distinct(asked.as_deref().unwrap_or(program.default_actors));
+        let pages = distinct(bench.pages.as_deref().unwrap_or(program.default_pages));
+        check(&actors, program.actor_bounds, own)?;
+        check(&pages, program.page_bounds, "pages")?;
+        let is_known = |policy: &&String| {
+            POLICIES.contains(&policy.as_str()) || program.own_policy == Some(policy)
+        };
+        if let Some(policy) = bench.policies.iter().find(|policy| !is_known(policy)) {
+            return Err(Failure::input(
+                format!("no policy is called {policy:?}"),
+                format!("choose from {}", POLICIES.join(", ")),
+            ));
+        }
         Ok(Self {
-            workload,
+            program,
             actors,
             pages,
         })
-    }
-
-    /// So many actors in words.
-    pub fn actors_in_words(&self, count: u32) -> String {
-        counted(count, self.workload.actors())
-    }
-}
-
-/// `1 page`, `2 pages`: the number with the word, which is given in the plural.
-pub fn counted(count: u32, words: &str) -> String {
-    match count {
-        1 => format!("1 {}", words.trim_end_matches('s')),
-        _ => format!("{count} {words}"),
     }
 }
 
@@ -145,19 +223,6 @@ fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()>
         format!("{wrong} {option} cannot be measured"),
         format!("--{option} takes {least} to {most}"),
     ))
-}
-
-fn check_policies(workload: Workload, policies: &[String]) -> Outcome<()> {
-    let is_known = |policy: &str| {
-        POLICIES.contains(&policy) || (workload == Workload::Zerocopy && policy == ORDINARY)
-    };
-    match policies.iter().find(|policy| !is_known(policy)) {
-        Some(policy) => Err(Failure::input(
-            format!("no policy is called {policy:?}"),
-            format!("choose from {}", POLICIES.join(", ")),
-        )),
-        None => Ok(()),
-    }
 }
 
 /// Sorted, each value once.
@@ -218,11 +283,5 @@ mod tests {
             let text = axes(words).unwrap_err().to_string();
             assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
         }
-    }
-
-    #[test]
-    fn one_of_a_thing_is_singular() {
-        assert_eq!(counted(1, "pages"), "1 page");
-        assert_eq!(counted(0, "pages"), "0 pages");
     }
 }

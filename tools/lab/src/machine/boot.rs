@@ -11,7 +11,7 @@ use super::child::Child;
 use super::end::End;
 use super::ramdisk::Ramdisk;
 use super::symbols;
-use crate::cli::Workload;
+use crate::bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{initramfs, place};
 
@@ -119,7 +119,7 @@ impl Boot<'_> {
     /// What the program needs beside itself: on Linux a disk, if it syncs files.
     fn files(&self) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
         match self.kernel {
-            Kernel::Linux(image) if self.program.0 == Workload::Dirtysync.name() => {
+            Kernel::Linux(image) if bench::needs_disk(self.program.0) => {
                 Ok(Ramdisk::find(image)?.files()?.into())
             }
             _ => Ok(Vec::new()),

@@ -14,11 +14,7 @@ const STACK_BYTES: usize = 512 << 20;
 ///
 /// # Errors
 /// This host starts no threads.
-pub fn all<Row: Sync, R: Send>(
-    what: &str,
-    rows: &[Row],
-    run: impl Fn(&Row) -> R + Sync,
-) -> Outcome<Vec<R>> {
+pub fn all<Row: Sync, R: Send>(rows: &[Row], run: impl Fn(&Row) -> R + Sync) -> Outcome<Vec<R>> {
     let pool = rayon::ThreadPoolBuilder::new()
         .stack_size(STACK_BYTES)
         .build()
@@ -29,7 +25,7 @@ pub fn all<Row: Sync, R: Send>(
         if let Ok(mut progress) = progress.lock() {
             let (done, display) = &mut *progress;
             *done += 1;
-            display.step(*done, rows.len() as u64, what);
+            display.step(*done, rows.len() as u64, "rows");
         }
         result
     };

@@ -1,6 +1,7 @@
 //! The lists of the command line: what each of their words means, or what is wrong with it.
 
-use shootdown_sim::workload::{MAX_CPUS, Masks, Peer};
+use shootdown_calls::Masks;
+use shootdown_sim::workload::{MAX_CPUS, Peer};
 
 use crate::cli_calls::Calls;
 use crate::failure::{Failure, Outcome};
@@ -9,49 +10,6 @@ use crate::failure::{Failure, Outcome};
 const MOST_US: u64 = 1_000_000;
 /// The most calls of an initiator.
 const MOST_CALLS: u64 = 100_000;
-
-/// How the targets of calls are drawn, and whether their functions may be merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Draw {
-    /// Each initiator has targets of its own.
-    Disjoint,
-    /// Each call draws anew.
-    Random,
-    /// All initiators have the same targets.
-    Identical,
-    /// The same targets, and one function that may run once for several calls.
-    Idempotent,
-}
-
-impl Draw {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Disjoint,
-        Self::Random,
-        Self::Identical,
-        Self::Idempotent,
-    ];
-
-    /// As the option names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Disjoint => "disjoint",
-            Self::Random => "random",
-            Self::Identical => "identical",
-            Self::Idempotent => "idempotent",
-        }
-    }
-
-    /// Whose targets.
-    pub fn masks(self) -> Masks {
-        match self {
-            Self::Disjoint => Masks::Disjoint,
-            Self::Random => Masks::Random,
-            Self::Identical => Masks::Identical,
-            Self::Idempotent => Masks::Idempotent,
-        }
-    }
-}
 
 /// A number of CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +56,8 @@ pub fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Coun
 ///
 /// # Errors
 /// There is no such way.
-pub fn draws(calls: &Calls) -> Outcome<Vec<Draw>> {
-    named(&calls.masks, &Draw::ALL, Draw::name, "masks")
+pub fn draws(calls: &Calls) -> Outcome<Vec<Masks>> {
+    named(&calls.masks, &Masks::ALL, Masks::name, "masks")
 }
 
 /// Algorithms.

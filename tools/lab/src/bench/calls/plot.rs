@@ -2,12 +2,10 @@
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-use shootdown_sim::workload::{Callers, Peer};
+use shootdown_sim::workload::Peer;
 
-use super::text::time;
-use super::{selected, shoot};
-use crate::bench::sim::{Setup, number};
-use crate::bench::workload::counted;
+use crate::bench::columns::time;
+use crate::bench::row::Row;
 use crate::failure::{Failure, Outcome};
 
 /// One panel's width and height.
@@ -20,113 +18,51 @@ const COLUMNS: usize = 3;
 pub struct Picture {
     /// Of the file.
     pub name: String,
-    panels: Vec<Panel>,
+    /// Its charts.
+    pub panels: Vec<Panel>,
 }
 
 /// One chart: a line for each peer, over a logarithmic axis of numbers of CPUs.
 #[derive(Debug)]
-struct Panel {
-    title: String,
-    across: &'static str,
-    up: Up,
-    lines: Vec<(Peer, Vec<(f64, f64)>)>,
+pub struct Panel {
+    /// Above it.
+    pub title: String,
+    /// Below it.
+    pub across: &'static str,
+    /// What goes up.
+    pub up: Up,
+    /// By peer.
+    pub lines: Vec<(Peer, Vec<(f64, f64)>)>,
 }
 
 /// What goes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Up {
+pub enum Up {
     /// From -100 to a little above nothing.
     Percent,
     /// Nanoseconds, logarithmic.
     Time,
 }
 
-/// For each machine, function and way to draw masks: a panel for each number of initiators.
-pub fn of_selected(peers: &[Peer], measured: &[selected::Measured]) -> Vec<Picture> {
-    let key = |one: &selected::Measured| (one.line.cpus, one.line.function_ps, one.line.draw);
-    let pictures = measured.chunk_by(|one, other| key(one) == key(other));
-    let picture = |group: &[selected::Measured]| {
-        let (cpus, function_ps, draw) = key(&group[0]);
-        let panels = group.chunk_by(|one, other| one.line.initiators == other.line.initiators);
-        let panel = |lines: &[selected::Measured]| {
-            let of = |peer: &Peer| {
-                let point = |one: &selected::Measured| {
-                    Some((one.line.targets as f64, one.change_of(*peer)?))
-                };
-                (*peer, lines.iter().filter_map(point).collect())
-            };
-            Panel {
-                title: format!(
-                    "{}, {} masks",
-                    counted(lines[0].line.initiators as u32, "initiators"),
-                    draw.name()
-                ),
-                across: "targets of a call",
-                up: Up::Percent,
-                lines: peers.iter().map(of).collect(),
-            }
+impl Panel {
+    /// The lines of these peers: from which key to which.
+    pub fn new(
+        (title, peers): (String, &[Peer]),
+        rows: &[&Row],
+        (across, key): (&'static str, &str),
+        (up, figure): (Up, &str),
+    ) -> Self {
+        let point = |row: &Row| Some((row.number(key)?, row.number(figure)?));
+        let line = |peer: &Peer| {
+            let own = rows.iter().filter(|row| row.text("peer") == peer.name());
+            (*peer, own.filter_map(|row| point(row)).collect())
         };
-        let function = number(function_ps as f64 / 1e6);
-        Picture {
-            name: format!("selected-{cpus}-{function}us-{}.svg", draw.name()),
-            panels: panels.map(panel).collect(),
+        Self {
+            title,
+            across,
+            up,
+            lines: peers.iter().map(line).collect(),
         }
-    };
-    pictures.map(picture).collect()
-}
-
-/// For each machine: one caller over its targets, and all callers over the size of the machine.
-pub fn of_shoot(peers: &[Peer], measured: &[shoot::Measured], setups: &[Setup]) -> Vec<Picture> {
-    let key = |one: &shoot::Measured| (one.line.machine, one.line.function_ps);
-    let pictures = measured.chunk_by(|one, other| key(one) == key(other));
-    let picture = |group: &[shoot::Measured]| {
-        let (machine, function_ps) = key(&group[0]);
-        let mut panels = Vec::new();
-        type Wanted = fn(&shoot::Line) -> bool;
-        let wanted: [(&str, Wanted); 4] = [
-            ("one CPU calls", |line| line.callers == Callers::One),
-            ("all call one other each", |line| {
-                line.callers == Callers::All && line.targets == 1
-            }),
-            ("all call some others each", |line| {
-                line.callers == Callers::All && line.targets > 1 && line.targets + 1 < line.cpus
-            }),
-            ("all call all others", |line| {
-                line.callers == Callers::All && line.targets + 1 == line.cpus
-            }),
-        ];
-        for (title, is_wanted) in wanted {
-            let lines: Vec<_> = group.iter().filter(|one| is_wanted(&one.line)).collect();
-            panels.extend((!lines.is_empty()).then(|| shoot_panel(title, peers, &lines)));
-        }
-        let (name, function) = (
-            setups[machine].preset().name,
-            number(function_ps as f64 / 1e6),
-        );
-        Picture {
-            name: format!("shoot-{name}-{function}us.svg"),
-            panels,
-        }
-    };
-    pictures.map(picture).collect()
-}
-
-fn shoot_panel(title: &str, peers: &[Peer], lines: &[&shoot::Measured]) -> Panel {
-    let is_lone = lines[0].line.callers == Callers::One;
-    let of = |peer: &Peer| {
-        let point = |one: &&shoot::Measured| {
-            let line = &one.line;
-            let across = if is_lone { line.targets } else { line.cpus };
-            let ns = one.of(*peer)?.quantile_ns(500, |called| called.whole_ps);
-            Some((across as f64, ns))
-        };
-        (*peer, lines.iter().filter_map(point).collect())
-    };
-    Panel {
-        title: format!("{title}: median"),
-        across: if is_lone { "targets" } else { "CPUs" },
-        up: Up::Time,
-        lines: peers.iter().map(of).collect(),
     }
 }
 

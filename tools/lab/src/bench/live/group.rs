@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use shootdown_calls::{Plan, Rest, Workload};
+use shootdown_calls::{Plan, Rest};
 
 use super::row::LONG_FUNCTION_NS;
+use crate::bench::calls::Contest;
 use crate::cli_calls::Calls;
 use crate::failure::{Failure, Outcome};
 use crate::machine::host_cores;
@@ -46,15 +47,15 @@ impl Group {
     ///
     /// # Errors
     /// The options make no plan, or no machine.
-    pub fn all(workload: Workload, calls: &Calls) -> Outcome<Vec<Self>> {
+    pub fn all(contest: &Contest, calls: &Calls) -> Outcome<Vec<Self>> {
         let sizes = match calls.cpus {
             Some(asked) => vec![cpus(asked)?],
             None if calls.counts_instructions() => vec![LARGE_CPUS],
             None => vec![SMALL_CPUS, LARGE_CPUS],
         };
-        let default_ns: &[u64] = match workload {
-            Workload::Selected if !calls.counts_instructions() => &[0, 500_000],
-            _ => &[0],
+        let default_ns = match calls.counts_instructions() {
+            true => &[0],
+            false => contest.functions_ns,
         };
         let asked_ns: Option<Vec<u64>> = calls
             .function_us
@@ -64,13 +65,13 @@ impl Group {
         let mut groups = Vec::new();
         for &cpus in &sizes {
             for &function_ns in function_ns {
-                groups.push(Self::new(workload, calls, cpus, function_ns)?);
+                groups.push(Self::new(contest, calls, cpus, function_ns)?);
             }
         }
         Ok(groups)
     }
 
-    fn new(workload: Workload, calls: &Calls, cpus: usize, function_ns: u64) -> Outcome<Self> {
+    fn new(contest: &Contest, calls: &Calls, cpus: usize, function_ns: u64) -> Outcome<Self> {
         let is_long = function_ns >= LONG_FUNCTION_NS;
         let (default_calls, rounds) = match (is_long, calls.quick) {
             (true, true) => (10, 2),
@@ -94,7 +95,7 @@ impl Group {
         };
         let mut words = format!(
             "{},ns={function_ns},calls={},rounds={rounds},seed={},rest={}",
-            workload.name(),
+            contest.name,
             calls.calls.unwrap_or(default_calls),
             calls.seed,
             calls.rest,
@@ -147,7 +148,6 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::cli_calls::CallsBench;
 
     fn groups(words: &str) -> Outcome<Vec<Group>> {
         let words = ["lab", "bench", "selected"]
@@ -156,10 +156,8 @@ mod tests {
         let Command::Bench(bench) = Cli::parse_from(words).command else {
             panic!("a bench")
         };
-        match &bench.calls {
-            Some(CallsBench::Selected(calls)) => Group::all(Workload::Selected, calls),
-            other => panic!("{other:?}"),
-        }
+        let bench = bench.calls.expect("a contest");
+        Group::all(bench.contest, &bench.calls)
     }
 
     #[test]

@@ -2,23 +2,20 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
-use shootdown_calls::Workload;
-
 use super::command::Measured;
 use super::group::Clock;
 use super::row::LiveRow;
+use crate::bench::calls::Contest;
+use crate::bench::columns::grid;
+use crate::bench::report;
 use crate::machine::host_cores;
 
 /// Whom the published table compares with.
 const ONE_LOCK: &str = "xen-before";
-/// Above this, times on two cores are no longer those of the machine alone.
-const NOISE_CORES: f64 = 0.1;
 
 /// The tables of all groups, and the notes that they need.
 pub fn render(
-    workload: Workload,
+    contest: &Contest,
     measured: &[Measured],
     others: Option<f64>,
     is_quick: bool,
@@ -29,7 +26,7 @@ pub fn render(
         let _ = writeln!(text, "{words}");
     };
     for one in measured {
-        group(workload, one, &mut line);
+        group(contest, one, &mut line);
     }
     if measured
         .iter()
@@ -49,23 +46,15 @@ pub fn render(
         "{calls} calls, every one checked when it returned"
     ));
     let is_timed = measured.iter().any(|it| it.group.clock == Clock::Host);
-    if let Some(cores) = others.filter(|&cores| is_timed && cores > NOISE_CORES) {
-        line(&format!(
-            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet"
-        ));
-    }
-    if is_quick {
-        line("--quick: few calls, for a look; take figures without it");
-    }
-    text
+    text + &report::remarks(others.filter(|_| is_timed), is_quick.then_some("few calls"))
 }
 
 /// The tables of one start of a machine.
-fn group(workload: Workload, measured: &Measured, line: &mut dyn FnMut(&str)) {
+fn group(contest: &Contest, measured: &Measured, line: &mut dyn FnMut(&str)) {
     let rows = &measured.rows;
     line(&format!(
         "\n{}, {} CPUs on {} host cores, {}, functions of {} us",
-        workload.name(),
+        contest.name,
         measured.group.cpus,
         host_cores(),
         measured.ground,
@@ -73,7 +62,7 @@ fn group(workload: Workload, measured: &Measured, line: &mut dyn FnMut(&str)) {
     ));
     let is_timed = measured.group.clock == Clock::Host;
     let timed: Vec<LiveRow> = rows.iter().filter(|row| row.has_times()).cloned().collect();
-    if !timed.is_empty() && is_timed && workload == Workload::Selected {
+    if !timed.is_empty() && is_timed && contest.has_rounds {
         line(&whole(&timed));
     }
     if !timed.is_empty() {
@@ -111,7 +100,7 @@ fn counts(row: &LiveRow) -> String {
 
 /// The published table's shape: the change against one lock, the limit beside it.
 fn whole(rows: &[LiveRow]) -> String {
-    let mut table = table(rows, &[&format!("{ONE_LOCK} us"), "limit"]);
+    let mut lines = Vec::new();
     for shape in shapes(rows) {
         let of_shape = || rows.iter().filter(|row| row.has_shape_of(shape));
         let Some(lock) = of_shape().find(|row| row.peer == ONE_LOCK) else {
@@ -122,37 +111,34 @@ fn whole(rows: &[LiveRow]) -> String {
             0 => "-".to_owned(),
             limit_ns => percent((limit_ns as f64 / lock_ns - 1.0) * 100.0),
         };
-        let first = [format!("{:.0}", lock_ns / 1000.0), limit];
-        let changes = of_shape().map(|row| percent(row.change_against(lock)));
-        table.add_row(axes(shape).into_iter().chain(first).chain(changes));
+        let mut line = axes(shape);
+        line.extend([format!("{:.0}", lock_ns / 1000.0), limit]);
+        line.extend(of_shape().map(|row| percent(row.change_against(lock))));
+        lines.push(line);
     }
-    align(&mut table);
     format!(
-        "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{table}"
+        "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}",
+        table(rows, &[&format!("{ONE_LOCK} us"), "limit"], lines)
     )
 }
 
 /// `cell` for each shape and contender.
 fn by_peer(rows: &[LiveRow], cell: impl Fn(&LiveRow) -> String) -> String {
-    let mut table = table(rows, &[]);
-    for shape in shapes(rows) {
+    let line = |shape: &LiveRow| {
         let cells = rows.iter().filter(|row| row.has_shape_of(shape)).map(&cell);
-        table.add_row(axes(shape).into_iter().chain(cells));
-    }
-    align(&mut table);
-    table.to_string()
+        axes(shape).into_iter().chain(cells).collect()
+    };
+    table(rows, &[], shapes(rows).map(line).collect())
 }
 
 /// A table with a column for each contender.
-fn table(rows: &[LiveRow], further: &[&str]) -> Table {
-    let mut table = Table::new();
+fn table(rows: &[LiveRow], further: &[&str], lines: Vec<Vec<String>>) -> String {
     let first = rows.iter().take_while(|row| row.has_shape_of(&rows[0]));
-    let peers = first.map(|row| row.peer.as_str());
-    let headings = ["masks", "initiators", "targets"].into_iter();
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_header(headings.chain(further.iter().copied()).chain(peers));
-    table
+    let mut heading = vec!["masks", "initiators", "targets"];
+    heading.extend(further);
+    heading.extend(first.map(|row| row.peer.as_str()));
+    let heading = heading.into_iter().map(str::to_owned).collect();
+    grid(heading, lines, |index| index == 0)
 }
 
 /// The first contender's row of each shape.
@@ -160,9 +146,9 @@ fn shapes(rows: &[LiveRow]) -> impl Iterator<Item = &LiveRow> {
     rows.iter().filter(|row| row.peer == rows[0].peer)
 }
 
-fn axes(row: &LiveRow) -> [String; 3] {
+fn axes(row: &LiveRow) -> Vec<String> {
     let mark = if row.is_crowded() { " *" } else { "" };
-    [
+    vec![
         format!("{}{mark}", row.masks),
         row.initiators.to_string(),
         row.targets.to_string(),
@@ -171,13 +157,6 @@ fn axes(row: &LiveRow) -> [String; 3] {
 
 fn percent(change: f64) -> String {
     format!("{change:+.1}")
-}
-
-/// Numbers to the right.
-fn align(table: &mut Table) {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
 
 #[cfg(test)]

@@ -1,30 +1,17 @@
 //! The course of one `bench --machine sim`.
 
-use std::io::Write;
-
 use serde_json::{Map, Value, json};
 use shootdown_sim::workload::on_large_stack;
 
+use super::run::Run;
 use super::setup::Setup;
-use super::{madvise, pingpong, preemptoff, zerocopy};
-use crate::bench::rows::machine_name;
+use crate::bench::report;
+use crate::bench::row::Row;
 use crate::bench::workload::{Axes, DEFERS};
-use crate::cli::{Bench, MachineKind, Workload};
-use crate::failure::{Doing, Failure, Outcome};
+use crate::cli::{Bench, MachineKind};
+use crate::failure::{Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
 use crate::{place, session};
-
-/// What a workload makes of its rows.
-pub struct Findings {
-    /// The tables.
-    pub tables: String,
-    /// What they hang on, if that was asked for.
-    pub sensitivity: Option<String>,
-    /// The rows of the result.
-    pub rows: Vec<Value>,
-    /// Accesses through a translation that had to be gone; `None` where the workload accesses nothing.
-    pub stale: Option<u64>,
-}
 
 /// Whether the simulated machine is what to measure on: it was named, an option is about it, or there is nothing
 /// else. Says so in the last case.
@@ -46,8 +33,7 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     }
     let names_emulator =
         session::qemu_name(&bench.emulator).is_some() || bench.emulator.kernel.is_some();
-    if bench.workload == Workload::Zerocopy && bench.machine.is_empty() {
-        // Its table has more threads than any emulator CPUs.
+    if bench.workload.is_simulated_first && bench.machine.is_empty() {
         return Ok(true);
     }
     if !bench.machine.is_empty() || names_emulator || machine::find_qemu(None)?.is_some() {
@@ -75,35 +61,18 @@ pub fn command(bench: &Bench) -> Outcome<()> {
             "use it with --machine qemu",
         ));
     }
-    let setup = Setup::new(bench)?;
-    let (cpus, findings) = match bench.workload {
-        Workload::Madvise => {
-            let shapes = madvise::Shapes::new(bench, &axes)?;
-            let findings = on_large_stack(|| shapes.measure(bench, &setup));
-            (shapes.cpus(), findings)
-        }
-        Workload::Dirtysync => {
-            return Err(Failure::input(
-                "the simulated machine has no files: dirtysync cannot be measured there",
-                "use --machine qemu",
-            ));
-        }
-        Workload::Pingpong => {
-            let shapes = pingpong::Shapes::new(bench, &axes)?;
-            let findings = on_large_stack(|| shapes.measure(bench, &setup));
-            (1, findings)
-        }
-        Workload::Preemptoff => {
-            let shapes = preemptoff::Shapes::new(bench, &axes)?;
-            let findings = on_large_stack(|| shapes.measure(bench, &setup));
-            (shapes.cpus(), findings)
-        }
-        Workload::Zerocopy => {
-            let shapes = zerocopy::Shapes::new(bench, &axes)?;
-            let findings = on_large_stack(|| shapes.measure(bench, &setup));
-            (shapes.cpus(), findings)
-        }
+    let simulated = match &bench.workload.simulated {
+        Ok(simulated) => simulated,
+        Err((cause, remedy)) => return Err(Failure::input(cause, remedy)),
     };
+    let setup = Setup::new(bench, simulated)?;
+    let run = Run {
+        bench,
+        setup: &setup,
+        is_published: setup.preset().name == simulated.preset,
+        shapes: (simulated.shapes)(bench, &axes)?,
+    };
+    let findings = on_large_stack(|| (simulated.measure)(&run));
     let mut text = findings.tables;
     text.push_str(&setup.render());
     text.push_str(&format!("seed {}   {}\n", bench.seed, setup.fitted()));
@@ -114,41 +83,34 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     if let Some(stale) = findings.stale {
         text.push_str(&format!("stale accesses: {stale}\n"));
     }
-    // A reader that has seen enough may have gone.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    if let Some(path) = &bench.json {
-        let text = json(bench, &axes, &setup, cpus, findings.rows).to_string();
-        std::fs::write(path, text + "\n")
-            .doing(format!("write the result to {}", path.display()))?;
-    }
-    match findings.stale.unwrap_or(0) {
-        0 => Ok(()),
-        stale => Err(Failure::work(format!(
-            "{stale} stale accesses: a flush was lost or came late"
-        ))),
-    }
+    report::print(&text);
+    report::write(bench.json.as_deref(), &result(&run, &findings.rows))?;
+    report::verdict(findings.stale.unwrap_or(0))
 }
 
-fn json(bench: &Bench, axes: &Axes, setup: &Setup, cpus: usize, rows: Vec<Value>) -> Value {
-    let actors = axes.workload.actors();
+fn result(run: &Run<'_>, rows: &[Row]) -> Value {
+    let (bench, actors) = (run.bench, run.bench.workload.actors.name());
     let distinct = |key: &str| -> Vec<u64> {
-        let mut values: Vec<u64> = rows.iter().filter_map(|row| row[key].as_u64()).collect();
+        let mut values: Vec<u64> = rows
+            .iter()
+            .filter_map(|row| row.0.get(key)?.as_u64())
+            .collect();
         values.sort_unstable();
         values.dedup();
         values
     };
     let mut params = Map::new();
-    params.insert("preset".into(), setup.preset().name.into());
-    params.insert("figures".into(), setup.figures_json());
+    params.insert("preset".into(), run.setup.preset().name.into());
+    params.insert("figures".into(), run.setup.figures_json());
     params.insert("seed".into(), bench.seed.into());
     params.insert(actors.into(), distinct(actors).into());
     params.insert("pages".into(), distinct("pages").into());
     params.insert("policies".into(), json!(bench.policies));
     json!({
-        "workload": axes.workload.name(),
-        "machine": machine_name(MachineKind::Sim),
+        "workload": bench.workload.name,
+        "machine": MachineKind::Sim.name(),
         "accel": "virtual time",
-        "cpus": cpus,
+        "cpus": run.shapes.cpus,
         "commit": place::commit(),
         "params": params,
         "rows": rows,

@@ -1,13 +1,9 @@
 //! `--sweep`: what the table hangs on. Every figure is halved and doubled, one at a time.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use shootdown_sim::workload::{Effect, Row, sweep};
 
-use super::setup::number;
+use crate::bench::columns::{grid, number};
 
-/// As many iterations of a row are enough here: nothing but the phase of spin loops differs between them.
-pub const ITERATIONS: usize = 50;
 /// Effects below this many thousandths of every row are only named.
 const VISIBLE_PER_MILLE: f64 = 1.0;
 
@@ -19,36 +15,27 @@ pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
     let (visible, hidden): (Vec<Effect>, Vec<Effect>) = sweep(&rows)
         .into_iter()
         .partition(|effect| is_visible(effect, &base_ns));
-    let mut table = Table::new();
-    let headings = ["figure", "x", "value"].map(str::to_owned).into_iter();
-    let changes = names.iter().map(|name| (*name).to_owned());
-    let ratios = names[1..]
-        .iter()
-        .map(|name| format!("{name} / {}", names[0]));
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_header(headings.chain(changes).chain(ratios));
-    let as_is = ["as is".to_owned(), "1".into(), "-".into()].into_iter();
-    let medians = base_ns.iter().map(|ns| format!("{ns:.0} ns"));
-    table.add_row(as_is.chain(medians).chain(ratios_of(&base_ns)));
+    let mut heading = ["figure", "x", "value"].map(str::to_owned).to_vec();
+    heading.extend(names.iter().map(|name| (*name).to_owned()));
+    let first = names[0];
+    heading.extend(names[1..].iter().map(|name| format!("{name} / {first}")));
+    let mut as_is = ["as is", "1", "-"].map(str::to_owned).to_vec();
+    as_is.extend(base_ns.iter().map(|ns| format!("{ns:.0} ns")));
+    as_is.extend(ratios_of(&base_ns));
+    let mut cells = vec![as_is];
     for effect in &visible {
         let change = &effect.change;
-        let axes = [
+        let mut row = vec![
             change.parameter.name.to_owned(),
             number(change.factor),
             number(change.value),
         ];
-        let percents = effect.figures_ns.iter().zip(&base_ns);
-        let percents =
-            percents.map(|(ns, base_ns)| format!("{:+.1} %", (ns / base_ns - 1.0) * 100.0));
-        let ratios = ratios_of(&effect.figures_ns);
-        table.add_row(axes.into_iter().chain(percents).chain(ratios));
+        let pairs = effect.figures_ns.iter().zip(&base_ns);
+        row.extend(pairs.map(|(ns, base_ns)| format!("{:+.1} %", (ns / base_ns - 1.0) * 100.0)));
+        row.extend(ratios_of(&effect.figures_ns));
+        cells.push(row);
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let table = grid(heading, cells, |index| index == 0);
     let mut text = format!("\nsensitivity, {title}: each figure halved and doubled\n{table}\n");
     for index in 1..names.len() {
         text.push_str(&conclusion(&names, index, visible.iter().chain(&hidden)));

@@ -1,12 +1,12 @@
 //! The simulated machine that a bench runs on: a preset, with the figures that the caller set.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 use shootdown_sim::timed::{Costs, Origin, PARAMETERS, Parameter, Preset, Unit};
 use shootdown_sim::workload::{LOAD_FIGURES, Load, LoadFigure};
 
-use crate::cli::{Bench, Workload};
+use super::Simulated;
+use crate::bench::columns::{grid, number};
+use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
 /// A machine, and where its figures come from.
@@ -19,29 +19,15 @@ pub struct Setup {
     set: Vec<&'static str>,
 }
 
-/// The preset on which the authors' table of a workload was measured.
-fn default_preset(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Madvise | Workload::Dirtysync => "haswell-ep",
-        Workload::Pingpong => "skylake-laptop",
-        Workload::Preemptoff => "16-core",
-        Workload::Zerocopy => "40-core-2018",
-    }
-}
-
 impl Setup {
     /// The machine that the caller asks for.
     ///
     /// # Errors
     /// No such preset or figure, or no such value of it.
-    pub fn new(bench: &Bench) -> Outcome<Self> {
-        let name = bench.preset.as_deref();
-        let load = (bench.workload == Workload::Preemptoff).then(Load::default);
-        Self::named(
-            name.unwrap_or_else(|| default_preset(bench.workload)),
-            load,
-            &bench.set,
-        )
+    pub fn new(bench: &Bench, simulated: &Simulated) -> Outcome<Self> {
+        let name = bench.preset.as_deref().unwrap_or(simulated.preset);
+        let load = simulated.has_load.then(Load::default);
+        Self::named(name, load, &bench.set)
     }
 
     /// A machine by name, what it is made to do if that has figures, and figures that the caller sets.
@@ -87,11 +73,6 @@ impl Setup {
         self.load.as_ref().expect("the workload has a load")
     }
 
-    /// Whether this is the machine that the authors' table of the workload was measured on.
-    pub fn is_published(&self, workload: Workload) -> bool {
-        self.preset.name == default_preset(workload)
-    }
-
     /// The machine's description and all of its figures.
     pub fn render(&self) -> String {
         let Preset { name, about, .. } = self.preset;
@@ -100,20 +81,14 @@ impl Setup {
 
     /// Every figure with its origin.
     fn figures(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_header([
-            "figure",
-            "value",
-            "origin",
-            "source or reason",
-        ]);
-        for (name, value, (word, text)) in self.all() {
-            table.add_row([name.to_owned(), number(value), word, text]);
-        }
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table.to_string()
+        let heading = ["figure", "value", "origin", "source or reason"];
+        let cells = |(name, value, (word, text)): (&str, f64, (String, String))| {
+            vec![name.to_owned(), number(value), word, text]
+        };
+        let rows = self.all().map(cells).collect();
+        grid(heading.map(str::to_owned).to_vec(), rows, |index| {
+            index != 1
+        })
     }
 
     /// The figures of the machine, and those of its load: name, value, origin in a word and in a sentence.
@@ -187,12 +162,6 @@ fn set(costs: &mut Costs, load: Option<&mut Load>, words: &str) -> Outcome<&'sta
     Ok(parameter.name)
 }
 
-/// As short as it is exact.
-pub fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,12 +196,5 @@ mod tests {
                 .contains("takes")
         );
         assert_eq!((load.tail_alpha, costs.icr_ps), (1.25, 12_500));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(number(42.1), "42.1");
-        assert_eq!(number(100.0), "100");
-        assert_eq!(number(0.125), "0.125");
     }
 }

@@ -1,11 +1,8 @@
-//! The rows of `bench shoot` (calls at any size), and its part of the result.
+//! [`Plan`]: the lines of the tables of `shoot`.
 
-use serde_json::{Value, json};
-use shootdown_sim::workload::{Callers, MAX_CPUS, Peer, Volley, VolleyResult};
+use shootdown_sim::workload::{Callers, MAX_CPUS, Peer};
 
-use super::lists::{self, Count};
-use super::{command, farm};
-use crate::bench::sim::Setup;
+use crate::bench::calls::{Count, counts, functions_ps, machine_size, number_of_calls, peers};
 use crate::cli_calls::Calls;
 use crate::failure::{Failure, Outcome};
 
@@ -25,9 +22,6 @@ const LONE_CALLS: usize = 20;
 const LONE_EXECUTIONS: usize = 12_000;
 /// A look needs less.
 const QUICK_SHARE: usize = 5;
-/// Numbers of CPUs for which the memory is told.
-pub const SIZES: [usize; 4] = [64, 256, 1024, 4096];
-
 /// What the rows of all peers have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
@@ -37,13 +31,6 @@ pub struct Line {
     pub function_ps: u64,
     pub cpus: usize,
     pub targets: usize,
-}
-
-/// A line of every peer.
-#[derive(Debug)]
-pub struct Measured {
-    pub line: Line,
-    pub results: Vec<(Peer, VolleyResult)>,
 }
 
 /// What is measured.
@@ -70,7 +57,7 @@ impl Plan {
         let shapes = shapes(calls)?;
         let mut lines = Vec::new();
         for machine in 0..machines {
-            for function_ps in lists::functions_ps(calls, &[0])? {
+            for function_ps in functions_ps(calls, &[0])? {
                 lines.extend(shapes.iter().map(|&(callers, cpus, targets)| Line {
                     machine,
                     callers,
@@ -88,42 +75,14 @@ impl Plan {
         }
         Ok(Self {
             lines,
-            peers: lists::peers(calls)?,
-            calls: lists::number_of_calls(calls)?,
+            peers: peers(calls)?,
+            calls: number_of_calls(calls)?,
             is_quick: calls.quick,
         })
     }
 
-    /// Runs all of it.
-    ///
-    /// # Errors
-    /// This host starts no threads.
-    pub fn measure(&self, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Measured>> {
-        let row = |line: &Line, peer: Peer| Volley {
-            peer,
-            callers: line.callers,
-            targets: line.targets,
-            cpus: line.cpus,
-            function_ps: line.function_ps,
-            calls: self.calls_of(line),
-            costs: setups[line.machine].costs().clone(),
-            seed: calls.seed,
-        };
-        let rows: Vec<Volley> = self
-            .lines
-            .iter()
-            .flat_map(|line| self.peers.iter().map(move |peer| row(line, *peer)))
-            .collect();
-        let results = farm::all("rows", &rows, Volley::run)?;
-        let mut results = rows.iter().map(|row| row.peer).zip(results);
-        let measured = |line: &Line| Measured {
-            line: *line,
-            results: results.by_ref().take(self.peers.len()).collect(),
-        };
-        Ok(self.lines.iter().map(measured).collect())
-    }
-
-    fn calls_of(&self, line: &Line) -> usize {
+    /// Calls of each initiator.
+    pub fn calls_of(&self, line: &Line) -> usize {
         let calls = match line.callers {
             Callers::One => (LONE_EXECUTIONS / line.targets).clamp(2, LONE_CALLS),
             Callers::All => (EXECUTIONS / (line.targets * line.cpus)).clamp(1, CALLS),
@@ -138,9 +97,9 @@ type Shape = (Callers, usize, usize);
 
 fn shapes(calls: &Calls) -> Outcome<Vec<Shape>> {
     let both = || vec![Count::Some(1), Count::All];
-    let initiators = lists::counts("initiators", calls.initiators.as_deref())?.unwrap_or_else(both);
-    let targets = lists::counts("targets", calls.targets.as_deref())?;
-    let asked = calls.cpus.map(command::machine_size).transpose()?;
+    let initiators = counts("initiators", calls.initiators.as_deref())?.unwrap_or_else(both);
+    let targets = counts("targets", calls.targets.as_deref())?;
+    let asked = calls.cpus.map(machine_size).transpose()?;
     let mut shapes = Vec::new();
     for count in initiators {
         match count {
@@ -192,54 +151,4 @@ fn all_at_once(calls: &Calls, asked: Option<usize>, targets: Option<&[Count]>) -
         targets.into_iter().map(shape)
     };
     machines.into_iter().flat_map(of).collect()
-}
-
-impl Measured {
-    /// The result of a peer.
-    pub fn of(&self, peer: Peer) -> Option<&VolleyResult> {
-        let mut results = self.results.iter();
-        results
-            .find(|(other, _)| *other == peer)
-            .map(|(_, result)| result)
-    }
-
-    /// The other kernel's algorithm with the smallest figure.
-    pub fn best_peer(&self, figure: impl Fn(&VolleyResult) -> f64) -> Option<(Peer, f64)> {
-        self.results
-            .iter()
-            .filter(|(peer, _)| *peer != Peer::Shootdown)
-            .map(|(peer, result)| (*peer, figure(result)))
-            .min_by(|(_, one), (_, other)| one.total_cmp(other))
-    }
-
-    /// The rows of the result.
-    pub fn objects(&self, setups: &[Setup]) -> Vec<Value> {
-        let Line {
-            machine,
-            callers,
-            function_ps,
-            cpus,
-            targets,
-        } = self.line;
-        let object = |(peer, result): &(Peer, VolleyResult)| {
-            let activity = &result.activity;
-            json!({
-                "machine": "sim", "accel": "virtual time", "preset": setups[machine].preset().name,
-                "peer": peer.name(), "callers": if callers == Callers::One { "one" } else { "all" },
-                "cpus": cpus, "targets": targets, "function_ns": function_ps as f64 / 1000.0,
-                "calls": result.calls.len(),
-                "median_ns": result.quantile_ns(500, |called| called.whole_ps),
-                "p99_ns": result.quantile_ns(990, |called| called.whole_ps),
-                "sent_median_ns": result.quantile_ns(500, |called| called.sent_ps),
-                "busy_median_ns": result.quantile_ns(500, |called| called.busy_ps),
-                "unfairness": result.unfairness(),
-                "handler_ns_per_target": result.per_target(activity.handler_ps) / 1000.0,
-                "ipis_per_target": result.per_target(activity.ipis_sent),
-                "interrupts_per_target": result.per_target(activity.ipis_taken),
-                "register_writes_per_call": result.per_call(activity.register_writes),
-                "lines_per_target": result.per_target(result.lines),
-            })
-        };
-        self.results.iter().map(object).collect()
-    }
 }

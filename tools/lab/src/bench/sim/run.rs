@@ -1,0 +1,165 @@
+//! [`Run`]: one workload on one machine: its rows, and what is made of them.
+
+use serde_json::{Map, Value, json};
+use shootdown::Stats;
+use shootdown_sim::workload::Row as Simulation;
+
+use super::sensitivity;
+use super::setup::Setup;
+use crate::bench::columns::{Column, counted, table};
+use crate::bench::row::{Row, thin};
+use crate::bench::workload::Axes;
+use crate::cli::{Bench, MachineKind};
+use crate::failure::Outcome;
+
+/// How many samples a row of the result keeps.
+const SAMPLES_KEPT: usize = 200;
+
+/// How a workload runs on this machine.
+#[derive(Debug)]
+pub struct Simulated {
+    /// The preset on which the authors' table was measured.
+    pub preset: &'static str,
+    /// Whether what the machine is made to do has figures too.
+    pub has_load: bool,
+    /// The shapes that the caller asks for.
+    pub shapes: fn(&Bench, &Axes) -> Outcome<Shapes>,
+    /// Runs all rows.
+    pub measure: fn(&Run<'_>) -> Findings,
+}
+
+/// What a workload makes of its rows.
+pub struct Findings {
+    /// The tables.
+    pub tables: String,
+    /// What they hang on, if that was asked for.
+    pub sensitivity: Option<String>,
+    /// Accesses through a translation that had to be gone; `None` where the workload accesses nothing.
+    pub stale: Option<u64>,
+    /// The rows of the result.
+    pub rows: Vec<Row>,
+}
+
+/// What is measured, but for the policies.
+pub struct Shapes {
+    /// CPUs of the machine; of the largest, if there are several.
+    pub cpus: usize,
+    /// Numbers of actors.
+    pub actors: Vec<usize>,
+    /// Numbers of pages.
+    pub pages: Vec<usize>,
+}
+
+impl Shapes {
+    /// All of these.
+    pub fn new(cpus: usize, actors: &[u32], pages: &[u32]) -> Self {
+        let wide = |values: &[u32]| values.iter().map(|&n| n as usize).collect();
+        Self {
+            cpus,
+            actors: wide(actors),
+            pages: wide(pages),
+        }
+    }
+}
+
+/// The axes of one row.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape<'a> {
+    /// The policy.
+    pub policy: &'a str,
+    /// How many actors.
+    pub actors: usize,
+    /// How many pages.
+    pub pages: usize,
+}
+
+/// One workload on one machine.
+pub struct Run<'a> {
+    /// What the caller asks for.
+    pub bench: &'a Bench,
+    /// The machine.
+    pub setup: &'a Setup,
+    /// Whether it is the one that the authors' table was measured on.
+    pub is_published: bool,
+    /// What is measured.
+    pub shapes: Shapes,
+}
+
+impl Run<'_> {
+    /// As many iterations of a row are enough in a sweep: nothing but the phase of spin loops differs between them.
+    pub const SWEEP_ITERATIONS: usize = 50;
+
+    /// A row for each shape and policy: its axes, and the figures that `measure` finds.
+    pub fn rows(&self, measure: impl Fn(Shape<'_>) -> Value) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for &pages in &self.shapes.pages {
+            for &actors in &self.shapes.actors {
+                for policy in &self.bench.policies {
+                    let shape = Shape {
+                        policy,
+                        actors,
+                        pages,
+                    };
+                    rows.push(self.row(shape, measure(shape)));
+                }
+            }
+        }
+        rows
+    }
+
+    fn row(&self, shape: Shape<'_>, figures: Value) -> Row {
+        let mut row = Row::default();
+        row.set("machine", MachineKind::Sim.name());
+        row.set("policy", shape.policy);
+        row.set(self.bench.workload.actors.name(), shape.actors);
+        row.set("pages", shape.pages);
+        row.set("cpus", self.shapes.cpus);
+        row.set("accel", "virtual time");
+        row.set("crowded", false);
+        row.0.extend(Row::of(figures).0);
+        row
+    }
+
+    /// The engine's counters that moved, as `share` has them.
+    pub fn counters(&self, stats: &Stats, share: impl Fn(u64) -> f64) -> Map<String, Value> {
+        let moved = stats.iter().filter(|(_, count)| *count > 0);
+        moved
+            .map(|(name, count)| (name.to_owned(), share(count).into()))
+            .collect()
+    }
+
+    /// Some of the samples, in nanoseconds.
+    pub fn samples(&self, samples_ps: &[u64]) -> Value {
+        let samples: Vec<&u64> = thin(samples_ps.iter().collect(), SAMPLES_KEPT);
+        json!(
+            samples
+                .iter()
+                .map(|&&ps| ps as f64 / 1000.0)
+                .collect::<Vec<_>>()
+        )
+    }
+
+    /// A table for each number of pages, of `what`.
+    pub fn table_a_page(&self, rows: &[Row], columns: &[Column], what: &str) -> String {
+        let of = |&pages: &usize| {
+            let rows = rows.iter().filter(|row| row.count("pages") == pages as u64);
+            format!(
+                "\n{} on the simulated machine {}: {} {what}\n{}\n",
+                self.bench.workload.name,
+                self.setup.preset().name,
+                counted(pages, "pages"),
+                table(columns, rows)
+            )
+        };
+        self.shapes.pages.iter().map(of).collect()
+    }
+
+    /// What happens to the rows of all policies if figures of the machine change; `title` says what they have in common.
+    pub fn sensitivity<R: Simulation>(&self, title: &str, row: impl Fn(&str) -> R) -> String {
+        let policies = self.bench.policies.iter();
+        let rows: Vec<(String, R)> = policies
+            .map(|policy| (policy.clone(), row(policy)))
+            .collect();
+        sensitivity::render(title, &rows)
+    }
+}

@@ -1,0 +1,31 @@
+//! The workloads: one file each, which names its axes, its columns, what was published of it, and how it is simulated. Nothing else knows it.
+
+mod dirtysync;
+mod madvise;
+mod pingpong;
+mod preemptoff;
+mod selected;
+mod shoot;
+mod zerocopy;
+
+use super::calls::Contest;
+use super::workload::{OnLinux, Program};
+
+/// Those that are a user program, in the order of the help; `bench` without a name measures the first.
+pub const PROGRAMS: [&Program; 5] = [
+    &madvise::PROGRAM,
+    &dirtysync::PROGRAM,
+    &pingpong::PROGRAM,
+    &preemptoff::PROGRAM,
+    &zerocopy::PROGRAM,
+];
+
+/// Those that are a contest of calls.
+pub const CONTESTS: [&Contest; 2] = [&selected::CONTEST, &shoot::CONTEST];
+
+/// Whether a program needs a disk on Linux.
+pub fn needs_disk(name: &str) -> bool {
+    PROGRAMS
+        .iter()
+        .any(|program| program.name == name && program.linux == OnLinux::WithDisk)
+}

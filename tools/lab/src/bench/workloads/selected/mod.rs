@@ -1,0 +1,237 @@
+//! `selected`, table T5: a few CPUs call functions on sets of others.
+//!
+//! * [`plan`]: the lines of the tables;
+//! * [`goals`]: what the engine is to reach.
+
+mod goals;
+mod plan;
+
+use serde_json::json;
+use shootdown_calls::Masks;
+use shootdown_sim::workload::{Masks as Drawn, PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
+
+use self::plan::{FUNCTIONS_PS, Line, Plan};
+use crate::bench::calls::{Contest, Findings, Panel, Picture, Up, all};
+use crate::bench::columns::{counted, grid, number, or_dash, time};
+use crate::bench::row::Row;
+use crate::bench::sim::Setup;
+use crate::cli_calls::Calls;
+use crate::failure::Outcome;
+
+/// The workload.
+pub const CONTEST: Contest = Contest {
+    name: "selected",
+    about: "A few initiators call functions on sets of CPUs, again and again (table T5)",
+    presets: &["40-core"],
+    simulate,
+    functions_ns: &[0, 500_000],
+    has_rounds: true,
+};
+
+/// The algorithm that all percentages refer to.
+const REFERENCE: Peer = Peer::OneLock;
+/// Rows of one table.
+const TABLE: [&str; 3] = ["cpus", "function_ns", "masks"];
+/// Rows of one line.
+const LINE: [&str; 5] = ["cpus", "function_ns", "masks", "initiators", "targets"];
+
+fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
+    let setup = &setups[0];
+    let plan = Plan::new(calls)?;
+    let rows = measure(&plan, calls, setup)?;
+    let names: Vec<&str> = plan.peers.iter().map(|peer| peer.name()).collect();
+    Ok(Findings {
+        tables: tables(&plan, &rows, setup),
+        params: json!({
+            "preset": setup.preset().name, "figures": setup.figures_json(), "seed": calls.seed,
+            "calls": plan.calls, "peers": names,
+        }),
+        pictures: pictures(&plan, &rows),
+        rows,
+    })
+}
+
+fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
+    // The reference is measured in any case.
+    let mut peers = plan.peers.clone();
+    if !peers.contains(&REFERENCE) {
+        peers.push(REFERENCE);
+    }
+    let what = |line: &Line, peer: Peer| Selected {
+        peer,
+        initiators: line.initiators,
+        size: line.targets,
+        masks: line.drawn(),
+        is_idempotent: line.masks == Masks::Idempotent,
+        cpus: line.cpus,
+        function_ps: line.function_ps,
+        calls: plan.calls,
+        costs: setup.costs().clone(),
+        seed: calls.seed,
+    };
+    let of = |line| peers.iter().map(move |peer| what(line, *peer));
+    let simulations: Vec<Selected> = plan.lines.iter().flat_map(of).collect();
+    let results = all(&simulations, Selected::run)?;
+    let reference = peers.iter().position(|peer| *peer == REFERENCE);
+    let lines = plan.lines.iter().zip(results.chunks(peers.len()));
+    let rows = lines.flat_map(|(line, results)| {
+        let base_ps = results[reference.unwrap_or(0)].whole_ps;
+        let asked = plan.peers.iter().zip(results);
+        asked.map(move |(peer, result)| row(line, *peer, result, base_ps))
+    });
+    Ok(rows.collect())
+}
+
+fn row(line: &Line, peer: Peer, result: &SelectedResult, base_ps: u64) -> Row {
+    let Line {
+        cpus,
+        function_ps,
+        masks,
+        initiators,
+        targets,
+    } = *line;
+    let change = |whole_ps: u64| 100.0 * (whole_ps as f64 / base_ps as f64 - 1.0);
+    // What the same masks allow whoever serves first come, first served; where that means anything.
+    let has_limit = function_ps > 0 && masks != Masks::Idempotent;
+    Row::of(json!({
+        "machine": "sim", "accel": "virtual time", "peer": peer.name(), "cpus": cpus,
+        "function_ns": function_ps as f64 / 1000.0, "masks": masks.name(),
+        "initiators": initiators, "targets": targets,
+        "change_percent": change(result.whole_ps),
+        "limit_percent": has_limit.then(|| change(result.limit_ps)),
+        "published_percent": published(line),
+        "whole_ns": result.whole_ps as f64 / 1000.0,
+        "median_ns": result.quantile_ns(500), "p99_ns": result.quantile_ns(990),
+        "unfairness": result.unfairness(),
+        "runs": result.runs, "lines": result.lines,
+    }))
+}
+
+/// What the authors of T5 measured, in percent; they do not say how their masks were drawn.
+fn published(line: &Line) -> Option<f64> {
+    let column = [1, 2, 4].iter().position(|n| *n == line.initiators)?;
+    if line.function_ps != FUNCTIONS_PS[0] || line.masks == Masks::Idempotent {
+        return None;
+    }
+    let mut rows = PUBLISHED_SELECTED.iter();
+    let row = rows.find(|(size, _)| *size == line.targets);
+    row.map(|(_, percents)| percents[column])
+}
+
+/// Two tables for each machine, function and way to draw masks.
+fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
+    let mut text = String::new();
+    for rows in rows.chunk_by(|one, other| one.agrees(other, &TABLE)) {
+        text.push_str(&format!(
+            "\nselected on the simulated machine {} with {} CPUs: {} masks, functions of {} us, {} calls an initiator; %\n{}\n\
+             and the time of one call, median and p99\n{}\n",
+            setup.preset().name,
+            rows[0].count("cpus"),
+            rows[0].text("masks"),
+            number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3),
+            plan.calls,
+            changes(plan, rows),
+            times(plan, rows),
+        ));
+    }
+    text.push_str(&format!(
+        "in %: the time of all calls against {}; in brackets the 99th percentile of the slowest initiator by the fastest's\n\
+         fifo: what the same masks allow whoever serves first come, first served, if nothing but the function costs anything\n",
+        REFERENCE.name()
+    ));
+    text + &goals::verdict(rows, plan.calls)
+}
+
+fn changes(plan: &Plan, rows: &[Row]) -> String {
+    let percent = |row: &Row, key| or_dash(row.number(key).map(|value| format!("{value:+.1}")));
+    let others = plan.peers.iter().filter(|peer| **peer != REFERENCE);
+    let first = |row: &Row| {
+        vec![
+            percent(row, "limit_percent"),
+            percent(row, "published_percent"),
+        ]
+    };
+    let cell = |row: &Row| {
+        let unfairness = row.number("unfairness").unwrap_or(1.0);
+        format!("{} ({unfairness:.1})", percent(row, "change_percent"))
+    };
+    by_peer(others, &["fifo", "published"], rows, first, cell)
+}
+
+fn times(plan: &Plan, rows: &[Row]) -> String {
+    let figure = |row: &Row, key| time(row.number(key).unwrap_or(0.0));
+    let cell = |row: &Row| format!("{}, {}", figure(row, "median_ns"), figure(row, "p99_ns"));
+    by_peer(plan.peers.iter(), &[], rows, |_| Vec::new(), cell)
+}
+
+/// A table with a line for each shape of calls and a column for each peer, behind `further` ones.
+fn by_peer<'a>(
+    peers: impl Iterator<Item = &'a Peer> + Clone,
+    further: &[&str],
+    rows: &[Row],
+    first: impl Fn(&Row) -> Vec<String>,
+    cell: impl Fn(&Row) -> String,
+) -> String {
+    let mut heading = ["initiators", "targets"].to_vec();
+    heading.extend(further);
+    heading.extend(peers.clone().map(|peer| peer.name()));
+    let line = |rows: &[Row]| {
+        let mut cells = ["initiators", "targets"]
+            .map(|key| rows[0].count(key).to_string())
+            .to_vec();
+        cells.extend(first(&rows[0]));
+        for peer in peers.clone() {
+            cells.extend(
+                rows.iter()
+                    .find(|row| row.text("peer") == peer.name())
+                    .map(&cell),
+            );
+        }
+        cells
+    };
+    let lines = rows
+        .chunk_by(|one, other| one.agrees(other, &LINE))
+        .map(line);
+    let heading = heading.into_iter().map(str::to_owned).collect();
+    grid(heading, lines.collect(), |_| false)
+}
+
+/// For each machine, function and way to draw masks: a panel for each number of initiators.
+fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
+    let picture = |rows: &[Row]| {
+        let masks = rows[0].text("masks");
+        let panel = |rows: &[Row]| {
+            let initiators = counted(rows[0].count("initiators") as usize, "initiators");
+            let rows: Vec<&Row> = rows.iter().collect();
+            Panel::new(
+                (format!("{initiators}, {masks} masks"), &plan.peers),
+                &rows,
+                ("targets of a call", "targets"),
+                (Up::Percent, "change_percent"),
+            )
+        };
+        let panels = rows.chunk_by(|one, other| one.agrees(other, &["initiators"]));
+        let function = number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3);
+        Picture {
+            name: format!(
+                "selected-{}-{function}us-{masks}.svg",
+                rows[0].count("cpus")
+            ),
+            panels: panels.map(panel).collect(),
+        }
+    };
+    rows.chunk_by(|one, other| one.agrees(other, &TABLE))
+        .map(picture)
+        .collect()
+}
+
+impl Line {
+    /// Whose targets.
+    fn drawn(&self) -> Drawn {
+        match self.masks {
+            Masks::Disjoint => Drawn::Disjoint,
+            Masks::Random => Drawn::Random,
+            Masks::Identical | Masks::Idempotent => Drawn::Identical,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `shoot`: calls at any size, of one CPU or of all at once.
+//!
+//! * [`plan`]: the lines of the tables;
+//! * [`spared`]: what is said of targets that need no interrupt.
+
+mod plan;
+mod spared;
+
+use serde_json::json;
+use shootdown_sim::workload::{Callers, Peer, Volley, VolleyResult, bytes_of};
+
+use self::plan::{Line, Plan};
+use crate::bench::calls::{Contest, Findings, Panel, Picture, Up, all};
+use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
+use crate::bench::row::Row;
+use crate::bench::sim::Setup;
+use crate::cli_calls::Calls;
+use crate::failure::Outcome;
+
+/// The workload.
+pub const CONTEST: Contest = Contest {
+    name: "shoot",
+    about: "One CPU, or all at once, have others forget a page",
+    presets: &["large-server", "40-core"],
+    simulate,
+    functions_ns: &[0],
+    has_rounds: false,
+};
+
+const FIGURES: [Column; 12] = [
+    Column::new("peer", "peer", Format::Words),
+    Column::new("cpus", "CPUs", Format::Digits(0)),
+    Column::new("targets", "targets", Format::Digits(0)),
+    Column::new("median_ns", "median", Format::Time),
+    Column::new("p99_ns", "p99", Format::Time),
+    Column::new("sent_median_ns", "sent", Format::Time),
+    Column::new("busy_median_ns", "busy", Format::Time),
+    Column::new("handler_ns_per_target", "in handler", Format::Time),
+    Column::new("ipis_per_target", "IPIs", Format::Short),
+    Column::new("interrupts_per_target", "taken", Format::Short),
+    Column::new("register_writes_per_call", "ICR writes", Format::Short),
+    Column::new("lines_per_target", "lines", Format::Short),
+];
+/// Where all call.
+const UNFAIR: Column = Column::new("unfairness", "unfair", Format::Digits(2));
+/// Numbers of CPUs for which the memory is told.
+const SIZES: [usize; 4] = [64, 256, 1024, 4096];
+/// Rows of one table.
+const TABLE: [&str; 3] = ["preset", "function_ns", "callers"];
+/// Rows of one line.
+const LINE: [&str; 5] = ["preset", "function_ns", "callers", "cpus", "targets"];
+/// Who calls, in rows.
+const ONE: &str = "one";
+
+fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
+    let plan = Plan::new(calls, setups.len())?;
+    let rows = measure(&plan, calls, setups)?;
+    let figures = setups
+        .iter()
+        .map(|setup| json!({"preset": setup.preset().name, "figures": setup.figures_json()}));
+    let memory = plan.peers.iter().map(|peer| {
+        let sizes = SIZES.map(|cpus| json!({"cpus": cpus, "bytes": bytes_of(*peer, cpus)}));
+        json!({"peer": peer.name(), "sizes": sizes})
+    });
+    let names = plan.peers.iter().map(|peer| peer.name());
+    let spared = spared::measure(setups);
+    Ok(Findings {
+        tables: tables(&plan, &rows) + &spared::render(&spared),
+        params: json!({
+            "machines": figures.collect::<Vec<_>>(), "seed": calls.seed,
+            "peers": names.collect::<Vec<_>>(),
+            "memory": memory.collect::<Vec<_>>(), "spared": spared,
+        }),
+        pictures: pictures(&plan, &rows),
+        rows,
+    })
+}
+
+fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
+    let what = |line: &Line, peer: Peer| Volley {
+        peer,
+        callers: line.callers,
+        targets: line.targets,
+        cpus: line.cpus,
+        function_ps: line.function_ps,
+        calls: plan.calls_of(line),
+        costs: setups[line.machine].costs().clone(),
+        seed: calls.seed,
+    };
+    let of = |line| plan.peers.iter().map(move |peer| what(line, *peer));
+    let simulations: Vec<Volley> = plan.lines.iter().flat_map(of).collect();
+    let results = all(&simulations, Volley::run)?;
+    let lines = plan.lines.iter().zip(results.chunks(plan.peers.len()));
+    let rows = lines.flat_map(|(line, results)| {
+        let preset = setups[line.machine].preset().name;
+        let peers = plan.peers.iter().zip(results);
+        peers.map(move |(peer, result)| row(line, preset, *peer, result))
+    });
+    Ok(rows.collect())
+}
+
+fn row(line: &Line, preset: &str, peer: Peer, result: &VolleyResult) -> Row {
+    let activity = &result.activity;
+    Row::of(json!({
+        "machine": "sim", "accel": "virtual time", "preset": preset,
+        "peer": peer.name(), "callers": if line.callers == Callers::One { ONE } else { "all" },
+        "cpus": line.cpus, "targets": line.targets,
+        "function_ns": line.function_ps as f64 / 1000.0,
+        "calls": result.calls.len(),
+        "median_ns": result.quantile_ns(500, |called| called.whole_ps),
+        "p99_ns": result.quantile_ns(990, |called| called.whole_ps),
+        "sent_median_ns": result.quantile_ns(500, |called| called.sent_ps),
+        "busy_median_ns": result.quantile_ns(500, |called| called.busy_ps),
+        "unfairness": result.unfairness(),
+        "handler_ns_per_target": result.per_target(activity.handler_ps) / 1000.0,
+        "ipis_per_target": result.per_target(activity.ipis_sent),
+        "interrupts_per_target": result.per_target(activity.ipis_taken),
+        "register_writes_per_call": result.per_call(activity.register_writes),
+        "lines_per_target": result.per_target(result.lines),
+    }))
+}
+
+/// A table for each machine and each number of callers, what is not ahead, and the memory.
+fn tables(plan: &Plan, rows: &[Row]) -> String {
+    let mut text = String::new();
+    for rows in rows.chunk_by(|one, other| one.agrees(other, &TABLE)) {
+        let is_lone = rows[0].text("callers") == ONE;
+        let (callers, columns) = match is_lone {
+            true => (
+                "one CPU calls all others of an idle machine",
+                FIGURES.to_vec(),
+            ),
+            false => (
+                "all CPUs call others at once, again and again",
+                [&FIGURES[..], &[UNFAIR]].concat(),
+            ),
+        };
+        text.push_str(&format!(
+            "\nshoot on the simulated machine {}: {callers}, functions of {} us\n{}\n",
+            rows[0].text("preset"),
+            number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3),
+            table(&columns, rows),
+        ));
+    }
+    text.push_str(
+        "sent: until the last interrupt was sent; busy: the initiator's own work, without PAUSE and without interrupts that it took\n\
+         in handler: a target's time in the interrupt, with entry and exit; IPIs, interrupts taken, lines: for each execution of the\n\
+         function on a target; ICR writes: for each call; unfair: p99 of the slowest initiator by the fastest's\n",
+    );
+    text + &behind(rows) + &memory(plan)
+}
+
+/// Where another kernel's algorithm is faster than the engine.
+fn behind(rows: &[Row]) -> String {
+    let is_ours = |row: &&Row| row.text("peer") == Peer::Shootdown.name();
+    let mut text = String::new();
+    for rows in rows.chunk_by(|one, other| one.agrees(other, &LINE)) {
+        let Some(ours) = rows.iter().find(is_ours) else {
+            continue;
+        };
+        for (name, key) in [("median", "median_ns"), ("p99", "p99_ns")] {
+            let figure = |row: &Row| row.number(key).unwrap_or(0.0);
+            let others = rows.iter().filter(|row| !is_ours(row));
+            let fastest = others.min_by(|one, other| figure(one).total_cmp(&figure(other)));
+            if let Some(other) = fastest.filter(|row| figure(row) < figure(ours)) {
+                text.push_str(&format!(
+                    "behind {}: {} of {}: {name} {} against {}\n",
+                    other.text("peer"),
+                    shape(ours),
+                    ours.text("preset"),
+                    time(figure(ours)),
+                    time(figure(other))
+                ));
+            }
+        }
+    }
+    match text.is_empty() {
+        true => "best is ahead of all others, or level with them, in every row\n".into(),
+        false => text,
+    }
+}
+
+fn shape(row: &Row) -> String {
+    let targets = row.count("targets");
+    match row.text("callers") {
+        ONE => format!("one to {targets}"),
+        _ => format!("{} to {targets} each", row.count("cpus")),
+    }
+}
+
+fn memory(plan: &Plan) -> String {
+    let mut heading = vec!["memory for CPUs".to_owned()];
+    heading.extend(SIZES.map(|cpus| cpus.to_string()));
+    let row = |peer: &Peer| {
+        let mut cells = vec![peer.name().to_owned()];
+        cells.extend(SIZES.map(|cpus| bytes(bytes_of(*peer, cpus))));
+        cells
+    };
+    let rows = plan.peers.iter().map(row).collect();
+    format!("\n{}\n", grid(heading, rows, |index| index == 0))
+}
+
+/// For each machine: one caller over its targets, and all callers over the size of the machine.
+fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
+    type Wanted = fn(bool, u64, u64) -> bool;
+    // Whether there is one caller, its targets, and the other CPUs.
+    let panels: [(&str, Wanted); 4] = [
+        ("one CPU calls", |is_lone, _, _| is_lone),
+        ("all call one other each", |is_lone, targets, _| {
+            !is_lone && targets == 1
+        }),
+        ("all call some others each", |is_lone, targets, others| {
+            !is_lone && targets > 1 && targets < others
+        }),
+        ("all call all others", |is_lone, targets, others| {
+            !is_lone && targets == others
+        }),
+    ];
+    let picture = |rows: &[Row]| {
+        let panel = |(title, is_wanted): &(&str, Wanted)| {
+            let is_wanted = |row: &&Row| {
+                let is_lone = row.text("callers") == ONE;
+                is_wanted(is_lone, row.count("targets"), row.count("cpus") - 1)
+            };
+            let rows: Vec<&Row> = rows.iter().filter(is_wanted).collect();
+            let across = match rows.first()?.text("callers") {
+                ONE => ("targets", "targets"),
+                _ => ("CPUs", "cpus"),
+            };
+            let title = (format!("{title}: median"), &plan.peers[..]);
+            Some(Panel::new(title, &rows, across, (Up::Time, "median_ns")))
+        };
+        let function = number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3);
+        Picture {
+            name: format!("shoot-{}-{function}us.svg", rows[0].text("preset")),
+            panels: panels.iter().filter_map(panel).collect(),
+        }
+    };
+    rows.chunk_by(|one, other| one.agrees(other, &["preset", "function_ns"]))
+        .map(picture)
+        .collect()
+}
