@@ -24,7 +24,8 @@ mod workload;
 mod workloads;
 
 pub use calls::Contest;
-pub use live::LiveRow;
+pub use live::parse as parse_call_row;
 pub use measure::command;
+pub use row::Row;
 pub use workload::Program;
 pub use workloads::{CONTESTS, PROGRAMS, needs_disk};

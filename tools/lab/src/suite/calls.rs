@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
-use crate::bench::LiveRow;
+use crate::bench::{Row, parse_call_row};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished};
 
@@ -49,21 +49,25 @@ fn boot(fleet: &Fleet, options: &str) -> Outcome<Finished> {
 /// Each contender has the same shapes, and every function ran once for each target of each call; functions that may be merged
 /// at least once.
 fn all_ran(console: &str) -> Outcome<String> {
-    let rows: Result<Vec<LiveRow>, String> = console.lines().filter_map(LiveRow::parse).collect();
+    let rows: Result<Vec<Row>, String> = console.lines().filter_map(parse_call_row).collect();
     let rows = rows.map_err(Failure::work)?;
     for row in &rows {
-        let due = row.calls * row.targets as u64;
+        let [calls, targets, runs] = ["calls", "targets", "runs"].map(|key| row.count(key));
+        let due = calls * targets;
         let ran = match row.may_merge() {
-            true => (row.targets as u64..=due).contains(&row.runs),
-            false => row.runs == due,
+            true => (targets..=due).contains(&runs),
+            false => runs == due,
         };
-        if !ran || row.wrong > 0 || row.entries > row.ipis {
+        if !ran || row.count("wrong") > 0 || row.count("entries") > row.count("ipis") {
             return Err(Failure::work(format!("{due} runs were due in {row:?}")));
         }
     }
-    let shapes = rows.iter().filter(|row| row.peer == CONTENDERS[0]).count();
+    let shapes = rows
+        .iter()
+        .filter(|row| row.text("peer") == CONTENDERS[0])
+        .count();
     let is_whole = |peer: &&str| {
-        let own = rows.iter().filter(|row| row.peer == **peer);
+        let own = rows.iter().filter(|row| row.text("peer") == *peer);
         shapes > 0 && own.count() == shapes
     };
     match CONTENDERS.iter().find(|peer| !is_whole(peer)) {

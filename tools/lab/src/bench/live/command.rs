@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::group::{Clock, Group};
 use super::machine::Machine;
-use super::row::LiveRow;
+use super::row;
 use super::table;
 use crate::bench::calls::Contest;
 use crate::bench::report;
+use crate::bench::row::Row;
 #[cfg(test)]
 use crate::cli_calls::CallsBench;
 use crate::cli_calls::{Calls, CallsMachine};
@@ -26,7 +27,7 @@ pub struct Measured {
     /// What it ran on.
     pub ground: String,
     /// What the contenders did.
-    pub rows: Vec<LiveRow>,
+    pub rows: Vec<Row>,
 }
 
 /// Measures on one of the machines, prints the tables and writes the result.
@@ -60,7 +61,7 @@ pub fn command(contest: &Contest, calls: &Calls, kind: CallsMachine) -> Outcome<
     let wrong: u64 = measured
         .iter()
         .flat_map(|it| &it.rows)
-        .map(|row| row.wrong)
+        .map(|row| row.count("wrong"))
         .sum();
     match wrong {
         0 => Ok(()),
@@ -75,11 +76,12 @@ fn measure(machine: &Machine, group: Group, progress: &mut Progress) -> Outcome<
     let label = format!("{} CPUs, {}", group.cpus, group.words);
     progress.stage(&label);
     let mut on_line = |line: &str| {
-        match LiveRow::parse(line) {
-            Some(Ok(row)) => rows.push(LiveRow {
-                counts_instructions: group.clock == Clock::Instructions,
-                ..row
-            }),
+        match row::parse(line) {
+            Some(Ok(mut row)) => {
+                let counts = group.clock == Clock::Instructions;
+                row.set("counts_instructions", counts);
+                rows.push(row);
+            }
             Some(Err(error)) => garbled = Some(error),
             None => {}
         }
@@ -141,8 +143,12 @@ pub fn recorded<'a>(
         ground: "tcg".into(),
         rows: lines
             .into_iter()
-            .filter_map(LiveRow::parse)
-            .map(Result::unwrap)
+            .filter_map(row::parse)
+            .map(|row| {
+                let mut row = row.unwrap();
+                row.set("counts_instructions", false);
+                row
+            })
             .collect(),
     };
     let measured: Vec<Measured> = groups.into_iter().zip(consoles).map(of).collect();

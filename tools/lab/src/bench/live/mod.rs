@@ -17,4 +17,4 @@ mod table;
 pub use command::command;
 #[cfg(test)]
 pub use command::recorded;
-pub use row::LiveRow;
+pub use row::parse;

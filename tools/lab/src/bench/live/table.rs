@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::command::Measured;
 use super::group::Clock;
-use super::row::LiveRow;
 use crate::bench::calls::Contest;
-use crate::bench::columns::grid;
+use crate::bench::columns::{grid, or_dash};
 use crate::bench::report;
+use crate::bench::row::Row;
 use crate::machine::host_cores;
 
 /// Whom the published table compares with.
@@ -31,7 +31,7 @@ pub fn render(
     if measured
         .iter()
         .flat_map(|it| &it.rows)
-        .any(LiveRow::is_crowded)
+        .any(Row::crowds_host)
     {
         line(
             "* more busy CPUs than host cores: times show the host's scheduler too, and are left out where functions are short; counts hold on any host",
@@ -40,7 +40,7 @@ pub fn render(
     let calls: u64 = measured
         .iter()
         .flat_map(|it| &it.rows)
-        .map(|row| row.calls)
+        .map(|row| row.count("calls"))
         .sum();
     line(&format!(
         "{calls} calls, every one checked when it returned"
@@ -58,10 +58,10 @@ fn group(contest: &Contest, measured: &Measured, line: &mut dyn FnMut(&str)) {
         measured.group.cpus,
         host_cores(),
         measured.ground,
-        rows[0].function_ns as f64 / 1000.0,
+        rows[0].number("function_ns").unwrap_or(0.0) / 1000.0,
     ));
     let is_timed = measured.group.clock == Clock::Host;
-    let timed: Vec<LiveRow> = rows.iter().filter(|row| row.has_times()).cloned().collect();
+    let timed: Vec<Row> = rows.iter().filter(|row| row.has_times()).cloned().collect();
     if !timed.is_empty() && is_timed && contest.has_rounds {
         line(&whole(&timed));
     }
@@ -82,35 +82,33 @@ fn group(contest: &Contest, measured: &Measured, line: &mut dyn FnMut(&str)) {
 }
 
 /// Times of a row.
-fn times(row: &LiveRow) -> String {
-    let us = |ns: u64| ns as f64 / 1000.0;
-    let (median, p99) = (us(row.median_ns), us(row.p99_ns));
+fn times(row: &Row) -> String {
+    let us = |key| row.number(key).unwrap_or(0.0) / 1000.0;
+    let (median, p99) = (us("median_ns"), us("p99_ns"));
     format!("{median:.1} {p99:.1} {:.2}", row.unfairness())
 }
 
 /// Counts of a row.
-fn counts(row: &LiveRow) -> String {
-    let counts = [row.ipis, row.sends, row.entries, row.spurious, row.runs];
+fn counts(row: &Row) -> String {
     let shown = if row.may_merge() { 5 } else { 4 };
-    let words = counts[..shown]
+    let keys = ["ipis", "sends", "entries", "spurious", "runs"];
+    let words = keys[..shown]
         .iter()
-        .map(|count| format!("{:.2}", row.per_call(*count)));
+        .map(|key| format!("{:.2}", row.per_call(key)));
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// The published table's shape: the change against one lock, the limit beside it.
-fn whole(rows: &[LiveRow]) -> String {
+fn whole(rows: &[Row]) -> String {
     let mut lines = Vec::new();
     for shape in shapes(rows) {
         let of_shape = || rows.iter().filter(|row| row.has_shape_of(shape));
-        let Some(lock) = of_shape().find(|row| row.peer == ONE_LOCK) else {
+        let Some(lock) = of_shape().find(|row| row.text("peer") == ONE_LOCK) else {
             return format!("(without {ONE_LOCK} there is no change against one lock)");
         };
-        let lock_ns = lock.whole_median_ns() as f64;
-        let limit = match shape.limit_ns {
-            0 => "-".to_owned(),
-            limit_ns => percent((limit_ns as f64 / lock_ns - 1.0) * 100.0),
-        };
+        let lock_ns = lock.whole_median_ns();
+        let limit_ns = shape.number("limit_ns").filter(|&ns| ns > 0.0);
+        let limit = or_dash(limit_ns.map(|ns| percent((ns / lock_ns - 1.0) * 100.0)));
         let mut line = axes(shape);
         line.extend([format!("{:.0}", lock_ns / 1000.0), limit]);
         line.extend(of_shape().map(|row| percent(row.change_against(lock))));
@@ -123,8 +121,8 @@ fn whole(rows: &[LiveRow]) -> String {
 }
 
 /// `cell` for each shape and contender.
-fn by_peer(rows: &[LiveRow], cell: impl Fn(&LiveRow) -> String) -> String {
-    let line = |shape: &LiveRow| {
+fn by_peer(rows: &[Row], cell: impl Fn(&Row) -> String) -> String {
+    let line = |shape: &Row| {
         let cells = rows.iter().filter(|row| row.has_shape_of(shape)).map(&cell);
         axes(shape).into_iter().chain(cells).collect()
     };
@@ -132,26 +130,26 @@ fn by_peer(rows: &[LiveRow], cell: impl Fn(&LiveRow) -> String) -> String {
 }
 
 /// A table with a column for each contender.
-fn table(rows: &[LiveRow], further: &[&str], lines: Vec<Vec<String>>) -> String {
+fn table(rows: &[Row], further: &[&str], lines: Vec<Vec<String>>) -> String {
     let first = rows.iter().take_while(|row| row.has_shape_of(&rows[0]));
     let mut heading = vec!["masks", "initiators", "targets"];
     heading.extend(further);
-    heading.extend(first.map(|row| row.peer.as_str()));
+    heading.extend(first.map(|row| row.text("peer")));
     let heading = heading.into_iter().map(str::to_owned).collect();
     grid(heading, lines, |index| index == 0)
 }
 
 /// The first contender's row of each shape.
-fn shapes(rows: &[LiveRow]) -> impl Iterator<Item = &LiveRow> {
-    rows.iter().filter(|row| row.peer == rows[0].peer)
+fn shapes(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.agrees(&rows[0], &["peer"]))
 }
 
-fn axes(row: &LiveRow) -> Vec<String> {
-    let mark = if row.is_crowded() { " *" } else { "" };
+fn axes(row: &Row) -> Vec<String> {
+    let mark = if row.crowds_host() { " *" } else { "" };
     vec![
-        format!("{}{mark}", row.masks),
-        row.initiators.to_string(),
-        row.targets.to_string(),
+        format!("{}{mark}", row.text("masks")),
+        row.count("initiators").to_string(),
+        row.count("targets").to_string(),
     ]
 }
 
@@ -161,16 +159,16 @@ fn percent(change: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::tests::line;
+    use super::super::row::{self, tests::line};
     use super::*;
 
     #[test]
     fn changes_are_against_one_lock_and_every_contender_has_a_column() {
-        let read = |peer, whole_ns| LiveRow::parse(&line(peer, whole_ns)).unwrap().unwrap();
+        let read = |peer, whole_ns| row::parse(&line(peer, whole_ns)).unwrap().unwrap();
         let rows = [read("xen-before", 8), read("best", 4)];
         let text = whole(&rows);
         assert!(text.contains("-50.0") && text.contains("+0.0"), "{text}");
-        let text = by_peer(&rows, |row| row.peer.to_uppercase());
+        let text = by_peer(&rows, |row| row.text("peer").to_uppercase());
         assert!(
             text.contains("XEN-BEFORE") && text.contains("BEST"),
             "{text}"
