@@ -6,18 +6,20 @@ mod pingpong;
 mod preemptoff;
 mod selected;
 mod shoot;
+mod syscall;
 mod zerocopy;
 
 use super::calls::Contest;
 use super::workload::{OnLinux, Program};
 
 /// Those that are a user program, in the order of the help; `bench` without a name measures the first.
-pub const PROGRAMS: [&Program; 5] = [
+pub const PROGRAMS: [&Program; 6] = [
     &madvise::PROGRAM,
     &dirtysync::PROGRAM,
     &pingpong::PROGRAM,
     &preemptoff::PROGRAM,
     &zerocopy::PROGRAM,
+    &syscall::PROGRAM,
 ];
 
 /// Those that are a contest of calls.
