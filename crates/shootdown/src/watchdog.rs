@@ -10,7 +10,7 @@ use crate::call::{Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::sync::OwnWord;
 
-/// After how long a wait is reported unless the host [says otherwise](Shootdown::set_stall_ns): ten seconds.
+/// After how long a wait is reported unless the host [says otherwise](crate::Shootdown::set_stall_ns): ten seconds.
 pub const DEFAULT_STALL_NS: u64 = 10_000_000_000;
 
 /// What a CPU does for the engine.
@@ -57,7 +57,7 @@ impl Entry {
     }
 }
 
-/// A request that has not been served for longer than [`Shootdown::set_stall_ns`] allows, seen by one that waits
+/// A request that has not been served for longer than [`Shootdown::set_stall_ns`](crate::Shootdown::set_stall_ns) allows, seen by one that waits
 /// for it. Displays as one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -1,20 +1,16 @@
 //! Measures an empty system call, `getppid`, by all threads at once: what a policy adds to each way into the kernel and out of it.
 
-use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shootdown_user::args::{self, UsageError};
-use shootdown_user::course::{Bench, Course};
-use shootdown_user::crew::Work;
-use shootdown_user::effort::Effort;
-use shootdown_user::madvise::row::Shape;
-use shootdown_user::madvise::slice::Sample;
-use shootdown_user::policy::PolicySwitch;
-use shootdown_user::{clock, program, report};
+use shootdown_user::args::UsageError;
+use shootdown_user::course::crew::{Crew, Work};
+use shootdown_user::course::{
+    self, Axis, Bench, Checked, Course, Program, Sample, Shape, Slice, Table, Turn,
+};
+use shootdown_user::{clock, policy};
 
-const PROGRAM: &str = "syscall";
 const HELP: &str = "\
 syscall: the time of an empty system call, by all threads at once
 
@@ -29,61 +25,46 @@ usage: syscall [OPTION]...
 
 exit status: 0 all well, 1 a wrong answer, 2 bad arguments
 ";
-/// The most threads one run may ask for.
-const MAX_THREADS: u64 = 1024;
 
 fn main() -> ExitCode {
-    let options = parse(std::env::args_os().skip(1));
-    program::run(PROGRAM, HELP, options, set_up, |(mut course, threads)| {
-        program::verdict(PROGRAM, measure(&mut course, &threads))
-    })
+    course::main::<Syscall>()
 }
 
-type Options = (Effort, Vec<usize>);
-
-fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, UsageError> {
-    let (mut effort, mut threads) = (Effort::default(), vec![1, 2]);
-    let set = |name: &str, text: &str| {
-        match name {
-            "--threads" => threads = args::numbers(name, text, 1..=MAX_THREADS)?,
-            _ => drop(args::numbers(name, text, 0..=0)?),
-        }
-        Ok(())
-    };
-    let goes_on = effort.parse(arguments, &["--threads", "--pages"], set)?;
-    Ok(goes_on.then_some((effort, threads)))
-}
-
-fn set_up((effort, threads): Options) -> Result<(Course, Vec<usize>), UsageError> {
-    let cpus = args::cpus()?;
-    if let Some(most) = threads.iter().max().filter(|most| **most > cpus.len()) {
-        let have = cpus.len();
-        return Err(UsageError::new(format!(
-            "{most} threads need {most} CPUs and this machine has {have}: ask for fewer threads or more CPUs"
-        )));
-    }
-    let policies = PolicySwitch::of_this_kernel().resolve(&effort.policies)?;
-    let course = Course::new(effort, cpus, policies, threads.len());
-    Ok((course, threads))
-}
-
-fn measure(course: &mut Course, threads: &[usize]) -> io::Result<u64> {
-    course.pin()?;
-    report::info(&course.info(PROGRAM, threads, &[0]));
-    let calls = Calls {
-        parent: std::os::unix::process::parent_id(),
-        wrong: AtomicU64::new(0),
-    };
-    course.run(&calls, threads, &[0])
-}
-
-/// The calls of all threads.
-struct Calls {
+/// Who the parent is, which every call must tell.
+struct Syscall {
     parent: u32,
     wrong: AtomicU64,
 }
 
-impl Work for &Calls {
+impl Program for Syscall {
+    const TABLE: &'static Table = &Table {
+        program: "syscall",
+        help: HELP,
+        tasks: Axis::threads(&[1, 2]),
+        pages: Axis::pages(&[0], 0..=0),
+        policies: policy::USUAL,
+        is_spread: true,
+        is_checked: true,
+    };
+    type Options = ();
+    type Bench<'a> = Calls<'a>;
+
+    fn new((): (), _: &Course) -> Result<Self, UsageError> {
+        Ok(Self {
+            parent: std::os::unix::process::parent_id(),
+            wrong: AtomicU64::new(0),
+        })
+    }
+
+    fn start<'a>(&'a self, shape: Shape, course: &'a Course) -> io::Result<Calls<'a>> {
+        Ok(Calls {
+            program: self,
+            others: &course.cpus[1..shape.tasks],
+        })
+    }
+}
+
+impl Work for Syscall {
     type Seat = ();
 
     fn seat(&self, _: usize, _: u64) -> io::Result<()> {
@@ -102,18 +83,29 @@ impl Work for &Calls {
     }
 }
 
-impl Bench for Calls {
-    type Work<'a> = &'a Calls;
+/// The calls of all threads.
+struct Calls<'a> {
+    program: &'a Syscall,
+    others: &'a [usize],
+}
 
-    fn work(&self, _: &str, _: Shape, _: bool) -> &Calls {
-        self
+impl Bench for Calls<'_> {
+    fn turn(&mut self, turn: Turn<'_>, around: &mut dyn FnMut()) -> io::Result<Slice> {
+        let crew = Crew {
+            work: self.program,
+            cpus: self.others,
+        };
+        let slice = crew.run(turn, around)?;
+        let wrong = self.program.wrong.swap(0, Ordering::Relaxed);
+        Ok(Slice { wrong, ..slice })
     }
 
-    fn wrong(&self) -> u64 {
-        self.wrong.swap(0, Ordering::Relaxed)
-    }
-
-    fn judge(&self, _: Shape, operations: u64) -> io::Result<(u64, u64)> {
-        Ok((0, operations))
+    fn check(&mut self, turn: Turn<'_>) -> io::Result<Checked> {
+        let slice = self.turn(turn, &mut || ())?;
+        Ok(Checked {
+            rounds: slice.operations,
+            reads: slice.operations,
+            wrong: slice.wrong,
+        })
     }
 }

@@ -9,7 +9,7 @@ const TRACER: &str = "/proc/shootdown/latency";
 const IRQ_OFF: &str = "/proc/shootdown/irqoff";
 const BACKTRACE: &str = "/proc/shootdown/backtrace";
 /// Where the kernel keeps interrupts off on purpose.
-const SITE: &str = "latency/irqoff.rs";
+const SITE: &str = "irqoff.rs";
 const SPAN_NS: u64 = 3_000_000;
 const TOO_LONG_NS: u64 = 50_000_001;
 

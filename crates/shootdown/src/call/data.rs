@@ -12,7 +12,7 @@ use core::ptr::NonNull;
 use crate::cpu::CpuId;
 use crate::sync::{AtomicU64, Ordering, PlainCell, const_fn};
 
-/// A function in memory of its caller's, which can be [posted](Shootdown::post_data) to one CPU at a time.
+/// A function in memory of its caller's, which can be [posted](crate::Shootdown::post_data) to one CPU at a time.
 #[repr(C)]
 pub struct CallData<F> {
     /// At the start, so that its address is that of the whole.

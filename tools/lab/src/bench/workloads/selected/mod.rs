@@ -8,7 +8,7 @@ mod plan;
 
 use serde_json::json;
 use shootdown_calls::Masks;
-use shootdown_sim::workload::{Masks as Drawn, PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
+use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
 use crate::bench::calls::{Contest, Findings, Panel, Picture, Up, all};
@@ -61,8 +61,7 @@ fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
         peer,
         initiators: line.initiators,
         size: line.targets,
-        masks: line.drawn(),
-        is_idempotent: line.masks == Masks::Idempotent,
+        masks: line.masks,
         cpus: line.cpus,
         function_ps: line.function_ps,
         calls: plan.calls,
@@ -223,15 +222,4 @@ fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
     rows.chunk_by(|one, other| one.agrees(other, &TABLE))
         .map(picture)
         .collect()
-}
-
-impl Line {
-    /// Whose targets.
-    fn drawn(&self) -> Drawn {
-        match self.masks {
-            Masks::Disjoint => Drawn::Disjoint,
-            Masks::Random => Drawn::Random,
-            Masks::Identical | Masks::Idempotent => Drawn::Identical,
-        }
-    }
 }
