@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU64 as CoreU64;
 
 use crate::atomic_mask::AtomicCpuMask;
-use crate::call::{Ring, Seat};
+use crate::call::Ring;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::guard::{IrqGuard, PreemptGuard};
@@ -230,13 +230,6 @@ where
     #[inline]
     pub(crate) fn ring_of(&self, cpu: CpuId) -> &Ring {
         &self.rings()[<Cpus<N> as Capacity>::group(cpu)]
-    }
-
-    /// Where `cpu` sits there.
-    #[inline]
-    pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
-        let lane = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS;
-        Seat::of_lane(lane, <Cpus<N> as Capacity>::LEAF_CPUS)
     }
 
     #[track_caller]

@@ -23,12 +23,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// That of the CPU in lane `lane` of a group whose leaves have so many CPUs.
+    /// That of the CPU in this lane, with this bit, of a group whose leaves have so many CPUs.
     #[inline]
-    pub(crate) fn of_lane(lane: usize, leaf_cpus: usize) -> Self {
+    pub(crate) fn new(bit: u64, lane: usize, leaf_cpus: usize) -> Self {
         let leaf = lane / leaf_cpus;
         Self {
-            bit: 1 << lane,
+            bit,
             leaf,
             mates: mates(leaf, leaf_cpus),
         }

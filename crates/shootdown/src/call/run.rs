@@ -1,7 +1,7 @@
 //! Running a called function, and acknowledging a request.
 
 use crate::call::backlog::{Backlog, Found};
-use crate::call::{Place, Request, Run, Slot};
+use crate::call::{Place, Request, Run, Seat, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -110,6 +110,14 @@ where
     #[inline]
     pub(crate) fn slot_at(&self, place: Place) -> &Slot<N> {
         &self.state(place.initiator()).slots[place.slot()]
+    }
+
+    /// Where `cpu` sits in its ring.
+    #[inline]
+    pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
+        let lane = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS;
+        let bit = <Cpus<N> as Capacity>::bit(cpu);
+        Seat::new(bit, lane, <Cpus<N> as Capacity>::LEAF_CPUS)
     }
 
     /// Tells the initiator that this CPU has done what it asked for.
