@@ -23,10 +23,9 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// That of the CPU in this lane, with this bit, of a group whose leaves have so many CPUs.
+    /// That of the CPU with this bit, in this leaf of a group whose leaves have so many CPUs.
     #[inline]
-    pub(crate) fn new(bit: u64, lane: usize, leaf_cpus: usize) -> Self {
-        let leaf = lane / leaf_cpus;
+    pub(crate) fn new(bit: u64, leaf: usize, leaf_cpus: usize) -> Self {
         Self {
             bit,
             leaf,

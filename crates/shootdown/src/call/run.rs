@@ -115,9 +115,9 @@ where
     /// Where `cpu` sits in its ring.
     #[inline]
     pub(crate) fn seat_of(&self, cpu: CpuId) -> Seat {
-        let lane = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS;
-        let bit = <Cpus<N> as Capacity>::bit(cpu);
-        Seat::new(bit, lane, <Cpus<N> as Capacity>::LEAF_CPUS)
+        let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
+        let leaf = cpu.index() % <Cpus<N> as Capacity>::GROUP_CPUS / leaf_cpus;
+        Seat::new(<Cpus<N> as Capacity>::bit(cpu), leaf, leaf_cpus)
     }
 
     /// Tells the initiator that this CPU has done what it asked for.
