@@ -22,7 +22,7 @@ const FATAL: [(&str, &str, &str); 8] = [
     ("null", "#PF", "selftest::read_null"),
     ("overflow", "#DF", "selftest::overflow"),
     ("breakpoint", "#BP", "selftest::breakpoint"),
-    ("other-cpu", "asked for on cpu", "trap::dispatch::trap"),
+    ("other-cpu", "asked for on cpu", "traps::dispatch::trap"),
 ];
 
 /// Runs them all.
