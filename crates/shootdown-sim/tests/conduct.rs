@@ -8,7 +8,7 @@ use shootdown_sim::fuzz::{Campaign, campaign};
 use shootdown_sim::mm::Scenario;
 
 /// How many schedules of each kind: as many as a debug build plays in some seconds.
-const DRAWN: u64 = 4000;
+const DRAWN: u64 = 2500;
 const WITH_MANY_CPUS: [(usize, u64); 2] = [(20, 30), (64, 10)];
 const OF_A_SCENARIO: u64 = 100;
 /// Set, the test writes the file.

@@ -27,7 +27,11 @@ struct Expected {
 
 /// Runs them all on the reference kernel.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
-    let machines: &[usize] = if test.fast { &[2] } else { &[1, 2, 4] };
+    let machines: &[usize] = match (test.fast, test.soak) {
+        (true, _) => &[2],
+        (_, true) => &[1, 2, 4],
+        _ => &[1, 4],
+    };
     for &cpus in machines {
         for name in fleet.programs().filter(|name| expected(name).is_some()) {
             let label = format!("kernel: {name} on {cpus} CPUs");
