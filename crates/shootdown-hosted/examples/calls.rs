@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use shootdown_calls::Plan;
+use shootdown_callbench::Plan;
 use shootdown_hosted::{Config, Machine, calls};
 
 /// As many CPUs as the reference kernel has at most.
@@ -17,7 +17,7 @@ struct Arguments {
     /// CPUs (2 to 16); with more than the host has cores only counts mean something
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=MOST_CPUS as i64))]
     cpus: u16,
-    /// What to measure, as crate `shootdown-calls` reads it
+    /// What to measure, as crate `shootdown-callbench` reads it
     #[arg(default_value = "selected", value_parser = read_plan)]
     plan: Plan,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use shootdown::{Capacity, CpuId, CpuMemory, Cpus, LocalFlush, Platform, Shootdown};
-use shootdown_calls::{Bench, Counted, Host, Plan, Tallies, Verdict};
+use shootdown_callbench::{Bench, Counted, Host, Plan, Tallies, Verdict};
 
 use crate::machine::Machine;
 use crate::second::{Relax, SecondPlatform};

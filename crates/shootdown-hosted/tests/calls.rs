@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use shootdown_calls::{Peer, Plan};
+use shootdown_callbench::{Peer, Plan};
 use shootdown_hosted::{Config, Machine, calls};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());

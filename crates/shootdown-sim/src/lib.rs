@@ -16,8 +16,8 @@
 mod campaign;
 pub mod explore;
 pub mod fuzz;
+pub mod kernel;
 pub mod machine;
-pub mod mm;
 pub mod oracle;
 pub mod timed;
 pub mod torture;

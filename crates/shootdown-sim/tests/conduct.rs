@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use shootdown_sim::fuzz::{Campaign, campaign};
-use shootdown_sim::mm::Scenario;
+use shootdown_sim::kernel::Scenario;
 
 /// How many schedules of each kind: as many as a debug build plays in some seconds.
 const DRAWN: u64 = 2500;

@@ -1,4 +1,4 @@
-//! The virtual mm under exploration: the engine keeps its promises, runs repeat, and failures shrink.
+//! The virtual kernel under exploration: the engine keeps its promises, runs repeat, and failures shrink.
 
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::{Campaign, Case, campaign, exhaust, run, run_with_story, shrink};

@@ -2,7 +2,7 @@
 
 use shootdown_sim::FailureKind;
 use shootdown_sim::fuzz::{Campaign, Case, campaign, exhaust, run, run_with_story};
-use shootdown_sim::mm::Scenario;
+use shootdown_sim::kernel::Scenario;
 
 /// As many as a TLB has things to do in a scenario.
 const ANSWERS: u16 = 12;

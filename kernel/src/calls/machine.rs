@@ -3,7 +3,7 @@
 use core::fmt;
 
 use shootdown::{CpuId, CpuMemory, Shootdown};
-use shootdown_calls::{Counted, Host, Tallies};
+use shootdown_callbench::{Counted, Host, Tallies};
 
 use super::platform::CallsPlatform;
 use crate::arch::{percpu, tlb};

@@ -1,6 +1,6 @@
 //! Cross-CPU calls measured in ring 0: the engine beside the algorithms of other kernels, in one boot.
 //!
-//! `calls=<plan>` on the kernel command line runs it instead of the first program; `shootdown-calls` says what plans are, for
+//! `calls=<plan>` on the kernel command line runs it instead of the first program; `shootdown-callbench` says what plans are, for
 //! example `calls=selected,initiators=1:2,targets=1:2,ns=0,calls=500`. The lines on the console are those of a bench:
 //! `@progress`, `@row` for each contender in each row, and at the end `calls: done rows=.. wrong=..`. The machine ends with
 //! status 0 if no call was wrong, else 1.

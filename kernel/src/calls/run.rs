@@ -1,7 +1,7 @@
 //! Command line, threads and verdict.
 
 use shootdown::{CpuId, CpuMask};
-use shootdown_calls::{Bench, Plan};
+use shootdown_callbench::{Bench, Plan};
 use spin::Once;
 
 use super::machine::{MEASURED, Machine, TALLIES, attach};

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
-use shootdown_sim::mm::Scenario;
+use shootdown_sim::kernel::Scenario;
 
 use crate::bench::{self, Program};
 use crate::cli_calls::CallsBench;

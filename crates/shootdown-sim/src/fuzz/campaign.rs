@@ -2,7 +2,7 @@
 
 use crate::campaign::{self, threads_of_host};
 use crate::fuzz::{Case, Conduct, Report, run};
-use crate::mm::{Scenario, Sightings};
+use crate::kernel::{Scenario, Sightings};
 
 /// What to run; without further words a thousand schedules from seed 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
-use crate::mm::{KernelPages, Plan, Scenario};
+use crate::kernel::{KernelPages, Plan, Scenario};
 
 /// One run. Printed, it is the options that replay it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Many runs of the virtual mm under exploration.
+//! Many runs of the virtual kernel under exploration.
 //!
 //! * [`Case`]: all that one run depends on; it prints and parses as the options of `./lab sim replay`.
 //! * [`run()`]: one run. [`campaign()`]: many, on all cores. [`shrink()`]: the same failure with a shorter schedule.

@@ -7,8 +7,8 @@ use shootdown::{Capacity, Cpus};
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
 use crate::fuzz::{Case, Conduct};
+use crate::kernel::{Plan, Sightings, World};
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
-use crate::mm::{Plan, Sightings, World};
 
 /// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
 const MOST_EVENTS: u64 = 2_000_000;

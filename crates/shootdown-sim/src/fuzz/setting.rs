@@ -8,7 +8,7 @@ use shootdown::sim::Start;
 
 use crate::explore::Clock;
 use crate::fuzz::Case;
-use crate::mm::{PageFlush, Plan, Setup};
+use crate::kernel::{PageFlush, Plan, Setup};
 
 /// What a seed draws besides programs and answers.
 #[derive(Clone, Debug)]

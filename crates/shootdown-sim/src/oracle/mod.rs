@@ -13,7 +13,7 @@
 //! "User access closed" is less than "translation gone": a target that acknowledged early is still inside its handler, where
 //! no user program runs, and may hold the entry until it has flushed.
 //!
-//! The [`Book`] records a promise when the virtual mm writes an entry, and strikes it out at the moment
+//! The [`Book`] records a promise when the virtual kernel writes an entry, and strikes it out at the moment
 //! when the call whose level says so has returned. Every access of a virtual program must be covered by a
 //! promise that is open at that moment; every step of every page walk must go through a frame
 //! that is a table.

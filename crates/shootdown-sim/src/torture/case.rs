@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::explore::{Schedule, Strategy};
-use crate::mm::KernelPages;
+use crate::kernel::KernelPages;
 
 /// One run. Printed, it is the options that repeat it.
 #[derive(Clone, PartialEq, Eq, Debug)]

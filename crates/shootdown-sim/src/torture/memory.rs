@@ -7,11 +7,11 @@ use shootdown::sim::Ordering;
 use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Platform, WindowRoot};
 use shootdown_torture::{Memory, Region};
 
-use crate::machine::{Engine, SimPlatform, context, root_at};
-use crate::mm::{
+use crate::kernel::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
     WINDOW_REGION,
 };
+use crate::machine::{Engine, SimPlatform, context, root_at};
 use crate::oracle::FrameKind;
 
 const PAGE_SHIFT: u32 = 12;

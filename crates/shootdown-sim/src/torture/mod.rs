@@ -4,7 +4,7 @@
 //! * [`Case`]: all that one run depends on; prints as the options of `./lab torture --machine sim` that repeat it.
 //! * [`run()`]: one run. [`campaign()`]: one after the other, on several threads, until one fails or the caller has enough.
 //! * `rig`: the host, with tasks that any CPU may run, and CPUs that go and come back. `memory`: spaces, page tables and
-//!   frames, as the hardware of [`mm`](crate::mm) translates them.
+//!   frames, as the hardware of [`kernel`](crate::kernel) translates them.
 
 mod campaign;
 mod case;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use shootdown_torture::{Operation, Plan, Torture};
 
 use crate::explore::{Chooser, Explore, Schedule};
+use crate::kernel::Adversary;
 use crate::machine::{Engine, Failure, Machine, Model, Program};
-use crate::mm::Adversary;
 use crate::torture::Case;
 use crate::torture::memory::TortureMemory;
 use crate::torture::rig::Rig;

@@ -1,8 +1,8 @@
 //! What several stories have in common.
 
 use shootdown::{FlushRange, FreedTables, PageSize};
+use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
-use shootdown_sim::mm::Pte;
 use shootdown_sim::oracle::FrameKind;
 use shootdown_sim::{FailureKind, root_at};
 

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use shootdown::sim::{Ordering, Plain};
 use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, TagEntries};
 use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Walk, Weak};
-use shootdown_sim::machine::{Model, context};
-use shootdown_sim::mm::{
+use shootdown_sim::kernel::{
     Adversary, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware,
 };
+use shootdown_sim::machine::{Model, context};
 use shootdown_sim::oracle::{Breach, FrameKind};
 use shootdown_sim::{FailureKind, Machine, Program, SimPlatform, root_at};
 

@@ -1,6 +1,6 @@
 //! The lists of the command line: what each of their words means, or what is wrong with it.
 
-use shootdown_calls::Masks;
+use shootdown_callbench::Masks;
 use shootdown_sim::workload::{MAX_CPUS, Peer};
 
 use crate::cli_calls::Calls;

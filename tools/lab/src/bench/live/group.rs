@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shootdown_calls::{Plan, Rest};
+use shootdown_callbench::{Plan, Rest};
 
 use super::row::LONG_FUNCTION_NS;
 use crate::bench::calls::Contest;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use shootdown_calls::Rest;
+use shootdown_callbench::Rest;
 
 use super::group::Group;
 use crate::cargo;

@@ -1,6 +1,6 @@
 //! Contests of calls where CPUs are real: in ring 0 of the reference kernel, and on threads of this host.
 //!
-//! The run itself is `shootdown-calls`, on either machine; this chooses machines and plans, listens, and makes tables.
+//! The run itself is `shootdown-callbench`, on either machine; this chooses machines and plans, listens, and makes tables.
 //!
 //! * `command`: the course of one bench, and its result;
 //! * `group`: which machines, with which plans;

@@ -1,4 +1,4 @@
-//! What is said of a row: what one contender did in one shape of calls, as `shootdown-calls` prints it.
+//! What is said of a row: what one contender did in one shape of calls, as `shootdown-callbench` prints it.
 
 use crate::bench::row::Row;
 use crate::machine::host_cores;

@@ -7,7 +7,7 @@ mod goals;
 mod plan;
 
 use serde_json::json;
-use shootdown_calls::Masks;
+use shootdown_callbench::Masks;
 use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};

@@ -1,6 +1,6 @@
 //! [`Plan`]: the lines of the tables of `selected`.
 
-use shootdown_calls::Masks;
+use shootdown_callbench::Masks;
 use shootdown_sim::workload::Peer;
 
 use crate::bench::calls::{

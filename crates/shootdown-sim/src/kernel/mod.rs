@@ -1,4 +1,4 @@
-//! A virtual kernel's memory management, as small as it can be and still do everything that a kernel does to an
+//! A virtual kernel, as small as it can be and still do everything that a kernel does to an
 //! engine: map, unmap, free tables, protect, fork and copy on write, switch, idle, exit, kernel mappings with
 //! global pages, cross-CPU calls of every kind, CPUs that come online late, go offline and come back, CPUs that are
 //! lazy, defer flushes or poll while they are idle, changes of policy, windows of one CPU.
@@ -8,7 +8,7 @@
 //!
 //! * `layout`: where pages and tables are. [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
-//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel`, `calls`, `idempotent`, `kicks`,
+//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel_pages`, `calls`, `idempotent`, `kicks`,
 //!   `access`, `lazy`, `away`: what it can do.
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
@@ -25,7 +25,7 @@ mod flagged;
 mod fork;
 mod frames;
 mod idempotent;
-mod kernel;
+mod kernel_pages;
 mod kicks;
 mod layout;
 mod lazy;

@@ -2,10 +2,10 @@
 
 use shootdown::{Capacity, Cpus, Platform};
 
+use crate::kernel::sightings::Sight;
+use crate::kernel::theme::Draw;
+use crate::kernel::{PAGES_PER_TABLE, World};
 use crate::machine::context;
-use crate::mm::sightings::Sight;
-use crate::mm::theme::Draw;
-use crate::mm::{PAGES_PER_TABLE, World};
 
 /// Operations of a CPU that is not online, at most.
 const MOST_UNSEEN: usize = 4;

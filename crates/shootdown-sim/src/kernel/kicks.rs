@@ -2,9 +2,9 @@
 
 use shootdown::{Capacity, CpuMask, Cpus};
 
+use crate::kernel::World;
+use crate::kernel::sightings::Sight;
 use crate::machine::{FailureKind, context};
-use crate::mm::World;
-use crate::mm::sightings::Sight;
 
 /// A stretch without interrupts is so long at most, in events.
 const LONGEST_STRETCH: usize = 80;

@@ -5,9 +5,9 @@ use std::fmt;
 
 use shootdown::{CallData, Capacity, CpuId, Cpus, PostRefused};
 
-use crate::mm::calls::{Ledger, note_posted_data, runs_of};
-use crate::mm::theme::Draw;
-use crate::mm::{Sight, World};
+use crate::kernel::calls::{Ledger, note_posted_data, runs_of};
+use crate::kernel::theme::Draw;
+use crate::kernel::{Sight, World};
 
 /// So few that most are posted again before they have run.
 const DATA: usize = 2;

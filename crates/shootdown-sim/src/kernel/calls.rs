@@ -7,9 +7,9 @@ use shootdown::{
     Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, PageSize, Platform, Wait,
 };
 
+use crate::kernel::World;
+use crate::kernel::layout::{address_of, kernel_page};
 use crate::machine::{FailureKind, SimPlatform, context};
-use crate::mm::World;
-use crate::mm::layout::{address_of, kernel_page};
 
 thread_local! {
     /// Runs of posted functions, `(serial, cpu)`: those functions borrow nothing, so they find it here.

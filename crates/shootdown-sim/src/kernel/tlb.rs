@@ -2,13 +2,13 @@
 //!
 //! It drops what INVLPG, a root load or a full flush name, and what a fault on an address drops (SDM vol. 3A,
 //! "Operations that Invalidate TLBs and Paging-Structure Caches"), and keeps everything else for ever unless the
-//! [`Adversary`](crate::mm::Adversary) evicts it. Entries of the loaded tag can be used, and global translations;
+//! [`Adversary`](crate::kernel::Adversary) evicts it. Entries of the loaded tag can be used, and global translations;
 //! those of other tags wait until their tag is loaded again.
 
 use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
 
 use crate::explore::Walk;
-use crate::mm::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};
+use crate::kernel::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};
 
 /// A cached translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

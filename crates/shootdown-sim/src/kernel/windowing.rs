@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use shootdown::{Capacity, Cpus};
 
+use crate::kernel::layout::window_page;
+use crate::kernel::sightings::Sight;
+use crate::kernel::theme::Draw;
+use crate::kernel::window::{Change, Window};
+use crate::kernel::{PAGES_PER_TABLE, Space, World};
 use crate::machine::context;
-use crate::mm::layout::window_page;
-use crate::mm::sightings::Sight;
-use crate::mm::theme::Draw;
-use crate::mm::window::{Change, Window};
-use crate::mm::{PAGES_PER_TABLE, Space, World};
 
 impl<const N: usize> World<N>
 where

@@ -5,11 +5,11 @@ use shootdown::{
     PageSize, Wait,
 };
 
+use crate::kernel::World;
+use crate::kernel::calls::Call;
+use crate::kernel::layout::{address_of, kernel_page};
+use crate::kernel::theme::Draw;
 use crate::machine::{FailureKind, SimPlatform, context};
-use crate::mm::World;
-use crate::mm::calls::Call;
-use crate::mm::layout::{address_of, kernel_page};
-use crate::mm::theme::Draw;
 
 /// Requests of one task that are under way at once, at most: more than a CPU has slots.
 const MOST_HELD: usize = 6;

@@ -1,14 +1,14 @@
 //! The published flag (VM_LOCAL_CPU): a mapping that is said to be one CPU's, in page tables that others have loaded too.
 //!
 //! Whoever unmaps it flushes its own CPU and nobody else. That is unsound, because no processor asks who uses a mapping before it
-//! caches the translation. It is here to be caught ([`Scenario::PublishedFlag`](crate::mm::Scenario)); the engine does not offer it.
+//! caches the translation. It is here to be caught ([`Scenario::PublishedFlag`](crate::kernel::Scenario)); the engine does not offer it.
 
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform};
 
+use crate::kernel::layout::{address_of, window_page};
+use crate::kernel::window::Window;
+use crate::kernel::{PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
 use crate::machine::SimPlatform;
-use crate::mm::layout::{address_of, window_page};
-use crate::mm::window::Window;
-use crate::mm::{PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
 
 impl<const N: usize> World<N>
 where

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use shootdown::sim::Ordering;
 use shootdown::{Capacity, Cpus, Platform};
 
+use crate::kernel::layout::window_page;
+use crate::kernel::window::{Change, Window, Windows};
+use crate::kernel::{PAGES_PER_TABLE, Space, World};
 use crate::machine::context;
-use crate::mm::layout::window_page;
-use crate::mm::window::{Change, Window, Windows};
-use crate::mm::{PAGES_PER_TABLE, Space, World};
 
 /// A fixed story.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

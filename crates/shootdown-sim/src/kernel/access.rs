@@ -5,11 +5,11 @@ use std::rc::Rc;
 use shootdown::{Capacity, Cpus};
 
 use crate::explore::Question;
+use crate::kernel::layout::{KERNEL, kernel_page, window_page};
+use crate::kernel::sightings::Sight;
+use crate::kernel::window::Windows;
+use crate::kernel::{Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World};
 use crate::machine::{FailureKind, context};
-use crate::mm::layout::{KERNEL, kernel_page, window_page};
-use crate::mm::sightings::Sight;
-use crate::mm::window::Windows;
-use crate::mm::{Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World};
 
 /// Whether a page is in the region of windows.
 fn is_window(page: usize) -> bool {

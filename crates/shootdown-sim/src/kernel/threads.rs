@@ -5,10 +5,10 @@
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, Wait};
 
 use crate::explore::Question;
+use crate::kernel::layout::{address_of, kernel_page};
+use crate::kernel::theme::Draw;
+use crate::kernel::{PAGES_PER_TABLE, Plan, World};
 use crate::machine::{Context, Host, context};
-use crate::mm::layout::{address_of, kernel_page};
-use crate::mm::theme::Draw;
-use crate::mm::{PAGES_PER_TABLE, Plan, World};
 
 /// Events between the sending of a request and the wait for it, at most.
 const LONGEST_DELAY: usize = 12;

@@ -2,9 +2,9 @@
 
 use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 
+use crate::kernel::layout::{KERNEL, address_of, kernel_page};
+use crate::kernel::{Leaf, Pte, World};
 use crate::machine::{FailureKind, context};
-use crate::mm::layout::{KERNEL, address_of, kernel_page};
-use crate::mm::{Leaf, Pte, World};
 
 impl<const N: usize> World<N>
 where

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use shootdown::sim::Ordering;
 use shootdown::{Capacity, Cpus};
 
+use crate::kernel::{KERNEL_REGION, Space, World};
 use crate::machine::context;
-use crate::mm::{KERNEL_REGION, Space, World};
 
 /// All pages of a region.
 const WHOLE_REGION: u8 = u8::MAX;

@@ -2,10 +2,10 @@
 
 use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
 
+use crate::kernel::layout::address_of;
+use crate::kernel::space::{Mapped, Space};
+use crate::kernel::{PAGES_PER_TABLE, Pte, World};
 use crate::machine::context;
-use crate::mm::layout::address_of;
-use crate::mm::space::{Mapped, Space};
-use crate::mm::{PAGES_PER_TABLE, Pte, World};
 use crate::oracle::Mark;
 
 /// What an entry of a region covers, as the engine counts: four pages.

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize};
 
-use crate::mm::layout::address_of;
-use crate::mm::space::{Mapped, Space};
-use crate::mm::{PAGES_PER_TABLE, USER_PAGES, World};
+use crate::kernel::layout::address_of;
+use crate::kernel::space::{Mapped, Space};
+use crate::kernel::{PAGES_PER_TABLE, USER_PAGES, World};
 
 impl<const N: usize> World<N>
 where

@@ -2,10 +2,10 @@
 
 use shootdown::{Capacity, Cpus};
 
+use crate::kernel::layout::SPACES;
+use crate::kernel::theme::{Draw, Operation};
+use crate::kernel::{PAGES_PER_TABLE, World};
 use crate::machine::context;
-use crate::mm::layout::SPACES;
-use crate::mm::theme::{Draw, Operation};
-use crate::mm::{PAGES_PER_TABLE, World};
 
 /// How much the CPUs do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 
-use crate::mm::layout::{ENTRIES, FRAMES};
-use crate::mm::sightings::{Lookout, Sight, Sightings};
-use crate::mm::tlb::{Act, KernelPages, PageFlush, Tlb};
+use crate::kernel::layout::{ENTRIES, FRAMES};
+use crate::kernel::sightings::{Lookout, Sight, Sightings};
+use crate::kernel::tlb::{Act, KernelPages, PageFlush, Tlb};
 use crate::oracle::{Book, FrameKind};
 
 const PRESENT: u64 = 1;

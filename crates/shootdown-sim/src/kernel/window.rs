@@ -10,10 +10,10 @@ use std::rc::Rc;
 use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
 use shootdown::{PinnedWindows, Platform, WindowRoot};
 
+use crate::kernel::layout::{address_of, window_page};
+use crate::kernel::sightings::Sight;
+use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
 use crate::machine::{FailureKind, SimPlatform, context, root_at};
-use crate::mm::layout::{address_of, window_page};
-use crate::mm::sightings::Sight;
-use crate::mm::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, WINDOW_REGION, World};
 
 /// What a window shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

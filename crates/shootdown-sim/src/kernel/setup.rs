@@ -3,7 +3,7 @@
 use shootdown::CpuId;
 use shootdown::sim::Start;
 
-use crate::mm::{KernelPages, PageFlush};
+use crate::kernel::{KernelPages, PageFlush};
 
 /// What a run is built of, besides its programs.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,8 +2,8 @@
 
 use shootdown::{Policy, Tags};
 
-use crate::mm::layout::SPACES;
-use crate::mm::{PAGES_PER_TABLE, Plan, USER_PAGES};
+use crate::kernel::layout::SPACES;
+use crate::kernel::{PAGES_PER_TABLE, Plan, USER_PAGES};
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 /// CPUs that send in a siege, the neighbour of the one that gets most of it, and that one.

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use shootdown::sim::{Ordering, Plain};
 use shootdown::{Capacity, Cpus};
 
+use crate::kernel::layout::{ENTRIES, FRAMES};
+use crate::kernel::{Held, Lock, REGIONS, World};
 use crate::machine::{FailureKind, context};
-use crate::mm::layout::{ENTRIES, FRAMES};
-use crate::mm::{Held, Lock, REGIONS, World};
 use crate::oracle::FrameKind;
 
 /// The free frames, and how many pages share each used one.

@@ -7,17 +7,17 @@ use std::rc::Rc;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, CpuId, Cpus, Platform, Root};
 
-use crate::machine::{Engine, SimPlatform, context, root_at};
-use crate::mm::calls::Ledger;
-use crate::mm::data::SharedData;
-use crate::mm::frames::Frames;
-use crate::mm::idempotent::forget_runs;
-use crate::mm::layout::{KERNEL, SPACES};
-use crate::mm::window::Windows;
-use crate::mm::{
+use crate::kernel::calls::Ledger;
+use crate::kernel::data::SharedData;
+use crate::kernel::frames::Frames;
+use crate::kernel::idempotent::forget_runs;
+use crate::kernel::layout::{KERNEL, SPACES};
+use crate::kernel::window::Windows;
+use crate::kernel::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
     Sight, Sightings, Space,
 };
+use crate::machine::{Engine, SimPlatform, context, root_at};
 use crate::oracle::{Breach, FrameKind};
 
 const KERNEL_ROOT: u16 = 0;

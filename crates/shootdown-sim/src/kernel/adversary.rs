@@ -10,9 +10,9 @@ use std::rc::Rc;
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
-use crate::mm::layout::PAGES_PER_TABLE;
-use crate::mm::physical::{Pte, SharedHardware};
-use crate::mm::tlb::{Act, Leaf, Structure};
+use crate::kernel::layout::PAGES_PER_TABLE;
+use crate::kernel::physical::{Pte, SharedHardware};
+use crate::kernel::tlb::{Act, Leaf, Structure};
 use crate::oracle::Breach;
 
 impl SharedHardware {

@@ -4,10 +4,10 @@ use shootdown::sim::Ordering;
 use shootdown::{FlushRange, Root};
 
 use crate::explore::Tables;
+use crate::kernel::layout::page_at;
+use crate::kernel::sightings::Sight;
+use crate::kernel::{PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
 use crate::machine::context;
-use crate::mm::layout::page_at;
-use crate::mm::sightings::Sight;
-use crate::mm::{PAGES_PER_TABLE, Pte, REGIONS, SharedHardware, WINDOW_REGION};
 
 /// Whether any page of a region is in the range.
 fn concerns(range: FlushRange, region: usize) -> bool {

@@ -2,8 +2,8 @@
 
 use shootdown::{Capacity, Cpus, Platform};
 
+use crate::kernel::World;
 use crate::machine::context;
-use crate::mm::World;
 
 impl<const N: usize> World<N>
 where

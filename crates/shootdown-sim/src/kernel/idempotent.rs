@@ -6,9 +6,9 @@ use std::rc::Rc;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
+use crate::kernel::World;
+use crate::kernel::calls::insist_here;
 use crate::machine::{FailureKind, context};
-use crate::mm::World;
-use crate::mm::calls::insist_here;
 
 /// What is lent: all callers name the same function at the same address. Two, because one run does for callers of one only.
 static FUNCTIONS: [fn(CpuId); 2] = [|cpu| run(0, cpu), |cpu| run(1, cpu)];

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, Capacity, Cpus};
 
+use crate::kernel::layout::SPACES;
+use crate::kernel::window::Windows;
+use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
 use crate::machine::{context, root_at};
-use crate::mm::layout::SPACES;
-use crate::mm::window::Windows;
-use crate::mm::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
 
 /// First generations of spaces are so far apart, up to so far.
 const GENERATIONS_APART: u64 = 5;
