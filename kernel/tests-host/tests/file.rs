@@ -239,6 +239,16 @@ fn bytes_behind_the_end_are_zero_when_the_file_grows() {
     assert_eq!(read(&space, 0), 0x0101_0101);
 }
 
+/// Mappings see them go at once.
+#[test]
+fn bytes_that_are_cut_off_inside_a_page_are_zero_in_its_mappings() {
+    let _turn = Turn::new();
+    let (file, space) = mapper();
+    put(&space, 1, u64::MAX);
+    file.change().set_size(PAGE_SIZE as u64 + 4).unwrap();
+    assert_eq!(read(&space, 1), 0xffff_ffff);
+}
+
 /// Those that a program has written through its mapping, where the last page has no bytes of the file.
 #[test]
 fn bytes_that_were_mapped_behind_the_end_are_zero_when_the_file_grows() {

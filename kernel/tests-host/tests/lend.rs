@@ -153,6 +153,30 @@ fn a_program_that_unmaps_its_guests_gives_them_up() {
     assert_eq!(read(&client, 0), 1);
 }
 
+/// Whoever has the place now keeps what it shows.
+#[test]
+fn an_area_that_was_unmapped_has_no_say_over_its_successor() {
+    let _turn = Turn::new();
+    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let bytes = PAGES * PAGE_SIZE;
+    let former = server.make_room_for_guests(bytes).unwrap();
+    server.unmap(former.start(), bytes).unwrap();
+    let guests = server.make_room_for_guests(bytes).unwrap();
+    assert_eq!(guests.start(), former.start());
+    let mut pages = lent(&client, Lending::Reading);
+    assert!(!server.show_guests(&former, &mut pages, Lending::Reading));
+    assert!(server.show_guests(&guests, &mut pages, Lending::Reading));
+    server.activate(None);
+    let before = flushes();
+    server.hide_guests(&former);
+    server.remove_guests(&former);
+    assert_eq!((flushes(), server.areas().unwrap().len()), (before, 1));
+    server.hide_guests(&guests);
+    assert_eq!(flushes(), before + 1, "they were shown until now");
+    server.remove_guests(&guests);
+    server.deactivate();
+}
+
 #[test]
 fn nothing_is_mapped_where_windows_are() {
     let _turn = Turn::new();

@@ -8,12 +8,13 @@ use shootdown_kernel_tests::mm::frames::Share;
 use shootdown_kernel_tests::mm::layout::{TOP_ENTRY_BYTES, WINDOWS};
 use shootdown_kernel_tests::mm::range::UserRange;
 use shootdown_kernel_tests::mm::{
-    AreaKind, Lending, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot, Window, lend,
+    AreaKind, FileArea, Lending, MapRequest, MemoryFile, MemorySpace, PAGE_SIZE, Placement,
+    Populate, Prot, Window, lend,
 };
-use shootdown_kernel_tests::witness::{Watch, watch};
+use shootdown_kernel_tests::witness::{Watch, at_wait, watch};
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
-use support::{BASE, Turn, read, written};
+use support::{BASE, Turn, WRITE, read, written};
 
 const PAGES: usize = 5;
 const BYTES: usize = PAGES * PAGE_SIZE;
@@ -31,14 +32,14 @@ fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
 struct Server {
     watch: Watch,
     space: Arc<MemorySpace>,
-    window: Window,
+    window: Arc<Window>,
 }
 
 impl Server {
     fn new() -> Self {
         let watch = watch();
         let space = MemorySpace::new().unwrap();
-        let window = Window::new(space.clone(), CPU, BYTES).unwrap();
+        let window = Arc::new(Window::new(space.clone(), CPU, BYTES).unwrap());
         as_cpu(CPU, || {
             window.open();
             window.activate(None);
@@ -50,14 +51,14 @@ impl Server {
         }
     }
 
-    fn map(&self, addr: usize) {
+    fn map(&self, addr: usize, kind: AreaKind) {
         let request = MapRequest {
             addr,
             len: PAGE_SIZE,
             prot: Prot::READ_WRITE,
             placement: Placement::Fixed,
             populate: Populate::Now,
-            kind: AreaKind::Anonymous,
+            kind,
         };
         self.space.map(request).unwrap();
     }
@@ -126,7 +127,7 @@ fn the_rest_of_the_space_goes_under_a_prompt_window() {
 
 fn come_and_go(server: &Server) {
     for place in [BASE, WINDOWS.end, 7 * TOP_ENTRY_BYTES] {
-        server.map(place);
+        server.map(place, AreaKind::Anonymous);
         let refreshed = as_cpu(CPU, || server.window.refresh());
         assert!(refreshed, "{place:#x} is news");
         assert!(!as_cpu(CPU, || server.window.refresh()), "and no more");
@@ -137,6 +138,46 @@ fn come_and_go(server: &Server) {
         server.watch.settle();
         assert_eq!(server.watch.seen().interrupts, 2);
     }
+}
+
+/// Its CPU loads it while others are being waited for, under the lock of the space: a file's page is writable there.
+#[test]
+fn a_window_that_comes_back_does_not_walk_what_is_being_removed() {
+    let _turn = Turn::new();
+    let server = Server::new();
+    let other = CpuId::new(2);
+    as_cpu(other, || server.space.activate(None));
+    let file = MemoryFile::new().unwrap();
+    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    let place = WINDOWS.end;
+    server.map(
+        place,
+        AreaKind::SharedFile(FileArea::new(file.clone(), 0, true)),
+    );
+    server.space.fault(place, WRITE).unwrap();
+    as_cpu(CPU, || {
+        assert!(server.window.refresh(), "it has the new tables");
+        server.space.deactivate();
+    });
+    let window = server.window.clone();
+    at_wait(move || as_cpu(CPU, || window.activate(None)));
+    server.space.unmap(place, PAGE_SIZE).unwrap();
+    server.watch.settle();
+    as_cpu(other, || server.space.deactivate());
+}
+
+/// A second one who wants the root while the first has it in hand goes without.
+#[test]
+fn who_interrupts_a_window_s_cpu_does_not_wait_for_its_root() {
+    let _turn = Turn::new();
+    let server = Server::new();
+    let mut tries = [0; 2];
+    let [outer, inner] = &mut tries;
+    server.window.try_with_root(&mut |_| {
+        *outer += 1;
+        server.window.try_with_root(&mut |_| *inner += 1);
+    });
+    assert_eq!(tries, [1, 0]);
 }
 
 #[test]

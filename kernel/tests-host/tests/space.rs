@@ -2,7 +2,7 @@
 
 use shootdown_kernel_tests::mm::{self, Advice, AreaKind, Destination, FaultAccess, FaultError};
 use shootdown_kernel_tests::mm::{
-    MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate,
+    Lending, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate,
 };
 use shootdown_kernel_tests::mm::{Prot, frames, layout};
 use shootdown_kernel_tests::platform::{SHOOTDOWN, flushes};
@@ -374,6 +374,26 @@ fn a_move_within_one_table_keeps_the_table() {
     assert_eq!(machine.used(), TABLES + 1);
 }
 
+/// The last table too, when the move begins in the middle of one.
+#[test]
+fn a_move_across_tables_takes_every_frame_along() {
+    const TABLE_PAGES: usize = 512;
+    let machine = Machine::new();
+    let space = machine.space();
+    machine.map(AT, 4).unwrap();
+    for page in 0..4 {
+        space.fault(AT + page * PAGE_SIZE, WRITE).unwrap();
+    }
+    let to = AT + (3 * TABLE_PAGES - 2) * PAGE_SIZE;
+    let len = 4 * PAGE_SIZE;
+    assert_eq!(space.remap(AT, len, len, Destination::Fixed(to)), Ok(to));
+    assert_eq!(machine.used(), TABLES + 1 + 4);
+    for page in 0..4 {
+        space.fault(to + page * PAGE_SIZE, READ).unwrap();
+    }
+    assert_eq!(machine.used(), TABLES + 1 + 4, "all are there");
+}
+
 #[test]
 fn growing_in_place_uses_free_room() {
     let machine = Machine::new();
@@ -446,15 +466,17 @@ fn the_heap_does_not_end_below_its_start() {
     assert_eq!(space.areas().unwrap().len(), 2);
 }
 
+/// The bytes of a frame.
+fn contents(frame: &frames::Frame) -> &mut [u8; PAGE_SIZE] {
+    let bytes = frame.address().to_direct().cast::<[u8; PAGE_SIZE]>();
+    // SAFETY: the frame is the caller's, in simulated memory.
+    unsafe { &mut *bytes }
+}
+
 /// Of what its last owner wrote nothing is left, not even at the end.
 #[test]
 fn fresh_pages_are_zero_from_end_to_end() {
     let machine = Machine::new();
-    let contents = |frame: &frames::Frame| {
-        let bytes = frame.address().to_direct().cast::<[u8; PAGE_SIZE]>();
-        // SAFETY: the frame is the caller's, in simulated memory.
-        unsafe { &mut *bytes }
-    };
     for _ in 0..3 {
         let used = frames::alloc().unwrap();
         contents(&used).fill(0xa5);
@@ -465,6 +487,36 @@ fn fresh_pages_are_zero_from_end_to_end() {
         frames::free(fresh);
     }
     drop(machine);
+}
+
+/// Nor around what a loader puts into a page.
+#[test]
+fn initial_contents_lie_among_zeroes() {
+    let machine = Machine::new();
+    machine.map(AT, 1).unwrap();
+    let used: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    for frame in used {
+        contents(&frame).fill(0xa5);
+        frames::free(frame);
+    }
+    machine.space().write_initial(AT + 100, b"new").unwrap();
+    let mut shares = Vec::with_capacity(1);
+    let range = mm::range::UserRange::new(AT, PAGE_SIZE).unwrap();
+    let lent = machine
+        .space()
+        .lend(range, Lending::Reading, &mut shares, || false);
+    assert_eq!(lent, Ok(()));
+    let page = shares[0].address().to_direct().cast::<[u8; PAGE_SIZE]>();
+    // SAFETY: a frame of simulated memory that nobody writes to now.
+    let page = unsafe { page.read() };
+    assert_eq!(&page[100..103], b"new");
+    assert!(
+        page[..100]
+            .iter()
+            .chain(&page[103..])
+            .all(|byte| *byte == 0)
+    );
+    mm::lend::release(&mut shares);
 }
 
 #[test]

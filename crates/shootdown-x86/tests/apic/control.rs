@@ -215,10 +215,14 @@ fn every_divisor_has_its_own_bits() {
 
 #[test]
 fn a_stopped_timer_is_masked_and_does_not_count() {
-    let machine = Machine::default();
-    xapic(&machine).stop_timer();
-    let expected = [Op::WritePage(0x320, 0x1_0000), Op::WritePage(0x380, 0)];
-    assert_eq!(machine.writes(), expected);
+    // A deadline is disarmed by leaving its mode, not by a count.
+    for before in [0, 0x2_00d1, 0x4_00d1] {
+        let machine = Machine::default();
+        machine.set_page(Register::LvtTimer, before);
+        xapic(&machine).stop_timer();
+        let expected = [Op::WritePage(0x320, 0x1_0000), Op::WritePage(0x380, 0)];
+        assert_eq!(machine.writes(), expected, "from {before:#x}");
+    }
 }
 
 #[test]
