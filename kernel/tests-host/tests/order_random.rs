@@ -12,6 +12,7 @@ use shootdown_kernel_tests::witness::{Intruder, intrude};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use support::random::Random;
 use support::watched::Watched;
 use support::{READ, Turn, WRITE, at, may_write, write};
 
@@ -22,26 +23,16 @@ const FIRST: usize = 506;
 const PAGES: usize = 12;
 const MOST_SPACES: usize = 3;
 
-/// xorshift64*.
-struct Random(u64);
+trait Places {
+    fn range(&mut self) -> (usize, usize);
+}
 
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
-    }
-
+impl Places for Random {
     /// An address and a length.
     fn range(&mut self) -> (usize, usize) {
         let first = self.below(PAGES);
         let pages = 1 + self.below(PAGES - first);
         (at(FIRST + first), pages * PAGE_SIZE)
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
     }
 }
 
@@ -73,7 +64,7 @@ impl World {
         let page = FIRST + random.below(PAGES);
         let done = space.fault(at(page), access);
         if access.write && done.is_ok() && may_write(space, page) {
-            write(space, page, random.0);
+            write(space, page, random.next());
         }
     }
 
@@ -144,7 +135,7 @@ impl World {
 
     /// Another thread, of any process.
     fn intruder(&self, seed: u64) -> Intruder {
-        let (spaces, mut random) = (self.spaces.clone(), Random(seed));
+        let (spaces, mut random) = (self.spaces.clone(), Random::new(seed));
         intrude(move || {
             // While a fork adds its child there is nobody to be another thread of it.
             let Ok(spaces) = spaces.try_borrow() else {
@@ -167,7 +158,7 @@ impl World {
 /// All steps of one seed; with another thread, or without.
 fn run(seed: u64, is_disturbed: bool) {
     let _turn = Turn::new();
-    let (world, mut random) = (World::new(), Random(seed | 1 << 40));
+    let (world, mut random) = (World::new(), Random::new(seed | 1 << 40));
     let [one, other] = [0, 1].map(|index| world.spaces.borrow()[index].clone());
     let watched = Watched::new(&[&one, &other]);
     drop((one, other));

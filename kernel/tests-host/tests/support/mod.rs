@@ -4,6 +4,7 @@
     reason = "compiled into each test, of which each uses a part"
 )]
 
+pub mod random;
 pub mod watched;
 
 use shootdown_kernel_tests::addr::PhysAddr;
@@ -112,6 +113,16 @@ pub fn may_write(space: &MemorySpace, page: usize) -> bool {
 pub fn word(space: &MemorySpace, page: usize) -> *mut u64 {
     let frame = entry(space, page).expect("mapped") & 0x000f_ffff_ffff_f000;
     PhysAddr::new(frame).to_direct().cast()
+}
+
+/// All bytes of a page, which is mapped.
+#[allow(
+    clippy::mut_from_ref,
+    reason = "they are the processor's to change, not the space's"
+)]
+pub fn bytes(space: &MemorySpace, page: usize) -> &mut [u8; PAGE_SIZE] {
+    // SAFETY: a frame of the simulated memory, of which the test has no other reference.
+    unsafe { &mut *word(space, page).cast() }
 }
 
 /// The first word of a page.

@@ -1,0 +1,501 @@
+//! Random operations on a few processes, compared byte by byte with a model that copies where the kernel shares: what a program reads,
+//! which accesses it is refused, and what its file holds. A failure names its seed.
+
+mod support;
+
+use shootdown_kernel_tests::mm::file::{Copy, PageRange};
+use shootdown_kernel_tests::mm::range::UserRange;
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, Destination, FileArea, Lending, MapRequest, MemoryFile, MemorySpace,
+    PAGE_SIZE, Placement, Populate, Prot, SharedArea, SyncWhen, frames, lend,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use support::random::Random;
+use support::{READ, REFUSED, Turn, WRITE, at, bytes, entry, may_write};
+
+const SEEDS: u64 = 200;
+const STEPS: usize = 60;
+/// Pages on both sides of each border between two tables, which are so many pages apart.
+const FIRST: usize = 506;
+const PAGES: usize = 12;
+const BORDERS: usize = 3;
+const TABLE_PAGES: usize = 512;
+const HEAP: usize = 4 * TABLE_PAGES;
+const HEAP_PAGES: usize = 6;
+const MOST_PROCESSES: usize = 3;
+
+type Page = [u8; PAGE_SIZE];
+const ZEROES: Page = [0; PAGE_SIZE];
+
+/// What a page of a process shows.
+#[derive(Clone, PartialEq)]
+enum Shows {
+    Own(Box<Page>),
+    Shared(usize),
+    File(usize),
+}
+
+impl Shows {
+    fn nothing() -> Self {
+        Self::Own(Box::new(ZEROES))
+    }
+
+    /// Whether an area may hold `next` behind this.
+    fn is_before(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Own(_), Self::Own(_)) => true,
+            (Self::Shared(one), Self::Shared(next)) | (Self::File(one), Self::File(next)) => {
+                one + 1 == *next
+            }
+            _ => false,
+        }
+    }
+
+    fn plus(&self, pages: usize) -> Self {
+        match self {
+            Self::Own(_) => Self::nothing(),
+            Self::Shared(first) => Self::Shared(first + pages),
+            Self::File(first) => Self::File(first + pages),
+        }
+    }
+}
+
+struct Process {
+    space: Arc<MemorySpace>,
+    pages: BTreeMap<usize, (Prot, Shows)>,
+    /// Where its heap ends.
+    heap: usize,
+}
+
+struct World {
+    processes: Vec<Process>,
+    shared: (SharedArea, BTreeMap<usize, Page>),
+    file: Arc<MemoryFile>,
+    /// The file's pages, also what programs have written behind its end.
+    contents: BTreeMap<usize, Page>,
+    size: usize,
+}
+
+impl World {
+    fn new(random: &mut Random) -> Self {
+        let mut world = Self {
+            processes: Vec::new(),
+            shared: (SharedArea::new().unwrap(), BTreeMap::new()),
+            file: MemoryFile::new().unwrap(),
+            contents: BTreeMap::new(),
+            size: 0,
+        };
+        world.resize(PAGES * PAGE_SIZE - 100);
+        world.load(random);
+        world.load(random);
+        world
+    }
+
+    /// A process as a loader makes it.
+    fn load(&mut self, random: &mut Random) {
+        let process = Process {
+            space: MemorySpace::new().unwrap(),
+            pages: BTreeMap::new(),
+            heap: at(HEAP),
+        };
+        process.space.set_heap_start(at(HEAP));
+        self.add(process);
+        let number = self.processes.len() - 1;
+        for border in 0..BORDERS {
+            self.map(number, random, (FIRST + border * TABLE_PAGES, PAGES));
+        }
+        let process = &mut self.processes[number];
+        let (kind, shows) = (AreaKind::Anonymous, Shows::nothing());
+        process.map((FIRST, 2), Prot::READ, kind, &shows);
+        let data = [random.byte() | 1; 100];
+        let from = random.below(2 * PAGE_SIZE - data.len());
+        process
+            .space
+            .write_initial(at(FIRST) + from, &data)
+            .unwrap();
+        for (offset, byte) in (from..).zip(data) {
+            let (_, shows) = process
+                .pages
+                .get_mut(&(FIRST + offset / PAGE_SIZE))
+                .unwrap();
+            let Shows::Own(page) = shows else {
+                unreachable!()
+            };
+            page[offset % PAGE_SIZE] = byte;
+        }
+    }
+
+    fn add(&mut self, process: Process) {
+        if self.processes.len() == MOST_PROCESSES {
+            self.processes.remove(0);
+        }
+        self.processes.push(process);
+    }
+
+    fn fork(&mut self, of: usize) {
+        let parent = &self.processes[of];
+        let child = Process {
+            space: parent.space.fork().unwrap(),
+            pages: parent.pages.clone(),
+            heap: parent.heap,
+        };
+        self.add(child);
+    }
+
+    /// What a page is expected to hold; `None` behind the file's end.
+    fn expected<'a>(&'a self, shows: &'a Shows) -> Option<&'a Page> {
+        match shows {
+            Shows::Own(page) => Some(page),
+            Shows::Shared(index) => Some(self.shared.1.get(index).unwrap_or(&ZEROES)),
+            Shows::File(index) if index * PAGE_SIZE >= self.size => None,
+            Shows::File(index) => Some(self.contents.get(index).unwrap_or(&ZEROES)),
+        }
+    }
+
+    /// The same, to be written to.
+    fn written(&mut self, process: usize, page: usize) -> &mut Page {
+        match &mut self.processes[process].pages.get_mut(&page).unwrap().1 {
+            Shows::Own(page) => page,
+            Shows::Shared(index) => self.shared.1.entry(*index).or_insert(ZEROES),
+            Shows::File(index) => self.contents.entry(*index).or_insert(ZEROES),
+        }
+    }
+
+    /// A program stores a byte in each page of a stretch, as far as it may.
+    fn store(&mut self, process: usize, random: &mut Random) {
+        let (first, count) = match random.below(4) {
+            0 => (HEAP + random.below(HEAP_PAGES), 1),
+            _ => random.range(),
+        };
+        for page in first..first + count {
+            let (offset, byte) = (random.below(PAGE_SIZE), random.byte());
+            if self.may_store(process, page) {
+                bytes(&self.processes[process].space, page)[offset] = byte;
+                self.written(process, page)[offset] = byte;
+            }
+        }
+    }
+
+    /// As a processor finds out, with the faults that it takes.
+    fn may_store(&self, process: usize, page: usize) -> bool {
+        let Process { space, pages, .. } = &self.processes[process];
+        let known = pages.get(&page).filter(|(prot, _)| prot.write());
+        let is_allowed = known.is_some_and(|(_, shows)| self.expected(shows).is_some());
+        while !may_write(space, page) {
+            let is_there = entry(space, page).is_some();
+            let fault = space.fault(at(page), if is_there { REFUSED } else { WRITE });
+            assert_eq!(fault.is_ok(), is_allowed, "page {page}");
+            if fault.is_err() {
+                return false;
+            }
+        }
+        assert!(is_allowed, "page {page} may be written to");
+        true
+    }
+
+    /// A server reads pages that the program lends, or writes to them.
+    fn lend(&mut self, process: usize, random: &mut Random, lending: Lending) {
+        let (first, count) = random.range();
+        let Process { space, pages, .. } = &self.processes[process];
+        let is_writing = lending == Lending::Writing;
+        let is_lent = |page| {
+            pages.get(&page).is_some_and(|(prot, shows)| {
+                let is_file = matches!(shows, Shows::File(_));
+                let may = if is_writing {
+                    prot.write() && !is_file
+                } else {
+                    prot.any()
+                };
+                may && self.expected(shows).is_some()
+            })
+        };
+        let is_all = (first..first + count).all(is_lent);
+        let range = UserRange::new(at(first), count * PAGE_SIZE).unwrap();
+        let mut shares = Vec::with_capacity(count);
+        let outcome = space.lend(range, lending, &mut shares, || false);
+        assert_eq!(outcome.is_ok(), is_all, "{outcome:?}");
+        for (page, share) in (first..).zip(&shares) {
+            let frame = share.address().to_direct().cast::<Page>();
+            // SAFETY: a frame of the simulated memory, of which we hold a share.
+            let frame = unsafe { &mut *frame };
+            let (_, shows) = &self.processes[process].pages[&page];
+            assert!(self.expected(shows) == Some(&*frame), "page {page} is lent");
+            if is_writing {
+                let byte = random.byte();
+                frame[7] = byte;
+                self.written(process, page)[7] = byte;
+            }
+        }
+        lend::release(&mut shares);
+    }
+
+    fn map(&mut self, process: usize, random: &mut Random, range: (usize, usize)) {
+        let offset = random.below(PAGES / 4);
+        let (kind, shows) = match random.below(4) {
+            0 => (AreaKind::Anonymous, Shows::nothing()),
+            1 => (AreaKind::Shared(self.shared.0.clone()), Shows::Shared(0)),
+            _ => {
+                let part = FileArea::new(self.file.clone(), offset * PAGE_SIZE, true);
+                (AreaKind::SharedFile(part), Shows::File(offset))
+            }
+        };
+        self.processes[process].map(range, Prot::READ_WRITE, kind, &shows);
+    }
+
+    fn resize(&mut self, size: usize) {
+        self.file.change().set_size(size as u64).unwrap();
+        self.clear_behind(self.size.min(size));
+        self.size = size;
+    }
+
+    /// What the file has behind `end` is gone.
+    fn clear_behind(&mut self, end: usize) {
+        self.contents.retain(|index, _| index * PAGE_SIZE < end);
+        if let Some(page) = self.contents.get_mut(&(end / PAGE_SIZE)) {
+            page[end % PAGE_SIZE..].fill(0);
+        }
+    }
+
+    /// A call writes to the file.
+    fn write(&mut self, random: &mut Random) {
+        let offset = random.below(PAGES * PAGE_SIZE);
+        let data = vec![random.byte(); 1 + random.below(300)];
+        let done = self.file.change().write(offset as u64, &data).unwrap();
+        assert_eq!(done, data.len());
+        if offset + done > self.size {
+            self.clear_behind(self.size);
+            self.size = offset + done;
+        }
+        for place in offset..offset + done {
+            let page = self.contents.entry(place / PAGE_SIZE).or_insert(ZEROES);
+            page[place % PAGE_SIZE] = data[0];
+        }
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        let process = random.below(self.processes.len());
+        match random.below(24) {
+            0..2 => {
+                let range = random.range();
+                self.map(process, random, range);
+            }
+            2..9 => self.store(process, random),
+            9 => match random.below(3) {
+                0 => self.load(random),
+                _ => self.fork(process),
+            },
+            10 => self.processes[process].brk(random),
+            11 => self.lend(process, random, Lending::Reading),
+            12 => self.lend(process, random, Lending::Writing),
+            13 => {
+                // Often within a page.
+                let around = self.size.saturating_sub(1000) + random.below(2000);
+                let anywhere = random.below(PAGES * PAGE_SIZE);
+                let size = *random.pick(&[anywhere, around]);
+                self.resize(size);
+            }
+            14 => self.write(random),
+            15 => self.file.sync(PageRange::WHOLE).unwrap(),
+            _ => self.processes[process].step(random),
+        }
+    }
+
+    /// Everything that can be seen; absent pages of one process are asked for.
+    fn compare(&self, random: &mut Random, is_synced: bool) {
+        let asked = random.below(2 * self.processes.len());
+        for (number, Process { space, pages, .. }) in self.processes.iter().enumerate() {
+            let borders = (0..BORDERS).map(|border| FIRST + border * TABLE_PAGES);
+            let pages_of = borders.flat_map(|first| first..first + PAGES);
+            for page in pages_of.chain(HEAP..HEAP + HEAP_PAGES) {
+                let known = pages.get(&page).filter(|(prot, _)| prot.any());
+                let wanted = known.and_then(|(prot, shows)| Some((prot, self.expected(shows)?)));
+                if number == asked && entry(space, page).is_none() {
+                    assert_eq!(
+                        space.fault(at(page), READ).is_ok(),
+                        wanted.is_some(),
+                        "page {page}"
+                    );
+                }
+                match (entry(space, page), wanted) {
+                    (Some(_), Some((prot, wanted))) => {
+                        assert!(prot.write() || !may_write(space, page), "page {page}");
+                        assert!(bytes(space, page) == wanted, "page {page} of {number}");
+                    }
+                    (Some(_), None) => panic!("page {page} of {number} may be read"),
+                    (None, _) => {}
+                }
+            }
+        }
+        self.compare_file(Copy::InMemory);
+        if is_synced {
+            self.compare_file(Copy::Stored);
+        }
+    }
+
+    fn compare_file(&self, copy: Copy) {
+        for start in (0..self.size + 1).step_by(PAGE_SIZE) {
+            let mut found = [0x5a; PAGE_SIZE];
+            let len = self.file.read(copy, start as u64, &mut found);
+            assert_eq!(len, (self.size - start).min(PAGE_SIZE), "{copy:?}");
+            let wanted = self.contents.get(&(start / PAGE_SIZE)).unwrap_or(&ZEROES);
+            assert!(found[..len] == wanted[..len], "{copy:?} at {start:#x}");
+        }
+    }
+}
+
+impl Process {
+    fn map(&mut self, (first, count): (usize, usize), prot: Prot, kind: AreaKind, shows: &Shows) {
+        let request = MapRequest {
+            addr: at(first),
+            len: count * PAGE_SIZE,
+            prot,
+            placement: Placement::Fixed,
+            populate: Populate::OnDemand,
+            kind,
+        };
+        self.space.map(request).unwrap();
+        let new = (0..count).map(|index| (first + index, (prot, shows.plus(index))));
+        self.pages.extend(new);
+    }
+
+    /// What one process does alone.
+    fn step(&mut self, random: &mut Random) {
+        let (first, count) = random.range();
+        let (addr, len) = (at(first), count * PAGE_SIZE);
+        let is_whole = (first..first + count).all(|page| self.pages.contains_key(&page));
+        match random.below(8) {
+            0 => {
+                self.space.unmap(addr, len).unwrap();
+                self.pages
+                    .retain(|page, _| !(first..first + count).contains(page));
+            }
+            1 | 2 => {
+                let any = Prot::from_linux(random.below(8)).unwrap();
+                let prot = *random.pick(&[any, Prot::NONE, Prot::READ_WRITE]);
+                assert_eq!(self.space.protect(addr, len, prot).is_ok(), is_whole);
+                let known = self.pages.range_mut(first..first + count);
+                known
+                    .filter(|_| is_whole)
+                    .for_each(|(_, page)| page.0 = prot);
+            }
+            3 => {
+                let outcome = self.space.advise(addr, len, Advice::Discard);
+                assert_eq!(outcome.is_ok(), is_whole);
+                for (_, (_, shows)) in self.pages.range_mut(first..first + count) {
+                    if let Shows::Own(page) = shows {
+                        **page = ZEROES;
+                    }
+                }
+            }
+            4 => assert_eq!(self.space.sync(addr, len, SyncWhen::Now).is_ok(), is_whole),
+            _ => self.remap(random, (first, count), is_whole),
+        }
+    }
+
+    fn remap(&mut self, random: &mut Random, (first, count): (usize, usize), is_whole: bool) {
+        let (to, new_count) = random.range();
+        let outcome = self.space.remap(
+            at(first),
+            count * PAGE_SIZE,
+            new_count * PAGE_SIZE,
+            Destination::Fixed(at(to)),
+        );
+        let is_one_area = is_whole
+            && (first + 1..first + count).all(|page| {
+                let (before, here) = (&self.pages[&(page - 1)], &self.pages[&page]);
+                before.0 == here.0 && before.1.is_before(&here.1)
+            });
+        let is_apart = first + count <= to || to + new_count <= first;
+        assert_eq!(outcome.is_ok(), is_one_area && is_apart, "{outcome:?}");
+        if outcome.is_err() {
+            return;
+        }
+        let old: Vec<_> = (first..first + count)
+            .map(|page| self.pages.remove(&page).unwrap())
+            .collect();
+        for index in 0..new_count {
+            let new = match old.get(index) {
+                Some(moved) => moved.clone(),
+                None => (old[0].0, old[0].1.plus(index)),
+            };
+            self.pages.insert(to + index, new);
+        }
+    }
+
+    fn brk(&mut self, random: &mut Random) {
+        let wanted = at(HEAP) - 1 + random.below(HEAP_PAGES * PAGE_SIZE);
+        if wanted >= at(HEAP) {
+            let pages = |end: usize| (end - at(0)).div_ceil(PAGE_SIZE);
+            let (old, new) = (pages(self.heap), pages(wanted));
+            self.pages.retain(|page, _| *page < HEAP || *page < new);
+            let grown = (old..new).map(|page| (page, (Prot::READ_WRITE, Shows::nothing())));
+            self.pages.extend(grown);
+            self.heap = wanted;
+        }
+        assert_eq!(self.space.brk(wanted), self.heap);
+        assert_eq!(self.space.brk(0), self.heap);
+    }
+}
+
+trait Places {
+    fn range(&mut self) -> (usize, usize);
+    fn byte(&mut self) -> u8;
+}
+
+impl Places for Random {
+    /// A first page, and how many.
+    fn range(&mut self) -> (usize, usize) {
+        let (first, border) = (self.below(PAGES), self.below(BORDERS));
+        let page = FIRST + border * TABLE_PAGES + first;
+        let most = *self.pick(&[3, PAGES]);
+        (page, 1 + self.below(most.min(PAGES - first)))
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.below(256) as u8
+    }
+}
+
+/// Frames hold something when they are given out.
+fn soil() {
+    let all: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    for frame in all {
+        let page = frame.address().to_direct().cast::<Page>();
+        // SAFETY: the frame is ours, in simulated memory.
+        unsafe { page.write([0xa5; PAGE_SIZE]) };
+        frames::free(frame);
+    }
+}
+
+/// Says where a run failed.
+struct Named(u64, usize);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}, step {}", self.0, self.1);
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let _turn = Turn::new();
+    soil();
+    let mut random = Random::new(seed);
+    let mut world = World::new(&mut random);
+    for step in 0..STEPS {
+        let _named = Named(seed, step);
+        world.step(&mut random);
+        let is_synced = random.below(8) == 0;
+        if is_synced {
+            world.file.sync(PageRange::WHOLE).unwrap();
+        }
+        world.compare(&mut random, is_synced);
+    }
+}
+
+#[test]
+fn programs_read_what_was_written() {
+    (0..SEEDS).for_each(run);
+}
