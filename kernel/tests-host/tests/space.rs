@@ -467,7 +467,7 @@ fn the_heap_does_not_end_below_its_start() {
 }
 
 /// The bytes of a frame.
-fn contents(frame: &frames::Frame) -> &mut [u8; PAGE_SIZE] {
+fn contents(frame: &mut frames::Frame) -> &mut [u8; PAGE_SIZE] {
     let bytes = frame.address().to_direct().cast::<[u8; PAGE_SIZE]>();
     // SAFETY: the frame is the caller's, in simulated memory.
     unsafe { &mut *bytes }
@@ -478,12 +478,12 @@ fn contents(frame: &frames::Frame) -> &mut [u8; PAGE_SIZE] {
 fn fresh_pages_are_zero_from_end_to_end() {
     let machine = Machine::new();
     for _ in 0..3 {
-        let used = frames::alloc().unwrap();
-        contents(&used).fill(0xa5);
+        let mut used = frames::alloc().unwrap();
+        contents(&mut used).fill(0xa5);
         frames::free(used);
-        let fresh = frames::alloc_zeroed().unwrap();
-        assert!(contents(&fresh).iter().all(|byte| *byte == 0));
-        contents(&fresh).fill(0xa5);
+        let mut fresh = frames::alloc_zeroed().unwrap();
+        assert!(contents(&mut fresh).iter().all(|byte| *byte == 0));
+        contents(&mut fresh).fill(0xa5);
         frames::free(fresh);
     }
     drop(machine);
@@ -495,8 +495,8 @@ fn initial_contents_lie_among_zeroes() {
     let machine = Machine::new();
     machine.map(AT, 1).unwrap();
     let used: Vec<_> = std::iter::from_fn(frames::alloc).collect();
-    for frame in used {
-        contents(&frame).fill(0xa5);
+    for mut frame in used {
+        contents(&mut frame).fill(0xa5);
         frames::free(frame);
     }
     machine.space().write_initial(AT + 100, b"new").unwrap();
