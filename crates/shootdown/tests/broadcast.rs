@@ -5,24 +5,13 @@
 mod puppet;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{machine, powered_off, space_on};
+use puppet::{Count, cpu, machine, mask, pages, powered_off, space_on};
 use shootdown::*;
 
 /// Broadcasts that a ring has room for.
 const ROOM: u64 = 8;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
-    cpus.into_iter().map(cpu).collect()
-}
 
 /// A machine that broadcasts everything.
 fn loud<const N: usize>() -> &'static puppet::Machine<N>
@@ -39,10 +28,10 @@ where
     Cpus<N>: Capacity,
 {
     let machine = loud::<N>();
-    let runs: Vec<AtomicU32> = (0..N).map(|_| AtomicU32::new(0)).collect();
+    let runs: Vec<Count> = (0..N).map(|_| Count::new()).collect();
     let count = |me: CpuId| {
         assert_eq!(me, machine.platform().current_cpu());
-        runs[me.index()].fetch_add(1, Ordering::Relaxed);
+        runs[me.index()].add();
     };
     let last = N as u32 - 1;
     for targets in [
@@ -54,11 +43,7 @@ where
         assert_eq!(machine.call_many(&targets, &count), targets);
         for (cpu, runs) in runs.iter().enumerate() {
             let expected = targets.contains(CpuId::new(cpu as u32));
-            assert_eq!(
-                runs.swap(0, Ordering::Relaxed),
-                u32::from(expected),
-                "cpu{cpu}"
-            );
+            assert_eq!(runs.take(), u32::from(expected), "cpu{cpu}");
         }
     }
     let stats = machine.total_stats();
@@ -142,15 +127,13 @@ fn a_full_ring_leaves_the_rest_to_the_inboxes() {
 /// One of two rings is full: the targets of one are told by the ring, those of the other by their inboxes, of one request.
 #[test]
 fn one_request_may_go_both_ways() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<128>();
     let puppet = *machine.platform();
     for number in 0..ROOM as u32 {
         puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
     }
-    machine.post(&mask([60, 126]), |_| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    });
+    machine.post(&mask([60, 126]), |_| RUNS.add());
     assert_eq!(machine.total_stats().broadcasts_full, 1);
     for target in [60, 126] {
         assert!(puppet.deliver(target));
@@ -159,26 +142,24 @@ fn one_request_may_go_both_ways() {
         machine.post(&mask([target]), |_| ());
         assert!(puppet.deliver(target));
     }
-    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    assert_eq!(RUNS.get(), 2);
 }
 
 /// The pending set has the bit of a target until its whole leaf has acknowledged. Who comes for another request by its inbox
 /// leaves alone what the ring told, heard or not.
 #[test]
 fn what_a_ring_told_is_not_taken_from_the_slot() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<4>();
     let puppet = *machine.platform();
-    let count = |_: CpuId| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    };
+    let count = |_: CpuId| RUNS.add();
     machine.post(&mask([1, 2]), count);
     assert!(puppet.deliver(1));
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
     machine.post(&mask([1, 2]), count);
     for (target, runs) in [(1, 2), (2, 4)] {
         assert!(puppet.deliver(target));
-        assert_eq!(RUNS.load(Ordering::Relaxed), runs);
+        assert_eq!(RUNS.get(), runs);
     }
 }
 
@@ -191,7 +172,7 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     let space = space_on(machine, 4);
     puppet.map(0, 1);
     let note = |what: &'static str| move |_: CpuId| ORDER.lock().unwrap().push(what);
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     puppet.as_cpu(1, || {
         machine.post(&mask([1]), note("first"));
     });
@@ -199,7 +180,7 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
         note("first begins")(cpu(1));
         puppet.as_cpu(2, || machine.post(&mask([1]), note("second")));
         puppet.as_cpu(3, || {
-            let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+            let range = pages(0, 1);
             let freed = FreedTables::Yes;
             std::mem::forget(machine.submit_flush(&space, range, freed));
         });
@@ -211,27 +192,24 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
         machine.call_many(&mask([1]), &inner);
     });
     puppet.as_cpu(0, || puppet.deliver_all());
-    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(true, Relaxed);
     puppet.deliver_all();
     let order = std::mem::take(&mut *ORDER.lock().unwrap());
     assert_eq!(order, ["first", "first begins", "first ends", "second"]);
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
-    puppet::leave(machine, space, 4);
 }
 
 /// A CPU that nobody named for longer than a ring remembers hears what names it.
 #[test]
 fn who_was_not_named_for_long_is_found() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<4>();
     for round in 1..=5 {
         for _ in 0..3 * ROOM + 1 {
             machine.call_many(&mask([1, 2]), &|_| ());
         }
-        machine.call_many(&mask([3]), &|_| {
-            RUNS.fetch_add(1, Ordering::Relaxed);
-        });
-        assert_eq!(RUNS.load(Ordering::Relaxed), round);
+        machine.call_many(&mask([3]), &|_| RUNS.add());
+        assert_eq!(RUNS.get(), round);
     }
     assert_eq!(machine.total_stats().broadcasts_full, 0);
 }
@@ -239,7 +217,7 @@ fn who_was_not_named_for_long_is_found() {
 /// The entry that names a CPU is the oldest in the ring when it looks at last, however far it was behind.
 #[test]
 fn the_oldest_entry_of_a_ring_is_found() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<4>();
     let puppet = *machine.platform();
     let to_others = |count: u64| {
@@ -250,12 +228,10 @@ fn the_oldest_entry_of_a_ring_is_found() {
     };
     for behind in 0..=ROOM {
         to_others(behind);
-        machine.post(&mask([3]), |_| {
-            RUNS.fetch_add(1, Ordering::Relaxed);
-        });
+        machine.post(&mask([3]), |_| RUNS.add());
         to_others(ROOM - 1);
         assert!(puppet.deliver(3));
-        assert_eq!(RUNS.swap(0, Ordering::Relaxed), 1, "{behind} before it");
+        assert_eq!(RUNS.take(), 1, "{behind} before it");
     }
     assert_eq!(machine.total_stats().broadcasts_full, 0);
 }
@@ -263,30 +239,29 @@ fn the_oldest_entry_of_a_ring_is_found() {
 #[test]
 fn a_cpu_that_comes_late_hears_nothing_old() {
     let machine = powered_off::<4>();
+    let puppet = *machine.platform();
     machine.set_policy(Policy::BEST.with_broadcast_from(1));
     for number in 0..3 {
-        machine.platform().as_cpu(number, || machine.online());
+        puppet.as_cpu(number, || machine.online());
     }
     for _ in 0..ROOM + 2 {
         machine.call_all(&|_| ());
     }
-    machine.platform().as_cpu(3, || machine.online());
-    machine.platform().as_cpu(3, || assert!(!machine.poll()));
+    puppet.as_cpu(3, || machine.online());
+    puppet.as_cpu(3, || assert!(!machine.poll()));
     assert_eq!(machine.call_all(&|_| ()), mask(0..4));
     assert_eq!(machine.stats(cpu(3)).functions_run, 1);
-    machine.platform().as_cpu(3, || machine.offline());
+    puppet.as_cpu(3, || machine.offline());
     assert_eq!(machine.call_all(&|_| ()), mask(0..3));
 }
 
 /// What a CPU heard before it went is still in the ring when it comes back.
 #[test]
 fn who_comes_back_hears_nothing_twice() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<4>();
     for _ in 0..3 {
-        machine.post(&mask([3]), |_| {
-            RUNS.fetch_add(1, Ordering::Relaxed);
-        });
+        machine.post(&mask([3]), |_| RUNS.add());
     }
     machine.platform().as_cpu(3, || {
         machine.offline();
@@ -295,7 +270,7 @@ fn who_comes_back_hears_nothing_twice() {
     });
     // It reads its ring for the functions too.
     assert_eq!(machine.call_one(cpu(3), &|_| ()), Ok(()));
-    assert_eq!(RUNS.load(Ordering::Relaxed), 3);
+    assert_eq!(RUNS.get(), 3);
 }
 
 /// The pending set is told only when a whole leaf is done; a report names who is really missing.
@@ -304,14 +279,14 @@ fn the_watchdog_names_who_has_not_acknowledged() {
     let machine = loud::<16>();
     let puppet = *machine.platform();
     machine.set_stall_ns(1);
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     puppet.at_stall(|puppet| puppet.deliver_all());
     let ticket = machine.submit(&mask(1..5), |_| (), Wait::Done);
     for target in [1, 2, 4] {
         puppet.deliver(target);
     }
     ticket.wait();
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!((stalls[0].target, stalls[0].others), (cpu(3), 0));
 }
 
@@ -320,7 +295,7 @@ fn the_watchdog_names_who_has_not_acknowledged() {
 fn a_broadcast_flush_waits_for_no_function() {
     let machine = puppet::machine::<16>();
     let puppet = *machine.platform();
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     let space = space_on(machine, 16);
     for initiator in 2..8 {
         puppet.as_cpu(initiator, || {
@@ -331,11 +306,11 @@ fn a_broadcast_flush_waits_for_no_function() {
     }
     // One more that has no room, in the ring.
     puppet.as_cpu(14, || machine.post(&mask(1..14), |_| ()));
-    let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let range = pages(0, 1);
     let ticket = puppet.as_cpu(15, || machine.submit_flush(&space, range, FreedTables::No));
-    puppet.take_trace();
+    puppet.trace.take();
     assert!(puppet.deliver(1));
-    let first = puppet.take_trace().into_iter().find(|event| {
+    let first = puppet.trace.take().into_iter().find(|event| {
         let (flush, function) = (
             matches!(event, TraceEvent::FlushStarted { .. }),
             matches!(event, TraceEvent::FunctionStarted { .. }),
@@ -349,18 +324,15 @@ fn a_broadcast_flush_waits_for_no_function() {
     (0..16).for_each(|number| while puppet.deliver(number) {});
     ticket.wait();
     assert_eq!(machine.stats(cpu(1)).functions_run, 19);
-    puppet::leave(machine, space, 16);
 }
 
 /// A slot whose last request was in the inboxes, because its ring was full, is announced in the ring again, and only there.
 #[test]
 fn a_ring_that_was_full_is_used_again() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
+    static RUNS: Count = Count::new();
     let machine = loud::<128>();
     let puppet = *machine.platform();
-    let count = |_: CpuId| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    };
+    let count = |_: CpuId| RUNS.add();
     for number in 1..=ROOM as u32 {
         puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
     }
@@ -372,5 +344,5 @@ fn a_ring_that_was_full_is_used_again() {
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
     machine.post(&mask([126]), count);
     assert!(puppet.deliver(126));
-    assert_eq!(RUNS.load(Ordering::Relaxed), 3);
+    assert_eq!(RUNS.get(), 3);
 }

@@ -5,28 +5,16 @@
 mod puppet;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{machine, powered_off};
+use puppet::{Count, cpu, machine, mask, powered_off, with_puppet};
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
-    cpus.into_iter().map(cpu).collect()
-}
 
 #[test]
 fn any_number_of_call_data_is_posted_under_a_lock() {
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.deliver_on_relax.store(false, Relaxed);
     puppet.set_irqs_off(true);
     for number in 0..10 {
         let note = move |me: CpuId| {
@@ -39,7 +27,7 @@ fn any_number_of_call_data_is_posted_under_a_lock() {
         assert_eq!(machine.post_data(cpu(1), data), Err(PostRefused::Busy));
     }
     puppet.set_irqs_off(false);
-    assert_eq!(puppet.take_sent(), [(0, 1)], "one interrupt for all");
+    assert_eq!(puppet.sent.take(), [(0, 1)], "one interrupt for all");
     puppet.as_cpu(1, || assert!(!machine.poll(), "they are functions"));
     assert!(ORDER.lock().unwrap().is_empty());
     assert!(puppet.deliver(1));
@@ -50,16 +38,16 @@ fn any_number_of_call_data_is_posted_under_a_lock() {
 /// The function may post its own data again: it runs in the next interrupt.
 #[test]
 fn call_data_are_free_when_their_function_begins() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.deliver_on_relax.store(false, Relaxed);
     static AGAIN: CallData<fn(CpuId)> = CallData::new(|me| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
+        RUNS.add();
         assert!(!AGAIN.is_posted(), "on {me}");
     });
     let own = Box::leak(Box::new(CallData::new(move |me| {
-        if RUNS.fetch_add(1, Ordering::Relaxed) == 0 {
+        RUNS.add();
+        if RUNS.get() == 1 {
             machine.post_data(me, &AGAIN).unwrap();
         }
     })));
@@ -68,7 +56,7 @@ fn call_data_are_free_when_their_function_begins() {
     machine.post(&mask([1]), |_| ());
     for round in 1..=2 {
         assert!(puppet.deliver(1));
-        assert_eq!(RUNS.load(Ordering::Relaxed), round);
+        assert_eq!(RUNS.get(), round);
     }
     assert!(!puppet.deliver(1));
 }
@@ -76,15 +64,12 @@ fn call_data_are_free_when_their_function_begins() {
 /// A CPU that leaves runs what was posted to it; afterwards nothing is.
 #[test]
 fn call_data_are_not_left_behind() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    static DATA: CallData<fn(CpuId)> = CallData::new(|_| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    });
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
+    static RUNS: Count = Count::new();
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| RUNS.add());
+    let (machine, puppet) = with_puppet::<2>();
     machine.post_data(cpu(1), &DATA).unwrap();
     puppet.as_cpu(1, || machine.offline());
-    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    assert_eq!(RUNS.get(), 1);
     let refused = machine.post_data(cpu(1), &DATA);
     assert_eq!(refused, Err(PostRefused::NotReady));
     assert!(!DATA.is_posted());
@@ -93,17 +78,14 @@ fn call_data_are_not_left_behind() {
         .as_cpu(1, || machine.post_data(cpu(0), &DATA))
         .unwrap();
     puppet.as_cpu(1, || puppet.deliver(0));
-    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    assert_eq!(RUNS.get(), 2);
 }
 
 #[test]
 fn an_idle_cpu_that_polls_finds_call_data() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    static DATA: CallData<fn(CpuId)> = CallData::new(|_| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    });
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
+    static RUNS: Count = Count::new();
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| RUNS.add());
+    let (machine, puppet) = with_puppet::<2>();
     puppet.as_cpu(1, || {
         let idle = machine.poll_idle();
         assert!(!idle.has_work());
@@ -113,7 +95,7 @@ fn an_idle_cpu_that_polls_finds_call_data() {
         assert!(idle.has_work());
         drop(idle);
     });
-    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    assert_eq!(RUNS.get(), 1);
 }
 
 #[test]
@@ -163,9 +145,8 @@ fn any_cpu_is_this_one_or_the_next() {
 /// A kick is answered where flushes are: in the interrupt, by polling, inside a called function.
 #[test]
 fn a_kicked_cpu_passes_through_the_engine() {
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.deliver_on_relax.store(false, Relaxed);
     let kick = machine.kick(&mask([0, 1, 2]));
     assert!(!kick.is_done());
     assert!(puppet.deliver(1));
@@ -176,7 +157,7 @@ fn a_kicked_cpu_passes_through_the_engine() {
     machine.kick(&mask([0])).wait();
     let stats = machine.total_stats();
     assert_eq!((stats.functions_run, stats.full_flushes), (0, 0));
-    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(true, Relaxed);
     machine
         .call_one(cpu(1), &|_| machine.kick(&mask([2])).wait())
         .unwrap();

@@ -4,27 +4,18 @@
 
 mod puppet;
 
-use puppet::{Machine, Moment, PAGE, leave, online, tables, tagged};
+use puppet::{KERNEL_ROOT, Machine, Moment, Space, cpu, online, pages, tagged};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = tables(99);
 const DEFERS: Policy = Policy::BEST.with_deferral(true);
 
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn pages(first: usize, count: usize) -> FlushRange {
-    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
-}
-
 /// Two CPUs have a space loaded in which page 0 is frame 10, and both have used it; CPU 1 has entered the kernel.
-fn deferring_pair(policy: Policy) -> (&'static Machine<2>, AddressSpace<2>) {
+fn deferring_pair(policy: Policy) -> (&'static Machine<2>, Space<2>) {
     let machine = online(tagged::<2>(8));
     machine.set_policy(policy);
-    let space = AddressSpace::new(machine, tables(1));
+    let space = Space::new(machine, 1);
     let puppet = machine.platform();
-    puppet.map_in(&space, 0, 10);
+    puppet.map_in(space.root(), 0, 10);
     for number in 0..2 {
         puppet.as_cpu(number, || machine.switch_to(None, &space));
         assert_eq!(puppet.access(number, 0), 10);
@@ -36,7 +27,7 @@ fn deferring_pair(policy: Policy) -> (&'static Machine<2>, AddressSpace<2>) {
 
 /// CPU 0 gives page 0 another frame.
 fn remap(machine: &Machine<2>, space: &AddressSpace<2>, frame: u64, freed: FreedTables) {
-    machine.platform().map_in(space, 0, frame);
+    machine.platform().map_in(space.root(), 0, frame);
     machine.flush(space, pages(0, 1), freed);
 }
 
@@ -58,19 +49,17 @@ fn a_deferring_cpu_is_left_alone_and_catches_up() {
     remap(machine, &space, 13, FreedTables::No);
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
     assert_eq!(puppet.access(1, 0), 13);
-    leave(machine, space, 2);
 }
 
 #[test]
 fn a_deferring_cpu_that_missed_nothing_drops_nothing() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    puppet.take_flushes();
+    puppet.flushes.take();
     for _ in 0..2 {
         puppet.as_cpu(1, || machine.catch_up(&space));
     }
-    assert!(puppet.take_flushes().is_empty());
-    leave(machine, space, 2);
+    assert!(puppet.flushes.take().is_empty());
 }
 
 #[test]
@@ -81,25 +70,23 @@ fn freed_tables_reach_a_deferring_cpu() {
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
     // It flushed there and then, and stays in the space.
     assert_eq!(puppet.root_of(1), 1);
-    puppet.take_flushes();
+    puppet.flushes.take();
     puppet.as_cpu(1, || machine.catch_up(&space));
-    assert!(puppet.take_flushes().is_empty());
+    assert!(puppet.flushes.take().is_empty());
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, space, 2);
 }
 
 #[test]
 fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    let other = AddressSpace::new(machine, tables(2));
+    let other = Space::new(machine, 2);
     remap(machine, &space, 11, FreedTables::No);
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &other));
     assert!(puppet.as_cpu(1, || machine.user_access_ok(other.id())));
     puppet.as_cpu(1, || machine.switch_to(Some(&other), &space));
     // Its tag had missed the flush.
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, space, 2);
 }
 
 /// Who was passed by must catch up whatever the policy has become since.
@@ -115,7 +102,6 @@ fn a_deferring_cpu_catches_up_under_any_policy() {
         assert_eq!(puppet.access(1, 0), 11, "{policy:?}");
         remap(machine, &space, 12, FreedTables::No);
         assert_eq!(puppet.access(1, 0), 12, "{policy:?}");
-        leave(machine, space, 2);
     }
 }
 
@@ -126,14 +112,13 @@ fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {
     let puppet = machine.platform();
     remap(machine, &space, 11, FreedTables::No);
     puppet.nmis_ask_about(space.id());
-    puppet.take_user_access_denied();
+    puppet.user_access_denied.take();
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
-    let denied = puppet.take_user_access_denied();
+    let denied = puppet.user_access_denied.take();
     let flush = Moment::Flush(LocalFlush::Space);
     assert_eq!(denied, [flush, flush], "before the flush and after it");
     assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, space, 2);
 }
 
 #[test]
@@ -145,19 +130,17 @@ fn a_deferring_cpu_may_become_lazy() {
     assert_eq!(machine.stats(cpu(0)).lazy_skipped, 1);
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, space, 2);
 }
 
 #[test]
 fn an_initiator_may_defer_its_own_flushes() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    puppet.map_in(&space, 0, 11);
+    puppet.map_in(space.root(), 0, 11);
     puppet.as_cpu(1, || machine.flush(&space, pages(0, 1), FreedTables::No));
     assert_eq!(puppet.access(0, 0), 11);
     puppet.as_cpu(1, || machine.catch_up(&space));
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, space, 2);
 }
 
 /// A CPU that deferred under one policy is safe under another, and other policies never defer.
@@ -166,15 +149,14 @@ fn policies_that_do_not_defer_interrupt() {
     let (machine, space) = deferring_pair(Policy::BEST);
     remap(machine, &space, 11, FreedTables::No);
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
-    leave(machine, space, 2);
 
     let (machine, space) = deferring_pair(DEFERS);
+    let puppet = *machine.platform();
     machine.set_policy(Policy::BEST.with_lazy(false));
     remap(machine, &space, 11, FreedTables::No);
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
-    machine.platform().as_cpu(1, || machine.catch_up(&space));
-    assert_eq!(machine.platform().access(1, 0), 11);
-    leave(machine, space, 2);
+    puppet.as_cpu(1, || machine.catch_up(&space));
+    assert_eq!(puppet.access(1, 0), 11);
 }
 
 #[test]
@@ -183,6 +165,6 @@ fn catching_up_names_what_was_deferred() {
     let (machine, space) = deferring_pair(DEFERS);
     // It is loaded for ever: its end would be a second panic.
     let _space = std::mem::ManuallyDrop::new(space);
-    let other = AddressSpace::new(machine, tables(2));
+    let other = Space::new(machine, 2);
     machine.platform().as_cpu(1, || machine.catch_up(&other));
 }

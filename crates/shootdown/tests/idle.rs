@@ -5,45 +5,34 @@
 mod puppet;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use puppet::machine;
+use puppet::{Count, mask, with_puppet};
 use shootdown::*;
-
-fn only<const N: usize>(cpu: u32) -> CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
-    CpuMask::only(CpuId::new(cpu))
-}
 
 fn a_polling_cpu_is_not_interrupted<const N: usize>()
 where
     Cpus<N>: Capacity,
 {
     // Not a static item: both sizes, whose tests run side by side, would have the same.
-    let runs: &'static AtomicU32 = Box::leak(Box::default());
-    let machine = machine::<N>();
-    let puppet = *machine.platform();
-    let count = move |_: CpuId| {
-        runs.fetch_add(1, Ordering::Relaxed);
-    };
+    let runs: &'static Count = Box::leak(Box::default());
+    let (machine, puppet) = with_puppet::<N>();
+    let count = move |_: CpuId| runs.add();
     let last = N as u32 - 1;
     puppet.as_cpu(last, || {
         let idle = machine.poll_idle();
         assert!(!idle.has_work());
         for initiator in 0..last.min(3) {
-            puppet.as_cpu(initiator, || machine.post(&only(last), count));
+            puppet.as_cpu(initiator, || machine.post(&mask([last]), count));
             assert!(idle.has_work());
         }
-        assert!(puppet.take_sent().is_empty(), "nobody sends an interrupt");
+        assert!(puppet.sent.take().is_empty(), "nobody sends an interrupt");
         drop(idle);
-        assert_eq!(runs.swap(0, Ordering::Relaxed), last.min(3));
+        assert_eq!(runs.take(), last.min(3));
     });
-    machine.post(&only(last), count);
-    assert_eq!(puppet.take_sent(), [(0, last)], "it may be halted now");
+    machine.post(&mask([last]), count);
+    assert_eq!(puppet.sent.take(), [(0, last)], "it may be halted now");
     puppet.deliver(last);
-    assert_eq!(runs.swap(0, Ordering::Relaxed), 1);
+    assert_eq!(runs.take(), 1);
 }
 
 #[test]
@@ -59,58 +48,47 @@ fn a_polling_cpu_of_many_is_not_interrupted() {
 /// An interrupt in the middle ends the promise; the next look makes it again and misses nothing.
 #[test]
 fn an_interrupt_while_polling_is_harmless() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
-    let count = |_: CpuId| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    };
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
+    let count = |_: CpuId| RUNS.add();
     puppet.as_cpu(1, || {
         let idle = machine.poll_idle();
         puppet.interrupt_now(1);
-        puppet.as_cpu(2, || machine.post(&only(1), count));
+        puppet.as_cpu(2, || machine.post(&mask([1]), count));
         assert!(puppet.is_interrupted(1));
         assert!(idle.has_work());
-        puppet.as_cpu(3, || machine.post(&only(1), count));
-        puppet.take_sent();
+        puppet.as_cpu(3, || machine.post(&mask([1]), count));
+        puppet.sent.take();
         drop(idle);
     });
-    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    assert_eq!(RUNS.get(), 2);
     puppet.deliver(1);
-    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    assert_eq!(RUNS.get(), 2);
 }
 
 /// A broadcast interrupts who polls, too; who has seen it need not wait for the interrupt.
 #[test]
 fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
     machine.set_policy(Policy::BEST.with_broadcast_from(1));
-    let count = |_: CpuId| {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-    };
+    let count = |_: CpuId| RUNS.add();
     puppet.as_cpu(1, || {
         let idle = machine.poll_idle();
-        puppet.as_cpu(2, || machine.post(&only(1), count));
-        assert_eq!(puppet.take_sent(), [(2, 1)]);
+        puppet.as_cpu(2, || machine.post(&mask([1]), count));
+        assert_eq!(puppet.sent.take(), [(2, 1)]);
         assert!(idle.has_work());
         drop(idle);
     });
-    assert_eq!(
-        RUNS.load(Ordering::Relaxed),
-        1,
-        "served without the interrupt"
-    );
+    assert_eq!(RUNS.get(), 1, "served without the interrupt");
     puppet.deliver(1);
-    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    assert_eq!(RUNS.get(), 1);
 }
 
 /// The inbox of a CPU is served by that CPU only.
 #[test]
 fn a_task_that_idles_stays_on_its_cpu() {
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     let idle = machine.poll_idle();
     let look = AssertUnwindSafe(|| puppet.as_cpu(1, || idle.has_work()));
     assert!(catch_unwind(look).is_err());

@@ -4,47 +4,40 @@
 
 mod puppet;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use puppet::{Machine, machine, online, tables, tagged};
+use puppet::{
+    Count, Machine, Space, cpu, machine, online, pages, refuses, tables, tagged, with_puppet,
+};
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
 
 #[test]
 fn what_was_sent_before_runs_before_the_cpu_is_gone() {
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
-    let machine = machine::<4>();
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
     for _ in 0..2 {
-        machine.post(&CpuMask::only(cpu(1)), |_| {
-            RUNS.fetch_add(1, Ordering::Relaxed);
-        });
+        machine.post(&CpuMask::only(cpu(1)), |_| RUNS.add());
     }
-    machine.platform().as_cpu(1, || machine.offline());
-    assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+    puppet.as_cpu(1, || machine.offline());
+    assert_eq!(RUNS.get(), 2);
     assert!(!machine.ready_cpus().contains(cpu(1)));
     assert!(
-        machine
-            .platform()
-            .take_trace()
+        puppet
+            .trace
+            .take()
             .contains(&TraceEvent::Offline { cpu: cpu(1) })
     );
 }
 
 #[test]
 fn a_cpu_that_is_gone_is_no_target() {
-    let machine = machine::<4>();
-    machine.platform().as_cpu(1, || machine.offline());
-    machine.platform().take_sent();
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.as_cpu(1, || machine.offline());
+    puppet.sent.take();
     let refused = machine.call_one(cpu(1), &|_| unreachable!("it is gone"));
     assert_eq!(refused, Err(NotReady { cpu: cpu(1) }));
-    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K), FreedTables::Yes);
-    let reached: Vec<u32> = machine
-        .platform()
-        .take_sent()
+    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    let reached: Vec<u32> = puppet
+        .sent
+        .take()
         .into_iter()
         .map(|(_, target)| target)
         .collect();
@@ -66,8 +59,8 @@ fn all_cpus_may_go_one_after_the_other() {
 fn a_cpu_that_comes_back_keeps_no_tag() {
     let machine = online(tagged::<1>(8));
     let puppet = machine.platform();
-    let space = AddressSpace::new(machine, tables(1));
-    puppet.map_in(&space, 0, 10);
+    let space = Space::new(machine, 1);
+    puppet.map_in(space.root(), 0, 10);
     machine.switch_to(None, &space);
     assert_eq!(puppet.access(0, 0), 10);
     machine.switch_away(&space, tables(0));
@@ -75,22 +68,20 @@ fn a_cpu_that_comes_back_keeps_no_tag() {
     // The hardware forgets generations, not translations: a flush in between is the host's to remember.
     machine.online();
     machine.switch_to(None, &space);
-    let loads = puppet.take_loads();
+    let loads = puppet.loads.take();
     assert_eq!(loads.last().map(|load| load.3), Some(TagEntries::Drop));
     assert_eq!(machine.stats(cpu(0)).tags_kept, 0);
-    machine.switch_away(&space, tables(0));
 }
 
 #[test]
 fn a_cpu_that_came_back_is_a_target_again() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     puppet.as_cpu(1, || machine.offline());
     puppet.map(0, 1);
     assert_eq!(puppet.access(1, 0), 1);
     puppet.as_cpu(1, || machine.online());
     puppet.map(0, 2);
-    machine.flush_kernel(FlushRange::pages(0, 1, PageSize::SIZE_4K), FreedTables::Yes);
+    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
     assert_eq!(puppet.access(1, 0), 2);
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
 }
@@ -98,12 +89,10 @@ fn a_cpu_that_came_back_is_a_target_again() {
 /// The only other holder of a space goes offline while the initiator, who has seen it in the set, waits for a slot.
 #[test]
 fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
-    let space: &'static AddressSpace<2> =
-        Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
+    let (machine, puppet) = with_puppet::<2>();
+    let space: &'static AddressSpace<2> = Box::leak(Box::new(Space::new(machine, 1)));
     puppet.as_cpu(1, || machine.switch_to(None, space));
-    let one_page = FlushRange::pages(1, 1, PageSize::SIZE_4K);
+    let one_page = pages(0, 1);
     let calls: Vec<_> = (0..3)
         .map(|_| machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done))
         .collect();
@@ -128,8 +117,7 @@ fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
     let machine = puppet::powered_off::<2>();
     let puppet = machine.platform();
     puppet.as_cpu(1, || machine.online());
-    let space: &'static AddressSpace<2> =
-        Box::leak(Box::new(AddressSpace::new(machine, tables(1))));
+    let space: &'static AddressSpace<2> = Box::leak(Box::new(Space::new(machine, 1)));
     puppet.as_cpu(1, || machine.switch_to(None, space));
     puppet.at_next_flush_remote(move || {
         puppet.as_cpu(1, || {
@@ -138,7 +126,7 @@ fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
         });
     });
     puppet.at_next_relax(|| panic!("it waits for a CPU that is gone"));
-    let one_page = FlushRange::pages(1, 1, PageSize::SIZE_4K);
+    let one_page = pages(0, 1);
     machine.flush(space, one_page, FreedTables::No);
     assert!(!machine.ready_cpus().contains(cpu(1)));
 }
@@ -146,8 +134,7 @@ fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
 /// Which CPU a call for any of several goes to is decided when there is a slot for it, not before.
 #[test]
 fn a_call_for_any_cpu_avoids_the_one_that_left_while_it_waited_for_a_slot() {
-    let machine = machine::<3>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<3>();
     let calls: Vec<_> = (0..3)
         .map(|_| machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done))
         .collect();
@@ -167,10 +154,10 @@ fn a_call_for_any_cpu_avoids_the_one_that_left_while_it_waited_for_a_slot() {
 /// A platform may refuse interrupts to a CPU that has left for ever: nobody needs them.
 #[test]
 fn a_target_that_leaves_is_not_interrupted_for_ever() {
-    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    static RUNS: Count = Count::new();
     static DATA: CallData<fn(CpuId)> = CallData::new(count);
     fn count(_: CpuId) {
-        RUNS.fetch_add(1, Ordering::Relaxed);
+        RUNS.add();
     }
     let post: [fn(&Machine<3>); 3] = [
         |machine| _ = machine.post(&CpuMask::only(cpu(1)), count),
@@ -197,7 +184,7 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
         });
         post(machine);
         puppet.deliver(2);
-        assert_eq!(RUNS.swap(0, Ordering::Relaxed), runs);
+        assert_eq!(RUNS.take(), runs);
         assert!(!machine.ready_cpus().contains(cpu(1)));
     }
 }
@@ -205,16 +192,15 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
 /// It does not come back with its doorbell held: nobody would interrupt it.
 #[test]
 fn a_cpu_that_leaves_lets_its_doorbell_go() {
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     puppet.as_cpu(1, || {
         std::mem::forget(machine.poll_idle());
         machine.offline();
         machine.online();
     });
-    puppet.take_sent();
+    puppet.sent.take();
     machine.post(&CpuMask::only(cpu(1)), |_| ());
-    assert_eq!(puppet.take_sent(), [(0, 1)]);
+    assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
 /// A host's locks poll, and are taken before there is any memory.
@@ -225,15 +211,10 @@ fn a_cpu_without_memory_may_poll() {
     assert!(!engine.poll());
 }
 
-fn refuses(offline: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(offline)).is_err()
-}
-
 #[test]
 fn misuse_is_refused() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
-    let space = AddressSpace::new(machine, tables(1));
+    let (machine, puppet) = with_puppet::<2>();
+    let space = Space::new(machine, 1);
     machine.switch_to(None, &space);
     assert!(refuses(|| machine.offline()), "a space is loaded");
     machine.enter_lazy(&space, tables(0));

@@ -3,30 +3,18 @@
 
 mod puppet;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use puppet::{Machine, Puppet, leave, machine, space_on, tables};
+use puppet::{Count, Machine, Puppet, Space, cpu, machine, pages, space_on, tables, with_puppet};
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn one_page() -> FlushRange {
-    FlushRange::pages(puppet::PAGE, 1, PageSize::SIZE_4K)
-}
-
-fn kernel_page() -> FlushRange {
-    FlushRange::pages(puppet::GLOBAL * puppet::PAGE, 1, PageSize::SIZE_4K)
-}
 
 /// Every operation that waits for CPU 1, which must be asked before it answers.
 const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
     |machine, _| machine.call_one(cpu(1), &|_| ()).unwrap(),
     |machine, _| drop(machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done)),
-    |machine, space| machine.flush(space, one_page(), FreedTables::No),
-    |machine, space| machine.flush(space, one_page(), FreedTables::Yes),
-    |machine, _| machine.flush_kernel(kernel_page(), FreedTables::Yes),
+    |machine, space| machine.flush(space, pages(1, 1), FreedTables::No),
+    |machine, space| machine.flush(space, pages(1, 1), FreedTables::Yes),
+    |machine, _| machine.flush_kernel(pages(puppet::GLOBAL, 1), FreedTables::Yes),
     |machine, space| {
         let mut batch = FlushBatch::<u32, 1>::new();
         batch.page(puppet::PAGE, PageSize::SIZE_4K, 7).unwrap();
@@ -46,29 +34,24 @@ fn hear_again(puppet: &'static Puppet, number: u32) {
 
 /// How many of the waits the host could have preempted, at their first turn.
 fn preemptible_waits(policy: Policy) -> usize {
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    static SEEN: Count = Count::new();
     static PREEMPTIBLE: AtomicUsize = AtomicUsize::new(0);
     let machine = machine::<4>();
     machine.set_policy(policy);
     let space = space_on(machine, 2);
     let puppet = *machine.platform();
-    SEEN.store(0, Ordering::Relaxed);
-    PREEMPTIBLE.store(0, Ordering::Relaxed);
+    SEEN.take();
+    PREEMPTIBLE.store(0, Relaxed);
     for wait in WAITS {
         puppet.at_next_relax(move || {
-            SEEN.fetch_add(1, Ordering::Relaxed);
-            PREEMPTIBLE.fetch_add(usize::from(puppet.is_preemptible()), Ordering::Relaxed);
+            SEEN.add();
+            PREEMPTIBLE.fetch_add(usize::from(puppet.is_preemptible()), Relaxed);
         });
         wait(machine, &space);
         assert!(puppet.is_preemptible(), "something is held afterwards");
     }
-    assert_eq!(
-        SEEN.load(Ordering::Relaxed),
-        WAITS.len(),
-        "each of them waited"
-    );
-    leave(machine, space, 2);
-    PREEMPTIBLE.load(Ordering::Relaxed)
+    assert_eq!(SEEN.get() as usize, WAITS.len(), "each of them waited");
+    PREEMPTIBLE.load(Relaxed)
 }
 
 #[test]
@@ -99,26 +82,24 @@ fn a_waiter_goes_on_on_another_cpu() {
     let [here, there] = [0, 3].map(|number| machine.stats(cpu(number)));
     assert_eq!(here.waits_finished, 0);
     assert_eq!(there.waits_finished, WAITS.len() as u64);
-    leave(machine, space, 2);
 }
 
 /// A task may be moved just after it has asked where it is: each CPU flushes all the same.
 #[test]
 fn a_task_that_is_moved_flushes_where_it_was_too() {
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     for policy in [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST] {
         machine.set_policy(policy);
-        let space = AddressSpace::new(machine, tables(1));
-        puppet.map_in(&space, 0, 10);
+        let space = Space::new(machine, 1);
+        puppet.map_in(space.root(), 0, 10);
         for number in [0, 3] {
             puppet.as_cpu(number, || machine.switch_to(None, &space));
             puppet.access(number, 0);
         }
         for (frame, freed) in [(11, FreedTables::No), (12, FreedTables::Yes)] {
-            puppet.map_in(&space, 0, frame);
+            puppet.map_in(space.root(), 0, frame);
             *puppet.moves_to.lock().unwrap() = Some(3);
-            machine.flush(&space, FlushRange::pages(0, 1, PageSize::SIZE_4K), freed);
+            machine.flush(&space, pages(0, 1), freed);
             *puppet.moves_to.lock().unwrap() = None;
             let seen = [0, 3].map(|number| puppet.access(number, 0));
             assert_eq!(seen, [frame; 2], "{policy:?}");
@@ -140,21 +121,19 @@ fn no_task_waits_for_the_call_of_another_on_its_cpu() {
     // That task is preempted; another one calls and flushes CPUs that answer.
     for _ in 0..10 {
         machine.call_one(cpu(1), &|_| ()).unwrap();
-        machine.flush(&space, one_page(), FreedTables::No);
-        machine.flush(&space, one_page(), FreedTables::Yes);
+        machine.flush(&space, pages(1, 1), FreedTables::No);
+        machine.flush(&space, pages(1, 1), FreedTables::Yes);
     }
     assert!(!first.is_done());
     assert_eq!(machine.stats(cpu(0)).waits_finished, 30);
     assert_eq!(machine.stats(cpu(0)).slots_exhausted, 0);
     hear_again(puppet, 3);
     drop(first);
-    leave(machine, space, 3);
 }
 
 #[test]
 fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     deafen(puppet, 1);
     while machine.try_post(&CpuMask::only(cpu(1)), |_| ()).is_ok() {}
     puppet.at_next_relax(move || puppet.migrate(3));

@@ -6,14 +6,10 @@ mod puppet;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::machine;
+use puppet::{cpu, machine, pages, with_puppet};
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
 
 #[test]
 fn messages_name_the_cause() {
@@ -113,7 +109,7 @@ fn what_a_platform_leaves_out_promises_nothing() {
     };
     assert!(platform.asid_slots(cpu(0)).is_empty());
     assert!(!platform.splits_tags());
-    let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let page = pages(0, 1);
     assert!(!platform.flush_user_side(Asid::new(1), page), "not dropped");
 }
 
@@ -124,10 +120,7 @@ fn bucket_of(elapsed_ns: u64) -> usize {
     // The waiter relaxes once, which takes 1 ns and lets the target run.
     let ran = machine.call_one(cpu(1), &|_| {
         let rest_ns = elapsed_ns as usize - 1;
-        machine
-            .platform()
-            .skipped_ns
-            .store(rest_ns, Ordering::Relaxed);
+        machine.platform().skipped_ns.store(rest_ns, Relaxed);
     });
     assert_eq!(ran, Ok(()));
     let stats = machine.total_stats();
@@ -166,15 +159,15 @@ fn percentiles_are_the_upper_bound_of_the_bucket_that_holds_them() {
 
 #[test]
 fn an_interrupt_that_finds_nothing_is_counted_as_spurious() {
-    let machine = machine::<2>();
+    let (machine, puppet) = with_puppet::<2>();
     machine.post(&CpuMask::only(cpu(1)), |_| ());
     let counts = |at: u32| {
         let stats = machine.stats(cpu(at));
         (stats.ipis_received, stats.ipis_spurious)
     };
-    machine.platform().deliver(1);
+    puppet.deliver(1);
     assert_eq!(counts(1), (1, 0));
-    machine.platform().as_cpu(1, || machine.handle_ipi());
+    puppet.as_cpu(1, || machine.handle_ipi());
     assert_eq!(counts(1), (2, 1));
 }
 

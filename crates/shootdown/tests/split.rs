@@ -4,14 +4,13 @@
 
 mod puppet;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
-use puppet::{Machine, PAGE, online, tables, tagged};
+use puppet::{KERNEL_ROOT, Machine, Space, online, pages, tagged};
 use shootdown::TagEntries::{Drop, Keep};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = tables(0);
 const SPACES: u64 = 3;
 const PAGES: usize = 2;
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
@@ -19,26 +18,20 @@ const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
 fn split_machine(tags: usize, flushes_user_side: bool) -> &'static Machine<1> {
     let machine = online(tagged::<1>(tags));
     let puppet = machine.platform();
-    puppet.split.store(true, Ordering::Relaxed);
-    puppet
-        .flushes_user_side
-        .store(flushes_user_side, Ordering::Relaxed);
+    puppet.split.store(true, Relaxed);
+    puppet.flushes_user_side.store(flushes_user_side, Relaxed);
     machine
 }
 
 /// Spaces with roots 1, 2, ... and [`PAGES`] pages each.
-fn spaces(machine: &Machine<1>) -> Vec<AddressSpace<1>> {
+fn spaces(machine: &'static Machine<1>) -> Vec<Space<1>> {
     (1..=SPACES)
         .map(|root| {
-            let space = AddressSpace::new(machine, tables(root));
-            (0..PAGES).for_each(|page| machine.platform().map_in(&space, page, root * 100));
+            let space = Space::new(machine, root);
+            (0..PAGES).for_each(|page| machine.platform().map_in(space.root(), page, root * 100));
             space
         })
         .collect()
-}
-
-fn one_page(page: usize) -> FlushRange {
-    FlushRange::pages(page * PAGE, 1, PageSize::SIZE_4K)
 }
 
 /// What the engine says each time that user mode is entered, and that what is used there is right.
@@ -60,12 +53,11 @@ fn the_user_side_is_dropped_once_after_any_number_of_flushes() {
     );
     assert_eq!(enters(machine, 100), Keep);
     for frame in [101, 102] {
-        machine.platform().map_in(&spaces[0], 0, frame);
-        machine.flush(&spaces[0], one_page(0), FreedTables::No);
+        machine.platform().map_in(spaces[0].root(), 0, frame);
+        machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     }
     assert_eq!(enters(machine, 102), Drop);
     assert_eq!(enters(machine, 102), Keep);
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
 
 #[test]
@@ -74,8 +66,8 @@ fn a_drop_that_is_due_survives_a_switch() {
     let spaces = spaces(machine);
     machine.switch_to(None, &spaces[0]);
     enters(machine, 100);
-    machine.platform().map_in(&spaces[0], 0, 101);
-    machine.flush(&spaces[0], one_page(0), FreedTables::No);
+    machine.platform().map_in(spaces[0].root(), 0, 101);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     // Away before user mode was entered again: the kernel side is current, the user side is not.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     enters(machine, 200);
@@ -85,7 +77,6 @@ fn a_drop_that_is_due_survives_a_switch() {
     // And what was not due is not dropped.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(enters(machine, 200), Keep);
-    machine.switch_away(&spaces[1], KERNEL_ROOT);
 }
 
 #[test]
@@ -94,12 +85,11 @@ fn a_platform_that_flushes_pages_of_the_user_side_drops_nothing_else() {
     let spaces = spaces(machine);
     machine.switch_to(None, &spaces[0]);
     enters(machine, 100);
-    machine.platform().map_in(&spaces[0], 0, 101);
-    machine.flush(&spaces[0], one_page(0), FreedTables::No);
+    machine.platform().map_in(spaces[0].root(), 0, 101);
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     assert_eq!(enters(machine, 101), Keep);
     machine.flush(&spaces[0], FlushRange::WHOLE, FreedTables::No);
     assert_eq!(enters(machine, 101), Drop);
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
 
 /// User roots map a little of the kernel: its changes reach the user side too.
@@ -109,9 +99,8 @@ fn a_kernel_flush_reaches_the_user_side() {
     let spaces = spaces(machine);
     machine.switch_to(None, &spaces[0]);
     enters(machine, 100);
-    machine.flush_kernel(one_page(puppet::GLOBAL), FreedTables::Yes);
+    machine.flush_kernel(pages(puppet::GLOBAL, 1), FreedTables::Yes);
     assert_eq!(enters(machine, 100), Drop);
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
 
 #[test]
@@ -122,7 +111,6 @@ fn without_tags_both_sides_drop_everything() {
     for _ in 0..2 {
         assert_eq!(enters(machine, 100), Drop);
     }
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +159,7 @@ proptest! {
         for step in steps {
             match (step, loaded) {
                 (Step::SwitchTo(next), _) => {
-                    machine.switch_to(loaded.map(|space| &spaces[space]), &spaces[next]);
+                    machine.switch_to(loaded.map(|space| &*spaces[space]), &spaces[next]);
                     loaded = Some(next);
                 }
                 (Step::Rest, Some(space)) => {
@@ -180,13 +168,13 @@ proptest! {
                 }
                 (Step::Remap(space, page), _) => {
                     frames[space][page] += 1;
-                    puppet.map_in(&spaces[space], page, frames[space][page]);
-                    machine.flush(&spaces[space], one_page(page), FreedTables::No);
+                    puppet.map_in(spaces[space].root(), page, frames[space][page]);
+                    machine.flush(&spaces[space], pages(page, 1), FreedTables::No);
                 }
                 (Step::FlushKernel(whole), _) => {
                     let range = match whole {
                         true => FlushRange::WHOLE,
-                        false => one_page(puppet::GLOBAL),
+                        false => pages(puppet::GLOBAL, 1),
                     };
                     machine.flush_kernel(range, FreedTables::Yes);
                 }

@@ -8,7 +8,7 @@ mod puppet;
 use std::sync::atomic::{AtomicU64 as CoreU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use puppet::{Machine, Puppet, machine, space_on};
+use puppet::{Machine, Puppet, mask, pages, space_on, with_puppet};
 use shootdown::sim::{self, Memory, Operation, Plain};
 use shootdown::*;
 
@@ -58,17 +58,6 @@ fn was_reached() -> bool {
     HOOK.lock().unwrap().is_none()
 }
 
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
-where
-    Cpus<N>: Capacity,
-{
-    cpus.into_iter().map(cpu).collect()
-}
-
 const LOUD: Policy = Policy::BEST.with_broadcast_from(1);
 const QUIET: Policy = Policy::BEST.with_broadcast_from(0);
 
@@ -84,7 +73,7 @@ fn stop_in_slot_0(
     assert!(puppet.deliver(1), "CPU 1 acknowledges in its leaf");
     machine.set_policy(QUIET);
     puppet.as_cpu(0, || machine.post(&mask([1]), |_| ()));
-    puppet.take_flushes();
+    puppet.flushes.take();
     let is_watched = |address, operation, _| {
         operation == Operation::Load && address == WATCHED.load(Ordering::Relaxed)
     };
@@ -108,8 +97,7 @@ fn stop_in_slot_0(
 fn a_cpu_that_is_not_named_runs_no_function() {
     static RAN_ON: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let _one = begin();
-    let machine = machine::<128>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<128>();
     puppet.deliver_on_relax.store(false, Ordering::Relaxed);
     machine.set_policy(LOUD);
     puppet.as_cpu(0, || machine.post(&mask([1, 2]), |_| ()));
@@ -124,12 +112,11 @@ fn a_cpu_that_is_not_named_runs_no_function() {
 #[test]
 fn what_a_function_captured_is_not_taken_for_a_flush() {
     let _one = begin();
-    let machine = machine::<128>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<128>();
     puppet.deliver_on_relax.store(false, Ordering::Relaxed);
     let space: &'static AddressSpace<128> = Box::leak(Box::new(space_on(machine, 3)));
     machine.set_policy(LOUD);
-    let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let page = pages(0, 1);
     puppet.as_cpu(0, || {
         std::mem::forget(machine.submit_flush(space, page, FreedTables::Yes));
     });
@@ -140,6 +127,6 @@ fn what_a_function_captured_is_not_taken_for_a_flush() {
             std::hint::black_box(captured);
         });
     });
-    let flushes = puppet.take_flushes();
+    let flushes = puppet.flushes.take();
     assert!(flushes.iter().all(|(cpu, _)| *cpu != 1), "{flushes:?}");
 }

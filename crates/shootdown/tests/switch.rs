@@ -4,32 +4,21 @@
 
 mod puppet;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use puppet::{
-    GLOBAL, Machine, Moment, PAGE, leave, online, powered_off, start_engine, tables, tagged,
+    GLOBAL, KERNEL_ROOT, Machine, Moment, Space, cpu, online, pages, powered_off, refuses,
+    start_engine, tables, tagged,
 };
 use shootdown::*;
 
-const KERNEL_ROOT: Root = tables(99);
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn pages(first: usize, count: usize) -> FlushRange {
-    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
-}
-
 /// Spaces with roots 1, 2, ... in which page 0 is frame 10 times the root.
-fn spaces<const N: usize>(machine: &Machine<N>, count: u64) -> Vec<AddressSpace<N>>
+fn spaces<const N: usize>(machine: &'static Machine<N>, count: u64) -> Vec<Space<N>>
 where
     Cpus<N>: Capacity,
 {
     (1..=count)
         .map(|root| {
-            let space = AddressSpace::new(machine, tables(root));
-            machine.platform().map_in(&space, 0, root * 10);
+            let space = Space::new(machine, root);
+            machine.platform().map_in(space.root(), 0, root * 10);
             space
         })
         .collect()
@@ -40,12 +29,12 @@ fn last_load<const N: usize>(machine: &Machine<N>) -> (Root, Asid, TagEntries)
 where
     Cpus<N>: Capacity,
 {
-    let (_, root, asid, entries) = *machine.platform().take_loads().last().expect("a load");
+    let (_, root, asid, entries) = *machine.platform().loads.take().last().expect("a load");
     (root, asid, entries)
 }
 
 /// CPU 0 loads each space once, round robin, `rounds` times, and reads page 0 of each; it ends without a space.
-fn go_round<const N: usize>(machine: &Machine<N>, spaces: &[AddressSpace<N>], rounds: usize)
+fn go_round<const N: usize>(machine: &Machine<N>, spaces: &[Space<N>], rounds: usize)
 where
     Cpus<N>: Capacity,
 {
@@ -80,26 +69,23 @@ fn a_space_comes_back_to_its_tag() {
         (stats.tags_taken, stats.tags_kept, stats.tags_dropped),
         (2, 1, 0)
     );
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
 }
 
 #[test]
 fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
     for freed in [FreedTables::No, FreedTables::Yes] {
         let machine = online(tagged::<2>(8));
+        let puppet = *machine.platform();
         let spaces = spaces(machine, 2);
         machine.switch_to(None, &spaces[0]);
-        assert_eq!(machine.platform().access(0, 0), 10);
+        assert_eq!(puppet.access(0, 0), 10);
         machine.switch_to(Some(&spaces[0]), &spaces[1]);
-        machine.platform().map_in(&spaces[0], 0, 11);
-        machine
-            .platform()
-            .as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
+        puppet.map_in(spaces[0].root(), 0, 11);
+        puppet.as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
         assert_eq!(machine.total_stats().ipis_sent, 0, "nobody has it loaded");
         machine.switch_to(Some(&spaces[1]), &spaces[0]);
-        assert_eq!(machine.platform().access(0, 0), 11);
+        assert_eq!(puppet.access(0, 0), 11);
         assert_eq!(machine.stats(cpu(0)).tags_dropped, 1);
-        machine.switch_away(&spaces[0], KERNEL_ROOT);
     }
 }
 
@@ -107,17 +93,17 @@ fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
 #[test]
 fn a_flush_that_reached_the_loaded_tag_costs_nothing_later() {
     let machine = online(tagged::<2>(8));
+    let puppet = *machine.platform();
     let spaces = spaces(machine, 2);
     machine.switch_to(None, &spaces[0]);
-    machine.platform().map_in(&spaces[0], 0, 11);
-    machine.platform().as_cpu(1, || {
+    puppet.map_in(spaces[0].root(), 0, 11);
+    puppet.as_cpu(1, || {
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No)
     });
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     assert_eq!(machine.stats(cpu(0)).tags_kept, 1);
-    assert_eq!(machine.platform().access(0, 0), 11);
-    machine.switch_away(&spaces[0], KERNEL_ROOT);
+    assert_eq!(puppet.access(0, 0), 11);
 }
 
 #[test]
@@ -151,17 +137,17 @@ fn six_tags_serve_six_spaces_and_all_tags_serve_more() {
 #[test]
 fn a_new_space_with_an_old_root_inherits_nothing() {
     let machine = online(tagged::<1>(8));
-    let old = AddressSpace::new(machine, tables(1));
-    machine.platform().map_in(&old, 0, 10);
+    let puppet = *machine.platform();
+    let old = Space::new(machine, 1);
+    puppet.map_in(old.root(), 0, 10);
     machine.switch_to(None, &old);
-    assert_eq!(machine.platform().access(0, 0), 10);
+    assert_eq!(puppet.access(0, 0), 10);
     machine.switch_away(&old, KERNEL_ROOT);
     drop(old);
-    let new = AddressSpace::new(machine, tables(1));
-    machine.platform().map_in(&new, 0, 99);
+    let new = Space::new(machine, 1);
+    puppet.map_in(new.root(), 0, 99);
     machine.switch_to(None, &new);
-    assert_eq!(machine.platform().access(0, 0), 99);
-    machine.switch_away(&new, KERNEL_ROOT);
+    assert_eq!(puppet.access(0, 0), 99);
 }
 
 /// Slots that an earlier life of the CPU filled say nothing about what is cached now.
@@ -186,7 +172,7 @@ fn a_space_belongs_to_one_engine() {
     let second: &Machine<2> = online(start_engine(first.platform()));
     let space = AddressSpace::new(first, tables(1));
     AddressSpace::new(second, tables(1));
-    let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+    let range = pages(0, 1);
     let misuses: [&dyn Fn(); 4] = [
         &|| second.switch_to(None, &space),
         &|| second.flush(&space, range, FreedTables::No),
@@ -194,7 +180,7 @@ fn a_space_belongs_to_one_engine() {
         &|| second.enter_lazy(&space, KERNEL_ROOT),
     ];
     for misuse in misuses {
-        assert!(catch_unwind(AssertUnwindSafe(misuse)).is_err());
+        assert!(refuses(misuse));
     }
     assert!(space.cpus().is_empty());
 }
@@ -211,7 +197,7 @@ fn without_tags_every_load_drops_everything() {
         let spaces = spaces(machine, 2);
         go_round(machine, &spaces, 3);
         go_round(machine, &spaces, 1);
-        for (_, _, asid, entries) in machine.platform().take_loads() {
+        for (_, _, asid, entries) in machine.platform().loads.take() {
             assert_eq!((asid, entries), (Asid::UNTAGGED, TagEntries::Drop));
         }
     }
@@ -242,18 +228,19 @@ fn the_kernels_root_keeps_only_what_it_cached_itself() {
 #[test]
 fn after_a_kernel_flush_no_other_tag_is_kept() {
     let machine = online(tagged::<1>(8));
+    let puppet = *machine.platform();
     let spaces = spaces(machine, 2);
     machine.switch_to(None, &spaces[0]);
     machine.switch_away(&spaces[0], KERNEL_ROOT);
     machine.switch_to(None, &spaces[0]);
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
-    assert_eq!(machine.platform().kernel_table(0, 1), 1);
+    assert_eq!(puppet.kernel_table(0, 1), 1);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
     // The loaded tag was flushed, so it may be kept; the others may not.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(last_load(machine).2, TagEntries::Drop);
-    assert_eq!(machine.platform().kernel_table(0, 2), 2, "a freed table");
+    assert_eq!(puppet.kernel_table(0, 2), 2, "a freed table");
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     assert_eq!(last_load(machine).2, TagEntries::Keep);
     machine.switch_away(&spaces[0], KERNEL_ROOT);
@@ -278,7 +265,7 @@ fn after_a_full_kernel_flush_tags_are_kept() {
 }
 
 /// Two CPUs have space 0 loaded; CPU 1 is lazy in it, as the policy allows.
-fn lazy_pair(policy: Policy, tags: usize) -> (&'static Machine<2>, Vec<AddressSpace<2>>) {
+fn lazy_pair(policy: Policy, tags: usize) -> (&'static Machine<2>, Vec<Space<2>>) {
     let machine = online(tagged::<2>(tags));
     machine.set_policy(policy);
     let spaces = spaces(machine, 2);
@@ -298,7 +285,7 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
         let puppet = machine.platform();
         let ok = || puppet.as_cpu(1, || machine.user_access_ok(spaces[0].id()));
         assert!(!ok());
-        puppet.map_in(&spaces[0], 0, 11);
+        puppet.map_in(spaces[0].root(), 0, 11);
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
         let stats = machine.stats(cpu(0));
         assert_eq!((stats.ipis_sent, stats.lazy_skipped), (0, 1));
@@ -306,11 +293,10 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
         assert!(ok());
         assert_eq!(puppet.access(1, 0), 11);
         // From now on it is a target again.
-        puppet.map_in(&spaces[0], 0, 12);
+        puppet.map_in(spaces[0].root(), 0, 12);
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
         assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
         assert_eq!(puppet.access(1, 0), 12);
-        leave(machine, spaces.into_iter().next().unwrap(), 2);
     }
 }
 
@@ -318,12 +304,11 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
 fn a_lazy_cpu_that_missed_nothing_comes_back_for_free() {
     let (machine, spaces) = lazy_pair(Policy::BEST, 8);
     let puppet = machine.platform();
-    puppet.take_loads();
-    puppet.take_flushes();
+    puppet.loads.take();
+    puppet.flushes.take();
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
-    assert!(puppet.take_loads().is_empty());
-    assert!(puppet.take_flushes().is_empty());
-    leave(machine, spaces.into_iter().next().unwrap(), 2);
+    assert!(puppet.loads.take().is_empty());
+    assert!(puppet.flushes.take().is_empty());
 }
 
 #[test]
@@ -338,12 +323,11 @@ fn freed_tables_make_a_lazy_cpu_let_go_once() {
     let stats = machine.stats(cpu(0));
     assert_eq!((stats.ipis_sent, stats.lazy_skipped), (1, 1));
     // It comes back as one that joins.
-    puppet.map_in(&spaces[0], 0, 11);
+    puppet.map_in(spaces[0].root(), 0, 11);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
     assert_eq!(puppet.root_of(1), 1);
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, spaces.into_iter().next().unwrap(), 2);
 }
 
 #[test]
@@ -359,12 +343,11 @@ fn a_lazy_cpu_may_go_elsewhere() {
         assert!(!spaces[0].cpus().contains(cpu(1)));
         assert!(spaces[1].cpus().contains(cpu(1)));
         // It is a target there.
-        puppet.map_in(&spaces[1], 0, 21);
+        puppet.map_in(spaces[1].root(), 0, 21);
         machine.flush(&spaces[1], pages(0, 1), FreedTables::No);
         assert_eq!(puppet.access(1, 0), 21);
         puppet.as_cpu(1, || machine.switch_away(&spaces[1], KERNEL_ROOT));
         assert!(spaces[1].cpus().is_empty());
-        machine.switch_away(&spaces[0], KERNEL_ROOT);
     }
 }
 
@@ -389,12 +372,11 @@ fn under_a_policy_that_is_not_lazy_the_cpu_leaves_at_once() {
     assert_eq!(machine.total_stats().ipis_sent, 0);
     // The host goes on as if it had stayed, whatever the policy is by then.
     machine.set_policy(Policy::BEST);
-    puppet.map_in(&spaces[0], 0, 11);
+    puppet.map_in(spaces[0].root(), 0, 11);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     puppet.as_cpu(1, || machine.enter_lazy(&spaces[0], KERNEL_ROOT));
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, spaces.into_iter().next().unwrap(), 2);
 }
 
 /// A CPU that became lazy under one policy is still there when the policy is another.
@@ -403,12 +385,11 @@ fn a_policy_without_lazy_mode_interrupts_lazy_cpus() {
     let (machine, spaces) = lazy_pair(Policy::BEST, 8);
     let puppet = machine.platform();
     machine.set_policy(Policy::BEFORE);
-    puppet.map_in(&spaces[0], 0, 11);
+    puppet.map_in(spaces[0].root(), 0, 11);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
     assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
     assert_eq!(puppet.access(1, 0), 11);
-    leave(machine, spaces.into_iter().next().unwrap(), 2);
 }
 
 /// A kernel thread on a lazy CPU may change the space that it is lazy in.
@@ -417,12 +398,11 @@ fn a_lazy_cpu_may_flush_its_own_space() {
     for freed in [FreedTables::No, FreedTables::Yes] {
         let (machine, spaces) = lazy_pair(Policy::BEST, 8);
         let puppet = machine.platform();
-        puppet.map_in(&spaces[0], 0, 11);
+        puppet.map_in(spaces[0].root(), 0, 11);
         puppet.as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
         assert_eq!(puppet.access(0, 0), 11);
         puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
         assert_eq!(puppet.access(1, 0), 11);
-        leave(machine, spaces.into_iter().next().unwrap(), 2);
     }
 }
 
@@ -438,12 +418,12 @@ fn lazy_mode_names_what_is_loaded() {
 #[test]
 fn a_cpu_that_rests_again_follows_the_policy() {
     let machine = online(powered_off::<2>());
-    let space = AddressSpace::new(machine, tables(1));
+    let space = Space::new(machine, 1);
     let puppet = machine.platform();
     let rest = || puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
     let flush = || {
         machine.flush(&space, pages(0, 1), FreedTables::No);
-        puppet.take_sent().len()
+        puppet.sent.take().len()
     };
     puppet.as_cpu(1, || machine.switch_to(None, &space));
     rest();
@@ -455,28 +435,28 @@ fn a_cpu_that_rests_again_follows_the_policy() {
     assert!(!space.cpus().contains(cpu(1)));
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
     assert_eq!(flush(), 1, "it is back");
-    puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
 }
 
 /// An NMI may use user memory of the space that is loaded, of no other, and of none while a root is being loaded.
 #[test]
 fn user_access_is_for_the_space_that_is_loaded() {
     let machine = online(tagged::<1>(8));
+    let puppet = *machine.platform();
     let spaces = spaces(machine, 2);
     let ok = |number: usize| machine.user_access_ok(spaces[number].id());
     assert!(!ok(0), "none is loaded");
     machine.switch_to(None, &spaces[0]);
     assert_eq!((ok(0), ok(1)), (true, false));
-    machine.platform().nmis_ask_about(spaces[0].id());
-    machine.platform().take_user_access_denied();
+    puppet.nmis_ask_about(spaces[0].id());
+    puppet.user_access_denied.take();
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!((ok(0), ok(1)), (false, true));
-    let denied = machine.platform().take_user_access_denied();
+    let denied = puppet.user_access_denied.take();
     let load = Moment::Load(spaces[1].root());
     assert_eq!(denied[..2], [load, load], "before the load and after it");
-    machine.platform().nmis_ask_about(spaces[1].id());
+    puppet.nmis_ask_about(spaces[1].id());
     machine.switch_away(&spaces[1], KERNEL_ROOT);
-    let denied = machine.platform().take_user_access_denied();
+    let denied = puppet.user_access_denied.take();
     let load = Moment::Load(KERNEL_ROOT);
     assert_eq!(denied[..2], [load, load], "before the load and after it");
     assert!(!ok(1));

@@ -5,22 +5,16 @@
 mod puppet;
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{Machine, Moment, PAGE, leave, machine, powered_off, space_on, tables};
+use puppet::{
+    Count, Machine, Moment, PAGE, Space, cpu, machine, pages, powered_off, refuses, space_on,
+    tables, with_puppet,
+};
 use shootdown::*;
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn pages(first: usize, count: usize) -> FlushRange {
-    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
-}
 
 /// Position of an event in a trace.
 fn position(trace: &[TraceEvent], wanted: TraceEvent) -> usize {
@@ -49,25 +43,24 @@ where
 {
     for policy in POLICIES {
         for count in [1, 33, 34] {
-            let machine = machine::<N>();
+            let (machine, puppet) = with_puppet::<N>();
             machine.set_policy(policy);
             let space = space_on(machine, N as u32);
-            (0..count).for_each(|page| machine.platform().map(page, 1));
+            (0..count).for_each(|page| puppet.map(page, 1));
             for number in 0..N as u32 {
-                (0..count).for_each(|page| assert_eq!(machine.platform().access(number, page), 1));
+                (0..count).for_each(|page| assert_eq!(puppet.access(number, page), 1));
             }
-            (0..count).for_each(|page| machine.platform().map(page, 2));
+            (0..count).for_each(|page| puppet.map(page, 2));
             machine.flush(&space, pages(0, count), FreedTables::No);
             for number in 0..N as u32 {
-                (0..count).for_each(|page| assert_eq!(machine.platform().access(number, page), 2));
+                (0..count).for_each(|page| assert_eq!(puppet.access(number, page), 2));
             }
-            let flushes = machine.platform().take_flushes();
+            let flushes = puppet.flushes.take();
             assert_eq!(flushes.len(), N, "one flush a CPU");
             let partial = flushes
                 .iter()
                 .all(|(_, flush)| matches!(flush, LocalFlush::Pages(..)));
             assert_eq!(partial, count <= FLUSH_CEILING_PAGES);
-            leave(machine, space, N as u32);
         }
     }
 }
@@ -92,11 +85,10 @@ fn tables_without_a_range_flush_everything() {
     for freed in [FreedTables::No, FreedTables::Yes] {
         let expected = if freed == FreedTables::Yes { 2 } else { 0 };
         machine.flush(&space, FlushRange::EMPTY, freed);
-        assert_eq!(puppet.take_flushes().len(), expected, "{freed:?}");
+        assert_eq!(puppet.flushes.take().len(), expected, "{freed:?}");
         machine.flush_kernel(FlushRange::EMPTY, freed);
-        assert_eq!(puppet.take_flushes().len(), expected, "{freed:?}");
+        assert_eq!(puppet.flushes.take().len(), expected, "{freed:?}");
     }
-    leave(machine, space, 2);
 }
 
 #[test]
@@ -111,41 +103,32 @@ fn cpus_without_the_space_are_left_alone() {
         .as_cpu(1, || machine.switch_away(&space, tables(0)));
     machine.flush(&space, pages(0, 1), FreedTables::Yes);
     assert_eq!(machine.total_stats().ipis_sent, 1, "it has left");
-    leave(machine, space, 1);
 }
 
 #[test]
 fn an_initiator_without_the_space_flushes_nothing_here() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
-    machine
-        .platform()
-        .as_cpu(3, || machine.flush(&space, pages(0, 1), FreedTables::No));
-    let flushed: Vec<u32> = machine
-        .platform()
-        .take_flushes()
-        .iter()
-        .map(|(cpu, _)| *cpu)
-        .collect();
+    puppet.as_cpu(3, || machine.flush(&space, pages(0, 1), FreedTables::No));
+    let flushed: Vec<u32> = puppet.flushes.take().iter().map(|(cpu, _)| *cpu).collect();
     assert_eq!(flushed, [0, 1]);
-    leave(machine, space, 2);
 }
 
 #[test]
 fn under_before_the_local_flush_comes_last() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     machine.set_policy(Policy::BEFORE);
     let space = space_on(machine, 2);
     let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
     assert_eq!(
-        machine.platform().preempt_count(0),
+        puppet.preempt_count(0),
         1,
         "preemption stays off until the wait"
     );
     assert!(!ticket.is_done());
     ticket.wait();
-    assert_eq!(machine.platform().preempt_count(0), 0);
-    let trace = machine.platform().take_trace();
+    assert_eq!(puppet.preempt_count(0), 0);
+    let trace = puppet.trace.take();
     let [remote, ack, local] = [
         flush_finished(1, &space),
         ACKNOWLEDGED,
@@ -162,7 +145,6 @@ fn under_before_the_local_flush_comes_last() {
         ),
         (0, 0, 2)
     );
-    leave(machine, space, 2);
 }
 
 #[test]
@@ -172,7 +154,7 @@ fn concurrent_policies_flush_here_before_the_acknowledgement_arrives() {
         machine.set_policy(policy);
         let space = space_on(machine, 2);
         machine.flush(&space, pages(0, 1), FreedTables::No);
-        let trace = machine.platform().take_trace();
+        let trace = machine.platform().trace.take();
         let [local, ack, remote] = [
             flush_finished(0, &space),
             ACKNOWLEDGED,
@@ -189,7 +171,6 @@ fn concurrent_policies_flush_here_before_the_acknowledgement_arrives() {
             ),
             (1, 1, 1)
         );
-        leave(machine, space, 2);
     }
 }
 
@@ -198,24 +179,23 @@ fn freed_tables_and_kernel_ranges_are_acknowledged_after_the_flush() {
     let machine = machine::<4>();
     let space = space_on(machine, 2);
     machine.flush(&space, pages(0, 512), FreedTables::Yes);
-    let trace = machine.platform().take_trace();
+    let trace = machine.platform().trace.take();
     assert!(position(&trace, flush_finished(1, &space)) < position(&trace, ACKNOWLEDGED));
     machine.flush_kernel(pages(0, 1), FreedTables::Yes);
     assert_eq!(machine.total_stats().early_acks, 0);
-    leave(machine, space, 2);
 }
 
 #[test]
 fn user_memory_is_out_of_bounds_between_acknowledgement_and_flush() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
-    machine.platform().nmis_ask_about(space.id());
+    puppet.nmis_ask_about(space.id());
     machine.flush(&space, pages(0, 1), FreedTables::No);
     let started = TraceEvent::FlushStarted {
         cpu: cpu(1),
         space: space.id(),
     };
-    let denied = machine.platform().take_user_access_denied();
+    let denied = puppet.user_access_denied.take();
     assert_eq!(
         denied,
         [
@@ -229,48 +209,42 @@ fn user_memory_is_out_of_bounds_between_acknowledgement_and_flush() {
     );
     machine.flush(&space, pages(0, 1), FreedTables::Yes);
     assert!(
-        machine.platform().take_user_access_denied().is_empty(),
+        puppet.user_access_denied.take().is_empty(),
         "flushed before acknowledging"
     );
-    leave(machine, space, 2);
 }
 
 #[test]
 fn freed_tables_without_a_range_flush_everything() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 1);
     machine.flush(&space, pages(0, 0), FreedTables::No);
-    assert!(
-        machine.platform().take_flushes().is_empty(),
-        "nothing changed"
-    );
+    assert!(puppet.flushes.take().is_empty(), "nothing changed");
     machine.flush(&space, pages(0, 0), FreedTables::Yes);
-    assert_eq!(machine.platform().take_flushes(), [(0, LocalFlush::Space)]);
-    leave(machine, space, 1);
+    assert_eq!(puppet.flushes.take(), [(0, LocalFlush::Space)]);
 }
 
 #[test]
 fn a_gap_in_generations_makes_a_full_flush_and_covers_what_was_skipped() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
-    machine.platform().take_flushes();
+    puppet.flushes.take();
     // CPU 2 and CPU 3 change two pages; CPU 1 gets both requests in one interrupt. Rotation serves flushes in
     // ascending order, so submit from 3 first: its generation is the older one.
-    let older = machine.platform().as_cpu(3, || {
+    let older = puppet.as_cpu(3, || {
         machine.submit_flush(&space, pages(0, 1), FreedTables::No)
     });
-    let newer = machine.platform().as_cpu(2, || {
+    let newer = puppet.as_cpu(2, || {
         machine.submit_flush(&space, pages(1, 1), FreedTables::No)
     });
-    machine.platform().as_cpu(2, || {
-        machine.platform().deliver(1);
-        machine.platform().deliver(0);
+    puppet.as_cpu(2, || {
+        puppet.deliver(1);
+        puppet.deliver(0);
     });
-    let flushes = machine.platform().take_flushes();
+    let flushes = puppet.flushes.take();
     assert_eq!(flushes, [(1, LocalFlush::Space), (0, LocalFlush::Space)]);
     assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
     drop((older, newer));
-    leave(machine, space, 2);
 }
 
 #[test]
@@ -285,7 +259,6 @@ fn a_request_that_a_switch_has_overtaken_does_nothing() {
     ticket.wait();
     assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
-    leave(machine, space, 2);
 }
 
 #[test]
@@ -299,19 +272,18 @@ fn a_request_for_a_space_that_was_left_does_nothing() {
     ticket.wait();
     assert_eq!(machine.stats(cpu(1)).flushes_stray, 1);
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
-    leave(machine, space, 1);
 }
 
 #[test]
 fn flushes_come_before_functions_in_the_same_interrupt() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
     machine.post(&CpuMask::only(cpu(1)), |_| ());
-    let ticket = machine.platform().as_cpu(3, || {
+    let ticket = puppet.as_cpu(3, || {
         machine.submit_flush(&space, pages(0, 1), FreedTables::No)
     });
-    machine.platform().deliver(1);
-    let trace = machine.platform().take_trace();
+    puppet.deliver(1);
+    let trace = puppet.trace.take();
     let function = TraceEvent::FunctionStarted {
         cpu: cpu(1),
         initiator: cpu(0),
@@ -320,23 +292,19 @@ fn flushes_come_before_functions_in_the_same_interrupt() {
         position(&trace, flush_finished(1, &space)) < position(&trace, function),
         "{trace:?}"
     );
-    machine.platform().as_cpu(3, || drop(ticket));
-    leave(machine, space, 2);
+    puppet.as_cpu(3, || drop(ticket));
 }
 
 /// A responder that looks for flushes between functions meets a new function: that one waits, and is not lost.
 #[test]
 fn a_function_found_beside_a_flush_runs_later() {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
     let target = CpuMask::only(cpu(1));
     machine.call_many(&target, &|_| {
         puppet.as_cpu(2, || {
-            machine.post(&target, |_| {
-                RUNS.fetch_add(1, Ordering::Relaxed);
-            });
+            machine.post(&target, |_| RUNS.add());
         });
         // A ticket that is forgotten loses its wait and nothing else.
         puppet.as_cpu(3, || {
@@ -344,40 +312,36 @@ fn a_function_found_beside_a_flush_runs_later() {
         });
     });
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
-    assert_eq!(RUNS.load(Ordering::Relaxed), 0, "not in the same interrupt");
+    assert_eq!(RUNS.get(), 0, "not in the same interrupt");
     assert!(puppet.deliver(1), "the CPU has interrupted itself");
-    assert_eq!(RUNS.load(Ordering::Relaxed), 1);
+    assert_eq!(RUNS.get(), 1);
     puppet.deliver_all();
-    leave(machine, space, 2);
 }
 
 #[test]
 fn a_flush_finds_a_slot_when_functions_occupy_all_of_theirs() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
-    machine
-        .platform()
-        .deliver_on_relax
-        .store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     while machine.try_post(&CpuMask::only(cpu(2)), |_| ()).is_ok() {}
     let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
-    machine.platform().deliver(1);
+    puppet.deliver(1);
     assert!(ticket.is_done());
     drop(ticket);
-    machine.platform().deliver(2);
-    leave(machine, space, 2);
+    puppet.deliver(2);
 }
 
 #[test]
 fn kernel_ranges_reach_every_online_cpu_and_global_pages() {
     let machine = powered_off::<4>();
+    let puppet = *machine.platform();
     for number in [0, 1, 3] {
-        machine.platform().as_cpu(number, || machine.online());
+        puppet.as_cpu(number, || machine.online());
     }
-    machine.platform().take_flushes();
+    puppet.flushes.take();
     machine.flush_kernel(pages(7, 2), FreedTables::Yes);
     machine.flush_kernel(FlushRange::WHOLE, FreedTables::Yes);
-    let flushes = machine.platform().take_flushes();
+    let flushes = puppet.flushes.take();
     for number in [0, 1, 3] {
         let own: Vec<_> = flushes
             .iter()
@@ -396,36 +360,35 @@ fn kernel_ranges_reach_every_online_cpu_and_global_pages() {
 
 #[test]
 fn large_pages_are_dropped_at_their_stride() {
-    let machine = machine::<4>();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 1);
-    machine.platform().take_flushes();
+    puppet.flushes.take();
     let range = FlushRange::pages(0, 3, PageSize::SIZE_2M);
     machine.flush(&space, range, FreedTables::No);
     assert_eq!(
-        machine.platform().take_flushes(),
+        puppet.flushes.take(),
         [(0, LocalFlush::Pages(range, FreedTables::No))]
     );
     assert_eq!(machine.stats(cpu(0)).pages_flushed, 3);
-    leave(machine, space, 1);
 }
 
 #[test]
 fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
-    let machine = machine::<4>();
-    machine.platform().assist.store(true, Ordering::Relaxed);
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.assist.store(true, Relaxed);
     let space = space_on(machine, 4);
-    machine.platform().map(0, 1);
-    (0..4).for_each(|number| assert_eq!(machine.platform().access(number, 0), 1));
-    machine.platform().map(0, 2);
+    puppet.map(0, 1);
+    (0..4).for_each(|number| assert_eq!(puppet.access(number, 0), 1));
+    puppet.map(0, 2);
     machine.flush(&space, pages(0, 1), FreedTables::No);
-    (0..4).for_each(|number| assert_eq!(machine.platform().access(number, 0), 2));
+    (0..4).for_each(|number| assert_eq!(puppet.access(number, 0), 2));
     let stats = machine.total_stats();
     assert_eq!((stats.ipis_sent, stats.ipis_avoided), (0, 3));
     machine.flush(&space, pages(1, 2), FreedTables::Yes);
     machine.flush_kernel(pages(5, 1), FreedTables::Yes);
-    let told: Vec<_> = machine
-        .platform()
-        .take_assisted()
+    let told: Vec<_> = puppet
+        .assisted
+        .take()
         .iter()
         .map(|request| {
             let generation = request.generation().as_u64();
@@ -444,7 +407,6 @@ fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
         ],
         "what the platform is told"
     );
-    leave(machine, space, 4);
 }
 
 /// Frames that count how many of them exist, to see where they go.
@@ -485,7 +447,6 @@ fn frames_come_back_only_when_the_flush_is_complete() {
             1,
             "what was not taken is dropped"
         );
-        leave(machine, space, 3);
     }
 }
 
@@ -502,7 +463,6 @@ fn frames_come_back_from_a_wait_after_the_last_flush() {
         assert_eq!(machine.total_stats().remote_flushes, 2, "{policy:?}");
         assert_eq!(reclaimed.len(), 3);
         drop(reclaimed);
-        leave(machine, space, 3);
     }
 }
 
@@ -520,7 +480,6 @@ fn a_dropped_ticket_drops_its_frames_after_the_wait_and_a_dropped_batch_leaks_th
     assert_eq!(Rc::strong_count(&frames), 1, "then the frames are free");
     drop(batch_of(&frames, 1));
     assert_eq!(Rc::strong_count(&frames), 2, "nobody has flushed these");
-    leave(machine, space, 2);
     std::mem::forget(frames);
 }
 
@@ -599,9 +558,7 @@ fn a_table_at_the_end_of_the_address_space_is_covered_too() {
 #[test]
 fn space_names_are_never_reused() {
     let machine = machine::<4>();
-    let ids: Vec<SpaceId> = (0..100)
-        .map(|_| AddressSpace::new(machine, tables(1)).id())
-        .collect();
+    let ids: Vec<SpaceId> = (0..100).map(|_| Space::new(machine, 1).id()).collect();
     let names: HashSet<SpaceId> = ids.iter().copied().collect();
     let numbers: HashSet<u64> = ids.iter().map(|id| id.as_u64()).collect();
     assert_eq!((names.len(), numbers.len()), (100, 100));
@@ -620,7 +577,9 @@ fn a_loaded_space_is_not_dropped() {
     const CHILD: &str = "SHOOTDOWN_DROPS_A_LOADED_SPACE";
     if std::env::var_os(CHILD).is_some() {
         let machine = machine::<4>();
-        let owner = (space_on(machine, 1), Tables);
+        let space = AddressSpace::new(machine, tables(1));
+        machine.switch_to(None, &space);
+        let owner = (space, Tables);
         drop(owner);
         return;
     }
@@ -633,15 +592,10 @@ fn a_loaded_space_is_not_dropped() {
     assert!(!String::from_utf8_lossy(stdout).contains("the tables were freed"));
 }
 
-/// Whether `switch` panics.
-fn refuses(switch: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(switch)).is_err()
-}
-
 #[test]
 fn a_switch_names_what_is_loaded() {
     let machine: &Machine<4> = machine::<4>();
-    let [first, second] = [1, 2].map(|root| AddressSpace::new(machine, tables(root)));
+    let [first, second] = [1, 2].map(|root| Space::new(machine, root));
     assert!(refuses(|| machine.switch_to(Some(&first), &second)));
     machine.switch_to(None, &first);
     assert!(refuses(|| machine.switch_to(None, &second)));
@@ -660,17 +614,16 @@ fn a_switch_names_what_is_loaded() {
 #[test]
 fn a_space_is_not_loaded_before_its_cpu_is_online() {
     let machine = powered_off::<4>();
-    let space = AddressSpace::new(machine, tables(1));
+    let space = Space::new(machine, 1);
     assert!(refuses(|| machine.switch_to(None, &space)));
 }
 
 /// Full flushes of one space that wait together are one.
 #[test]
 fn full_flushes_that_wait_are_served_by_one() {
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 4);
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     let submit = |cpu| {
         puppet.as_cpu(cpu, || {
             machine.submit_flush(&space, FlushRange::WHOLE, FreedTables::Yes)
@@ -686,10 +639,9 @@ fn full_flushes_that_wait_are_served_by_one() {
     assert!(puppet.deliver(0));
     let since = machine.stats(CpuId::new(0)).since(&before);
     assert_eq!((since.full_flushes, since.flushes_covered), (2, 2));
-    puppet.deliver_on_relax.store(true, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(true, Relaxed);
     tickets.into_iter().for_each(FlushTicket::wait);
     later.wait();
-    leave(machine, space, 4);
 }
 
 /// What a ticket holds is dropped after the wait, also when the ticket is dropped.
@@ -708,18 +660,13 @@ fn what_a_dropped_ticket_held_goes_after_the_wait() {
             .submit_flush(&space, FlushRange::WHOLE, FreedTables::No)
             .hold(Held(machine)),
     );
-    leave(machine, space, 2);
 }
 
 /// CPU 0 is asked for so many flushes of one space and has another one loaded; a change of that one is not served by flushes
 /// for which it was asked because of the first.
 fn a_change_of_a_second_space_is_not_hidden(switches_late: bool) {
-    let machine = machine::<4>();
-    let puppet = *machine.platform();
-    let (first, second) = (
-        AddressSpace::new(machine, tables(1)),
-        AddressSpace::new(machine, tables(2)),
-    );
+    let (machine, puppet) = with_puppet::<4>();
+    let (first, second) = (Space::new(machine, 1), Space::new(machine, 2));
     let flush = |cpu, space: &AddressSpace<4>| {
         puppet.as_cpu(cpu, || {
             std::mem::forget(machine.submit_flush(space, FlushRange::WHOLE, FreedTables::Yes));
@@ -729,7 +676,7 @@ fn a_change_of_a_second_space_is_not_hidden(switches_late: bool) {
         flush(1, &first);
     }
     machine.switch_to(None, &first);
-    puppet.deliver_on_relax.store(false, Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     flush(1, &first);
     flush(2, &first);
     if switches_late {
@@ -741,13 +688,12 @@ fn a_change_of_a_second_space_is_not_hidden(switches_late: bool) {
         flush(2, &second);
     }
     assert!(puppet.deliver(0));
-    puppet.map_in(&second, 0, 1);
+    puppet.map_in(second.root(), 0, 1);
     assert_eq!(puppet.access(0, 0), 1);
-    puppet.map_in(&second, 0, 2);
+    puppet.map_in(second.root(), 0, 2);
     flush(3, &second);
     assert!(puppet.deliver(0));
     assert_eq!(puppet.access(0, 0), 2);
-    machine.switch_away(&second, tables(0));
 }
 
 #[test]

@@ -4,15 +4,11 @@
 
 mod puppet;
 
-use puppet::{Puppet, machine};
+use puppet::{Puppet, cpu, pages, with_puppet};
 use shootdown::*;
 
 /// A stall is looked for every 256 turns.
 const LOOK_NS: u64 = 256;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
 
 /// CPU `number` takes no interrupts from now on.
 fn deafen(puppet: &'static Puppet, number: u32) {
@@ -22,10 +18,6 @@ fn deafen(puppet: &'static Puppet, number: u32) {
 /// CPU 1 takes interrupts again.
 fn hear_again(puppet: &'static Puppet) {
     puppet.as_cpu(1, || puppet.set_irqs_off(false));
-}
-
-fn one_page() -> FlushRange {
-    FlushRange::pages(0, 1, PageSize::SIZE_4K)
 }
 
 /// Does `what` when some CPU has relaxed so often.
@@ -39,13 +31,12 @@ fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send +
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_cpu_with_interrupts_off_is_named() {
-    let machine = machine::<4>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     machine.set_stall_ns(1000);
     deafen(puppet, 1);
     puppet.at_stall(hear_again);
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
     let stall = stalls[0];
     assert_eq!(
@@ -72,13 +63,12 @@ fn a_cpu_with_interrupts_off_is_named() {
 /// CPU 1 runs a function that goes on and on; CPU 2 has to wait until it looks at its inbox.
 #[test]
 fn a_function_that_does_not_return_is_named() {
-    let machine = machine::<4>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     machine.set_stall_ns(1000);
     puppet.at_stall(|puppet| puppet.interrupt_now(1));
-    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(one_page(), FreedTables::Yes));
+    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(pages(0, 1), FreedTables::Yes));
     assert_eq!(machine.call_one(cpu(1), &stuck), Ok(()));
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
     let stall = stalls[0];
     assert_eq!((stall.initiator, stall.target), (cpu(2), cpu(1)));
@@ -101,8 +91,7 @@ fn a_function_that_does_not_return_is_named() {
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn the_report_counts_the_others() {
-    let machine = machine::<4>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<4>();
     machine.set_stall_ns(1000);
     deafen(puppet, 1);
     deafen(puppet, 3);
@@ -111,7 +100,7 @@ fn the_report_counts_the_others() {
         puppet.as_cpu(3, || puppet.set_irqs_off(false));
     });
     machine.call_all(&|_| ());
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!((stalls[0].target, stalls[0].others), (cpu(1), 1));
     assert!(
         stalls[0]
@@ -123,14 +112,14 @@ fn the_report_counts_the_others() {
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn reports_come_less_and_less_often_and_the_wait_goes_on() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     deafen(puppet, 1);
     after_turns(puppet, 10_000, || hear_again(puppet));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     let waited_ns: Vec<u64> = puppet
-        .take_stalls()
+        .stalls
+        .take()
         .iter()
         .map(|stall| stall.waited_ns)
         .collect();
@@ -144,28 +133,26 @@ fn reports_come_less_and_less_often_and_the_wait_goes_on() {
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_lost_interrupt_is_sent_again_once() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     let ticket = machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done);
     puppet.lose_interrupt(1);
     ticket.wait();
     assert_eq!(machine.stats(cpu(0)).ipis_resent, 1);
-    assert_eq!(puppet.take_stalls().len(), 1);
+    assert_eq!(puppet.stalls.take().len(), 1);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_wait_for_a_slot_is_watched_too() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     deafen(puppet, 1);
     puppet.at_stall(hear_again);
     for _ in 0..4 {
         machine.post(&CpuMask::only(cpu(1)), |_| ());
     }
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
     assert_eq!((stalls[0].initiator, stalls[0].target), (cpu(0), cpu(1)));
 }
@@ -173,12 +160,11 @@ fn a_wait_for_a_slot_is_watched_too() {
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn at_the_start_nothing_is_reported() {
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    let (machine, puppet) = with_puppet::<2>();
     deafen(puppet, 1);
     after_turns(puppet, 10_000, || hear_again(puppet));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
-    assert!(puppet.take_stalls().is_empty());
+    assert!(puppet.stalls.take().is_empty());
     assert_eq!(machine.stats(cpu(0)).ipis_resent, 0);
 }
 
@@ -186,20 +172,19 @@ fn at_the_start_nothing_is_reported() {
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn an_interrupt_that_is_refused_again_and_again_is_reported() {
-    use std::sync::atomic::Ordering;
-    let machine = machine::<2>();
-    let puppet = machine.platform();
+    use std::sync::atomic::Ordering::Relaxed;
+    let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
-    puppet.refuse.store(2000, Ordering::Relaxed);
+    puppet.refuse.store(2000, Relaxed);
     machine.post(&CpuMask::only(cpu(1)), |_| ());
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!((stalls[0].initiator, stalls[0].target), (cpu(0), cpu(1)));
     assert_eq!(
         machine.stats(cpu(0)).ipis_refused,
         1999,
         "one was the watchdog's"
     );
-    assert_eq!(puppet.take_sent(), [(0, 1)]);
+    assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
 /// Interrupts are refused 2000 times from `begin` on, while `send` sends one to `target`.
@@ -207,20 +192,19 @@ fn a_refusal_is_reported(
     target: u32,
     send: impl FnOnce(&'static puppet::Machine<2>, &(dyn Fn() + Sync)),
 ) {
-    use std::sync::atomic::Ordering;
-    let machine = machine::<2>();
-    let puppet = *machine.platform();
+    use std::sync::atomic::Ordering::Relaxed;
+    let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     send(machine, &|| {
-        puppet.take_sent();
-        puppet.refuse.store(2000, Ordering::Relaxed);
+        puppet.sent.take();
+        puppet.refuse.store(2000, Relaxed);
     });
-    let stalls = puppet.take_stalls();
+    let stalls = puppet.stalls.take();
     assert_eq!(
         (stalls[0].initiator, stalls[0].target),
         (cpu(0), cpu(target))
     );
-    assert_eq!(puppet.take_sent(), [(0, target)]);
+    assert_eq!(puppet.sent.take(), [(0, target)]);
 }
 
 #[test]

@@ -4,20 +4,15 @@
 
 mod puppet;
 
-use puppet::{Machine, PAGE, Puppet, WINDOW, online, powered_off, tables, tagged};
+use std::sync::atomic::Ordering::Relaxed;
+
+use puppet::{
+    KERNEL_ROOT, Machine, Puppet, WINDOW, cpu, online, pages, powered_off, tables, tagged,
+};
 use shootdown::*;
 
-const KERNEL_ROOT: Root = tables(99);
 /// A page of the shared part.
 const SHARED: usize = 3;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
-
-fn pages(first: usize, count: usize) -> FlushRange {
-    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
-}
 
 /// A space with shared page [`SHARED`] at frame 30, and a private root of each of two CPUs.
 struct Scene {
@@ -30,7 +25,7 @@ impl Scene {
     fn new(tags: usize) -> Self {
         let machine = online(tagged::<2>(tags));
         let space = AddressSpace::new(machine, tables(1));
-        machine.platform().map_in(&space, SHARED, 30);
+        machine.platform().map_in(space.root(), SHARED, 30);
         space.top_changed();
         let windows = [0, 1].map(|number| {
             WindowRoot::new(machine, &space, cpu(number), tables(10 + u64::from(number)))
@@ -66,7 +61,7 @@ impl Scene {
     /// CPU `number` maps its window's first page to `frame`, which needs no flush if it was empty.
     fn map(&self, number: u32, frame: u64) {
         self.puppet()
-            .map_in(&self.windows[number as usize], WINDOW, frame);
+            .map_in(self.windows[number as usize].root(), WINDOW, frame);
     }
 
     /// CPU `number` flushes the first page of its window.
@@ -120,14 +115,14 @@ fn flushing_a_window_asks_nobody() {
     let puppet = scene.puppet();
     puppet.access(0, WINDOW);
     scene.map(0, 72);
-    puppet.take_flushes();
+    puppet.flushes.take();
     scene.flush(0);
     assert_eq!(puppet.access(0, WINDOW), 72);
     assert_eq!(
-        puppet.take_flushes(),
+        puppet.flushes.take(),
         [(0, LocalFlush::Pages(pages(WINDOW, 1), FreedTables::Yes))]
     );
-    assert!(puppet.take_sent().is_empty());
+    assert!(puppet.sent.take().is_empty());
     let stats = scene.machine.stats(cpu(0));
     assert_eq!(
         (stats.window_flushes, stats.window_flushes_deferred),
@@ -144,12 +139,12 @@ fn a_large_window_is_dropped_with_all_else() {
     let puppet = scene.puppet();
     puppet.access(0, WINDOW);
     scene.map(0, 72);
-    puppet.take_flushes();
+    puppet.flushes.take();
     let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
     assert!(pinned.is_loaded());
     pinned.flush(pages(WINDOW, FLUSH_CEILING_PAGES + 1));
     drop(pinned);
-    assert_eq!(puppet.take_flushes(), [(0, LocalFlush::Space)]);
+    assert_eq!(puppet.flushes.take(), [(0, LocalFlush::Space)]);
     assert_eq!(puppet.access(0, WINDOW), 72);
     scene.leave();
 }
@@ -158,13 +153,13 @@ fn a_large_window_is_dropped_with_all_else() {
 #[test]
 fn an_empty_range_flushes_nothing() {
     let scene = Scene::entered(4);
-    scene.puppet().take_flushes();
+    scene.puppet().flushes.take();
     scene
         .machine
         .pin_windows(&scene.windows[0])
         .unwrap()
         .flush(pages(WINDOW, 0));
-    assert!(scene.puppet().take_flushes().is_empty());
+    assert!(scene.puppet().flushes.take().is_empty());
     assert_eq!(scene.machine.stats(cpu(0)).window_flushes, 0);
     scene.leave();
 }
@@ -178,9 +173,9 @@ fn a_private_root_has_a_tag_of_its_own() {
     let space = &scene.space;
     scene.machine.switch_to(Some(space), space);
     assert_eq!(puppet.translate(0, WINDOW), None, "by the shared root");
-    puppet.take_loads();
+    puppet.loads.take();
     scene.enter(0, Some(space));
-    let (_, root, _, entries) = puppet.take_loads()[0];
+    let (_, root, _, entries) = puppet.loads.take()[0];
     assert_eq!((root, entries), (tables(10), TagEntries::Keep));
     assert_eq!(puppet.access(0, WINDOW), 70);
     scene.leave();
@@ -190,9 +185,9 @@ fn a_private_root_has_a_tag_of_its_own() {
 #[test]
 fn staying_in_the_private_root_loads_nothing() {
     let scene = Scene::entered(4);
-    scene.puppet().take_loads();
+    scene.puppet().loads.take();
     scene.enter(0, Some(&scene.space));
-    assert!(scene.puppet().take_loads().is_empty());
+    assert!(scene.puppet().loads.take().is_empty());
     scene.leave();
 }
 
@@ -204,9 +199,9 @@ fn a_window_that_changes_while_its_root_is_not_loaded_is_dropped_at_the_next_loa
     puppet.access(0, WINDOW);
     scene.machine.switch_away(space, KERNEL_ROOT);
     scene.map(0, 72);
-    puppet.take_flushes();
+    puppet.flushes.take();
     scene.flush(0);
-    assert!(puppet.take_flushes().is_empty(), "nothing to drop now");
+    assert!(puppet.flushes.take().is_empty(), "nothing to drop now");
     assert_eq!(scene.machine.stats(cpu(0)).window_flushes_deferred, 1);
     scene.enter(0, None);
     assert_eq!(puppet.access(0, WINDOW), 72);
@@ -228,13 +223,13 @@ fn changes_of_windows_and_of_the_space_add_up() {
                 .machine
                 .flush(space, pages(SHARED, 1), FreedTables::No);
         }
-        puppet.take_loads();
+        puppet.loads.take();
         scene.enter(0, None);
         let expected = match changes {
             (0, 0) => TagEntries::Keep,
             _ => TagEntries::Drop,
         };
-        assert_eq!(puppet.take_loads()[0].3, expected, "{changes:?}");
+        assert_eq!(puppet.loads.take()[0].3, expected, "{changes:?}");
         scene.leave();
     }
 }
@@ -257,12 +252,12 @@ fn changes_of_another_root_do_not_count() {
     // Five changes here, one there.
     (0..5).for_each(|_| scene.flush(0));
     go_there();
-    puppet.map_in(&others, WINDOW, 70);
+    puppet.map_in(others.root(), WINDOW, 70);
     assert_eq!(puppet.access(0, WINDOW), 70);
     scene.enter(0, Some(&other));
     // Four more make five there too.
     (0..4).for_each(|_| flush_others());
-    puppet.map_in(&others, WINDOW, 72);
+    puppet.map_in(others.root(), WINDOW, 72);
     go_there();
     assert_eq!(puppet.access(0, WINDOW), 72);
     scene.enter(0, Some(&other));
@@ -299,8 +294,8 @@ fn shared_pages_are_flushed_whichever_root_is_loaded() {
     let scene = Scene::entered(4);
     let (puppet, space) = (scene.puppet(), &scene.space);
     puppet.access(1, SHARED);
-    puppet.map_in(space, SHARED, 31);
-    puppet.map_in(&scene.windows[1], SHARED, 31);
+    puppet.map_in(space.root(), SHARED, 31);
+    puppet.map_in(scene.windows[1].root(), SHARED, 31);
     scene
         .machine
         .flush(space, pages(SHARED, 1), FreedTables::No);
@@ -318,7 +313,7 @@ fn an_unlinked_table_is_gone_from_every_loaded_private_root() {
     let scene = Scene::entered(4);
     let (puppet, space) = (scene.puppet(), &scene.space);
     assert_eq!(puppet.access(1, SHARED), 30);
-    puppet.unmap_in(space, SHARED);
+    puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
     scene
         .machine
@@ -336,20 +331,16 @@ fn whoever_makes_up_for_a_missed_flush_copies_too() {
     let scene = Scene::entered(4);
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
     puppet.access(1, SHARED);
-    puppet
-        .deliver_on_relax
-        .store(false, std::sync::atomic::Ordering::Relaxed);
+    puppet.deliver_on_relax.store(false, Relaxed);
     // The deferring CPU is passed by, and catches up at once with both.
     machine.set_policy(Policy::BEST.with_deferral(true));
     puppet.as_cpu(1, || assert!(machine.defer_flushes(space)));
     machine.flush(space, pages(SHARED + 1, 1), FreedTables::No);
-    puppet.unmap_in(space, SHARED);
+    puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
     puppet.as_cpu(1, || machine.catch_up(space));
     assert_eq!(puppet.translate(1, SHARED), None);
-    puppet
-        .deliver_on_relax
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    puppet.deliver_on_relax.store(true, Relaxed);
     scene.leave();
 }
 
@@ -358,11 +349,11 @@ fn a_private_root_that_is_not_loaded_is_brought_up_to_date_at_its_next_load() {
     let scene = Scene::entered(4);
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
     puppet.as_cpu(1, || machine.switch_away(space, KERNEL_ROOT));
-    puppet.unmap_in(space, SHARED);
-    puppet.map_in(space, SHARED + 1, 40);
+    puppet.unmap_in(space.root(), SHARED);
+    puppet.map_in(space.root(), SHARED + 1, 40);
     space.top_changed();
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
-    assert!(puppet.take_sent().is_empty(), "it has left the space");
+    assert!(puppet.sent.take().is_empty(), "it has left the space");
     scene.enter(1, None);
     assert_eq!(puppet.translate(1, SHARED), None);
     assert_eq!(puppet.access(1, SHARED + 1), 40);
@@ -373,7 +364,7 @@ fn a_private_root_that_is_not_loaded_is_brought_up_to_date_at_its_next_load() {
 fn a_fault_brings_new_entries() {
     let scene = Scene::entered(4);
     let (puppet, space) = (scene.puppet(), &scene.space);
-    puppet.map_in(space, SHARED + 1, 40);
+    puppet.map_in(space.root(), SHARED + 1, 40);
     space.top_changed();
     assert_eq!(puppet.translate(0, SHARED + 1), None);
     assert!(scene.machine.refresh_windows(space, &scene.windows[0]));
@@ -413,7 +404,7 @@ fn a_private_root_outlives_its_cpus_absence() {
         machine.switch_away(space, KERNEL_ROOT);
         machine.offline();
     });
-    puppet.unmap_in(space, SHARED);
+    puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
     puppet.as_cpu(1, || machine.online());
@@ -501,7 +492,7 @@ fn a_new_private_root_with_an_old_table_inherits_nothing() {
     let [first, second] = scene.windows;
     let root = machine.retire_windows(space, first);
     let again = WindowRoot::new(machine, space, cpu(0), root);
-    puppet.map_in(&again, WINDOW, 72);
+    puppet.map_in(again.root(), WINDOW, 72);
     machine.switch_to_windows(None, space, &again);
     assert_eq!(puppet.access(0, WINDOW), 72);
     Scene {
@@ -566,16 +557,16 @@ fn a_resident_that_is_elsewhere_is_left_alone() {
         puppet.access(1, SHARED);
         puppet.as_cpu(1, || machine.switch_away(space, KERNEL_ROOT));
         assert!(space.cpus().contains(cpu(1)));
-        puppet.take_sent();
-        puppet.map_in(space, SHARED, 31);
+        puppet.sent.take();
+        puppet.map_in(space.root(), SHARED, 31);
         space.top_changed();
         machine.flush(space, pages(SHARED, 1), freed);
-        assert!(puppet.take_sent().is_empty(), "{freed:?}");
+        assert!(puppet.sent.take().is_empty(), "{freed:?}");
         assert_eq!(machine.stats(cpu(0)).absent_skipped, 1);
         scene.enter(1, None);
         assert_eq!(puppet.access(1, SHARED), 31);
         machine.flush(space, pages(SHARED, 1), freed);
-        assert_eq!(puppet.take_sent(), [(0, 1)], "it is back");
+        assert_eq!(puppet.sent.take(), [(0, 1)], "it is back");
         // An initiator that is elsewhere passes by nobody: it is no target of its own.
         let before = machine.stats(cpu(0)).absent_skipped;
         machine.switch_away(space, KERNEL_ROOT);
@@ -593,9 +584,9 @@ fn a_space_without_windows_after_one_with() {
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
     let plain = AddressSpace::new(machine, tables(2));
     puppet.as_cpu(1, || machine.switch_to(Some(space), &plain));
-    puppet.take_sent();
+    puppet.sent.take();
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
-    assert!(puppet.take_sent().is_empty(), "it is elsewhere");
+    assert!(puppet.sent.take().is_empty(), "it is elsewhere");
     puppet.as_cpu(1, || {
         let pinned = machine.pin_windows(&scene.windows[1]).expect("on its CPU");
         assert!(!pinned.is_loaded());
@@ -609,7 +600,7 @@ fn a_space_without_windows_after_one_with() {
     scene.enter(1, Some(&plain));
     assert!(plain.cpus().is_empty());
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
-    assert_eq!(puppet.take_sent(), [(0, 1)], "it is back");
+    assert_eq!(puppet.sent.take(), [(0, 1)], "it is back");
     scene.leave();
 }
 
@@ -623,7 +614,7 @@ fn a_resident_on_the_shared_root_is_flushed() {
         machine.switch_to(None, space);
     });
     puppet.access(1, SHARED);
-    puppet.map_in(space, SHARED, 31);
+    puppet.map_in(space.root(), SHARED, 31);
     machine.flush(space, pages(SHARED, 1), FreedTables::No);
     assert_eq!(puppet.access(1, SHARED), 31);
     scene.leave();
@@ -637,10 +628,10 @@ fn a_resident_of_two_spaces_is_in_one() {
     let other = AddressSpace::new(machine, tables(2));
     let others = WindowRoot::new(machine, &other, cpu(1), tables(21));
     let flush_both = || {
-        puppet.take_sent();
+        puppet.sent.take();
         [space, &other].map(|space| {
             machine.flush(space, pages(SHARED, 1), FreedTables::No);
-            puppet.take_sent().len()
+            puppet.sent.take().len()
         })
     };
     for _ in 0..2 {
@@ -666,7 +657,7 @@ fn who_retires_its_windows_is_no_resident_any_more() {
         machine.retire_windows(&space, second);
     });
     puppet.access(1, SHARED);
-    puppet.map_in(&space, SHARED, 31);
+    puppet.map_in(space.root(), SHARED, 31);
     machine.flush(&space, pages(SHARED, 1), FreedTables::No);
     assert_eq!(
         puppet.access(1, SHARED),
@@ -691,7 +682,7 @@ fn who_retires_windows_that_it_never_had_loaded_is_still_flushed() {
         machine.retire_windows(&space, second);
     });
     puppet.access(1, SHARED);
-    puppet.map_in(&space, SHARED, 31);
+    puppet.map_in(space.root(), SHARED, 31);
     machine.flush(&space, pages(SHARED, 1), FreedTables::No);
     assert_eq!(puppet.access(1, SHARED), 31);
     puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
@@ -726,16 +717,14 @@ fn a_private_root_is_retired_from_its_own_space() {
 fn a_freed_table_is_not_left_in_a_private_root_by_a_platform_that_flushes_others() {
     let scene = Scene::entered(4);
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
-    puppet
-        .assist
-        .store(true, std::sync::atomic::Ordering::Relaxed);
+    puppet.assist.store(true, Relaxed);
     assert_eq!(puppet.access(1, SHARED), 30);
-    puppet.unmap_in(space, SHARED);
+    puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
     assert_eq!(puppet.translate(1, SHARED), None, "it leads to the table");
-    assert!(puppet.take_assisted().is_empty());
+    assert!(puppet.assisted.take().is_empty());
     machine.flush(space, pages(SHARED, 1), FreedTables::No);
-    assert_eq!(puppet.take_assisted().len(), 1, "nothing to renew");
+    assert_eq!(puppet.assisted.take().len(), 1, "nothing to renew");
     scene.leave();
 }

@@ -8,9 +8,10 @@
 #![allow(missing_debug_implementations, reason = "tests only")]
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use shootdown::*;
 
@@ -48,12 +49,55 @@ pub enum Moment {
 
 type Once = Box<dyn FnOnce() + Send>;
 
+/// What happened, until somebody takes it.
+pub struct Log<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Log<T> {
+    fn push(&self, event: T) {
+        self.0.lock().unwrap().push(event);
+    }
+
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// How often something happened, also in functions that outlive who posts them.
+#[derive(Default)]
+pub struct Count(AtomicU32);
+
+impl Count {
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    pub fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// The same, and counts from zero again.
+    pub fn take(&self) -> u32 {
+        self.0.swap(0, Relaxed)
+    }
+}
+
 /// A root that was loaded: on which CPU, and how.
 pub type Load = (u32, Root, Asid, TagEntries);
 
 /// A call back into the engine, whose size the puppet's type does not name.
 type Hook<R> = fn(&'static Puppet) -> R;
 
+#[derive(Default)]
 pub struct Puppet {
     current: AtomicU32,
     /// Where the task is moved when it has asked next which CPU it is on, unless it may not be moved then.
@@ -62,13 +106,15 @@ pub struct Puppet {
     table: Mutex<BTreeMap<usize, u64>>,
     /// Entries of one root only.
     own_tables: Mutex<BTreeMap<(u64, usize), u64>>,
-    loads: Mutex<Vec<Load>>,
-    trace: Mutex<Vec<TraceEvent>>,
-    flushes: Mutex<Vec<(CpuId, LocalFlush)>>,
-    multicasts: Mutex<Vec<Vec<u32>>>,
+    pub loads: Log<Load>,
+    pub trace: Log<TraceEvent>,
+    pub flushes: Log<(u32, LocalFlush)>,
+    /// The target sets.
+    pub multicasts: Log<Vec<u32>>,
     /// Who asked for which cache line.
-    prefetches: Mutex<Vec<(u32, usize)>>,
-    sent: Mutex<Vec<(u32, u32)>>,
+    pub prefetches: Log<(u32, usize)>,
+    /// The accepted interrupts: from whom, to whom.
+    pub sent: Log<(u32, u32)>,
     /// Refuse this many interrupts before accepting again.
     pub refuse: AtomicUsize,
     /// Refuse those to this CPU, so many.
@@ -79,11 +125,12 @@ pub struct Puppet {
     pub split: AtomicBool,
     /// Whether single pages of the user side can be flushed at once.
     pub flushes_user_side: AtomicBool,
-    assisted: Mutex<Vec<FlushRequest>>,
+    /// The requests that `flush_remote` did.
+    pub assisted: Log<FlushRequest>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
     /// Reports of the watchdog, and what happens at each.
-    stalls: Mutex<Vec<Stall>>,
+    pub stalls: Log<Stall>,
     at_stall: Mutex<Option<Hook<()>>>,
     /// What happens once when a CPU relaxes next.
     next_relax: Mutex<Option<Once>>,
@@ -93,7 +140,7 @@ pub struct Puppet {
     pub skipped_ns: AtomicUsize,
     /// The space that an NMI asks about, and moments at which it was told to leave user memory alone.
     nmi_space: Mutex<Option<SpaceId>>,
-    user_access_denied: Mutex<Vec<Moment>>,
+    pub user_access_denied: Log<Moment>,
     handler: Mutex<Option<Hook<()>>>,
     user_access_ok: Mutex<Option<Hook<bool>>>,
     engine: AtomicUsize,
@@ -108,33 +155,33 @@ unsafe impl Platform for &'static Puppet {
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
-        let here = self.current.load(Ordering::Relaxed);
+        let here = self.current.load(Relaxed);
         if self.is_preemptible() {
             let to = self.moves_to.lock().unwrap().take();
-            self.current.store(to.unwrap_or(here), Ordering::Relaxed);
+            self.current.store(to.unwrap_or(here), Relaxed);
         }
         CpuId::new(here)
     }
 
     fn irq_save(&self) -> bool {
-        self.me().irqs_off.swap(true, Ordering::Relaxed)
+        self.me().irqs_off.swap(true, Relaxed)
     }
 
     fn irq_restore(&self, state: bool) {
-        self.me().irqs_off.store(state, Ordering::Relaxed);
+        self.me().irqs_off.store(state, Relaxed);
     }
 
     fn preempt_disable(&self) {
-        self.me().preempt_count.fetch_add(1, Ordering::Relaxed);
+        self.me().preempt_count.fetch_add(1, Relaxed);
     }
 
     fn preempt_enable(&self) {
-        self.me().preempt_count.fetch_sub(1, Ordering::Relaxed);
+        self.me().preempt_count.fetch_sub(1, Relaxed);
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         assert!(
-            self.me().irqs_off.load(Ordering::Relaxed),
+            self.me().irqs_off.load(Relaxed),
             "interrupts are on while one is sent"
         );
         let (to, times) = &mut *self.refuse_to.lock().unwrap();
@@ -142,41 +189,34 @@ unsafe impl Platform for &'static Puppet {
             *times -= 1;
             return Err(IpiRefused);
         }
-        let left = self.refuse.load(Ordering::Relaxed);
+        let left = self.refuse.load(Relaxed);
         if left > 0 {
-            self.refuse.store(left - 1, Ordering::Relaxed);
+            self.refuse.store(left - 1, Relaxed);
             return Err(IpiRefused);
         }
         let route = (self.current_cpu().as_u32(), target.as_u32());
-        self.sent.lock().unwrap().push(route);
-        self.cpus[target.index()]
-            .interrupted
-            .store(true, Ordering::Relaxed);
+        self.sent.push(route);
+        self.cpus[target.index()].interrupted.store(true, Relaxed);
         Ok(())
     }
 
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
         self.multicasts
-            .lock()
-            .unwrap()
             .push(targets.iter().map(CpuId::as_u32).collect());
         targets.iter().try_for_each(|target| self.send_ipi(target))
     }
 
     fn prefetch_write(&self, address: usize) {
         let cpu = self.current_cpu().as_u32();
-        self.prefetches.lock().unwrap().push((cpu, address));
+        self.prefetches.push((cpu, address));
     }
 
     fn local_flush(&self, operation: LocalFlush) {
         assert!(
-            self.me().irqs_off.load(Ordering::Relaxed),
+            self.me().irqs_off.load(Relaxed),
             "interrupts are on during a flush"
         );
-        self.flushes
-            .lock()
-            .unwrap()
-            .push((self.current_cpu(), operation));
+        self.flushes.push((self.current_cpu().as_u32(), operation));
         self.nmi(Moment::Flush(operation));
         let mut tlb = self.me().tlb.lock().unwrap();
         match operation {
@@ -206,7 +246,7 @@ unsafe impl Platform for &'static Puppet {
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
         assert!(
-            self.me().irqs_off.load(Ordering::Relaxed),
+            self.me().irqs_off.load(Relaxed),
             "interrupts are on while a root is copied"
         );
         let concerns =
@@ -223,7 +263,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn splits_tags(&self) -> bool {
-        self.split.load(Ordering::Relaxed)
+        self.split.load(Relaxed)
     }
 
     fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
@@ -231,7 +271,7 @@ unsafe impl Platform for &'static Puppet {
             self.splits_tags(),
             "asked for the user side of {asid:?}, which has none"
         );
-        let does = self.flushes_user_side.load(Ordering::Relaxed);
+        let does = self.flushes_user_side.load(Relaxed);
         if does {
             let mut tlb = self.me().user_tlb.lock().unwrap();
             for page in range.iter_pages() {
@@ -253,12 +293,12 @@ unsafe impl Platform for &'static Puppet {
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let me = self.me();
         assert!(
-            me.irqs_off.load(Ordering::Relaxed),
+            me.irqs_off.load(Relaxed),
             "interrupts are on during a root load"
         );
         assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
         let load = (self.current_cpu().as_u32(), root, asid, entries);
-        self.loads.lock().unwrap().push(load);
+        self.loads.push(load);
         self.nmi(Moment::Load(root));
         *me.loaded.lock().unwrap() = (root.as_u64(), asid.as_u16());
         if entries == TagEntries::Drop {
@@ -268,17 +308,17 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn now_ns(&self) -> u64 {
-        (self.relaxed.load(Ordering::Relaxed) + self.skipped_ns.load(Ordering::Relaxed)) as u64
+        (self.relaxed.load(Relaxed) + self.skipped_ns.load(Relaxed)) as u64
     }
 
     fn relax(&self) {
-        let turns = self.relaxed.fetch_add(1, Ordering::Relaxed);
+        let turns = self.relaxed.fetch_add(1, Relaxed);
         assert!(turns < 1_000_000, "nobody makes progress");
         let now = self.next_relax.lock().unwrap().take();
         if let Some(now) = now {
             now();
         }
-        if self.deliver_on_relax.load(Ordering::Relaxed) {
+        if self.deliver_on_relax.load(Relaxed) {
             self.deliver_all();
         }
     }
@@ -288,10 +328,10 @@ unsafe impl Platform for &'static Puppet {
         if let Some(now) = now {
             now();
         }
-        if !self.assist.load(Ordering::Relaxed) {
+        if !self.assist.load(Relaxed) {
             return RemoteFlush::NotTaken;
         }
-        self.assisted.lock().unwrap().push(*request);
+        self.assisted.push(*request);
         for target in targets.iter() {
             let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
             for range in request.ranges() {
@@ -303,7 +343,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn on_stall(&self, stall: &Stall) {
-        self.stalls.lock().unwrap().push(*stall);
+        self.stalls.push(*stall);
         let now = *self.at_stall.lock().unwrap();
         if let Some(now) = now {
             now(self);
@@ -311,7 +351,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn on_trace(&self, event: TraceEvent) {
-        self.trace.lock().unwrap().push(event);
+        self.trace.push(event);
         self.nmi(Moment::Event(event));
     }
 }
@@ -339,7 +379,7 @@ impl PuppetCpu {
 
 impl Puppet {
     fn me(&self) -> &PuppetCpu {
-        &self.cpus[self.current.load(Ordering::Relaxed) as usize]
+        &self.cpus[self.current.load(Relaxed) as usize]
     }
 
     /// NMIs ask about the space with this name from now on.
@@ -351,38 +391,32 @@ impl Puppet {
     fn nmi(&'static self, moment: Moment) {
         let ask = *self.user_access_ok.lock().unwrap();
         if ask.is_some_and(|ask| !ask(self)) {
-            self.user_access_denied.lock().unwrap().push(moment);
+            self.user_access_denied.push(moment);
         }
     }
 
     /// Plays CPU `cpu` for the length of `body`.
     pub fn as_cpu<R>(&self, cpu: u32, body: impl FnOnce() -> R) -> R {
-        let before = self.current.swap(cpu, Ordering::Relaxed);
+        let before = self.current.swap(cpu, Relaxed);
         let result = catch_unwind(AssertUnwindSafe(body));
-        self.current.store(before, Ordering::Relaxed);
+        self.current.store(before, Relaxed);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Whether the host could take the running task off its CPU now.
     pub fn is_preemptible(&self) -> bool {
-        !self.me().irqs_off.load(Ordering::Relaxed)
-            && self.me().preempt_count.load(Ordering::Relaxed) == 0
+        !self.me().irqs_off.load(Relaxed) && self.me().preempt_count.load(Relaxed) == 0
     }
 
     /// The running task goes on on CPU `cpu`.
     pub fn migrate(&self, cpu: u32) {
         assert!(self.is_preemptible(), "this task may not leave its CPU now");
-        self.current.store(cpu, Ordering::Relaxed);
+        self.current.store(cpu, Relaxed);
     }
 
     /// Has `what` happen at each report of the watchdog.
     pub fn at_stall(&self, what: Hook<()>) {
         *self.at_stall.lock().unwrap() = Some(what);
-    }
-
-    /// Takes the watchdog's reports so far.
-    pub fn take_stalls(&self) -> Vec<Stall> {
-        std::mem::take(&mut self.stalls.lock().unwrap())
     }
 
     /// Has `what` happen when a CPU relaxes next.
@@ -397,7 +431,7 @@ impl Puppet {
 
     /// Every CPU but the running one takes its pending interrupt, in ascending order.
     pub fn deliver_all(&'static self) {
-        let me = self.current.load(Ordering::Relaxed);
+        let me = self.current.load(Relaxed);
         for cpu in (0..self.cpus.len() as u32).filter(|cpu| *cpu != me) {
             self.deliver(cpu);
         }
@@ -406,9 +440,7 @@ impl Puppet {
     /// CPU `cpu` takes its pending interrupt if there is one and it has interrupts on; tells whether it did.
     pub fn deliver(&'static self, cpu: u32) -> bool {
         let state = &self.cpus[cpu as usize];
-        if state.irqs_off.load(Ordering::Relaxed)
-            || !state.interrupted.swap(false, Ordering::Relaxed)
-        {
+        if state.irqs_off.load(Relaxed) || !state.interrupted.swap(false, Relaxed) {
             return false;
         }
         let handler = self
@@ -428,25 +460,21 @@ impl Puppet {
 
     /// An interrupt that was accepted for CPU `cpu` gets lost.
     pub fn lose_interrupt(&self, cpu: u32) {
-        self.cpus[cpu as usize]
-            .interrupted
-            .store(false, Ordering::Relaxed);
+        self.cpus[cpu as usize].interrupted.store(false, Relaxed);
     }
 
     /// Whether CPU `cpu` has an interrupt pending.
     pub fn is_interrupted(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].interrupted.load(Ordering::Relaxed)
+        self.cpus[cpu as usize].interrupted.load(Relaxed)
     }
 
     /// Turns maskable interrupts of the running CPU off or on.
     pub fn set_irqs_off(&self, off: bool) {
-        self.me().irqs_off.store(off, Ordering::Relaxed);
+        self.me().irqs_off.store(off, Relaxed);
     }
 
     pub fn preempt_count(&self, cpu: u32) -> usize {
-        self.cpus[cpu as usize]
-            .preempt_count
-            .load(Ordering::Relaxed)
+        self.cpus[cpu as usize].preempt_count.load(Relaxed)
     }
 
     /// Writes a page-table entry.
@@ -455,14 +483,14 @@ impl Puppet {
     }
 
     /// Writes a page-table entry of one root, which hides that of [`map`](Self::map).
-    pub fn map_in(&self, space: &impl Rooted, page: usize, frame: u64) {
-        let entry = (space.root_number(), page * PAGE);
+    pub fn map_in(&self, root: Root, page: usize, frame: u64) {
+        let entry = (root.as_u64(), page * PAGE);
         self.own_tables.lock().unwrap().insert(entry, frame);
     }
 
     /// Clears what [`map_in`](Self::map_in) wrote.
-    pub fn unmap_in(&self, space: &impl Rooted, page: usize) {
-        let entry = (space.root_number(), page * PAGE);
+    pub fn unmap_in(&self, root: Root, page: usize) {
+        let entry = (root.as_u64(), page * PAGE);
         self.own_tables.lock().unwrap().remove(&entry);
     }
 
@@ -527,53 +555,9 @@ impl Puppet {
         *structures.entry(cpu.tag()).or_insert(linked)
     }
 
-    /// Takes the roots loaded so far.
-    pub fn take_loads(&self) -> Vec<Load> {
-        std::mem::take(&mut self.loads.lock().unwrap())
-    }
-
     /// The number of the root that CPU `cpu` has loaded.
     pub fn root_of(&self, cpu: u32) -> u64 {
         self.cpus[cpu as usize].loaded.lock().unwrap().0
-    }
-
-    /// Takes the events so far.
-    pub fn take_trace(&self) -> Vec<TraceEvent> {
-        std::mem::take(&mut self.trace.lock().unwrap())
-    }
-
-    /// Takes the moments so far at which user memory was out of bounds.
-    pub fn take_user_access_denied(&self) -> Vec<Moment> {
-        std::mem::take(&mut self.user_access_denied.lock().unwrap())
-    }
-
-    /// Takes the local flushes so far.
-    pub fn take_flushes(&self) -> Vec<(u32, LocalFlush)> {
-        let flushes = std::mem::take(&mut *self.flushes.lock().unwrap());
-        flushes
-            .into_iter()
-            .map(|(cpu, operation)| (cpu.as_u32(), operation))
-            .collect()
-    }
-
-    /// Takes the accepted interrupts so far: from whom, to whom.
-    pub fn take_sent(&self) -> Vec<(u32, u32)> {
-        std::mem::take(&mut self.sent.lock().unwrap())
-    }
-
-    /// Takes the hints so far: who asked for which cache line.
-    pub fn take_prefetches(&self) -> Vec<(u32, usize)> {
-        std::mem::take(&mut self.prefetches.lock().unwrap())
-    }
-
-    /// Takes the requests so far that `flush_remote` did.
-    pub fn take_assisted(&self) -> Vec<FlushRequest> {
-        std::mem::take(&mut self.assisted.lock().unwrap())
-    }
-
-    /// Takes the target sets of multicasts so far.
-    pub fn take_multicasts(&self) -> Vec<Vec<u32>> {
-        std::mem::take(&mut self.multicasts.lock().unwrap())
     }
 }
 
@@ -583,24 +567,27 @@ pub const fn tables(number: u64) -> Root {
     unsafe { Root::new(number) }
 }
 
-/// What has a root.
-pub trait Rooted {
-    fn root_number(&self) -> u64;
+/// The root without a user part.
+pub const KERNEL_ROOT: Root = tables(99);
+
+pub fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
 }
 
-impl<const N: usize> Rooted for AddressSpace<N>
+pub fn mask<const N: usize>(cpus: impl IntoIterator<Item = u32>) -> CpuMask<N>
 where
     Cpus<N>: Capacity,
 {
-    fn root_number(&self) -> u64 {
-        self.root().as_u64()
-    }
+    cpus.into_iter().map(cpu).collect()
 }
 
-impl Rooted for WindowRoot {
-    fn root_number(&self) -> u64 {
-        self.root().as_u64()
-    }
+pub fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first * PAGE, count, PageSize::SIZE_4K)
+}
+
+/// Whether `misuse` panics.
+pub fn refuses<R>(misuse: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(misuse)).is_err()
 }
 
 /// A machine with `N` CPUs, none online and without tags. It lives to the end of the process.
@@ -621,35 +608,9 @@ where
         ..PuppetCpu::default()
     };
     let puppet: &'static Puppet = Box::leak(Box::new(Puppet {
-        current: AtomicU32::new(0),
-        moves_to: Mutex::new(None),
         cpus: (0..N).map(|_| cpu()).collect(),
-        table: Mutex::default(),
-        own_tables: Mutex::default(),
-        loads: Mutex::default(),
-        trace: Mutex::default(),
-        flushes: Mutex::default(),
-        multicasts: Mutex::default(),
-        prefetches: Mutex::default(),
-        sent: Mutex::default(),
-        refuse: AtomicUsize::new(0),
-        refuse_to: Mutex::default(),
-        assist: AtomicBool::new(false),
-        split: AtomicBool::new(false),
-        flushes_user_side: AtomicBool::new(false),
-        assisted: Mutex::default(),
         deliver_on_relax: AtomicBool::new(true),
-        stalls: Mutex::default(),
-        at_stall: Mutex::new(None),
-        next_relax: Mutex::new(None),
-        next_flush_remote: Mutex::new(None),
-        relaxed: AtomicUsize::new(0),
-        skipped_ns: AtomicUsize::new(0),
-        nmi_space: Mutex::new(None),
-        user_access_denied: Mutex::default(),
-        handler: Mutex::new(None),
-        user_access_ok: Mutex::new(None),
-        engine: AtomicUsize::new(0),
+        ..Puppet::default()
     }));
     start_engine(puppet)
 }
@@ -665,10 +626,9 @@ where
     for (cpu, memory) in memory.iter().enumerate().rev() {
         machine.attach(CpuId::new(cpu as u32), memory);
     }
-    puppet.engine.store(
-        std::ptr::from_ref(machine).expose_provenance(),
-        Ordering::Relaxed,
-    );
+    puppet
+        .engine
+        .store(std::ptr::from_ref(machine).expose_provenance(), Relaxed);
     *puppet.handler.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).handle_ipi());
     *puppet.user_access_ok.lock().unwrap() = Some(|puppet| {
         let space = *puppet.nmi_space.lock().unwrap();
@@ -682,7 +642,7 @@ fn engine_of<const N: usize>(puppet: &Puppet) -> &'static Machine<N>
 where
     Cpus<N>: Capacity,
 {
-    let address = puppet.engine.load(Ordering::Relaxed);
+    let address = puppet.engine.load(Relaxed);
     // SAFETY: `powered_off` stored it from a `&'static Machine<N>`, and its callers pass the same N.
     unsafe { &*std::ptr::with_exposed_provenance(address) }
 }
@@ -700,37 +660,71 @@ pub fn online<const N: usize>(machine: &'static Machine<N>) -> &'static Machine<
 where
     Cpus<N>: Capacity,
 {
+    let puppet = *machine.platform();
     for cpu in 0..N as u32 {
-        machine.platform().as_cpu(cpu, || machine.online());
+        puppet.as_cpu(cpu, || machine.online());
     }
-    machine.platform().take_trace();
-    machine.platform().take_flushes();
+    puppet.trace.take();
+    puppet.flushes.take();
     machine
 }
 
-/// A new space that the CPUs `0..count` have loaded.
-pub fn space_on<const N: usize>(machine: &Machine<N>, count: u32) -> AddressSpace<N>
+/// The same, and its puppet.
+pub fn with_puppet<const N: usize>() -> (&'static Machine<N>, &'static Puppet)
 where
     Cpus<N>: Capacity,
 {
-    let space = AddressSpace::new(machine, tables(1));
-    for cpu in 0..count {
-        machine
-            .platform()
-            .as_cpu(cpu, || machine.switch_to(None, &space));
-    }
-    machine.platform().take_trace();
-    space
+    let machine = machine::<N>();
+    (machine, machine.platform())
 }
 
-/// CPUs `0..count` leave the space, so that it may be dropped.
-pub fn leave<const N: usize>(machine: &Machine<N>, space: AddressSpace<N>, count: u32)
+/// A space that, when it is dropped, is left by those who have it loaded.
+pub struct Space<const N: usize>(&'static Machine<N>, AddressSpace<N>)
+where
+    Cpus<N>: Capacity;
+
+impl<const N: usize> Space<N>
 where
     Cpus<N>: Capacity,
 {
-    for cpu in 0..count {
-        machine
-            .platform()
-            .as_cpu(cpu, || machine.switch_away(&space, tables(0)));
+    pub fn new(machine: &'static Machine<N>, root: u64) -> Self {
+        Self(machine, AddressSpace::new(machine, tables(root)))
     }
+}
+
+impl<const N: usize> Deref for Space<N>
+where
+    Cpus<N>: Capacity,
+{
+    type Target = AddressSpace<N>;
+
+    fn deref(&self) -> &AddressSpace<N> {
+        &self.1
+    }
+}
+
+impl<const N: usize> Drop for Space<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        let puppet = self.0.platform();
+        for cpu in (0..N as u32).filter(|cpu| puppet.root_of(*cpu) == self.root().as_u64()) {
+            puppet.as_cpu(cpu, || self.0.switch_away(&self.1, KERNEL_ROOT));
+        }
+    }
+}
+
+/// A new space that the CPUs `0..count` have loaded.
+pub fn space_on<const N: usize>(machine: &'static Machine<N>, count: u32) -> Space<N>
+where
+    Cpus<N>: Capacity,
+{
+    let space = Space::new(machine, 1);
+    let puppet = machine.platform();
+    for cpu in 0..count {
+        puppet.as_cpu(cpu, || machine.switch_to(None, &space));
+    }
+    puppet.trace.take();
+    space
 }
