@@ -7,12 +7,36 @@ use shootdown_x86::processor::{Microcode, Processor, Vendor};
 use shootdown_x86::tlb::InvlpgMiss;
 use shootdown_x86::{ApicMode, Features, Hypervisor, PcidSupport};
 
-const NOTHING: CpuidResult = CpuidResult {
-    eax: 0,
-    ebx: 0,
-    ecx: 0,
-    edx: 0,
-};
+const NOTHING: CpuidResult = leaf([0; 4]);
+
+/// EAX to EDX.
+const fn leaf([eax, ebx, ecx, edx]: [u32; 4]) -> CpuidResult {
+    CpuidResult { eax, ebx, ecx, edx }
+}
+
+/// Twelve letters, four to a register.
+fn letters(name: &[u8; 12]) -> [u32; 3] {
+    [0, 4, 8].map(|from| u32::from_le_bytes(name[from..from + 4].try_into().unwrap()))
+}
+
+fn processor(vendor: Vendor, family: u16, model: u8, stepping: u8) -> Processor {
+    Processor {
+        vendor,
+        family,
+        model,
+        stepping,
+    }
+}
+
+/// A processor with this name and signature; its leaf 1 has these bits in ECX and EDX.
+fn named(name: &[u8; 12], signature: u32, [ecx, edx]: [u32; 2]) -> Features {
+    let [one, two, three] = letters(name);
+    Features::from_leaves(|number, _| match number {
+        0 => leaf([1, one, three, two]),
+        1 => leaf([signature, 0, ecx, edx]),
+        _ => NOTHING,
+    })
+}
 
 /// A processor with the leaves given, and the highest leaf numbers to match.
 fn with_leaves(leaves: &[(u32, CpuidResult)]) -> Features {
@@ -26,10 +50,7 @@ fn with_leaves(leaves: &[(u32, CpuidResult)]) -> Features {
             .unwrap_or(base)
     };
     Features::from_leaves(|leaf, _| match leaf {
-        0 | 0x8000_0000 => CpuidResult {
-            eax: highest(leaf),
-            ..NOTHING
-        },
+        0 | 0x8000_0000 => self::leaf([highest(leaf), 0, 0, 0]),
         _ => leaves
             .iter()
             .find(|&&(number, _)| number == leaf)
@@ -58,12 +79,7 @@ const TABLE: [(FeatureFlags, u32, char, u32); 13] = [
 /// about the other.
 #[test]
 fn leaves_beyond_the_last_of_their_range_do_not_count() {
-    const ALL: CpuidResult = CpuidResult {
-        eax: u32::MAX,
-        ebx: u32::MAX,
-        ecx: u32::MAX,
-        edx: u32::MAX,
-    };
+    const ALL: CpuidResult = leaf([u32::MAX; 4]);
     for (basic, extended) in [
         (0, 0x8000_0008),
         (1, 0x8000_0008),
@@ -113,20 +129,14 @@ fn each_bit_gives_its_flag_and_no_other() {
 fn nothing_is_read_but_the_first_of_several_subleaves() {
     let features = Features::from_leaves(|_, subleaf| {
         assert_eq!(subleaf, 0);
-        CpuidResult { eax: !0, ..NOTHING }
+        leaf([!0, 0, 0, 0])
     });
     assert_eq!(features.flags(), FeatureFlags::empty());
 }
 
 #[test]
 fn leaves_beyond_the_highest_are_not_believed() {
-    let full = CpuidResult {
-        eax: 1,
-        ebx: !0,
-        ecx: !0,
-        edx: !0,
-    };
-    let features = Features::from_leaves(|_, _| full);
+    let features = Features::from_leaves(|_, _| leaf([1, !0, !0, !0]));
     assert!(features.has_pge(), "leaf 1 is within");
     assert!(!features.has_smep(), "leaf 7 is beyond");
     assert!(!features.has_nx(), "the extended range is absent");
@@ -134,41 +144,20 @@ fn leaves_beyond_the_highest_are_not_believed() {
 
 #[test]
 fn invlpgb_reports_one_page_more_than_its_field() {
-    let sizes = CpuidResult {
-        ebx: 1 << 3,
-        edx: 7,
-        ..NOTHING
-    };
-    assert_eq!(with_leaves(&[(0x8000_0008, sizes)]).invlpgb_max_pages(), 8);
     // The field has 16 bits; what is above is something else.
-    let most = CpuidResult {
-        edx: 0xabcd_ffff,
-        ..sizes
-    };
-    let features = with_leaves(&[(0x8000_0008, most)]);
-    assert_eq!(features.invlpgb_max_pages(), 0x1_0000);
-    let without = CpuidResult { edx: 7, ..NOTHING };
-    assert_eq!(
-        with_leaves(&[(0x8000_0008, without)]).invlpgb_max_pages(),
-        0
-    );
+    for (ebx, edx, pages) in [(1 << 3, 7, 8), (1 << 3, 0xabcd_ffff, 0x1_0000), (0, 7, 0)] {
+        let features = with_leaves(&[(0x8000_0008, leaf([0, ebx, 0, edx]))]);
+        assert_eq!(features.invlpgb_max_pages(), pages);
+    }
 }
 
 #[test]
 fn hypervisors_are_told_by_signature_and_only_if_announced() {
     let named = |signature: &[u8; 12], announced: bool| {
-        let part = |from: usize| u32::from_le_bytes(signature[from..from + 4].try_into().unwrap());
-        let leaf = CpuidResult {
-            eax: 0x4000_0001,
-            ebx: part(0),
-            ecx: part(4),
-            edx: part(8),
-        };
-        let basic = CpuidResult {
-            ecx: u32::from(announced) << 31,
-            ..NOTHING
-        };
-        with_leaves(&[(1, basic), (0x4000_0000, leaf)]).hypervisor()
+        let [one, two, three] = letters(signature);
+        let basic = leaf([0, 0, u32::from(announced) << 31, 0]);
+        let hypervisor = leaf([0x4000_0001, one, two, three]);
+        with_leaves(&[(1, basic), (0x4000_0000, hypervisor)]).hypervisor()
     };
     assert_eq!(named(b"TCGTCGTCGTCG", true), Hypervisor::Tcg);
     assert_eq!(named(b"KVMKVMKVM\0\0\0", true), Hypervisor::Kvm);
@@ -194,42 +183,26 @@ fn this_processor_has_what_every_x86_64_has() {
 
 #[test]
 fn processors_are_told_by_vendor_and_signature() {
-    let named = |name: &[u8; 12], signature: u32| {
-        let part = |from: usize| u32::from_le_bytes(name[from..from + 4].try_into().unwrap());
-        Features::from_leaves(|leaf, _| match leaf {
-            0 => CpuidResult {
-                eax: 1,
-                ebx: part(0),
-                edx: part(4),
-                ecx: part(8),
-            },
-            1 => CpuidResult {
-                eax: signature,
-                ..NOTHING
-            },
-            _ => NOTHING,
-        })
-        .processor()
-    };
-    let processor = |vendor, family, model, stepping| Processor {
-        vendor,
-        family,
-        model,
-        stepping,
-    };
     // Alder Lake, Zen 3, and a family that does not extend its model.
-    assert_eq!(
-        named(b"GenuineIntel", 0x0009_0672),
-        processor(Vendor::Intel, 6, 0x97, 2)
-    );
-    assert_eq!(
-        named(b"AuthenticAMD", 0x00a2_0f10),
-        processor(Vendor::Amd, 0x19, 0x21, 0)
-    );
-    assert_eq!(
-        named(b"CentaurHauls", 0x0001_0543),
-        processor(Vendor::Other, 5, 4, 3)
-    );
+    for (name, signature, expected) in [
+        (
+            b"GenuineIntel",
+            0x0009_0672,
+            processor(Vendor::Intel, 6, 0x97, 2),
+        ),
+        (
+            b"AuthenticAMD",
+            0x00a2_0f10,
+            processor(Vendor::Amd, 0x19, 0x21, 0),
+        ),
+        (
+            b"CentaurHauls",
+            0x0001_0543,
+            processor(Vendor::Other, 5, 4, 3),
+        ),
+    ] {
+        assert_eq!(named(name, signature, [0, 0]).processor(), expected);
+    }
 }
 
 fn support(processor: Processor, microcode: u32) -> PcidSupport {
@@ -247,32 +220,18 @@ fn pcids_stay_off_where_invlpg_misses_global_pages() {
         (0xba, 0x4117),
         (0xbf, 0x2e),
     ] {
-        let processor = Processor {
-            vendor: Vendor::Intel,
-            family: 6,
-            model,
-            stepping: 2,
-        };
-        let miss = InvlpgMiss::of_processor(processor).unwrap();
+        let affected = processor(Vendor::Intel, 6, model, 2);
+        let miss = InvlpgMiss::of_processor(affected).unwrap();
         assert_eq!(miss.fixed_in(), Microcode(fixed_in));
         assert_eq!(
-            support(processor, fixed_in - 1),
+            support(affected, fixed_in - 1),
             PcidSupport::InvlpgMisses(miss)
         );
-        assert_eq!(support(processor, fixed_in), PcidSupport::Usable);
+        assert_eq!(support(affected, fixed_in), PcidSupport::Usable);
         for other in [
-            Processor {
-                vendor: Vendor::Amd,
-                ..processor
-            },
-            Processor {
-                family: 0x13,
-                ..processor
-            },
-            Processor {
-                model: 0x55,
-                ..processor
-            },
+            processor(Vendor::Amd, 6, model, 2),
+            processor(Vendor::Intel, 0x13, model, 2),
+            processor(Vendor::Intel, 6, 0x55, 2),
         ] {
             assert_eq!(support(other, 0), PcidSupport::Usable, "{other:?}");
         }
@@ -281,22 +240,7 @@ fn pcids_stay_off_where_invlpg_misses_global_pages() {
 
 #[test]
 fn a_hypervisors_word_on_microcode_is_not_taken() {
-    let signature = CpuidResult {
-        eax: 0x0009_0672,
-        ecx: 1 << 31 | 1 << 17,
-        edx: 1 << 13,
-        ..NOTHING
-    };
-    let features = Features::from_leaves(|leaf, _| match leaf {
-        0 => CpuidResult {
-            eax: 1,
-            ebx: u32::from_le_bytes(*b"Genu"),
-            edx: u32::from_le_bytes(*b"ineI"),
-            ecx: u32::from_le_bytes(*b"ntel"),
-        },
-        1 => signature,
-        _ => NOTHING,
-    });
+    let features = named(b"GenuineIntel", 0x0009_0672, [1 << 31 | 1 << 17, 1 << 13]);
     let asked = || unreachable!("a hypervisor was asked for its microcode");
     assert!(matches!(
         PcidSupport::judge(&features, asked),

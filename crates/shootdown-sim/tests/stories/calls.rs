@@ -6,7 +6,7 @@ use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, Platform, Wait};
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, SimPlatform};
 
-use crate::scene::{Scene, explore};
+use crate::scene::{Scene, explore, explore_offline};
 
 const CPUS: usize = 3;
 
@@ -55,7 +55,7 @@ fn posts(scene: &Scene) {
 /// Slots are used again at once, and every payload arrives whole.
 #[test]
 fn reused_slot_delivers_every_payload_once() {
-    explore(&[
+    explore_offline(&[
         |scene| {
             RUNS.with_borrow_mut(Vec::clear);
             posts(scene);
@@ -69,7 +69,6 @@ fn reused_slot_delivers_every_payload_once() {
 #[test]
 fn calls_with_interrupts_off_serve_each_other() {
     fn calls(scene: &Scene) {
-        scene.online_all(CPUS);
         let state = SimPlatform.irq_save();
         for _ in 0..3 {
             let ran = std::sync::Mutex::new([0; CPUS]);
@@ -95,7 +94,6 @@ fn calls_with_interrupts_off_serve_each_other() {
 #[test]
 fn calls_that_come_while_a_function_runs_are_not_lost() {
     fn calls(scene: &Scene) {
-        scene.online_all(CPUS);
         let engine = Unshared(&scene.engine);
         let targets = CpuMask::first(CPUS);
         for _ in 0..2 {

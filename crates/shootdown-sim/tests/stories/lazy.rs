@@ -40,43 +40,28 @@ fn dozes_and_leaves(scene: &Scene) {
     }
 }
 
-const UNMAPS: Part = |scene| {
-    scene.online_all(2);
-    unmaps(scene, 0);
-};
-const RELINKS: Part = |scene| {
-    scene.online_all(2);
-    relinks(scene);
-};
-const DOZES: Part = |scene| {
-    scene.online_all(2);
-    dozes(scene);
-};
-const DOZES_AND_LEAVES: Part = |scene| {
-    scene.online_all(2);
-    dozes_and_leaves(scene);
-};
+const UNMAPS: Part = |scene| unmaps(scene, 0);
 
 /// Flushes pass it by; when it runs in the space again it makes up for them.
 #[test]
 fn lazy_cpu_that_was_passed_by_wakes_in_the_same_space() {
-    explore(&[UNMAPS, DOZES]);
-    explore_on(Stage::TAGGED, &[UNMAPS, DOZES]);
+    explore(&[UNMAPS, dozes]);
+    explore_on(Stage::TAGGED, &[UNMAPS, dozes]);
 }
 
 /// The same with another space in between: what its tag recorded is what it had when it was left, no more.
 #[test]
 fn lazy_cpu_that_was_passed_by_comes_back_later() {
-    explore(&[UNMAPS, DOZES_AND_LEAVES]);
-    explore_on(Stage::TAGGED, &[UNMAPS, DOZES_AND_LEAVES]);
+    explore(&[UNMAPS, dozes_and_leaves]);
+    explore_on(Stage::TAGGED, &[UNMAPS, dozes_and_leaves]);
 }
 
 /// A processor walks tables whether or not a program runs: a lazy CPU must let go of a space whose tables are freed.
 #[test]
 fn table_freed_under_a_lazy_cpu_is_walked_by_nobody() {
-    explore(&[RELINKS, DOZES]);
-    explore_on(Stage::TAGGED, &[RELINKS, DOZES]);
-    explore_on(Stage::TAGGED, &[RELINKS, DOZES_AND_LEAVES]);
+    explore(&[relinks, dozes]);
+    explore_on(Stage::TAGGED, &[relinks, dozes]);
+    explore_on(Stage::TAGGED, &[relinks, dozes_and_leaves]);
 }
 
 /// A kernel thread that changes the space it borrows: nobody else runs it, and it wakes up in it.
@@ -85,7 +70,6 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
     explore_on(
         Stage::TAGGED,
         &[|scene| {
-            scene.online_all(1);
             let (engine, space) = (&scene.engine, &scene.space);
             engine.switch_to(None, space);
             for round in 0..ROUNDS {
@@ -117,6 +101,6 @@ fn nmi_of_a_waking_cpu_sees_nothing_stale() {
         }
     };
     for stage in [Stage::PLAIN, Stage::TAGGED] {
-        explore_on(Stage { nmi, ..stage }, &[UNMAPS, DOZES]);
+        explore_on(Stage { nmi, ..stage }, &[UNMAPS, dozes]);
     }
 }

@@ -71,16 +71,8 @@ pub fn comes_and_goes(scene: &Scene) {
 }
 
 /// One CPU unmaps a page while another comes and goes.
-pub const UNMAPS_WHILE_ANOTHER_COMES_AND_GOES: [Part; 2] = [
-    |scene| {
-        scene.online_all(2);
-        unmaps(scene, 0);
-    },
-    |scene| {
-        scene.online_all(2);
-        comes_and_goes(scene);
-    },
-];
+pub const UNMAPS_WHILE_ANOTHER_COMES_AND_GOES: [Part; 2] =
+    [|scene| unmaps(scene, 0), comes_and_goes];
 
 /// Maps and unmaps a kernel page, after which none of `cpus` CPUs may have it.
 pub fn unmaps_kernel(scene: &Scene, cpus: usize) {

@@ -249,6 +249,8 @@ pub struct Stage {
     pub kernel_pages: KernelPages,
     /// Where non-maskable interrupts lead.
     pub nmi: Part,
+    /// Parts begin when all CPUs are online, not before their own is.
+    pub is_online: bool,
 }
 
 impl Stage {
@@ -257,6 +259,12 @@ impl Stage {
         asid_slots: 0,
         kernel_pages: KernelPages::Global,
         nmi: |_| (),
+        is_online: true,
+    };
+    /// Each part comes online by itself.
+    pub const OFFLINE: Self = Self {
+        is_online: false,
+        ..Self::PLAIN
     };
     /// Tags for some spaces.
     pub const TAGGED: Self = Self {
@@ -268,6 +276,11 @@ impl Stage {
 /// Tells a story under many schedules; part `n` is CPU n's.
 pub fn explore(parts: &[Part]) {
     explore_on(Stage::PLAIN, parts);
+}
+
+/// The same for parts that come online by themselves.
+pub fn explore_offline(parts: &[Part]) {
+    explore_on(Stage::OFFLINE, parts);
 }
 
 /// The same on a machine that is not plain.
@@ -292,7 +305,12 @@ pub fn explore_on(stage: Stage, parts: &[Part]) {
             .with_nmi(|| (stage.nmi)(&scene));
         let programs = parts.iter().map(|part| -> Program<'_> {
             let scene = &scene;
-            Box::new(move |_| part(scene))
+            Box::new(move |_| {
+                if stage.is_online {
+                    scene.online_all(parts.len());
+                }
+                part(scene);
+            })
         });
         let (_, failure) = machine.run(programs.collect());
         if let Some(failure) = failure {

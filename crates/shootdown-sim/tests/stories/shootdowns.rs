@@ -8,7 +8,9 @@ use crate::moves::{
     LOADS, ROUNDS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, comes_and_goes, page, relinks, unmaps,
     unmaps_kernel,
 };
-use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_on};
+use crate::scene::{
+    FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_offline, explore_on,
+};
 
 fn stays(scene: &Scene) {
     scene.engine.switch_to(None, &scene.space);
@@ -37,25 +39,16 @@ fn late_joiner_sees_new_generation() {
 #[test]
 fn partial_flushes_may_arrive_out_of_order() {
     explore(&[
-        |scene| {
-            scene.online_all(3);
-            unmaps(scene, 0);
-        },
-        |scene| {
-            scene.online_all(3);
-            unmaps(scene, 1);
-        },
-        |scene| {
-            scene.online_all(3);
-            looks_at_two_pages(scene);
-        },
+        |scene| unmaps(scene, 0),
+        |scene| unmaps(scene, 1),
+        looks_at_two_pages,
     ]);
 }
 
 /// The same with descriptions passed by pointer and a local flush after the wait.
 #[test]
 fn initiator_flushes_itself_under_every_policy() {
-    explore(&[
+    explore_offline(&[
         |scene| {
             scene.engine.set_policy(Policy::BEFORE);
             scene.online_all(2);
@@ -91,43 +84,21 @@ fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
             nmi,
             ..Stage::PLAIN
         },
-        &[
-            |scene| {
-                scene.online_all(2);
-                unmaps(scene, 0);
-            },
-            |scene| {
-                scene.online_all(2);
-                looks_at_two_pages(scene);
-            },
-        ],
+        &[|scene| unmaps(scene, 0), looks_at_two_pages],
     );
 }
 
 /// A table is unlinked, flushed and becomes data: no walk may go through it then, nor start in it later.
 #[test]
 fn freed_table_is_walked_by_nobody() {
-    explore(&[
-        |scene| {
-            scene.online_all(3);
-            relinks(scene);
-        },
-        |scene| {
-            scene.online_all(3);
-            comes_and_goes(scene);
-        },
-        |scene| {
-            scene.online_all(3);
-            stays(scene);
-        },
-    ]);
+    explore(&[relinks, comes_and_goes, stays]);
 }
 
 /// Kernel pages are global and used at any time: after the wait no TLB of a CPU that is online has them, and one
 /// that comes online has nothing from before.
 #[test]
 fn kernel_translation_is_gone_everywhere() {
-    explore(&[
+    explore_offline(&[
         |scene| {
             scene.online();
             unmaps_kernel(scene, 3);
@@ -151,7 +122,7 @@ fn kernel_translation_is_gone_everywhere() {
 /// accesses must be known to be over all the same.
 #[test]
 fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
-    explore(&[
+    explore_offline(&[
         |scene| {
             scene.map(0, FIRST_FRAME);
             scene.online();

@@ -51,7 +51,6 @@ fn space_comes_back_with_what_it_had() {
     explore_on(
         Stage::TAGGED,
         &[|scene| {
-            scene.online_all(1);
             comes_and_goes(scene);
             let loads = VISITS as u64 / 2 * 3;
             insist_loads(scene, loads - 2, 2);
@@ -63,19 +62,7 @@ fn space_comes_back_with_what_it_had() {
 /// if it never walks them again.
 #[test]
 fn table_freed_behind_a_tag_is_walked_by_nobody() {
-    explore_on(
-        Stage::TAGGED,
-        &[
-            |scene| {
-                scene.online_all(2);
-                relinks(scene);
-            },
-            |scene| {
-                scene.online_all(2);
-                comes_and_goes(scene);
-            },
-        ],
-    );
+    explore_on(Stage::TAGGED, &[relinks, comes_and_goes]);
 }
 
 /// One tag for all: whoever takes it finds nothing of the space before.
@@ -87,7 +74,6 @@ fn tag_taken_by_another_space_is_empty() {
             ..Stage::PLAIN
         },
         &[|scene| {
-            scene.online_all(1);
             let loads = go_round(scene, 3);
             insist_loads(scene, 0, loads);
         }],
@@ -100,7 +86,7 @@ fn six_slots_hold_six_spaces_and_not_seven() {
     const SIX: Policy = Policy::BEST.with_tags(Tags::Six);
     let stage = Stage {
         asid_slots: 16,
-        ..Stage::PLAIN
+        ..Stage::OFFLINE
     };
     explore_on(
         stage,
@@ -132,12 +118,8 @@ fn kernel_flush_reaches_tags_that_are_not_loaded() {
             ..Stage::TAGGED
         },
         &[
+            |scene| unmaps_kernel(scene, 2),
             |scene| {
-                scene.online_all(2);
-                unmaps_kernel(scene, 2);
-            },
-            |scene| {
-                scene.online_all(2);
                 let (engine, space, other) = (&scene.engine, &scene.space, &scene.others[0]);
                 for _ in 0..LOADS / 8 {
                     engine.switch_to(None, space);
