@@ -7,7 +7,7 @@ mod puppet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{Count, cpu, machine, mask, pages, powered_off, space_on};
+use puppet::*;
 use shootdown::*;
 
 /// Broadcasts that a ring has room for.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use puppet::{Count, Puppet, cpu, machine, mask, pages, powered_off, refuses, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 /// Every call on a machine of `N` CPUs reaches exactly the CPUs it names, once each.

@@ -7,7 +7,7 @@ mod puppet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{Count, cpu, machine, mask, powered_off, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod puppet;
 
-use puppet::{KERNEL_ROOT, Machine, Moment, Space, cpu, online, pages, tagged};
+use puppet::*;
 use shootdown::*;
 
 const DEFERS: Policy = Policy::BEST.with_deferral(true);

@@ -6,7 +6,7 @@ mod puppet;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use puppet::{Count, mask, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 fn a_polling_cpu_is_not_interrupted<const N: usize>()

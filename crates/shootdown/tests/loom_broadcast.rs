@@ -5,13 +5,9 @@
 mod loom_machine;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_machine::*;
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
 
 /// A machine that broadcasts everything, with all CPUs online.
 fn loud<const N: usize>() -> Arc<Machine<N>>
@@ -22,10 +18,6 @@ where
     machine.set_policy(Policy::BEST.with_broadcast_from(1));
     online_all(&machine, N as u32);
     machine
-}
-
-fn counter() -> &'static AtomicU64 {
-    Box::leak(Box::new(AtomicU64::new(0)))
 }
 
 /// Two initiators announce to one responder at once; each call runs, once, whoever came first and whatever the
@@ -42,9 +34,7 @@ fn a_ring_that_goes_round_neither_loses_nor_repeats() {
     check(3, || {
         let machine = loud::<2>();
         let seen = counter();
-        let responder = on_cpu(&machine, 1, move |machine| {
-            idle_until(machine, || seen.load(Ordering::Relaxed) == 0x1234);
-        });
+        let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x1234);
         for number in 1..=4u64 {
             let copy = [number, !number, number];
             machine.post(&CpuMask::only(cpu(1)), move |_| {
@@ -126,15 +116,12 @@ fn a_slot_that_is_found_early_completes() {
         let machine = machine::<5>();
         machine.set_policy(Policy::BEST.with_broadcast_from(0));
         online_all(&machine, 4);
-        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let responder = on_cpu(&machine, 3, move |machine| {
-            idle_until(machine, || stop.load(Ordering::Acquire));
-        });
+        let stop = flag();
+        let responder = idler(&machine, 3, move || stop.load(Ordering::Acquire));
         let target = CpuMask::only(cpu(3));
         machine.post(&target, |_| ());
         machine.kick(&target).wait();
-        stop.store(true, Ordering::Release);
-        wake(&machine, 3);
+        tell(&machine, 3, stop);
         responder.join().unwrap();
     });
 }
@@ -174,9 +161,7 @@ fn a_full_ring_loses_nothing() {
             });
         }
         become_cpu(0);
-        let responder = on_cpu(&machine, 3, move |machine| {
-            idle_until(machine, || sum.load(Ordering::Relaxed) == 102);
-        });
+        let responder = idler(&machine, 3, move || sum.load(Ordering::Relaxed) == 102);
         let third = on_cpu(&machine, 2, move |machine| {
             machine.post(&CpuMask::only(cpu(3)), move |_| {
                 sum.fetch_add(100, Ordering::Relaxed);
@@ -201,15 +186,14 @@ fn who_comes_online_hears_what_names_it() {
         machine.set_policy(Policy::BEST.with_broadcast_from(1));
         become_cpu(0);
         machine.online();
-        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let stop = flag();
         let late = on_cpu(&machine, 1, move |machine| {
             machine.online();
             idle_until(machine, || stop.load(Ordering::Acquire));
         });
         machine.call_all(&|_| ());
         machine.call_all(&|_| ());
-        stop.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, stop);
         late.join().unwrap();
     });
 }
@@ -226,25 +210,18 @@ fn a_broadcast_flush_reaches_who_has_loaded_the_space() {
     check(3, || {
         let machine = loud::<2>();
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
-        let done = Arc::new(AtomicBool::new(false));
-        let target = {
-            let (space, done) = (space.clone(), done.clone());
-            on_cpu(&machine, 1, move |machine| {
-                machine.switch_to(None, &space);
-                walk(machine, 0);
-                idle_until(machine, || done.load(Ordering::Acquire));
-                assert_eq!(walk(machine, 0), 1, "a stale translation");
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let done = flag();
+        let inside = space.clone();
+        let target = on_cpu(&machine, 1, move |machine| {
+            machine.switch_to(None, &inside);
+            walk(machine, 0);
+            idle_until(machine, || done.load(Ordering::Acquire));
+            assert_eq!(walk(machine, 0), 1, "a stale translation");
+            machine.switch_away(&inside, NO_USER);
+        });
         machine.platform().table[0].store(1, Ordering::Relaxed);
-        machine.flush(
-            &space,
-            FlushRange::pages(0, 1, PageSize::SIZE_4K),
-            FreedTables::No,
-        );
-        done.store(true, Ordering::Release);
-        wake(&machine, 1);
+        machine.flush(&space, page(0), FreedTables::No);
+        tell(&machine, 1, done);
         target.join().unwrap();
     });
 }
@@ -262,9 +239,7 @@ fn who_is_named_second_sees_the_first_entry_too() {
             });
             idle_until(machine, || first.load(Ordering::Relaxed) == 1);
         });
-        let last = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || second.load(Ordering::Relaxed) == 1);
-        });
+        let last = idler(&machine, 2, move || second.load(Ordering::Relaxed) == 1);
         machine.post(&CpuMask::only(cpu(1)), move |_| {
             first.fetch_add(1, Ordering::Relaxed);
         });
@@ -286,13 +261,11 @@ fn an_old_bit_is_not_taken_for_a_new_request() {
         machine.switch_to(None, &space);
         become_cpu(0);
         let (both, second) = (counter(), counter());
-        let first = {
-            let space = space.clone();
-            on_cpu(&machine, 1, move |machine| {
-                idle_until(machine, || second.load(Ordering::Relaxed) == 1);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let inside = space.clone();
+        let first = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || second.load(Ordering::Relaxed) == 1);
+            machine.switch_away(&inside, NO_USER);
+        });
         let last = on_cpu(&machine, 2, move |machine| {
             idle_until(machine, || second.load(Ordering::Relaxed) == 1);
             wake(machine, 1);
@@ -301,7 +274,7 @@ fn an_old_bit_is_not_taken_for_a_new_request() {
         machine.post(&targets, move |_| {
             both.fetch_add(1, Ordering::Relaxed);
         });
-        let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+        let range = page(0);
         let flush = machine.submit_flush(&space, range, FreedTables::Yes);
         machine.post(&CpuMask::only(cpu(2)), move |me| {
             assert_eq!(me, cpu(2), "nobody named it");

@@ -4,21 +4,16 @@
 
 mod loom_machine;
 
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_machine::*;
 use shootdown::*;
-
-fn cpu(number: u32) -> CpuId {
-    CpuId::new(number)
-}
 
 /// A waited call has run when it returns, and what it wrote is visible; the responder acts on
 /// interrupts alone, so a missing one would hang the model.
 #[test]
 fn call_one_returns_after_the_function_ran() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let responder = on_cpu(&machine, 1, |machine| {
             while !take_interrupt(machine) {
                 machine.platform().relax();
@@ -54,13 +49,9 @@ fn two_initiators_lose_no_call() {
 #[test]
 fn a_reused_slot_is_neither_torn_nor_lost() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let seen = Box::leak(Box::new(AtomicU64::new(0)));
-        let seen: &'static AtomicU64 = seen;
-        let responder = on_cpu(&machine, 1, move |machine| {
-            idle_until(machine, || seen.load(Ordering::Relaxed) == 0x123);
-        });
+        let machine = online_machine::<2>();
+        let seen = counter();
+        let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x123);
         for number in 1..=3u64 {
             let copy = [number, !number, number];
             machine.post(&CpuMask::only(cpu(1)), move |_| {
@@ -78,24 +69,20 @@ fn a_reused_slot_is_neither_torn_nor_lost() {
 #[test]
 fn a_slot_met_through_another_slots_bit_is_whole() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let space = loom::sync::Arc::new(AddressSpace::new(&machine, tables(1)));
         become_cpu(1);
         machine.switch_to(None, &space);
         become_cpu(0);
-        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let responder = {
-            let space = space.clone();
-            on_cpu(&machine, 1, move |machine| {
-                idle_until(machine, || stop.load(Ordering::Acquire));
-                machine.switch_away(&space, tables(0));
-            })
-        };
+        let stop = flag();
+        let inside = space.clone();
+        let responder = on_cpu(&machine, 1, move |machine| {
+            idle_until(machine, || stop.load(Ordering::Acquire));
+            machine.switch_away(&inside, tables(0));
+        });
         machine.post(&CpuMask::only(cpu(1)), |_| {});
         machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);
-        stop.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, stop);
         responder.join().unwrap();
     });
 }
@@ -104,13 +91,9 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
 #[test]
 fn a_ticket_outlives_the_reuse_of_its_slot() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let ran = Box::leak(Box::new(AtomicU64::new(0)));
-        let ran: &'static AtomicU64 = ran;
-        let responder = on_cpu(&machine, 1, move |machine| {
-            idle_until(machine, || ran.load(Ordering::Relaxed) == 2);
-        });
+        let machine = online_machine::<2>();
+        let ran = counter();
+        let responder = idler(&machine, 1, move || ran.load(Ordering::Relaxed) == 2);
         let count = move |_: CpuId| {
             ran.fetch_add(1, Ordering::Relaxed);
         };
@@ -140,10 +123,10 @@ fn a_waiter_that_meets_the_next_request_sees_the_last_ones_work() {
     // SAFETY: the wait orders the target's write before the waiter's read; loom checks that.
     unsafe impl Sync for Shared {}
     check(2, || {
-        let machine: &'static Machine<3> = Box::leak(Box::new(model_machine()));
+        let machine: &'static Machine<3> = Box::leak(Box::new(machine_with(0)));
         online_all(machine, 3);
         let shared: &'static Shared = Box::leak(Box::new(Shared(loom::cell::UnsafeCell::new(0))));
-        let ran: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let ran = counter();
         let responder = loom::thread::spawn(move || {
             become_cpu(1);
             idle_until(machine, || ran.load(Ordering::Relaxed) == 2);
@@ -188,8 +171,8 @@ fn a_cpu_is_not_called_before_it_is_ready() {
         let machine = machine::<2>();
         become_cpu(0);
         machine.online();
-        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let is_online: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let stop = flag();
+        let is_online = flag();
         let late = on_cpu(&machine, 1, move |machine| {
             is_online.store(true, Ordering::Relaxed);
             machine.online();
@@ -198,8 +181,7 @@ fn a_cpu_is_not_called_before_it_is_ready() {
         let ran =
             machine.call_all(&|me| assert!(me == cpu(0) || is_online.load(Ordering::Relaxed)));
         assert!(ran.contains(cpu(0)));
-        stop.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, stop);
         late.join().unwrap();
     });
 }
@@ -208,9 +190,8 @@ fn a_cpu_is_not_called_before_it_is_ready() {
 #[test]
 fn a_call_to_a_cpu_that_stops_polling_arrives() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let ran: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let machine = online_machine::<2>();
+        let ran = counter();
         let idler = on_cpu(&machine, 1, move |machine| {
             let idle = machine.poll_idle();
             let _ = idle.has_work();
@@ -229,13 +210,12 @@ fn a_call_to_a_cpu_that_stops_polling_arrives() {
 #[test]
 fn a_merged_call_is_served_by_a_run_that_began_after_it() {
     check(2, || {
-        let machine = machine::<3>();
-        online_all(&machine, 3);
+        let machine = online_machine::<3>();
         let written: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
         let seen: &'static [AtomicU64; 2] =
             Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
-        let finished: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let finished = counter();
         let look: &'static (dyn Fn(CpuId) + Sync) = Box::leak(Box::new(move |_: CpuId| {
             for (written, seen) in written.iter().zip(seen) {
                 if written.load(Ordering::Relaxed) == 1 {
@@ -252,9 +232,7 @@ fn a_merged_call_is_served_by_a_run_that_began_after_it() {
             wake(machine, 2);
         };
         let other = on_cpu(&machine, 1, move |machine| call(machine, 1));
-        let responder = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || finished.load(Ordering::Acquire) == 2);
-        });
+        let responder = idler(&machine, 2, move || finished.load(Ordering::Acquire) == 2);
         call(&machine, 0);
         other.join().unwrap();
         responder.join().unwrap();
@@ -266,9 +244,8 @@ fn a_merged_call_is_served_by_a_run_that_began_after_it() {
 #[test]
 fn two_cpus_post_their_data_to_one() {
     check(3, || {
-        let machine = machine::<3>();
-        online_all(&machine, 3);
-        let sum: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let machine = online_machine::<3>();
+        let sum = counter();
         let post = move |machine: &Machine<3>, amount: u64| {
             let written: &'static loom::cell::UnsafeCell<u64> =
                 Box::leak(Box::new(loom::cell::UnsafeCell::new(0)));
@@ -282,9 +259,7 @@ fn two_cpus_post_their_data_to_one() {
             machine.post_data(cpu(2), data).unwrap();
         };
         let other = on_cpu(&machine, 1, move |machine| post(machine, 1));
-        let responder = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
-        });
+        let responder = idler(&machine, 2, move || sum.load(Ordering::Relaxed) == 11);
         post(&machine, 10);
         other.join().unwrap();
         responder.join().unwrap();
@@ -310,15 +285,12 @@ impl Shared {
 #[test]
 fn data_are_posted_again_when_they_have_been_taken() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
-        let runs: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
-        let wanted: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
-        let responder = on_cpu(&machine, 1, move |machine| {
-            idle_until(machine, || {
-                let wanted = wanted.load(Ordering::Acquire);
-                wanted != 0 && runs.load(Ordering::Relaxed) == wanted
-            });
+        let machine = online_machine::<2>();
+        let runs = counter();
+        let wanted = counter();
+        let responder = idler(&machine, 1, move || {
+            let wanted = wanted.load(Ordering::Acquire);
+            wanted != 0 && runs.load(Ordering::Relaxed) == wanted
         });
         let count = move |_: CpuId| {
             runs.fetch_add(1, Ordering::Relaxed);

@@ -13,10 +13,6 @@ const NEW: u64 = 1;
 
 type Leaver = loom::thread::JoinHandle<()>;
 
-fn page() -> FlushRange {
-    FlushRange::pages(0, 1, PageSize::SIZE_4K)
-}
-
 /// A machine whose CPU 1 goes offline; the model is CPU `me`, which is not online.
 fn cpu_1_leaves<const N: usize>(me: u32) -> (Arc<Machine<N>>, Arc<AtomicBool>, Leaver)
 where
@@ -41,13 +37,12 @@ fn a_call_to_a_cpu_that_leaves_is_run_or_refused() {
 #[test]
 fn a_post_to_a_cpu_that_leaves_is_run_before_it_is_gone() {
     check(4, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let gone = Arc::new(AtomicBool::new(false));
         let runs: Arc<AtomicU64> = Arc::new(AtomicU64::new(0));
         let leaver = departing(&machine, &gone, |_| ());
         let counter = Arc::into_raw(runs).expose_provenance();
-        let sent = machine.post(&CpuMask::only(CpuId::new(1)), move |_| {
+        let sent = machine.post(&CpuMask::only(cpu(1)), move |_| {
             let counter = std::ptr::with_exposed_provenance::<AtomicU64>(counter);
             // SAFETY: the model gives it back after the CPU that runs this has ended.
             unsafe { &*counter }.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +67,7 @@ fn a_call_of_a_cpu_that_is_not_online_is_run_or_refused() {
         let count = |_| {
             RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
-        let ticket = machine.submit(&CpuMask::only(CpuId::new(1)), count, Wait::Done);
+        let ticket = machine.submit(&CpuMask::only(cpu(1)), count, Wait::Done);
         // It may be waiting until we have published.
         wake(&machine, 1);
         let sent = ticket.wait().len() as u64;
@@ -89,7 +84,7 @@ fn a_call_of_a_cpu_that_comes_online_is_run_or_refused() {
         let (machine, gone, leaver) = cpu_1_leaves::<5>(2);
         RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
         machine.online();
-        let sent = machine.post(&CpuMask::only(CpuId::new(1)), |_| {
+        let sent = machine.post(&CpuMask::only(cpu(1)), |_| {
             RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
         idle_until(&machine, || gone.load(Ordering::Acquire));
@@ -103,8 +98,7 @@ fn a_call_of_a_cpu_that_comes_online_is_run_or_refused() {
 #[test]
 fn two_cpus_leave_at_once() {
     check(4, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let gone = Arc::new(AtomicBool::new(false));
         let leaver = departing(&machine, &gone, |_| ());
         machine.offline();
@@ -117,23 +111,18 @@ fn two_cpus_leave_at_once() {
 #[test]
 fn a_cpu_that_comes_back_misses_no_flush() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let gone = Arc::new(AtomicBool::new(false));
-        let done = Arc::new(AtomicBool::new(false));
-        let leaver = {
-            let done = done.clone();
-            departing(&machine, &gone, move |machine| {
-                walk(machine, 0);
-                machine.online();
-                idle_until(machine, || done.load(Ordering::Acquire));
-                assert_eq!(walk(machine, 0), NEW, "stale translation");
-            })
-        };
+        let done = flag();
+        let leaver = departing(&machine, &gone, move |machine| {
+            walk(machine, 0);
+            machine.online();
+            idle_until(machine, || done.load(Ordering::Acquire));
+            assert_eq!(walk(machine, 0), NEW, "stale translation");
+        });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush_kernel(page(), FreedTables::Yes);
-        done.store(true, Ordering::Release);
-        wake(&machine, 1);
+        machine.flush_kernel(page(0), FreedTables::Yes);
+        tell(&machine, 1, done);
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
     });
@@ -144,11 +133,11 @@ fn a_cpu_that_comes_back_misses_no_flush() {
 fn data_of_a_cpu_that_is_not_online_run_or_are_refused() {
     check(4, || {
         let (machine, _, leaver) = cpu_1_leaves::<2>(0);
-        let runs: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let runs = counter();
         let data = Box::leak(Box::new(CallData::new(move |_| {
             runs.fetch_add(1, Ordering::Relaxed);
         })));
-        let is_posted = machine.post_data(CpuId::new(1), data).is_ok();
+        let is_posted = machine.post_data(cpu(1), data).is_ok();
         wake(&machine, 1);
         leaver.join().unwrap();
         assert_eq!(runs.load(Ordering::Relaxed), u64::from(is_posted));
@@ -160,7 +149,7 @@ fn data_of_a_cpu_that_is_not_online_run_or_are_refused() {
 fn a_flush_of_a_cpu_that_is_not_online_waits_for_no_cpu_that_is_gone() {
     check(4, || {
         let (machine, _, leaver) = cpu_1_leaves::<2>(0);
-        let ticket = machine.submit_flush_kernel(page(), FreedTables::Yes);
+        let ticket = machine.submit_flush_kernel(page(0), FreedTables::Yes);
         wake(&machine, 1);
         ticket.wait();
         leaver.join().unwrap();

@@ -12,10 +12,6 @@ use shootdown::*;
 const OLD: u64 = 0;
 const NEW: u64 = 1;
 
-fn page(number: usize) -> FlushRange {
-    FlushRange::pages(number * PAGE, 1, PageSize::SIZE_4K)
-}
-
 /// Takes interrupts until `done`, then checks that this CPU translates no page of `pages` to the old frame.
 fn spin_until_flushed<const N: usize>(machine: &Machine<N>, done: &AtomicBool, pages: &[usize])
 where
@@ -33,23 +29,19 @@ where
 #[test]
 fn late_joiner_sees_new_generation() {
     check(4, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
-        let done = Arc::new(AtomicBool::new(false));
-        let joiner = {
-            let (space, done) = (space.clone(), done.clone());
-            on_cpu(&machine, 1, move |machine| {
-                machine.switch_to(None, &space);
-                walk(machine, 0);
-                spin_until_flushed(machine, &done, &[0]);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let done = flag();
+        let inside = space.clone();
+        let joiner = on_cpu(&machine, 1, move |machine| {
+            machine.switch_to(None, &inside);
+            walk(machine, 0);
+            spin_until_flushed(machine, done, &[0]);
+            machine.switch_away(&inside, NO_USER);
+        });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
         machine.flush(&space, page(0), FreedTables::No);
-        done.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, done);
         joiner.join().unwrap();
     });
 }
@@ -59,15 +51,14 @@ fn free_a_table_while_a_cpu_leaves(
     go: fn(&Machine<2>, left: &AddressSpace<2>, other: &AddressSpace<2>),
 ) {
     check(3, move || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let space = Arc::new(AddressSpace::new(&machine, TABLE_OWNER));
         let other = Arc::new(AddressSpace::new(&machine, tables(2)));
-        let done = Arc::new(AtomicBool::new(false));
+        let done = flag();
         let joined = Arc::new(Event::new());
         let leaver = {
             let (space, other) = (space.clone(), other.clone());
-            let (done, joined) = (done.clone(), joined.clone());
+            let joined = joined.clone();
             on_cpu(&machine, 1, move |machine| {
                 machine.switch_to(None, &space);
                 joined.set();
@@ -78,8 +69,7 @@ fn free_a_table_while_a_cpu_leaves(
         joined.wait();
         machine.flush(&space, page(0), FreedTables::Yes);
         machine.platform().table_page.reuse();
-        done.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, done);
         leaver.join().unwrap();
     });
 }
@@ -117,32 +107,26 @@ fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_becomes_idle() {
 #[test]
 fn partial_flushes_out_of_order_hide_nothing() {
     check(2, || {
-        let machine = machine::<3>();
-        online_all(&machine, 3);
+        let machine = online_machine::<3>();
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
-        let done = Arc::new(AtomicBool::new(false));
-        let user = {
-            let (space, done) = (space.clone(), done.clone());
-            on_cpu(&machine, 2, move |machine| {
-                machine.switch_to(None, &space);
-                walk(machine, 0);
-                walk(machine, 1);
-                spin_until_flushed(machine, &done, &[0, 1]);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
-        let other = {
-            let space = space.clone();
-            on_cpu(&machine, 1, move |machine| {
-                machine.platform().table[1].store(NEW, Ordering::Relaxed);
-                machine.flush(&space, page(1), FreedTables::No);
-            })
-        };
+        let done = flag();
+        let inside = space.clone();
+        let user = on_cpu(&machine, 2, move |machine| {
+            machine.switch_to(None, &inside);
+            walk(machine, 0);
+            walk(machine, 1);
+            spin_until_flushed(machine, done, &[0, 1]);
+            machine.switch_away(&inside, NO_USER);
+        });
+        let inside = space.clone();
+        let other = on_cpu(&machine, 1, move |machine| {
+            machine.platform().table[1].store(NEW, Ordering::Relaxed);
+            machine.flush(&inside, page(1), FreedTables::No);
+        });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
         machine.flush(&space, page(0), FreedTables::No);
         other.join().unwrap();
-        done.store(true, Ordering::Release);
-        wake(&machine, 2);
+        tell(&machine, 2, done);
         user.join().unwrap();
     });
 }
@@ -152,14 +136,13 @@ fn partial_flushes_out_of_order_hide_nothing() {
 #[test]
 fn a_reclaimed_frame_is_out_of_reach() {
     check(3, || {
-        let machine = machine::<2>();
-        online_all(&machine, 2);
+        let machine = online_machine::<2>();
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
         // Who owns frame OLD: 0 the space, 1 somebody else.
         let owner = Arc::new(AtomicU64::new(0));
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = flag();
         let user = {
-            let (space, owner, stop) = (space.clone(), owner.clone(), stop.clone());
+            let (space, owner) = (space.clone(), owner.clone());
             on_cpu(&machine, 1, move |machine| {
                 machine.switch_to(None, &space);
                 idle_until(machine, || {
@@ -184,8 +167,7 @@ fn a_reclaimed_frame_is_out_of_reach() {
             assert_eq!(frame, OLD);
             owner.store(1, Ordering::Relaxed);
         }
-        stop.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, stop);
         user.join().unwrap();
     });
 }
@@ -198,20 +180,16 @@ fn a_cpu_coming_online_misses_no_kernel_flush() {
         let machine = machine::<2>();
         become_cpu(0);
         machine.online();
-        let done = Arc::new(AtomicBool::new(false));
-        let late = {
-            let done = done.clone();
-            on_cpu(&machine, 1, move |machine| {
-                walk(machine, 0);
-                machine.online();
-                walk(machine, 0);
-                spin_until_flushed(machine, &done, &[0]);
-            })
-        };
+        let done = flag();
+        let late = on_cpu(&machine, 1, move |machine| {
+            walk(machine, 0);
+            machine.online();
+            walk(machine, 0);
+            spin_until_flushed(machine, done, &[0]);
+        });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
         machine.flush_kernel(page(0), FreedTables::Yes);
-        done.store(true, Ordering::Release);
-        wake(&machine, 1);
+        tell(&machine, 1, done);
         late.join().unwrap();
     });
 }
@@ -221,30 +199,26 @@ fn a_cpu_coming_online_misses_no_kernel_flush() {
 #[test]
 fn a_full_flush_serves_only_what_was_asked_for_before() {
     check(2, || {
-        let machine = machine::<3>();
-        online_all(&machine, 3);
+        let machine = online_machine::<3>();
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
         become_cpu(2);
         machine.switch_to(None, &space);
         become_cpu(0);
-        let done = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
-        let responder = {
-            let (space, done) = (space.clone(), done.clone());
-            on_cpu(&machine, 2, move |machine| {
-                walk(machine, 0);
-                walk(machine, 1);
-                spin_until_flushed(machine, &done[0], &[0]);
-                spin_until_flushed(machine, &done[1], &[1]);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let done = [flag(), flag()];
+        let inside = space.clone();
+        let responder = on_cpu(&machine, 2, move |machine| {
+            walk(machine, 0);
+            walk(machine, 1);
+            spin_until_flushed(machine, done[0], &[0]);
+            spin_until_flushed(machine, done[1], &[1]);
+            machine.switch_away(&inside, NO_USER);
+        });
         let change = |page: usize| {
-            let (space, done) = (space.clone(), done.clone());
+            let space = space.clone();
             move |machine: &Machine<3>| {
                 machine.platform().table[page].store(NEW, Ordering::Relaxed);
                 machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);
-                done[page].store(true, Ordering::Release);
-                wake(machine, 2);
+                tell(machine, 2, done[page]);
             }
         };
         let other = on_cpu(&machine, 1, change(1));

@@ -21,7 +21,9 @@ where
     /// CPU 1's, until it retires it.
     windows: RefCell<Option<WindowRoot>>,
     /// CPUs that are not done with their changes.
-    busy: Arc<AtomicU64>,
+    busy: AtomicU64,
+    /// CPU 1 has reached the point where the model begins.
+    entered: Event,
 }
 
 impl<const N: usize> Scene<N>
@@ -36,12 +38,13 @@ where
         let machine = online_machine::<N>();
         machine.set_policy(policy);
         let space = Arc::new(AddressSpace::new(&machine, shared));
-        let windows = WindowRoot::new(&machine, &space, CpuId::new(1), PRIVATE);
+        let windows = WindowRoot::new(&machine, &space, cpu(1), PRIVATE);
         Arc::new(Self {
             machine,
             space,
             windows: RefCell::new(Some(windows)),
-            busy: Arc::new(AtomicU64::new(N as u64 - 1)),
+            busy: AtomicU64::new(N as u64 - 1),
+            entered: Event::new(),
         })
     }
 
@@ -86,7 +89,7 @@ where
     }
 
     fn flush(&self, freed: FreedTables) {
-        let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
+        let page = page(0);
         self.machine.flush(&self.space, page, freed);
     }
 
@@ -126,22 +129,32 @@ fn a_removal_reaches_a_private_root_that_is_loaded_again() {
     });
 }
 
+/// CPU 0 unlinks the table as soon as CPU 1, in its part, says so.
+fn unlink_meanwhile(
+    make: fn() -> Arc<Scene<2>>,
+    cpu_1: impl Fn(&Scene<2>) + Copy + Send + Sync + 'static,
+) {
+    check(3, move || {
+        let scene = make();
+        let cpu_1 = Scene::on(&scene, 1, cpu_1);
+        scene.entered.wait();
+        scene.unlink();
+        cpu_1.join().unwrap();
+    });
+}
+
 /// Two flushes, of which only one unlinks a table, are served in any order: whoever makes up for a gap copies, because the other
 /// one is covered then.
 #[test]
 fn a_removal_is_not_hidden_by_a_flush_that_overtakes_it() {
     check(2, || {
         let scene = Scene::<3>::new(Policy::BEST);
-        let entered = Arc::new(Event::new());
-        let cpu_1 = {
-            let entered = entered.clone();
-            Scene::on(&scene, 1, move |scene| {
-                scene.enter(None);
-                entered.set();
-                scene.idle_and_leave();
-            })
-        };
-        entered.wait();
+        let cpu_1 = Scene::on(&scene, 1, |scene| {
+            scene.enter(None);
+            scene.entered.set();
+            scene.idle_and_leave();
+        });
+        scene.entered.wait();
         let cpu_2 = Scene::on(&scene, 2, |scene| {
             scene.flush(FreedTables::No);
             scene.done();
@@ -156,23 +169,16 @@ fn a_removal_is_not_hidden_by_a_flush_that_overtakes_it() {
 /// before.
 #[test]
 fn a_cpu_that_catches_up_takes_the_removal_over() {
-    check(3, || {
-        let scene = Scene::<2>::new(Policy::BEST.with_deferral(true));
-        let entered = Arc::new(Event::new());
-        let cpu_1 = {
-            let entered = entered.clone();
-            Scene::on(&scene, 1, move |scene| {
-                scene.enter(None);
-                scene.machine.defer_flushes(&scene.space);
-                entered.set();
-                scene.machine.catch_up(&scene.space);
-                scene.idle_and_leave();
-            })
-        };
-        entered.wait();
-        scene.unlink();
-        cpu_1.join().unwrap();
-    });
+    unlink_meanwhile(
+        || Scene::<2>::new(Policy::BEST.with_deferral(true)),
+        |scene| {
+            scene.enter(None);
+            scene.machine.defer_flushes(&scene.space);
+            scene.entered.set();
+            scene.machine.catch_up(&scene.space);
+            scene.idle_and_leave();
+        },
+    );
 }
 
 /// An entry is added while CPU 1 loads its private root: it has it at once, or takes it over at the fault.
@@ -207,32 +213,25 @@ fn an_addition_is_found_at_the_fault() {
 /// A resident leaves, is perhaps left alone, and comes back, all without touching the set: either its mark is seen, or the removal
 /// (I2); and who leaves it alone may reuse the table (I4).
 fn a_resident_comes_and_goes(elsewhere: bool) {
-    check(3, move || {
-        let scene = Scene::<2>::new(Policy::BEST);
-        let entered = Arc::new(Event::new());
-        let cpu_1 = {
-            let entered = entered.clone();
-            Scene::on(&scene, 1, move |scene| {
-                let other = AddressSpace::new(&scene.machine, tables(3));
-                let others = WindowRoot::new(&scene.machine, &other, CpuId::new(1), tables(4));
+    unlink_meanwhile(
+        || Scene::<2>::new(Policy::BEST),
+        move |scene| {
+            let other = AddressSpace::new(&scene.machine, tables(3));
+            let others = WindowRoot::new(&scene.machine, &other, cpu(1), tables(4));
+            scene.enter(None);
+            scene.entered.set();
+            if elsewhere {
+                let machine = &scene.machine;
+                machine.switch_to_windows(Some(&scene.space), &other, &others);
+                scene.enter(Some(&other));
+            } else {
+                scene.machine.switch_away(&scene.space, NO_USER);
                 scene.enter(None);
-                entered.set();
-                if elsewhere {
-                    let machine = &scene.machine;
-                    machine.switch_to_windows(Some(&scene.space), &other, &others);
-                    scene.enter(Some(&other));
-                } else {
-                    scene.machine.switch_away(&scene.space, NO_USER);
-                    scene.enter(None);
-                }
-                scene.idle_and_leave();
-                scene.machine.retire_windows(&other, others);
-            })
-        };
-        entered.wait();
-        scene.unlink();
-        cpu_1.join().unwrap();
-    });
+            }
+            scene.idle_and_leave();
+            scene.machine.retire_windows(&other, others);
+        },
+    );
 }
 
 #[test]
@@ -249,20 +248,13 @@ fn a_resident_of_two_spaces_is_found_or_finds_out() {
 /// alone what still walks the shared tables.
 #[test]
 fn a_cpu_that_becomes_a_resident_where_it_is_is_not_left_alone() {
-    check(3, || {
-        let scene = Scene::<2>::with_root(Policy::BEST, TABLE_OWNER);
-        let entered = Arc::new(Event::new());
-        let cpu_1 = {
-            let entered = entered.clone();
-            Scene::on(&scene, 1, move |scene| {
-                scene.machine.switch_to(None, &scene.space);
-                entered.set();
-                scene.enter(Some(&scene.space));
-                scene.idle_and_leave();
-            })
-        };
-        entered.wait();
-        scene.unlink();
-        cpu_1.join().unwrap();
-    });
+    unlink_meanwhile(
+        || Scene::<2>::with_root(Policy::BEST, TABLE_OWNER),
+        |scene| {
+            scene.machine.switch_to(None, &scene.space);
+            scene.entered.set();
+            scene.enter(Some(&scene.space));
+            scene.idle_and_leave();
+        },
+    );
 }

@@ -4,9 +4,7 @@
 
 mod puppet;
 
-use puppet::{
-    Count, Machine, Space, cpu, machine, online, pages, refuses, tables, tagged, with_puppet,
-};
+use puppet::*;
 use shootdown::*;
 
 #[test]

@@ -5,7 +5,7 @@ mod puppet;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use puppet::{Count, Machine, Puppet, Space, cpu, machine, pages, space_on, tables, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 /// Every operation that waits for CPU 1, which must be asked before it answers.
@@ -21,16 +21,6 @@ const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
         assert!(machine.submit_batch(space, batch).wait().eq([7]));
     },
 ];
-
-/// CPU `number` takes no interrupts.
-fn deafen(puppet: &'static Puppet, number: u32) {
-    puppet.as_cpu(number, || puppet.set_irqs_off(true));
-}
-
-/// It takes them again, at the next chance.
-fn hear_again(puppet: &'static Puppet, number: u32) {
-    puppet.as_cpu(number, || puppet.set_irqs_off(false));
-}
 
 /// How many of the waits the host could have preempted, at their first turn.
 fn preemptible_waits(policy: Policy) -> usize {
@@ -116,7 +106,7 @@ fn no_task_waits_for_the_call_of_another_on_its_cpu() {
     let machine = machine::<4>();
     let space = space_on(machine, 3);
     let puppet = *machine.platform();
-    deafen(puppet, 3);
+    puppet.deafen(3);
     let first = machine.submit(&CpuMask::only(cpu(3)), |_| (), Wait::Done);
     // That task is preempted; another one calls and flushes CPUs that answer.
     for _ in 0..10 {
@@ -127,14 +117,14 @@ fn no_task_waits_for_the_call_of_another_on_its_cpu() {
     assert!(!first.is_done());
     assert_eq!(machine.stats(cpu(0)).waits_finished, 30);
     assert_eq!(machine.stats(cpu(0)).slots_exhausted, 0);
-    hear_again(puppet, 3);
+    puppet.hear_again(3);
     drop(first);
 }
 
 #[test]
 fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
     let (machine, puppet) = with_puppet::<4>();
-    deafen(puppet, 1);
+    puppet.deafen(1);
     while machine.try_post(&CpuMask::only(cpu(1)), |_| ()).is_ok() {}
     puppet.at_next_relax(move || puppet.migrate(3));
     machine.call_one(cpu(2), &|_| ()).unwrap();
@@ -142,6 +132,6 @@ fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
     assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
     assert_eq!(machine.stats(cpu(1)).functions_run, 0);
     puppet.migrate(0);
-    hear_again(puppet, 1);
+    puppet.hear_again(1);
     puppet.deliver_all();
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{cpu, machine, pages, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 #[test]

@@ -7,7 +7,7 @@ mod puppet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
-use puppet::{KERNEL_ROOT, Machine, Space, online, pages, tagged};
+use puppet::*;
 use shootdown::TagEntries::{Drop, Keep};
 use shootdown::*;
 

@@ -8,7 +8,7 @@ mod puppet;
 use std::sync::atomic::{AtomicU64 as CoreU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use puppet::{Machine, Puppet, mask, pages, space_on, with_puppet};
+use puppet::*;
 use shootdown::sim::{self, Memory, Operation, Plain};
 use shootdown::*;
 

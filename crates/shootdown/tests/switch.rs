@@ -4,10 +4,7 @@
 
 mod puppet;
 
-use puppet::{
-    GLOBAL, KERNEL_ROOT, Machine, Moment, Space, cpu, online, pages, powered_off, refuses,
-    start_engine, tables, tagged,
-};
+use puppet::*;
 use shootdown::*;
 
 /// Spaces with roots 1, 2, ... in which page 0 is frame 10 times the root.

@@ -8,10 +8,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{
-    Count, Machine, Moment, PAGE, Space, cpu, machine, pages, powered_off, refuses, space_on,
-    tables, with_puppet,
-};
+use puppet::*;
 use shootdown::*;
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];

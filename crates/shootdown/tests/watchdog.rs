@@ -4,21 +4,11 @@
 
 mod puppet;
 
-use puppet::{Puppet, cpu, pages, with_puppet};
+use puppet::*;
 use shootdown::*;
 
 /// A stall is looked for every 256 turns.
 const LOOK_NS: u64 = 256;
-
-/// CPU `number` takes no interrupts from now on.
-fn deafen(puppet: &'static Puppet, number: u32) {
-    puppet.as_cpu(number, || puppet.set_irqs_off(true));
-}
-
-/// CPU 1 takes interrupts again.
-fn hear_again(puppet: &'static Puppet) {
-    puppet.as_cpu(1, || puppet.set_irqs_off(false));
-}
 
 /// Does `what` when some CPU has relaxed so often.
 fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send + 'static) {
@@ -33,8 +23,8 @@ fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send +
 fn a_cpu_with_interrupts_off_is_named() {
     let (machine, puppet) = with_puppet::<4>();
     machine.set_stall_ns(1000);
-    deafen(puppet, 1);
-    puppet.at_stall(hear_again);
+    puppet.deafen(1);
+    puppet.at_stall(|puppet| puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
@@ -93,11 +83,11 @@ fn a_function_that_does_not_return_is_named() {
 fn the_report_counts_the_others() {
     let (machine, puppet) = with_puppet::<4>();
     machine.set_stall_ns(1000);
-    deafen(puppet, 1);
-    deafen(puppet, 3);
+    puppet.deafen(1);
+    puppet.deafen(3);
     puppet.at_stall(|puppet| {
-        hear_again(puppet);
-        puppet.as_cpu(3, || puppet.set_irqs_off(false));
+        puppet.hear_again(1);
+        puppet.hear_again(3);
     });
     machine.call_all(&|_| ());
     let stalls = puppet.stalls.take();
@@ -114,8 +104,8 @@ fn the_report_counts_the_others() {
 fn reports_come_less_and_less_often_and_the_wait_goes_on() {
     let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
-    deafen(puppet, 1);
-    after_turns(puppet, 10_000, || hear_again(puppet));
+    puppet.deafen(1);
+    after_turns(puppet, 10_000, || puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     let waited_ns: Vec<u64> = puppet
         .stalls
@@ -147,8 +137,8 @@ fn a_lost_interrupt_is_sent_again_once() {
 fn a_wait_for_a_slot_is_watched_too() {
     let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
-    deafen(puppet, 1);
-    puppet.at_stall(hear_again);
+    puppet.deafen(1);
+    puppet.at_stall(|puppet| puppet.hear_again(1));
     for _ in 0..4 {
         machine.post(&CpuMask::only(cpu(1)), |_| ());
     }
@@ -161,8 +151,8 @@ fn a_wait_for_a_slot_is_watched_too() {
 #[cfg_attr(miri, ignore = "minutes")]
 fn at_the_start_nothing_is_reported() {
     let (machine, puppet) = with_puppet::<2>();
-    deafen(puppet, 1);
-    after_turns(puppet, 10_000, || hear_again(puppet));
+    puppet.deafen(1);
+    after_turns(puppet, 10_000, || puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     assert!(puppet.stalls.take().is_empty());
     assert_eq!(machine.stats(cpu(0)).ipis_resent, 0);

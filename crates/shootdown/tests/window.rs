@@ -6,9 +6,7 @@ mod puppet;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use puppet::{
-    KERNEL_ROOT, Machine, Puppet, WINDOW, cpu, online, pages, powered_off, tables, tagged,
-};
+use puppet::*;
 use shootdown::*;
 
 /// A page of the shared part.

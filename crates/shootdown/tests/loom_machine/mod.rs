@@ -32,6 +32,23 @@ pub const fn tables(number: u64) -> Root {
     unsafe { Root::new(number) }
 }
 
+pub fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+pub fn page(number: usize) -> FlushRange {
+    FlushRange::pages(number * PAGE, 1, PageSize::SIZE_4K)
+}
+
+/// A count for functions that outlive who posts them.
+pub fn counter() -> &'static AtomicU64 {
+    Box::leak(Box::new(AtomicU64::new(0)))
+}
+
+pub fn flag() -> &'static AtomicBool {
+    Box::leak(Box::new(AtomicBool::new(false)))
+}
+
 loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
     static LOADED: Cell<Root> = Cell::new(NO_USER);
@@ -252,7 +269,7 @@ pub fn machine<const N: usize>() -> Arc<Machine<N>>
 where
     Cpus<N>: Capacity,
 {
-    Arc::new(model_machine())
+    Arc::new(machine_with(0))
 }
 
 /// The same with [`TAGS`] tags.
@@ -263,15 +280,8 @@ where
     Arc::new(machine_with(TAGS))
 }
 
-/// A machine with no CPU online and no tags.
-pub fn model_machine<const N: usize>() -> Machine<N>
-where
-    Cpus<N>: Capacity,
-{
-    machine_with(0)
-}
-
-fn machine_with<const N: usize>(tags: usize) -> Machine<N>
+/// A machine with no CPU online.
+pub fn machine_with<const N: usize>(tags: usize) -> Machine<N>
 where
     Cpus<N>: Capacity,
 {
@@ -354,6 +364,27 @@ where
     }
 }
 
+/// CPU `cpu`, on a new loom thread, takes interrupts until `done` says so.
+pub fn idler<const N: usize>(
+    machine: &Arc<Machine<N>>,
+    cpu: u32,
+    done: impl Fn() -> bool + 'static,
+) -> loom::thread::JoinHandle<()>
+where
+    Cpus<N>: Capacity,
+{
+    on_cpu(machine, cpu, move |machine| idle_until(machine, done))
+}
+
+/// Sets the flag that CPU `cpu` waits for.
+pub fn tell<const N: usize>(machine: &Machine<N>, cpu: u32, flag: &AtomicBool)
+where
+    Cpus<N>: Capacity,
+{
+    flag.store(true, Ordering::Release);
+    wake(machine, cpu);
+}
+
 /// Lets CPU `cpu` look again.
 pub fn wake<const N: usize>(machine: &Machine<N>, cpu: u32)
 where
@@ -393,15 +424,13 @@ pub fn two_initiators_post_to_one(make: fn() -> Arc<Machine<3>>) {
     check(3, move || {
         let machine = make();
         let target = CpuMask::only(CpuId::new(2));
-        let sum: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let sum = counter();
         let other = on_cpu(&machine, 1, move |machine| {
             machine.post(&target, move |_| {
                 sum.fetch_add(1, Ordering::Relaxed);
             });
         });
-        let responder = on_cpu(&machine, 2, move |machine| {
-            idle_until(machine, || sum.load(Ordering::Relaxed) == 11);
-        });
+        let responder = idler(&machine, 2, move || sum.load(Ordering::Relaxed) == 11);
         machine.post(&target, move |_| {
             sum.fetch_add(10, Ordering::Relaxed);
         });

@@ -180,10 +180,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
-        assert!(
-            self.me().irqs_off.load(Relaxed),
-            "interrupts are on while one is sent"
-        );
+        self.insist_irqs_off("while one is sent");
         let (to, times) = &mut *self.refuse_to.lock().unwrap();
         if *to == target.as_u32() && *times > 0 {
             *times -= 1;
@@ -212,10 +209,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn local_flush(&self, operation: LocalFlush) {
-        assert!(
-            self.me().irqs_off.load(Relaxed),
-            "interrupts are on during a flush"
-        );
+        self.insist_irqs_off("during a flush");
         self.flushes.push((self.current_cpu().as_u32(), operation));
         self.nmi(Moment::Flush(operation));
         let mut tlb = self.me().tlb.lock().unwrap();
@@ -245,10 +239,7 @@ unsafe impl Platform for &'static Puppet {
     const KERNEL_PAGES_ARE_GLOBAL: bool = true;
 
     fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
-        assert!(
-            self.me().irqs_off.load(Relaxed),
-            "interrupts are on while a root is copied"
-        );
+        self.insist_irqs_off("while a root is copied");
         let concerns =
             |page: usize| page < WINDOW * PAGE && range.start() <= page && page < range.end();
         let mut tables = self.own_tables.lock().unwrap();
@@ -292,10 +283,7 @@ unsafe impl Platform for &'static Puppet {
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let me = self.me();
-        assert!(
-            me.irqs_off.load(Relaxed),
-            "interrupts are on during a root load"
-        );
+        self.insist_irqs_off("during a root load");
         assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
         let load = (self.current_cpu().as_u32(), root, asid, entries);
         self.loads.push(load);
@@ -379,7 +367,15 @@ impl PuppetCpu {
 
 impl Puppet {
     fn me(&self) -> &PuppetCpu {
-        &self.cpus[self.current.load(Relaxed) as usize]
+        self.cpu(self.current.load(Relaxed))
+    }
+
+    fn cpu(&self, number: u32) -> &PuppetCpu {
+        &self.cpus[number as usize]
+    }
+
+    fn insist_irqs_off(&self, when: &str) {
+        assert!(self.me().irqs_off.load(Relaxed), "interrupts are on {when}");
     }
 
     /// NMIs ask about the space with this name from now on.
@@ -439,7 +435,7 @@ impl Puppet {
 
     /// CPU `cpu` takes its pending interrupt if there is one and it has interrupts on; tells whether it did.
     pub fn deliver(&'static self, cpu: u32) -> bool {
-        let state = &self.cpus[cpu as usize];
+        let state = self.cpu(cpu);
         if state.irqs_off.load(Relaxed) || !state.interrupted.swap(false, Relaxed) {
             return false;
         }
@@ -460,12 +456,12 @@ impl Puppet {
 
     /// An interrupt that was accepted for CPU `cpu` gets lost.
     pub fn lose_interrupt(&self, cpu: u32) {
-        self.cpus[cpu as usize].interrupted.store(false, Relaxed);
+        self.cpu(cpu).interrupted.store(false, Relaxed);
     }
 
     /// Whether CPU `cpu` has an interrupt pending.
     pub fn is_interrupted(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].interrupted.load(Relaxed)
+        self.cpu(cpu).interrupted.load(Relaxed)
     }
 
     /// Turns maskable interrupts of the running CPU off or on.
@@ -473,8 +469,18 @@ impl Puppet {
         self.me().irqs_off.store(off, Relaxed);
     }
 
+    /// CPU `cpu` takes no interrupts from now on.
+    pub fn deafen(&self, cpu: u32) {
+        self.as_cpu(cpu, || self.set_irqs_off(true));
+    }
+
+    /// It takes them again, at the next chance.
+    pub fn hear_again(&self, cpu: u32) {
+        self.as_cpu(cpu, || self.set_irqs_off(false));
+    }
+
     pub fn preempt_count(&self, cpu: u32) -> usize {
-        self.cpus[cpu as usize].preempt_count.load(Relaxed)
+        self.cpu(cpu).preempt_count.load(Relaxed)
     }
 
     /// Writes a page-table entry.
@@ -504,7 +510,7 @@ impl Puppet {
 
     /// The same, or `None` for a page fault.
     pub fn translate(&self, cpu: u32, page: usize) -> Option<u64> {
-        let cpu = &self.cpus[cpu as usize];
+        let cpu = self.cpu(cpu);
         let address = page * PAGE;
         let (root, _) = *cpu.loaded.lock().unwrap();
         let tag = cpu.tag_of(address);
@@ -536,7 +542,7 @@ impl Puppet {
         Cpus<N>: Capacity,
     {
         let (asid, entries) = self.as_cpu(cpu, || machine.enter_user());
-        let cpu = &self.cpus[cpu as usize];
+        let cpu = self.cpu(cpu);
         let ((root, tag), address) = (*cpu.loaded.lock().unwrap(), page * PAGE);
         assert_eq!(tag, asid.as_u16());
         let mut tlb = cpu.user_tlb.lock().unwrap();
@@ -550,14 +556,14 @@ impl Puppet {
 
     /// The kernel page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
     pub fn kernel_table(&self, cpu: u32, linked: u64) -> u64 {
-        let cpu = &self.cpus[cpu as usize];
+        let cpu = self.cpu(cpu);
         let mut structures = cpu.structures.lock().unwrap();
         *structures.entry(cpu.tag()).or_insert(linked)
     }
 
     /// The number of the root that CPU `cpu` has loaded.
     pub fn root_of(&self, cpu: u32) -> u64 {
-        self.cpus[cpu as usize].loaded.lock().unwrap().0
+        self.cpu(cpu).loaded.lock().unwrap().0
     }
 }
 
