@@ -91,12 +91,7 @@ fn pages_are_dropped_at_their_stride() {
     let ops = ops_with(FeatureFlags::empty(), |tlb| {
         tlb.flush_pages(0x40_0000, 0x20_0000, 3)
     });
-    let expected = [
-        Op::Invlpg(0x40_0000),
-        Op::Invlpg(0x60_0000),
-        Op::Invlpg(0x80_0000),
-    ];
-    assert_eq!(ops, expected);
+    assert_eq!(ops, [0x40_0000, 0x60_0000, 0x80_0000].map(Op::Invlpg));
 }
 
 #[test]
@@ -111,11 +106,10 @@ fn long_ranges_are_dropped_to_their_end() {
 
 #[test]
 fn no_pages_drop_nothing() {
-    assert_eq!(
-        ops_with(FeatureFlags::empty(), |tlb| tlb
-            .flush_pages(0x1000, 4096, 0)),
-        []
-    );
+    let ops = ops_with(FeatureFlags::empty(), |tlb| {
+        tlb.flush_pages(0x1000, 4096, 0)
+    });
+    assert_eq!(ops, []);
 }
 
 #[test]

@@ -131,10 +131,8 @@ impl Port for &Machine {
         self.page.borrow_mut().insert(offset, value);
         if offset == Register::CommandLow.offset() {
             let destination = self.page(Register::CommandHigh).unwrap_or(0) >> 24;
-            self.sent.borrow_mut().push(Sent {
-                destination,
-                low: value,
-            });
+            let low = value;
+            self.sent.borrow_mut().push(Sent { destination, low });
         }
     }
 
@@ -147,11 +145,8 @@ impl Port for &Machine {
         self.step(Op::WriteMsr(msr.as_u32(), value));
         self.msrs.borrow_mut().insert(msr.as_u32(), value);
         if msr == Register::CommandLow.msr() {
-            let sent = Sent {
-                destination: (value >> 32) as u32,
-                low: value as u32,
-            };
-            self.sent.borrow_mut().push(sent);
+            let (destination, low) = ((value >> 32) as u32, value as u32);
+            self.sent.borrow_mut().push(Sent { destination, low });
         }
     }
 
@@ -161,11 +156,9 @@ impl Port for &Machine {
 
     fn irq_save(&self) -> IrqState {
         self.step(Op::IrqSave);
-        let off = self.irqs_off.replace(true);
-        if off {
-            IrqState::Disabled
-        } else {
-            IrqState::Enabled
+        match self.irqs_off.replace(true) {
+            true => IrqState::Disabled,
+            false => IrqState::Enabled,
         }
     }
 

@@ -158,45 +158,34 @@ fn shorthand_is_for_exactly_everyone_else_online() {
 fn shorthand_waits_for_permission_and_for_the_last_cpu() {
     let (map, ids) = map_of(Delivery::XapicPhysical, &[0, 1, 2, 3]);
     let others = set_of(0b1110);
+    let commands = || send_and_check(&map, &ids, 0, &others);
     (0..4).for_each(|cpu| map.set_online(cpu));
-    assert_eq!(send_and_check(&map, &ids, 0, &others), 3, "not permitted");
+    assert_eq!(commands(), 3, "not permitted");
     map.permit_shorthand();
-    assert_eq!(send_and_check(&map, &ids, 0, &others), 1);
+    assert_eq!(commands(), 1);
     map.set_offline(3);
-    assert_eq!(
-        send_and_check(&map, &ids, 0, &others),
-        3,
-        "a target is offline"
-    );
+    assert_eq!(commands(), 3, "a target is offline");
     assert_eq!(map.online(), 3);
     map.set_offline(3);
     map.set_online(3);
     map.set_online(3);
     assert_eq!(map.online(), 4, "repeating counts once");
     map.set_offline(0);
-    assert_eq!(
-        send_and_check(&map, &ids, 0, &others),
-        3,
-        "the initiator is offline"
-    );
+    assert_eq!(commands(), 3, "the initiator is offline");
 }
 
 #[test]
 fn shorthand_compares_sets_and_not_their_sizes() {
     let (map, ids) = map_of(Delivery::XapicPhysical, &[0, 1, 2, 3, 4]);
+    let commands = || send_and_check(&map, &ids, 0, &set_of(0b01110));
     map.permit_shorthand();
     (0..5).for_each(|cpu| map.set_online(cpu));
     map.set_offline(3);
-    let with_the_offline_one = set_of(0b01110);
-    assert_eq!(send_and_check(&map, &ids, 0, &with_the_offline_one), 3);
+    // With the one that is offline.
+    assert_eq!(commands(), 3);
     map.set_online(3);
     map.set_offline(0);
-    let not_all_others = set_of(0b01110);
-    assert_eq!(
-        send_and_check(&map, &ids, 0, &not_all_others),
-        3,
-        "the initiator is not counted"
-    );
+    assert_eq!(commands(), 3, "the initiator is not counted");
 }
 
 /// Distinct ids, clustered and sparse, in any order of index.

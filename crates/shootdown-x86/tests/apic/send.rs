@@ -39,14 +39,8 @@ fn xapic_send_leaves_interrupts_off_if_they_were() {
 #[test]
 fn an_interrupt_cannot_split_the_two_halves() {
     const OPS: u32 = 40;
-    let ours = Sent {
-        destination: 3,
-        low: 0x40f0,
-    };
-    let theirs = Sent {
-        destination: 9,
-        low: 0x40d1,
-    };
+    let [ours, theirs] =
+        [(3, 0x40f0), (9, 0x40d1)].map(|(destination, low)| Sent { destination, low });
     let mut ran_first = 0;
     for position in 0..OPS {
         let machine = Machine::default();

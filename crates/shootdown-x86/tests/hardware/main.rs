@@ -57,14 +57,9 @@ fn registers_by_number_keep_their_halves_apart() {
 #[test]
 fn control_registers_are_the_ones_that_the_names_say() {
     let port = tlb_port();
-    assert_eq!(
-        trapped(|| port.read_cr3()),
-        (ANSWER, vec![Op::ReadControl(3)])
-    );
-    assert_eq!(
-        trapped(|| port.read_cr4()),
-        (ANSWER, vec![Op::ReadControl(4)])
-    );
+    let (cr3, cr4) = (trapped(|| port.read_cr3()), trapped(|| port.read_cr4()));
+    assert_eq!(cr3, (ANSWER, vec![Op::ReadControl(3)]));
+    assert_eq!(cr4, (ANSWER, vec![Op::ReadControl(4)]));
     // SAFETY: traps.
     let ((), ops) = trapped(|| unsafe { port.write_cr3(VALUE) });
     assert_eq!(ops, [Op::WriteControl(3, VALUE)]);
