@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use shootdown::{CpuId, CpuMask, Platform};
-use shootdown_sim::machine::{Context, Model};
+use shootdown_sim::machine::Context;
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::workload::{Built, Callers, Peer, Volley, VolleyResult, bytes_of};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
@@ -23,9 +23,7 @@ fn costs() -> Costs {
 fn run(peer: Peer, cpus: usize, program: impl Fn(Context<'_>, &Built<N>)) -> Option<Failure> {
     let calls = Built::<N>::new(peer, cpus);
     let timed = Timed::new(cpus, costs()).without_idle_turns();
-    let machine = Machine::new(cpus, Model::Timed(Box::new(timed)), || {
-        calls.calls().handle_ipi();
-    });
+    let machine = Machine::timed(timed, || calls.calls().handle_ipi());
     let programs = (0..cpus).map(|_| -> Program<'_> {
         let (calls, program) = (&calls, &program);
         Box::new(move |context| {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Policy, Shootdown, Wait};
 use shootdown_sim::Engine;
-use shootdown_sim::machine::{Context, Host, Machine, Model, Program, SimPlatform};
+use shootdown_sim::machine::{Context, Host, Machine, SimPlatform};
 use shootdown_sim::timed::{Costs, Preset, Timed};
 use shootdown_sim::workload::{Findings, Load, Preemptoff, System};
 
@@ -153,14 +153,9 @@ fn a_second_task_does_not_wait_for_the_first_one_s_request() {
             switches: Cell::new(false),
             told: RefCell::default(),
         };
-        let model = Model::Timed(Box::new(Timed::new(3, costs())));
-        let machine = Machine::new(3, model, || engine.handle_ipi()).with_host(&host, 2);
-        let programs = (0..5).map(|task| -> Program<'_> {
-            let host = &host;
-            Box::new(move |context| host.run(context, task))
-        });
-        let (_, failure) = machine.run(programs.collect());
-        assert_eq!(failure, None);
+        let machine = Machine::timed(Timed::new(3, costs()), || engine.handle_ipi());
+        let machine = machine.with_host(&host, 2);
+        machine.run_each(policy.name(), |task, context| host.run(context, task));
         let told = host.told.into_inner();
         let order = [
             "first sends",

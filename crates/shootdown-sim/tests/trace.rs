@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
-use shootdown_sim::machine::Model;
 use shootdown_sim::timed::Timed;
 use shootdown_sim::trace::{Recorder, SpanKind, Trace, chrome, scene};
-use shootdown_sim::{Engine, Machine, Program, root_at};
+use shootdown_sim::{Engine, Machine, root_at};
 
 const CPUS: usize = 5;
 
@@ -18,36 +17,28 @@ fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
     engine.set_policy(policy);
     let space = AddressSpace::new(&engine, root_at(1));
     let timed = Timed::new(CPUS, scene::costs());
-    let mut machine = Machine::new(CPUS, Model::Timed(Box::new(timed)), || engine.handle_ipi());
+    let mut machine = Machine::timed(timed, || engine.handle_ipi());
     if traced {
         machine.record(Recorder::new(CPUS));
     }
-    let programs = (0..CPUS)
-        .map(|me| -> Program<'_> {
-            let (engine, space) = (&engine, &space);
-            Box::new(move |context| {
-                context.doing(SpanKind::Kernel, "kernel");
-                engine.online();
-                engine.switch_to(None, space);
-                while engine.ready_cpus().len() < CPUS {
-                    context.work(50_000);
-                }
-                for turn in 0..6 {
-                    context.doing(SpanKind::User, "user");
-                    context.work(100_000 * (me as u64 + 1));
-                    context.doing(SpanKind::Kernel, "kernel");
-                    let page = FlushRange::pages((me + turn) << 12, 1, PageSize::SIZE_4K);
-                    engine.flush(space, page, FreedTables::No);
-                    engine.call_all(&|_: CpuId| {
-                        shootdown_sim::machine::context().work(turn as u64 * 9_000)
-                    });
-                }
-                engine.switch_away(space, root_at(0));
-            })
-        })
-        .collect();
-    let (mut state, failure) = machine.run(programs);
-    assert_eq!(failure, None);
+    let mut state = machine.run_each(policy.name(), |me, context| {
+        context.doing(SpanKind::Kernel, "kernel");
+        engine.online();
+        engine.switch_to(None, &space);
+        while engine.ready_cpus().len() < CPUS {
+            context.work(50_000);
+        }
+        for turn in 0..6 {
+            context.doing(SpanKind::User, "user");
+            context.work(100_000 * (me as u64 + 1));
+            context.doing(SpanKind::Kernel, "kernel");
+            let page = FlushRange::pages((me + turn) << 12, 1, PageSize::SIZE_4K);
+            engine.flush(&space, page, FreedTables::No);
+            engine
+                .call_all(&|_: CpuId| shootdown_sim::machine::context().work(turn as u64 * 9_000));
+        }
+        engine.switch_away(&space, root_at(0));
+    });
     let trace = state.recorder.take().map(|recorder| recorder.finish());
     let clocks = state.processors.iter().map(|cpu| cpu.now_ps).collect();
     (trace.unwrap_or_default(), clocks)

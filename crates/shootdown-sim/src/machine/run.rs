@@ -12,6 +12,7 @@ use shootdown::{AsidSlot, CpuId};
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
 use crate::machine::{Failure, FailureKind, Host, Model, State};
+use crate::timed::Timed;
 use crate::trace::Recorder;
 
 /// What one virtual CPU executes.
@@ -67,6 +68,11 @@ impl<'a> Machine<'a> {
                 .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
                 .collect(),
         }
+    }
+
+    /// A machine whose events cost time.
+    pub fn timed(model: Timed, handler: impl Fn() + 'a) -> Self {
+        Self::new(model.cpus(), Model::Timed(Box::new(model)), handler)
     }
 
     /// Records what happens from now on; the recorder comes back in the state.
@@ -136,6 +142,20 @@ impl<'a> Machine<'a> {
         let state = self.state.into_inner();
         let failure = state.failure.clone();
         (state, failure)
+    }
+
+    /// Runs `program` on each CPU, and for each further task, with its number.
+    ///
+    /// # Panics
+    /// When the run, which `what` names, fails.
+    pub fn run_each(self, what: &str, program: impl Fn(usize, Context<'_>)) -> State {
+        let program = &program;
+        let programs = (0..self.yielders.len())
+            .map(|task| -> Program<'_> { Box::new(move |context| program(task, context)) })
+            .collect();
+        let (state, failure) = self.run(programs);
+        assert_eq!(failure, None, "{what}");
+        state
     }
 
     /// The task to resume, or nobody when the run is over.

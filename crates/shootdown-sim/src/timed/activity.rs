@@ -17,17 +17,24 @@ pub struct Activity {
     pub relaxed_ps: u64,
 }
 
+impl Activity {
+    /// Each sum of the one with that of the other.
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            register_writes: combine(self.register_writes, other.register_writes),
+            ipis_sent: combine(self.ipis_sent, other.ipis_sent),
+            ipis_taken: combine(self.ipis_taken, other.ipis_taken),
+            handler_ps: combine(self.handler_ps, other.handler_ps),
+            relaxed_ps: combine(self.relaxed_ps, other.relaxed_ps),
+        }
+    }
+}
+
 impl Add for Activity {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            register_writes: self.register_writes + other.register_writes,
-            ipis_sent: self.ipis_sent + other.ipis_sent,
-            ipis_taken: self.ipis_taken + other.ipis_taken,
-            handler_ps: self.handler_ps + other.handler_ps,
-            relaxed_ps: self.relaxed_ps + other.relaxed_ps,
-        }
+        self.with(other, u64::add)
     }
 }
 
@@ -36,13 +43,7 @@ impl Sub for Activity {
 
     /// What was done since an earlier reading.
     fn sub(self, earlier: Self) -> Self {
-        Self {
-            register_writes: self.register_writes - earlier.register_writes,
-            ipis_sent: self.ipis_sent - earlier.ipis_sent,
-            ipis_taken: self.ipis_taken - earlier.ipis_taken,
-            handler_ps: self.handler_ps - earlier.handler_ps,
-            relaxed_ps: self.relaxed_ps - earlier.relaxed_ps,
-        }
+        self.with(earlier, u64::sub)
     }
 }
 

@@ -56,8 +56,12 @@ impl Timed {
     /// Leaves out turns of spin loops in which nothing happens; for machines without a host.
     #[must_use]
     pub fn without_idle_turns(mut self) -> Self {
-        self.spins = Some(Spins::new(self.diaries.len()));
+        self.spins = Some(Spins::new(self.cpus()));
         self
+    }
+
+    pub(crate) fn cpus(&self) -> usize {
+        self.diaries.len()
     }
 
     /// What a CPU did so far.

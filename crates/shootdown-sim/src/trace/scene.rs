@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Engine, Machine, Model, Program, root_at};
+use crate::machine::{Context, Engine, Machine, root_at};
 use crate::timed::{Costs, Preset, Timed};
 use crate::trace::picture::{self, Panel};
 use crate::trace::{Recorder, Span, SpanKind, Trace};
@@ -51,30 +51,20 @@ fn run(policy: Policy) -> Trace {
     engine.set_policy(policy);
     let space = AddressSpace::new(&engine, root_at(1));
     let done = Cell::new(false);
-    let model = Model::Timed(Box::new(Timed::new(CPUS, costs())));
-    let mut machine = Machine::new(CPUS, model, || engine.handle_ipi());
+    let mut machine = Machine::timed(Timed::new(CPUS, costs()), || engine.handle_ipi());
     machine.record(Recorder::new(CPUS));
-    let programs = (0..CPUS)
-        .map(|cpu| -> Program<'_> {
-            let (engine, space, done) = (&engine, &space, &done);
-            Box::new(move |context| {
-                engine.online();
-                engine.switch_to(None, space);
-                context.doing(SpanKind::User, "user");
-                match cpu {
-                    0 => discard_pages(context, engine, space, done),
-                    _ => {
-                        while !done.get() {
-                            context.work(BETWEEN_PS);
-                        }
-                    }
-                }
-                engine.switch_away(space, root_at(0));
-            })
-        })
-        .collect();
-    let (mut state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "the scene of the picture");
+    let mut state = machine.run_each("the scene of the picture", |cpu, context| {
+        engine.online();
+        engine.switch_to(None, &space);
+        context.doing(SpanKind::User, "user");
+        if cpu == 0 {
+            discard_pages(context, &engine, &space, &done);
+        }
+        while !done.get() {
+            context.work(BETWEEN_PS);
+        }
+        engine.switch_away(&space, root_at(0));
+    });
     state.recorder.take().expect("set above").finish()
 }
 

@@ -11,7 +11,7 @@ use shootdown::{
     AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown, Stats,
 };
 
-use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
+use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
 use crate::timed::{Costs, Timed, TlbCounts, Translation};
 use crate::workload::Measured;
 use crate::workload::engine::with_size;
@@ -121,21 +121,12 @@ where
         is_over: Cell::new(false),
     };
     let model = Timed::with_seed(row.threads, row.costs.clone(), row.seed);
-    let machine = Machine::new(row.threads, Model::Timed(Box::new(model)), || {
-        engine.handle_ipi();
-    });
+    let machine = Machine::timed(model, || engine.handle_ipi());
     let outcome = Cell::new(None);
-    let programs = (0..row.threads)
-        .map(|cpu| -> Program<'_> {
-            let (world, outcome) = (&world, &outcome);
-            Box::new(move |context| match cpu {
-                0 => outcome.set(Some(world.initiator(context))),
-                _ => world.spinner(context),
-            })
-        })
-        .collect();
-    let (state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "the engine under madvise");
+    let state = machine.run_each("the engine under madvise", |cpu, context| match cpu {
+        0 => outcome.set(Some(world.initiator(context))),
+        _ => world.spinner(context),
+    });
     let (samples, counts) = outcome.take().expect("the initiator has finished");
     Measured {
         samples_ps: samples.iter().map(|sample| sample.whole_ps).collect(),

@@ -6,7 +6,7 @@ use std::fmt;
 use shootdown::{Capacity, Cpus, Policy};
 use shootdown_peers::{CrossCall, Peer};
 
-use crate::machine::{Engine, Machine, Model, SimPlatform, context};
+use crate::machine::{Engine, Machine, SimPlatform, context};
 use crate::timed::{Costs, Timed};
 use crate::workload::on_large_stack;
 
@@ -68,7 +68,7 @@ where
             false => timed,
         };
         let handler = || self.calls().handle_ipi();
-        Machine::new(cpus, Model::Timed(Box::new(timed)), handler)
+        Machine::timed(timed, handler)
     }
 
     /// What it does.

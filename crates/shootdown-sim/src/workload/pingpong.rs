@@ -10,7 +10,7 @@ use std::cell::Cell;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Engine, Machine, Model, root_at};
+use crate::machine::{Context, Engine, Machine, root_at};
 use crate::timed::{Costs, Timed, Translation};
 use crate::workload::{Measured, Order};
 
@@ -103,13 +103,11 @@ impl Pingpong {
         engine.set_policy(self.policy);
         let world = World::new(self, &engine);
         let model = Timed::with_seed(1, self.costs.clone(), self.seed);
-        let machine = Machine::new(1, Model::Timed(Box::new(model)), || {
-            engine.handle_ipi();
-        });
+        let machine = Machine::timed(model, || engine.handle_ipi());
         let outcome = Cell::new(None);
-        let program = |context: Context<'_>| outcome.set(Some(world.program(context)));
-        let (state, failure) = machine.run(vec![Box::new(program)]);
-        assert_eq!(failure, None, "the engine under pingpong");
+        let state = machine.run_each("the engine under pingpong", |_, context| {
+            outcome.set(Some(world.program(context)));
+        });
         let measured = outcome.take().expect("the program has finished");
         Measured {
             events: state.events,

@@ -8,7 +8,6 @@ use std::cell::{Cell, RefCell};
 use shootdown::{Capacity, Cpus};
 use shootdown_peers::{Lent, fifo_limit};
 
-use crate::machine::Program;
 use crate::timed::Costs;
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
@@ -108,31 +107,24 @@ where
     let work = Function(&runs, row.function_ps);
     let run = |_| work.run();
     let lent: Lent<'_> = &run;
-    let programs = (0..row.cpus)
-        .map(|cpu| -> Program<'_> {
-            let (peer, masks, times, span, lent) = (&peer, &masks, &times, &span, &lent);
-            Box::new(move |context| {
-                peer.online();
-                let Some(masks) = masks.get(cpu) else {
-                    return;
-                };
-                context.work(SETTLE_PS - context.now_ps());
-                for targets in masks {
-                    let started_ps = context.now_ps();
-                    match row.masks {
-                        Masks::Idempotent => peer.calls().call_idempotent(targets, lent),
-                        _ => peer.calls().call(targets, *lent),
-                    }
-                    let ended_ps = context.now_ps();
-                    times.borrow_mut()[cpu].push(ended_ps - started_ps);
-                    let (first_ps, last_ps) = span.get();
-                    span.set((first_ps.min(started_ps), last_ps.max(ended_ps)));
-                }
-            })
-        })
-        .collect();
-    let (mut state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "{} under selected", row.peer);
+    let mut state = machine.run_each(row.peer.name(), |cpu, context| {
+        peer.online();
+        let Some(masks) = masks.get(cpu) else {
+            return;
+        };
+        context.work(SETTLE_PS - context.now_ps());
+        for targets in masks {
+            let started_ps = context.now_ps();
+            match row.masks {
+                Masks::Idempotent => peer.calls().call_idempotent(targets, &lent),
+                _ => peer.calls().call(targets, lent),
+            }
+            let ended_ps = context.now_ps();
+            times.borrow_mut()[cpu].push(ended_ps - started_ps);
+            let (first_ps, last_ps) = span.get();
+            span.set((first_ps.min(started_ps), last_ps.max(ended_ps)));
+        }
+    });
     let timed = state.timed().expect("a timed machine");
     let (first_ps, last_ps) = span.get();
     SelectedResult {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Engine, Machine, Model, Program, root_at};
+use crate::machine::{Engine, Machine, root_at};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 
@@ -50,57 +50,48 @@ where
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (shot, is_over) = (Cell::new(None), Cell::new(false));
     let model = Timed::new(targets + 1, costs.clone());
-    let machine = Machine::new(targets + 1, Model::Timed(Box::new(model)), || {
-        engine.handle_ipi();
-    });
-    let programs = (0..=targets)
-        .map(|cpu| -> Program<'_> {
-            let (engine, space, shot, is_over) = (&*engine, &*space, &shot, &is_over);
-            Box::new(move |context| {
-                engine.online();
-                engine.switch_to(None, space);
-                let flush = || {
-                    let range = FlushRange::pages(1 << 12, 1, PageSize::SIZE_4K);
-                    let started_ps = context.now_ps();
-                    let ticket = engine.submit_flush(space, range, FreedTables::No);
-                    let submitted_ps = context.now_ps();
-                    ticket.wait();
-                    let times = (submitted_ps - started_ps, context.now_ps() - started_ps);
-                    context.work(SETTLE_PS);
-                    times
-                };
-                let counts = || {
-                    let lines = context.timed(|timed| timed.lines.transfers().sum());
-                    (context.events(), lines)
-                };
-                if cpu == 0 {
-                    context.work(SETTLE_PS);
-                    flush();
-                    let shots = [(); SHOTS].map(|()| {
-                        let (wall, before) = (Instant::now(), counts());
-                        let (submit_ps, time_ps) = flush();
-                        let (wall, after) = (wall.elapsed(), counts());
-                        Shot {
-                            time_ps,
-                            submit_ps,
-                            lines: after.1 - before.1,
-                            events: after.0 - before.0,
-                            wall,
-                        }
-                    });
-                    shot.set(shots.into_iter().min_by_key(|shot| shot.wall));
-                    is_over.set(true);
-                    flush();
-                } else {
-                    while !is_over.get() {
-                        context.wait_for_interrupt();
-                    }
+    let machine = Machine::timed(model, || engine.handle_ipi());
+    machine.run_each("the engine in one shootdown", |cpu, context| {
+        engine.online();
+        engine.switch_to(None, &space);
+        let flush = || {
+            let range = FlushRange::pages(1 << 12, 1, PageSize::SIZE_4K);
+            let started_ps = context.now_ps();
+            let ticket = engine.submit_flush(&space, range, FreedTables::No);
+            let submitted_ps = context.now_ps();
+            ticket.wait();
+            let times = (submitted_ps - started_ps, context.now_ps() - started_ps);
+            context.work(SETTLE_PS);
+            times
+        };
+        let counts = || {
+            let lines = context.timed(|timed| timed.lines.transfers().sum());
+            (context.events(), lines)
+        };
+        if cpu == 0 {
+            context.work(SETTLE_PS);
+            flush();
+            let shots = [(); SHOTS].map(|()| {
+                let (wall, before) = (Instant::now(), counts());
+                let (submit_ps, time_ps) = flush();
+                let (wall, after) = (wall.elapsed(), counts());
+                Shot {
+                    time_ps,
+                    submit_ps,
+                    lines: after.1 - before.1,
+                    events: after.0 - before.0,
+                    wall,
                 }
-                engine.switch_away(space, root_at(0));
-            })
-        })
-        .collect();
-    let (_, failure) = machine.run(programs);
-    assert_eq!(failure, None, "the engine in one shootdown");
+            });
+            shot.set(shots.into_iter().min_by_key(|shot| shot.wall));
+            is_over.set(true);
+            flush();
+        } else {
+            while !is_over.get() {
+                context.wait_for_interrupt();
+            }
+        }
+        engine.switch_away(&space, root_at(0));
+    });
     shot.take().expect("the initiator has finished")
 }

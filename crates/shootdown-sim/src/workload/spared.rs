@@ -6,7 +6,7 @@ use shootdown::{
     AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown,
 };
 
-use crate::machine::{Context, Engine, Machine, Model, Program, SimPlatform, root_at};
+use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
 use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 
@@ -78,29 +78,20 @@ where
     let space = Box::new(AddressSpace::new(&engine, root_at(1)));
     let (flushed, ways) = (Cell::new((0, Activity::default(), 0)), Cell::new((0, 0)));
     let model = Timed::new(targets + 1, costs.clone());
-    let machine = Machine::new(targets + 1, Model::Timed(Box::new(model)), || {
-        engine.handle_ipi();
+    let machine = Machine::timed(model, || engine.handle_ipi());
+    machine.run_each(whereabouts.name(), |cpu, context| {
+        engine.online();
+        engine.switch_to(None, &space);
+        if cpu == 0 {
+            flushed.set(flush_twice(context, &engine, &space));
+            engine.switch_away(&space, KERNEL_ROOT);
+        } else {
+            let way = stay(context, &engine, &space, whereabouts);
+            if cpu == 1 {
+                ways.set(way);
+            }
+        }
     });
-    let programs = (0..=targets)
-        .map(|cpu| -> Program<'_> {
-            let (engine, space, flushed, ways) = (&*engine, &*space, &flushed, &ways);
-            Box::new(move |context| {
-                engine.online();
-                engine.switch_to(None, space);
-                if cpu == 0 {
-                    flushed.set(flush_twice(context, engine, space));
-                    engine.switch_away(space, KERNEL_ROOT);
-                } else {
-                    let way = stay(context, engine, space, whereabouts);
-                    if cpu == 1 {
-                        ways.set(way);
-                    }
-                }
-            })
-        })
-        .collect();
-    let (_, failure) = machine.run(programs);
-    assert_eq!(failure, None, "{whereabouts:?}");
     let (time_ps, activity, lines) = flushed.get();
     let (way_ps, catch_up_ps) = ways.get();
     Spared {

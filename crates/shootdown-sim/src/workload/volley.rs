@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
-use crate::machine::{Context, Program};
+use crate::machine::Context;
 use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
@@ -140,19 +140,12 @@ where
         before: Cell::default(),
     };
     let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
-    let programs = (0..row.cpus)
-        .map(|cpu| -> Program<'_> {
-            let (peer, log) = (&peer, &log);
-            Box::new(move |context| {
-                peer.online();
-                if row.callers == Callers::All || cpu == 0 {
-                    row.calls_of(cpu, context, peer, log);
-                }
-            })
-        })
-        .collect();
-    let (mut state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "{} under shoot", row.peer);
+    let mut state = machine.run_each(row.peer.name(), |cpu, context| {
+        peer.online();
+        if row.callers == Callers::All || cpu == 0 {
+            row.calls_of(cpu, context, &peer, &log);
+        }
+    });
     let timed = state.timed().expect("a timed machine");
     let (activity, lines) = counted(timed);
     let (activity_before, lines_before) = log.before.get();

@@ -2,7 +2,7 @@
 
 use shootdown::Policy;
 
-use crate::machine::{Engine, Machine, Model, Program};
+use crate::machine::{Engine, Machine};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 use crate::workload::preemptoff::kernel::Kernel;
@@ -81,19 +81,11 @@ where
     costs.relax_ps = (row.load.spin_turn_ns * 1000.0) as u64;
     let kernel = Kernel::new(row, &engine);
     let model = Timed::with_seed(row.cpus, costs, row.seed);
-    let machine = Machine::new(row.cpus, Model::Timed(Box::new(model)), || {
-        engine.handle_ipi();
+    let machine = Machine::timed(model, || engine.handle_ipi());
+    let machine = machine.with_host(&kernel, kernel.tasks() - row.cpus);
+    let state = machine.run_each("the engine under preemptoff", |task, context| {
+        kernel.run(context, task);
     });
-    let tasks = kernel.tasks();
-    let machine = machine.with_host(&kernel, tasks - row.cpus);
-    let programs = (0..tasks)
-        .map(|task| -> Program<'_> {
-            let kernel = &kernel;
-            Box::new(move |context| kernel.run(context, task))
-        })
-        .collect();
-    let (state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "the engine under preemptoff");
     let mut findings = kernel.into_findings();
     findings.stats = engine.total_stats();
     findings.events = state.events;

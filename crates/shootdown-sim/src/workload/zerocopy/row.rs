@@ -1,10 +1,10 @@
 //! [`Zerocopy`]: one row of table T2, and [`Mapping`]: how its server's pages are mapped.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use shootdown::{Capacity, Cpus, Policy};
 
-use crate::machine::{Engine, Machine, Model, Program};
+use crate::machine::{Engine, Machine};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 use crate::workload::zerocopy::Served;
@@ -133,22 +133,11 @@ where
     engine.set_policy(row.mapping.policy());
     let world = Box::new(World::new(row, &engine));
     let model = Timed::with_seed(row.busy_cpus(), row.costs.clone(), row.seed);
-    let machine = Machine::new(row.busy_cpus(), Model::Timed(Box::new(model)), || {
-        engine.handle_ipi();
+    let machine = Machine::timed(model, || engine.handle_ipi());
+    let calls = RefCell::new(Vec::new());
+    let state = machine.run_each("the engine under zerocopy", |cpu, context| {
+        let own = world.run(context, cpu);
+        calls.borrow_mut().extend(own);
     });
-    let calls = Cell::new(Vec::new());
-    let programs = (0..row.busy_cpus())
-        .map(|cpu| -> Program<'_> {
-            let (world, calls) = (&world, &calls);
-            Box::new(move |context| {
-                let own = world.run(context, cpu);
-                let mut all = calls.take();
-                all.extend(own);
-                calls.set(all);
-            })
-        })
-        .collect();
-    let (state, failure) = machine.run(programs);
-    assert_eq!(failure, None, "the engine under zerocopy");
-    world.into_served(calls.take(), state.events)
+    world.into_served(calls.into_inner(), state.events)
 }
