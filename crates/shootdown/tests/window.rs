@@ -323,6 +323,29 @@ fn an_unlinked_table_is_gone_from_every_loaded_private_root() {
     scene.leave();
 }
 
+#[test]
+fn unlinked_tables_of_every_range_are_gone() {
+    const OTHER: usize = SHARED + 2;
+    let scene = Scene::new(4);
+    let (puppet, space) = (scene.puppet(), &scene.space);
+    puppet.map_in(space.root(), OTHER, 40);
+    space.top_changed();
+    scene.enter(0, None);
+    scene.enter(1, None);
+    let mut ranges = FlushRanges::from(pages(SHARED, 1));
+    ranges.add(pages(OTHER, 1));
+    for page in [SHARED, OTHER] {
+        assert!(puppet.translate(1, page).is_some());
+        puppet.unmap_in(space.root(), page);
+    }
+    space.top_changed();
+    scene.machine.flush(space, ranges, FreedTables::Yes);
+    for page in [SHARED, OTHER] {
+        assert_eq!(puppet.translate(1, page), None, "page {page}");
+    }
+    scene.leave();
+}
+
 /// Two flushes, the first of which unlinked a table, are served in the wrong order: the second makes up for both.
 #[test]
 fn whoever_makes_up_for_a_missed_flush_copies_too() {

@@ -168,6 +168,21 @@ fn rights_that_come_back_do_not_make_clean_pages_writable() {
     }
 }
 
+/// By which those who wait on a word of it find one another.
+#[test]
+fn a_place_in_a_file_is_the_same_in_every_process() {
+    let _turn = Turn::new();
+    let (file, one) = mapper();
+    let other = MemorySpace::new().unwrap();
+    map(&other, 2, shown(&file, 3));
+    let places = [one.shared_place(at(4)), other.shared_place(at(1))];
+    assert!(places[0].is_some() && places[0] == places[1]);
+    assert_ne!(other.shared_place(at(0)), places[1]);
+    let (stranger, _) = mapper();
+    map(&other, 2, shown(&stranger, 3));
+    assert_ne!(other.shared_place(at(1)), places[1]);
+}
+
 #[test]
 fn a_moved_mapping_is_still_watched() {
     let _turn = Turn::new();
