@@ -59,49 +59,44 @@ pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
     build(&words, "the user programs")
 }
 
+/// Builds a program that runs the engine on threads of this host.
+pub fn build_hosted(name: &str) -> Outcome<PathBuf> {
+    build_hosted_by(command(&hosted(name)), name)
+}
+
 /// Builds the program that tortures the engine on threads of this host.
 ///
 /// # Errors
 /// A sanitizer needs a nightly compiler with the standard library's source.
 pub fn build_torture(sanitizer: Option<Sanitizer>) -> Outcome<PathBuf> {
-    let (name, what) = ("torture", "the hosted torture");
-    let words = format!("build --release -p shootdown-hosted --example {name}");
-    let built = match sanitizer {
-        None => build(&words, what)?,
-        Some(Sanitizer::Thread) => {
-            let probe = command("+nightly --version");
-            if crate::doctor::answer(probe).is_none() {
-                return Err(Failure::input(
-                    "a sanitizer needs a nightly compiler, and there is none",
-                    "rustup toolchain install nightly --component rust-src",
-                ));
-            }
-            eprintln!(
-                "lab: building the hosted torture and its standard library for the sanitizer"
-            );
-            // Naming the target keeps the flags off what runs at build time.
-            let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-            let mut command = command(&format!("+nightly {words} -Zbuild-std --target {target}"));
-            command
-                .env("RUSTFLAGS", "-Zsanitizer=thread --cfg tsan")
-                .env("CARGO_TARGET_DIR", place::target().join("tsan"));
-            build_by(command, what)?
-        }
+    const NAME: &str = "torture";
+    let Some(Sanitizer::Thread) = sanitizer else {
+        return build_hosted(NAME);
     };
-    let program = built.into_iter().find(|(stem, _)| stem == name);
-    program
-        .map(|(_, path)| path)
-        .ok_or_else(|| Failure::work("cargo built no hosted torture"))
+    if crate::doctor::answer(command("+nightly --version")).is_none() {
+        return Err(Failure::input(
+            "a sanitizer needs a nightly compiler, and there is none",
+            "rustup toolchain install nightly --component rust-src",
+        ));
+    }
+    eprintln!("lab: building the hosted torture and its standard library for the sanitizer");
+    // Naming the target keeps the flags off what runs at build time.
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let words = hosted(NAME);
+    let mut command = command(&format!("+nightly {words} -Zbuild-std --target {target}"));
+    command
+        .env("RUSTFLAGS", "-Zsanitizer=thread --cfg tsan")
+        .env("CARGO_TARGET_DIR", place::target().join("tsan"));
+    build_hosted_by(command, NAME)
 }
 
-/// Builds the program that measures calls on threads of this host.
-pub fn build_hosted_calls() -> Outcome<PathBuf> {
-    let words = "build --release -p shootdown-hosted --example calls";
-    let built = build(words, "the hosted calls")?;
-    let program = built.into_iter().find(|(stem, _)| stem == "calls");
-    program
-        .map(|(_, path)| path)
-        .ok_or_else(|| Failure::work("cargo built no hosted calls"))
+fn hosted(name: &str) -> String {
+    format!("build --release -p shootdown-hosted --example {name}")
+}
+
+fn build_hosted_by(command: Command, name: &str) -> Outcome<PathBuf> {
+    let built = build_by(command, &format!("the hosted {name}"))?.remove(name);
+    built.ok_or_else(|| Failure::work(format!("cargo built no hosted {name}")))
 }
 
 fn build(words: &str, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {

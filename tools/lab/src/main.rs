@@ -5,7 +5,6 @@
 mod bench;
 mod cargo;
 mod cli;
-mod cli_calls;
 mod doctor;
 mod failure;
 mod host;

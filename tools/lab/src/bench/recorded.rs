@@ -5,14 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::measure::{Heard, check_complete};
-use super::merge::merge;
-use super::plan::Plan;
-use super::{live, report, table};
-use crate::cli::{Bench, Cli, Command, MachineKind};
+use super::contest::ContestPlan;
+use super::course::{Found, Plan, View};
+use super::machine::Heard;
+use super::program::ProgramPlan;
+use super::row::Row;
+use crate::cli::Bench;
+use crate::cli::tests::bench;
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -40,56 +41,61 @@ fn boots(recording: &str) -> Vec<Boot<'_>> {
     boots
 }
 
-/// Tables and result of a program.
-fn program(bench: &Bench, boots: &[Boot<'_>]) -> (String, Value) {
-    let session = Session {
-        qemu: "/nonexistent/qemu".into(),
-        linux: Some("/nonexistent/linux".into()),
-    };
-    let plan = Plan::new(bench, &session).unwrap();
-    let (mut rows, mut about) = (Vec::new(), None);
-    for (index, group) in plan.groups.iter().enumerate() {
-        let mut merged: Vec<Vec<_>> = Vec::new();
-        for (_, machine, lines) in boots.iter().filter(|(of, _, _)| *of == index) {
-            let kind = match *machine {
-                "linux" => MachineKind::Linux,
-                _ => MachineKind::Qemu,
-            };
-            let mut heard = Heard::of(kind);
+/// What becomes of the boots of a bench.
+fn replay(plan: &dyn Plan, boots: &[Boot<'_>]) -> View {
+    let mut found = Found::default();
+    for (group, starts) in plan.groups().iter().enumerate() {
+        let mut rows: Vec<Vec<Row>> = Vec::new();
+        for (_, machine, lines) in boots.iter().filter(|(of, _, _)| *of == group) {
+            // Ours is first.
+            let index = usize::from(*machine == "linux");
+            let mut heard = Heard::of(&starts[index]);
             for line in lines {
                 heard.listen(line, &mut Progress::new(), "");
             }
             assert_eq!(heard.garbled, None);
-            let wanted = group.rows(bench, &plan.axes, kind);
-            assert_eq!(check_complete(&heard.rows, &wanted, bench.workload), Ok(()));
-            if kind == MachineKind::Qemu {
-                about = heard.about;
-                merged.push(heard.rows);
-            } else {
-                merged.last_mut().expect("ours is first").extend(heard.rows);
+            plan.check(group, index, &heard.rows).unwrap();
+            if index == 0 {
+                rows.push(Vec::new());
             }
+            found.take(heard, rows.last_mut().expect("ours"));
         }
-        rows.extend(merge(merged, &group.setting(), bench.workload));
+        found.groups.push(rows);
     }
-    let tables = table::render(bench, &plan, &rows, about.as_ref(), None);
-    let result = report::result(bench, &session, &plan, &rows, about.as_ref(), None);
-    (tables, result)
+    plan.view(found)
+}
+
+/// The plan of a bench on a host where nothing is asked but what the words say.
+fn plan(bench: &Bench) -> Box<dyn Plan + '_> {
+    let session = Session {
+        qemu: "/nonexistent/qemu".into(),
+        linux: Some("/nonexistent/linux".into()),
+    };
+    match &bench.calls {
+        Some(calls) => Box::new(ContestPlan::new(calls).unwrap()),
+        None => Box::new(ProgramPlan::new(bench, session).unwrap()),
+    }
 }
 
 /// Which file a recording does not lead to any more, if any.
 fn changed(path: &Path) -> Option<String> {
     let recording = std::fs::read_to_string(path).unwrap();
     let words = recording.lines().next().unwrap().trim_start_matches("# ");
-    let words = ["lab"].into_iter().chain(words.split(' '));
-    let Command::Bench(bench) = Cli::parse_from(words).command else {
-        panic!("a bench");
-    };
-    let bench = bench.settle();
-    let boots = boots(&recording);
-    let (tables, mut result) = match &bench.calls {
-        None => program(&bench, &boots),
-        Some(calls) => live::recorded(calls, boots.into_iter().map(|(_, _, lines)| lines)),
-    };
+    let bench = bench(words.trim_start_matches("bench "));
+    let View {
+        mut tables,
+        mut result,
+        ..
+    } = replay(&*plan(&bench), &boots(&recording));
+    if bench.calls.is_some() {
+        // The recordings know no threads.
+        tables = tables
+            .replace("tcg,thread=single", "tcg")
+            .replace("tcg,thread=multi", "tcg");
+        for group in result["groups"].as_array_mut().unwrap() {
+            group["accel"] = json!("tcg");
+        }
+    }
     for key in ["commit", "date"] {
         result[key] = json!(null);
     }

@@ -4,60 +4,15 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::plan::Plan;
-use super::row::{Row, stale};
-use crate::cli::Bench;
+use super::contest::Picture;
+use super::course::View;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::{self, host_cores};
 use crate::place;
-use crate::protocol::Object;
-use crate::session::Session;
 
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
 const NOISE_CORES: f64 = 0.1;
-
-/// What the rows of booted machines say, with the parameters that they were measured with: the same shape for every program.
-pub fn result(
-    bench: &Bench,
-    session: &Session,
-    plan: &Plan,
-    rows: &[Row],
-    program: Option<&Object>,
-    others: Option<f64>,
-) -> Value {
-    let base = &plan.groups[0];
-    let machines: Vec<&str> = plan.machines.iter().map(|kind| kind.name()).collect();
-    let (axes, actors) = (&plan.axes, bench.workload.actors.name());
-    let groups: Vec<Value> = plan
-        .groups
-        .iter()
-        .map(|group| {
-            json!({
-                "cpus": group.cpus, "accel": group.accel.to_string(),
-                "crowded": group.is_crowded, "effort": group.effort, actors: group.actors,
-            })
-        })
-        .collect();
-    json!({
-        "workload": bench.workload.name,
-        "machine": machines.join(","),
-        "accel": base.accel.to_string(),
-        "cpus": base.cpus,
-        "commit": place::commit(),
-        "date": place::timestamp(),
-        "params": {
-            "pages": axes.pages, "policies": bench.policies,
-            "seed": bench.seed, "quick": bench.quick, "host_cores": host_cores(),
-            "qemu": machine::qemu_version(&session.qemu),
-            "linux": session.linux.as_deref().and_then(machine::linux_version),
-            "busy_cores_of_others": others, "groups": groups, "program": program,
-            actors: axes.actors,
-        },
-        "rows": rows,
-    })
-}
 
 /// Prints tables. A reader that has seen enough may have gone.
 pub fn print(text: &str) {
@@ -74,7 +29,7 @@ pub fn write(path: Option<&Path>, result: &Value) -> Outcome<()> {
 }
 
 /// Keeps a dated result with its raw samples; returns where.
-pub fn keep(result: &Value) -> Outcome<PathBuf> {
+fn keep(result: &Value) -> Outcome<PathBuf> {
     let word = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
     let name = format!("{}-{}.json", word("date"), word("workload"));
     let path = place::keep("runs")?.join(name);
@@ -88,12 +43,33 @@ pub fn probe(path: Option<&Path>) -> Outcome<()> {
         return Ok(());
     };
     let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map(drop).map_err(|error| {
+    file.map(drop)
+        .map_err(|error| unwritable(path, &error, "--json"))
+}
+
+/// The caller has named a file that cannot be written.
+pub fn unwritable(path: &Path, error: &std::io::Error, option: &str) -> Failure {
+    Failure::input(
+        format!("cannot write {}: {error}", path.display()),
+        format!("give {option} a file that can be written"),
+    )
+}
+
+/// Draws pictures into a directory.
+pub fn draw(directory: &Path, pictures: &[Picture]) -> Outcome<()> {
+    std::fs::create_dir_all(directory).map_err(|error| {
         Failure::input(
-            format!("cannot write {}: {error}", path.display()),
-            "give --json a file that can be written",
+            format!("cannot make the directory {}: {error}", directory.display()),
+            "give --plot a directory that can be written",
         )
-    })
+    })?;
+    for picture in pictures {
+        let path = directory.join(&picture.name);
+        std::fs::write(&path, picture.svg()?)
+            .doing(format!("write the picture {}", path.display()))?;
+        println!("picture: {}", path.display());
+    }
+    Ok(())
 }
 
 /// What stands below the tables of machines that others disturbed, and of those that were measured for a look.
@@ -107,31 +83,22 @@ pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
     others.into_iter().chain(quick).collect()
 }
 
-/// Fails if an access was stale.
-pub fn verdict(stale: u64) -> Outcome<()> {
-    match stale {
-        0 => Ok(()),
-        _ => Err(Failure::work(format!(
-            "{stale} stale accesses: a flush was lost or came late"
-        ))),
-    }
+/// Says that accesses were stale, if there were any.
+pub fn verdict(stale: u64) -> Option<String> {
+    (stale > 0).then(|| format!("{stale} stale accesses: a flush was lost or came late"))
 }
 
-/// Prints, keeps, writes and judges what booted machines have found in so many seconds.
-pub fn finish(
-    bench: &Bench,
-    tables: &str,
-    result: &Value,
-    rows: &[Row],
-    seconds: f64,
-) -> Outcome<()> {
-    print(tables);
-    let raw = keep(result)?;
-    write(bench.json.as_deref(), result)?;
-    let stale = stale(rows);
-    println!(
-        "stale accesses: {stale}   raw samples: {}   took {seconds:.0} s",
-        raw.display()
-    );
-    verdict(stale)
+/// Prints, keeps, writes and judges what machines with real CPUs have found.
+pub fn finish(view: &View, path: Option<&Path>) -> Outcome<()> {
+    print(&view.tables);
+    let raw = keep(&view.result)?;
+    write(path, &view.result)?;
+    let [before, behind] = &view.closing;
+    println!("{before}{}{behind}", raw.display());
+    judge(view.failure.as_ref())
+}
+
+/// Fails if something was wrong.
+pub fn judge(failure: Option<&String>) -> Outcome<()> {
+    failure.map_or(Ok(()), |failure| Err(Failure::work(failure)))
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::MachineKind;
-use crate::protocol::Object;
+use crate::failure::{Failure, Outcome};
+use crate::protocol::{self, Message, Object};
 
 /// The policy that ratios refer to.
 pub const REFERENCE: &str = "before";
@@ -53,6 +54,20 @@ impl Row {
             Value::Object(figures) => Self(figures),
             _ => Self::default(),
         }
+    }
+
+    /// All that a console shows.
+    ///
+    /// # Errors
+    /// One is garbled.
+    pub fn all_of(console: &str) -> Outcome<Vec<Self>> {
+        let row = |message| match message {
+            Ok(Message::Row(row)) => Some(Ok(Self(row))),
+            Ok(_) => None,
+            Err(garbled) => Some(Err(Failure::work(garbled))),
+        };
+        let messages = console.lines().filter_map(protocol::parse);
+        messages.filter_map(row).collect()
     }
 
     /// A figure; `None` if it is not there, or no number.

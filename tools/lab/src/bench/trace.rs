@@ -1,9 +1,8 @@
 //! `--trace` and `--picture`: one shootdown on the simulated machine, for people to look at.
 
-use std::path::Path;
-
 use shootdown_sim::trace::{Trace, chrome, scene};
 
+use super::report::unwritable;
 use super::workloads;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -15,7 +14,8 @@ use crate::failure::{Failure, Outcome};
 pub fn write(bench: &Bench) -> Outcome<bool> {
     if let Some(path) = &bench.trace {
         check_machines(bench, "--trace")?;
-        keep("--trace", path, &trace(&bench.policies)?)?;
+        let text = trace(&bench.policies)?;
+        std::fs::write(path, text).map_err(|error| unwritable(path, &error, "--trace"))?;
         println!(
             "trace of one iteration, for ui.perfetto.dev: {}",
             path.display()
@@ -23,7 +23,8 @@ pub fn write(bench: &Bench) -> Outcome<bool> {
     }
     if let Some(path) = &bench.picture {
         check_machines(bench, "--picture")?;
-        keep("--picture", path, &scene::picture())?;
+        std::fs::write(path, scene::picture())
+            .map_err(|error| unwritable(path, &error, "--picture"))?;
         println!("picture of one shootdown: {}", path.display());
     }
     Ok(bench.trace.is_some() || bench.picture.is_some())
@@ -70,40 +71,16 @@ fn trace(policies: &[String]) -> Outcome<String> {
     Ok(chrome::text(&named))
 }
 
-fn keep(option: &str, path: &Path, text: &str) -> Outcome<()> {
-    std::fs::write(path, text).map_err(|error| {
-        Failure::input(
-            format!("cannot write {}: {error}", path.display()),
-            format!("give {option} a file that can be written"),
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::{Cli, Command};
-
-    fn bench(words: &[&str]) -> Bench {
-        let words = ["lab", "bench"].iter().chain(words);
-        match Cli::try_parse_from(words).expect("options").command {
-            Command::Bench(bench) => bench.settle(),
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::cli::tests::bench;
 
     #[test]
     fn each_policy_asked_for_is_a_process_of_the_trace() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
-        let words = [
-            "--policies",
-            "best,before",
-            "--trace",
-            path.to_str().unwrap(),
-        ];
+        let words = format!("--policies best,before --trace {}", path.display());
         assert!(write(&bench(&words)).unwrap());
         let text = std::fs::read_to_string(path).unwrap();
         let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -119,26 +96,25 @@ mod tests {
 
     #[test]
     fn nothing_is_written_unasked() {
-        assert!(!write(&bench(&[])).unwrap());
+        assert!(!write(&bench("")).unwrap());
     }
 
     #[test]
     fn what_cannot_be_done_names_cause_and_remedy() {
-        let cases: [(&[&str], &str); 3] = [
+        for (words, cause) in [
             (
-                &["--trace", "/nonexistent/trace.json"],
+                "--trace /nonexistent/trace.json",
                 "cannot write /nonexistent/trace.json",
             ),
             (
-                &["--trace", "/dev/null", "--policies", "fast"],
+                "--trace /dev/null --policies fast",
                 "no policy is called fast",
             ),
             (
-                &["--picture", "/dev/null", "--machine", "qemu"],
+                "--picture /dev/null --machine qemu",
                 "--picture shows the simulated machine",
             ),
-        ];
-        for (words, cause) in cases {
+        ] {
             let failure = write(&bench(words)).unwrap_err();
             assert!(matches!(failure, Failure::Input { .. }), "{failure}");
             assert!(failure.to_string().starts_with(cause), "{failure}");

@@ -1,14 +1,12 @@
-//! [`Program`]: a workload that is a user program, in one description; and [`Axes`], what the caller asks of it.
+//! What describes a workload: a [`Program`] under each policy, or a [`Contest`] of calls.
 
 use super::columns::Column;
-use super::merge::Metric;
+use super::program::Metric;
 use super::row::Row;
-use super::sim::Simulated;
-use crate::cli::{Bench, MachineKind};
-use crate::failure::{Failure, Outcome};
+use super::sim::{Findings, Setup, Simulated};
+use crate::cli::Calls;
+use crate::failure::Outcome;
 use crate::protocol::Object;
-
-const POLICIES: [&str; 4] = ["before", "published", "best", "best+defer"];
 
 /// How names of policies end under which CPUs in the kernel are left alone.
 pub const DEFERS: &str = "+defer";
@@ -148,140 +146,19 @@ pub enum OnLinux {
     Never(&'static str),
 }
 
-impl Bench {
-    /// Fills in the policies where none were asked for.
-    #[must_use]
-    pub fn settle(mut self) -> Self {
-        if self.policies.is_empty() {
-            let policies = match self.machine.contains(&MachineKind::Qemu) {
-                true => self.workload.default_policies,
-                false => Program::PLAIN.default_policies,
-            };
-            self.policies = policies.map(str::to_owned).to_vec();
-        }
-        self
-    }
-}
-
-/// What is measured, but for the policies.
-#[derive(Debug, Clone)]
-pub struct Axes {
-    /// The workload.
-    pub program: &'static Program,
-    /// Numbers of actors, ascending.
-    pub actors: Vec<u32>,
-    /// Numbers of pages, ascending.
-    pub pages: Vec<u32>,
-}
-
-impl Axes {
-    /// What the caller asks for, or what the workload measures by default.
-    ///
-    /// # Errors
-    /// An option belongs to another workload, or no machine could measure it.
-    pub fn new(bench: &Bench) -> Outcome<Self> {
-        let program = bench.workload;
-        let (asked, other, foreign) = match program.actors {
-            Actors::Threads => (&bench.threads, &bench.spaces, Actors::Spaces),
-            Actors::Spaces => (&bench.spaces, &bench.threads, Actors::Threads),
-        };
-        let own = program.actors.name();
-        if other.is_some() {
-            return Err(Failure::input(
-                format!("{} has no --{}", program.name, foreign.name()),
-                format!("use --{own}"),
-            ));
-        }
-        let actors = distinct(asked.as_deref().unwrap_or(program.default_actors));
-        let pages = distinct(bench.pages.as_deref().unwrap_or(program.default_pages));
-        check(&actors, program.actor_bounds, own)?;
-        check(&pages, program.page_bounds, "pages")?;
-        let is_known = |policy: &&String| {
-            POLICIES.contains(&policy.as_str()) || program.own_policy == Some(policy)
-        };
-        if let Some(policy) = bench.policies.iter().find(|policy| !is_known(policy)) {
-            return Err(Failure::input(
-                format!("no policy is called {policy:?}"),
-                format!("choose from {}", POLICIES.join(", ")),
-            ));
-        }
-        Ok(Self {
-            program,
-            actors,
-            pages,
-        })
-    }
-}
-
-fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()> {
-    let Some(wrong) = values.iter().find(|value| !(least..=most).contains(value)) else {
-        return Ok(());
-    };
-    // Threads have no bound of their own: each machine says how many CPUs it has.
-    let most = if most == u32::MAX { 16 } else { most };
-    Err(Failure::input(
-        format!("{wrong} {option} cannot be measured"),
-        format!("--{option} takes {least} to {most}"),
-    ))
-}
-
-/// Sorted, each value once.
-pub fn distinct(values: &[u32]) -> Vec<u32> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    sorted
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-    use crate::cli::{Cli, Command};
-
-    fn axes(words: &str) -> Outcome<Axes> {
-        let words = ["lab", "bench"].into_iter().chain(words.split_whitespace());
-        match Cli::parse_from(words).command {
-            Command::Bench(bench) => Axes::new(&bench.settle()),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn each_workload_has_axes_of_its_own() {
-        let madvise = axes("").unwrap();
-        assert_eq!(
-            (madvise.actors, madvise.pages),
-            (vec![1, 2, 4], vec![1, 8, 32])
-        );
-        let pingpong = axes("pingpong --spaces 3,2,3").unwrap();
-        assert_eq!(
-            (pingpong.actors, pingpong.pages),
-            (vec![2, 3], vec![0, 512])
-        );
-    }
-
-    #[test]
-    fn what_belongs_to_the_other_workload_or_nowhere_is_refused() {
-        for (words, remedy) in [
-            ("--spaces 2", "--threads"),
-            ("pingpong --threads 2", "--spaces"),
-            ("pingpong --spaces 1", "2 to 64"),
-            ("pingpong --spaces 65", "2 to 64"),
-            ("pingpong --pages 513", "0 to 512"),
-            ("--pages 0", "1 to 4096"),
-            ("--threads 0", "1 to 16"),
-            ("preemptoff --spaces 2", "--threads"),
-            ("dirtysync --pages 0", "1 to 4096"),
-            ("preemptoff --pages 0", "1 to 4096"),
-            ("zerocopy --pages 257", "1 to 256"),
-            ("zerocopy --spaces 2", "--threads"),
-            ("madvise --policies best+ordinary", "published"),
-            ("pingpong --policies fast", "published"),
-        ] {
-            let text = axes(words).unwrap_err().to_string();
-            assert!(text.contains(remedy) && !text.contains('\n'), "{text}");
-        }
-    }
+/// Calls of the engine and of other kernels' algorithms.
+#[derive(Debug)]
+pub struct Contest {
+    /// Of the command line, of plans, and of results.
+    pub name: &'static str,
+    /// For the help.
+    pub about: &'static str,
+    /// Without a choice, on which simulated machines.
+    pub presets: &'static [&'static str],
+    /// Runs it on simulated machines.
+    pub simulate: fn(&Calls, &[Setup]) -> Outcome<Findings>,
+    /// Without a choice, how long functions take where CPUs are real.
+    pub functions_ns: &'static [u64],
+    /// Whether a round as a whole says something.
+    pub has_rounds: bool,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
-use crate::bench::{Row, parse_call_row};
+use crate::bench::Row;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished};
 
@@ -49,8 +49,7 @@ fn boot(fleet: &Fleet, options: &str) -> Outcome<Finished> {
 /// Each contender has the same shapes, and every function ran once for each target of each call; functions that may be merged
 /// at least once.
 fn all_ran(console: &str) -> Outcome<String> {
-    let rows: Result<Vec<Row>, String> = console.lines().filter_map(parse_call_row).collect();
-    let rows = rows.map_err(Failure::work)?;
+    let rows = Row::all_of(console)?;
     for row in &rows {
         let [calls, targets, runs] = ["calls", "targets", "runs"].map(|key| row.count(key));
         let due = calls * targets;
@@ -58,7 +57,8 @@ fn all_ran(console: &str) -> Outcome<String> {
             true => (targets..=due).contains(&runs),
             false => runs == due,
         };
-        if !ran || row.count("wrong") > 0 || row.count("entries") > row.count("ipis") {
+        let [wrong, entries, ipis] = ["wrong", "entries", "ipis"].map(|key| row.number(key));
+        if !ran || wrong != Some(0.0) || entries.is_none() || entries > ipis {
             return Err(Failure::work(format!("{due} runs were due in {row:?}")));
         }
     }

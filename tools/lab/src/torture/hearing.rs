@@ -45,14 +45,22 @@ pub enum Heard {
     Remark(String),
 }
 
+/// Counts by their names.
+pub type Counted = Vec<(String, u64)>;
+
 /// All that was said.
 #[derive(Debug, Default)]
 pub struct Hearing {
-    operations: Vec<(String, u64)>,
-    promises: Vec<(String, u64)>,
-    engine: Vec<(String, u64)>,
-    first: Option<String>,
-    verdict: Option<Verdict>,
+    /// What was done, and how often.
+    pub operations: Counted,
+    /// What was checked, and how often it was broken.
+    pub promises: Counted,
+    /// What the engine counted.
+    pub engine: Counted,
+    /// The first broken promise.
+    pub first: Option<String>,
+    /// The closing line, if it was heard whole.
+    pub verdict: Option<Verdict>,
 }
 
 impl Hearing {
@@ -88,31 +96,6 @@ impl Hearing {
             _ => return Heard::Remark(said.to_owned()),
         }
         Heard::Nothing
-    }
-
-    /// What was done, and how often.
-    pub fn operations(&self) -> &[(String, u64)] {
-        &self.operations
-    }
-
-    /// What was checked, and how often it was broken.
-    pub fn promises(&self) -> &[(String, u64)] {
-        &self.promises
-    }
-
-    /// What the engine counted.
-    pub fn engine(&self) -> &[(String, u64)] {
-        &self.engine
-    }
-
-    /// The first broken promise.
-    pub fn first(&self) -> Option<&str> {
-        self.first.as_deref()
-    }
-
-    /// The closing line, if it was heard whole.
-    pub fn verdict(&self) -> Option<Verdict> {
-        self.verdict
     }
 }
 
@@ -151,16 +134,12 @@ mod tests {
         ] {
             assert_eq!(hearing.listen(line), Heard::Nothing, "{line}");
         }
-        assert_eq!(hearing.operations(), [("post".to_owned(), 7)]);
-        assert_eq!(hearing.promises(), [("fresh".to_owned(), 2)]);
-        assert_eq!(hearing.engine(), [("ipis_sent".to_owned(), 9)]);
-        assert!(
-            hearing
-                .first()
-                .unwrap()
-                .starts_with("fresh broken in access")
-        );
-        let verdict = hearing.verdict().unwrap();
+        assert_eq!(hearing.operations, [("post".to_owned(), 7)]);
+        assert_eq!(hearing.promises, [("fresh".to_owned(), 2)]);
+        assert_eq!(hearing.engine, [("ipis_sent".to_owned(), 9)]);
+        let first = hearing.first.unwrap();
+        assert!(first.starts_with("fresh broken in access"));
+        let verdict = hearing.verdict.unwrap();
         assert_eq!(
             (verdict.violations, verdict.steps, verdict.seed),
             (2, 40, 3)
@@ -187,6 +166,6 @@ mod tests {
     fn a_cut_verdict_is_none() {
         let mut hearing = Hearing::default();
         hearing.listen("torture: done violations=0 steps=4");
-        assert_eq!(hearing.verdict(), None);
+        assert_eq!(hearing.verdict, None);
     }
 }

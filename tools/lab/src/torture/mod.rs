@@ -12,7 +12,7 @@ mod table;
 
 use std::process::ExitCode;
 
-use crate::cli::{Torture, TortureMachine};
+use crate::cli::{CpuMachine, Torture};
 use crate::failure::{Failure, Outcome};
 use crate::machine;
 use crate::session;
@@ -40,25 +40,25 @@ pub fn command(arguments: &Torture) -> Outcome<ExitCode> {
     }
     let machine = settle(arguments)?;
     let ended = match machine {
-        TortureMachine::Qemu => qemu::run(arguments)?,
-        TortureMachine::Hosted => hosted::run(arguments)?,
-        TortureMachine::Sim => return sim::run(arguments),
+        CpuMachine::Qemu => qemu::run(arguments)?,
+        CpuMachine::Hosted => hosted::run(arguments)?,
+        CpuMachine::Sim => return sim::run(arguments),
     };
     Ok(conclude(&ended))
 }
 
 /// The machine that was asked for; without one the emulator, where there is one.
-fn settle(arguments: &Torture) -> Outcome<TortureMachine> {
+fn settle(arguments: &Torture) -> Outcome<CpuMachine> {
     let machine = match arguments.machine {
         Some(machine) => machine,
-        None if arguments.sanitizer.is_some() => TortureMachine::Hosted,
+        None if arguments.sanitizer.is_some() => CpuMachine::Hosted,
         None => {
             let qemu = machine::find_qemu(session::qemu_name(&arguments.emulator).as_deref())?;
             let (machine, why) = match qemu {
-                Some(_) => (TortureMachine::Qemu, "QEMU is here"),
-                None => (TortureMachine::Hosted, "there is no QEMU here"),
+                Some(_) => (CpuMachine::Qemu, "QEMU is here"),
+                None => (CpuMachine::Hosted, "there is no QEMU here"),
             };
-            if machine == TortureMachine::Qemu {
+            if machine == CpuMachine::Qemu {
                 // A mistake is told alone.
                 session::cpus(arguments.cpus)?;
             }
@@ -69,7 +69,7 @@ fn settle(arguments: &Torture) -> Outcome<TortureMachine> {
             machine
         }
     };
-    if arguments.sanitizer.is_some() && machine != TortureMachine::Hosted {
+    if arguments.sanitizer.is_some() && machine != CpuMachine::Hosted {
         return Err(Failure::input(
             format!("no sanitizer on {}", machine.name()),
             "use it with --machine hosted",
@@ -81,7 +81,7 @@ fn settle(arguments: &Torture) -> Outcome<TortureMachine> {
 /// Prints the tables and, on the last line, the verdict.
 fn conclude(ended: &Ended) -> ExitCode {
     let Ended { hearing, trouble } = ended;
-    if let Some(verdict) = hearing.verdict() {
+    if let Some(verdict) = hearing.verdict {
         println!("{}", table::render(hearing));
         println!(
             "{} steps in {:.1} s, {:.0} steps/s, seed {}",
@@ -91,11 +91,11 @@ fn conclude(ended: &Ended) -> ExitCode {
             verdict.seed
         );
     }
-    let what = match (trouble, hearing.verdict()) {
+    let what = match (trouble, hearing.verdict) {
         (Some(trouble), _) => trouble.clone(),
         (None, None) => "the machine ended without a verdict".to_owned(),
         (None, Some(verdict)) if verdict.violations > 0 => {
-            let first = hearing.first().unwrap_or("none was named");
+            let first = hearing.first.as_deref().unwrap_or("none was named");
             format!("{} violations; the first: {first}", verdict.violations)
         }
         (None, Some(_)) => {

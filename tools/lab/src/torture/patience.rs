@@ -54,7 +54,7 @@ impl Patience {
 
     /// Whether there is no sense in waiting any longer; from then on [`conclude`](Self::conclude) says why.
     pub fn is_over(&mut self) -> bool {
-        if self.hang.is_none() && self.hearing.verdict().is_none() {
+        if self.hang.is_none() && self.hearing.verdict.is_none() {
             self.hang = self
                 .find_hang(Instant::now())
                 .map(|hang| match &self.remark {

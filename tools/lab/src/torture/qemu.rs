@@ -38,7 +38,7 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
         patience.borrow_mut().is_over()
     })?;
     let (hearing, hang) = patience.into_inner().conclude();
-    let trouble = match (hang, hearing.verdict()) {
+    let trouble = match (hang, hearing.verdict) {
         (None, Some(_)) => None,
         (Some(hang), _) => Some(format!("{hang}; {}", finished.account())),
         (None, None) => Some(finished.account()),

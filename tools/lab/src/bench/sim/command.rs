@@ -1,14 +1,14 @@
 //! The course of one `bench --machine sim`.
 
 use serde_json::{Map, Value, json};
-use shootdown_sim::workload::on_large_stack;
+use shootdown_sim::workload::{Load, on_large_stack};
 
-use super::run::Run;
+use super::run::{Findings, Run};
 use super::setup::Setup;
+use crate::bench::program::{Axes, distinct};
 use crate::bench::report;
-use crate::bench::row::Row;
-use crate::bench::workload::{Axes, DEFERS};
-use crate::cli::{Bench, MachineKind};
+use crate::bench::workload::{DEFERS, Program};
+use crate::cli::{Bench, Calls, CallsBench, CpuMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
 use crate::{place, session};
@@ -19,6 +19,9 @@ use crate::{place, session};
 /// # Errors
 /// It was named together with others.
 pub fn is_meant(bench: &Bench) -> Outcome<bool> {
+    if let Some(CallsBench { calls, .. }) = &bench.calls {
+        return Ok(matches!(calls.machine, None | Some(CpuMachine::Sim)));
+    }
     let is_named = bench.machine.contains(&MachineKind::Sim);
     let is_alone = bench.machine.iter().all(|kind| *kind == MachineKind::Sim);
     let has_options = bench.preset.is_some() || !bench.set.is_empty() || bench.sweep;
@@ -50,69 +53,110 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 /// # Errors
 /// The options make no sense (exit code 2); an access was stale.
 pub fn command(bench: &Bench) -> Outcome<()> {
+    let (name, cpus, setups, findings, closing) = match &bench.calls {
+        None => program(bench)?,
+        Some(calls) => contest(calls)?,
+    };
+    let mut text = findings.tables;
+    text.extend(setups.iter().map(Setup::render));
+    report::print(&(text + &closing));
+    let mut result = Map::new();
+    result.insert("workload".into(), name.into());
+    result.insert("machine".into(), MachineKind::Sim.name().into());
+    result.insert("accel".into(), "virtual time".into());
+    result.extend(cpus.map(|cpus| ("cpus".into(), cpus.into())));
+    result.insert("commit".into(), place::commit().into());
+    result.insert("params".into(), findings.params);
+    result.insert("rows".into(), json!(findings.rows));
+    report::write(bench.result(), &result.into())?;
+    let calls = bench.calls.as_ref();
+    if let Some(directory) = calls.and_then(|it| it.calls.plot.as_ref()) {
+        report::draw(directory, &findings.pictures)?;
+    }
+    report::judge(report::verdict(findings.stale.unwrap_or(0)).as_ref())
+}
+
+/// Its name, its CPUs if they are the same everywhere, its machines, what it has found, and what stands below everything.
+type Simulation = (&'static str, Option<usize>, Vec<Setup>, Findings, String);
+
+fn program(bench: &Bench) -> Outcome<Simulation> {
     let axes = Axes::new(bench)?;
-    if let Some(policy) = bench
-        .policies
-        .iter()
-        .find(|policy| policy.ends_with(DEFERS))
-    {
+    let mut policies = bench.policies.iter();
+    if let Some(policy) = policies.find(|policy| policy.ends_with(DEFERS)) {
         return Err(Failure::input(
             format!("{policy} is about system calls, and the simulated machine has none"),
             "use it with --machine qemu",
         ));
     }
-    let simulated = match &bench.workload.simulated {
+    let Program {
+        name, simulated, ..
+    } = bench.workload;
+    let simulated = match simulated {
         Ok(simulated) => simulated,
         Err((cause, remedy)) => return Err(Failure::input(cause, remedy)),
     };
-    let setup = Setup::new(bench, simulated)?;
+    let preset = bench.preset.as_deref().unwrap_or(simulated.preset);
+    let load = simulated.has_load.then(Load::default);
+    let setup = Setup::new(preset, load, &bench.set)?;
     let run = Run {
         bench,
         setup: &setup,
         is_published: setup.preset().name == simulated.preset,
         shapes: (simulated.shapes)(bench, &axes)?,
     };
-    let findings = on_large_stack(|| (simulated.measure)(&run));
-    let mut text = findings.tables;
-    text.push_str(&setup.render());
-    text.push_str(&format!("seed {}   {}\n", bench.seed, setup.fitted()));
-    text.push_str(&findings.sensitivity.unwrap_or_else(|| {
-        "what this hangs on: --sweep halves and doubles every figure; --set NAME=VALUE changes one\n"
-            .into()
-    }));
+    let mut findings = on_large_stack(|| (simulated.measure)(&run));
+    findings.params = params(&run, &findings);
+    let mut closing = format!("seed {}   {}\n", bench.seed, setup.fitted());
+    closing += findings.sensitivity.as_deref().unwrap_or(
+        "what this hangs on: --sweep halves and doubles every figure; --set NAME=VALUE changes one\n",
+    );
     if let Some(stale) = findings.stale {
-        text.push_str(&format!("stale accesses: {stale}\n"));
+        closing += &format!("stale accesses: {stale}\n");
     }
-    report::print(&text);
-    report::write(bench.json.as_deref(), &result(&run, &findings.rows))?;
-    report::verdict(findings.stale.unwrap_or(0))
+    let cpus = run.shapes.cpus;
+    Ok((name, Some(cpus), vec![setup], findings, closing))
 }
 
-fn result(run: &Run<'_>, rows: &[Row]) -> Value {
+fn params(run: &Run<'_>, findings: &Findings) -> Value {
     let (bench, actors) = (run.bench, run.bench.workload.actors.name());
-    let distinct = |key: &str| -> Vec<u64> {
-        let mut values: Vec<u64> = rows
-            .iter()
-            .filter_map(|row| row.0.get(key)?.as_u64())
-            .collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+    let values = |key: &str| -> Vec<u32> {
+        let rows = findings.rows.iter();
+        distinct(
+            &rows
+                .filter_map(|row| row.0.get(key)?.as_u64())
+                .map(|n| n as u32)
+                .collect::<Vec<_>>(),
+        )
     };
-    let mut params = Map::new();
-    params.insert("preset".into(), run.setup.preset().name.into());
-    params.insert("figures".into(), run.setup.figures_json());
-    params.insert("seed".into(), bench.seed.into());
-    params.insert(actors.into(), distinct(actors).into());
-    params.insert("pages".into(), distinct("pages").into());
-    params.insert("policies".into(), json!(bench.policies));
     json!({
-        "workload": bench.workload.name,
-        "machine": MachineKind::Sim.name(),
-        "accel": "virtual time",
-        "cpus": run.shapes.cpus,
-        "commit": place::commit(),
-        "params": params,
-        "rows": rows,
+        "preset": run.setup.preset().name,
+        "figures": run.setup.figures_json(),
+        "seed": bench.seed,
+        actors: values(actors),
+        "pages": values("pages"),
+        "policies": bench.policies,
     })
+}
+
+fn contest(CallsBench { contest, calls }: &CallsBench) -> Outcome<Simulation> {
+    let Calls {
+        emulator, preset, ..
+    } = calls;
+    let has_emulator = emulator.qemu.is_some() || emulator.kernel.is_some();
+    if calls.rest != "busy" || calls.counts_instructions() || has_emulator {
+        return Err(Failure::input(
+            "--rest, --accel icount, --qemu and --kernel are about machines that really run",
+            "use them with --machine qemu or hosted",
+        ));
+    }
+    let presets = preset
+        .as_deref()
+        .map_or(contest.presets.to_vec(), |name| vec![name]);
+    let setups = presets
+        .into_iter()
+        .map(|preset| Setup::new(preset, None, &calls.set));
+    let setups = setups.collect::<Outcome<Vec<_>>>()?;
+    let findings = (contest.simulate)(calls, &setups)?;
+    let closing = format!("seed {}; --set NAME=VALUE changes a figure\n", calls.seed);
+    Ok((contest.name, None, setups, findings, closing))
 }

@@ -7,8 +7,9 @@ use shootdown_sim::workload::Row as Simulation;
 use super::sensitivity;
 use super::setup::Setup;
 use crate::bench::columns::{Column, counted, table};
+use crate::bench::contest::Picture;
+use crate::bench::program::Axes;
 use crate::bench::row::{Row, thin};
-use crate::bench::workload::Axes;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::Outcome;
 
@@ -29,6 +30,7 @@ pub struct Simulated {
 }
 
 /// What a workload makes of its rows.
+#[derive(Default)]
 pub struct Findings {
     /// The tables.
     pub tables: String,
@@ -38,6 +40,10 @@ pub struct Findings {
     pub stale: Option<u64>,
     /// The rows of the result.
     pub rows: Vec<Row>,
+    /// What the rows of a contest were measured with.
+    pub params: Value,
+    /// The tables as pictures.
+    pub pictures: Vec<Picture>,
 }
 
 /// What is measured, but for the policies.

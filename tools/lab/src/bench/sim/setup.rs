@@ -4,9 +4,7 @@ use serde_json::{Map, Value, json};
 use shootdown_sim::timed::{Costs, Origin, PARAMETERS, Parameter, Preset, Unit};
 use shootdown_sim::workload::{LOAD_FIGURES, Load, LoadFigure};
 
-use super::Simulated;
 use crate::bench::columns::{grid, number};
-use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
 /// A machine, and where its figures come from.
@@ -20,21 +18,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The machine that the caller asks for.
-    ///
-    /// # Errors
-    /// No such preset or figure, or no such value of it.
-    pub fn new(bench: &Bench, simulated: &Simulated) -> Outcome<Self> {
-        let name = bench.preset.as_deref().unwrap_or(simulated.preset);
-        let load = simulated.has_load.then(Load::default);
-        Self::named(name, load, &bench.set)
-    }
-
     /// A machine by name, what it is made to do if that has figures, and figures that the caller sets.
     ///
     /// # Errors
     /// No such preset or figure, or no such value of it.
-    pub fn named(name: &str, mut load: Option<Load>, figures: &[String]) -> Outcome<Self> {
+    pub fn new(name: &str, mut load: Option<Load>, figures: &[String]) -> Outcome<Self> {
         let preset = Preset::named(name).ok_or_else(|| {
             let known = Preset::ALL.map(|preset| preset.name).join(", ");
             Failure::input(

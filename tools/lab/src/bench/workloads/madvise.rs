@@ -5,9 +5,10 @@ use shootdown::Policy;
 use shootdown_sim::workload::{MAX_CPUS, Madvise, PUBLISHED};
 
 use crate::bench::columns::{Column, Format, counted};
+use crate::bench::program::{Axes, distinct};
 use crate::bench::row::{Ratio, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{Axes, Program, distinct};
+use crate::bench::workload::Program;
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
@@ -93,6 +94,7 @@ fn measure(run: &Run<'_>) -> Findings {
         sensitivity: run.bench.sweep.then(|| sensitivity(run)),
         stale: Some(stale(&rows)),
         rows,
+        ..Findings::default()
     }
 }
 

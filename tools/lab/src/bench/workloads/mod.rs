@@ -9,8 +9,7 @@ mod shoot;
 mod syscall;
 mod zerocopy;
 
-use super::calls::Contest;
-use super::workload::{OnLinux, Program};
+use super::workload::{Contest, OnLinux, Program};
 
 /// Those that are a user program, in the order of the help; `bench` without a name measures the first.
 pub const PROGRAMS: [&Program; 6] = [
@@ -30,4 +29,15 @@ pub fn needs_disk(name: &str) -> bool {
     PROGRAMS
         .iter()
         .any(|program| program.name == name && program.linux == OnLinux::WithDisk)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::{PROGRAMS, Program};
+
+    /// A program by its name.
+    pub fn program(name: &str) -> &'static Program {
+        let mut programs = PROGRAMS.into_iter();
+        programs.find(|program| program.name == name).unwrap()
+    }
 }

@@ -5,9 +5,10 @@ use shootdown::Policy;
 use shootdown_sim::workload::{Measured, PUBLISHED_PINGPONG, Pingpong};
 
 use crate::bench::columns::{Column, Format, counted};
+use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, Row, fill, fill_page_ns, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{Actors, Axes, Program};
+use crate::bench::workload::{Actors, Program};
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 
@@ -124,6 +125,7 @@ fn measure(run: &Run<'_>) -> Findings {
         sensitivity: run.bench.sweep.then(|| sensitivity(run)),
         stale: Some(stale(&rows)),
         rows,
+        ..Findings::default()
     }
 }
 

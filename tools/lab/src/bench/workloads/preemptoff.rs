@@ -6,10 +6,10 @@ use shootdown_sim::workload::{
 };
 
 use crate::bench::columns::{Column, Format, grid, number, table};
-use crate::bench::merge::Merge;
+use crate::bench::program::{Axes, Merge};
 use crate::bench::row::{Ratio, Row, fill_ratios};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{Axes, OnLinux, Program};
+use crate::bench::workload::{OnLinux, Program};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Object;
@@ -224,6 +224,7 @@ fn measure(run: &Run<'_>) -> Findings {
         sensitivity: run.bench.sweep.then(|| sensitivity(run)),
         stale: None,
         rows,
+        ..Findings::default()
     }
 }
 
@@ -322,7 +323,7 @@ fn sensitivity(run: &Run<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::merge::tests::{merged, row_of};
+    use crate::bench::program::{merged, row_of};
 
     /// A row of a boot, whose number is in some of its figures.
     fn row(machine: &str, boot: u32, policy: &str, further: &str) -> Row {

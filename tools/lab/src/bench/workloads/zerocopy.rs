@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use shootdown_sim::workload::{MAX_CPUS, Mapping, PublishedZerocopy, Zerocopy};
 
 use crate::bench::columns::{Column, Format, counted, table};
+use crate::bench::program::Axes;
 use crate::bench::row::{REFERENCE, Ratio, Row, fill, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{Axes, OnLinux, Program};
+use crate::bench::workload::{OnLinux, Program};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
@@ -129,6 +130,7 @@ fn measure(run: &Run<'_>) -> Findings {
         sensitivity: run.bench.sweep.then(|| sensitivity(run)),
         stale: Some(stale(&promised)),
         rows,
+        ..Findings::default()
     }
 }
 

@@ -11,11 +11,12 @@ use shootdown_callbench::Masks;
 use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
-use crate::bench::calls::{Contest, Findings, Panel, Picture, Up, all};
-use crate::bench::columns::{counted, grid, number, or_dash, time};
+use crate::bench::columns::{counted, number, or_dash, time};
+use crate::bench::contest::{AXES, Axis, Panel, Picture, Up, by_peer};
 use crate::bench::row::Row;
-use crate::bench::sim::Setup;
-use crate::cli_calls::Calls;
+use crate::bench::sim::{Findings, Setup, all};
+use crate::bench::workload::Contest;
+use crate::cli::Calls;
 use crate::failure::Outcome;
 
 /// The workload.
@@ -32,8 +33,6 @@ pub const CONTEST: Contest = Contest {
 const REFERENCE: Peer = Peer::OneLock;
 /// Rows of one table.
 const TABLE: [&str; 3] = ["cpus", "function_ns", "masks"];
-/// Rows of one line.
-const LINE: [&str; 5] = ["cpus", "function_ns", "masks", "initiators", "targets"];
 
 fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     let setup = &setups[0];
@@ -48,6 +47,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         }),
         pictures: pictures(&plan, &rows),
         rows,
+        ..Findings::default()
     })
 }
 
@@ -144,55 +144,21 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
 fn changes(plan: &Plan, rows: &[Row]) -> String {
     let percent = |row: &Row, key| or_dash(row.number(key).map(|value| format!("{value:+.1}")));
     let others = plan.peers.iter().filter(|peer| **peer != REFERENCE);
-    let first = |row: &Row| {
-        vec![
-            percent(row, "limit_percent"),
-            percent(row, "published_percent"),
-        ]
-    };
+    let fifo = |row: &Row| percent(row, "limit_percent");
+    let published = |row: &Row| percent(row, "published_percent");
     let cell = |row: &Row| {
         let unfairness = row.number("unfairness").unwrap_or(1.0);
         format!("{} ({unfairness:.1})", percent(row, "change_percent"))
     };
-    by_peer(others, &["fifo", "published"], rows, first, cell)
+    let limits: [Axis<'_>; 2] = [("fifo", &fifo), ("published", &published)];
+    let first = [&AXES[..], &limits].concat();
+    by_peer(rows, others.map(|peer| peer.name()), &first, cell)
 }
 
 fn times(plan: &Plan, rows: &[Row]) -> String {
     let figure = |row: &Row, key| time(row.number(key).unwrap_or(0.0));
     let cell = |row: &Row| format!("{}, {}", figure(row, "median_ns"), figure(row, "p99_ns"));
-    by_peer(plan.peers.iter(), &[], rows, |_| Vec::new(), cell)
-}
-
-/// A table with a line for each shape of calls and a column for each peer, behind `further` ones.
-fn by_peer<'a>(
-    peers: impl Iterator<Item = &'a Peer> + Clone,
-    further: &[&str],
-    rows: &[Row],
-    first: impl Fn(&Row) -> Vec<String>,
-    cell: impl Fn(&Row) -> String,
-) -> String {
-    let mut heading = ["initiators", "targets"].to_vec();
-    heading.extend(further);
-    heading.extend(peers.clone().map(|peer| peer.name()));
-    let line = |rows: &[Row]| {
-        let mut cells = ["initiators", "targets"]
-            .map(|key| rows[0].count(key).to_string())
-            .to_vec();
-        cells.extend(first(&rows[0]));
-        for peer in peers.clone() {
-            cells.extend(
-                rows.iter()
-                    .find(|row| row.text("peer") == peer.name())
-                    .map(&cell),
-            );
-        }
-        cells
-    };
-    let lines = rows
-        .chunk_by(|one, other| one.agrees(other, &LINE))
-        .map(line);
-    let heading = heading.into_iter().map(str::to_owned).collect();
-    grid(heading, lines.collect(), |_| false)
+    by_peer(rows, plan.peers.iter().map(|peer| peer.name()), &AXES, cell)
 }
 
 /// For each machine, function and way to draw masks: a panel for each number of initiators.

@@ -3,10 +3,10 @@
 use shootdown_callbench::Masks;
 use shootdown_sim::workload::Peer;
 
-use crate::bench::calls::{
+use crate::bench::contest::{
     Count, counts, draws, functions_ps, machine_size, number_of_calls, peers,
 };
-use crate::cli_calls::Calls;
+use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
 /// Machines; only random masks depend on the number of CPUs, so the others are drawn on the first.

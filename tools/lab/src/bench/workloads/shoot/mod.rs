@@ -10,11 +10,12 @@ use serde_json::json;
 use shootdown_sim::workload::{Callers, Peer, Volley, VolleyResult, bytes_of};
 
 use self::plan::{Line, Plan};
-use crate::bench::calls::{Contest, Findings, Panel, Picture, Up, all};
 use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
+use crate::bench::contest::{Panel, Picture, Up};
 use crate::bench::row::Row;
-use crate::bench::sim::Setup;
-use crate::cli_calls::Calls;
+use crate::bench::sim::{Findings, Setup, all};
+use crate::bench::workload::Contest;
+use crate::cli::Calls;
 use crate::failure::Outcome;
 
 /// The workload.
@@ -73,6 +74,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
         }),
         pictures: pictures(&plan, &rows),
         rows,
+        ..Findings::default()
     })
 }
 

@@ -2,8 +2,8 @@
 
 use shootdown_sim::workload::{Callers, MAX_CPUS, Peer};
 
-use crate::bench::calls::{Count, counts, functions_ps, machine_size, number_of_calls, peers};
-use crate::cli_calls::Calls;
+use crate::bench::contest::{Count, counts, functions_ps, machine_size, number_of_calls, peers};
+use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
 /// Targets of a lone initiator.

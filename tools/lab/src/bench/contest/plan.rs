@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use shootdown_callbench::{Plan, Rest};
 
-use super::row::LONG_FUNCTION_NS;
-use crate::bench::calls::Contest;
-use crate::cli_calls::Calls;
+use super::table::LONG_FUNCTION_NS;
+use crate::bench::workload::Contest;
+use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
-use crate::machine::host_cores;
+use crate::machine::{Accel, host_cores};
 use crate::session;
 
 /// One initiator and one target: what times are good for on hosts with two cores.
@@ -32,8 +32,8 @@ pub enum Clock {
 pub struct Group {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// What CPUs do that nobody wants anything of.
-    pub rest: Rest,
+    /// What the machine runs on, if it is an emulator.
+    pub accel: Accel,
     /// What its times are.
     pub clock: Clock,
     /// The plan as the machine is told.
@@ -61,37 +61,27 @@ impl Group {
             .function_us
             .as_ref()
             .map(|list| list.iter().map(|us| us.saturating_mul(1000)).collect());
-        let function_ns = asked_ns.as_deref().unwrap_or(default_ns);
-        let mut groups = Vec::new();
-        for &cpus in &sizes {
-            for &function_ns in function_ns {
-                groups.push(Self::new(contest, calls, cpus, function_ns)?);
-            }
-        }
-        Ok(groups)
+        let functions_ns = asked_ns.as_deref().unwrap_or(default_ns);
+        let group = |cpus, function_ns: &u64| Self::new(contest, calls, cpus, *function_ns);
+        let groups = sizes
+            .iter()
+            .flat_map(|&cpus| functions_ns.iter().map(move |ns| group(cpus, ns)));
+        groups.collect()
     }
 
     fn new(contest: &Contest, calls: &Calls, cpus: usize, function_ns: u64) -> Outcome<Self> {
         let is_long = function_ns >= LONG_FUNCTION_NS;
-        let (default_calls, rounds) = match (is_long, calls.quick) {
-            (true, true) => (10, 2),
-            (true, false) => (20, 5),
-            (false, true) => (100, 3),
-            (false, false) => (1000, 7),
-        };
         let clock = match calls.counts_instructions() {
             true => Clock::Instructions,
             false => Clock::Host,
         };
-        let is_slow = cpus > host_cores() && !is_long && clock == Clock::Host;
-        let default_calls = match clock {
-            Clock::Instructions => 100,
-            Clock::Host if is_slow => default_calls / 5,
-            Clock::Host => default_calls,
-        };
-        let rounds = match clock {
-            Clock::Instructions => 2,
-            Clock::Host => rounds,
+        let is_slow = cpus > host_cores() && !is_long;
+        let (default_calls, rounds) = match (clock, is_long, calls.quick) {
+            (Clock::Instructions, _, _) => (100, 2),
+            (_, true, true) => (10, 2),
+            (_, true, false) => (20, 5),
+            (_, false, true) => (if is_slow { 20 } else { 100 }, 3),
+            (_, false, false) => (if is_slow { 200 } else { 1000 }, 7),
         };
         let mut words = format!(
             "{},ns={function_ns},calls={},rounds={rounds},seed={},rest={}",
@@ -112,9 +102,11 @@ impl Group {
         }
         let remedy = "`./lab bench selected --help` has the options";
         let plan = Plan::parse(&words).map_err(|mistake| Failure::input(mistake, remedy))?;
+        // Where resting CPUs spin, all of them are busy.
+        let busy = if plan.rest == Rest::Halt { 1 } else { cpus };
         Ok(Self {
             cpus,
-            rest: plan.rest,
+            accel: calls.emulator.accel.settle(busy)?,
             clock,
             words,
             deadline: deadline(&plan, cpus, function_ns),
@@ -144,18 +136,11 @@ fn cpus(asked: i64) -> Outcome<usize> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::tests::bench;
 
     fn groups(words: &str) -> Outcome<Vec<Group>> {
-        let words = ["lab", "bench", "selected"]
-            .into_iter()
-            .chain(words.split_whitespace());
-        let Command::Bench(bench) = Cli::parse_from(words).command else {
-            panic!("a bench")
-        };
+        let bench = bench(&format!("selected --machine hosted {words}"));
         let bench = bench.calls.expect("a contest");
         Group::all(bench.contest, &bench.calls)
     }

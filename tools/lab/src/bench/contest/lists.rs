@@ -3,13 +3,28 @@
 use shootdown_callbench::Masks;
 use shootdown_sim::workload::{MAX_CPUS, Peer};
 
-use crate::cli_calls::Calls;
+use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
 /// The longest function: a second.
 const MOST_US: u64 = 1_000_000;
 /// The most calls of an initiator.
 const MOST_CALLS: u64 = 100_000;
+
+/// How many CPUs the caller asks for.
+///
+/// # Errors
+/// Too few for a call, or more than can be simulated.
+pub fn machine_size(cpus: i64) -> Outcome<usize> {
+    let size = usize::try_from(cpus).ok();
+    size.filter(|cpus| (2..=MAX_CPUS).contains(cpus))
+        .ok_or_else(|| {
+            Failure::input(
+                format!("calls on {cpus} CPUs cannot be simulated"),
+                format!("--cpus takes 2 to {MAX_CPUS} here"),
+            )
+        })
+}
 
 /// A number of CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,11 +1,11 @@
 //! The tables that people read.
 
-use super::columns::{Column, Format, counted, table};
-use super::plan::Plan;
-use super::report;
-use super::row::Row;
-use super::workload::{OnLinux, Program};
-use crate::cli::{Bench, MachineKind};
+use super::plan::ProgramPlan;
+use crate::bench::columns::{Column, Format, counted, table};
+use crate::bench::report;
+use crate::bench::row::Row;
+use crate::bench::workload::{OnLinux, Program};
+use crate::cli::MachineKind;
 use crate::machine::host_cores;
 use crate::protocol::Object;
 
@@ -28,13 +28,12 @@ const POLICY: Column = Column::new("policy", "policy", Format::Words);
 ///
 /// `program` is what the program said of itself.
 pub fn render(
-    bench: &Bench,
-    plan: &Plan,
+    plan: &ProgramPlan<'_>,
     rows: &[Row],
     program: Option<&Object>,
     others: Option<f64>,
 ) -> String {
-    let workload = bench.workload;
+    let (bench, workload) = (plan.bench, plan.bench.workload);
     let mut text = String::new();
     let mut line = |words: &str| {
         text.push_str(words);
@@ -147,15 +146,8 @@ fn against_linux(rows: &[Row], workload: &Program) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::merge::tests::{merged, row_of};
-    use crate::bench::workloads;
-
-    fn program(name: &str) -> &'static Program {
-        workloads::PROGRAMS
-            .iter()
-            .find(|program| program.name == name)
-            .unwrap()
-    }
+    use crate::bench::program::merge::tests::{merged, row_of};
+    use crate::bench::workloads::tests::program;
 
     #[test]
     fn counters_of_the_reference_kernel_are_shown_and_no_others() {

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, thin};
-use super::workload::Program;
+use super::plan::Group;
+use crate::bench::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, thin};
+use crate::bench::workload::Program;
 
 /// How many samples a merged row keeps.
 const SAMPLES_KEPT: usize = 2000;
@@ -57,23 +58,15 @@ const METRICS: [Metric; 11] = [
     ("per_s_ratio", Merge::Ratio),
 ];
 
-/// What is the same for every row of a group.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    pub cpus: usize,
-    pub accel: String,
-    pub is_crowded: bool,
-}
-
 /// Merges the boots of one group; the order of the first boot is kept.
-pub fn merge(mut boots: Vec<Vec<Row>>, setting: &Setting, program: &Program) -> Vec<Row> {
+pub fn merge(mut boots: Vec<Vec<Row>>, group: &Group, program: &Program) -> Vec<Row> {
     for rows in &mut boots {
         fill_ratios(rows, &RATIOS);
     }
     let mut merged: Vec<Row> = Vec::new();
     for row in boots.iter().flatten() {
         if row.sibling(&merged, &[]).is_none() {
-            merged.push(merge_one(row, &boots, setting, program));
+            merged.push(merge_one(row, &boots, group, program));
         }
     }
     fill_page_ns(&mut merged, "median_ns");
@@ -85,7 +78,7 @@ pub fn merge(mut boots: Vec<Vec<Row>>, setting: &Setting, program: &Program) -> 
     merged
 }
 
-fn merge_one(row: &Row, boots: &[Vec<Row>], setting: &Setting, program: &Program) -> Row {
+fn merge_one(row: &Row, boots: &[Vec<Row>], group: &Group, program: &Program) -> Row {
     let of = |changes: &[(&str, Value)]| -> Vec<&Row> {
         let rows = boots.iter().filter_map(|rows| row.sibling(rows, changes));
         rows.collect()
@@ -95,9 +88,9 @@ fn merge_one(row: &Row, boots: &[Vec<Row>], setting: &Setting, program: &Program
     for key in ["machine", "policy", program.actors.name(), "pages"] {
         merged.set(key, row.0.get(key).cloned());
     }
-    merged.set("cpus", setting.cpus);
-    merged.set("accel", setting.accel.as_str());
-    merged.set("crowded", setting.is_crowded);
+    merged.set("cpus", group.cpus);
+    merged.set("accel", group.accel.to_string());
+    merged.set("crowded", group.is_crowded);
     for (key, how) in METRICS.iter().chain(program.metrics) {
         if let Some(figure) = figure(&own, key, *how) {
             merged.set(key, figure);
@@ -163,23 +156,20 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub mod tests {
     use super::*;
     use crate::bench::workloads;
 
     /// A row from its JSON.
-    pub(crate) fn row_of(json: &str) -> Row {
+    pub fn row_of(json: &str) -> Row {
         serde_json::from_str(json).unwrap()
     }
 
     /// Rows of a program, by boot, merged.
-    pub(crate) fn merged(program: &Program, boots: Vec<Vec<Row>>) -> Vec<Row> {
-        let setting = Setting {
-            cpus: 2,
-            accel: "tcg".into(),
-            is_crowded: false,
-        };
-        merge(boots, &setting, program)
+    pub fn merged(program: &Program, boots: Vec<Vec<Row>>) -> Vec<Row> {
+        let bench = crate::cli::tests::bench("--accel tcg");
+        let group = Group::new(2, vec![2], &bench).unwrap();
+        merge(boots, &group, program)
     }
 
     /// The call is all but 40 ns of the iteration.

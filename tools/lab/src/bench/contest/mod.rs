@@ -1,0 +1,208 @@
+//! Contests of cross-CPU calls, the engine's beside other kernels': a [`ContestPlan`] where CPUs are real, and what becomes of its rows.
+//!
+//! The run itself is `shootdown-callbench`, in ring 0 of the reference kernel and on threads of this host.
+//!
+//! * [`lists`]: the lists of the command line;
+//! * [`plan`]: which machines start, with which plans;
+//! * [`table`], [`plot`]: what people read; tables as pictures.
+
+mod lists;
+mod plan;
+mod plot;
+mod table;
+
+use serde_json::{Value, json};
+
+use super::course::{Found, Plan, View};
+use super::machine::{Machine, Start};
+use super::row::Row;
+use super::workload::Contest;
+use crate::cli::{Calls, CallsBench, CpuMachine, MachineKind};
+use crate::failure::{Failure, Outcome};
+use crate::machine::host_cores;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::{cargo, place};
+use plan::{Clock, Group};
+
+pub use lists::{Count, counts, draws, functions_ps, machine_size, number_of_calls, peers};
+pub use plot::{Panel, Picture, Up};
+pub use table::{AXES, Axis, by_peer};
+
+/// The figures of every row.
+const FIGURES: [&str; 16] = [
+    "initiators",
+    "targets",
+    "function_ns",
+    "cpus",
+    "busy",
+    "calls",
+    "wrong",
+    "min_ns",
+    "median_ns",
+    "p99_ns",
+    "limit_ns",
+    "ipis",
+    "sends",
+    "entries",
+    "spurious",
+    "runs",
+];
+
+/// A contest where CPUs are real, settled.
+#[derive(Debug)]
+pub struct ContestPlan<'a> {
+    contest: &'static Contest,
+    calls: &'a Calls,
+    kind: CpuMachine,
+    groups: Vec<Group>,
+}
+
+impl<'a> ContestPlan<'a> {
+    /// Settles everything before the first start.
+    ///
+    /// # Errors
+    /// The options make no sense together, or on no machine.
+    pub fn new(bench: &'a CallsBench) -> Outcome<Self> {
+        let CallsBench { contest, calls } = bench;
+        let kind = calls.machine.unwrap_or(CpuMachine::Sim);
+        if calls.preset.is_some() || !calls.set.is_empty() || calls.plot.is_some() {
+            return Err(Failure::input(
+                "--preset, --set and --plot are about the simulated machine",
+                "use them with --machine sim",
+            ));
+        }
+        let groups = Group::all(contest, calls)?;
+        if calls.counts_instructions() && kind != CpuMachine::Qemu {
+            return Err(Failure::input(
+                "instructions are counted by the emulator",
+                "use --accel icount with --machine qemu",
+            ));
+        }
+        Ok(Self {
+            contest,
+            calls,
+            kind,
+            groups,
+        })
+    }
+
+    /// What a group runs on.
+    fn ground(&self, group: &Group) -> String {
+        match self.kind {
+            CpuMachine::Hosted => "threads of this host".into(),
+            _ => group.accel.to_string(),
+        }
+    }
+}
+
+impl Plan for ContestPlan<'_> {
+    fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>> {
+        progress.stage("building the machine");
+        if self.kind == CpuMachine::Hosted {
+            return Ok(vec![Machine::Hosted(cargo::build_hosted("calls")?)]);
+        }
+        let session = Session::open(&self.calls.emulator, &[])?;
+        Ok(vec![Machine::Booted {
+            kernel: session.kernel(MachineKind::Qemu)?,
+            qemu: session.qemu,
+            // Nothing runs in ring 3.
+            program: ("none", Vec::new()),
+        }])
+    }
+
+    fn groups(&self) -> Vec<Vec<Start>> {
+        let start = |group: &Group| Start {
+            what: match self.kind {
+                CpuMachine::Hosted => "calls on threads".into(),
+                _ => "calls in ring 0".into(),
+            },
+            label: format!("{} CPUs, {}", group.cpus, group.words),
+            boots: 1,
+            cpus: group.cpus,
+            accel: group.accel,
+            options: format!("calls={}", group.words),
+            arguments: match self.kind {
+                CpuMachine::Hosted => vec![format!("--cpus={}", group.cpus), group.words.clone()],
+                _ => Vec::new(),
+            },
+            deadline: group.deadline,
+            needs: &FIGURES,
+            mark: (
+                "counts_instructions",
+                (group.clock == Clock::Instructions).into(),
+            ),
+            tells: false,
+        };
+        self.groups.iter().map(|group| vec![start(group)]).collect()
+    }
+
+    /// A wrong call is in its row.
+    fn tells_failure(&self, _: &[Row]) -> bool {
+        true
+    }
+
+    fn check(&self, group: usize, _: usize, rows: &[Row]) -> Outcome<()> {
+        let Group { words, cpus, .. } = &self.groups[group];
+        match rows {
+            [] => Err(Failure::input(
+                format!("no shape of {words} fits {cpus} CPUs"),
+                "ask for fewer --initiators or --targets, or more --cpus",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn view(&self, found: Found) -> View {
+        let rows: Vec<Vec<Row>> = found.groups.into_iter().map(|rows| rows.concat()).collect();
+        let wrong: u64 = rows.iter().flatten().map(|row| row.count("wrong")).sum();
+        View {
+            tables: table::render(self, &rows, found.others),
+            result: self.result(&rows, found.others),
+            closing: ["raw samples by round: ".into(), String::new()],
+            failure: (wrong > 0).then(|| {
+                format!("{wrong} calls returned although a target had not run the function once")
+            }),
+        }
+    }
+}
+
+impl ContestPlan<'_> {
+    fn result(&self, rows: &[Vec<Row>], others: Option<f64>) -> Value {
+        let group = |(group, rows): (&Group, &Vec<Row>)| {
+            json!({
+                "cpus": group.cpus, "accel": self.ground(group), "plan": group.words, "rows": rows,
+            })
+        };
+        let groups = self.groups.iter().zip(rows).map(group);
+        json!({
+            "workload": self.contest.name,
+            "machine": self.kind.name(),
+            "commit": place::commit(),
+            "date": place::timestamp(),
+            "params": {
+                "seed": self.calls.seed, "quick": self.calls.quick, "host_cores": host_cores(),
+                "busy_cores_of_others": others,
+            },
+            "groups": groups.collect::<Vec<Value>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::tests::bench;
+
+    #[test]
+    fn a_plan_that_fits_nowhere_is_told() {
+        let bench = bench("selected --machine hosted --cpus 4");
+        let plan = ContestPlan::new(bench.calls.as_ref().unwrap()).unwrap();
+        let text = plan.check(0, 0, &[]).unwrap_err().to_string();
+        assert!(
+            text.contains("4 CPUs") && text.contains("--targets"),
+            "{text}"
+        );
+        assert!(plan.check(0, 0, &[Row::default()]).is_ok());
+    }
+}

@@ -1,0 +1,254 @@
+//! The tables that people read.
+
+use super::ContestPlan;
+use super::plan::{Clock, Group};
+use crate::bench::columns::{grid, or_dash};
+use crate::bench::report;
+use crate::bench::row::Row;
+use crate::machine::host_cores;
+
+/// Whom the published table compares with.
+const ONE_LOCK: &str = "xen-before";
+/// What contenders have in common.
+pub const SHAPE: [&str; 5] = ["cpus", "function_ns", "masks", "initiators", "targets"];
+/// A function that takes this long hides what the host's scheduler does to the calls.
+pub const LONG_FUNCTION_NS: u64 = 100_000;
+
+/// A column in front of those of contenders: its heading, and what is said of a shape.
+pub type Axis<'a> = (&'a str, &'a dyn Fn(&Row) -> String);
+/// Of every table.
+pub const AXES: [Axis<'static>; 2] = [
+    ("initiators", &|row| row.count("initiators").to_string()),
+    ("targets", &|row| row.count("targets").to_string()),
+];
+
+/// A table with a line for each shape of calls and a column for each of these contenders. The first columns have figures of the shape,
+/// or masks.
+pub fn by_peer<'a>(
+    rows: &[Row],
+    peers: impl IntoIterator<Item = &'a str>,
+    first: &[Axis<'_>],
+    cell: impl Fn(&Row) -> String,
+) -> String {
+    let peers: Vec<&str> = peers.into_iter().collect();
+    let line = |shape: &Row| {
+        let of_shape = |row: &&Row| row.agrees(shape, &SHAPE);
+        let of = |peer| {
+            rows.iter()
+                .filter(of_shape)
+                .find(move |row| row.text("peer") == peer)
+        };
+        let cells = peers.iter().filter_map(|&peer| of(peer)).map(&cell);
+        first
+            .iter()
+            .map(|(_, figure)| figure(shape))
+            .chain(cells)
+            .collect()
+    };
+    let shapes = rows.iter().filter(|row| row.agrees(&rows[0], &["peer"]));
+    let heading = first
+        .iter()
+        .map(|(heading, _)| *heading)
+        .chain(peers.iter().copied());
+    let heading: Vec<String> = heading.map(str::to_owned).collect();
+    let has_words = heading[0] == "masks";
+    grid(heading, shapes.map(line).collect(), |index| {
+        index == 0 && has_words
+    })
+}
+
+/// The tables of all groups, and the notes that they need.
+pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>], others: Option<f64>) -> String {
+    let mut text: String = plan
+        .groups
+        .iter()
+        .zip(rows)
+        .map(|(it, rows)| group(plan, it, rows))
+        .collect();
+    let all = || rows.iter().flatten();
+    if all().any(Row::crowds_host) {
+        text += "* more busy CPUs than host cores: times show the host's scheduler too, and are left out where functions are short; counts hold on any host\n";
+    }
+    let calls: u64 = all().map(|row| row.count("calls")).sum();
+    text += &format!("{calls} calls, every one checked when it returned\n");
+    let is_timed = plan.groups.iter().any(|group| group.clock == Clock::Host);
+    text + &report::remarks(
+        others.filter(|_| is_timed),
+        plan.calls.quick.then_some("few calls"),
+    )
+}
+
+/// The tables of one start of a machine.
+fn group(plan: &ContestPlan<'_>, group: &Group, rows: &[Row]) -> String {
+    let mut text = format!(
+        "\n{}, {} CPUs on {} host cores, {}, functions of {} us\n",
+        plan.contest.name,
+        group.cpus,
+        host_cores(),
+        plan.ground(group),
+        rows[0].number("function_ns").unwrap_or(0.0) / 1000.0,
+    );
+    let timed: Vec<Row> = rows.iter().filter(|row| row.has_times()).cloned().collect();
+    if !timed.is_empty() {
+        let (clock, has_rounds) = (group.clock, plan.contest.has_rounds);
+        let unit = match clock {
+            Clock::Host => "us",
+            Clock::Instructions => "thousands of instructions, of all CPUs together",
+        };
+        if clock == Clock::Host && has_rounds {
+            text += &whole(&timed);
+        }
+        text += &format!(
+            "a call: median, 99th percentile in {unit}; the slowest initiator's 99th percentile by the fastest one's\n{}\n",
+            of_all(&timed, &[], times)
+        );
+    }
+    text + &format!(
+        "a call: interrupts sent, times sent, handlers entered, of these for nothing; functions run, where they may be merged\n{}\n",
+        of_all(rows, &[], counts)
+    )
+}
+
+/// `cell` for each shape and all contenders.
+fn of_all(rows: &[Row], further: &[Axis<'_>], cell: impl Fn(&Row) -> String) -> String {
+    let masks = |row: &Row| {
+        let mark = if row.crowds_host() { " *" } else { "" };
+        format!("{}{mark}", row.text("masks"))
+    };
+    let first = rows.iter().take_while(|row| row.agrees(&rows[0], &SHAPE));
+    let masks: [Axis<'_>; 1] = [("masks", &masks)];
+    let axes = [&masks, &AXES[..], further].concat();
+    by_peer(rows, first.map(|row| row.text("peer")), &axes, cell)
+}
+
+/// The published table's shape: the change against one lock, the limit beside it.
+fn whole(rows: &[Row]) -> String {
+    let lock = |shape: &Row| {
+        rows.iter()
+            .find(|row| row.text("peer") == ONE_LOCK && row.agrees(shape, &SHAPE))
+    };
+    if rows.iter().any(|row| lock(row).is_none()) {
+        return format!("(without {ONE_LOCK} there is no change against one lock)\n");
+    }
+    let lock_ns = |shape: &Row| lock(shape).map_or(0.0, Row::whole_median_ns);
+    let lock_us = |shape: &Row| format!("{:.0}", lock_ns(shape) / 1000.0);
+    let limit = |shape: &Row| {
+        let limit_ns = shape.number("limit_ns").filter(|&ns| ns > 0.0);
+        or_dash(limit_ns.map(|ns| percent((ns / lock_ns(shape) - 1.0) * 100.0)))
+    };
+    let change = |row: &Row| or_dash(lock(row).map(|lock| percent(row.change_against(lock))));
+    let heading = format!("{ONE_LOCK} us");
+    format!(
+        "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}\n",
+        of_all(rows, &[(&heading, &lock_us), ("limit", &limit)], change)
+    )
+}
+
+/// Times of a row.
+fn times(row: &Row) -> String {
+    let us = |key| row.number(key).unwrap_or(0.0) / 1000.0;
+    let (median, p99) = (us("median_ns"), us("p99_ns"));
+    format!("{median:.1} {p99:.1} {:.2}", row.unfairness())
+}
+
+/// Counts of a row.
+fn counts(row: &Row) -> String {
+    let shown = if row.may_merge() { 5 } else { 4 };
+    let keys = ["ipis", "sends", "entries", "spurious", "runs"];
+    let words = keys[..shown]
+        .iter()
+        .map(|key| format!("{:.2}", row.per_call(key)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn percent(change: f64) -> String {
+    format!("{change:+.1}")
+}
+
+impl Row {
+    /// The round in the middle.
+    pub fn whole_median_ns(&self) -> f64 {
+        middle(self.numbers("whole_ns"))
+    }
+
+    /// Whether it keeps more CPUs busy than the host has cores, and tells times: CPUs that rest by spinning are busy too.
+    pub fn crowds_host(&self) -> bool {
+        let busy = match self.text("rest") {
+            "halt" => "busy",
+            _ => "cpus",
+        };
+        let counts_instructions = self.0.get("counts_instructions") == Some(&true.into());
+        self.count(busy) > host_cores() as u64 && !counts_instructions
+    }
+
+    /// Whether its times say something: the calls' own, or those of functions that are much longer.
+    pub fn has_times(&self) -> bool {
+        !self.crowds_host() || self.count("function_ns") >= LONG_FUNCTION_NS
+    }
+
+    /// How much longer a round takes than the other contender's, in percent: the middle of all rounds, each against the
+    /// other's of the same round, for the two come close together.
+    pub fn change_against(&self, other: &Self) -> f64 {
+        let rounds = self.numbers("whole_ns").zip(other.numbers("whole_ns"));
+        middle(rounds.map(|(own, other)| (own / other.max(1.0) - 1.0) * 100.0))
+    }
+
+    /// So many of a count a call.
+    pub fn per_call(&self, key: &str) -> f64 {
+        self.count(key) as f64 / self.count("calls").max(1) as f64
+    }
+
+    /// The slowest initiator's 99th percentile by the fastest one's.
+    pub fn unfairness(&self) -> f64 {
+        let p99_ns = || self.numbers("initiator_p99_ns");
+        let most = p99_ns().fold(0.0, f64::max);
+        most / p99_ns().reduce(f64::min).unwrap_or(0.0).max(1.0)
+    }
+
+    /// Whether one run may serve several calls.
+    pub fn may_merge(&self) -> bool {
+        self.text("masks") == "idempotent"
+    }
+}
+
+/// The middle one; 0 of none.
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A result with the usual figures.
+    fn row(peer: &str, whole_ns: u64) -> Row {
+        Row::of(json!({
+            "peer": peer, "masks": "disjoint", "initiators": 2, "targets": 1, "function_ns": 0, "rest": "busy", "cpus": 4, "busy": 4,
+            "calls": 10, "initiator_p99_ns": [2, 3], "whole_ns": [whole_ns, whole_ns, 1], "ipis": 5,
+        }))
+    }
+
+    #[test]
+    fn figures_follow_from_samples_and_counts() {
+        let row = row("best", 7);
+        assert_eq!((row.whole_median_ns(), row.per_call("ipis")), (7.0, 0.5));
+        assert!((row.unfairness() - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn changes_are_against_one_lock_and_every_contender_has_a_column() {
+        let rows = [row("xen-before", 8), row("best", 4)];
+        let text = whole(&rows);
+        assert!(text.contains("-50.0") && text.contains("+0.0"), "{text}");
+        let text = of_all(&rows, &[], |row| row.text("peer").to_uppercase());
+        assert!(
+            text.contains("XEN-BEFORE") && text.contains("BEST"),
+            "{text}"
+        );
+        assert!(whole(&rows[1..]).contains("without"));
+    }
+}

@@ -1,0 +1,196 @@
+//! [`Machine`]: where CPUs are real; how it is started ([`Start`]), and what it says then ([`Heard`]).
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::row::Row;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::{Accel, Boot, Child, End, Kernel};
+use crate::progress::Progress;
+use crate::protocol::{self, Message, Object};
+
+/// A machine, ready to start.
+pub enum Machine {
+    /// A kernel in the emulator, with a program.
+    Booted {
+        /// The emulator.
+        qemu: PathBuf,
+        /// The kernel.
+        kernel: Kernel,
+        /// The program's name and image.
+        program: (&'static str, Vec<u8>),
+    },
+    /// Threads as CPUs on this host, in a process of their own: if it dies, the lab says how.
+    Hosted(PathBuf),
+}
+
+/// How a machine is started for a group of rows.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// For errors.
+    pub what: String,
+    /// For people who wait.
+    pub label: String,
+    /// How often, in turn with the other machines of the group.
+    pub boots: u32,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// What they run on.
+    pub accel: Accel,
+    /// Further words for the kernel.
+    pub options: String,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// When it is ended as stuck.
+    pub deadline: Duration,
+    /// The figures that each of its rows must have.
+    pub needs: &'static [&'static str],
+    /// What is noted in each of its rows.
+    pub mark: (&'static str, Value),
+    /// Whether what its program says of itself is of interest.
+    pub tells: bool,
+}
+
+impl Machine {
+    /// Starts it and hands over its lines; returns its status, if it ended with one, and the account of its end.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn run(
+        &self,
+        start: &Start,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Outcome<(Option<i32>, String)> {
+        match self {
+            Self::Booted {
+                qemu,
+                kernel,
+                program: (name, image),
+            } => {
+                let boot = Boot {
+                    qemu,
+                    accel: start.accel,
+                    cpus: start.cpus,
+                    kernel,
+                    options: &start.options,
+                    program: (name, image),
+                    arguments: &start.arguments,
+                    deadline: start.deadline,
+                };
+                let finished = boot.run(on_line)?;
+                let status = match finished.end {
+                    End::Exited(status) => Some(status.into()),
+                    _ => None,
+                };
+                Ok((status, finished.account()))
+            }
+            Self::Hosted(program) => {
+                let mut command = Command::new(program);
+                command.args(&start.arguments);
+                let child = Child::run(&mut command, start.deadline, on_line)
+                    .doing("start the hosted machine")?;
+                let how = match child.status {
+                    None => format!("it did not end in {} s", start.deadline.as_secs()),
+                    Some(status) => format!("it ended with {status}"),
+                };
+                let status = child.status.and_then(|status| status.code());
+                Ok((status, format!("{how}\n{}", child.errors.trim())))
+            }
+        }
+    }
+}
+
+/// What one start has printed so far.
+pub struct Heard<'a> {
+    start: &'a Start,
+    /// Results.
+    pub rows: Vec<Row>,
+    /// What the program said of itself.
+    pub about: Option<Object>,
+    /// What could not be read.
+    pub garbled: Option<String>,
+}
+
+impl<'a> Heard<'a> {
+    /// Nothing yet.
+    pub fn of(start: &'a Start) -> Self {
+        Self {
+            start,
+            rows: Vec::new(),
+            about: None,
+            garbled: None,
+        }
+    }
+
+    /// Takes one line, and shows progress.
+    pub fn listen(&mut self, line: &str, progress: &mut Progress, label: &str) {
+        match protocol::parse(line) {
+            Some(Ok(Message::Row(row))) => self.take(Row(row)),
+            Some(Ok(Message::Progress {
+                done,
+                total,
+                label: what,
+            })) => {
+                progress.step(done, total, &format!("{label}: {what}"));
+            }
+            Some(Ok(Message::Info(about))) if self.start.tells => self.about = Some(about),
+            Some(Ok(Message::Info(_))) | None => {}
+            Some(Err(garbled)) => self.garbled = Some(garbled.to_string()),
+        }
+    }
+
+    fn take(&mut self, mut row: Row) {
+        let lacks = |key: &&&str| row.number(key).is_none();
+        match self.start.needs.iter().find(lacks) {
+            Some(key) => self.garbled = Some(format!("a result row lacks something: {key}")),
+            None => {
+                let (key, value) = &self.start.mark;
+                row.set(key, value.clone());
+                self.rows.push(row);
+            }
+        }
+    }
+
+    /// Passes if the machine ended well, or with a failure of which the rows tell more, and nothing was garbled.
+    ///
+    /// # Errors
+    /// Says how it ended, or what could not be read.
+    pub fn judge(
+        &self,
+        (status, account): (Option<i32>, String),
+        tells_failure: impl Fn(&[Row]) -> bool,
+    ) -> Outcome<()> {
+        let is_told = status == Some(1) && tells_failure(&self.rows);
+        let why = match &self.garbled {
+            _ if status != Some(0) && !is_told => &account,
+            Some(garbled) => garbled,
+            None => return Ok(()),
+        };
+        Err(Failure::work(format!("{}: {why}", self.start.what)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::course::Plan;
+    use crate::bench::program::ProgramPlan;
+    use crate::session::Session;
+
+    #[test]
+    fn rows_that_lack_a_field_count_as_garbled() {
+        let session = Session {
+            qemu: "qemu".into(),
+            linux: None,
+        };
+        let bench = crate::cli::tests::bench("--accel tcg");
+        let groups = ProgramPlan::new(&bench, session).unwrap().groups();
+        let mut heard = Heard::of(&groups[0][0]);
+        heard.listen(r#"@row {"policy":"best"}"#, &mut Progress::new(), "");
+        assert!(heard.rows.is_empty() && heard.garbled.is_some());
+        assert!(heard.judge((Some(0), String::new()), |_| true).is_err());
+    }
+}

@@ -1,0 +1,200 @@
+//! The command line of `lab bench`: of programs, and of the contests of cross-CPU calls.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+
+use super::{CpuMachine, Emulator, MachineKind};
+use crate::bench::{CONTESTS, Contest, PROGRAMS, Program};
+use crate::machine::AccelChoice;
+
+/// A workload by its name.
+fn program() -> impl TypedValueParser<Value = &'static Program> {
+    let names = PROGRAMS.map(|program| PossibleValue::new(program.name).help(program.about));
+    let named = |name: String| PROGRAMS.into_iter().find(|program| program.name == name);
+    PossibleValuesParser::new(names).map(move |name| named(name).expect("a possible value"))
+}
+
+/// `lab bench`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Bench {
+    /// Cross-CPU calls have options of their own
+    #[command(subcommand)]
+    pub calls: Option<CallsBench>,
+    /// What to measure
+    #[arg(value_parser = program(), default_value = PROGRAMS[0].name)]
+    pub workload: &'static Program,
+    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub machine: Vec<MachineKind>,
+    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cpus: Option<i64>,
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Change a figure of the simulated machine; may be given again
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Also halve and double every figure of the simulated machine, and show what that does
+    #[arg(long)]
+    pub sweep: bool,
+    /// Fewer and shorter boots: done within 45 s
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write the result here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a trace of one iteration on the simulated machine here, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Draw one shootdown on the simulated machine here, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+    /// Seed of the program's random choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub threads: Option<Vec<u32>>,
+    /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub spaces: Option<Vec<u32>>,
+    /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8; zerocopy: 1]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub pages: Option<Vec<u32>>,
+    /// Policies to compare [default: before,published,best; zerocopy on qemu: before,best+ordinary,best]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub policies: Vec<String>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+impl Bench {
+    /// Fills in the policies where none were asked for.
+    #[must_use]
+    pub fn settle(mut self) -> Self {
+        if self.policies.is_empty() {
+            let policies = match self.machine.contains(&MachineKind::Qemu) {
+                true => self.workload.default_policies,
+                false => Program::PLAIN.default_policies,
+            };
+            self.policies = policies.map(str::to_owned).to_vec();
+        }
+        self
+    }
+
+    /// Where the result is written, besides where it is kept.
+    pub fn result(&self) -> Option<&Path> {
+        let json = self.calls.as_ref().map_or(&self.json, |it| &it.calls.json);
+        json.as_deref()
+    }
+}
+
+/// A contest of cross-CPU calls: each is a command of bench.
+#[derive(Debug)]
+pub struct CallsBench {
+    /// Which.
+    pub contest: &'static Contest,
+    /// What and where.
+    pub calls: Calls,
+}
+
+impl Subcommand for CallsBench {
+    fn augment_subcommands(command: Command) -> Command {
+        CONTESTS.iter().fold(command, |command, contest| {
+            let own = Calls::augment_args(Command::new(contest.name));
+            command.subcommand(own.about(contest.about).long_about(None))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        CONTESTS.iter().any(|contest| contest.name == name)
+    }
+}
+
+impl FromArgMatches for CallsBench {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let (name, matches) = matches
+            .subcommand()
+            .ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let contest = CONTESTS.into_iter().find(|contest| contest.name == name);
+        Ok(Self {
+            contest: contest.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?,
+            calls: Calls::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Calls {
+    /// Whether times are to be counts of guest instructions.
+    pub fn counts_instructions(&self) -> bool {
+        self.emulator.accel == AccelChoice::Icount
+    }
+}
+
+/// What and where. Lists that are not given have what suits the machine.
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// Where to measure; without it on sim
+    #[arg(long, value_enum)]
+    pub machine: Option<CpuMachine>,
+    /// CPUs (2 to 16, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
+    /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cpus: Option<i64>,
+    /// CPUs that call, one row each: numbers, or all
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub initiators: Option<Vec<String>>,
+    /// Targets of a call, one row each: numbers, or all
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub targets: Option<Vec<String>>,
+    /// How targets are drawn: disjoint, random, identical, idempotent (identical, and functions that may be merged)
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub masks: Option<Vec<String>>,
+    /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub function_us: Option<Vec<u64>>,
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server [default: 40-core; shoot:
+    /// large-server and 40-core]
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Change a figure of the simulated machine; may be given again
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// On sim: draw the tables into this directory, as SVG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub peers: Option<Vec<String>>,
+    /// Calls of each initiator in one turn
+    #[arg(long, value_name = "N")]
+    pub calls: Option<u64>,
+    /// Seed of the random masks
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What CPUs do while nobody wants anything of them: busy or halt
+    #[arg(long, value_name = "WHAT", default_value = "busy")]
+    pub rest: String,
+    /// Fewer calls, for a look
+    #[arg(long)]
+    pub quick: bool,
+    /// Also write the result here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}

@@ -1,0 +1,212 @@
+//! The command line.
+
+mod bench;
+mod sim;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::machine::AccelChoice;
+use crate::mutants::Effort;
+
+pub use bench::{Bench, Calls, CallsBench};
+pub use sim::{Sanitizer, Sim, SimFuzz, SimReplay, Torture};
+
+/// How many virtual CPUs the reference kernel supports.
+pub const MAX_CPUS: i64 = 16;
+
+/// Build, boot, measure and test the shootdown engine.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure a workload under every policy and print the table.
+    Bench(Box<Bench>),
+    /// Boot a machine and run one static program from this host in it.
+    Run(Run),
+    /// Run every check and end with the totals.
+    Test(Test),
+    /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
+    #[command(subcommand)]
+    Sim(Sim),
+    /// Do everything that the engine offers at once, at random, and check what it promises.
+    Torture(Torture),
+    /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
+    Mutants(Mutants),
+    /// Say what is present or missing, and the command that installs it.
+    Doctor(Doctor),
+}
+
+/// Which emulator to use.
+#[derive(Debug, Clone, Args)]
+pub struct Emulator {
+    /// The emulator to use instead of qemu-system-x86_64 from the path [env: SHOOTDOWN_QEMU]
+    #[arg(long, value_name = "PATH")]
+    pub qemu: Option<PathBuf>,
+    /// What the virtual CPUs run on
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: AccelChoice,
+    /// The Linux image to compare with [env: SHOOTDOWN_LINUX; else .lab/linux, else /boot]
+    #[arg(long, value_name = "IMAGE")]
+    pub kernel: Option<PathBuf>,
+}
+
+/// Which kernel runs in the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum MachineKind {
+    /// The reference kernel of this project.
+    Qemu,
+    /// A Linux kernel in the same emulator.
+    Linux,
+    /// The simulated machine that is built into the lab (for bench).
+    Sim,
+}
+
+impl MachineKind {
+    /// As the option and results name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Linux => "linux",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// A machine on which CPUs call each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CpuMachine {
+    /// Ring 0 of the reference kernel in the emulator.
+    Qemu,
+    /// Threads as CPUs and signals as interrupts, on this host.
+    Hosted,
+    /// The simulated machine that is built into the lab.
+    Sim,
+}
+
+impl CpuMachine {
+    /// As the option and results name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Hosted => "hosted",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// `lab run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A static x86-64 Linux program and its arguments; options of `run` stand before it
+    #[arg(
+        value_name = "PROGRAM [ARGS]",
+        required = true,
+        trailing_var_arg = true
+    )]
+    pub words: Vec<String>,
+    /// Which kernel to run it on
+    #[arg(long, value_enum, default_value = "qemu")]
+    pub machine: MachineKind,
+    /// Virtual CPUs (1 to 16)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Seconds until the machine is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub deadline: u32,
+    /// Further words for the kernel's command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub options: String,
+    /// Show the kernel's own messages too (on standard error)
+    #[arg(long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+/// `lab test`
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Leave out what takes long: done within 3 minutes
+    #[arg(long)]
+    pub fast: bool,
+    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy, every program on Linux too, and all checks on Bochs
+    #[arg(long, conflicts_with = "fast")]
+    pub soak: bool,
+    /// Run only the checks whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Run only the checks on another machine
+    #[arg(long, value_enum)]
+    pub machine: Option<TestMachine>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+/// A machine with checks of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TestMachine {
+    /// Bochs, whose processors have tags (PCIDs); without it these checks fail instead of being skipped
+    Bochs,
+}
+
+/// `lab mutants`
+#[derive(Debug, Args)]
+pub struct Mutants {
+    /// Which mistakes, by the names of their files in verify/mutants; without it all
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Schedules that the fuzzer may use on each
+    #[arg(long, value_name = "N", default_value_t = Effort::default().runs, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Where the fuzzer's seeds begin
+    #[arg(long, value_name = "S", default_value_t = Effort::default().seed)]
+    pub seed: u64,
+    /// How many to try at once, each in a copy of its own; a second one pays from 4 processors up
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub jobs: u8,
+    /// Keep the copies and their builds in .lab/mutants: the next run is faster
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// `lab doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// First fetch a Linux image to compare with into .lab/linux (Debian packages; needs no root)
+    #[arg(long)]
+    pub get_linux: bool,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What `lab bench` with these words asks for.
+    pub(crate) fn bench(words: &str) -> Bench {
+        let words = ["lab", "bench"].into_iter().chain(words.split_whitespace());
+        match Cli::parse_from(words).command {
+            Command::Bench(bench) => bench.settle(),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The command lines of `lab sim` and `lab torture`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use shootdown_sim::explore::Schedule;
+use shootdown_sim::fuzz::Case;
+use shootdown_sim::kernel::Scenario;
+
+use super::{CpuMachine, Emulator};
+
+/// The most virtual CPUs of one exploration.
+const MOST_SIM_CPUS: i64 = Case::MOST_CPUS as i64;
+
+/// `lab sim`
+#[derive(Debug, Subcommand)]
+pub enum Sim {
+    /// Try many schedules, with progress and rate; a failure prints the command that replays it
+    Fuzz(SimFuzz),
+    /// Run one schedule again, exactly as it was
+    Replay(SimReplay),
+}
+
+/// `lab sim fuzz`
+#[derive(Debug, Args)]
+pub struct SimFuzz {
+    /// How many schedules
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Seed of the first schedule; each further one has the next
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Virtual CPUs; without it 2 to 6 in turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
+    pub cpus: Option<u8>,
+    /// A fixed story of two CPUs instead of drawn programs: published-flag (fails, as it should), private-roots, remap-and-flush,
+    /// remap-and-unlink, remap-and-switch
+    #[arg(long, value_name = "NAME", conflicts_with = "cpus")]
+    pub scenario: Option<Scenario>,
+    /// Threads of this host; without it one a processor. They change nothing but the time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub threads: Option<u8>,
+}
+
+/// `lab sim replay`
+#[derive(Debug, Args)]
+pub struct SimReplay {
+    /// Virtual CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
+    pub cpus: u8,
+    /// Seed of the programs and, without a schedule, of the answers
+    #[arg(long, value_name = "S")]
+    pub seed: u64,
+    /// Operations of each CPU; without it as many as the fuzzer has drawn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub operations: Option<u32>,
+    /// The fixed story that the CPUs play, if their programs are not drawn
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<Scenario>,
+    /// The unusual answers, as QUESTION:ANSWER,QUESTION:ANSWER,..; without it they are drawn from the seed
+    #[arg(long, value_name = "ANSWERS")]
+    pub schedule: Option<Schedule>,
+    /// Tell what happens, a line each: event, CPU, what
+    #[arg(long)]
+    pub story: bool,
+}
+
+/// What watches the hosted machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sanitizer {
+    /// ThreadSanitizer: reports unordered accesses (takes a nightly compiler, and minutes to build)
+    Thread,
+}
+
+/// `lab torture`
+#[derive(Debug, Args)]
+pub struct Torture {
+    /// For how long
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub seconds: u32,
+    /// CPUs (1 to 16, on hosted 1 to 64)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Where all random choices begin
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Where; without it on qemu, or on hosted where there is no QEMU
+    #[arg(long, value_enum)]
+    pub machine: Option<CpuMachine>,
+    /// On hosted, under a sanitizer
+    #[arg(long, value_enum)]
+    pub sanitizer: Option<Sanitizer>,
+    #[command(flatten)]
+    pub emulator: Emulator,
+}
