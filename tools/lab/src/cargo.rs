@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::cli::Sanitizer;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::Child;
+use crate::machine::{Child, answer};
 use crate::place;
 
 /// Longer than any build here takes, even on one slow core with nothing cached.
@@ -73,7 +73,7 @@ pub fn build_torture(sanitizer: Option<Sanitizer>) -> Outcome<PathBuf> {
     let Some(Sanitizer::Thread) = sanitizer else {
         return build_hosted(NAME);
     };
-    if crate::doctor::answer(command("+nightly --version")).is_none() {
+    if answer(&mut command("+nightly --version")).is_none() {
         return Err(Failure::input(
             "a sanitizer needs a nightly compiler, and there is none",
             "rustup toolchain install nightly --component rust-src",
@@ -104,22 +104,24 @@ fn build(words: &str, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
 }
 
 fn build_by(mut command: Command, what: &str) -> Outcome<BTreeMap<String, PathBuf>> {
-    command.args(["--quiet", "--message-format=json-render-diagnostics"]);
-    let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
-    if !child.status.is_some_and(|status| status.success()) {
-        let tail = tail(&child.errors);
-        return Err(Failure::work(format!("cannot build {what}:\n{tail}")));
-    }
-    let lines = child.output.lines();
-    let artifacts = lines.filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
-    Ok(artifacts
-        .filter_map(|artifact| named(artifact.executable?))
-        .collect())
+    let built = executables(&mut command)?
+        .map_err(|errors| Failure::work(format!("cannot build {what}:\n{errors}")))?;
+    let named = |path: PathBuf| Some((path.file_stem()?.to_str()?.to_owned(), path));
+    Ok(built.into_iter().filter_map(named).collect())
 }
 
-fn named(path: PathBuf) -> Option<(String, PathBuf)> {
-    let name = path.file_stem()?.to_str()?.to_owned();
-    Some((name, path))
+/// What a build has made, or the end of what the compiler says.
+///
+/// # Errors
+/// There is no cargo.
+pub fn executables(command: &mut Command) -> Outcome<Result<Vec<PathBuf>, String>> {
+    command.args(["--quiet", "--message-format=json-render-diagnostics"]);
+    let child = Child::run(command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
+    let executable = |line| serde_json::from_str::<Artifact>(line).ok()?.executable;
+    Ok(match child.has_succeeded() {
+        true => Ok(child.output.lines().filter_map(executable).collect()),
+        false => Err(tail(&child.errors)),
+    })
 }
 
 /// A cargo command that runs in the checkout, from its arguments with spaces between.

@@ -1,10 +1,11 @@
 //! `lab doctor`: what is present, what is missing, and the command that installs it.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use crate::cli::Doctor;
 use crate::failure::Outcome;
-use crate::machine::{self, HOW_TO_FETCH, QEMU_PACKAGE};
+use crate::machine::{self, HOW_TO_FETCH, answer};
 use crate::{cargo, place, session};
 
 /// One thing that the lab uses.
@@ -15,7 +16,7 @@ struct Item {
     /// What it is good for, said when it is missing.
     purpose: &'static str,
     /// How to get it.
-    remedy: String,
+    remedy: &'static str,
     is_required: bool,
 }
 
@@ -26,16 +27,16 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     }
     let items = items(doctor)?;
     for item in &items {
+        let Item {
+            name,
+            purpose,
+            remedy,
+            ..
+        } = item;
         match (&item.found, item.is_required) {
-            (Some(what), _) => println!("present   {:<26} {what}", item.name),
-            (None, true) => println!(
-                "MISSING   {:<26} {}; install: {}",
-                item.name, item.purpose, item.remedy
-            ),
-            (None, false) => println!(
-                "optional  {:<26} {}; install: {}",
-                item.name, item.purpose, item.remedy
-            ),
+            (Some(what), _) => println!("present   {name:<26} {what}"),
+            (None, true) => println!("MISSING   {name:<26} {purpose}; install: {remedy}"),
+            (None, false) => println!("optional  {name:<26} {purpose}; install: {remedy}"),
         }
     }
     let accel = doctor.emulator.accel.settle(machine::host_cores())?;
@@ -44,10 +45,8 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
         machine::host_cores(),
         place::commit()
     );
-    let missing = items
-        .iter()
-        .filter(|item| item.is_required && item.found.is_none())
-        .count();
+    let is_missing = |item: &&Item| item.is_required && item.found.is_none();
+    let missing = items.iter().filter(is_missing).count();
     match missing {
         0 => println!("everything that `./lab bench` and `./lab test` need is present"),
         n => println!("{n} required item(s) missing"),
@@ -56,40 +55,29 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
 }
 
 fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
-    let required = |name, found, purpose, remedy: &str| Item {
-        name,
-        found,
-        purpose,
-        remedy: remedy.into(),
-        is_required: true,
+    let item = |is_required| {
+        move |name, found, purpose, remedy| Item {
+            name,
+            found,
+            purpose,
+            remedy,
+            is_required,
+        }
     };
-    let optional = |name, found, purpose, remedy: &str| Item {
-        name,
-        found,
-        purpose,
-        remedy: remedy.into(),
-        is_required: false,
-    };
+    let (required, optional) = (item(true), item(false));
+    let tool = |words: &str| answer(&mut cargo::command(words));
+    let at = |version: String, path: &Path| format!("{version} at {}", path.display());
     let qemu = machine::find_qemu(session::qemu_name(&doctor.emulator).as_deref())?;
+    let qemu = qemu.map(|path| at(machine::qemu_version(&path).unwrap_or_default(), &path));
     let linux = machine::find_linux(session::linux_name(&doctor.emulator).as_deref())?;
-    let qemu_text = qemu.map(|path| {
-        format!(
-            "{} at {}",
-            machine::qemu_version(&path).unwrap_or_default(),
-            path.display()
-        )
-    });
-    let linux_text = linux.map(|path| {
-        format!(
-            "{} at {}",
-            machine::linux_version(&path).unwrap_or_else(|| "unknown release".into()),
-            path.display()
-        )
-    });
+    let release = |path: &Path| machine::linux_version(path).unwrap_or("unknown release".into());
+    let linux = linux.map(|path| at(release(&path), &path));
+    let bochs = machine::Bochs::find().ok();
+    let bochs = bochs.map(|bochs| bochs.path().display().to_string());
     Ok(vec![
         required(
             "cargo",
-            answer(cargo::command("--version")),
+            tool("--version"),
             "builds everything",
             "see https://rustup.rs",
         ),
@@ -105,73 +93,50 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "the programs' target",
             "rustup target add x86_64-unknown-linux-musl",
         ),
-        required(
-            "qemu",
-            qemu_text,
-            "runs the machines",
-            &format!("sudo apt-get install --no-install-recommends {QEMU_PACKAGE}"),
-        ),
+        required("qemu", qemu, "runs the machines", machine::QEMU_INSTALL),
         optional(
             "linux image",
-            linux_text,
+            linux,
             "the comparison with Linux",
             HOW_TO_FETCH,
         ),
         optional(
             "bochs",
-            machine::Bochs::find()
-                .ok()
-                .map(|bochs| bochs.path().display().to_string()),
+            bochs,
             "a machine with tags (PCIDs) for `./lab test`",
             machine::BOCHS_INSTALL,
         ),
         required(
             "rustfmt",
-            answer(cargo::command("fmt --version")),
+            tool("fmt --version"),
             "`./lab test` checks the format",
             "rustup component add rustfmt",
         ),
         required(
             "clippy",
-            answer(cargo::command("clippy --version")),
+            tool("clippy --version"),
             "`./lab test` lints",
             "rustup component add clippy",
         ),
         optional(
             "cargo-deny",
-            answer(cargo::command("deny --version")),
+            tool("deny --version"),
             "checks licences and advisories",
             "cargo install --locked cargo-deny",
         ),
         optional(
             "miri",
-            answer(cargo::command("+nightly miri --version")),
+            tool("+nightly miri --version"),
             "checks the engine's unsafe code",
             "rustup toolchain install nightly --component miri",
         ),
         optional(
             "git",
-            answer(command_named("git", "--version")),
+            answer(Command::new("git").arg("--version")),
             "names the commit in results",
             "sudo apt-get install git",
         ),
     ])
-}
-
-fn command_named(name: &str, argument: &str) -> Command {
-    let mut command = Command::new(name);
-    command.arg(argument);
-    command
-}
-
-/// The first line that a command answers with; none if it cannot be run or fails.
-pub fn answer(mut command: Command) -> Option<String> {
-    let output = command.stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .next()?
-        .to_owned();
-    output.status.success().then_some(text)
 }
 
 /// Whether the toolchain has the standard library for a target.
@@ -180,11 +145,7 @@ fn target(name: &str) -> Option<String> {
     rustc
         .args(["--print", "sysroot"])
         .current_dir(place::root());
-    let sysroot = answer(rustc)?;
-    std::path::Path::new(&sysroot)
-        .join("lib/rustlib")
-        .join(name)
-        .join("lib")
-        .is_dir()
-        .then(|| "installed".into())
+    let libraries = Path::new(&answer(&mut rustc)?).join("lib/rustlib");
+    let is_there = libraries.join(name).join("lib").is_dir();
+    is_there.then(|| "installed".into())
 }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use crate::failure::{Doing, Outcome};
+use crate::machine::answer;
 
 /// How many console files are kept.
 const CONSOLES_KEPT: usize = 64;
@@ -38,25 +39,14 @@ pub fn timestamp() -> String {
 
 /// The commit of the checkout, with `+` when tracked files differ from it; `unknown` without git.
 pub fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(root())
-            .args(arguments)
-            .output()
-            .ok()?;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let git = |words: &str| {
+        let mut git = Command::new("git");
+        answer(git.arg("-C").arg(root()).args(words.split(' ')))
     };
-    match git(&["rev-parse", "--short=12", "HEAD"]) {
+    match git("rev-parse --short=12 HEAD") {
         None => "unknown".into(),
-        Some(id) => {
-            let is_changed = git(&["status", "--porcelain", "--untracked-files=no"])
-                .is_none_or(|s| !s.is_empty());
-            if is_changed { format!("{id}+") } else { id }
-        }
+        Some(id) if git("status --porcelain --untracked-files=no").is_some() => format!("{id}+"),
+        Some(id) => id,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cli::{MachineKind, Run};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Boot, End, signal_number};
+use crate::machine::{Boot, Emulator, End, signal_number};
 use crate::program;
 use crate::session::{self, Session};
 
@@ -35,13 +35,12 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
     let session = Session::open(&run.emulator, &[run.machine])?;
     let kernel = session.kernel(run.machine)?;
     let boot = Boot {
-        qemu: &session.qemu,
-        accel: run.emulator.accel.settle(cpus)?,
+        emulator: Emulator::Qemu(&session.qemu, run.emulator.accel.settle(cpus)?),
         cpus,
         kernel: &kernel,
         options: &run.options,
         program: (&session::guest_name(path), &image),
-        arguments,
+        arguments: &arguments.join(" "),
         deadline: Duration::from_secs(run.deadline.into()),
     };
     let finished = boot.run(&mut |line| show(line, run))?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::row::Row;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::{Accel, Boot, Child, End, Kernel};
+use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
 
@@ -71,13 +71,12 @@ impl Machine {
                 program: (name, image),
             } => {
                 let boot = Boot {
-                    qemu,
-                    accel: start.accel,
+                    emulator: Emulator::Qemu(qemu, start.accel),
                     cpus: start.cpus,
                     kernel,
                     options: &start.options,
                     program: (name, image),
-                    arguments: &start.arguments,
+                    arguments: &start.arguments.join(" "),
                     deadline: start.deadline,
                 };
                 let finished = boot.run(on_line)?;

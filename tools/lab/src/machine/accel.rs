@@ -44,7 +44,8 @@ impl AccelChoice {
     /// # Errors
     /// KVM was asked for and this host has none.
     pub fn settle(self, busy_cpus: usize) -> Outcome<Accel> {
-        let has_kvm = processor_virtualises() && Path::new("/dev/kvm").exists();
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let has_kvm = offers_virtualisation(&cpuinfo) && Path::new("/dev/kvm").exists();
         match self {
             Self::Kvm if !has_kvm => Err(Failure::input(
                 "this host offers no KVM (neither vmx nor svm in /proc/cpuinfo, or no /dev/kvm)",
@@ -73,31 +74,16 @@ impl TcgThreads {
 
 impl Accel {
     /// QEMU's options for it.
-    pub fn arguments(self) -> Vec<&'static str> {
+    pub fn arguments(self) -> &'static str {
         // Linux would walk five levels where `max` has LA57, the reference kernel four. QEMU 7.2's
         // CMPXCHG16B is broken with one thread a virtual CPU: Linux dies of it in one boot of five.
         match self {
-            Self::Kvm => vec!["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg(TcgThreads::Multi) => vec![
-                "-accel",
-                "tcg,thread=multi",
-                "-cpu",
-                "max,la57=off,cx16=off",
-            ],
-            Self::Tcg(TcgThreads::Single) => vec![
-                "-accel",
-                "tcg,thread=single",
-                "-cpu",
-                "max,la57=off,cx16=off",
-            ],
-            Self::Tcg(TcgThreads::Counting) => vec![
-                "-accel",
-                "tcg,thread=single",
-                "-cpu",
-                "max,la57=off,cx16=off",
-                "-icount",
-                "shift=0,sleep=off",
-            ],
+            Self::Kvm => "-accel kvm -cpu host",
+            Self::Tcg(TcgThreads::Multi) => "-accel tcg,thread=multi -cpu max,la57=off,cx16=off",
+            Self::Tcg(TcgThreads::Single) => "-accel tcg,thread=single -cpu max,la57=off,cx16=off",
+            Self::Tcg(TcgThreads::Counting) => {
+                "-accel tcg,thread=single -cpu max,la57=off,cx16=off -icount shift=0,sleep=off"
+            }
         }
     }
 }
@@ -122,13 +108,6 @@ pub fn host_cores() -> usize {
 }
 
 /// Whether the processor says that it can run guests itself.
-fn processor_virtualises() -> bool {
-    let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else {
-        return false;
-    };
-    offers_virtualisation(&text)
-}
-
 fn offers_virtualisation(cpuinfo: &str) -> bool {
     cpuinfo
         .lines()

@@ -1,12 +1,13 @@
 //! One boot of one machine: from its description to its end.
 
-use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::accel::Accel;
+use super::bochs::{Bochs, BochsModel};
 use super::child::Child;
 use super::end::End;
 use super::ramdisk::Ramdisk;
@@ -29,13 +30,20 @@ pub enum Kernel {
     Linux(PathBuf),
 }
 
+/// What emulates a machine.
+#[derive(Debug, Clone, Copy)]
+pub enum Emulator<'a> {
+    /// QEMU, and what it runs on.
+    Qemu(&'a Path, Accel),
+    /// Bochs, and its processors; it boots the reference kernel only, and its console comes in one piece.
+    Bochs(&'a Bochs, BochsModel),
+}
+
 /// One machine with one program.
 #[derive(Debug, Clone)]
 pub struct Boot<'a> {
     /// The emulator.
-    pub qemu: &'a Path,
-    /// What it runs on.
-    pub accel: Accel,
+    pub emulator: Emulator<'a>,
     /// How many virtual CPUs.
     pub cpus: usize,
     /// The kernel.
@@ -44,8 +52,8 @@ pub struct Boot<'a> {
     pub options: &'a str,
     /// The program's name and image.
     pub program: (&'a str, &'a [u8]),
-    /// The program's arguments.
-    pub arguments: &'a [String],
+    /// The program's arguments, with spaces between.
+    pub arguments: &'a str,
     /// How long it may take.
     pub deadline: Duration,
 }
@@ -88,30 +96,28 @@ impl Boot<'_> {
         };
         let archive = initramfs::pack(&[self.program], symbols.as_deref(), &self.files()?)
             .doing("pack the initial file system")?;
-        let initrd = tempfile::Builder::new()
-            .prefix("lab-")
-            .suffix(".cpio")
-            .tempfile()
-            .doing("make a temporary file")?;
-        std::fs::write(initrd.path(), archive).doing("write the initial file system")?;
-        let mut command = Command::new(self.qemu);
-        command.args(self.qemu_arguments(initrd.path()));
-        let child =
-            Child::run_until(&mut command, self.deadline, on_line, gives_up).map_err(|error| {
-                Failure::input(
-                    format!("cannot start {}: {error}", self.qemu.display()),
-                    "name a working QEMU with --qemu",
-                )
-            })?;
-        let end = match self.kernel {
-            Kernel::Shootdown(_) => End::of_shootdown(&child, self.deadline),
-            Kernel::Linux(_) => End::of_linux(&child, self.deadline),
+        let directory = tempfile::Builder::new().prefix("lab-").tempdir();
+        let directory = directory.doing("make a temporary directory")?;
+        let (image, line) = (self.kernel.image(), self.command_line());
+        let mut command = match self.emulator {
+            Emulator::Qemu(..) => self.qemu(directory.path(), &archive)?,
+            Emulator::Bochs(bochs, model) => bochs.command(
+                directory.path(),
+                (model, self.cpus),
+                (image, &line, &archive),
+            )?,
         };
-        let console_file = keep_console(self.program.0, &child)?;
+        let child = Child::run_until(&mut command, self.deadline, on_line, gives_up);
+        let child = child.map_err(|error| self.emulator.unusable(&error))?;
+        let end = match (self.emulator, self.kernel) {
+            (Emulator::Bochs(..), _) => End::of_bochs(&child, self.deadline),
+            (_, Kernel::Shootdown(_)) => End::of_shootdown(&child, self.deadline),
+            (_, Kernel::Linux(_)) => End::of_linux(&child, self.deadline),
+        };
         Ok(Finished {
             end,
+            console_file: keep_console(self.program.0, &child)?,
             console: child.output,
-            console_file,
             elapsed: started.elapsed(),
         })
     }
@@ -126,52 +132,65 @@ impl Boot<'_> {
         }
     }
 
-    fn qemu_arguments(&self, initrd: &Path) -> Vec<OsString> {
-        let image = match self.kernel {
-            Kernel::Shootdown(image) | Kernel::Linux(image) => image,
+    /// The command that runs the machine in `directory`.
+    fn qemu(&self, directory: &Path, archive: &[u8]) -> Outcome<Command> {
+        let Emulator::Qemu(path, accel) = self.emulator else {
+            unreachable!("Bochs has a command of its own")
         };
-        let mut arguments: Vec<OsString> = self
-            .accel
-            .arguments()
-            .into_iter()
-            .map(OsString::from)
-            .collect();
-        arguments.extend(["-smp".into(), self.cpus.to_string().into()]);
-        arguments.extend(["-m".into(), format!("{MEMORY_MIB}M").into()]);
-        arguments.extend([
-            "-kernel".into(),
-            image.into(),
-            "-initrd".into(),
-            initrd.into(),
-        ]);
-        arguments.extend(["-append".into(), self.kernel_command_line().into()]);
-        // Our own output comes over the serial line; the debug port carries the exit status.
-        let fixed = "-nodefaults -no-user-config -display none -no-reboot -serial stdio \
-                     -device isa-debug-exit,iobase=0xf4,iosize=4";
-        arguments.extend(fixed.split_whitespace().map(OsString::from));
-        arguments
+        let initrd = directory.join("initrd.cpio");
+        std::fs::write(&initrd, archive).doing("write the initial file system")?;
+        let mut command = Command::new(path);
+        command
+            .args(accel.arguments().split(' '))
+            .args(["-smp", &self.cpus.to_string()])
+            .args(["-m", &format!("{MEMORY_MIB}M")])
+            .arg("-kernel")
+            .arg(self.kernel.image())
+            .arg("-initrd")
+            .arg(initrd)
+            .args(["-append", &self.command_line()])
+            // Our own output comes over the serial line; the debug port carries the exit status.
+            .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '))
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        Ok(command)
     }
 
-    fn kernel_command_line(&self) -> String {
+    /// What the kernel is told.
+    fn command_line(&self) -> String {
         let program = self.program.0;
-        let mut line = match self.kernel {
-            Kernel::Shootdown(_) => format!("init=/bin/{program}"),
+        let mut line = match (self.emulator, self.kernel) {
+            // It tells nothing by its exit code.
+            (Emulator::Bochs(..), _) => format!("init=/bin/{program} machine=bochs"),
+            (_, Kernel::Shootdown(_)) => format!("init=/bin/{program}"),
             // The settings favour Linux: no mitigations, no clock watchdog (see docs/measuring.md).
-            Kernel::Linux(_) => {
-                format!(
-                    "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check"
-                )
-            }
+            (_, Kernel::Linux(_)) => format!(
+                "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check"
+            ),
         };
-        if !self.options.is_empty() {
-            line.push(' ');
-            line.push_str(self.options);
-        }
-        if !self.arguments.is_empty() {
-            line.push_str(" -- ");
-            line.push_str(&self.arguments.join(" "));
+        for (mark, words) in [(" ", self.options), (" -- ", self.arguments)] {
+            if !words.is_empty() {
+                line = line + mark + words;
+            }
         }
         line
+    }
+}
+
+impl Kernel {
+    fn image(&self) -> &Path {
+        match self {
+            Self::Shootdown(image) | Self::Linux(image) => image,
+        }
+    }
+}
+
+impl Emulator<'_> {
+    fn unusable(self, error: &std::io::Error) -> Failure {
+        let (name, remedy) = match self {
+            Self::Qemu(path, _) => (path.display(), "name a working QEMU with --qemu".into()),
+            Self::Bochs(bochs, _) => (bochs.path().display(), super::bochs::install_words()),
+        };
+        Failure::input(format!("cannot start {name}: {error}"), remedy)
     }
 }
 
@@ -201,6 +220,11 @@ impl Finished {
         text
     }
 
+    /// It did not do what was expected of it.
+    pub fn unexpected(&self, what: impl Display) -> Failure {
+        Failure::work(format!("expected: {what}; but {}", self.account()))
+    }
+
     /// Passes only if the first process exited with status 0.
     pub fn expect_success(self, what: &str) -> Outcome<Self> {
         match self.end {
@@ -210,7 +234,7 @@ impl Finished {
     }
 }
 
-pub(super) fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
+fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
     place::prune_consoles()?;
     let directory = place::keep("consoles")?;
     let (mut file, path) = tempfile::Builder::new()
@@ -239,37 +263,32 @@ mod tests {
     use super::*;
     use crate::machine::accel::TcgThreads;
 
-    fn command_line(kernel: Kernel, options: &str, arguments: &[&str]) -> String {
-        let arguments: Vec<String> = arguments.iter().map(|&a| a.into()).collect();
+    fn command_line(kernel: Kernel, options: &str, arguments: &str) -> String {
+        let accel = Accel::Tcg(TcgThreads::Multi);
         let boot = Boot {
-            qemu: Path::new("qemu"),
-            accel: Accel::Tcg(TcgThreads::Multi),
+            emulator: Emulator::Qemu(Path::new("qemu"), accel),
             cpus: 2,
             kernel: &kernel,
             options,
             program: ("p", b""),
-            arguments: &arguments,
+            arguments,
             deadline: Duration::from_secs(1),
         };
-        boot.kernel_command_line()
+        boot.command_line()
     }
 
     #[test]
     fn arguments_follow_two_dashes_on_both_kernels() {
-        let ours = command_line(
-            Kernel::Shootdown("k".into()),
-            "break=no-wait",
-            &["--x", "1"],
+        let ours = |options, words| command_line(Kernel::Shootdown("k".into()), options, words);
+        assert_eq!(
+            ours("break=no-wait", "--x 1"),
+            "init=/bin/p break=no-wait -- --x 1"
         );
-        assert_eq!(ours, "init=/bin/p break=no-wait -- --x 1");
-        let linux = command_line(Kernel::Linux("k".into()), "", &["--x"]);
+        assert_eq!(ours("", ""), "init=/bin/p");
+        let linux = command_line(Kernel::Linux("k".into()), "", "--x");
         assert!(
             linux.starts_with("rdinit=/bin/p ") && linux.ends_with(" -- --x"),
             "{linux}"
-        );
-        assert_eq!(
-            command_line(Kernel::Shootdown("k".into()), "", &[]),
-            "init=/bin/p"
         );
     }
 }

@@ -2,11 +2,14 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::failure::{Doing, Failure, Outcome};
 
 /// Output beyond this ends the child: no run of ours prints a tenth of it.
 const OUTPUT_LIMIT_BYTES: usize = 64 << 20;
@@ -97,12 +100,15 @@ impl Child {
             if gives_up() {
                 break (None, Some(Stopped::GivenUp));
             }
-            if heard.listen(&chunks, left.min(TICK), on_line) != Pipe::Open {
-                if let Some(status) = child.try_wait()? {
-                    break (Some(status), None);
-                }
-                if heard.is_closed {
-                    std::thread::sleep(left.min(TICK));
+            match chunks.recv_timeout(left.min(TICK)) {
+                Ok(chunk) => heard.take(chunk, on_line),
+                Err(silence) => {
+                    if let Some(status) = child.try_wait()? {
+                        break (Some(status), None);
+                    }
+                    if silence == RecvTimeoutError::Disconnected {
+                        std::thread::sleep(left.min(TICK));
+                    }
                 }
             }
         };
@@ -111,10 +117,11 @@ impl Child {
             child.wait()?;
         }
         let drained_by = Instant::now() + DRAIN;
-        while Instant::now() < drained_by && !heard.is_flooded() {
-            if heard.listen(&chunks, TICK, on_line) == Pipe::Closed {
-                break;
-            }
+        let left = || drained_by.saturating_duration_since(Instant::now());
+        while !heard.is_flooded()
+            && let Ok(chunk) = chunks.recv_timeout(left())
+        {
+            heard.take(chunk, on_line);
         }
         heard.finish(on_line);
         Ok(Self {
@@ -124,6 +131,39 @@ impl Child {
             errors: text(&heard.errors),
         })
     }
+
+    /// Runs `command`, which is to do well by itself within `deadline`. Blocks.
+    ///
+    /// # Errors
+    /// It did not; the last that it said.
+    pub fn succeed(command: &mut Command, deadline: Duration) -> Outcome<Self> {
+        let name = Path::new(command.get_program()).file_name();
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        let child = Self::run(command, deadline, &mut |_| ()).doing(format!("start {name}"))?;
+        if child.has_succeeded() {
+            return Ok(child);
+        }
+        let said = child.last_error().unwrap_or("it said nothing");
+        Err(Failure::work(format!("{name} failed: {said}")))
+    }
+
+    /// Whether it ended by itself with status 0.
+    pub fn has_succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// The last line that it wrote to standard error.
+    pub fn last_error(&self) -> Option<&str> {
+        let mut lines = self.errors.lines().rev().map(str::trim);
+        lines.find(|line| !line.is_empty())
+    }
+}
+
+/// The first line that a command answers with; none if it cannot be run or fails.
+pub fn answer(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).output().ok()?;
+    let line = text(&output.stdout).lines().next()?.to_owned();
+    output.status.success().then_some(line)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -145,13 +185,6 @@ fn forward(
     });
 }
 
-#[derive(PartialEq, Eq)]
-enum Pipe {
-    Open,
-    Silent,
-    Closed,
-}
-
 /// What the child has printed so far.
 #[derive(Default)]
 struct Heard {
@@ -159,33 +192,15 @@ struct Heard {
     errors: Vec<u8>,
     /// Where the line starts that is not yet complete.
     line_start: usize,
-    is_closed: bool,
 }
 
 impl Heard {
-    fn listen(
-        &mut self,
-        chunks: &Receiver<Chunk>,
-        patience: Duration,
-        on_line: &mut dyn FnMut(&str),
-    ) -> Pipe {
-        if self.is_closed {
-            return Pipe::Closed;
-        }
-        match chunks.recv_timeout(patience) {
-            Ok(Chunk::Output(bytes)) => {
+    fn take(&mut self, chunk: Chunk, on_line: &mut dyn FnMut(&str)) {
+        match chunk {
+            Chunk::Errors(bytes) => self.errors.extend(bytes),
+            Chunk::Output(bytes) => {
                 self.output.extend(bytes);
                 self.report_lines(on_line);
-                Pipe::Open
-            }
-            Ok(Chunk::Errors(bytes)) => {
-                self.errors.extend(bytes);
-                Pipe::Open
-            }
-            Err(RecvTimeoutError::Timeout) => Pipe::Silent,
-            Err(RecvTimeoutError::Disconnected) => {
-                self.is_closed = true;
-                Pipe::Closed
             }
         }
     }
@@ -219,13 +234,10 @@ mod tests {
 
     fn shell(script: &str, deadline: Duration) -> (Child, Vec<String>) {
         let mut lines = Vec::new();
-        let child = Child::run(
-            Command::new("sh").args(["-c", script]),
-            deadline,
-            &mut |line| {
-                lines.push(line.to_owned());
-            },
-        );
+        let mut command = Command::new("sh");
+        let child = Child::run(command.args(["-c", script]), deadline, &mut |line| {
+            lines.push(line.to_owned());
+        });
         (child.unwrap(), lines)
     }
 

@@ -137,15 +137,8 @@ impl fmt::Display for End {
 /// What the emulator said last, or that it said nothing.
 fn said(child: &Child) -> String {
     let code = child.status.and_then(|status| status.code()).unwrap_or(-1);
-    match child
-        .errors
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-    {
-        Some(line) => line.trim().to_owned(),
-        None => format!("it exited with code {code} and said nothing"),
-    }
+    let silence = || format!("it exited with code {code} and said nothing");
+    child.last_error().map_or_else(silence, str::to_owned)
 }
 
 /// The reference kernel's closing line.

@@ -40,58 +40,35 @@ pub fn fetch() -> Outcome<()> {
         Some(package) => package,
         None => {
             // On a bare system the package lists are not there yet; only root may load them.
-            run(Command::new("apt-get").args(["-q", "update"]))?;
+            Child::succeed(Command::new("apt-get").args(["-q", "update"]), DEADLINE)?;
             newest().ok_or_else(|| missing("the package sources know none".into()))?
         }
     };
     eprintln!("lab: fetching the Linux kernel in {package}");
     let scratch = tempfile::tempdir().doing("make a temporary directory")?;
-    run(Command::new("apt-get")
-        .args(["-q", "download", &package])
-        .current_dir(scratch.path()))
-    .map_err(|failure| missing(format!("fetching one failed: {failure}")))?;
-    let archive = only_file(scratch.path())?;
-    run(Command::new("dpkg")
-        .arg("-x")
-        .arg(archive)
-        .arg(place::keep("linux")?))
+    let mut download = Command::new("apt-get");
+    download.args(["-q", "download", &package]);
+    Child::succeed(download.current_dir(scratch.path()), DEADLINE)
+        .map_err(|failure| missing(format!("fetching one failed: {failure}")))?;
+    let (archive, root) = (only_file(scratch.path())?, place::keep("linux")?);
+    let mut unpack = Command::new("dpkg");
+    Child::succeed(unpack.arg("-x").arg(archive).arg(root), DEADLINE).map(drop)
 }
 
 /// The package with the newest image, by the package lists at hand.
 fn newest() -> Option<String> {
     PACKAGES.iter().find_map(|package| {
-        let output = Command::new("apt-cache")
-            .args(["depends", package])
-            .output()
-            .ok()?;
+        let mut command = Command::new("apt-cache");
+        let output = command.args(["depends", package]).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (_, name) = text.lines().find_map(|line| line.split_once("Depends: "))?;
-        name.starts_with("linux-image-")
-            .then(|| name.trim().to_owned())
+        let is_image = name.starts_with("linux-image-");
+        is_image.then(|| name.trim().to_owned())
     })
 }
 
-fn run(command: &mut Command) -> Outcome<()> {
-    let what = command.get_program().to_string_lossy().into_owned();
-    let child = Child::run(command, DEADLINE, &mut |_| ()).doing(format!("start {what}"))?;
-    if child.status.is_some_and(|status| status.success()) {
-        return Ok(());
-    }
-    let last = child
-        .errors
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or("it said nothing");
-    Err(Failure::work(format!("{what} failed: {}", last.trim())))
-}
-
 fn only_file(directory: &Path) -> Outcome<PathBuf> {
-    let mut entries = std::fs::read_dir(directory)
-        .doing("look for the fetched package")?
-        .flatten();
-    entries
-        .next()
-        .map(|entry| entry.path())
-        .ok_or_else(|| Failure::work("apt-get fetched nothing"))
+    let entries = std::fs::read_dir(directory).doing("look for the fetched package")?;
+    let first = entries.flatten().next().map(|entry| entry.path());
+    first.ok_or_else(|| Failure::work("apt-get fetched nothing"))
 }

@@ -13,14 +13,13 @@ mod ramdisk;
 mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};
-pub use bochs::{Bochs, BochsBoot, BochsModel, INSTALL as BOCHS_INSTALL};
-pub use boot::{Boot, Finished, Kernel};
-pub use child::Child;
+pub use bochs::{Bochs, BochsModel, INSTALL as BOCHS_INSTALL};
+pub use boot::{Boot, Emulator, Finished, Kernel};
+pub use child::{Child, answer};
 pub use end::{End, signal_number};
 pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
 pub use linux::{find as find_linux, version as linux_version};
 pub use qemu::{
-    INSTALL as QEMU_INSTALL, QEMU_PACKAGE, find as find_qemu, find_or_install,
-    version as qemu_version,
+    INSTALL as QEMU_INSTALL, find as find_qemu, find_or_install, version as qemu_version,
 };
 pub use ramdisk::Ramdisk;

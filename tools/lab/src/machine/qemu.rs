@@ -1,16 +1,16 @@
 //! The emulator: where it is, and how it comes onto a machine that has none.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use super::child::Child;
+use super::child::{Child, answer};
 use crate::failure::{Failure, Outcome};
 
 /// The emulator's name.
 pub const QEMU_COMMAND: &str = "qemu-system-x86_64";
 /// The Debian package that has it.
-pub const QEMU_PACKAGE: &str = "qemu-system-x86";
+const QEMU_PACKAGE: &str = "qemu-system-x86";
 /// What installs it.
 pub const INSTALL: &str = "sudo apt-get install --no-install-recommends qemu-system-x86";
 const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
@@ -49,9 +49,8 @@ pub fn find_or_install(named: Option<&Path>) -> Outcome<PathBuf> {
         return Err(missing());
     }
     eprintln!("lab: {QEMU_COMMAND} is missing; installing the package {QEMU_PACKAGE}");
-    let installed = apt_get(&["install", "-y", "--no-install-recommends", QEMU_PACKAGE])
-        || (apt_get(&["update"])
-            && apt_get(&["install", "-y", "--no-install-recommends", QEMU_PACKAGE]));
+    let install = || apt_get(&["install", "-y", "--no-install-recommends", QEMU_PACKAGE]);
+    let installed = install() || (apt_get(&["update"]) && install());
     match find(None)? {
         Some(path) if installed => Ok(path),
         _ => Err(missing()),
@@ -60,38 +59,21 @@ pub fn find_or_install(named: Option<&Path>) -> Outcome<PathBuf> {
 
 fn apt_get(arguments: &[&str]) -> bool {
     let mut command = Command::new("apt-get");
-    command
-        .arg("-q")
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive");
+    command.arg("-q").args(arguments);
+    command.env("DEBIAN_FRONTEND", "noninteractive");
     match Child::run(&mut command, INSTALL_DEADLINE, &mut |_| ()) {
-        Ok(child) if child.status.is_some_and(|status| status.success()) => true,
-        Ok(child) => {
-            eprintln!(
-                "lab: apt-get {} failed: {}",
-                arguments[0],
-                child.errors.trim()
-            );
-            false
+        Ok(child) if child.has_succeeded() => return true,
+        Ok(Child { errors, .. }) => {
+            eprintln!("lab: apt-get {} failed: {}", arguments[0], errors.trim());
         }
-        Err(error) => {
-            eprintln!("lab: apt-get cannot be started: {error}");
-            false
-        }
+        Err(error) => eprintln!("lab: apt-get cannot be started: {error}"),
     }
+    false
 }
 
-/// The emulator's own version line.
+/// The emulator's own version.
 pub fn version(path: &Path) -> Option<String> {
-    let output = Command::new(path)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
-    let line = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .next()?
-        .to_owned();
+    let line = answer(Command::new(path).arg("--version"))?;
     let words = line.strip_prefix("QEMU emulator version ").unwrap_or(&line);
     Some(words.split_whitespace().next()?.to_owned())
 }

@@ -74,11 +74,7 @@ impl Ramdisk {
             .args(["-E", "lazy_itable_init=0,nodiscard"])
             .arg(disk.path())
             .arg(format!("{DISK_MIB}M"));
-        let child = Child::run(&mut command, DEADLINE, &mut |_| ()).doing("start mke2fs")?;
-        if !child.status.is_some_and(|status| status.success()) {
-            let said = child.errors.lines().next().unwrap_or("it said nothing");
-            return Err(Failure::work(format!("mke2fs failed: {said}")));
-        }
+        Child::succeed(&mut command, DEADLINE)?;
         let image = std::fs::read(disk.path()).doing("read the file system")?;
         Ok([(DRIVER, driver), (BLOCKS, blocks(&image))])
     }

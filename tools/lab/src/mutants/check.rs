@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::scratch::Copy;
-use crate::cargo::{self, BUILD_DEADLINE};
+use crate::cargo;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 
@@ -42,7 +43,7 @@ pub struct Check {
     test: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Kind {
     Fuzz,
     Sim,
@@ -54,26 +55,14 @@ enum Kind {
     Hosted,
 }
 
-const KINDS: [(&str, Kind); 8] = [
-    ("fuzz", Kind::Fuzz),
-    ("sim", Kind::Sim),
-    ("engine", Kind::Engine),
-    ("sim-engine", Kind::SimEngine),
-    ("loom", Kind::Loom),
-    ("x86", Kind::X86),
-    ("kernel", Kind::Kernel),
-    ("hosted", Kind::Hosted),
-];
-
 impl TryFrom<String> for Check {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         let mut words = text.split_whitespace().map(str::to_owned);
-        let kind = words.next().unwrap_or_default();
-        let kind = KINDS.iter().find(|(name, _)| *name == kind);
+        let kind = Kind::from_str(&words.next().unwrap_or_default(), false);
         let check = Self {
-            kind: kind.ok_or_else(|| format!("no such check: {text:?}"))?.1,
+            kind: kind.map_err(|_| format!("no such check: {text:?}"))?,
             program: words.next(),
             test: words.next(),
         };
@@ -86,28 +75,13 @@ impl TryFrom<String> for Check {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = KINDS.iter().find(|(_, kind)| *kind == self.kind);
-        f.write_str(name.map_or("", |(name, _)| name))?;
+        let kind = self.kind.to_possible_value();
+        f.write_str(kind.as_ref().map_or("", |kind| kind.get_name()))?;
         for word in [&self.program, &self.test].into_iter().flatten() {
             write!(f, " {word}")?;
         }
         Ok(())
     }
-}
-
-/// The line of cargo's report that names a built program.
-#[derive(Debug, Deserialize)]
-struct Artifact {
-    executable: Option<PathBuf>,
-}
-
-/// What a check has come to.
-#[derive(Debug)]
-pub enum Ran {
-    /// It noticed nothing.
-    Passed,
-    /// It failed, with this evidence.
-    Failed(String),
 }
 
 /// The programs of a check, built and not yet run. They are started directly, not by cargo: one that hangs must
@@ -137,7 +111,6 @@ impl Check {
         };
         let mut command = cargo::command(&self.words());
         command
-            .args(["--quiet", "--message-format=json-render-diagnostics"])
             .current_dir(copy.tree())
             .env("CARGO_TARGET_DIR", copy.path().join(target))
             // One file differs from the last build, and most of the time goes into compiling it.
@@ -148,22 +121,16 @@ impl Check {
         if self.kind == Kind::Loom {
             command.env("RUSTFLAGS", "--cfg loom");
         }
-        let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
-        if !child.status.is_some_and(|status| status.success()) {
-            return Ok(Err(cargo::tail(&child.errors)));
-        }
-        let programs: Vec<PathBuf> = child
-            .output
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Artifact>(line).ok()?.executable)
-            .collect();
-        if programs.is_empty() {
-            return Err(Failure::work(format!("cargo built nothing for {self}")));
-        }
-        Ok(Ok(Built {
-            check: self,
-            programs,
-        }))
+        Ok(match cargo::executables(&mut command)? {
+            Err(errors) => Err(errors),
+            Ok(programs) if programs.is_empty() => {
+                return Err(Failure::work(format!("cargo built nothing for {self}")));
+            }
+            Ok(programs) => Ok(Built {
+                check: self,
+                programs,
+            }),
+        })
     }
 
     /// The arguments of cargo.
@@ -201,8 +168,8 @@ impl Check {
 }
 
 impl Built<'_> {
-    /// Runs the programs one after the other until one fails. One that does not end by `deadline` fails.
-    pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Ran> {
+    /// Runs the programs one after the other until one fails, and returns the evidence of that. One that does not end by `deadline` fails.
+    pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Option<String>> {
         for program in &self.programs {
             let mut command = Command::new(program);
             command.env("RUST_BACKTRACE", "0");
@@ -215,14 +182,14 @@ impl Built<'_> {
             }
             let child = Child::run(&mut command, deadline, &mut |_| ())
                 .doing(format!("start {}", program.display()))?;
-            if !child.status.is_some_and(|status| status.success()) {
-                return Ok(Ran::Failed(self.evidence(&child)));
+            if !child.has_succeeded() {
+                return Ok(Some(self.evidence(&child)));
             }
             if !has_checked_something(&child.output) {
                 return Err(Failure::work(format!("{} checked nothing", self.check)));
             }
         }
-        Ok(Ran::Passed)
+        Ok(None)
     }
 
     fn evidence(&self, child: &Child) -> String {

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use crate::cli::Mutants;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use check::Ran;
 use scratch::{Copy, Scratch};
 use verdict::Tally;
 
@@ -122,8 +121,8 @@ fn pass_unchanged(
         })?;
         let started = Instant::now();
         match built.run(effort, check::LONGEST)? {
-            Ran::Passed => baseline.insert(check.clone(), started.elapsed()),
-            Ran::Failed(evidence) => {
+            None => baseline.insert(check.clone(), started.elapsed()),
+            Some(evidence) => {
                 return Err(Failure::work(format!(
                     "the unchanged tree fails {check}, so no mutant can be judged: {evidence}"
                 )));
@@ -137,14 +136,11 @@ fn pass_unchanged(
 fn try_one(copy: &Copy, mutant: &Mutant, effort: Effort, baseline: &Baseline) -> Verdict {
     let verdict = copy.with_edits(&mutant.edits, || {
         for check in &mutant.killers {
-            let built = match check.build(copy)? {
-                Ok(built) => built,
-                Err(errors) => {
-                    return Err(Failure::work(format!("it does not build\n{errors}")));
-                }
-            };
+            let built = check
+                .build(copy)?
+                .map_err(|errors| Failure::work(format!("it does not build\n{errors}")))?;
             let deadline = baseline[check] * PATIENCE + GRACE;
-            if let Ran::Failed(evidence) = built.run(effort, deadline)? {
+            if let Some(evidence) = built.run(effort, deadline)? {
                 return Ok(Verdict::Killed {
                     by: check.to_string(),
                     evidence,

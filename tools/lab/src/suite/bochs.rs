@@ -3,33 +3,32 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::churn::ring0_verdict;
 use super::coherence::clean;
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
+use crate::bench::Row;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::machine::{BOCHS_INSTALL, Bochs, BochsModel, Finished};
-use crate::protocol::{self, Message};
+use crate::machine::BochsModel::{self, SandyBridge, Skylake};
+use crate::machine::{BOCHS_INSTALL, Bochs, Emulator, Finished, Kernel};
 
 /// Ten times what the slowest check takes on an idle host.
 const DEADLINE: Duration = Duration::from_secs(300);
 const CPUS: usize = 2;
 
-/// A check: its name, and what it does.
-type Check = (&'static str, fn(&Fleet, &Bochs) -> Outcome<String>);
+/// A check: its name, what it does, and on which processors.
+type Check = (&'static str, fn(&On<'_>) -> Outcome<String>, BochsModel);
 
 const CHECKS: [Check; 8] = [
-    ("bochs: self-tests with INVPCID", self_tests),
-    ("bochs: self-tests without INVPCID", self_tests_old),
-    ("bochs: hello with pcid=off", hello_untagged),
-    ("bochs: pingpong keeps its tags", pingpong),
-    ("bochs: pingpong without INVPCID", pingpong_old),
-    ("bochs: tlbtorture, best, 1 s", torture),
-    ("bochs: t_servers under tags", servers),
-    ("bochs: torture in ring 0, 1 s", torture_ring0),
+    ("bochs: self-tests with INVPCID", self_tests, Skylake),
+    ("bochs: self-tests without INVPCID", self_tests, SandyBridge),
+    ("bochs: hello with pcid=off", hello_untagged, Skylake),
+    ("bochs: pingpong keeps its tags", pingpong, Skylake),
+    ("bochs: pingpong without INVPCID", pingpong, SandyBridge),
+    ("bochs: tlbtorture, best, 1 s", torture, Skylake),
+    ("bochs: t_servers under tags", servers, Skylake),
+    ("bochs: torture in ring 0, 1 s", torture_ring0, Skylake),
 ];
 /// So many of them are run by `--fast`.
 const FAST: usize = 1;
@@ -39,7 +38,7 @@ const USUAL: usize = 6;
 /// Runs them all, or skips them where Bochs is missing, unless it was asked for.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let bochs = Bochs::find();
-    for (index, (name, check)) in CHECKS.into_iter().enumerate() {
+    for (index, (name, check, model)) in CHECKS.into_iter().enumerate() {
         if test.fast && index >= FAST {
             tally.skip(name, "left out by --fast");
             continue;
@@ -49,7 +48,10 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             continue;
         }
         match &bochs {
-            Ok(bochs) => tally.check(name, || check(fleet, bochs)),
+            Ok(bochs) => {
+                let emulator = Emulator::Bochs(bochs, model);
+                tally.check(name, || check(&On { fleet, emulator }));
+            }
             Err(missing) if test.machine.is_some() => {
                 tally.check(name, || Err(Failure::work(missing)));
             }
@@ -62,26 +64,34 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     }
 }
 
-/// The plain kernel on the newer processor.
-fn boot(
-    fleet: &Fleet,
-    bochs: &Bochs,
-    program: &str,
-    options: &str,
-    arguments: &[&str],
-) -> Outcome<Finished> {
-    let machine = (bochs, BochsModel::Skylake);
-    fleet
-        .boot_bochs(machine, fleet.kernel(), program, start(options, arguments))?
-        .expect_success(program)
+/// Where a check is made.
+struct On<'a> {
+    fleet: &'a Fleet,
+    emulator: Emulator<'a>,
 }
 
-fn start<'a>(options: &'a str, arguments: &'a [&'a str]) -> Start<'a> {
-    Start {
-        options,
-        arguments,
-        cpus: CPUS,
-        deadline: DEADLINE,
+impl On<'_> {
+    /// Boots the plain kernel, and expects the program to do well.
+    fn boot(&self, program: &str, options: &str, arguments: &str) -> Outcome<Finished> {
+        self.boot_kernel(self.fleet.kernel(), program, options, arguments)
+    }
+
+    fn boot_kernel(
+        &self,
+        kernel: &Kernel,
+        program: &str,
+        options: &str,
+        arguments: &str,
+    ) -> Outcome<Finished> {
+        let start = Start {
+            options,
+            arguments,
+            cpus: CPUS,
+            deadline: DEADLINE,
+        };
+        let image = (program, self.fleet.image(program)?);
+        let finished = self.fleet.boot_on(self.emulator, kernel, image, start)?;
+        finished.expect_success(program)
     }
 }
 
@@ -94,34 +104,28 @@ fn tags_a_cpu(finished: &Finished) -> Outcome<u32> {
     number.ok_or_else(|| Failure::work(format!("no number of tags; {}", finished.account())))
 }
 
-fn self_tests(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    self_tests_on(fleet, (bochs, BochsModel::Skylake))
-}
-
-fn self_tests_old(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    self_tests_on(fleet, (bochs, BochsModel::SandyBridge))
-}
-
-/// Every way to load and to flush a tag: the processor faults where one breaks a rule.
-fn self_tests_on(fleet: &Fleet, machine: (&Bochs, BochsModel)) -> Outcome<String> {
-    let start = start("selftest=all", &[]);
-    let finished = fleet
-        .boot_bochs(machine, fleet.breakable(), "hello", start)?
-        .expect_success("hello")?;
-    if !finished.console.contains("selftest: tags passed") {
-        return Err(Failure::work(format!(
-            "no word of tags; {}",
-            finished.account()
-        )));
-    }
-    match tags_a_cpu(&finished)? {
+/// Passes if there are some.
+fn some_tags(finished: &Finished) -> Outcome<String> {
+    match tags_a_cpu(finished)? {
         0 => Err(Failure::work(format!("no tags; {}", finished.account()))),
         tags => Ok(format!("{tags} tags a CPU")),
     }
 }
 
-fn hello_untagged(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    let finished = boot(fleet, bochs, "hello", "pcid=off", &[])?;
+/// Every way to load and to flush a tag: the processor faults where one breaks a rule.
+fn self_tests(on: &On<'_>) -> Outcome<String> {
+    let finished = on.boot_kernel(on.fleet.breakable(), "hello", "selftest=all", "")?;
+    match finished.console.contains("selftest: tags passed") {
+        true => some_tags(&finished),
+        false => Err(Failure::work(format!(
+            "no word of tags; {}",
+            finished.account()
+        ))),
+    }
+}
+
+fn hello_untagged(on: &On<'_>) -> Outcome<String> {
+    let finished = on.boot("hello", "pcid=off", "")?;
     match tags_a_cpu(&finished)? {
         0 => Ok(String::new()),
         tags => Err(Failure::work(format!(
@@ -132,74 +136,35 @@ fn hello_untagged(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
 }
 
 /// Kernel threads that change page tables and enter spaces on processors with tags, which come and go.
-fn torture_ring0(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    ring0_verdict(&boot(fleet, bochs, "hello", "torture=1 seed=1", &[])?)
-}
-
-fn pingpong(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    pingpong_on(fleet, (bochs, BochsModel::Skylake))
-}
-
-fn pingpong_old(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    pingpong_on(fleet, (bochs, BochsModel::SandyBridge))
+fn torture_ring0(on: &On<'_>) -> Outcome<String> {
+    ring0_verdict(&on.boot("hello", "torture=1 seed=1", "")?)
 }
 
 /// Twelve spaces take turns: under `best` all keep their tags, `before` has none.
-fn pingpong_on(fleet: &Fleet, machine: (&Bochs, BochsModel)) -> Outcome<String> {
-    let arguments = [
-        "--spaces=12",
-        "--pages=8",
-        "--policies=before,best",
-        "--slice-ms=40",
-        "--rounds=1",
-        "--warmup-ms=20",
-        "--samples=4",
-    ];
-    let finished = fleet
-        .boot_bochs(machine, fleet.kernel(), "pingpong", start("", &arguments))?
-        .expect_success("pingpong")?;
+fn pingpong(on: &On<'_>) -> Outcome<String> {
+    let arguments = "--spaces=12 --pages=8 --policies=before,best --slice-ms=40 --rounds=1 --warmup-ms=20 --samples=4";
+    let finished = on.boot("pingpong", "", arguments)?;
     clean(&finished)?;
-    let (before, best) = (kept(&finished, "before")?, kept(&finished, "best")?);
-    if before == 0.0 && best > 0.5 {
-        return Ok(format!("{best:.2} tags kept a turn"));
+    let rows = Row::all_of(&finished.console)?;
+    // A turn.
+    let kept = |policy| {
+        let row = rows.iter().find(|row| row.text("policy") == policy);
+        row.map(|row| row.counter("tags_kept"))
+    };
+    match (kept("before"), kept("best")) {
+        (Some(0.0), Some(best)) if best > 0.5 => Ok(format!("{best:.2} tags kept a turn")),
+        (before, best) => Err(Failure::work(format!(
+            "tags kept a turn: {before:?} under before, {best:?} under best; {}",
+            finished.account()
+        ))),
     }
-    Err(Failure::work(format!(
-        "tags kept a turn: {before} under before, {best} under best; {}",
-        finished.account()
-    )))
-}
-
-/// Tags kept a turn, in the row of a policy.
-fn kept(finished: &Finished, policy: &str) -> Outcome<f64> {
-    for line in finished.console.lines() {
-        let row = match protocol::parse(line.trim_end()) {
-            Some(Ok(Message::Row(row))) => row,
-            Some(Err(garbled)) => return Err(Failure::work(garbled)),
-            _ => continue,
-        };
-        if row.get("policy").and_then(Value::as_str) == Some(policy) {
-            let counters = row.get("counters");
-            let kept = counters.and_then(|counters| counters.get("tags_kept"));
-            // A counter that did not move is left out.
-            return Ok(kept.and_then(Value::as_f64).unwrap_or(0.0));
-        }
-    }
-    Err(Failure::work(format!(
-        "no row of {policy}; {}",
-        finished.account()
-    )))
 }
 
 /// Private roots under tags of their own, beside the shared roots of the same spaces.
-fn servers(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    let finished = boot(fleet, bochs, "t_servers", "", &[])?;
-    match tags_a_cpu(&finished)? {
-        0 => Err(Failure::work(format!("no tags; {}", finished.account()))),
-        tags => Ok(format!("{tags} tags a CPU")),
-    }
+fn servers(on: &On<'_>) -> Outcome<String> {
+    some_tags(&on.boot("t_servers", "", "")?)
 }
 
-fn torture(fleet: &Fleet, bochs: &Bochs) -> Outcome<String> {
-    let arguments = ["--seconds=1", "--threads=2", "--policies=best"];
-    clean(&boot(fleet, bochs, "tlbtorture", "", &arguments)?)
+fn torture(on: &On<'_>) -> Outcome<String> {
+    clean(&on.boot("tlbtorture", "", "--seconds=1 --threads=2 --policies=best")?)
 }

@@ -1,14 +1,11 @@
 //! Checks of cross-CPU calls in ring 0: the engine and every peer carry out every call, and a plan that makes no sense is told.
 
-use std::time::Duration;
-
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::bench::Row;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 /// No program runs.
 const PROGRAM: &str = "hello";
 const CPUS: usize = 4;
@@ -21,7 +18,7 @@ pub fn check(fleet: &Fleet, tally: &mut Tally) {
     tally.check("kernel: calls of every peer on 4 CPUs", || {
         let finished = boot(fleet, PLAN)?;
         if finished.end != End::Exited(0) {
-            return Err(unexpected("every call carried out", &finished));
+            return Err(finished.unexpected("every call carried out"));
         }
         all_ran(&finished.console)
     });
@@ -31,7 +28,7 @@ pub fn check(fleet: &Fleet, tally: &mut Tally) {
             "shootdown: cannot boot: calls=selected,targets=many: targets=many: use a number";
         match finished.end == End::BootFailed && finished.console.contains(told) {
             true => Ok(String::new()),
-            false => Err(unexpected(told, &finished)),
+            false => Err(finished.unexpected(told)),
         }
     });
 }
@@ -39,9 +36,7 @@ pub fn check(fleet: &Fleet, tally: &mut Tally) {
 fn boot(fleet: &Fleet, options: &str) -> Outcome<Finished> {
     let start = Start {
         options,
-        arguments: &[],
-        cpus: CPUS,
-        deadline: DEADLINE,
+        ..Start::on(CPUS)
     };
     fleet.boot(fleet.kernel(), PROGRAM, start)
 }
@@ -74,8 +69,4 @@ fn all_ran(console: &str) -> Outcome<String> {
         Some(peer) => Err(Failure::work(format!("rows of {peer} are missing"))),
         None => Ok(format!("{shapes} shapes")),
     }
-}
-
-fn unexpected(what: &str, finished: &Finished) -> Failure {
-    Failure::work(format!("expected: {what}; but {}", finished.account()))
 }

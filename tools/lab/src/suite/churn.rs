@@ -7,7 +7,7 @@ use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
-use crate::machine::{End, Finished, Kernel};
+use crate::machine::{End, Finished};
 
 /// Each CPU that can has to leave at least so often.
 const ROUNDS: u64 = 20;
@@ -32,23 +32,22 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     for &cpus in machines {
         let name =
             format!("churn: tlbtorture with windows while CPUs leave, {seconds} s on {cpus} CPUs");
-        tally.check(&name, || torture(fleet, fleet.kernel(), seconds, cpus));
+        tally.check(&name, || torture(fleet, seconds, cpus));
         let name = format!("churn: torture in ring 0, {seconds} s on {cpus} CPUs");
         tally.check(&name, || ring0(fleet, seconds, cpus));
     }
 }
 
 /// Passes if the program saw nothing stale, and the CPUs have left often enough.
-fn torture(fleet: &Fleet, kernel: &Kernel, seconds: u32, cpus: usize) -> Outcome<String> {
-    let (seconds_option, threads) = (format!("--seconds={seconds}"), format!("--threads={cpus}"));
-    let churn = format!("--churn={ROUNDS}");
+fn torture(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
+    let windows = coherence::WINDOWS;
+    let arguments = format!("--seconds={seconds} --threads={cpus} --churn={ROUNDS}{windows}");
     let start = Start {
-        options: "",
-        arguments: &[&seconds_option, &threads, &churn, coherence::WINDOWS],
-        cpus,
-        deadline: ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2),
+        arguments: &arguments,
+        deadline: deadline(seconds),
+        ..Start::on(cpus)
     };
-    let finished = fleet.boot(kernel, "tlbtorture", start)?;
+    let finished = fleet.boot(fleet.kernel(), "tlbtorture", start)?;
     let account = coherence::clean(&finished)?;
     match number(&finished.console, ROUNDS_WORDS) {
         Some(rounds) if rounds >= ROUNDS => Ok(format!("{account}; each CPU left {rounds} times")),
@@ -61,14 +60,16 @@ fn torture(fleet: &Fleet, kernel: &Kernel, seconds: u32, cpus: usize) -> Outcome
 
 /// Passes if the engine broke no promise, the watchdog had nothing to say, and CPUs left meanwhile.
 fn ring0(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
-    let options = format!("torture={seconds} seed=1");
     let start = Start {
-        options: &options,
-        arguments: &[],
-        cpus,
-        deadline: ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2),
+        options: &format!("torture={seconds} seed=1"),
+        deadline: deadline(seconds),
+        ..Start::on(cpus)
     };
     ring0_verdict(&fleet.boot(fleet.kernel(), PROGRAM, start)?)
+}
+
+fn deadline(seconds: u32) -> Duration {
+    ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2)
 }
 
 /// What the torture says in the end, if all was well.

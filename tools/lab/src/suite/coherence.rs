@@ -2,18 +2,40 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
+use crate::bench::Row;
 use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished, Kernel};
-use crate::protocol::{self, Message};
 
 const POLICIES: [&str; 3] = ["before", "published", "best"];
 /// Has tlbtorture lend pages through windows, too.
-pub(super) const WINDOWS: &str = "--windows";
+pub(super) const WINDOWS: &str = " --windows";
+/// Programs that check themselves, and their arguments, with `%` for the number of CPUs. The first two do so on Linux too: a difference is
+/// ours.
+///
+/// After them, writes to a file and its syncs, of whose stored copy every word is compared; and pages lent to servers, in windows and
+/// otherwise, of whose copies every word is.
+const CHECKED: [(&str, &str); 4] = [
+    (
+        "madvise",
+        "--pages=1,32 --threads=% --slice-ms=20 --rounds=1 --warmup-ms=5 --self-check",
+    ),
+    // Processes that share a CPU: switches, copies on write, and visits to another CPU.
+    (
+        "pingpong",
+        "--spaces=2,9 --pages=64 --slice-ms=20 --rounds=1 --warmup-ms=5 --self-check",
+    ),
+    (
+        "dirtysync",
+        "--file-mib=4 --threads=1,% --slice-ms=50 --rounds=1 --warmup-ms=5",
+    ),
+    (
+        "zerocopy",
+        "--pages=1,17 --threads=1,% --slice-ms=50 --rounds=1 --warmup-ms=5",
+    ),
+];
 /// A policy under which CPUs in the kernel are left alone.
 const DEFERS: &str = "best+defer";
 /// Steps that the breakable kernel leaves out, and the policy; tlbtorture has to notice each.
@@ -27,20 +49,18 @@ const BREAKS: [(&str, &str); 5] = [
 /// Programs that look for one mistake, which they have to notice, with their arguments: that is, a child sees what
 /// its parent wrote after the fork, the stored copy of a file lacks a write, a server works on an earlier client's page, or a call
 /// copies from a page that was discarded.
-const NOTICED: [(&str, &[&str], &str); 6] = [
-    ("t_fork", &[], "fork-local"),
-    ("t_dirty", &["600"], "sync-local"),
-    ("t_dirty", &["600"], "copy-early"),
-    ("t_dirty", &["600"], "unmap-late"),
-    ("t_servers", &[], "window-stays"),
-    ("t_defer", &[], "copy-behind"),
+const NOTICED: [(&str, &str, &str); 6] = [
+    ("t_fork", "", "fork-local"),
+    ("t_dirty", "600", "sync-local"),
+    ("t_dirty", "600", "copy-early"),
+    ("t_dirty", "600", "unmap-late"),
+    ("t_servers", "", "window-stays"),
+    ("t_defer", "", "copy-behind"),
 ];
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
 /// So often the mistake may bring down who is to notice it.
 const VICTIMS: usize = 3;
-/// What a boot needs beyond the time that the program was given.
-const ALLOWANCE: Duration = Duration::from_secs(60);
 
 /// One run of tlbtorture.
 #[derive(Debug, Clone, Copy)]
@@ -64,14 +84,12 @@ struct Sum {
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let machines: &[usize] = if test.fast { &[2] } else { &[2, 4] };
     for &cpus in machines {
-        let name = format!("coherence: madvise checks itself on {cpus} CPUs");
-        tally.check(&name, || madvise(fleet, fleet.kernel(), cpus));
-        let name = format!("coherence: pingpong checks itself on {cpus} CPUs");
-        tally.check(&name, || pingpong(fleet, fleet.kernel(), cpus));
-        let name = format!("coherence: dirtysync checks itself on {cpus} CPUs");
-        tally.check(&name, || dirtysync(fleet, fleet.kernel(), cpus));
-        let name = format!("coherence: zerocopy checks itself on {cpus} CPUs");
-        tally.check(&name, || zerocopy(fleet, fleet.kernel(), cpus));
+        for (program, arguments) in CHECKED {
+            let name = format!("coherence: {program} checks itself on {cpus} CPUs");
+            tally.check(&name, || {
+                checked(fleet, fleet.kernel(), (program, arguments), cpus)
+            });
+        }
     }
     let (seconds, machines): (u32, &[usize]) = match (test.fast, test.soak) {
         (true, _) => (3, &[2, 4]),
@@ -108,22 +126,11 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     on_linux(fleet, tally);
 }
 
-/// The same programs on Linux: a difference is ours.
 fn on_linux(fleet: &Fleet, tally: &mut Tally) {
-    let names = [
-        "linux: madvise checks itself",
-        "linux: tlbtorture",
-        "linux: pingpong checks itself",
-    ];
-    let Some(linux) = fleet.linux() else {
-        for name in names {
-            tally.skip(
-                name,
-                "no Linux image here; `./lab doctor` says how to get one",
-            );
-        }
-        return;
-    };
+    let [madvise, pingpong, ..] = CHECKED;
+    fleet.check_on_linux(tally, "linux: madvise checks itself", |linux| {
+        checked(fleet, linux, madvise, 2)
+    });
     let torture = Torture {
         options: "",
         policy: "linux",
@@ -131,93 +138,45 @@ fn on_linux(fleet: &Fleet, tally: &mut Tally) {
         cpus: 2,
         windows: false,
     };
-    tally.check(names[0], || madvise(fleet, &linux, 2));
-    tally.check(names[1], || clean(&torture.run(fleet, &linux)?));
-    tally.check(names[2], || pingpong(fleet, &linux, 2));
-}
-
-fn madvise(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
-    let threads = format!("--threads={cpus}");
-    let arguments = [
-        "--pages=1,32",
-        &threads,
-        "--slice-ms=20",
-        "--rounds=1",
-        "--warmup-ms=5",
-        "--self-check",
-    ];
-    checked(fleet, kernel, ("madvise", &arguments), cpus)
-}
-
-/// Writes to a file and its syncs; every word of the stored copy is compared.
-fn dirtysync(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
-    let threads = format!("--threads=1,{cpus}");
-    let arguments = [
-        "--file-mib=4",
-        &threads,
-        "--slice-ms=50",
-        "--rounds=1",
-        "--warmup-ms=5",
-    ];
-    checked(fleet, kernel, ("dirtysync", &arguments), cpus)
-}
-
-/// Pages lent to servers, in windows and otherwise; every word of their copies is compared.
-fn zerocopy(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
-    let threads = format!("--threads=1,{cpus}");
-    let arguments = [
-        "--pages=1,17",
-        &threads,
-        "--slice-ms=50",
-        "--rounds=1",
-        "--warmup-ms=5",
-    ];
-    checked(fleet, kernel, ("zerocopy", &arguments), cpus)
-}
-
-/// Processes that share a CPU: switches, copies on write, and visits to another CPU.
-fn pingpong(fleet: &Fleet, kernel: &Kernel, cpus: usize) -> Outcome<String> {
-    let arguments = [
-        "--spaces=2,9",
-        "--pages=64",
-        "--slice-ms=20",
-        "--rounds=1",
-        "--warmup-ms=5",
-        "--self-check",
-    ];
-    checked(fleet, kernel, ("pingpong", &arguments), cpus)
+    fleet.check_on_linux(tally, "linux: tlbtorture", |linux| {
+        clean(&torture.run(fleet, linux)?)
+    });
+    fleet.check_on_linux(tally, "linux: pingpong checks itself", |linux| {
+        checked(fleet, linux, pingpong, 2)
+    });
 }
 
 fn checked(
     fleet: &Fleet,
     kernel: &Kernel,
-    (program, arguments): (&str, &[&str]),
+    (program, arguments): (&str, &str),
     cpus: usize,
 ) -> Outcome<String> {
     let start = Start {
-        options: "",
-        arguments,
-        cpus,
-        deadline: ALLOWANCE,
+        arguments: &arguments.replace('%', &cpus.to_string()),
+        ..Start::on(cpus)
     };
     clean(&fleet.boot(kernel, program, start)?)
 }
 
 impl Torture<'_> {
     fn run(self, fleet: &Fleet, kernel: &Kernel) -> Outcome<Finished> {
-        let seconds = format!("--seconds={}", self.seconds);
-        let (threads, policies) = (
-            format!("--threads={}", self.cpus),
-            format!("--policies={}", self.policy),
-        );
-        let all = [seconds.as_str(), &threads, &policies, WINDOWS];
-        let arguments = if self.windows { &all } else { &all[..3] };
-        let deadline = ALLOWANCE + Duration::from_secs(u64::from(self.seconds) * 2);
+        let Self {
+            options,
+            policy,
+            seconds,
+            cpus,
+            windows,
+        } = self;
+        let windows = if windows { WINDOWS } else { "" };
+        let usual = Start::on(cpus);
         let start = Start {
-            options: self.options,
-            arguments,
-            cpus: self.cpus,
-            deadline,
+            options,
+            arguments: &format!(
+                "--seconds={seconds} --threads={cpus} --policies={policy}{windows}"
+            ),
+            deadline: usual.deadline + Duration::from_secs(u64::from(seconds) * 2),
+            ..usual
         };
         fleet.boot(kernel, "tlbtorture", start)
     }
@@ -271,15 +230,15 @@ fn survivor(mut boot: impl FnMut() -> Outcome<Finished>) -> Outcome<Finished> {
 }
 
 /// Passes if the program failed because of what it saw, and said so.
-fn noticed(fleet: &Fleet, (program, arguments): (&str, &[&str]), step: &str) -> Outcome<String> {
-    let options = format!("break={step}");
-    let words = format!("{program}: FAILED: ");
+fn noticed(fleet: &Fleet, (program, arguments): (&str, &str), step: &str) -> Outcome<String> {
+    let usual = Start::on(4);
     let start = Start {
-        options: &options,
+        options: &format!("break={step}"),
         arguments,
-        cpus: 4,
-        deadline: 2 * ALLOWANCE,
+        deadline: usual.deadline * 2,
+        ..usual
     };
+    let words = format!("{program}: FAILED: ");
     let finished = survivor(|| fleet.boot(fleet.breakable(), program, start))?;
     let said = finished.console.lines().find(|line| line.contains(&words));
     match (&finished.end, said) {
@@ -295,17 +254,14 @@ impl Sum {
     /// Adds up the result rows that a console shows.
     fn of(console: &str) -> Outcome<Self> {
         let mut sum = Self::default();
-        for line in console.lines() {
-            let row = match protocol::parse(line.trim_end()) {
-                Some(Ok(Message::Row(row))) => row,
-                Some(Err(garbled)) => return Err(Failure::work(garbled)),
-                _ => continue,
-            };
-            let number = |key: &str| row.get(key).and_then(Value::as_u64);
+        for row in Row::all_of(console)? {
+            if row.number("stale").is_none() {
+                return Err(Failure::work(format!("a row without `stale`: {row:?}")));
+            }
             sum.rows += 1;
-            sum.stale += number("stale")
-                .ok_or_else(|| Failure::work(format!("a row without `stale`: {line}")))?;
-            sum.operations += number("operations").or(number("iterations")).unwrap_or(0);
+            sum.stale += row.count("stale");
+            // A row has one of them.
+            sum.operations += row.count("operations").max(row.count("iterations"));
         }
         Ok(sum)
     }

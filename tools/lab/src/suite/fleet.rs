@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use super::tally::Tally;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
-use crate::machine::{AccelChoice, Bochs, BochsBoot, BochsModel, Boot, End, Finished, Kernel};
+use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, Kernel};
 use crate::session::{self, Session};
 
 /// How often Linux is booted when it panics. It patches its own code while other CPUs run it, by way of INT3, and multi-threaded
@@ -30,12 +31,24 @@ pub struct Fleet {
 pub struct Start<'a> {
     /// Further words for the kernel's command line.
     pub options: &'a str,
-    /// The program's arguments.
-    pub arguments: &'a [&'a str],
+    /// The program's arguments, with spaces between.
+    pub arguments: &'a str,
     /// Virtual CPUs.
     pub cpus: usize,
     /// When it is ended as stuck.
     pub deadline: Duration,
+}
+
+impl Start<'_> {
+    /// With nothing but CPUs, for longer than a program needs that does not go on by itself, on a busy host.
+    pub fn on(cpus: usize) -> Self {
+        Self {
+            options: "",
+            arguments: "",
+            cpus,
+            deadline: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Fleet {
@@ -60,9 +73,20 @@ impl Fleet {
         &self.breakable
     }
 
-    /// The Linux kernel, where there is one.
-    pub fn linux(&self) -> Option<Kernel> {
-        self.session.linux.clone().map(Kernel::Linux)
+    /// Runs a check on the Linux kernel, where there is one.
+    pub fn check_on_linux(
+        &self,
+        tally: &mut Tally,
+        name: &str,
+        check: impl FnOnce(&Kernel) -> Outcome<String>,
+    ) {
+        match self.session.linux.clone().map(Kernel::Linux) {
+            Some(linux) => tally.check(name, || check(&linux)),
+            None => tally.skip(
+                name,
+                "no Linux image here; `./lab doctor` says how to get one",
+            ),
+        }
     }
 
     /// The emulator.
@@ -85,28 +109,6 @@ impl Fleet {
         self.boot_image(kernel, (program, self.image(program)?), start)
     }
 
-    /// Boots one of them on Bochs.
-    pub fn boot_bochs(
-        &self,
-        (bochs, model): (&Bochs, BochsModel),
-        kernel: &Kernel,
-        program: &str,
-        start: Start<'_>,
-    ) -> Outcome<Finished> {
-        let (Kernel::Shootdown(kernel) | Kernel::Linux(kernel)) = kernel;
-        let boot = BochsBoot {
-            bochs,
-            model,
-            cpus: start.cpus,
-            kernel,
-            options: start.options,
-            program: (program, self.image(program)?),
-            arguments: start.arguments,
-            deadline: start.deadline,
-        };
-        boot.run()
-    }
-
     /// Boots any program.
     pub fn boot_image(
         &self,
@@ -114,31 +116,42 @@ impl Fleet {
         program: (&str, &[u8]),
         start: Start<'_>,
     ) -> Outcome<Finished> {
-        let arguments: Vec<String> = start
-            .arguments
-            .iter()
-            .map(|&argument| argument.to_owned())
-            .collect();
-        let boot = Boot {
-            qemu: &self.session.qemu,
-            // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
-            accel: self.accel.settle(1)?,
-            cpus: start.cpus,
-            kernel,
-            options: start.options,
-            program,
-            arguments: &arguments,
-            deadline: start.deadline,
-        };
-        let mut finished = boot.run(&mut |_| ())?;
+        // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
+        let emulator = Emulator::Qemu(&self.session.qemu, self.accel.settle(1)?);
+        let mut finished = self.boot_on(emulator, kernel, program, start)?;
         if matches!(kernel, Kernel::Linux(_)) {
             for _ in 1..LINUX_ATTEMPTS {
                 if !matches!(finished.end, End::Panicked(_)) {
                     break;
                 }
-                finished = boot.run(&mut |_| ())?;
+                finished = self.boot_on(emulator, kernel, program, start)?;
             }
         }
         Ok(finished)
+    }
+
+    /// Boots any program on any emulator.
+    pub fn boot_on(
+        &self,
+        emulator: Emulator<'_>,
+        kernel: &Kernel,
+        program: (&str, &[u8]),
+        Start {
+            options,
+            arguments,
+            cpus,
+            deadline,
+        }: Start<'_>,
+    ) -> Outcome<Finished> {
+        let boot = Boot {
+            emulator,
+            cpus,
+            kernel,
+            options,
+            program,
+            arguments,
+            deadline,
+        };
+        boot.run(&mut |_| ())
     }
 }

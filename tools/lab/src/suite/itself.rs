@@ -77,7 +77,7 @@ fn bench(fleet: &Fleet) -> Outcome<String> {
         fleet,
         &["bench", "--quick", "--machine", "qemu", "--json", &path],
     )?;
-    if !child.status.is_some_and(|status| status.success()) {
+    if !child.has_succeeded() {
         return Err(Failure::work(format!(
             "status {:?}: {}",
             child.status, child.errors

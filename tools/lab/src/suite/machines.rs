@@ -8,8 +8,6 @@ use crate::cli::Test;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished, Kernel};
 
-/// More than any of these programs needs on a busy host.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// Linux takes five seconds to boot, and is slower at everything after that.
 const LINUX_DEADLINE: Duration = Duration::from_secs(180);
 /// What a boot on four translated CPUs should take; reported, not asserted: hosts differ.
@@ -62,13 +60,7 @@ pub fn control(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     let wanted = |name: &&str| expected(name).is_some() && (test.soak || *name == "hello");
     for name in fleet.programs().filter(wanted) {
         let label = format!("linux: {name} ends there as here");
-        match fleet.linux() {
-            Some(linux) => tally.check(&label, || fixture(fleet, &linux, name, 2)),
-            None => tally.skip(
-                &label,
-                "no Linux image here; `./lab doctor` says how to get one",
-            ),
-        }
+        fleet.check_on_linux(tally, &label, |linux| fixture(fleet, linux, name, 2));
     }
 }
 
@@ -100,40 +92,24 @@ fn expected(name: &str) -> Option<Expected> {
     })
 }
 
-fn plain(cpus: usize) -> Start<'static> {
-    Start {
-        options: "",
-        arguments: &[],
-        cpus,
-        deadline: DEADLINE,
-    }
-}
-
 fn fixture(fleet: &Fleet, kernel: &Kernel, name: &str, cpus: usize) -> Outcome<String> {
     let Some(expected) = expected(name) else {
         return Err(Failure::work("nothing is expected of this program"));
     };
-    let deadline = match kernel {
-        Kernel::Shootdown(_) => DEADLINE,
-        Kernel::Linux(_) => LINUX_DEADLINE,
-    };
-    let start = Start {
-        deadline,
-        ..plain(cpus)
-    };
+    let is_ours = matches!(kernel, Kernel::Shootdown(_));
+    let mut start = Start::on(cpus);
+    if !is_ours {
+        start.deadline = LINUX_DEADLINE;
+    }
     let finished = fleet.boot(kernel, name, start)?;
     if !expected.ends.contains(&finished.end) {
-        return Err(Failure::work(format!(
-            "expected: {}; but {}",
-            expected.ends[0],
-            finished.account()
-        )));
+        return Err(finished.unexpected(&expected.ends[0]));
     }
     // Linux prints its registers into the last words of a first process that a signal kills.
-    if matches!(kernel, Kernel::Shootdown(_)) || matches!(finished.end, End::Exited(_)) {
+    if is_ours || matches!(finished.end, End::Exited(_)) {
         must_say(&finished, expected.words)?;
     }
-    if matches!(kernel, Kernel::Shootdown(_)) {
+    if is_ours {
         must_say(&finished, expected.verdict)?;
     }
     Ok(String::new())
@@ -162,7 +138,7 @@ fn line_where(finished: &Finished, what: &str, is_it: impl Fn(&str) -> bool) -> 
 
 fn seventeen(fleet: &Fleet) -> Outcome<String> {
     let finished = fleet
-        .boot(fleet.kernel(), "hello", plain(17))?
+        .boot(fleet.kernel(), "hello", Start::on(17))?
         .expect_success("hello")?;
     line_where(&finished, "names 17 and 16", |line| {
         line.contains("17") && line.contains("16")
@@ -172,7 +148,7 @@ fn seventeen(fleet: &Fleet) -> Outcome<String> {
 fn boot_time(fleet: &Fleet) -> Outcome<String> {
     const WORDS: &str = "first user instruction at ";
     let finished = fleet
-        .boot(fleet.kernel(), "hello", plain(4))?
+        .boot(fleet.kernel(), "hello", Start::on(4))?
         .expect_success("hello")?;
     let line = line_where(
         &finished,
@@ -215,13 +191,9 @@ fn broken_images(fleet: &Fleet) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn refused(fleet: &Fleet, image: &[u8]) -> Outcome<String> {
-    let finished = fleet.boot_image(fleet.kernel(), ("broken", image), plain(2))?;
+    let finished = fleet.boot_image(fleet.kernel(), ("broken", image), Start::on(2))?;
     if finished.end != End::BootFailed {
-        return Err(Failure::work(format!(
-            "expected: {}; but {}",
-            End::BootFailed,
-            finished.account()
-        )));
+        return Err(finished.unexpected(End::BootFailed));
     }
     line_where(&finished, "names the program", |line| {
         line.contains("broken") && !line.contains("init=/bin/broken")

@@ -1,15 +1,12 @@
 //! Checks of the kernel's lowest layer on the running machine: its own self-tests, and that what must not
 //! happen ends in a panic that says where.
 
-use std::time::Duration;
-
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::Test;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::machine::{End, Finished};
 
-const DEADLINE: Duration = Duration::from_secs(60);
 /// A program to go on with; its own checks are elsewhere.
 const PROGRAM: &str = "hello";
 
@@ -53,10 +50,7 @@ fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
     if finished.console.lines().any(is_report) == (cpus > 1) {
         Ok(String::new())
     } else {
-        Err(unexpected(
-            "a report of the watchdog with two CPUs or more",
-            finished,
-        ))
+        Err(finished.unexpected("a report of the watchdog with two CPUs or more"))
     }
 }
 
@@ -75,7 +69,7 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
                 .any(|line| line.contains("selftest::get_stuck"));
         if !follows {
             let what = "the backtrace of the stuck CPU behind the report";
-            return Err(unexpected(what, finished));
+            return Err(finished.unexpected(what));
         }
     }
     let told: Vec<&str> = lines
@@ -91,16 +85,14 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
         .all(|(cpu, line)| line.starts_with(&format!("backtrace of cpu{cpu}: ")));
     match told.len() == cpus && in_order && in_handler.count() + 1 >= cpus {
         true => Ok(String::new()),
-        false => Err(unexpected("a backtrace of every CPU, in order", finished)),
+        false => Err(finished.unexpected("a backtrace of every CPU, in order")),
     }
 }
 
 fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
     let start = Start {
         options,
-        arguments: &[],
-        cpus,
-        deadline: DEADLINE,
+        ..Start::on(cpus)
     };
     fleet.boot(fleet.breakable(), PROGRAM, start)
 }
@@ -109,19 +101,15 @@ fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<
     let finished = boot(fleet, &format!("selftest={name}"), 2)?;
     let said = match &finished.end {
         End::Panicked(line) => line.clone(),
-        _ => return Err(unexpected("a panic", &finished)),
+        _ => return Err(finished.unexpected("a panic")),
     };
     if !said.contains(headline) {
-        return Err(unexpected(&format!("a panic with {headline:?}"), &finished));
+        return Err(finished.unexpected(format!("a panic with {headline:?}")));
     }
     let is_frame = |line: &str| line.trim_start().starts_with('#') && line.contains(function);
     if !finished.console.lines().any(is_frame) {
         let what = format!("a backtrace through {function}");
-        return Err(unexpected(&what, &finished));
+        return Err(finished.unexpected(what));
     }
     Ok(String::new())
-}
-
-fn unexpected(what: &str, finished: &Finished) -> Failure {
-    Failure::work(format!("expected: {what}; but {}", finished.account()))
 }

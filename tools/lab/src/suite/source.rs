@@ -1,6 +1,5 @@
 //! Checks that need no machine: format, lints, unit tests, models.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,9 +9,8 @@ use shootdown_sim::fuzz::Campaign;
 use super::tally::{Counts, Tally};
 use crate::cargo::{self, BUILD_DEADLINE};
 use crate::cli::Test;
-use crate::doctor::answer;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::Child;
+use crate::machine::{Child, answer};
 use crate::place;
 use crate::sim;
 
@@ -42,7 +40,7 @@ impl Interpreter {
             tally.skip(MIRI_CHECK, LEFT_OUT);
             return Self(None);
         }
-        if answer(cargo::command("+nightly miri --version")).is_none() {
+        if answer(&mut cargo::command("+nightly miri --version")).is_none() {
             tally.skip(MIRI_CHECK, NO_TOOL);
             return Self(None);
         }
@@ -98,16 +96,14 @@ pub fn check(test: &Test, tally: &mut Tally) {
         quiet(cargo::command(run))
     });
     tally.count("source: loom models", || tests(loom(), BUILD_DEADLINE));
-    optional(
-        tally,
-        "source: licences",
-        "deny --version",
-        |tally, name| {
-            tally.check(name, || {
-                quiet(cargo::command("deny --offline check licenses bans sources"))
-            });
-        },
-    );
+    let licences = "source: licences";
+    match answer(&mut cargo::command("deny --version")) {
+        None => tally.skip(licences, NO_TOOL),
+        Some(_) => tally.check(licences, || {
+            let words = "deny --offline check licenses bans sources";
+            quiet(cargo::command(words))
+        }),
+    }
 }
 
 /// The engine against the adversary, with the same schedules every time.
@@ -116,27 +112,20 @@ fn schedules(runs: u64) -> Outcome<String> {
         runs,
         ..Campaign::default()
     });
+    let totals = &report.progress.totals;
+    let missing = totals.sightings.missing();
     match report.failure {
-        None => match report.progress.totals.sightings.missing().as_slice() {
-            [] => Ok(format!("{} events", report.progress.totals.events)),
-            missing => Err(Failure::work(format!(
-                "no schedule came upon {missing:?}: the fuzzer's themes must bring it about again"
-            ))),
-        },
-        Some((case, failed)) => Err(Failure::work(format!(
-            "{}; replay with ./lab sim replay {case}",
-            failed
-                .failure
-                .map_or_else(String::new, |failure| failure.to_string()),
+        None if missing.is_empty() => Ok(format!("{} events", totals.events)),
+        None => Err(Failure::work(format!(
+            "no schedule came upon {missing:?}: the fuzzer's themes must bring it about again"
         ))),
-    }
-}
-
-/// Runs a check only where its tool answers.
-fn optional(tally: &mut Tally, name: &str, probe: &str, run: impl FnOnce(&mut Tally, &str)) {
-    match answer(cargo::command(probe)) {
-        Some(_) => run(tally, name),
-        None => tally.skip(name, NO_TOOL),
+        Some((case, failed)) => {
+            let failure = failed.failure.map(|failure| failure.to_string());
+            Err(Failure::work(format!(
+                "{}; replay with ./lab sim replay {case}",
+                failure.unwrap_or_default()
+            )))
+        }
     }
 }
 
@@ -155,11 +144,9 @@ fn documentation() -> Outcome<String> {
 /// The models build in their own directory: their flag would rebuild everything else.
 fn loom() -> Command {
     let mut command = cargo::command("test --quiet --release -p shootdown --lib --test loom_*");
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| place::root().join("target"), PathBuf::from);
     command
         .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", target.join("loom"));
+        .env("CARGO_TARGET_DIR", place::target().join("loom"));
     command
 }
 
@@ -174,7 +161,7 @@ fn miri() -> Command {
 /// A command that passes by exiting with 0.
 fn quiet(mut command: Command) -> Outcome<String> {
     let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
-    if child.status.is_some_and(|status| status.success()) {
+    if child.has_succeeded() {
         return Ok(String::new());
     }
     Err(Failure::work(format!(
@@ -194,7 +181,7 @@ fn tests(mut command: Command, deadline: Duration) -> Outcome<(Counts, String)> 
         failed_tests(&child.output)
     ));
     let counts = sum_results(&child.output);
-    let has_passed = child.status.is_some_and(|status| status.success());
+    let has_passed = child.has_succeeded();
     if (!has_passed && counts.failed == 0) || counts.passed + counts.failed == 0 {
         return Err(Failure::work(format!(
             "{}, {} tests counted\n{evidence}",

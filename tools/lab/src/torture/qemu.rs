@@ -7,7 +7,7 @@ use super::Ended;
 use super::patience::Patience;
 use crate::cli::{MachineKind, Torture};
 use crate::failure::Outcome;
-use crate::machine::Boot;
+use crate::machine::{Boot, Emulator};
 use crate::session::{self, Session};
 
 /// The kernel itself names a worker that is stuck for 30 s and tells what all CPUs do; a machine that does not even do that
@@ -22,15 +22,14 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
     let session = Session::open(&arguments.emulator, &[])?;
     let kernel = session.kernel(MachineKind::Qemu)?;
     let boot = Boot {
-        qemu: &session.qemu,
         // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
-        accel: arguments.emulator.accel.settle(1)?,
+        emulator: Emulator::Qemu(&session.qemu, arguments.emulator.accel.settle(1)?),
         cpus,
         kernel: &kernel,
         options: &format!("torture={} seed={}", arguments.seconds, arguments.seed),
         // Nothing runs in ring 3.
         program: ("none", b""),
-        arguments: &[],
+        arguments: "",
         deadline: Duration::from_secs(arguments.seconds.into()) * 2 + MARGIN,
     };
     let patience = RefCell::new(Patience::new(arguments.seconds.into(), PATIENCE));
