@@ -73,7 +73,7 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
     let release = |path: &Path| machine::linux_version(path).unwrap_or("unknown release".into());
     let linux = linux.map(|path| at(release(&path), &path));
     let bochs = machine::Bochs::find().ok();
-    let bochs = bochs.map(|bochs| bochs.path().display().to_string());
+    let bochs = bochs.map(|bochs| bochs.path.display().to_string());
     Ok(vec![
         required(
             "cargo",

@@ -38,16 +38,10 @@ impl Usage {
 /// All that was not idle: user, nice, system, irq, softirq, steal. Guest time is in user already.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|word| word.parse().ok())
-        .collect();
-    Some(
-        [0, 1, 2, 5, 6, 7]
-            .iter()
-            .filter_map(|&index| ticks.get(index))
-            .sum(),
-    )
+    let words = line.split_whitespace().map_while(|word| word.parse().ok());
+    let ticks: Vec<u64> = words.collect();
+    let busy = [0, 1, 2, 5, 6, 7].into_iter();
+    Some(busy.filter_map(|index| ticks.get(index)).sum())
 }
 
 /// User and system time of this process and of its children that have ended.
@@ -55,11 +49,8 @@ fn own_ticks(stat: &str) -> Option<u64> {
     // The name in parentheses may hold anything; fields count from behind it.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    fields
-        .get(11..15)?
-        .iter()
-        .map(|word| word.parse::<u64>().ok())
-        .sum()
+    let ticks = fields.get(11..15)?.iter();
+    ticks.map(|word| word.parse::<u64>().ok()).sum()
 }
 
 #[cfg(test)]

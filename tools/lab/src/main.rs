@@ -24,7 +24,6 @@ mod torture;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, Outcome};
@@ -58,16 +57,13 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
 
 /// Reads the command line; none if it asked for text that has been printed.
 fn parse() -> Outcome<Option<Cli>> {
-    let error = match Cli::try_parse() {
-        Ok(cli) => return Ok(Some(cli)),
-        Err(error) => error,
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            print!("{error}");
+    match Cli::try_parse() {
+        Ok(cli) => Ok(Some(cli)),
+        Err(text) if !text.use_stderr() => {
+            print!("{text}");
             Ok(None)
         }
-        _ => Err(Failure::input(
+        Err(error) => Err(Failure::input(
             one_line(&error.to_string()),
             "see `./lab --help`",
         )),
@@ -77,12 +73,8 @@ fn parse() -> Outcome<Option<Cli>> {
 /// The first paragraph of clap's message, without its title.
 fn one_line(message: &str) -> String {
     let paragraph = message.split("\n\n").next().unwrap_or(message);
-    if paragraph.starts_with("error:") {
-        let words: Vec<&str> = paragraph
-            .trim_start_matches("error:")
-            .split_whitespace()
-            .collect();
-        return words.join(" ");
+    match paragraph.strip_prefix("error:") {
+        None => "no command given".to_owned(),
+        Some(words) => words.split_whitespace().collect::<Vec<_>>().join(" "),
     }
-    "no command given".to_owned()
 }

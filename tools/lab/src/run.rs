@@ -57,25 +57,17 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
 /// Kernels split their command line at spaces and know no quoting that both share.
 fn check_arguments(arguments: &[String]) -> Outcome<()> {
     const LIMIT_BYTES: usize = 1500;
-    let odd = |argument: &&String| {
-        argument.is_empty()
-            || argument.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"')
-    };
-    if let Some(argument) = arguments.iter().find(odd) {
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '"';
+    let mut words = arguments.iter();
+    if let Some(odd) = words.find(|word| word.is_empty() || word.contains(is_odd)) {
         return Err(Failure::input(
-            format!("the argument {argument:?} cannot pass through a kernel's command line"),
+            format!("the argument {odd:?} cannot pass through a kernel's command line"),
             "arguments must not be empty or contain white space or quotes",
         ));
     }
-    if arguments
-        .iter()
-        .map(|argument| argument.len() + 1)
-        .sum::<usize>()
-        > LIMIT_BYTES
-    {
-        let cause = format!("the arguments are longer than {LIMIT_BYTES} bytes");
+    if arguments.join(" ").len() >= LIMIT_BYTES {
         return Err(Failure::input(
-            cause,
+            format!("the arguments are longer than {LIMIT_BYTES} bytes"),
             "shorten them: a kernel's command line has no more room",
         ));
     }
@@ -102,10 +94,9 @@ fn is_kernel_message(line: &str) -> bool {
 }
 
 fn is_serious(line: &str) -> bool {
-    let level = line.split(']').nth(1).unwrap_or_default();
-    [" warn", " error", " killed by"]
-        .iter()
-        .any(|word| level.to_lowercase().contains(word))
+    let level = line.split(']').nth(1).unwrap_or_default().to_lowercase();
+    let words = [" warn", " error", " killed by"];
+    words.iter().any(|word| level.contains(word))
 }
 
 #[cfg(test)]

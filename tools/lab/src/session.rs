@@ -56,24 +56,17 @@ fn boots_nothing() -> Failure {
 
 /// The emulator that the caller names, by option or environment.
 pub fn qemu_name(emulator: &Emulator) -> Option<PathBuf> {
-    emulator
-        .qemu
-        .clone()
-        .or_else(|| environment("SHOOTDOWN_QEMU"))
+    named(&emulator.qemu, "SHOOTDOWN_QEMU")
 }
 
 /// The Linux image that the caller names, by option or environment.
 pub fn linux_name(emulator: &Emulator) -> Option<PathBuf> {
-    emulator
-        .kernel
-        .clone()
-        .or_else(|| environment("SHOOTDOWN_LINUX"))
+    named(&emulator.kernel, "SHOOTDOWN_LINUX")
 }
 
-fn environment(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+fn named(option: &Option<PathBuf>, variable: &str) -> Option<PathBuf> {
+    let environment = || std::env::var_os(variable).filter(|value| !value.is_empty());
+    option.clone().or_else(|| environment().map(PathBuf::from))
 }
 
 /// The user programs, built, with their images.
@@ -113,21 +106,12 @@ pub fn cpus(asked: i64) -> Outcome<usize> {
 /// The name under which a program from the host is put into the machine.
 pub fn guest_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let safe: String = name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "._-".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
-        .take(64)
-        .collect();
-    if safe.trim_matches('.').is_empty() {
-        "program".into()
-    } else {
-        safe
+    let is_safe = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    let safe = |c| Some(c).filter(is_safe).unwrap_or('_');
+    let name: String = name.chars().map(safe).take(64).collect();
+    match name.trim_matches('.').is_empty() {
+        true => "program".into(),
+        false => name,
     }
 }
 

@@ -279,6 +279,13 @@ fn traces_and_pictures_that_cannot_be_written() {
             &["/nonexistent/file", option, "can be written"],
         );
     }
+    let trace = ["bench", "--trace", "/dev/null", "--policies", "fast"];
+    assert_refused(&fixture.lab(&trace), &["no policy is called fast"]);
+    let picture = ["bench", "--picture", "/dev/null", "--machine", "qemu"];
+    assert_refused(
+        &fixture.lab(&picture),
+        &["--picture shows the simulated machine"],
+    );
 }
 
 #[test]

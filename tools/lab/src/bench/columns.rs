@@ -80,17 +80,17 @@ impl Column {
 
 /// A table of rows.
 pub fn table<'a>(columns: &[Column], rows: impl IntoIterator<Item = &'a Row>) -> String {
-    let heading = columns.iter().map(|column| column.heading.to_owned());
+    let heading = columns.iter().map(|column| column.heading);
     let cells = |row: &Row| columns.iter().map(|column| column.cell(row)).collect();
     let rows = rows.into_iter().map(cells).collect();
-    grid(heading.collect(), rows, |index| {
+    grid(heading, rows, |index| {
         matches!(columns[index].format, Format::Words)
     })
 }
 
 /// A table of cells; columns of words are on the left, all others on the right.
 pub fn grid(
-    heading: Vec<String>,
+    heading: impl IntoIterator<Item = impl ToString>,
     rows: Vec<Vec<String>>,
     has_words: impl Fn(usize) -> bool,
 ) -> String {

@@ -46,8 +46,8 @@ pub struct Start {
     pub arguments: Vec<String>,
     /// When it is ended as stuck.
     pub deadline: Duration,
-    /// The figures that each of its rows must have.
-    pub needs: &'static [&'static str],
+    /// The figures that each of its rows must have, with spaces between.
+    pub needs: &'static str,
     /// What is noted in each of its rows.
     pub mark: (&'static str, Value),
     /// Whether what its program says of itself is of interest.
@@ -142,8 +142,8 @@ impl<'a> Heard<'a> {
     }
 
     fn take(&mut self, mut row: Row) {
-        let lacks = |key: &&&str| row.number(key).is_none();
-        match self.start.needs.iter().find(lacks) {
+        let mut needs = self.start.needs.split(' ');
+        match needs.find(|key| row.number(key).is_none()) {
             Some(key) => self.garbled = Some(format!("a result row lacks something: {key}")),
             None => {
                 let (key, value) = &self.start.mark;

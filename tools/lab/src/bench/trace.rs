@@ -98,27 +98,4 @@ mod tests {
     fn nothing_is_written_unasked() {
         assert!(!write(&bench("")).unwrap());
     }
-
-    #[test]
-    fn what_cannot_be_done_names_cause_and_remedy() {
-        for (words, cause) in [
-            (
-                "--trace /nonexistent/trace.json",
-                "cannot write /nonexistent/trace.json",
-            ),
-            (
-                "--trace /dev/null --policies fast",
-                "no policy is called fast",
-            ),
-            (
-                "--picture /dev/null --machine qemu",
-                "--picture shows the simulated machine",
-            ),
-        ] {
-            let failure = write(&bench(words)).unwrap_err();
-            assert!(matches!(failure, Failure::Input { .. }), "{failure}");
-            assert!(failure.to_string().starts_with(cause), "{failure}");
-            assert_eq!(failure.to_string().lines().count(), 1);
-        }
-    }
 }

@@ -18,24 +18,17 @@ pub enum AccelChoice {
     Icount,
 }
 
-/// How many host threads run the translated processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TcgThreads {
-    /// One a virtual CPU.
-    Multi,
-    /// One for all of them, which takes turns.
-    Single,
-    /// As `Single`, on a clock that goes on by a nanosecond with each instruction: times are counts, the same on every host.
-    Counting,
-}
-
 /// What a machine runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
     /// The host's own processors.
     Kvm,
-    /// Translation.
-    Tcg(TcgThreads),
+    /// Translation, in one host thread a virtual CPU.
+    Multi,
+    /// Translation, in one host thread for all virtual CPUs, which takes turns.
+    Single,
+    /// As `Single`, on a clock that goes on by a nanosecond with each instruction: times are counts, the same on every host.
+    Counting,
 }
 
 impl AccelChoice {
@@ -52,36 +45,33 @@ impl AccelChoice {
                 "use --accel tcg",
             )),
             Self::Kvm => Ok(Accel::Kvm),
-            Self::Icount => Ok(Accel::Tcg(TcgThreads::Counting)),
+            Self::Icount => Ok(Accel::Counting),
             Self::Auto if has_kvm => Ok(Accel::Kvm),
-            Self::Auto | Self::Tcg => Ok(Accel::Tcg(TcgThreads::for_busy(busy_cpus, host_cores()))),
-        }
-    }
-}
-
-impl TcgThreads {
-    /// One host thread a virtual CPU while the host has a core for each busy one. Beyond that a
-    /// spinning virtual CPU holds a core for a whole slice of the host's scheduler while the one
-    /// that it waits for is off; one thread that takes turns changes over at every PAUSE.
-    fn for_busy(busy_cpus: usize, cores: usize) -> Self {
-        if busy_cpus <= cores {
-            Self::Multi
-        } else {
-            Self::Single
+            Self::Auto | Self::Tcg => Ok(Accel::translated(busy_cpus, host_cores())),
         }
     }
 }
 
 impl Accel {
+    /// One host thread a virtual CPU while the host has a core for each busy one. Beyond that a
+    /// spinning virtual CPU holds a core for a whole slice of the host's scheduler while the one
+    /// that it waits for is off; one thread that takes turns changes over at every PAUSE.
+    fn translated(busy_cpus: usize, cores: usize) -> Self {
+        match busy_cpus <= cores {
+            true => Self::Multi,
+            false => Self::Single,
+        }
+    }
+
     /// QEMU's options for it.
     pub fn arguments(self) -> &'static str {
         // Linux would walk five levels where `max` has LA57, the reference kernel four. QEMU 7.2's
         // CMPXCHG16B is broken with one thread a virtual CPU: Linux dies of it in one boot of five.
         match self {
             Self::Kvm => "-accel kvm -cpu host",
-            Self::Tcg(TcgThreads::Multi) => "-accel tcg,thread=multi -cpu max,la57=off,cx16=off",
-            Self::Tcg(TcgThreads::Single) => "-accel tcg,thread=single -cpu max,la57=off,cx16=off",
-            Self::Tcg(TcgThreads::Counting) => {
+            Self::Multi => "-accel tcg,thread=multi -cpu max,la57=off,cx16=off",
+            Self::Single => "-accel tcg,thread=single -cpu max,la57=off,cx16=off",
+            Self::Counting => {
                 "-accel tcg,thread=single -cpu max,la57=off,cx16=off -icount shift=0,sleep=off"
             }
         }
@@ -92,9 +82,9 @@ impl fmt::Display for Accel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kvm => "kvm",
-            Self::Tcg(TcgThreads::Multi) => "tcg,thread=multi",
-            Self::Tcg(TcgThreads::Single) => "tcg,thread=single",
-            Self::Tcg(TcgThreads::Counting) => "tcg,icount",
+            Self::Multi => "tcg,thread=multi",
+            Self::Single => "tcg,thread=single",
+            Self::Counting => "tcg,icount",
         })
     }
 }
@@ -131,7 +121,7 @@ mod tests {
 
     #[test]
     fn busy_cpus_beyond_the_cores_share_one_thread() {
-        assert_eq!(TcgThreads::for_busy(2, 2), TcgThreads::Multi);
-        assert_eq!(TcgThreads::for_busy(3, 2), TcgThreads::Single);
+        assert_eq!(Accel::translated(2, 2), Accel::Multi);
+        assert_eq!(Accel::translated(3, 2), Accel::Single);
     }
 }

@@ -47,7 +47,8 @@ impl BochsModel {
 /// An emulator that is whole.
 #[derive(Debug, Clone)]
 pub struct Bochs {
-    path: PathBuf,
+    /// Where it is.
+    pub path: PathBuf,
 }
 
 impl Bochs {
@@ -67,11 +68,6 @@ impl Bochs {
         }
         let path = which::which(COMMANDS[0]).map_err(|_| missing(COMMANDS[0]))?;
         Ok(Self { path })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The command that runs a machine of so many processors in `directory`, where its disc is made of kernel, command line and initial

@@ -188,7 +188,7 @@ impl Emulator<'_> {
     fn unusable(self, error: &std::io::Error) -> Failure {
         let (name, remedy) = match self {
             Self::Qemu(path, _) => (path.display(), "name a working QEMU with --qemu".into()),
-            Self::Bochs(bochs, _) => (bochs.path().display(), super::bochs::install_words()),
+            Self::Bochs(bochs, _) => (bochs.path.display(), super::bochs::install_words()),
         };
         Failure::input(format!("cannot start {name}: {error}"), remedy)
     }
@@ -261,12 +261,10 @@ fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::accel::TcgThreads;
 
     fn command_line(kernel: Kernel, options: &str, arguments: &str) -> String {
-        let accel = Accel::Tcg(TcgThreads::Multi);
         let boot = Boot {
-            emulator: Emulator::Qemu(Path::new("qemu"), accel),
+            emulator: Emulator::Qemu(Path::new("qemu"), Accel::Multi),
             cpus: 2,
             kernel: &kernel,
             options,

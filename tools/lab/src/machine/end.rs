@@ -98,17 +98,15 @@ impl End {
     /// The ends that do not depend on the guest.
     fn outside(child: &Child, deadline: Duration) -> Option<Self> {
         use std::os::unix::process::ExitStatusExt;
-        match child.stopped {
-            Some(Stopped::Overrun) => return Some(Self::Overrun(deadline)),
-            Some(Stopped::Flooding) => return Some(Self::Flooded),
-            Some(Stopped::GivenUp) => return Some(Self::GivenUp),
-            None => {}
-        }
-        let signal = child.status?.signal()?;
-        Some(Self::Emulator(format!(
-            "ended by {}",
-            signal_name(signal as u32)
-        )))
+        Some(match child.stopped {
+            Some(Stopped::Overrun) => Self::Overrun(deadline),
+            Some(Stopped::Flooding) => Self::Flooded,
+            Some(Stopped::GivenUp) => Self::GivenUp,
+            None => {
+                let signal = child.status?.signal()?;
+                Self::Emulator(format!("ended by {}", signal_name(signal as u32)))
+            }
+        })
     }
 }
 
@@ -121,11 +119,13 @@ impl fmt::Display for End {
             Self::BootFailed => f.write_str("the kernel could not start the program"),
             Self::Reset => f.write_str("the machine reset without a status (a triple fault?)"),
             Self::Emulator(words) => write!(f, "the emulator failed: {words}"),
-            Self::Overrun(deadline) => write!(
-                f,
-                "still running after {} s, so it was ended",
-                deadline.as_secs()
-            ),
+            Self::Overrun(deadline) => {
+                write!(
+                    f,
+                    "still running after {} s, so it was ended",
+                    deadline.as_secs()
+                )
+            }
             Self::GivenUp => f.write_str("it did not get on, so it was ended"),
             Self::Flooded => {
                 f.write_str("the console printed without end, so the machine was ended")
@@ -163,12 +163,8 @@ fn linux_exit_code(console: &str) -> Option<u32> {
 }
 
 fn line_after(console: &str, words: &str) -> String {
-    console
-        .lines()
-        .find(|line| line.contains(words))
-        .unwrap_or(words)
-        .trim()
-        .to_owned()
+    let line = console.lines().find(|line| line.contains(words));
+    line.unwrap_or(words).trim().to_owned()
 }
 
 fn signal_name(number: u32) -> String {
@@ -189,9 +185,7 @@ fn signal_name(number: u32) -> String {
 
 /// The number of a signal by name, for a shell's 128 + n.
 pub fn signal_number(name: &str) -> Option<u8> {
-    (1..64)
-        .find(|&number| signal_name(number) == name)
-        .map(|number| number as u8)
+    (1..64).find(|&number| signal_name(number.into()) == name)
 }
 
 #[cfg(test)]

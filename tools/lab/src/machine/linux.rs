@@ -1,6 +1,7 @@
 //! A Linux kernel image to compare with: where to find one, and whether it is one.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::fetch;
@@ -15,29 +16,20 @@ const HOW_TO_GET: &str = "give a bzImage; `./lab doctor` says how to get one";
 /// The caller named one that cannot be used.
 pub fn find(named: Option<&Path>) -> Outcome<Option<PathBuf>> {
     if let Some(path) = named {
-        return check(path)
-            .map(|()| Some(path.to_owned()))
-            .map_err(|cause| {
-                Failure::input(
-                    format!("cannot boot the Linux kernel {}: {cause}", path.display()),
-                    HOW_TO_GET,
-                )
-            });
+        check(path).map_err(|cause| {
+            let cause = format!("cannot boot the Linux kernel {}: {cause}", path.display());
+            Failure::input(cause, HOW_TO_GET)
+        })?;
+        return Ok(Some(path.to_owned()));
     }
     Ok(newest_in(&fetch::directory().join("boot")).or_else(|| newest_in(Path::new("/boot"))))
 }
 
 fn newest_in(directory: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(directory).ok()?;
-    let mut images: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"))
-        })
-        .filter(|path| check(path).is_ok())
-        .collect();
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz"));
+    let mut images: Vec<PathBuf> = named.map(|entry| entry.path()).collect();
+    images.retain(|path| check(path).is_ok());
     images.sort_by_key(|path| std::fs::metadata(path).and_then(|m| m.modified()).ok());
     images.pop()
 }
@@ -45,16 +37,11 @@ fn newest_in(directory: &Path) -> Option<PathBuf> {
 /// The release that a bzImage names itself (`6.12.1 (builder) ...`): its first word.
 pub fn version(path: &Path) -> Option<String> {
     const VERSION_POINTER: u64 = 0x20e;
-    let mut file = std::fs::File::open(path).ok()?;
-    let mut pointer = [0; 2];
-    file.seek(SeekFrom::Start(VERSION_POINTER)).ok()?;
-    file.read_exact(&mut pointer).ok()?;
-    let mut text = [0; 64];
-    file.seek(SeekFrom::Start(
-        u64::from(u16::from_le_bytes(pointer)) + 0x200,
-    ))
-    .ok()?;
-    file.read_exact(&mut text).ok()?;
+    let file = std::fs::File::open(path).ok()?;
+    let (mut pointer, mut text) = ([0; 2], [0; 64]);
+    file.read_exact_at(&mut pointer, VERSION_POINTER).ok()?;
+    let at = u64::from(u16::from_le_bytes(pointer)) + 0x200;
+    file.read_exact_at(&mut text, at).ok()?;
     let word = text
         .split(|byte| byte.is_ascii_whitespace() || *byte == 0)
         .next()?;

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use object::elf::{FileHeader64, SHT_SYMTAB, STT_FUNC};
 use object::endian::Endianness;
-use object::read::elf::{FileHeader, Sym};
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSymbol, SymbolKind};
 
 /// The table of an ELF image; None when it has no symbols, and backtraces show addresses only.
 pub fn table(image: &Path) -> Option<String> {
@@ -15,21 +15,16 @@ pub fn table(image: &Path) -> Option<String> {
 }
 
 fn of_image(image: &[u8]) -> Option<String> {
-    let header = FileHeader64::<Endianness>::parse(image).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, image).ok()?;
-    let symbols = sections.symbols(endian, image, SHT_SYMTAB).ok()?;
     let mut text = String::new();
-    for symbol in symbols.iter() {
+    for symbol in ElfFile64::<Endianness>::parse(image).ok()?.symbols() {
         // Assembler labels have no type but name code as well.
-        let is_code = symbol.st_type() == STT_FUNC || symbol.st_size(endian) == 0;
-        let Ok(name) = symbol.name(endian, symbols.strings()) else {
+        let is_code = symbol.kind() == SymbolKind::Text || symbol.size() == 0;
+        let Ok(name) = symbol.name_bytes().map(String::from_utf8_lossy) else {
             continue;
         };
-        let name = String::from_utf8_lossy(name);
-        let is_defined = symbol.st_shndx(endian) != object::elf::SHN_UNDEF;
-        if is_code && is_defined && !name.is_empty() && !name.contains(char::is_whitespace) {
-            let _ = writeln!(text, "{:016x} t {name}", symbol.st_value(endian));
+        let is_word = !name.is_empty() && !name.contains(char::is_whitespace);
+        if is_code && is_word && !symbol.is_undefined() {
+            let _ = writeln!(text, "{:016x} t {name}", symbol.address());
         }
     }
     (!text.is_empty()).then_some(text)

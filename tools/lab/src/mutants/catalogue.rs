@@ -60,14 +60,8 @@ impl Edit {
 pub fn read_all() -> Outcome<Vec<Mutant>> {
     let directory = place::root().join("verify/mutants");
     let entries = std::fs::read_dir(&directory).doing("list verify/mutants")?;
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
-        })
-        .collect();
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|it| it == "toml"));
     files.sort();
     files.iter().map(read).collect()
 }
@@ -91,20 +85,16 @@ fn read(file: &PathBuf) -> Outcome<Mutant> {
 }
 
 /// Those that were named, or all.
-pub fn select(mutants: Vec<Mutant>, ids: &[String]) -> Outcome<Vec<Mutant>> {
-    if let Some(unknown) = ids
-        .iter()
-        .find(|id| mutants.iter().all(|mutant| mutant.id != **id))
-    {
+pub fn select(mut mutants: Vec<Mutant>, ids: &[String]) -> Outcome<Vec<Mutant>> {
+    let is_known = |id: &&String| mutants.iter().any(|mutant| mutant.id == **id);
+    if let Some(unknown) = ids.iter().find(|id| !is_known(id)) {
         return Err(Failure::input(
             format!("there is no mutant {unknown}"),
             "name files of verify/mutants, without .toml",
         ));
     }
-    Ok(mutants
-        .into_iter()
-        .filter(|mutant| ids.is_empty() || ids.contains(&mutant.id))
-        .collect())
+    mutants.retain(|mutant| ids.is_empty() || ids.contains(&mutant.id));
+    Ok(mutants)
 }
 
 #[cfg(test)]
@@ -130,11 +120,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused() {
         let failure = select(read_all().unwrap(), &["nobody".into()]).unwrap_err();
-        assert!(
-            failure
-                .to_string()
-                .starts_with("there is no mutant nobody: ")
-        );
+        let text = failure.to_string();
+        assert!(text.starts_with("there is no mutant nobody: "), "{text}");
     }
 
     #[test]

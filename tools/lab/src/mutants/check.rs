@@ -112,7 +112,7 @@ impl Check {
         let mut command = cargo::command(&self.words());
         command
             .current_dir(copy.tree())
-            .env("CARGO_TARGET_DIR", copy.path().join(target))
+            .env("CARGO_TARGET_DIR", copy.path.join(target))
             // One file differs from the last build, and most of the time goes into compiling it.
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")

@@ -97,7 +97,7 @@ pub fn run(
         }
     });
     if options.keep {
-        println!("kept {}", scratch.path().display());
+        println!("kept {}", scratch.path.display());
         return Ok(());
     }
     scratch.remove()

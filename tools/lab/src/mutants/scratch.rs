@@ -1,6 +1,6 @@
 //! The copy of the workspace in which mistakes are made.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ const LEFT_OUT: [&str; 3] = [".git", ".lab", "target"];
 /// The directory of the copies; one process at a time has it.
 #[derive(Debug)]
 pub struct Scratch {
-    path: PathBuf,
+    /// Where the copies are.
+    pub path: PathBuf,
     /// Held as long as we live.
     _lock: File,
 }
@@ -46,11 +47,6 @@ impl Scratch {
         Ok(copy)
     }
 
-    /// Where the copies are.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Removes the copies and their builds.
     pub fn remove(self) -> Outcome<()> {
         fs::remove_dir_all(&self.path).doing("remove the copies of the workspace")
@@ -60,15 +56,11 @@ impl Scratch {
 /// One copy of the workspace with its builds.
 #[derive(Debug)]
 pub struct Copy {
-    path: PathBuf,
+    /// The copy and its builds.
+    pub path: PathBuf,
 }
 
 impl Copy {
-    /// The copy and its builds.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The root of the copied workspace.
     pub fn tree(&self) -> PathBuf {
         self.path.join("tree")
@@ -106,29 +98,25 @@ impl Drop for Undo {
 /// Makes `to` hold exactly what `from` holds.
 fn mirror(from: &Path, to: &Path) -> Outcome<()> {
     fs::create_dir_all(to).doing(format!("make the directory {}", to.display()))?;
-    let names = |directory: &Path| -> Outcome<Vec<std::ffi::OsString>> {
+    let names = |directory: &Path| -> Outcome<Vec<OsString>> {
         let entries = fs::read_dir(directory).doing(format!("list {}", directory.display()))?;
         Ok(entries.flatten().map(|entry| entry.file_name()).collect())
     };
-    let wanted: Vec<_> = names(from)?
-        .into_iter()
-        .filter(|name| !is_left_out(from, name))
-        .collect();
+    let mut wanted = names(from)?;
+    wanted.retain(|name| !is_left_out(from, name));
     for surplus in names(to)?.iter().filter(|name| !wanted.contains(name)) {
         let path = to.join(surplus);
-        let removed = if path.is_dir() {
-            fs::remove_dir_all(&path)
-        } else {
-            fs::remove_file(&path)
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
         };
         removed.doing(format!("remove {}", path.display()))?;
     }
     for name in wanted {
         let (source, copy) = (from.join(&name), to.join(&name));
-        if source.is_dir() {
-            mirror(&source, &copy)?;
-        } else {
-            refresh(&source, &copy)?;
+        match source.is_dir() {
+            true => mirror(&source, &copy)?,
+            false => refresh(&source, &copy)?,
         }
     }
     Ok(())

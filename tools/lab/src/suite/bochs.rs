@@ -73,7 +73,7 @@ struct On<'a> {
 impl On<'_> {
     /// Boots the plain kernel, and expects the program to do well.
     fn boot(&self, program: &str, options: &str, arguments: &str) -> Outcome<Finished> {
-        self.boot_kernel(self.fleet.kernel(), program, options, arguments)
+        self.boot_kernel(&self.fleet.kernel, program, options, arguments)
     }
 
     fn boot_kernel(
@@ -86,8 +86,8 @@ impl On<'_> {
         let start = Start {
             options,
             arguments,
-            cpus: CPUS,
             deadline: DEADLINE,
+            ..Start::on(CPUS)
         };
         let image = (program, self.fleet.image(program)?);
         let finished = self.fleet.boot_on(self.emulator, kernel, image, start)?;
@@ -114,7 +114,7 @@ fn some_tags(finished: &Finished) -> Outcome<String> {
 
 /// Every way to load and to flush a tag: the processor faults where one breaks a rule.
 fn self_tests(on: &On<'_>) -> Outcome<String> {
-    let finished = on.boot_kernel(on.fleet.breakable(), "hello", "selftest=all", "")?;
+    let finished = on.boot_kernel(&on.fleet.breakable, "hello", "selftest=all", "")?;
     match finished.console.contains("selftest: tags passed") {
         true => some_tags(&finished),
         false => Err(Failure::work(format!(

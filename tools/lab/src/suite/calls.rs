@@ -38,7 +38,7 @@ fn boot(fleet: &Fleet, options: &str) -> Outcome<Finished> {
         options,
         ..Start::on(CPUS)
     };
-    fleet.boot(fleet.kernel(), PROGRAM, start)
+    fleet.boot(&fleet.kernel, PROGRAM, start)
 }
 
 /// Each contender has the same shapes, and every function ran once for each target of each call; functions that may be merged

@@ -19,8 +19,8 @@ const CHURN_WORDS: (&str, &str) = ("torture: operation=churn done=", "\n");
 const VERDICT: &str = "torture: done violations=0 ";
 /// The torture in ring 0 plays the first program; this one is only carried along.
 const PROGRAM: &str = "hello";
-/// What a boot needs beyond the time that the program was given.
-const ALLOWANCE: Duration = Duration::from_secs(120);
+/// What it takes CPUs to leave and come back on a busy host.
+const ALLOWANCE: Duration = Duration::from_secs(60);
 
 /// Runs them all.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
@@ -44,10 +44,9 @@ fn torture(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
     let arguments = format!("--seconds={seconds} --threads={cpus} --churn={ROUNDS}{windows}");
     let start = Start {
         arguments: &arguments,
-        deadline: deadline(seconds),
-        ..Start::on(cpus)
+        ..start(seconds, cpus)
     };
-    let finished = fleet.boot(fleet.kernel(), "tlbtorture", start)?;
+    let finished = fleet.boot(&fleet.kernel, "tlbtorture", start)?;
     let account = coherence::clean(&finished)?;
     match number(&finished.console, ROUNDS_WORDS) {
         Some(rounds) if rounds >= ROUNDS => Ok(format!("{account}; each CPU left {rounds} times")),
@@ -58,18 +57,19 @@ fn torture(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
     }
 }
 
+fn start(seconds: u32, cpus: usize) -> Start<'static> {
+    let mut start = Start::lasting(seconds, cpus);
+    start.deadline += ALLOWANCE;
+    start
+}
+
 /// Passes if the engine broke no promise, the watchdog had nothing to say, and CPUs left meanwhile.
 fn ring0(fleet: &Fleet, seconds: u32, cpus: usize) -> Outcome<String> {
     let start = Start {
         options: &format!("torture={seconds} seed=1"),
-        deadline: deadline(seconds),
-        ..Start::on(cpus)
+        ..start(seconds, cpus)
     };
-    ring0_verdict(&fleet.boot(fleet.kernel(), PROGRAM, start)?)
-}
-
-fn deadline(seconds: u32) -> Duration {
-    ALLOWANCE + Duration::from_secs(u64::from(seconds) * 2)
+    ring0_verdict(&fleet.boot(&fleet.kernel, PROGRAM, start)?)
 }
 
 /// What the torture says in the end, if all was well.

@@ -1,7 +1,5 @@
 //! Checks that no stale translation is ever used, and that they would notice if one were.
 
-use std::time::Duration;
-
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::bench::Row;
@@ -62,16 +60,6 @@ const BREAK_SECONDS: u32 = 60;
 /// So often the mistake may bring down who is to notice it.
 const VICTIMS: usize = 3;
 
-/// One run of tlbtorture.
-#[derive(Debug, Clone, Copy)]
-struct Torture<'a> {
-    options: &'a str,
-    policy: &'a str,
-    seconds: u32,
-    cpus: usize,
-    windows: bool,
-}
-
 /// What the rows of a run add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
@@ -87,7 +75,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         for (program, arguments) in CHECKED {
             let name = format!("coherence: {program} checks itself on {cpus} CPUs");
             tally.check(&name, || {
-                checked(fleet, fleet.kernel(), (program, arguments), cpus)
+                checked(fleet, &fleet.kernel, (program, arguments), cpus)
             });
         }
     }
@@ -101,17 +89,20 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         let further = (cpus == 4).then_some(DEFERS);
         for policy in POLICIES.into_iter().chain(further) {
             // The other policies do nothing else with windows.
-            let windows = matches!(policy, "best" | DEFERS);
-            let torture = Torture {
-                options: "",
-                policy,
-                seconds,
-                cpus,
-                windows,
+            let (with, windows) = match policy {
+                "best" | DEFERS => (" with windows", WINDOWS),
+                _ => ("", ""),
             };
-            let with = if windows { " with windows" } else { "" };
             let name = format!("coherence: tlbtorture{with}, {policy}, {seconds} s on {cpus} CPUs");
-            tally.check(&name, || clean(&torture.run(fleet, fleet.kernel())?));
+            let policies = format!("{policy}{windows}");
+            tally.check(&name, || {
+                clean(&torture(
+                    fleet,
+                    &fleet.kernel,
+                    &policies,
+                    Start::lasting(seconds, cpus),
+                )?)
+            });
         }
     }
     for (step, policy) in BREAKS {
@@ -131,15 +122,8 @@ fn on_linux(fleet: &Fleet, tally: &mut Tally) {
     fleet.check_on_linux(tally, "linux: madvise checks itself", |linux| {
         checked(fleet, linux, madvise, 2)
     });
-    let torture = Torture {
-        options: "",
-        policy: "linux",
-        seconds: 3,
-        cpus: 2,
-        windows: false,
-    };
     fleet.check_on_linux(tally, "linux: tlbtorture", |linux| {
-        clean(&torture.run(fleet, linux)?)
+        clean(&torture(fleet, linux, "linux", Start::lasting(3, 2))?)
     });
     fleet.check_on_linux(tally, "linux: pingpong checks itself", |linux| {
         checked(fleet, linux, pingpong, 2)
@@ -159,27 +143,15 @@ fn checked(
     clean(&fleet.boot(kernel, program, start)?)
 }
 
-impl Torture<'_> {
-    fn run(self, fleet: &Fleet, kernel: &Kernel) -> Outcome<Finished> {
-        let Self {
-            options,
-            policy,
-            seconds,
-            cpus,
-            windows,
-        } = self;
-        let windows = if windows { WINDOWS } else { "" };
-        let usual = Start::on(cpus);
-        let start = Start {
-            options,
-            arguments: &format!(
-                "--seconds={seconds} --threads={cpus} --policies={policy}{windows}"
-            ),
-            deadline: usual.deadline + Duration::from_secs(u64::from(seconds) * 2),
-            ..usual
-        };
-        fleet.boot(kernel, "tlbtorture", start)
-    }
+/// Runs tlbtorture as long as the start is meant to last.
+fn torture(fleet: &Fleet, kernel: &Kernel, policies: &str, start: Start<'_>) -> Outcome<Finished> {
+    let Start { cpus, seconds, .. } = start;
+    let arguments = format!("--seconds={seconds} --threads={cpus} --policies={policies}");
+    let start = Start {
+        arguments: &arguments,
+        ..start
+    };
+    fleet.boot(kernel, "tlbtorture", start)
 }
 
 /// Passes if the program ended well, did something, and saw nothing stale.
@@ -193,15 +165,11 @@ pub(super) fn clean(finished: &Finished) -> Outcome<String> {
 
 /// Passes if the program failed because of what it saw, and not in another way.
 fn broken(fleet: &Fleet, step: &str, policy: &str) -> Outcome<String> {
-    let options = format!("break={step}");
-    let torture = Torture {
-        options: &options,
-        policy,
-        seconds: BREAK_SECONDS,
-        cpus: 2,
-        windows: false,
+    let start = Start {
+        options: &format!("break={step}"),
+        ..Start::lasting(BREAK_SECONDS, 2)
     };
-    let finished = survivor(|| torture.run(fleet, fleet.breakable()))?;
+    let finished = survivor(|| torture(fleet, &fleet.breakable, policy, start))?;
     let sum = Sum::of(&finished.console)?;
     if finished.end != End::Exited(1) || sum.stale == 0 {
         return Err(Failure::work(format!(
@@ -231,15 +199,13 @@ fn survivor(mut boot: impl FnMut() -> Outcome<Finished>) -> Outcome<Finished> {
 
 /// Passes if the program failed because of what it saw, and said so.
 fn noticed(fleet: &Fleet, (program, arguments): (&str, &str), step: &str) -> Outcome<String> {
-    let usual = Start::on(4);
     let start = Start {
         options: &format!("break={step}"),
         arguments,
-        deadline: usual.deadline * 2,
-        ..usual
+        ..Start::lasting(30, 4)
     };
     let words = format!("{program}: FAILED: ");
-    let finished = survivor(|| fleet.boot(fleet.breakable(), program, start))?;
+    let finished = survivor(|| fleet.boot(&fleet.breakable, program, start))?;
     let said = finished.console.lines().find(|line| line.contains(&words));
     match (&finished.end, said) {
         (End::Exited(1), Some(line)) => Ok(line.trim().to_owned()),

@@ -21,8 +21,10 @@ const LINUX_ATTEMPTS: usize = 3;
 pub struct Fleet {
     session: Session,
     accel: AccelChoice,
-    kernel: Kernel,
-    breakable: Kernel,
+    /// The kernel under test.
+    pub kernel: Kernel,
+    /// The same kernel with switches that leave out a step.
+    pub breakable: Kernel,
     programs: BTreeMap<String, Vec<u8>>,
 }
 
@@ -35,6 +37,8 @@ pub struct Start<'a> {
     pub arguments: &'a str,
     /// Virtual CPUs.
     pub cpus: usize,
+    /// For how long the program is to run, if that can be told it.
+    pub seconds: u32,
     /// When it is ended as stuck.
     pub deadline: Duration,
 }
@@ -46,8 +50,17 @@ impl Start<'_> {
             options: "",
             arguments: "",
             cpus,
+            seconds: 0,
             deadline: Duration::from_secs(60),
         }
+    }
+
+    /// The same for a program that is to run for so many seconds.
+    pub fn lasting(seconds: u32, cpus: usize) -> Self {
+        let mut start = Self::on(cpus);
+        start.seconds = seconds;
+        start.deadline += Duration::from_secs(u64::from(seconds) * 2);
+        start
     }
 }
 
@@ -61,16 +74,6 @@ impl Fleet {
             breakable: Kernel::Shootdown(cargo::build_kernel(Flavour::Breakable)?),
             programs: session::load_programs()?,
         })
-    }
-
-    /// The kernel under test.
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    /// The same kernel with switches that leave out a step.
-    pub fn breakable(&self) -> &Kernel {
-        &self.breakable
     }
 
     /// Runs a check on the Linux kernel, where there is one.
@@ -136,21 +139,16 @@ impl Fleet {
         emulator: Emulator<'_>,
         kernel: &Kernel,
         program: (&str, &[u8]),
-        Start {
-            options,
-            arguments,
-            cpus,
-            deadline,
-        }: Start<'_>,
+        start: Start<'_>,
     ) -> Outcome<Finished> {
         let boot = Boot {
             emulator,
-            cpus,
+            cpus: start.cpus,
             kernel,
-            options,
+            options: start.options,
             program,
-            arguments,
-            deadline,
+            arguments: start.arguments,
+            deadline: start.deadline,
         };
         boot.run(&mut |_| ())
     }

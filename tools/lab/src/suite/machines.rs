@@ -13,15 +13,8 @@ const LINUX_DEADLINE: Duration = Duration::from_secs(180);
 /// What a boot on four translated CPUs should take; reported, not asserted: hosts differ.
 const BOOT_GOAL_S: f64 = 1.5;
 
-/// How a program of `user/` has to end.
-struct Expected {
-    /// One of these.
-    ends: Vec<End>,
-    /// What the program itself says.
-    words: &'static str,
-    /// What the reference kernel says about it.
-    verdict: &'static str,
-}
+/// How a program of `user/` has to end: in one of these ways; what it says itself, and what the reference kernel says of it.
+type Expected = (Vec<End>, &'static str, &'static str);
 
 /// Runs them all on the reference kernel.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
@@ -33,11 +26,11 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     for &cpus in machines {
         for name in fleet.programs().filter(|name| expected(name).is_some()) {
             let label = format!("kernel: {name} on {cpus} CPUs");
-            tally.check(&label, || fixture(fleet, fleet.kernel(), name, cpus));
+            tally.check(&label, || fixture(fleet, &fleet.kernel, name, cpus));
         }
     }
     tally.check("kernel: hello on 16 CPUs", || {
-        fixture(fleet, fleet.kernel(), "hello", 16)
+        fixture(fleet, &fleet.kernel, "hello", 16)
     });
     tally.check("kernel: hello on 17 CPUs uses 16 and says so", || {
         seventeen(fleet)
@@ -67,7 +60,7 @@ pub fn control(test: &Test, fleet: &Fleet, tally: &mut Tally) {
 /// How each fixture ends; the measuring programs have checks of their own.
 fn expected(name: &str) -> Option<Expected> {
     let dies = |signal: &str| End::Signalled(signal.to_owned());
-    let (ends, words, verdict) = match name {
+    Some(match name {
         "hello" => (vec![End::Exited(0)], "added up to", ""),
         "badcalls" => (vec![End::Exited(0)], "badcalls: OK", ""),
         "wild" => (vec![dies("SIGSEGV")], "wild: reading", "killed by SIGSEGV"),
@@ -76,24 +69,18 @@ fn expected(name: &str) -> Option<Expected> {
             "illegal: executing",
             "killed by SIGILL",
         ),
-        // Where Rust's own handler knows the guard page, it says so and aborts.
-        "overflow" => (
-            vec![dies("SIGSEGV"), dies("SIGABRT")],
-            "overflow: descending",
-            "killed by SIG",
-        ),
+        "overflow" => {
+            // Where Rust's own handler knows the guard page, it says so and aborts.
+            let ends = vec![dies("SIGSEGV"), dies("SIGABRT")];
+            (ends, "overflow: descending", "killed by SIG")
+        }
         name if name.starts_with("t_") => (vec![End::Exited(0)], "", ""),
         _ => return None,
-    };
-    Some(Expected {
-        ends,
-        words,
-        verdict,
     })
 }
 
 fn fixture(fleet: &Fleet, kernel: &Kernel, name: &str, cpus: usize) -> Outcome<String> {
-    let Some(expected) = expected(name) else {
+    let Some((ends, words, verdict)) = expected(name) else {
         return Err(Failure::work("nothing is expected of this program"));
     };
     let is_ours = matches!(kernel, Kernel::Shootdown(_));
@@ -102,15 +89,15 @@ fn fixture(fleet: &Fleet, kernel: &Kernel, name: &str, cpus: usize) -> Outcome<S
         start.deadline = LINUX_DEADLINE;
     }
     let finished = fleet.boot(kernel, name, start)?;
-    if !expected.ends.contains(&finished.end) {
-        return Err(finished.unexpected(&expected.ends[0]));
+    if !ends.contains(&finished.end) {
+        return Err(finished.unexpected(&ends[0]));
     }
     // Linux prints its registers into the last words of a first process that a signal kills.
     if is_ours || matches!(finished.end, End::Exited(_)) {
-        must_say(&finished, expected.words)?;
+        must_say(&finished, words)?;
     }
     if is_ours {
-        must_say(&finished, expected.verdict)?;
+        must_say(&finished, verdict)?;
     }
     Ok(String::new())
 }
@@ -138,7 +125,7 @@ fn line_where(finished: &Finished, what: &str, is_it: impl Fn(&str) -> bool) -> 
 
 fn seventeen(fleet: &Fleet) -> Outcome<String> {
     let finished = fleet
-        .boot(fleet.kernel(), "hello", Start::on(17))?
+        .boot(&fleet.kernel, "hello", Start::on(17))?
         .expect_success("hello")?;
     line_where(&finished, "names 17 and 16", |line| {
         line.contains("17") && line.contains("16")
@@ -148,7 +135,7 @@ fn seventeen(fleet: &Fleet) -> Outcome<String> {
 fn boot_time(fleet: &Fleet) -> Outcome<String> {
     const WORDS: &str = "first user instruction at ";
     let finished = fleet
-        .boot(fleet.kernel(), "hello", Start::on(4))?
+        .boot(&fleet.kernel, "hello", Start::on(4))?
         .expect_success("hello")?;
     let line = line_where(
         &finished,
@@ -191,7 +178,7 @@ fn broken_images(fleet: &Fleet) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn refused(fleet: &Fleet, image: &[u8]) -> Outcome<String> {
-    let finished = fleet.boot_image(fleet.kernel(), ("broken", image), Start::on(2))?;
+    let finished = fleet.boot_image(&fleet.kernel, ("broken", image), Start::on(2))?;
     if finished.end != End::BootFailed {
         return Err(finished.unexpected(End::BootFailed));
     }

@@ -15,7 +15,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     for &cpus in machines {
         let name = format!("preemption: on while others are waited for, {cpus} CPUs");
         tally.check(&name, || {
-            let finished = run(fleet, fleet.kernel(), cpus)?;
+            let finished = run(fleet, &fleet.kernel, cpus)?;
             let remark = coherence::clean(&finished)?;
             let waits = judge(&Row::all_of(&finished.console)?)?;
             Ok(format!("{waits}; {remark}"))

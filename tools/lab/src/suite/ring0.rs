@@ -42,15 +42,13 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
 /// Where there are two CPUs, one of them was stuck on purpose, and the watchdog has said in what.
 fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
     let is_report = |line: &str| {
+        let running = line.rsplit_once("which is running ");
         line.starts_with("stall: cpu0 has waited ")
-            && line
-                .rsplit_once("which is running ")
-                .is_some_and(|(_, function)| function.contains("a_stuck_function_is_reported"))
+            && running.is_some_and(|(_, it)| it.contains("a_stuck_function_is_reported"))
     };
-    if finished.console.lines().any(is_report) == (cpus > 1) {
-        Ok(String::new())
-    } else {
-        Err(finished.unexpected("a report of the watchdog with two CPUs or more"))
+    match finished.console.lines().any(is_report) == (cpus > 1) {
+        true => Ok(String::new()),
+        false => Err(finished.unexpected("a report of the watchdog with two CPUs or more")),
     }
 }
 
@@ -58,31 +56,24 @@ fn expect_stall(finished: &Finished, cpus: usize) -> Outcome<String> {
 fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
     let mut lines = finished.console.lines();
     if cpus > 1 {
-        let follows = lines.any(|line| line.starts_with("stall: "))
-            && lines
-                .next()
-                .is_some_and(|line| line.starts_with("backtrace of cpu"))
-            && lines
-                .by_ref()
-                .skip_while(|line| !line.starts_with("  #0"))
-                .take_while(|line| line.starts_with("  #"))
-                .any(|line| line.contains("selftest::get_stuck"));
-        if !follows {
+        let is_head = |line: &str| line.starts_with("backtrace of cpu");
+        let follows =
+            lines.any(|line| line.starts_with("stall: ")) && lines.next().is_some_and(is_head);
+        let mut frames = lines.by_ref().skip_while(|line| !line.starts_with("  #0"));
+        let mut frames = frames.by_ref().take_while(|line| line.starts_with("  #"));
+        if !follows || !frames.any(|line| line.contains("selftest::get_stuck")) {
             let what = "the backtrace of the stuck CPU behind the report";
             return Err(finished.unexpected(what));
         }
     }
-    let told: Vec<&str> = lines
-        .skip_while(|line| !line.contains("stall passed"))
+    let told = lines.skip_while(|line| !line.contains("stall passed"));
+    let told: Vec<&str> = told
         .filter(|line| line.starts_with("backtrace of "))
         .collect();
-    let in_handler = told
-        .iter()
-        .filter(|line| line.ends_with(": in the kernel, interrupts off"));
-    let in_order = told
-        .iter()
-        .enumerate()
-        .all(|(cpu, line)| line.starts_with(&format!("backtrace of cpu{cpu}: ")));
+    let is_in_handler = |line: &&&str| line.ends_with(": in the kernel, interrupts off");
+    let in_handler = told.iter().filter(is_in_handler);
+    let is_of = |(cpu, line): (usize, &&str)| line.starts_with(&format!("backtrace of cpu{cpu}: "));
+    let in_order = told.iter().enumerate().all(is_of);
     match told.len() == cpus && in_order && in_handler.count() + 1 >= cpus {
         true => Ok(String::new()),
         false => Err(finished.unexpected("a backtrace of every CPU, in order")),
@@ -94,7 +85,7 @@ fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
         options,
         ..Start::on(cpus)
     };
-    fleet.boot(fleet.breakable(), PROGRAM, start)
+    fleet.boot(&fleet.breakable, PROGRAM, start)
 }
 
 fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<String> {

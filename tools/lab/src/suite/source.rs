@@ -174,22 +174,20 @@ fn quiet(mut command: Command) -> Outcome<String> {
 /// A test runner: counts what it counted.
 fn tests(mut command: Command, deadline: Duration) -> Outcome<(Counts, String)> {
     let child = Child::run(&mut command, deadline, &mut |_| ()).doing("start cargo")?;
-    let evidence = cargo::tail(&format!(
-        "{}\n{}\n{}",
-        child.errors,
-        child.output,
-        failed_tests(&child.output)
-    ));
     let counts = sum_results(&child.output);
-    let has_passed = child.has_succeeded();
-    if (!has_passed && counts.failed == 0) || counts.passed + counts.failed == 0 {
-        return Err(Failure::work(format!(
-            "{}, {} tests counted\n{evidence}",
-            reason(&child),
-            counts.passed
-        )));
+    let Counts { passed, failed, .. } = counts;
+    if child.has_succeeded() && failed == 0 && passed > 0 {
+        return Ok((counts, format!("{passed} tests")));
     }
-    Ok((counts, evidence))
+    let Child { errors, output, .. } = &child;
+    let evidence = cargo::tail(&format!("{errors}\n{output}\n{}", failed_tests(output)));
+    match failed {
+        0 => Err(Failure::work(format!(
+            "{}, {passed} tests counted\n{evidence}",
+            reason(&child)
+        ))),
+        _ => Ok((counts, evidence)),
+    }
 }
 
 fn reason(child: &Child) -> String {

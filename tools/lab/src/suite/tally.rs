@@ -8,9 +8,7 @@ use crate::failure::{Failure, Outcome};
 /// The count so far.
 #[derive(Debug)]
 pub struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
+    counts: Counts,
     only: Option<String>,
     started: Instant,
     failures: Vec<String>,
@@ -28,9 +26,7 @@ impl Tally {
     /// Nothing counted; checks whose name lacks `only` are left out.
     pub fn new(only: Option<String>) -> Self {
         Self {
-            passed: 0,
-            failed: 0,
-            skipped: 0,
+            counts: Counts::default(),
             only,
             started: Instant::now(),
             failures: Vec::new(),
@@ -44,66 +40,59 @@ impl Tally {
 
     /// Adds what was counted aside.
     pub fn absorb(&mut self, aside: Self) {
-        self.passed += aside.passed;
-        self.failed += aside.failed;
-        self.skipped += aside.skipped;
+        self.add(aside.counts);
         self.failures.extend(aside.failures);
+    }
+
+    fn add(&mut self, counts: Counts) {
+        self.counts.passed += counts.passed;
+        self.counts.failed += counts.failed;
+        self.counts.skipped += counts.skipped;
     }
 
     /// Runs one check: it passes with a remark, or fails with the reason.
     pub fn check(&mut self, name: &str, check: impl FnOnce() -> Outcome<String>) {
-        if !self.is_wanted(name) {
-            return;
-        }
-        let started = Instant::now();
-        let outcome = check();
-        let seconds = started.elapsed().as_secs_f64();
-        match outcome {
-            Ok(remark) => {
-                self.passed += 1;
-                let gap = if remark.is_empty() { "" } else { ": " };
-                println!("pass  {name} ({seconds:.1} s){gap}{remark}");
-            }
-            Err(failure) => self.fail(name, &failure.to_string()),
-        }
+        let one = Counts {
+            passed: 1,
+            ..Counts::default()
+        };
+        self.count(name, || Ok((one, check()?)));
     }
 
-    /// Runs a test runner that counts its own tests.
+    /// Runs a test runner that counts its own tests: with a remark, or the evidence if some failed.
     pub fn count(&mut self, name: &str, run: impl FnOnce() -> Outcome<(Counts, String)>) {
         if !self.is_wanted(name) {
             return;
         }
         let started = Instant::now();
         match run() {
-            Ok((counts, evidence)) => {
-                self.passed += counts.passed;
-                self.skipped += counts.skipped;
+            Ok((counts, remark)) if counts.failed == 0 => {
+                self.add(counts);
                 let seconds = started.elapsed().as_secs_f64();
-                if counts.failed > 0 {
-                    self.failed += counts.failed - 1;
-                    self.fail(
-                        name,
-                        &format!("{} of its tests failed\n{evidence}", counts.failed),
-                    );
-                } else {
-                    println!("pass  {name} ({seconds:.1} s): {} tests", counts.passed);
-                }
+                let gap = if remark.is_empty() { "" } else { ": " };
+                println!("pass  {name} ({seconds:.1} s){gap}{remark}");
             }
-            Err(failure) => self.fail(name, &failure.to_string()),
+            Ok((counts, evidence)) => {
+                self.add(counts);
+                let reason = format!("{} of its tests failed\n{evidence}", counts.failed);
+                self.tell_failure(name, &reason);
+            }
+            Err(failure) => self.refuse(name, &failure),
         }
     }
 
     /// Counts a check that cannot or shall not run here.
     pub fn skip(&mut self, name: &str, reason: &str) {
         if self.is_wanted(name) {
-            self.skipped += 1;
+            self.counts.skipped += 1;
             println!("skip  {name}: {reason}");
         }
     }
 
     /// Counts what none of the following checks can do without as failed, whichever checks are wanted.
     pub fn refuse(&mut self, name: &str, failure: &Failure) {
-        self.fail(name, &failure.to_string());
+        self.counts.failed += 1;
+        self.tell_failure(name, &failure.to_string());
     }
 
     /// Prints the failures again and, last and alone on its line, the totals.
@@ -113,19 +102,23 @@ impl Tally {
         }
         println!("\ntook {:.0} s", self.started.elapsed().as_secs_f64());
         println!("{}", self.totals());
-        ExitCode::from(u8::from(self.failed > 0 || self.passed == 0))
+        ExitCode::from(u8::from(self.counts.failed > 0 || self.counts.passed == 0))
     }
 
     fn totals(&self) -> String {
-        let mut line = format!("{} passed, {} failed", self.passed, self.failed);
-        if self.skipped > 0 {
-            line.push_str(&format!(", {} skipped", self.skipped));
+        let Counts {
+            passed,
+            failed,
+            skipped,
+        } = self.counts;
+        let mut line = format!("{passed} passed, {failed} failed");
+        if skipped > 0 {
+            line.push_str(&format!(", {skipped} skipped"));
         }
         line
     }
 
-    fn fail(&mut self, name: &str, reason: &str) {
-        self.failed += 1;
+    fn tell_failure(&mut self, name: &str, reason: &str) {
         println!("FAIL  {name}: {reason}");
         self.failures.push(name.to_owned());
     }
@@ -148,16 +141,12 @@ mod tests {
         tally.check("a", || Ok(String::new()));
         tally.check("b", || Err(Failure::work("no")));
         tally.skip("c", "reason");
-        tally.count("d", || {
-            Ok((
-                Counts {
-                    passed: 3,
-                    failed: 2,
-                    skipped: 1,
-                },
-                String::new(),
-            ))
-        });
+        let counts = Counts {
+            passed: 3,
+            failed: 2,
+            skipped: 1,
+        };
+        tally.count("d", || Ok((counts, String::new())));
         assert_eq!(tally.totals(), "4 passed, 3 failed, 2 skipped");
         assert_eq!(tally.close(), ExitCode::from(1));
     }

@@ -1,4 +1,4 @@
-//! The lists of the command line: what each of their words means, or what is wrong with it.
+//! [`Asked`]: what the words of the command line mean on the simulated machine, or what is wrong with them.
 
 use shootdown_callbench::Masks;
 use shootdown_sim::workload::{MAX_CPUS, Peer};
@@ -11,19 +11,23 @@ const MOST_US: u64 = 1_000_000;
 /// The most calls of an initiator.
 const MOST_CALLS: u64 = 100_000;
 
-/// How many CPUs the caller asks for.
-///
-/// # Errors
-/// Too few for a call, or more than can be simulated.
-pub fn machine_size(cpus: i64) -> Outcome<usize> {
-    let size = usize::try_from(cpus).ok();
-    size.filter(|cpus| (2..=MAX_CPUS).contains(cpus))
-        .ok_or_else(|| {
-            Failure::input(
-                format!("calls on {cpus} CPUs cannot be simulated"),
-                format!("--cpus takes 2 to {MAX_CPUS} here"),
-            )
-        })
+/// What the caller asks for, where he does.
+#[derive(Debug)]
+pub struct Asked {
+    /// CPUs of the machine.
+    pub cpus: Option<usize>,
+    /// How many CPUs call; sorted, each number once.
+    pub initiators: Option<Vec<Count>>,
+    /// How many they call, likewise.
+    pub targets: Option<Vec<Count>>,
+    /// Ways to draw masks; all without a choice.
+    pub masks: Vec<Masks>,
+    /// Algorithms, likewise.
+    pub peers: Vec<Peer>,
+    /// How long functions take.
+    pub functions_ps: Option<Vec<u64>>,
+    /// Calls of each initiator.
+    pub calls: Option<usize>,
 }
 
 /// A number of CPUs.
@@ -43,16 +47,58 @@ impl Count {
             Self::All => all,
         }
     }
+
+    /// These numbers.
+    pub fn each(counts: &[usize]) -> Vec<Self> {
+        counts.iter().copied().map(Self::Some).collect()
+    }
 }
 
-/// Numbers, or all; sorted, each once. `None` if the option was not given.
-///
-/// # Errors
-/// A word is neither.
-pub fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>> {
-    let Some(words) = words else {
-        return Ok(None);
-    };
+impl Asked {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// One of them means nothing on this machine.
+    pub fn of(calls: &Calls) -> Outcome<Self> {
+        let functions_us = calls.function_us.as_deref();
+        if let Some(us) = functions_us.and_then(|list| list.iter().find(|us| **us > MOST_US)) {
+            return Err(Failure::input(
+                format!("a function of {us} us is too long"),
+                format!("--function-us takes 0 to {MOST_US}"),
+            ));
+        }
+        if let Some(asked) = calls
+            .calls
+            .filter(|asked| !(1..=MOST_CALLS).contains(asked))
+        {
+            return Err(Failure::input(
+                format!("{asked} calls cannot be measured"),
+                format!("--calls takes 1 to {MOST_CALLS}"),
+            ));
+        }
+        Ok(Self {
+            cpus: calls.cpus.map(machine_size).transpose()?,
+            initiators: counts("initiators", calls.initiators.as_deref())?,
+            targets: counts("targets", calls.targets.as_deref())?,
+            masks: named("masks", calls.masks.as_deref(), &Masks::ALL, Masks::name)?,
+            peers: named("peers", calls.peers.as_deref(), &Peer::ALL, Peer::name)?,
+            functions_ps: functions_us.map(|list| list.iter().map(|us| us * 1_000_000).collect()),
+            calls: calls.calls.map(|asked| asked as usize),
+        })
+    }
+}
+
+fn machine_size(cpus: i64) -> Outcome<usize> {
+    match usize::try_from(cpus) {
+        Ok(size) if (2..=MAX_CPUS).contains(&size) => Ok(size),
+        _ => Err(Failure::input(
+            format!("calls on {cpus} CPUs cannot be simulated"),
+            format!("--cpus takes 2 to {MAX_CPUS} here"),
+        )),
+    }
+}
+
+fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>> {
     let count = |word: &String| match word.parse::<usize>() {
         _ if word == "all" => Ok(Count::All),
         Ok(count) if (1..MAX_CPUS).contains(&count) => Ok(Count::Some(count)),
@@ -61,78 +107,29 @@ pub fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Coun
             format!("use numbers from 1 to {}, or all", MAX_CPUS - 1),
         )),
     };
-    let mut counts: Vec<Count> = words.iter().map(count).collect::<Outcome<_>>()?;
-    counts.sort_unstable();
-    counts.dedup();
-    Ok(Some(counts))
+    let counts = words.map(|words| words.iter().map(count).collect::<Outcome<Vec<Count>>>());
+    let mut counts = counts.transpose()?;
+    if let Some(counts) = &mut counts {
+        counts.sort_unstable();
+        counts.dedup();
+    }
+    Ok(counts)
 }
 
-/// Ways to draw masks.
-///
-/// # Errors
-/// There is no such way.
-pub fn draws(calls: &Calls) -> Outcome<Vec<Masks>> {
-    named(&calls.masks, &Masks::ALL, Masks::name, "masks")
-}
-
-/// Algorithms.
-///
-/// # Errors
-/// There is no such algorithm.
-pub fn peers(calls: &Calls) -> Outcome<Vec<Peer>> {
-    named(&calls.peers, &Peer::ALL, Peer::name, "peers")
-}
-
-fn named<T: Copy + PartialEq>(
-    words: &Option<Vec<String>>,
+fn named<T: Copy>(
+    option: &str,
+    words: Option<&[String]>,
     all: &[T],
     name: fn(T) -> &'static str,
-    option: &str,
 ) -> Outcome<Vec<T>> {
-    let Some(words) = words else {
-        return Ok(all.to_vec());
-    };
-    if let Some(wrong) = words
-        .iter()
-        .find(|word| !all.iter().any(|one| name(*one) == **word))
-    {
-        let known: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    let known: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+    let mut words_asked = words.into_iter().flatten();
+    if let Some(wrong) = words_asked.find(|word| !known.contains(&word.as_str())) {
         return Err(Failure::input(
             format!("--{option} has no {wrong:?}"),
             format!("choose from {}", known.join(", ")),
         ));
     }
-    let is_asked = |one: &T| words.iter().any(|word| name(*one) == *word);
+    let is_asked = |one: &T| words.is_none_or(|words| words.iter().any(|word| word == name(*one)));
     Ok(all.iter().copied().filter(is_asked).collect())
-}
-
-/// How long functions take, in picoseconds.
-///
-/// # Errors
-/// One is too long.
-pub fn functions_ps(calls: &Calls, default_ps: &[u64]) -> Outcome<Vec<u64>> {
-    let Some(asked_us) = &calls.function_us else {
-        return Ok(default_ps.to_vec());
-    };
-    match asked_us.iter().find(|us| **us > MOST_US) {
-        Some(us) => Err(Failure::input(
-            format!("a function of {us} us is too long"),
-            format!("--function-us takes 0 to {MOST_US}"),
-        )),
-        None => Ok(asked_us.iter().map(|us| us * 1_000_000).collect()),
-    }
-}
-
-/// Calls of each initiator, if that was asked for.
-///
-/// # Errors
-/// None, or too many.
-pub fn number_of_calls(calls: &Calls) -> Outcome<Option<usize>> {
-    match calls.calls {
-        Some(asked) if !(1..=MOST_CALLS).contains(&asked) => Err(Failure::input(
-            format!("{asked} calls cannot be measured"),
-            format!("--calls takes 1 to {MOST_CALLS}"),
-        )),
-        asked => Ok(asked.map(|asked| asked as usize)),
-    }
 }

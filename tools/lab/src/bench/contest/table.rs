@@ -46,11 +46,8 @@ pub fn by_peer<'a>(
             .collect()
     };
     let shapes = rows.iter().filter(|row| row.agrees(&rows[0], &["peer"]));
-    let heading = first
-        .iter()
-        .map(|(heading, _)| *heading)
-        .chain(peers.iter().copied());
-    let heading: Vec<String> = heading.map(str::to_owned).collect();
+    let mut heading: Vec<&str> = first.iter().map(|(heading, _)| *heading).collect();
+    heading.extend(&peers);
     let has_words = heading[0] == "masks";
     grid(heading, shapes.map(line).collect(), |index| {
         index == 0 && has_words

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::plan::Group;
+use super::group::Group;
 use crate::bench::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, thin};
 use crate::bench::workload::Program;
 

@@ -1,11 +1,12 @@
 //! User programs under each policy, on kernels that boot: a [`ProgramPlan`] and what becomes of its rows.
 //!
 //! * [`axes`]: what the caller asks for;
-//! * [`plan`]: which machines boot, how often, with which parameters;
+//! * [`plan`], [`group`]: which machines boot, how often, with which parameters;
 //! * [`merge`]: many boots become one row;
 //! * [`table`]: what people read.
 
 mod axes;
+mod group;
 mod merge;
 mod plan;
 mod table;
@@ -23,7 +24,7 @@ use crate::machine::{self, host_cores};
 use crate::progress::Progress;
 use crate::protocol::Object;
 use crate::{place, session};
-use plan::Group;
+use group::Group;
 
 pub use axes::{Axes, distinct};
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn program(bench: &Bench) -> Outcome<Simulation> {
     let run = Run {
         bench,
         setup: &setup,
-        is_published: setup.preset().name == simulated.preset,
+        is_published: setup.preset.name == simulated.preset,
         shapes: (simulated.shapes)(bench, &axes)?,
     };
     let mut findings = on_large_stack(|| (simulated.measure)(&run));
@@ -129,7 +129,7 @@ fn params(run: &Run<'_>, findings: &Findings) -> Value {
         )
     };
     json!({
-        "preset": run.setup.preset().name,
+        "preset": run.setup.preset.name,
         "figures": run.setup.figures_json(),
         "seed": bench.seed,
         actors: values(actors),

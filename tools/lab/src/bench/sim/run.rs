@@ -152,7 +152,7 @@ impl Run<'_> {
             format!(
                 "\n{} on the simulated machine {}: {} {what}\n{}\n",
                 self.bench.workload.name,
-                self.setup.preset().name,
+                self.setup.preset.name,
                 counted(pages, "pages"),
                 table(columns, rows)
             )

@@ -1,6 +1,7 @@
 //! The simulated machine that a bench runs on: a preset, with the figures that the caller set.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 use shootdown_sim::timed::{Costs, Origin, PARAMETERS, Parameter, Preset, Unit};
 use shootdown_sim::workload::{LOAD_FIGURES, Load, LoadFigure};
 
@@ -9,12 +10,24 @@ use crate::failure::{Failure, Outcome};
 
 /// A machine, and where its figures come from.
 pub struct Setup {
-    preset: &'static Preset,
-    costs: Costs,
+    /// The machine's name and description.
+    pub preset: &'static Preset,
+    /// What the machine costs.
+    pub costs: Costs,
     /// What the machine is made to do, where that has figures too.
     load: Option<Load>,
     /// Names of the parameters that the caller set.
     set: Vec<&'static str>,
+}
+
+/// A figure, and where it comes from: in a word, and in a sentence.
+#[derive(Debug, Serialize)]
+struct Figure {
+    #[serde(skip)]
+    name: &'static str,
+    value: f64,
+    origin: &'static str,
+    source: &'static str,
 }
 
 impl Setup {
@@ -43,16 +56,6 @@ impl Setup {
         })
     }
 
-    /// The machine's name and description.
-    pub fn preset(&self) -> &'static Preset {
-        self.preset
-    }
-
-    /// What the machine costs.
-    pub fn costs(&self) -> &Costs {
-        &self.costs
-    }
-
     /// What the machine is made to do.
     ///
     /// # Panics
@@ -64,65 +67,61 @@ impl Setup {
     /// The machine's description and all of its figures.
     pub fn render(&self) -> String {
         let Preset { name, about, .. } = self.preset;
-        format!("\n{name}: {about}\n{}\n", self.figures())
-    }
-
-    /// Every figure with its origin.
-    fn figures(&self) -> String {
         let heading = ["figure", "value", "origin", "source or reason"];
-        let cells = |(name, value, (word, text)): (&str, f64, (String, String))| {
-            vec![name.to_owned(), number(value), word, text]
+        let cells = |figure: Figure| {
+            let value = number(figure.value);
+            [figure.name, &value, figure.origin, figure.source]
+                .map(str::to_owned)
+                .to_vec()
         };
-        let rows = self.all().map(cells).collect();
-        grid(heading.map(str::to_owned).to_vec(), rows, |index| {
-            index != 1
-        })
+        let rows = self.figures().into_iter().map(cells).collect();
+        let table = grid(heading, rows, |index| index != 1);
+        format!("\n{name}: {about}\n{table}\n")
     }
 
-    /// The figures of the machine, and those of its load: name, value, origin in a word and in a sentence.
-    fn all(&self) -> impl Iterator<Item = (&'static str, f64, (String, String))> {
-        let machine = PARAMETERS.iter().map(|parameter| {
-            let origin = self.origin(parameter.name, self.preset.origin(parameter));
-            (parameter.name, parameter.get(&self.costs), origin)
+    /// The figures of the machine, and those of its load.
+    fn figures(&self) -> Vec<Figure> {
+        let machine = PARAMETERS.iter().map(|it| {
+            let origin = self.preset.origin(it);
+            (it.name, it.get(&self.costs), origin)
         });
         let loads = self.load.iter().flat_map(|load| {
-            let of =
-                move |figure: &'static LoadFigure| (figure.name, figure.get(load), figure.origin);
-            LOAD_FIGURES.iter().map(of)
+            LOAD_FIGURES
+                .iter()
+                .map(move |it| (it.name, it.get(load), Some(it.origin)))
         });
-        machine.chain(
-            loads.map(|(name, value, origin)| (name, value, self.origin(name, Some(origin)))),
-        )
-    }
-
-    fn origin(&self, name: &str, origin: Option<Origin>) -> (String, String) {
-        if self.set.contains(&name) {
-            return ("set".into(), "on the command line".into());
-        }
-        match origin {
-            Some(origin) => (origin.word().into(), origin.text().into()),
-            None => ("unknown".into(), String::new()),
-        }
+        let figure = |(name, value, origin): (&'static str, f64, Option<Origin>)| {
+            let (origin, source) = match origin {
+                _ if self.set.contains(&name) => ("set", "on the command line"),
+                Some(origin) => (origin.word(), origin.text()),
+                None => ("unknown", ""),
+            };
+            Figure {
+                name,
+                value,
+                origin,
+                source,
+            }
+        };
+        machine.chain(loads).map(figure).collect()
     }
 
     /// One line that says how much of this was fitted.
     pub fn fitted(&self) -> String {
-        let fitted = self.all().filter(|(_, _, (word, _))| word == "fitted");
-        let fitted: Vec<&str> = fitted.map(|(name, _, _)| name).collect();
-        match fitted[..] {
+        let mut figures = self.figures();
+        figures.retain(|figure| figure.origin == "fitted");
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+        match names[..] {
             [] => "no figure was fitted".into(),
-            _ => format!("fitted to rows of the table: {}", fitted.join(", ")),
+            _ => format!("fitted to rows of the table: {}", names.join(", ")),
         }
     }
 
     /// Every figure with its origin, for the result.
     pub fn figures_json(&self) -> Value {
-        let figure = |(name, value, (origin, source)): (&str, f64, (String, String))| {
-            let figure = json!({"value": value, "origin": origin, "source": source});
-            (name.to_owned(), figure)
-        };
-        let figures: Map<String, Value> = self.all().map(figure).collect();
-        figures.into()
+        let figures = self.figures().into_iter();
+        let figures = figures.map(|figure| (figure.name.to_owned(), json!(figure)));
+        Value::Object(figures.collect())
     }
 }
 

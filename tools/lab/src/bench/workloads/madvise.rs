@@ -109,7 +109,7 @@ fn what(run: &Run<'_>, shape: Shape<'_>) -> Madvise {
         threads: actors,
         pages,
         policy: Policy::from_name(policy).expect("checked with the axes"),
-        costs: run.setup.costs().clone(),
+        costs: run.setup.costs.clone(),
         seed: run.bench.seed,
         iterations: (all / (actors * pages)).clamp(least, most),
     }

@@ -134,7 +134,7 @@ fn what(run: &Run<'_>, shape: Shape<'_>, rounds: usize) -> Pingpong {
     Pingpong {
         seed: run.bench.seed,
         iterations: rounds * shape.actors,
-        ..Pingpong::new(shape.actors, shape.pages, policy, run.setup.costs())
+        ..Pingpong::new(shape.actors, shape.pages, policy, &run.setup.costs)
     }
 }
 

@@ -150,7 +150,7 @@ fn rows(run: &Run<'_>, charges_shared: bool) -> Vec<Row> {
 
 fn what(run: &Run<'_>, policy: &str, threads: usize) -> Zerocopy {
     let mapping = Mapping::named(policy).expect("checked with the axes");
-    let row = Zerocopy::new(mapping, threads, run.setup.costs());
+    let row = Zerocopy::new(mapping, threads, &run.setup.costs);
     Zerocopy {
         cpus: run.shapes.cpus,
         seed: run.bench.seed,
@@ -213,7 +213,7 @@ fn tables(run: &Run<'_>, rows: &[Row], alone: &[Row]) -> String {
          best: a window of this CPU's private root, under Policy::BEST\n{}\
          \nalone: without what the published system's calls share besides page tables (shared_lines, shared_serial_ns), each client a \
          process of its own\n{}\n",
-        run.setup.preset().name,
+        run.setup.preset.name,
         counted(run.shapes.cpus, "CPUs"),
         table(&SIMULATED, rows),
         curious(run),

@@ -42,7 +42,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     Ok(Findings {
         tables: tables(&plan, &rows, setup),
         params: json!({
-            "preset": setup.preset().name, "figures": setup.figures_json(), "seed": calls.seed,
+            "preset": setup.preset.name, "figures": setup.figures_json(), "seed": calls.seed,
             "calls": plan.calls, "peers": names,
         }),
         pictures: pictures(&plan, &rows),
@@ -65,7 +65,7 @@ fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
         cpus: line.cpus,
         function_ps: line.function_ps,
         calls: plan.calls,
-        costs: setup.costs().clone(),
+        costs: setup.costs.clone(),
         seed: calls.seed,
     };
     let of = |line| peers.iter().map(move |peer| what(line, *peer));
@@ -124,7 +124,7 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
         text.push_str(&format!(
             "\nselected on the simulated machine {} with {} CPUs: {} masks, functions of {} us, {} calls an initiator; %\n{}\n\
              and the time of one call, median and p99\n{}\n",
-            setup.preset().name,
+            setup.preset.name,
             rows[0].count("cpus"),
             rows[0].text("masks"),
             number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3),

@@ -3,9 +3,7 @@
 use shootdown_callbench::Masks;
 use shootdown_sim::workload::Peer;
 
-use crate::bench::contest::{
-    Count, counts, draws, functions_ps, machine_size, number_of_calls, peers,
-};
+use crate::bench::contest::{Asked, Count};
 use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
@@ -44,20 +42,18 @@ impl Plan {
     /// # Errors
     /// No machine has room for it.
     pub fn new(calls: &Calls) -> Outcome<Self> {
-        let machines = match calls.cpus {
-            Some(cpus) => vec![machine_size(cpus)?],
+        let asked = Asked::of(calls)?;
+        let machines = match asked.cpus {
+            Some(cpus) => vec![cpus],
             None if calls.quick => CPUS[..1].to_vec(),
             None => CPUS.to_vec(),
         };
         let (normal, quick) = CALLS;
+        let default_calls = if calls.quick { quick } else { normal };
         let plan = Self {
-            lines: lines(calls, &machines)?,
-            peers: peers(calls)?,
-            calls: match number_of_calls(calls)? {
-                Some(asked) => asked,
-                None if calls.quick => quick,
-                None => normal,
-            },
+            lines: lines(&asked, calls.quick, &machines),
+            peers: asked.peers,
+            calls: asked.calls.unwrap_or(default_calls),
         };
         if plan.lines.is_empty() {
             return Err(Failure::input(
@@ -72,26 +68,22 @@ impl Plan {
     }
 }
 
-fn lines(calls: &Calls, machines: &[usize]) -> Outcome<Vec<Line>> {
-    let (draws, functions_ps) = (draws(calls)?, functions_ps(calls, &FUNCTIONS_PS)?);
-    let some = |counts: &[usize]| counts.iter().copied().map(Count::Some).collect();
-    let default: &[usize] = if calls.quick {
-        &QUICK_INITIATORS
-    } else {
-        &INITIATORS
-    };
-    let initiators = counts("initiators", calls.initiators.as_deref())?;
-    let initiators: Vec<Count> = initiators.unwrap_or_else(|| some(default));
+fn lines(asked: &Asked, is_quick: bool, machines: &[usize]) -> Vec<Line> {
     // Without a choice also all CPUs that do not call.
-    let targets = counts("targets", calls.targets.as_deref())?;
-    let targets: Vec<Count> = targets.unwrap_or_else(|| match calls.quick {
-        true => some(&QUICK_SIZES),
-        false => [some(&SIZES), vec![Count::All]].concat(),
-    });
+    let (initiators, targets) = match is_quick {
+        true => (&QUICK_INITIATORS[..], Count::each(&QUICK_SIZES)),
+        false => (
+            &INITIATORS[..],
+            [Count::each(&SIZES), vec![Count::All]].concat(),
+        ),
+    };
+    let initiators = asked.initiators.clone().unwrap_or(Count::each(initiators));
+    let targets = asked.targets.as_ref().unwrap_or(&targets);
+    let functions_ps = asked.functions_ps.as_deref().unwrap_or(&FUNCTIONS_PS);
     let mut lines = Vec::new();
     for &cpus in machines {
-        for &function_ps in &functions_ps {
-            for &masks in &draws {
+        for &function_ps in functions_ps {
+            for &masks in &asked.masks {
                 if cpus != machines[0] && masks != Masks::Random {
                     continue;
                 }
@@ -112,7 +104,7 @@ fn lines(calls: &Calls, machines: &[usize]) -> Outcome<Vec<Line>> {
             }
         }
     }
-    Ok(lines)
+    lines
 }
 
 impl Line {

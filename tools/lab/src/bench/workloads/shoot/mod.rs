@@ -58,7 +58,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     let rows = measure(&plan, calls, setups)?;
     let figures = setups
         .iter()
-        .map(|setup| json!({"preset": setup.preset().name, "figures": setup.figures_json()}));
+        .map(|setup| json!({"preset": setup.preset.name, "figures": setup.figures_json()}));
     let memory = plan.peers.iter().map(|peer| {
         let sizes = SIZES.map(|cpus| json!({"cpus": cpus, "bytes": bytes_of(*peer, cpus)}));
         json!({"peer": peer.name(), "sizes": sizes})
@@ -86,7 +86,7 @@ fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
         cpus: line.cpus,
         function_ps: line.function_ps,
         calls: plan.calls_of(line),
-        costs: setups[line.machine].costs().clone(),
+        costs: setups[line.machine].costs.clone(),
         seed: calls.seed,
     };
     let of = |line| plan.peers.iter().map(move |peer| what(line, *peer));
@@ -94,7 +94,7 @@ fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
     let results = all(&simulations, Volley::run)?;
     let lines = plan.lines.iter().zip(results.chunks(plan.peers.len()));
     let rows = lines.flat_map(|(line, results)| {
-        let preset = setups[line.machine].preset().name;
+        let preset = setups[line.machine].preset.name;
         let peers = plan.peers.iter().zip(results);
         peers.map(move |(peer, result)| row(line, preset, *peer, result))
     });
@@ -191,8 +191,8 @@ fn shape(row: &Row) -> String {
 }
 
 fn memory(plan: &Plan) -> String {
-    let mut heading = vec!["memory for CPUs".to_owned()];
-    heading.extend(SIZES.map(|cpus| cpus.to_string()));
+    let sizes = SIZES.map(|cpus| cpus.to_string());
+    let heading = ["memory for CPUs".into()].into_iter().chain(sizes);
     let row = |peer: &Peer| {
         let mut cells = vec![peer.name().to_owned()];
         cells.extend(SIZES.map(|cpus| bytes(bytes_of(*peer, cpus))));

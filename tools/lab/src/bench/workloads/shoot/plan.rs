@@ -2,7 +2,7 @@
 
 use shootdown_sim::workload::{Callers, MAX_CPUS, Peer};
 
-use crate::bench::contest::{Count, counts, functions_ps, machine_size, number_of_calls, peers};
+use crate::bench::contest::{Asked, Count};
 use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
@@ -54,10 +54,11 @@ impl Plan {
                 "leave out --masks",
             ));
         }
-        let shapes = shapes(calls)?;
+        let asked = Asked::of(calls)?;
+        let shapes = shapes(&asked, calls.quick)?;
         let mut lines = Vec::new();
         for machine in 0..machines {
-            for function_ps in functions_ps(calls, &[0])? {
+            for &function_ps in asked.functions_ps.as_deref().unwrap_or(&[0]) {
                 lines.extend(shapes.iter().map(|&(callers, cpus, targets)| Line {
                     machine,
                     callers,
@@ -75,8 +76,8 @@ impl Plan {
         }
         Ok(Self {
             lines,
-            peers: peers(calls)?,
-            calls: number_of_calls(calls)?,
+            peers: asked.peers,
+            calls: asked.calls,
             is_quick: calls.quick,
         })
     }
@@ -95,16 +96,13 @@ impl Plan {
 /// Who calls, on how many CPUs, how many of them.
 type Shape = (Callers, usize, usize);
 
-fn shapes(calls: &Calls) -> Outcome<Vec<Shape>> {
+fn shapes(asked: &Asked, is_quick: bool) -> Outcome<Vec<Shape>> {
     let both = || vec![Count::Some(1), Count::All];
-    let initiators = counts("initiators", calls.initiators.as_deref())?.unwrap_or_else(both);
-    let targets = counts("targets", calls.targets.as_deref())?;
-    let asked = calls.cpus.map(machine_size).transpose()?;
     let mut shapes = Vec::new();
-    for count in initiators {
+    for count in asked.initiators.clone().unwrap_or_else(both) {
         match count {
-            Count::Some(1) => shapes.extend(lone(calls, asked, targets.as_deref())),
-            Count::All => shapes.extend(all_at_once(calls, asked, targets.as_deref())),
+            Count::Some(1) => shapes.extend(lone(asked, is_quick)),
+            Count::All => shapes.extend(all_at_once(asked, is_quick)),
             Count::Some(other) => {
                 return Err(Failure::input(
                     format!("{other} initiators do not shoot"),
@@ -117,38 +115,29 @@ fn shapes(calls: &Calls) -> Outcome<Vec<Shape>> {
 }
 
 /// Without a choice of CPUs, on as many as take part.
-fn lone(calls: &Calls, asked: Option<usize>, targets: Option<&[Count]>) -> Vec<Shape> {
-    let default: &[usize] = if calls.quick {
-        &QUICK_TARGETS
-    } else {
-        &TARGETS
-    };
-    let default: Vec<Count> = default.iter().copied().map(Count::Some).collect();
-    let most = asked.unwrap_or(MAX_CPUS) - 1;
-    let mut targets: Vec<usize> = targets
-        .unwrap_or(&default)
-        .iter()
-        .map(|count| count.of(most))
-        .filter(|targets| *targets <= most)
-        .collect();
-    targets.dedup();
-    let shape = |targets| (Callers::One, asked.unwrap_or(targets + 1), targets);
+fn lone(asked: &Asked, is_quick: bool) -> Vec<Shape> {
+    let default = Count::each(if is_quick { &QUICK_TARGETS } else { &TARGETS });
+    let targets = targets(asked, &default, asked.cpus.unwrap_or(MAX_CPUS) - 1);
+    let shape = |targets| (Callers::One, asked.cpus.unwrap_or(targets + 1), targets);
     targets.into_iter().map(shape).collect()
 }
 
-fn all_at_once(calls: &Calls, asked: Option<usize>, targets: Option<&[Count]>) -> Vec<Shape> {
-    let default: &[usize] = if calls.quick { &QUICK_CPUS } else { &CPUS };
-    let machines = asked.map_or(default.to_vec(), |cpus| vec![cpus]);
+fn all_at_once(asked: &Asked, is_quick: bool) -> Vec<Shape> {
+    let default: &[usize] = if is_quick { &QUICK_CPUS } else { &CPUS };
+    let machines = asked.cpus.map_or(default.to_vec(), |cpus| vec![cpus]);
     let of = |cpus: usize| {
-        let mut targets: Vec<usize> = targets
-            .unwrap_or(&TARGETS_OF_ALL)
-            .iter()
-            .map(|count| count.of(cpus - 1))
-            .filter(|targets| *targets < cpus)
-            .collect();
-        targets.dedup();
+        let targets = targets(asked, &TARGETS_OF_ALL, cpus - 1);
         let shape = move |targets| (Callers::All, cpus, targets);
         targets.into_iter().map(shape)
     };
     machines.into_iter().flat_map(of).collect()
+}
+
+/// Those that are there, each number once.
+fn targets(asked: &Asked, default: &[Count], most: usize) -> Vec<usize> {
+    let counts = asked.targets.as_deref().unwrap_or(default);
+    let mut targets: Vec<usize> = counts.iter().map(|count| count.of(most)).collect();
+    targets.retain(|targets| *targets <= most);
+    targets.dedup();
+    targets
 }

@@ -41,9 +41,9 @@ pub fn measure(setups: &[Setup]) -> Vec<Row> {
                     lines,
                     way_ps,
                     catch_up_ps,
-                } = on_large_stack(|| spared(whereabouts, targets, setup.costs()));
+                } = on_large_stack(|| spared(whereabouts, targets, &setup.costs));
                 rows.push(Row::of(json!({
-                    "preset": setup.preset().name, "targets_are": whereabouts.name(), "targets": targets,
+                    "preset": setup.preset.name, "targets_are": whereabouts.name(), "targets": targets,
                     "flush_ns": time_ps as f64 / 1000.0,
                     "ipis": activity.ipis_sent,
                     "register_writes": activity.register_writes, "lines": lines,

@@ -1,0 +1,82 @@
+//! [`Group`]: the rows that one machine measures together, and for how long.
+
+use serde::Serialize;
+
+use crate::cli::Bench;
+use crate::failure::{Failure, Outcome};
+use crate::machine::{Accel, AccelChoice, host_cores};
+
+/// How long and how often each row is measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Effort {
+    /// One policy's turn within a round.
+    pub slice_ms: u32,
+    /// Rounds a boot; the order of policies rotates from round to round.
+    pub rounds: u32,
+    /// Before the first round of each row.
+    pub warmup_ms: u32,
+    /// Boots of each machine, alternating.
+    pub boots: u32,
+}
+
+impl Effort {
+    const fn new(slice_ms: u32, rounds: u32, warmup_ms: u32, boots: u32) -> Self {
+        Self {
+            slice_ms,
+            rounds,
+            warmup_ms,
+            boots,
+        }
+    }
+}
+
+/// Rows that one machine measures together.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Virtual CPUs.
+    pub cpus: usize,
+    /// Actors of the program, one row each.
+    pub actors: Vec<u32>,
+    /// What the machine runs on.
+    pub accel: Accel,
+    /// Whether more virtual CPUs are busy than the host has cores.
+    pub is_crowded: bool,
+    /// How long.
+    pub effort: Effort,
+}
+
+impl Group {
+    /// With what suits so many actors.
+    ///
+    /// # Errors
+    /// The accelerator does not suit them, or is missing.
+    pub fn new(cpus: usize, actors: Vec<u32>, bench: &Bench) -> Outcome<Self> {
+        let most = actors.iter().copied().max().unwrap_or(1);
+        let busy = bench.workload.busy_cpus(most);
+        let counts = bench.emulator.accel == AccelChoice::Icount;
+        if counts && busy > 1 {
+            return Err(Failure::input(
+                "with --accel icount CPUs take turns, and busy threads let nobody have his",
+                format!("use --{} 1", bench.workload.actors.name()),
+            ));
+        }
+        let is_crowded = busy > host_cores() && !counts;
+        let effort = match (bench.quick, is_crowded) {
+            // For a 99th percentile over intervals: many, each long enough for a long time with interrupts off.
+            (true, _) if bench.workload.has_intervals => Effort::new(100, 8, 100, 1),
+            (false, _) if bench.workload.has_intervals => Effort::new(100, 25, 100, 3),
+            (true, false) => Effort::new(30, 3, 20, 2),
+            (true, true) => Effort::new(60, 2, 20, 1),
+            (false, false) => Effort::new(60, 7, 50, 5),
+            (false, true) => Effort::new(150, 5, 50, 1),
+        };
+        let accel = bench.emulator.accel.settle(busy)?;
+        Ok(Self {
+            cpus,
+            actors,
+            accel,
+            is_crowded,
+            effort,
+        })
+    }
+}
