@@ -40,15 +40,11 @@ pub fn pack(
             .rdev_minor(minor);
         entry.write(&mut archive, 0).finish()?;
     }
-    let programs = programs
-        .iter()
-        .map(|&(name, image)| (format!("bin/{name}"), PROGRAM, image));
-    let symbols = symbols
-        .iter()
-        .map(|text| ("boot/System.map".to_owned(), DATA, text.as_bytes()));
-    let files = files
-        .iter()
-        .map(|(path, data)| ((*path).to_owned(), DATA, data.as_slice()));
+    let programs = programs.iter();
+    let programs = programs.map(|&(name, image)| (format!("bin/{name}"), PROGRAM, image));
+    let symbols = symbols.map(|text| ("boot/System.map".to_owned(), DATA, text.as_bytes()));
+    let files = files.iter();
+    let files = files.map(|(path, data)| ((*path).to_owned(), DATA, data.as_slice()));
     for (path, mode, data) in programs.chain(symbols).chain(files) {
         let size = u32::try_from(data.len()).map_err(|_| {
             io::Error::other(format!("{path} is larger than a cpio archive can hold"))
@@ -70,7 +66,10 @@ mod tests {
         let archive = pack(&[], None, &[]).unwrap();
         assert_eq!(&archive[..6], b"070701");
         assert!(archive.windows(10).any(|window| window == b"TRAILER!!!"));
-        assert_eq!(archive.len() % 4, 0, "entries are padded to four bytes");
+        for length in 0..9 {
+            let archive = pack(&[("p", &vec![7; length])], None, &[]).unwrap();
+            assert_eq!(archive.len() % 4, 0, "entries are padded to four bytes");
+        }
     }
 
     #[test]
@@ -96,13 +95,5 @@ mod tests {
         assert!(seen.contains(&("bin/one".into(), PROGRAM, (0, 0), b"abc".to_vec())));
         assert!(seen.contains(&("bin/two".into(), PROGRAM, (0, 0), vec![])));
         assert!(seen.contains(&("boot/System.map".into(), DATA, (0, 0), b"1 t f\n".to_vec())));
-    }
-
-    #[test]
-    fn data_keeps_the_four_byte_padding() {
-        for length in 0..9 {
-            let data = vec![7u8; length];
-            assert_eq!(pack(&[("p", &data)], None, &[]).unwrap().len() % 4, 0);
-        }
     }
 }

@@ -56,14 +56,14 @@ pub fn prune_consoles() -> Outcome<()> {
     let since = *SINCE.get_or_init(SystemTime::now);
     let directory = keep("consoles")?;
     let entries = std::fs::read_dir(&directory).doing("list the kept consoles")?;
-    let is_old = |path: &PathBuf| {
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.truncate(files.len().saturating_sub(CONSOLES_KEPT));
+    let is_old = |path: &&PathBuf| {
         let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
         modified.is_ok_and(|modified| modified < since)
     };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let surplus = files.len().saturating_sub(CONSOLES_KEPT);
-    for file in files[..surplus].iter().filter(|file| is_old(file)) {
+    for file in files.iter().filter(is_old) {
         // Another lab may have removed it first; a file that stays does no harm.
         let _ = std::fs::remove_file(file);
     }

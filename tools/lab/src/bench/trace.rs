@@ -33,11 +33,9 @@ pub fn write(bench: &Bench) -> Outcome<bool> {
 /// Time stands still while somebody looks only on the simulated machine, and there is something to see in madvise.
 fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
     if !bench.workload.is_shown {
-        let shown = workloads::PROGRAMS.iter().find(|program| program.is_shown);
-        let (shown, name) = (
-            shown.map_or("", |program| program.name),
-            bench.workload.name,
-        );
+        let mut programs = workloads::PROGRAMS.iter();
+        let shown = programs.find(|program| program.is_shown);
+        let (shown, name) = (shown.map_or("", |it| it.name), bench.workload.name);
         return Err(Failure::input(
             format!("{option} shows one shootdown of {shown}, and none of {name}"),
             format!("use {option} with bench {shown}"),
@@ -54,19 +52,15 @@ fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
 }
 
 fn trace(policies: &[String]) -> Outcome<String> {
-    let traces = policies
-        .iter()
-        .map(|asked| {
-            scene::POLICIES
-                .iter()
-                .find(|(name, _)| name == asked)
-                .map(|(name, policy)| (*name, scene::steady_iteration(*policy)))
-                .ok_or_else(|| {
-                    let cause = format!("no policy is called {asked}");
-                    Failure::input(cause, "use before, published or best")
-                })
-        })
-        .collect::<Outcome<Vec<_>>>()?;
+    let known = |asked: &String| {
+        let policy = scene::POLICIES.iter().find(|(name, _)| name == asked);
+        let (name, policy) = policy.ok_or_else(|| {
+            let cause = format!("no policy is called {asked}");
+            Failure::input(cause, "use before, published or best")
+        })?;
+        Ok((*name, scene::steady_iteration(*policy)))
+    };
+    let traces = policies.iter().map(known).collect::<Outcome<Vec<_>>>()?;
     let named: Vec<(&str, &Trace)> = traces.iter().map(|(name, trace)| (*name, trace)).collect();
     Ok(chrome::text(&named))
 }

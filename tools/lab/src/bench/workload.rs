@@ -18,8 +18,8 @@ pub struct Program {
     pub name: &'static str,
     /// For the help.
     pub about: &'static str,
-    /// What there is more or less of, row by row.
-    pub actors: Actors,
+    /// What there is more or less of, row by row: busy `threads`, or `spaces` of processes on one CPU. An option of bench, and a key of rows.
+    pub actors: &'static str,
     /// How many actors there may be; the machine may have narrower bounds.
     pub actor_bounds: (u32, u32),
     /// Pages, likewise.
@@ -71,7 +71,7 @@ impl Program {
     pub const PLAIN: Self = Self {
         name: "",
         about: "",
-        actors: Actors::Threads,
+        actors: "threads",
         actor_bounds: (1, u32::MAX),
         page_bounds: (1, 4096),
         default_actors: &[1, 2, 4],
@@ -113,25 +113,6 @@ const FLUSHES: &[(&str, &str)] = &[
     ("lines read", "shared_lines_read"),
     ("pages dropped", "pages_flushed"),
 ];
-
-/// What there is more or less of: an option of bench, a key of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Actors {
-    /// Busy threads, as a rule each on its CPU.
-    Threads,
-    /// Processes on one CPU.
-    Spaces,
-}
-
-impl Actors {
-    /// The option and the key.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Threads => "threads",
-            Self::Spaces => "spaces",
-        }
-    }
-}
 
 /// What Linux has of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,16 +58,17 @@ impl Bochs {
     /// The first thing that is missing, and what installs it.
     pub fn find() -> Outcome<Self> {
         let missing = |what: &str| Failure::input(format!("{what} is missing"), install_words());
-        for command in COMMANDS {
-            which::which(command).map_err(|_| missing(command))?;
+        let find = |command| which::which(command).map_err(|_| missing(command));
+        let paths = COMMANDS
+            .map(find)
+            .into_iter()
+            .collect::<Outcome<Vec<_>>>()?;
+        match FILES.into_iter().find(|file| !Path::new(file).exists()) {
+            Some(file) => Err(missing(file)),
+            None => Ok(Self {
+                path: paths[0].clone(),
+            }),
         }
-        for file in FILES {
-            if !Path::new(file).exists() {
-                return Err(missing(file));
-            }
-        }
-        let path = which::which(COMMANDS[0]).map_err(|_| missing(COMMANDS[0]))?;
-        Ok(Self { path })
     }
 
     /// The command that runs a machine of so many processors in `directory`, where its disc is made of kernel, command line and initial

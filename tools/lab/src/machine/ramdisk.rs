@@ -36,10 +36,8 @@ impl Ramdisk {
     /// Names what is missing.
     pub fn find(image: &Path) -> Outcome<Self> {
         let missing = |what: &str, remedy: &str| {
-            Failure::input(
-                format!("Linux would have no disk to sync a file to: {what}"),
-                remedy.to_owned(),
-            )
+            let cause = format!("Linux would have no disk to sync a file to: {what}");
+            Failure::input(cause, remedy)
         };
         let driver = driver_of(image).ok_or_else(|| {
             missing(
@@ -47,15 +45,12 @@ impl Ramdisk {
                 "use --machine qemu, or fetch the image with ./lab doctor --get-linux",
             )
         })?;
-        let found = which::which(MAKER).or_else(|_| {
-            // Where only root's path leads.
-            which::which(Path::new("/usr/sbin").join(MAKER))
-        });
-        let maker = found.map_err(|_| {
-            missing(
-                "this host has no mke2fs",
-                "use --machine qemu, or install e2fsprogs",
-            )
+        // The second is where only root's path leads.
+        let maker =
+            which::which(MAKER).or_else(|_| which::which(Path::new("/usr/sbin").join(MAKER)));
+        let maker = maker.map_err(|_| {
+            let remedy = "use --machine qemu, or install e2fsprogs";
+            missing("this host has no mke2fs", remedy)
         })?;
         Ok(Self { driver, maker })
     }

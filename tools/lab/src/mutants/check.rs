@@ -135,35 +135,26 @@ impl Check {
 
     /// The arguments of cargo.
     fn words(&self) -> String {
-        let which = |all: &str| match self.program.as_deref() {
+        let (package, all) = match self.kind {
+            Kind::Fuzz => return "build --release -p shootdown-sim --example fuzz".to_owned(),
+            // Not the profile of tests: the library is the one that the fuzzer uses.
+            Kind::Sim => ("--release -p shootdown-sim", "--tests"),
+            Kind::Engine => (
+                "-p shootdown",
+                "--lib --test call --test reports --test sets --test tlb --test threads",
+            ),
+            Kind::SimEngine => ("-p shootdown --features sim", "--test stopped"),
+            Kind::Loom => ("--release -p shootdown", "--lib --test loom_*"),
+            Kind::X86 => ("-p shootdown-x86", "--tests"),
+            Kind::Kernel => ("-p shootdown-kernel-tests", "--tests"),
+            Kind::Hosted => ("-p shootdown-hosted", "--tests"),
+        };
+        let which = match self.program.as_deref() {
             None => all.to_owned(),
             Some("lib") => "--lib".to_owned(),
             Some(program) => format!("--test {program}"),
         };
-        let tests = |package: &str| format!("test --no-run -p {package} {}", which("--tests"));
-        match self.kind {
-            Kind::Fuzz => "build --release -p shootdown-sim --example fuzz".to_owned(),
-            // Not the profile of tests: the library is the one that the fuzzer uses.
-            Kind::Sim => format!(
-                "test --no-run --release -p shootdown-sim {}",
-                which("--tests")
-            ),
-            Kind::Engine => format!(
-                "test --no-run -p shootdown {}",
-                which("--lib --test call --test reports --test sets --test tlb --test threads")
-            ),
-            Kind::SimEngine => format!(
-                "test --no-run -p shootdown --features sim {}",
-                which("--test stopped")
-            ),
-            Kind::Loom => format!(
-                "test --no-run --release -p shootdown {}",
-                which("--lib --test loom_*")
-            ),
-            Kind::X86 => tests("shootdown-x86"),
-            Kind::Kernel => tests("shootdown-kernel-tests"),
-            Kind::Hosted => tests("shootdown-hosted"),
-        }
+        format!("test --no-run {package} {which}")
     }
 }
 
@@ -197,18 +188,16 @@ impl Built<'_> {
             (None, Some(status)) => status.to_string(),
             _ => "did not end".to_owned(),
         };
-        match self.check.kind {
-            Kind::Fuzz => match child.output.trim_end().lines().last() {
-                Some(last) if child.stopped.is_none() && last.starts_with("failed after") => {
-                    last.to_owned()
-                }
-                _ => format!("{how}: {}", last_line(&child.errors)),
-            },
-            _ => match failed_tests(&child.output) {
-                tests if tests.is_empty() => format!("{how}: {}", last_line(&child.errors)),
-                tests if child.stopped.is_some() => format!("{how}: {}", some_of(&tests)),
-                tests => some_of(&tests),
-            },
+        let silent = format!("{how}: {}", last_line(&child.errors));
+        if self.check.kind == Kind::Fuzz {
+            let last = last_line(&child.output);
+            let is_told = child.stopped.is_none() && last.starts_with("failed after");
+            return if is_told { last.to_owned() } else { silent };
+        }
+        match failed_tests(&child.output) {
+            tests if tests.is_empty() => silent,
+            tests if child.stopped.is_some() => format!("{how}: {}", some_of(&tests)),
+            tests => some_of(&tests),
         }
     }
 }
@@ -224,13 +213,11 @@ fn has_checked_something(output: &str) -> bool {
 
 /// The tests that failed, and the one that was running when the program ended.
 fn failed_tests(output: &str) -> Vec<String> {
-    output
-        .lines()
-        .filter_map(|line| {
-            let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
-            (result.trim_end() != "ok" && result.trim_end() != "ignored").then(|| name.to_owned())
-        })
-        .collect()
+    let failed = |line: &str| {
+        let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        (!["ok", "ignored"].contains(&result.trim_end())).then(|| name.to_owned())
+    };
+    output.lines().filter_map(failed).collect()
 }
 
 fn some_of(tests: &[String]) -> String {

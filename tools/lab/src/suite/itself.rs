@@ -41,11 +41,10 @@ fn run(fleet: &Fleet) -> Outcome<String> {
         ("badcalls", 0, "badcalls: OK", ""),
         ("wild", 139, "wild: reading", "SIGSEGV"),
     ] {
-        let program = programs
-            .get(name)
-            .ok_or_else(|| Failure::work(format!("there is no program {name}")))?;
+        let program = programs.get(name);
+        let program = program.ok_or_else(|| Failure::work(format!("no program {name}")))?;
         let child = lab(fleet, &["run", &program.to_string_lossy()])?;
-        let is_as_due = child.status.and_then(|status| status.code()) == Some(status)
+        let is_as_due = child.status.and_then(|it| it.code()) == Some(status)
             && child.output.contains(output)
             && child.errors.contains(errors)
             && !child.output.contains("] c0 ");
@@ -61,15 +60,10 @@ fn run(fleet: &Fleet) -> Outcome<String> {
 fn bench(fleet: &Fleet) -> Outcome<String> {
     let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
     let path = file.path().to_string_lossy();
-    let child = lab(
-        fleet,
-        &["bench", "--quick", "--machine", "qemu", "--json", &path],
-    )?;
-    if !child.has_succeeded() {
-        return Err(Failure::work(format!(
-            "status {:?}: {}",
-            child.status, child.errors
-        )));
+    let words = ["bench", "--quick", "--machine", "qemu", "--json", &path];
+    let Child { status, errors, .. } = lab(fleet, &words)?;
+    if !status.is_some_and(|status| status.success()) {
+        return Err(Failure::work(format!("status {status:?}: {errors}")));
     }
     let text = std::fs::read_to_string(file.path()).doing("read the result")?;
     let result: Value = serde_json::from_str(&text).doing("read the result as JSON")?;

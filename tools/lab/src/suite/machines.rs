@@ -103,54 +103,42 @@ fn fixture(fleet: &Fleet, kernel: &Kernel, name: &str, cpus: usize) -> Outcome<S
 }
 
 fn must_say(finished: &Finished, words: &str) -> Outcome<()> {
-    if finished.console.contains(words) {
-        return Ok(());
-    }
-    Err(Failure::work(format!(
-        "the console does not say {words:?}; {}",
-        finished.account()
-    )))
-}
-
-/// The first line that passes, trimmed.
-fn line_where(finished: &Finished, what: &str, is_it: impl Fn(&str) -> bool) -> Outcome<String> {
-    match finished.console.lines().find(|line| is_it(line)) {
-        Some(line) => Ok(line.trim().to_owned()),
-        None => Err(Failure::work(format!(
-            "no line {what}; {}",
+    match finished.console.contains(words) {
+        true => Ok(()),
+        false => Err(Failure::work(format!(
+            "the console does not say {words:?}; {}",
             finished.account()
         ))),
     }
 }
 
+/// The first line that passes, trimmed.
+fn line_where(finished: &Finished, what: &str, is_it: impl Fn(&str) -> bool) -> Outcome<String> {
+    let line = finished.console.lines().find(|line| is_it(line));
+    let missing = || Failure::work(format!("no line {what}; {}", finished.account()));
+    line.map(|line| line.trim().to_owned()).ok_or_else(missing)
+}
+
+fn hello_on(fleet: &Fleet, cpus: usize) -> Outcome<Finished> {
+    let finished = fleet.boot(&fleet.kernel, "hello", Start::on(cpus))?;
+    finished.expect_success("hello")
+}
+
 fn seventeen(fleet: &Fleet) -> Outcome<String> {
-    let finished = fleet
-        .boot(&fleet.kernel, "hello", Start::on(17))?
-        .expect_success("hello")?;
-    line_where(&finished, "names 17 and 16", |line| {
-        line.contains("17") && line.contains("16")
-    })
+    let is_it = |line: &str| line.contains("17") && line.contains("16");
+    line_where(&hello_on(fleet, 17)?, "names 17 and 16", is_it)
 }
 
 fn boot_time(fleet: &Fleet) -> Outcome<String> {
     const WORDS: &str = "first user instruction at ";
-    let finished = fleet
-        .boot(&fleet.kernel, "hello", Start::on(4))?
-        .expect_success("hello")?;
-    let line = line_where(
-        &finished,
-        "says when the first user instruction ran",
-        |line| line.contains(WORDS),
-    )?;
-    let seconds = line
-        .split_once(WORDS)
-        .and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<f64>().ok());
+    let finished = hello_on(fleet, 4)?;
+    let what = "says when the first user instruction ran";
+    let line = line_where(&finished, what, |line| line.contains(WORDS))?;
+    let seconds = line.split_once(WORDS);
+    let seconds = seconds.and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<f64>().ok());
     let seconds = seconds.ok_or_else(|| Failure::work(format!("no time in {line:?}")))?;
-    let verdict = if seconds < BOOT_GOAL_S {
-        "within"
-    } else {
-        "beyond"
-    };
+    let is_within = seconds < BOOT_GOAL_S;
+    let verdict = if is_within { "within" } else { "beyond" };
     let whole = finished.elapsed.as_secs_f64();
     Ok(format!(
         "first user instruction after {seconds:.3} s, {verdict} the goal of {BOOT_GOAL_S} s; \

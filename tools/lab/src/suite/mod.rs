@@ -31,10 +31,10 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
         bochs::check(test, &fleet, &mut tally);
         return Ok(tally.close());
     }
-    let interpreter = source::Interpreter::start(test, &mut tally);
+    let miri = source::start_miri(test, &mut tally);
     source::check(test, &mut tally);
     mistakes::check(test, &mut tally);
-    interpreter.finish(&mut tally);
+    source::finish_miri(miri, &mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {
             // Bochs uses one processor, and so do most machines of both sides; what is tortured takes its time anyway.

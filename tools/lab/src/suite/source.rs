@@ -25,37 +25,27 @@ const MIRI_DEADLINE: Duration = Duration::from_secs(900);
 /// The name of the check that runs beside the others.
 const MIRI_CHECK: &str = "source: miri, beside the others";
 
-/// The check that takes longest and uses one processor only. It builds in a directory of its own, so it can run while
-/// the others do.
-#[derive(Debug)]
-pub struct Interpreter(Option<JoinHandle<Outcome<(Counts, String)>>>);
+/// A check that runs beside the others, until its end is waited for.
+pub type Aside = JoinHandle<Outcome<(Counts, String)>>;
 
-impl Interpreter {
-    /// Starts it, where its tool is installed.
-    pub fn start(test: &Test, tally: &mut Tally) -> Self {
-        if !tally.is_wanted(MIRI_CHECK) {
-            return Self(None);
-        }
-        if test.fast {
-            tally.skip(MIRI_CHECK, LEFT_OUT);
-            return Self(None);
-        }
-        if answer(&mut cargo::command("+nightly miri --version")).is_none() {
-            tally.skip(MIRI_CHECK, NO_TOOL);
-            return Self(None);
-        }
-        Self(Some(std::thread::spawn(|| tests(miri(), MIRI_DEADLINE))))
-    }
+/// Starts the check that takes longest and uses one processor only, where its tool is installed. It builds in a directory of its own, so
+/// it can run while the others do.
+pub fn start_miri(test: &Test, tally: &mut Tally) -> Option<Aside> {
+    let reason = match tally.is_wanted(MIRI_CHECK) {
+        false => return None,
+        true if test.fast => LEFT_OUT,
+        true if answer(&mut cargo::command("+nightly miri --version")).is_none() => NO_TOOL,
+        true => return Some(std::thread::spawn(|| tests(miri(), MIRI_DEADLINE))),
+    };
+    tally.skip(MIRI_CHECK, reason);
+    None
+}
 
-    /// Waits for it and counts its tests.
-    pub fn finish(self, tally: &mut Tally) {
-        if let Some(running) = self.0 {
-            tally.count(MIRI_CHECK, || {
-                running
-                    .join()
-                    .unwrap_or_else(|_| Err(Failure::work("the lab panicked beside it")))
-            });
-        }
+/// Waits for it and counts its tests.
+pub fn finish_miri(running: Option<Aside>, tally: &mut Tally) {
+    if let Some(running) = running {
+        let panicked = |_| Err(Failure::work("the lab panicked beside it"));
+        tally.count(MIRI_CHECK, || running.join().unwrap_or_else(panicked));
     }
 }
 
@@ -71,10 +61,8 @@ pub fn check(test: &Test, tally: &mut Tally) {
         tests(tests_of_host, BUILD_DEADLINE)
     });
     let runs = if test.fast { 2_000 } else { 10_000 };
-    tally.check(
-        &format!("simulator: {runs} schedules at fixed seeds"),
-        || schedules(runs),
-    );
+    let name = format!("simulator: {runs} schedules at fixed seeds");
+    tally.check(&name, || schedules(runs));
     if test.fast {
         for what in [
             "clippy, breakable kernel",
@@ -200,26 +188,24 @@ fn reason(child: &Child) -> String {
 
 /// The names of those that failed, a line each: the end of the output may be that of other programs.
 fn failed_tests(output: &str) -> String {
-    output
-        .lines()
-        .filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"))
-        .map(|name| format!("failed: {name}\n"))
-        .collect()
+    let name = |line: &str| {
+        line.strip_prefix("---- ")?
+            .strip_suffix(" stdout ----")
+            .map(str::to_owned)
+    };
+    let names = output.lines().filter_map(name);
+    names.map(|name| format!("failed: {name}\n")).collect()
 }
 
 /// Adds up the result lines of all test programs.
 fn sum_results(output: &str) -> Counts {
     let mut counts = Counts::default();
-    for line in output
-        .lines()
-        .filter(|line| line.starts_with("test result: "))
-    {
+    let is_result = |line: &&str| line.starts_with("test result: ");
+    for line in output.lines().filter(is_result) {
         let number = |word: &str| -> u64 {
             let (before, _) = line.split_once(word).unwrap_or_default();
-            before
-                .rsplit([' ', '.'])
-                .find_map(|text| text.parse().ok())
-                .unwrap_or(0)
+            let mut words = before.rsplit([' ', '.']);
+            words.find_map(|text| text.parse().ok()).unwrap_or(0)
         };
         counts.passed += number(" passed");
         counts.failed += number(" failed");

@@ -71,14 +71,8 @@ impl Hearing {
         };
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         let fields = fields(said);
-        let number = |name: &str| {
-            fields
-                .iter()
-                .find(|(known, _)| *known == name)?
-                .1
-                .parse()
-                .ok()
-        };
+        let field = |name: &str| fields.iter().find(|(known, _)| *known == name);
+        let number = |name: &str| field(name)?.1.parse().ok();
         let row = |count| Some((word.split_once('=')?.1.to_owned(), number(count)?));
         match word.split('=').next().unwrap_or(word) {
             "operation" => self.operations.extend(row("done")),
@@ -100,21 +94,17 @@ impl Hearing {
 }
 
 fn fields(said: &str) -> Vec<(&str, &str)> {
-    said.split_whitespace()
-        .filter_map(|word| word.split_once('='))
-        .collect()
+    let words = said.split_whitespace();
+    words.filter_map(|word| word.split_once('=')).collect()
 }
 
 fn workers(fields: &[(&str, &str)]) -> Steps {
-    let is_worker = |name: &str| {
-        let number = name.strip_prefix("cpu").or(name.strip_prefix("task"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    let worker = |(name, steps): &(&str, &str)| {
+        let number = name.strip_prefix("cpu").or(name.strip_prefix("task"))?;
+        number.parse::<u32>().ok()?;
+        Some(((*name).to_owned(), steps.parse().ok()?))
     };
-    fields
-        .iter()
-        .filter(|(name, _)| is_worker(name))
-        .filter_map(|(name, steps)| Some(((*name).to_owned(), steps.parse().ok()?)))
-        .collect()
+    fields.iter().filter_map(worker).collect()
 }
 
 #[cfg(test)]
@@ -140,10 +130,8 @@ mod tests {
         let first = hearing.first.unwrap();
         assert!(first.starts_with("fresh broken in access"));
         let verdict = hearing.verdict.unwrap();
-        assert_eq!(
-            (verdict.violations, verdict.steps, verdict.seed),
-            (2, 40, 3)
-        );
+        let counts = [verdict.violations, verdict.steps, verdict.seed];
+        assert_eq!(counts, [2, 40, 3]);
         assert_eq!(verdict.seconds(), 2.0);
     }
 

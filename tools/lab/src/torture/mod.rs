@@ -8,15 +8,15 @@ mod hosted;
 mod patience;
 mod qemu;
 mod sim;
-mod table;
 
 use std::process::ExitCode;
 
+use crate::bench::grid;
 use crate::cli::{CpuMachine, Torture};
 use crate::failure::{Failure, Outcome};
 use crate::machine;
 use crate::session;
-use hearing::Hearing;
+use hearing::{Counted, Hearing};
 
 /// A machine that has ended.
 #[derive(Debug)]
@@ -55,17 +55,14 @@ fn settle(arguments: &Torture) -> Outcome<CpuMachine> {
         None => {
             let qemu = machine::find_qemu(session::qemu_name(&arguments.emulator).as_deref())?;
             let (machine, why) = match qemu {
-                Some(_) => (CpuMachine::Qemu, "QEMU is here"),
+                // A mistake is told alone.
+                Some(_) => {
+                    session::cpus(arguments.cpus).map(|_| (CpuMachine::Qemu, "QEMU is here"))?
+                }
                 None => (CpuMachine::Hosted, "there is no QEMU here"),
             };
-            if machine == CpuMachine::Qemu {
-                // A mistake is told alone.
-                session::cpus(arguments.cpus)?;
-            }
-            eprintln!(
-                "lab: on {}, because {why}; --machine names another",
-                machine.name()
-            );
+            let name = machine.name();
+            eprintln!("lab: on {name}, because {why}; --machine names another");
             machine
         }
     };
@@ -82,7 +79,7 @@ fn settle(arguments: &Torture) -> Outcome<CpuMachine> {
 fn conclude(ended: &Ended) -> ExitCode {
     let Ended { hearing, trouble } = ended;
     if let Some(verdict) = hearing.verdict {
-        println!("{}", table::render(hearing));
+        println!("{}", tables(hearing));
         println!(
             "{} steps in {:.1} s, {:.0} steps/s, seed {}",
             verdict.steps,
@@ -105,4 +102,25 @@ fn conclude(ended: &Ended) -> ExitCode {
     };
     println!("failed: {what}");
     ExitCode::FAILURE
+}
+
+/// What was done, what was checked, and what the engine counted, side by side.
+fn tables(hearing: &Hearing) -> String {
+    let seconds = hearing.verdict.map_or(0.0, |verdict| verdict.seconds());
+    let is_name = |index| index == 0;
+    let rate = |count: u64| format!("{:.0}", count as f64 / seconds.max(1e-9));
+    let rated = |heading: [&str; 2], counted: &Counted| {
+        let row =
+            |(name, count): &(String, u64)| vec![name.clone(), count.to_string(), rate(*count)];
+        let heading = [heading[0], heading[1], "per second"];
+        grid(heading, counted.iter().map(row).collect(), is_name)
+    };
+    let promise = |(name, count): &(String, u64)| vec![name.clone(), count.to_string()];
+    let promises = hearing.promises.iter().map(promise);
+    format!(
+        "{}\n{}\n{}",
+        rated(["operation", "done"], &hearing.operations),
+        rated(["engine", "count"], &hearing.engine),
+        grid(["promise", "broken"], promises.collect(), is_name),
+    )
 }

@@ -55,12 +55,11 @@ impl Patience {
     /// Whether there is no sense in waiting any longer; from then on [`conclude`](Self::conclude) says why.
     pub fn is_over(&mut self) -> bool {
         if self.hang.is_none() && self.hearing.verdict.is_none() {
-            self.hang = self
-                .find_hang(Instant::now())
-                .map(|hang| match &self.remark {
-                    Some(remark) => format!("{hang}; the machine's last word: {remark}"),
-                    None => hang,
-                });
+            let hang = self.find_hang(Instant::now());
+            self.hang = hang.map(|hang| match &self.remark {
+                Some(remark) => format!("{hang}; the machine's last word: {remark}"),
+                None => hang,
+            });
         }
         self.hang.is_some()
     }
@@ -83,12 +82,9 @@ impl Patience {
 
     fn find_hang(&self, now: Instant) -> Option<String> {
         let is_stuck = |since: &Instant| now.duration_since(*since) >= self.limit;
-        let stuck: Vec<&str> = self
-            .workers
-            .iter()
-            .filter(|(_, (_, since))| is_stuck(since))
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let workers = self.workers.iter();
+        let stuck = workers.filter(|(_, (_, since))| is_stuck(since));
+        let stuck: Vec<&str> = stuck.map(|(name, _)| name.as_str()).collect();
         let seconds = self.limit.as_secs();
         if !stuck.is_empty() {
             return Some(format!("no step of {} for {seconds} s", stuck.join(", ")));
@@ -104,10 +100,8 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(20);
 
     fn steps(pairs: &[(&str, u64)]) -> Steps {
-        pairs
-            .iter()
-            .map(|&(name, n)| (name.to_owned(), n))
-            .collect()
+        let pairs = pairs.iter();
+        pairs.map(|&(name, n)| (name.to_owned(), n)).collect()
     }
 
     #[test]
@@ -135,11 +129,8 @@ mod tests {
         let mut patience = Patience::new(60, Duration::ZERO);
         patience.listen("torture: stall cpu0 has waited 9 us for cpu1");
         assert!(patience.is_over());
-        let (_, hang) = patience.conclude();
-        assert!(
-            hang.unwrap()
-                .ends_with("stall cpu0 has waited 9 us for cpu1")
-        );
+        let hang = patience.conclude().1.unwrap();
+        assert!(hang.ends_with("stall cpu0 has waited 9 us for cpu1"));
     }
 
     #[test]

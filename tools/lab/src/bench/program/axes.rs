@@ -1,6 +1,6 @@
 //! [`Axes`]: what the caller asks of a program.
 
-use crate::bench::workload::{Actors, Program};
+use crate::bench::workload::Program;
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
@@ -24,14 +24,14 @@ impl Axes {
     /// An option belongs to another workload, or no machine could measure it.
     pub fn new(bench: &Bench) -> Outcome<Self> {
         let program = bench.workload;
-        let (asked, other, foreign) = match program.actors {
-            Actors::Threads => (&bench.threads, &bench.spaces, Actors::Spaces),
-            Actors::Spaces => (&bench.spaces, &bench.threads, Actors::Threads),
+        let own = program.actors;
+        let (asked, other, foreign) = match own {
+            "spaces" => (&bench.spaces, &bench.threads, "threads"),
+            _ => (&bench.threads, &bench.spaces, "spaces"),
         };
-        let own = program.actors.name();
         if other.is_some() {
             return Err(Failure::input(
-                format!("{} has no --{}", program.name, foreign.name()),
+                format!("{} has no --{foreign}", program.name),
                 format!("use --{own}"),
             ));
         }

@@ -19,17 +19,6 @@ pub struct Effort {
     pub boots: u32,
 }
 
-impl Effort {
-    const fn new(slice_ms: u32, rounds: u32, warmup_ms: u32, boots: u32) -> Self {
-        Self {
-            slice_ms,
-            rounds,
-            warmup_ms,
-            boots,
-        }
-    }
-}
-
 /// Rows that one machine measures together.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -57,26 +46,30 @@ impl Group {
         if counts && busy > 1 {
             return Err(Failure::input(
                 "with --accel icount CPUs take turns, and busy threads let nobody have his",
-                format!("use --{} 1", bench.workload.actors.name()),
+                format!("use --{} 1", bench.workload.actors),
             ));
         }
         let is_crowded = busy > host_cores() && !counts;
-        let effort = match (bench.quick, is_crowded) {
+        let [slice_ms, rounds, warmup_ms, boots] = match (bench.quick, is_crowded) {
             // For a 99th percentile over intervals: many, each long enough for a long time with interrupts off.
-            (true, _) if bench.workload.has_intervals => Effort::new(100, 8, 100, 1),
-            (false, _) if bench.workload.has_intervals => Effort::new(100, 25, 100, 3),
-            (true, false) => Effort::new(30, 3, 20, 2),
-            (true, true) => Effort::new(60, 2, 20, 1),
-            (false, false) => Effort::new(60, 7, 50, 5),
-            (false, true) => Effort::new(150, 5, 50, 1),
+            (true, _) if bench.workload.has_intervals => [100, 8, 100, 1],
+            (false, _) if bench.workload.has_intervals => [100, 25, 100, 3],
+            (true, false) => [30, 3, 20, 2],
+            (true, true) => [60, 2, 20, 1],
+            (false, false) => [60, 7, 50, 5],
+            (false, true) => [150, 5, 50, 1],
         };
-        let accel = bench.emulator.accel.settle(busy)?;
         Ok(Self {
             cpus,
             actors,
-            accel,
+            accel: bench.emulator.accel.settle(busy)?,
             is_crowded,
-            effort,
+            effort: Effort {
+                slice_ms,
+                rounds,
+                warmup_ms,
+                boots,
+            },
         })
     }
 }

@@ -85,7 +85,7 @@ fn merge_one(row: &Row, boots: &[Vec<Row>], group: &Group, program: &Program) ->
     };
     let own = of(&[]);
     let mut merged = Row::default();
-    for key in ["machine", "policy", program.actors.name(), "pages"] {
+    for key in ["machine", "policy", program.actors, "pages"] {
         merged.set(key, row.0.get(key).cloned());
     }
     merged.set("cpus", group.cpus);

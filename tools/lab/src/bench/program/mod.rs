@@ -101,7 +101,7 @@ impl ProgramPlan<'_> {
         } = self;
         let base = &self.groups[0];
         let machines: Vec<&str> = self.machines.iter().map(|kind| kind.name()).collect();
-        let actors = axes.program.actors.name();
+        let actors = axes.program.actors;
         let group = |group: &Group| {
             json!({
                 "cpus": group.cpus, "accel": group.accel.to_string(),
@@ -131,7 +131,7 @@ impl ProgramPlan<'_> {
 
 /// Every row that was asked for, once each.
 fn check_complete(rows: &[Row], due: &[(&str, u32, u32)], program: &Program) -> Result<(), String> {
-    let axis = program.actors.name();
+    let axis = program.actors;
     for (policy, actors, pages) in due {
         let is_due = |row: &&Row| {
             let numbers = [axis, "pages"].map(|key| row.number(key));

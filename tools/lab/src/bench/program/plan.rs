@@ -108,7 +108,7 @@ impl<'a> ProgramPlan<'a> {
     fn arguments(&self, group: &Group, kind: MachineKind) -> Vec<String> {
         let (axes, effort) = (&self.axes, &group.effort);
         let mut arguments = vec![
-            format!("--{}={}", axes.program.actors.name(), join(&group.actors)),
+            format!("--{}={}", axes.program.actors, join(&group.actors)),
             format!("--pages={}", join(&axes.pages)),
             format!("--slice-ms={}", effort.slice_ms),
             format!("--rounds={}", effort.rounds),

@@ -44,7 +44,7 @@ pub fn render(
             .iter()
             .filter(|row| row.count("pages") == u64::from(pages))
             .collect();
-        rows.sort_by_key(|row| row.count(workload.actors.name()));
+        rows.sort_by_key(|row| row.count(workload.actors));
         let pages = counted(pages as usize, "pages");
         line(&format!("\n{}", (workload.title)(&pages)));
         line(&times(&rows, workload));
@@ -66,7 +66,7 @@ pub fn render(
         line(&format!(
             "{} {}: {} virtual CPUs on {} host cores, accel {}",
             actors.join(" and "),
-            workload.actors.name(),
+            workload.actors,
             group.cpus,
             host_cores(),
             group.accel,
@@ -99,13 +99,13 @@ fn times(rows: &[&Row], workload: &Program) -> String {
 }
 
 fn actors(workload: &Program) -> Column {
-    let name = workload.actors.name();
+    let name = workload.actors;
     Column::new(name, name, Format::Actors)
 }
 
 /// How each policy works, in counts of the engine: they show what an emulator's times hide.
 fn counters(rows: &[Row], workload: &Program) -> Option<String> {
-    let actors = workload.actors.name();
+    let actors = workload.actors;
     let mut rows: Vec<&Row> = rows
         .iter()
         .filter(|row| row.count(actors) > 1 && row.is_of(MachineKind::Qemu))
@@ -127,7 +127,7 @@ fn is_one_load(rows: &[Row]) -> bool {
 
 /// One sentence with the figures that count, or why there are none.
 fn against_linux(rows: &[Row], workload: &Program) -> String {
-    let actors = workload.actors.name();
+    let actors = workload.actors;
     let figure = |row: &Row| {
         let ratio = row.number("ratio_to_linux")?;
         let [actors, pages] = [actors, "pages"].map(|key| counted(row.count(key) as usize, key));

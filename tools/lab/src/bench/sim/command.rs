@@ -118,7 +118,7 @@ fn program(bench: &Bench) -> Outcome<Simulation> {
 }
 
 fn params(run: &Run<'_>, findings: &Findings) -> Value {
-    let (bench, actors) = (run.bench, run.bench.workload.actors.name());
+    let (bench, actors) = (run.bench, run.bench.workload.actors);
     let values = |key: &str| -> Vec<u32> {
         let rows = findings.rows.iter();
         distinct(

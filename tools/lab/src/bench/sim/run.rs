@@ -117,7 +117,7 @@ impl Run<'_> {
         let mut row = Row::default();
         row.set("machine", MachineKind::Sim.name());
         row.set("policy", shape.policy);
-        row.set(self.bench.workload.actors.name(), shape.actors);
+        row.set(self.bench.workload.actors, shape.actors);
         row.set("pages", shape.pages);
         row.set("cpus", self.shapes.cpus);
         row.set("accel", "virtual time");

@@ -8,7 +8,7 @@ use crate::bench::columns::{Column, Format, counted};
 use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, Row, fill, fill_page_ns, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{Actors, Program};
+use crate::bench::workload::Program;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
 
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 pub const PROGRAM: Program = Program {
     name: "pingpong",
     about: "Processes on one CPU hand a token round and touch pages of their own (table T4)",
-    actors: Actors::Spaces,
+    actors: "spaces",
     actor_bounds: (2, 64),
     // More pages of so many processes do not fit into the machines.
     page_bounds: (0, 512),
@@ -85,11 +85,8 @@ fn has_no_tags(rows: &[Row]) -> bool {
         .iter()
         .filter(|row| row.is_of(MachineKind::Qemu))
         .peekable();
-    let is_still = |row: &Row| {
-        SWITCHES[..3]
-            .iter()
-            .all(|(_, name)| row.counter(name) == 0.0)
-    };
+    let tags = &SWITCHES[..3];
+    let is_still = |row: &Row| tags.iter().all(|(_, name)| row.counter(name) == 0.0);
     ours.peek().is_some() && ours.all(is_still)
 }
 
@@ -205,9 +202,8 @@ mod tests {
 
     #[test]
     fn where_there_are_no_tags_that_is_said() {
-        let row = |machine: &str, counters: Value| -> Row {
-            Row::of(json!({"machine": machine, "counters": counters}))
-        };
+        let row =
+            |machine, counters: Value| Row::of(json!({"machine": machine, "counters": counters}));
         let without = row("qemu", json!({"local_flushes": 0.1}));
         let with = row("qemu", json!({"tags_kept": 0.75}));
         assert!(has_no_tags(std::slice::from_ref(&without)));

@@ -13,9 +13,5 @@ pub const PROGRAM: Program = Program {
     default_policies: ["before", "best", "best+defer"],
     title: |_| "syscall: ns a getppid, all threads at once".into(),
     no_counters: |_| Some("no flush is part of it: the engine counts nothing"),
-    simulated: Err((
-        "the simulated machine has no system calls",
-        "use --machine qemu",
-    )),
     ..Program::PLAIN
 };

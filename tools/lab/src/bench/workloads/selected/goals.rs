@@ -43,10 +43,9 @@ fn misses(row: &Row, calls: usize) -> Vec<String> {
     let mut misses = Vec::new();
     let mut expect = |holds: bool, what: String| {
         if !holds {
+            let (targets, cpus) = (row.count("targets"), row.count("cpus"));
             misses.push(format!(
-                "missed: {initiators} initiators, {} {masks} targets of {} CPUs: {what}\n",
-                row.count("targets"),
-                row.count("cpus"),
+                "missed: {initiators} initiators, {targets} {masks} targets of {cpus} CPUs: {what}\n"
             ));
         }
     };
@@ -59,22 +58,17 @@ fn misses(row: &Row, calls: usize) -> Vec<String> {
     }
     if let Some(limit) = row.number("limit_percent") {
         let most = limit + NEAR_LIMIT;
-        expect(
-            change <= most,
-            format!("{change:+.1} %, at most {most:+.1} %"),
-        );
+        let what = format!("{change:+.1} %, at most {most:+.1} %");
+        expect(change <= most, what);
     }
     let (merging, most) = MERGING;
     if masks == "idempotent" && initiators >= merging {
-        expect(
-            change <= most,
-            format!("{change:+.1} %, at most {most:+.0} %"),
-        );
+        let what = format!("{change:+.1} %, at most {most:+.0} %");
+        expect(change <= most, what);
     }
     let unfairness = row.number("unfairness").unwrap_or(1.0);
-    expect(
-        unfairness <= UNFAIR || calls < CALLS_TO_JUDGE,
-        format!("p99 of one initiator {unfairness:.1} times another's"),
-    );
+    let is_fair = unfairness <= UNFAIR || calls < CALLS_TO_JUDGE;
+    let what = format!("p99 of one initiator {unfairness:.1} times another's");
+    expect(is_fair, what);
     misses
 }

@@ -1,0 +1,105 @@
+//! `lab sim`: the engine on the simulated machine, against an adversarial TLB and under weak memory.
+//!
+//! docs/verification.md says what is simulated and how failures are read.
+
+use std::process::ExitCode;
+
+use shootdown_sim::fuzz::{Campaign, CampaignReport, Case, run, run_with_story, shrink};
+
+use crate::cli::{Sim, SimFuzz, SimReplay};
+use crate::progress::Progress;
+
+/// A longer schedule is of no use to a reader, and the seed says the same.
+const MOST_SHOWN: usize = 2_000;
+
+/// Runs one of the subcommands. Exit code 1 if the engine broke a promise.
+pub fn command(arguments: &Sim) -> ExitCode {
+    match arguments {
+        Sim::Fuzz(arguments) => fuzz(arguments),
+        Sim::Replay(arguments) => replay(arguments),
+    }
+}
+
+/// Fuzzes and reports; the last line is the verdict.
+fn fuzz(arguments: &SimFuzz) -> ExitCode {
+    let mut plan = Campaign {
+        runs: arguments.runs,
+        seed: arguments.seed,
+        cpus: arguments.cpus.map(usize::from),
+        scenario: arguments.scenario,
+        ..Campaign::default()
+    };
+    if let Some(threads) = arguments.threads {
+        plan.threads = threads.into();
+    }
+    let report = campaign(plan);
+    let Some((case, failed)) = &report.failure else {
+        println!("{}", rate(&report));
+        println!("{}", report.progress.totals.sightings);
+        println!("ok: {} schedules", report.progress.runs);
+        return ExitCode::SUCCESS;
+    };
+    println!("replay with    ./lab sim replay {case}");
+    println!("or, shrunk,    ./lab sim replay {}", shrink(case, failed));
+    if let Some(failure) = &failed.failure {
+        let schedules = case.seed.wrapping_sub(plan.seed) + 1;
+        println!("failed after {schedules} schedules: {failure}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Runs a campaign and shows how it gets on.
+pub fn campaign(plan: Campaign) -> CampaignReport {
+    let mut progress = Progress::new();
+    shootdown_sim::fuzz::campaign(plan, |so_far| {
+        let label = format!("{:.0} schedules/s", so_far.per_second(so_far.runs));
+        progress.step(so_far.runs, plan.runs, &label);
+    })
+}
+
+fn rate(report: &CampaignReport) -> String {
+    let progress = &report.progress;
+    let events = progress.totals.events;
+    format!(
+        "{events} events in {:.1} s: {:.0} schedules/s, {:.2} million events/s",
+        progress.elapsed.as_secs_f64(),
+        progress.per_second(progress.runs),
+        progress.per_second(events) / 1e6
+    )
+}
+
+/// Runs the case and reports; the last line is the verdict.
+fn replay(arguments: &SimReplay) -> ExitCode {
+    let cpus = usize::from(arguments.cpus);
+    let usual = Case::new(cpus, arguments.seed);
+    let case = Case {
+        operations: arguments.operations.unwrap_or(usual.operations),
+        schedule: arguments.schedule.clone(),
+        scenario: arguments.scenario,
+        ..usual
+    };
+    if let Err(message) = case.check() {
+        eprintln!("lab: {message}");
+        return ExitCode::from(2);
+    }
+    let run = if arguments.story { run_with_story } else { run };
+    let report = run(&case);
+    for line in &report.story {
+        println!("{line}");
+    }
+    println!(
+        "{} events, {} questions with more than one answer, {} unusual answers",
+        report.events,
+        report.questions,
+        report.schedule.0.len()
+    );
+    if report.schedule.0.len() <= MOST_SHOWN {
+        println!("schedule: {}", report.schedule);
+    }
+    if let Some(failure) = report.failure {
+        println!("failed: {failure}");
+        return ExitCode::FAILURE;
+    }
+    println!("ok: nothing went wrong");
+    ExitCode::SUCCESS
+}
