@@ -44,10 +44,8 @@ pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
     };
     let words = format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}");
     let built = build(&words, "the kernel")?;
-    let image = built
-        .values()
-        .next()
-        .ok_or_else(|| Failure::work("cargo built no kernel"))?;
+    let missing = || Failure::work("cargo built no kernel");
+    let image = built.values().next().ok_or_else(missing)?;
     let kept = place::keep("images")?.join(format!("{name}-{}.elf", std::process::id()));
     std::fs::copy(image, &kept).doing("keep a copy of the kernel")?;
     Ok(kept)
@@ -128,9 +126,8 @@ pub fn executables(command: &mut Command) -> Outcome<Result<Vec<PathBuf>, String
 pub fn command(words: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
-    command
-        .args(words.split_whitespace())
-        .current_dir(place::root());
+    command.args(words.split_whitespace());
+    command.current_dir(place::root());
     command.env("CARGO_TERM_COLOR", "never");
     command
 }

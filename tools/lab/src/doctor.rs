@@ -27,12 +27,7 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     }
     let items = items(doctor)?;
     for item in &items {
-        let Item {
-            name,
-            purpose,
-            remedy,
-            ..
-        } = item;
+        let (name, purpose, remedy) = (item.name, item.purpose, &item.remedy);
         match (&item.found, item.is_required) {
             (Some(what), _) => println!("present   {name:<26} {what}"),
             (None, true) => println!("MISSING   {name:<26} {purpose}; install: {remedy}"),

@@ -59,10 +59,8 @@ mod tests {
 
     #[test]
     fn idle_and_waiting_time_are_not_busy() {
-        assert_eq!(
-            busy_ticks("cpu  1 2 3 1000 2000 4 5 6 7 8\ncpu0 1\n"),
-            Some(21)
-        );
+        let stat = "cpu  1 2 3 1000 2000 4 5 6 7 8\ncpu0 1\n";
+        assert_eq!(busy_ticks(stat), Some(21));
         assert_eq!(busy_ticks("intr 5"), None);
     }
 

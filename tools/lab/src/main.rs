@@ -29,11 +29,7 @@ use crate::cli::{Cli, Command};
 use crate::failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let outcome = match parse() {
-        Ok(None) => Ok(ExitCode::SUCCESS),
-        Ok(Some(cli)) => dispatch(cli),
-        Err(failure) => Err(failure),
-    };
+    let outcome = parse().and_then(|cli| cli.map_or(Ok(ExitCode::SUCCESS), dispatch));
     cargo::forget_copies();
     outcome.unwrap_or_else(|failure| {
         eprintln!("lab: {failure}");

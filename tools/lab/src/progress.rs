@@ -18,17 +18,10 @@ pub struct Progress {
 impl Progress {
     /// A display that shows nothing yet.
     pub fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
-            if let Ok(style) =
-                ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}")
-            {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
+        let style = style.ok().filter(|_| std::io::stderr().is_terminal());
         Self {
-            bar,
+            bar: style.map(|style| ProgressBar::new(0).with_style(style)),
             last_line: None,
         }
     }
@@ -52,14 +45,13 @@ impl Progress {
                 bar.set_position(done);
                 bar.set_message(label.to_owned());
             }
-            None if self
-                .last_line
-                .is_none_or(|at| at.elapsed() >= PLAIN_LINE_EVERY) =>
-            {
-                eprintln!("lab: {done} of {total}: {label}");
-                self.last_line = Some(Instant::now());
+            None => {
+                let is_recent = |at: &Instant| at.elapsed() < PLAIN_LINE_EVERY;
+                if !self.last_line.as_ref().is_some_and(is_recent) {
+                    eprintln!("lab: {done} of {total}: {label}");
+                    self.last_line = Some(Instant::now());
+                }
             }
-            None => {}
         }
     }
 }

@@ -18,18 +18,14 @@ use crate::session::{self, Session};
 pub fn command(run: &Run) -> Outcome<ExitCode> {
     let cpus = session::cpus(run.cpus)?;
     let [path, arguments @ ..] = run.words.as_slice() else {
-        return Err(Failure::input(
-            "no program given",
-            "name a static x86-64 Linux program",
-        ));
+        let remedy = "name a static x86-64 Linux program";
+        return Err(Failure::input("no program given", remedy));
     };
     let path = Path::new(path);
     check_arguments(arguments)?;
     if run.deadline == 0 {
-        return Err(Failure::input(
-            "a deadline of 0 s leaves no time",
-            "--deadline takes 1 or more",
-        ));
+        let cause = "a deadline of 0 s leaves no time";
+        return Err(Failure::input(cause, "--deadline takes 1 or more"));
     }
     let image = program::read(path)?;
     let session = Session::open(&run.emulator, &[run.machine])?;

@@ -71,20 +71,17 @@ fn named(option: &Option<PathBuf>, variable: &str) -> Option<PathBuf> {
 
 /// The user programs, built, with their images.
 pub fn load_programs() -> Outcome<BTreeMap<String, Vec<u8>>> {
-    let paths = cargo::build_user()?;
-    paths
-        .into_iter()
-        .map(|(name, path)| Ok((name, crate::program::read(&path)?)))
-        .collect()
+    let read = |(name, path): (String, PathBuf)| Ok((name, crate::program::read(&path)?));
+    cargo::build_user()?.into_iter().map(read).collect()
 }
 
 /// One of the user programs.
 pub fn image<'a>(programs: &'a BTreeMap<String, Vec<u8>>, name: &str) -> Outcome<&'a [u8]> {
     programs.get(name).map(Vec::as_slice).ok_or_else(|| {
         let known: Vec<&str> = programs.keys().map(String::as_str).collect();
+        let known = known.join(", ");
         Failure::work(format!(
-            "there is no user program {name}; there are: {}",
-            known.join(", ")
+            "there is no user program {name}; there are: {known}"
         ))
     })
 }

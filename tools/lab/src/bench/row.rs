@@ -75,6 +75,11 @@ impl Row {
         self.0.get(key)?.as_f64()
     }
 
+    /// A figure in nanoseconds, in microseconds; 0 if it is not there.
+    pub fn us(&self, key: &str) -> f64 {
+        self.number(key).unwrap_or(0.0) / 1000.0
+    }
+
     /// A whole number; 0 if it is not there.
     pub fn count(&self, key: &str) -> u64 {
         self.0.get(key).and_then(Value::as_u64).unwrap_or(0)
@@ -199,11 +204,11 @@ mod tests {
             of("best", 1, 5, 0),
             of("best", 2, 5, 1),
         ];
-        let ratios = [
-            Ratio::to_before("ratio", "ns"),
-            Ratio::to_before("other", "none"),
-        ];
-        fill_ratios(&mut rows, &ratios);
+        let ratios = [("ratio", "ns"), ("other", "none")];
+        fill_ratios(
+            &mut rows,
+            &ratios.map(|(key, of)| Ratio::to_before(key, of)),
+        );
         let ratios = rows.each_ref().map(|row| row.number("ratio"));
         assert_eq!(ratios, [Some(1.0), Some(0.5), None, None]);
         assert!(rows[3].0.contains_key("ratio") && !rows[3].0.contains_key("other"));

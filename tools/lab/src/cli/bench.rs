@@ -12,9 +12,15 @@ use crate::machine::AccelChoice;
 
 /// A workload by its name.
 fn program() -> impl TypedValueParser<Value = &'static Program> {
-    let names = PROGRAMS.map(|program| PossibleValue::new(program.name).help(program.about));
-    let named = |name: String| PROGRAMS.into_iter().find(|program| program.name == name);
-    PossibleValuesParser::new(names).map(move |name| named(name).expect("a possible value"))
+    let names = PROGRAMS.iter();
+    let names = names.map(|program| PossibleValue::new(program.name).help(program.about));
+    let named = |name: String| {
+        *PROGRAMS
+            .iter()
+            .find(|program| program.name == name)
+            .expect("a possible value")
+    };
+    PossibleValuesParser::new(names).map(named)
 }
 
 /// `lab bench`
@@ -125,7 +131,7 @@ impl FromArgMatches for CallsBench {
         let (name, matches) = matches
             .subcommand()
             .ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
-        let contest = CONTESTS.into_iter().find(|contest| contest.name == name);
+        let contest = CONTESTS.iter().find(|contest| contest.name == name);
         Ok(Self {
             contest: contest.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?,
             calls: Calls::from_arg_matches(matches)?,

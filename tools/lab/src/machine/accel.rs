@@ -99,11 +99,11 @@ pub fn host_cores() -> usize {
 
 /// Whether the processor says that it can run guests itself.
 fn offers_virtualisation(cpuinfo: &str) -> bool {
-    cpuinfo
-        .lines()
-        .filter(|line| line.starts_with("flags"))
-        .flat_map(str::split_whitespace)
-        .any(|flag| flag == "vmx" || flag == "svm")
+    let mut flags = cpuinfo.lines().filter(|line| line.starts_with("flags"));
+    flags.any(|line| {
+        line.split_whitespace()
+            .any(|flag| ["vmx", "svm"].contains(&flag))
+    })
 }
 
 #[cfg(test)]

@@ -212,25 +212,29 @@ mod tests {
         let end = |value: i32, console: &str| {
             End::of_shootdown(&ended(value * 2 + 1, console, ""), DEADLINE)
         };
-        assert_eq!(
-            end(0, "shootdown: init exited with status 0\r\n"),
-            End::Exited(0)
-        );
-        assert_eq!(end(7, ""), End::Exited(7));
-        assert_eq!(end(0x3d, ""), End::Exited(0x3d));
-        assert_eq!(
-            end(0x3e, "x init exited with status 134\r\n"),
-            End::Exited(134)
-        );
-        assert_eq!(
-            end(0x3e, "x init killed by SIGSEGV\r\n"),
-            End::Signalled("SIGSEGV".into())
-        );
-        assert_eq!(end(0x7d, ""), End::BootFailed);
-        assert_eq!(
-            end(0x7e, "KERNEL PANIC cpu1: no\r\n"),
-            End::Panicked("KERNEL PANIC cpu1: no".into())
-        );
+        for (value, console, expected) in [
+            (
+                0,
+                "shootdown: init exited with status 0\r\n",
+                End::Exited(0),
+            ),
+            (7, "", End::Exited(7)),
+            (0x3d, "", End::Exited(0x3d)),
+            (0x3e, "x init exited with status 134\r\n", End::Exited(134)),
+            (
+                0x3e,
+                "x init killed by SIGSEGV\r\n",
+                End::Signalled("SIGSEGV".into()),
+            ),
+            (0x7d, "", End::BootFailed),
+            (
+                0x7e,
+                "KERNEL PANIC cpu1: no\r\n",
+                End::Panicked("KERNEL PANIC cpu1: no".into()),
+            ),
+        ] {
+            assert_eq!(end(value, console), expected);
+        }
         assert!(matches!(end(0x50, ""), End::Emulator(_)));
     }
 
@@ -256,16 +260,12 @@ mod tests {
     #[test]
     fn linux_panic_line_decodes() {
         let end = |line: &str| End::of_linux(&ended(0, line, ""), DEADLINE);
-        assert_eq!(
-            end("Attempted to kill init! exitcode=0x00000100\r\n"),
-            End::Exited(1)
-        );
+        let line = "Attempted to kill init! exitcode=0x00000100\r\n";
+        assert_eq!(end(line), End::Exited(1));
         assert_eq!(end("exitcode=0x00000000 ]---"), End::Exited(0));
         assert_eq!(end("exitcode=0x0000008b"), End::Signalled("SIGSEGV".into()));
-        assert!(matches!(
-            end("Kernel panic - not syncing: VFS"),
-            End::Panicked(_)
-        ));
+        let end_of_boot = end("Kernel panic - not syncing: VFS");
+        assert!(matches!(end_of_boot, End::Panicked(_)));
         assert_eq!(end(""), End::Reset);
     }
 

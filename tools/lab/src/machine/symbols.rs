@@ -38,10 +38,9 @@ mod tests {
     fn this_test_is_in_its_own_table() {
         let image = std::env::current_exe().unwrap();
         let table = table(&image).expect("test binaries have symbols");
-        let line = table
-            .lines()
-            .find(|line| line.contains("this_test_is_in_its_own_table"))
-            .expect("a function of this module");
+        let mut lines = table.lines();
+        let line = lines.find(|line| line.contains("this_test_is_in_its_own_table"));
+        let line = line.expect("a function of this module");
         let mut words = line.split(' ');
         assert!(u64::from_str_radix(words.next().unwrap(), 16).unwrap() > 0);
         assert_eq!(words.next(), Some("t"));

@@ -70,18 +70,16 @@ fn read(file: &PathBuf) -> Outcome<Mutant> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     let text = std::fs::read_to_string(file).doing(format!("read the mutant {name}"))?;
     let mutant: Mutant = toml::from_str(&text).doing(format!("understand the mutant {name}"))?;
-    if mutant.id != name {
-        return Err(Failure::work(format!(
-            "the mutant in {name}.toml calls itself {}",
-            mutant.id
-        )));
-    }
-    if mutant.killers.is_empty() || mutant.edits.is_empty() {
-        return Err(Failure::work(format!(
+    let id = &mutant.id;
+    match mutant.killers.is_empty() || mutant.edits.is_empty() {
+        _ if *id != name => Err(Failure::work(format!(
+            "the mutant in {name}.toml calls itself {id}"
+        ))),
+        true => Err(Failure::work(format!(
             "the mutant {name} has no edit or no check that should notice it"
-        )));
+        ))),
+        false => Ok(mutant),
     }
-    Ok(mutant)
 }
 
 /// Those that were named, or all.

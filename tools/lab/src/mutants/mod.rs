@@ -75,10 +75,9 @@ pub fn run(
 ) -> Outcome<()> {
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
-    let copies = options.jobs.clamp(1, mutants.len().max(1));
-    let copies = (0..copies)
-        .map(|number| scratch.copy(number))
-        .collect::<Outcome<Vec<Copy>>>()?;
+    let copies = 0..options.jobs.clamp(1, mutants.len().max(1));
+    let copies = copies.map(|number| scratch.copy(number));
+    let copies = copies.collect::<Outcome<Vec<Copy>>>()?;
     let baseline = pass_unchanged(&copies[0], mutants, options.effort, &mut progress)?;
     let next = AtomicUsize::new(0);
     let show = Mutex::new((progress, report));

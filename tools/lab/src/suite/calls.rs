@@ -57,14 +57,9 @@ fn all_ran(console: &str) -> Outcome<String> {
             return Err(Failure::work(format!("{due} runs were due in {row:?}")));
         }
     }
-    let shapes = rows
-        .iter()
-        .filter(|row| row.text("peer") == CONTENDERS[0])
-        .count();
-    let is_whole = |peer: &&str| {
-        let own = rows.iter().filter(|row| row.text("peer") == *peer);
-        shapes > 0 && own.count() == shapes
-    };
+    let of = |peer: &str| rows.iter().filter(|row| row.text("peer") == peer).count();
+    let shapes = of(CONTENDERS[0]);
+    let is_whole = |peer: &&str| shapes > 0 && of(peer) == shapes;
     match CONTENDERS.iter().find(|peer| !is_whole(peer)) {
         Some(peer) => Err(Failure::work(format!("rows of {peer} are missing"))),
         None => Ok(format!("{shapes} shapes")),

@@ -106,16 +106,12 @@ impl Tally {
     }
 
     fn totals(&self) -> String {
-        let Counts {
-            passed,
-            failed,
-            skipped,
-        } = self.counts;
-        let mut line = format!("{passed} passed, {failed} failed");
-        if skipped > 0 {
-            line.push_str(&format!(", {skipped} skipped"));
+        let counts = self.counts;
+        let line = format!("{} passed, {} failed", counts.passed, counts.failed);
+        match counts.skipped {
+            0 => line,
+            skipped => format!("{line}, {skipped} skipped"),
         }
-        line
     }
 
     fn tell_failure(&mut self, name: &str, reason: &str) {

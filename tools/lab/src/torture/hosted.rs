@@ -34,13 +34,12 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
     }
     let program = cargo::build_torture(arguments.sanitizer)?;
     let mut command = Command::new(program);
-    for (name, value) in [
-        ("--seconds", u64::from(arguments.seconds)),
-        ("--cpus", arguments.cpus as u64),
-        ("--seed", arguments.seed),
-    ] {
-        command.arg(name).arg(value.to_string());
-    }
+    let (cpus, seed) = (arguments.cpus, arguments.seed);
+    let words = format!(
+        "--seconds {} --cpus {cpus} --seed {seed}",
+        arguments.seconds
+    );
+    command.args(words.split(' '));
     command.env("TSAN_OPTIONS", SANITIZER_OPTIONS);
     let limit = match arguments.sanitizer {
         None => PATIENCE,

@@ -101,18 +101,16 @@ impl Panel {
         let across = (across.0..across.1 * 1.01).log_scale().base(2.0);
         match self.up {
             Up::Percent => self.draw_on((area, has_legend), across, up.0.min(-80.0)..up.1.max(5.0)),
-            Up::Time => self.draw_on(
-                (area, has_legend),
-                across,
-                (up.0 / 1.5..up.1 * 1.5).log_scale(),
-            ),
+            Up::Time => {
+                let up = (up.0 / 1.5..up.1 * 1.5).log_scale();
+                self.draw_on((area, has_legend), across, up)
+            }
         }
     }
 
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.lines
-            .iter()
-            .flat_map(|(_, points)| points.iter().copied())
+        let lines = self.lines.iter();
+        lines.flat_map(|(_, points)| points.iter().copied())
     }
 
     fn draw_on<X, Y>(
@@ -184,10 +182,9 @@ fn colour(peer: Peer) -> RGBColor {
 
 /// The least and the greatest; never the same.
 fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (least, most) = values.fold(
-        (f64::INFINITY, f64::NEG_INFINITY),
-        |(least, most), value| (least.min(value), most.max(value)),
-    );
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    let wider = |ends: (f64, f64), value| (ends.0.min(value), ends.1.max(value));
+    let (least, most) = values.fold(ends, wider);
     match least < most {
         true => (least, most),
         false => (least, least + least.abs().max(1.0)),

@@ -87,16 +87,9 @@ mod tests {
 
     #[test]
     fn each_workload_has_axes_of_its_own() {
-        let madvise = axes("").unwrap();
-        assert_eq!(
-            (madvise.actors, madvise.pages),
-            (vec![1, 2, 4], vec![1, 8, 32])
-        );
-        let pingpong = axes("pingpong --spaces 3,2,3").unwrap();
-        assert_eq!(
-            (pingpong.actors, pingpong.pages),
-            (vec![2, 3], vec![0, 512])
-        );
+        let axes = |words| axes(words).map(|axes| (axes.actors, axes.pages)).unwrap();
+        assert_eq!(axes(""), (vec![1, 2, 4], vec![1, 8, 32]));
+        assert_eq!(axes("pingpong --spaces 3,2,3"), (vec![2, 3], vec![0, 512]));
     }
 
     #[test]

@@ -93,12 +93,7 @@ impl Plan for ProgramPlan<'_> {
 impl ProgramPlan<'_> {
     /// What the rows say, with the parameters that they were measured with: the same shape for every program.
     fn result(&self, rows: &[Row], about: Option<&Object>, others: Option<f64>) -> Value {
-        let Self {
-            bench,
-            session,
-            axes,
-            ..
-        } = self;
+        let (bench, axes, session) = (self.bench, &self.axes, &self.session);
         let base = &self.groups[0];
         let machines: Vec<&str> = self.machines.iter().map(|kind| kind.name()).collect();
         let actors = axes.program.actors;

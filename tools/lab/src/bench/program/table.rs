@@ -40,10 +40,8 @@ pub fn render(
         text.push('\n');
     };
     for &pages in &plan.axes.pages {
-        let mut rows: Vec<&Row> = rows
-            .iter()
-            .filter(|row| row.count("pages") == u64::from(pages))
-            .collect();
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.retain(|row| row.count("pages") == u64::from(pages));
         rows.sort_by_key(|row| row.count(workload.actors));
         let pages = counted(pages as usize, "pages");
         line(&format!("\n{}", (workload.title)(&pages)));
@@ -93,23 +91,16 @@ pub fn render(
 }
 
 fn times(rows: &[&Row], workload: &Program) -> String {
-    let actors = actors(workload);
+    let actors = Column::new(workload.actors, workload.actors, Format::Actors);
     let columns = [&[actors], &TIMES[..], workload.columns, &COUNTS].concat();
     table(&columns, rows.iter().copied())
-}
-
-fn actors(workload: &Program) -> Column {
-    let name = workload.actors;
-    Column::new(name, name, Format::Actors)
 }
 
 /// How each policy works, in counts of the engine: they show what an emulator's times hide.
 fn counters(rows: &[Row], workload: &Program) -> Option<String> {
     let actors = workload.actors;
-    let mut rows: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.count(actors) > 1 && row.is_of(MachineKind::Qemu))
-        .collect();
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    rows.retain(|row| row.count(actors) > 1 && row.is_of(MachineKind::Qemu));
     rows.sort_by_key(|row| (row.count("pages"), row.count(actors)));
     let axis = |name| Column::new(name, name, Format::Digits(0));
     let mut columns = vec![axis("pages"), axis(actors), POLICY];
@@ -133,59 +124,10 @@ fn against_linux(rows: &[Row], workload: &Program) -> String {
         let [actors, pages] = [actors, "pages"].map(|key| counted(row.count(key) as usize, key));
         Some(format!("{ratio:.3} ({actors}, {pages})"))
     };
-    let best = rows
-        .iter()
-        .filter(|row| row.text("policy") == "best" && !row.is_crowded());
-    let figures: Vec<String> = best.filter_map(figure).collect();
+    let is_judged = |row: &&Row| row.text("policy") == "best" && !row.is_crowded();
+    let figures: Vec<String> = rows.iter().filter(is_judged).filter_map(figure).collect();
     match figures.is_empty() {
         true => "no comparison with Linux: `./lab doctor --get-linux` fetches an image".into(),
         false => format!("best / linux: {}", figures.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::program::merge::tests::{merged, row_of};
-    use crate::bench::workloads::tests::program;
-
-    #[test]
-    fn counters_of_the_reference_kernel_are_shown_and_no_others() {
-        let row = |machine: &str| {
-            row_of(&format!(
-                r#"{{"machine":"{machine}","policy":"best","spaces":2,"pages":0,"counters":{{"tags_kept":0.75}}}}"#
-            ))
-        };
-        let text = counters(&[row("qemu")], program("pingpong")).unwrap();
-        assert!(text.contains("tags kept") && text.contains("0.75") && text.contains("0.00"));
-        assert_eq!(counters(&[row("linux")], program("pingpong")), None);
-    }
-
-    #[test]
-    fn the_call_has_columns_of_its_own() {
-        let row = |policy: &str, call_median_ns: f64| {
-            row_of(&format!(
-                r#"{{"machine":"qemu","policy":"{policy}","threads":2,"pages":32,"median_ns":900,"p99_ns":990,"min_ns":1,
-                    "call_median_ns":{call_median_ns},"call_p99_ns":777,"iterations":3,"ipis_per_op":1,"stale":0}}"#
-            ))
-        };
-        let madvise = program("madvise");
-        let rows = merged(
-            madvise,
-            vec![vec![row("before", 400.0), row("best", 100.0)]],
-        );
-        let text = times(&rows.iter().collect::<Vec<_>>(), madvise);
-        let cells = |line: &str| -> Vec<String> {
-            let cells = line.split(['│', '┆']).map(|cell| cell.trim().to_owned());
-            cells.filter(|cell| !cell.is_empty()).collect()
-        };
-        let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
-        let find = |word: &str| lines.iter().find(|line| line.iter().any(|c| c == word));
-        let (heading, best) = (find("policy").unwrap(), find("best").unwrap());
-        let cell = |name: &str| &best[heading.iter().position(|cell| cell == name).unwrap()];
-        assert_eq!(cell("call ns"), "100");
-        assert_eq!(cell("call p99"), "777");
-        assert_eq!(cell("call / before"), "0.250");
-        assert_eq!(cell("/ before"), "1.000");
     }
 }

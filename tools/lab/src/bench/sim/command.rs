@@ -8,7 +8,7 @@ use super::setup::Setup;
 use crate::bench::program::{Axes, distinct};
 use crate::bench::report;
 use crate::bench::workload::{DEFERS, Program};
-use crate::cli::{Bench, Calls, CallsBench, CpuMachine, MachineKind};
+use crate::cli::{Bench, CallsBench, CpuMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
 use crate::{place, session};
@@ -139,9 +139,7 @@ fn params(run: &Run<'_>, findings: &Findings) -> Value {
 }
 
 fn contest(CallsBench { contest, calls }: &CallsBench) -> Outcome<Simulation> {
-    let Calls {
-        emulator, preset, ..
-    } = calls;
+    let (emulator, preset) = (&calls.emulator, calls.preset.as_deref());
     let has_emulator = emulator.qemu.is_some() || emulator.kernel.is_some();
     if calls.rest != "busy" || calls.counts_instructions() || has_emulator {
         return Err(Failure::input(
@@ -149,13 +147,12 @@ fn contest(CallsBench { contest, calls }: &CallsBench) -> Outcome<Simulation> {
             "use them with --machine qemu or hosted",
         ));
     }
-    let presets = preset
-        .as_deref()
-        .map_or(contest.presets.to_vec(), |name| vec![name]);
+    let presets = preset.map_or(contest.presets.to_vec(), |name| vec![name]);
+    let setup = |preset| Setup::new(preset, None, &calls.set);
     let setups = presets
         .into_iter()
-        .map(|preset| Setup::new(preset, None, &calls.set));
-    let setups = setups.collect::<Outcome<Vec<_>>>()?;
+        .map(setup)
+        .collect::<Outcome<Vec<_>>>()?;
     let findings = (contest.simulate)(calls, &setups)?;
     let closing = format!("seed {}; --set NAME=VALUE changes a figure\n", calls.seed);
     Ok((contest.name, None, setups, findings, closing))

@@ -129,20 +129,14 @@ impl Run<'_> {
     /// The engine's counters that moved, as `share` has them.
     pub fn counters(&self, stats: &Stats, share: impl Fn(u64) -> f64) -> Map<String, Value> {
         let moved = stats.iter().filter(|(_, count)| *count > 0);
-        moved
-            .map(|(name, count)| (name.to_owned(), share(count).into()))
-            .collect()
+        let shares = moved.map(|(name, count)| (name.to_owned(), share(count).into()));
+        shares.collect()
     }
 
     /// Some of the samples, in nanoseconds.
     pub fn samples(&self, samples_ps: &[u64]) -> Value {
-        let samples: Vec<&u64> = thin(samples_ps.iter().collect(), SAMPLES_KEPT);
-        json!(
-            samples
-                .iter()
-                .map(|&&ps| ps as f64 / 1000.0)
-                .collect::<Vec<_>>()
-        )
+        let samples = samples_ps.iter().map(|&ps| ps as f64 / 1000.0);
+        json!(thin(samples.collect(), SAMPLES_KEPT))
     }
 
     /// A table for each number of pages, of `what`.
@@ -163,9 +157,8 @@ impl Run<'_> {
     /// What happens to the rows of all policies if figures of the machine change; `title` says what they have in common.
     pub fn sensitivity<R: Simulation>(&self, title: &str, row: impl Fn(&str) -> R) -> String {
         let policies = self.bench.policies.iter();
-        let rows: Vec<(String, R)> = policies
-            .map(|policy| (policy.clone(), row(policy)))
-            .collect();
+        let rows = policies.map(|policy| (policy.clone(), row(policy)));
+        let rows: Vec<(String, R)> = rows.collect();
         sensitivity::render(title, &rows)
     }
 }

@@ -15,9 +15,9 @@ pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
     let (visible, hidden): (Vec<Effect>, Vec<Effect>) = sweep(&rows)
         .into_iter()
         .partition(|effect| is_visible(effect, &base_ns));
-    let mut heading = ["figure", "x", "value"].map(str::to_owned).to_vec();
-    heading.extend(names.iter().map(|name| (*name).to_owned()));
     let first = names[0];
+    let mut heading = ["figure", "x", "value"].map(str::to_owned).to_vec();
+    heading.extend(names.iter().map(|&name| name.to_owned()));
     heading.extend(names[1..].iter().map(|name| format!("{name} / {first}")));
     let mut as_is = ["as is", "1", "-"].map(str::to_owned).to_vec();
     as_is.extend(base_ns.iter().map(|ns| format!("{ns:.0} ns")));
@@ -40,16 +40,10 @@ pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
     for index in 1..names.len() {
         text.push_str(&conclusion(&names, index, visible.iter().chain(&hidden)));
     }
-    let mut unseen: Vec<&str> = hidden
-        .iter()
-        .map(|effect| effect.change.parameter.name)
-        .collect();
+    let name = |effect: &Effect| effect.change.parameter.name;
+    let mut unseen: Vec<&str> = hidden.iter().map(name).collect();
     unseen.dedup();
-    unseen.retain(|name| {
-        visible
-            .iter()
-            .all(|effect| effect.change.parameter.name != *name)
-    });
+    unseen.retain(|unseen| visible.iter().all(|effect| name(effect) != *unseen));
     text.push_str(&format!("no effect here: {}\n", unseen.join(", ")));
     text
 }
@@ -62,9 +56,8 @@ fn is_visible(effect: &Effect, base_ns: &[f64]) -> bool {
 /// Each row but the first against the first.
 fn ratios_of(figures_ns: &[f64]) -> impl Iterator<Item = String> {
     let first_ns = figures_ns[0];
-    figures_ns[1..]
-        .iter()
-        .map(move |ns| format!("{:.3}", ns / first_ns))
+    let others = figures_ns[1..].iter();
+    others.map(move |ns| format!("{:.3}", ns / first_ns))
 }
 
 /// Between what a ratio moves, and what moves it most.
@@ -80,19 +73,10 @@ fn conclusion<'a>(
         return String::new();
     };
     let end = |effect: &Effect| {
-        let change = &effect.change;
-        format!(
-            "{:.3} ({} x {})",
-            ratio(effect),
-            change.parameter.name,
-            number(change.factor)
-        )
+        let (change, factor) = (&effect.change, number(effect.change.factor));
+        let name = change.parameter.name;
+        format!("{:.3} ({name} x {factor})", ratio(effect))
     };
-    format!(
-        "{} / {}: {} to {}\n",
-        names[index],
-        names[0],
-        end(least),
-        end(most)
-    )
+    let (name, first) = (names[index], names[0]);
+    format!("{name} / {first}: {} to {}\n", end(least), end(most))
 }

@@ -176,12 +176,8 @@ mod tests {
         let mut set = |words: &str| set(&mut costs, Some(&mut load), words);
         assert_eq!(set("tail_alpha=1.25").unwrap(), "tail_alpha");
         assert_eq!(set("icr_ns=12.5").unwrap(), "icr_ns");
-        assert!(
-            set("tail_alpha=0")
-                .unwrap_err()
-                .to_string()
-                .contains("takes")
-        );
+        let text = set("tail_alpha=0").unwrap_err().to_string();
+        assert!(text.contains("takes"), "{text}");
         assert_eq!((load.tail_alpha, costs.icr_ps), (1.25, 12_500));
     }
 }

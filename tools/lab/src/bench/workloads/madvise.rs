@@ -100,18 +100,13 @@ fn measure(run: &Run<'_>) -> Findings {
 
 fn what(run: &Run<'_>, shape: Shape<'_>) -> Madvise {
     let (most, least, all) = ITERATIONS;
-    let Shape {
-        policy,
-        actors,
-        pages,
-    } = shape;
     Madvise {
-        threads: actors,
-        pages,
-        policy: Policy::from_name(policy).expect("checked with the axes"),
+        threads: shape.actors,
+        pages: shape.pages,
+        policy: Policy::from_name(shape.policy).expect("checked with the axes"),
         costs: run.setup.costs.clone(),
         seed: run.bench.seed,
-        iterations: (all / (actors * pages)).clamp(least, most),
+        iterations: (all / (shape.actors * shape.pages)).clamp(least, most),
     }
 }
 

@@ -12,7 +12,7 @@ mod zerocopy;
 use super::workload::{Contest, OnLinux, Program};
 
 /// Those that are a user program, in the order of the help; `bench` without a name measures the first.
-pub const PROGRAMS: [&Program; 6] = [
+pub const PROGRAMS: &[&Program] = &[
     &madvise::PROGRAM,
     &dirtysync::PROGRAM,
     &pingpong::PROGRAM,
@@ -22,13 +22,12 @@ pub const PROGRAMS: [&Program; 6] = [
 ];
 
 /// Those that are a contest of calls.
-pub const CONTESTS: [&Contest; 2] = [&selected::CONTEST, &shoot::CONTEST];
+pub const CONTESTS: &[&Contest] = &[&selected::CONTEST, &shoot::CONTEST];
 
 /// Whether a program needs a disk on Linux.
 pub fn needs_disk(name: &str) -> bool {
-    PROGRAMS
-        .iter()
-        .any(|program| program.name == name && program.linux == OnLinux::WithDisk)
+    let mut programs = PROGRAMS.iter();
+    programs.any(|program| program.name == name && program.linux == OnLinux::WithDisk)
 }
 
 #[cfg(test)]
@@ -37,7 +36,7 @@ pub mod tests {
 
     /// A program by its name.
     pub fn program(name: &str) -> &'static Program {
-        let mut programs = PROGRAMS.into_iter();
+        let mut programs = PROGRAMS.iter();
         programs.find(|program| program.name == name).unwrap()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shootdown::Policy;
-use shootdown_sim::workload::{Measured, PUBLISHED_PINGPONG, Pingpong};
+use shootdown_sim::workload::{PUBLISHED_PINGPONG, Pingpong};
 
 use crate::bench::columns::{Column, Format, counted};
 use crate::bench::program::Axes;
@@ -138,11 +138,7 @@ fn what(run: &Run<'_>, shape: Shape<'_>, rounds: usize) -> Pingpong {
 fn row(run: &Run<'_>, shape: Shape<'_>) -> Value {
     let measured = what(run, shape, ROUNDS).run();
     let share = |count: u64| measured.per_iteration(count);
-    let Measured {
-        stats,
-        translations,
-        ..
-    } = &measured;
+    let (stats, translations) = (&measured.stats, &measured.translations);
     json!({
         "median_ns": measured.median_ns(), "p99_ns": measured.quantile_ns(990),
         "min_ns": measured.quantile_ns(0), "mean_ns": measured.mean_ns(),

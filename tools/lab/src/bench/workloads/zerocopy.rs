@@ -81,10 +81,8 @@ const CURIOUS_CPUS: usize = 4;
 
 /// On the reference kernel, where each thread has a CPU.
 fn per_cpu(row: &Row) -> Option<String> {
-    Some(format!(
-        "{:.0}",
-        row.number("per_s")? / row.number("threads")?
-    ))
+    let per_s = row.number("per_s")? / row.number("threads")?;
+    Some(format!("{per_s:.0}"))
 }
 
 fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {

@@ -106,16 +106,11 @@ pub mod tests {
 
     #[test]
     fn what_a_machine_lacks_is_said() {
-        let rows = merged(
-            &PROGRAM,
-            vec![vec![row("qemu", 1, "best", r#","keepers":1"#)]],
-        );
+        let row = row("qemu", 1, "best", r#","keepers":1"#);
+        let rows = merged(&PROGRAM, vec![vec![row]]);
         assert!(spans::render(&[&rows[0]]).is_none());
-        let notes = notes(&rows, None);
-        assert_eq!(
-            notes,
-            ["qemu: no record of the spans with preemption off there"]
-        );
+        let note = "qemu: no record of the spans with preemption off there";
+        assert_eq!(notes(&rows, None), [note]);
         assert!(!rows[0].0.contains_key("off_p99_ns"));
     }
 
@@ -134,9 +129,7 @@ pub mod tests {
         let load = r#"{"period_us":1000,"body_us":15,"body_sigma":0.5,"tail_share":0.02,"tail_us":200,
             "tail_alpha":1.2,"cut_us":50000,"gap_us":700,"can_keep_interrupts_off":true}"#;
         let notes = notes(&[], Some(&serde_json::from_str(load).unwrap()));
-        assert!(
-            notes[0].contains("alpha 1.2") && notes[0].contains("700 us apart"),
-            "{notes:?}"
-        );
+        let note = &notes[0];
+        assert!(note.contains("alpha 1.2") && note.contains("700 us apart"));
     }
 }

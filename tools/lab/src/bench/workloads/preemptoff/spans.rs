@@ -25,18 +25,14 @@ pub fn pool(row: &mut Row, own: &[&Row], reference: &[&Row]) {
         return;
     };
     let off_max_ns = |row: &Row| row.number("off_max_ns").unwrap_or(0.0);
-    let longest = own
-        .iter()
-        .max_by(|a, b| off_max_ns(a).total_cmp(&off_max_ns(b)));
+    let by_length = |a: &&&Row, b: &&&Row| off_max_ns(a).total_cmp(&off_max_ns(b));
+    let longest = own.iter().max_by(by_length);
     let at = longest.and_then(|longest| longest.0.get("off_at"));
     let before = quantile(&before, 99).filter(|&ns| ns > 0.0);
     row.set("off_spans", spans.len());
     row.set("off_p50_ns", quantile(&spans, 50));
     row.set("off_p99_ns", off_p99_ns);
-    row.set(
-        "off_max_ns",
-        longest.map_or(0.0, |longest| off_max_ns(longest)),
-    );
+    row.set("off_max_ns", longest.map_or(0.0, |row| off_max_ns(row)));
     row.set("off_at", at.cloned());
     row.set("off_ratio", before.map(|ns| off_p99_ns / ns));
     row.set("ipi_wait_p50_ns", quantile(&waits, 50));

@@ -82,20 +82,13 @@ fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
 }
 
 fn row(line: &Line, peer: Peer, result: &SelectedResult, base_ps: u64) -> Row {
-    let Line {
-        cpus,
-        function_ps,
-        masks,
-        initiators,
-        targets,
-    } = *line;
     let change = |whole_ps: u64| 100.0 * (whole_ps as f64 / base_ps as f64 - 1.0);
     // What the same masks allow whoever serves first come, first served; where that means anything.
-    let has_limit = function_ps > 0 && masks != Masks::Idempotent;
+    let has_limit = line.function_ps > 0 && line.masks != Masks::Idempotent;
     Row::of(json!({
-        "machine": "sim", "accel": "virtual time", "peer": peer.name(), "cpus": cpus,
-        "function_ns": function_ps as f64 / 1000.0, "masks": masks.name(),
-        "initiators": initiators, "targets": targets,
+        "machine": "sim", "accel": "virtual time", "peer": peer.name(), "cpus": line.cpus,
+        "function_ns": line.function_ps as f64 / 1000.0, "masks": line.masks.name(),
+        "initiators": line.initiators, "targets": line.targets,
         "change_percent": change(result.whole_ps),
         "limit_percent": has_limit.then(|| change(result.limit_ps)),
         "published_percent": published(line),
@@ -127,7 +120,7 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
             setup.preset.name,
             rows[0].count("cpus"),
             rows[0].text("masks"),
-            number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3),
+            number(rows[0].us("function_ns")),
             plan.calls,
             changes(plan, rows),
             times(plan, rows),
@@ -164,7 +157,7 @@ fn times(plan: &Plan, rows: &[Row]) -> String {
 /// For each machine, function and way to draw masks: a panel for each number of initiators.
 fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
     let picture = |rows: &[Row]| {
-        let masks = rows[0].text("masks");
+        let (cpus, masks) = (rows[0].count("cpus"), rows[0].text("masks"));
         let panel = |rows: &[Row]| {
             let initiators = counted(rows[0].count("initiators") as usize, "initiators");
             let rows: Vec<&Row> = rows.iter().collect();
@@ -176,12 +169,9 @@ fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
             )
         };
         let panels = rows.chunk_by(|one, other| one.agrees(other, &["initiators"]));
-        let function = number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3);
+        let function = number(rows[0].us("function_ns"));
         Picture {
-            name: format!(
-                "selected-{}-{function}us-{masks}.svg",
-                rows[0].count("cpus")
-            ),
+            name: format!("selected-{cpus}-{function}us-{masks}.svg"),
             panels: panels.map(panel).collect(),
         }
     };

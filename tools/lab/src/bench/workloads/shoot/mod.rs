@@ -140,7 +140,7 @@ fn tables(plan: &Plan, rows: &[Row]) -> String {
         text.push_str(&format!(
             "\nshoot on the simulated machine {}: {callers}, functions of {} us\n{}\n",
             rows[0].text("preset"),
-            number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3),
+            number(rows[0].us("function_ns")),
             table(&columns, rows),
         ));
     }
@@ -232,7 +232,7 @@ fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
             let title = (format!("{title}: median"), &plan.peers[..]);
             Some(Panel::new(title, &rows, across, (Up::Time, "median_ns")))
         };
-        let function = number(rows[0].number("function_ns").unwrap_or(0.0) / 1e3);
+        let function = number(rows[0].us("function_ns"));
         Picture {
             name: format!("shoot-{}-{function}us.svg", rows[0].text("preset")),
             panels: panels.iter().filter_map(panel).collect(),

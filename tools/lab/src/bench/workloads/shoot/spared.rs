@@ -1,7 +1,7 @@
 //! What `shoot` says of targets that need no interrupt.
 
 use serde_json::json;
-use shootdown_sim::workload::{Spared, Whereabouts, on_large_stack, spared};
+use shootdown_sim::workload::{Whereabouts, on_large_stack, spared};
 
 use crate::bench::columns::{Column, Format, short, table, time};
 use crate::bench::row::Row;
@@ -18,12 +18,12 @@ const COLUMNS: [Column; 9] = [
     Column::new("register_writes", "ICR writes", Format::Digits(0)),
     Column::new("", "lines a target", Format::Of(lines_a_target)),
     Column::new(
-        "in_and_out_ns",
+        "",
         "in and out",
         Format::Of(|row| way(row, "in_and_out_ns")),
     ),
     Column::new(
-        "out_after_ns",
+        "",
         "out after it",
         Format::Of(|row| way(row, "out_after_ns")),
     ),
@@ -35,20 +35,14 @@ pub fn measure(setups: &[Setup]) -> Vec<Row> {
     for setup in setups {
         for targets in TARGETS {
             for whereabouts in Whereabouts::ALL {
-                let Spared {
-                    time_ps,
-                    activity,
-                    lines,
-                    way_ps,
-                    catch_up_ps,
-                } = on_large_stack(|| spared(whereabouts, targets, &setup.costs));
+                let it = on_large_stack(|| spared(whereabouts, targets, &setup.costs));
                 rows.push(Row::of(json!({
                     "preset": setup.preset.name, "targets_are": whereabouts.name(), "targets": targets,
-                    "flush_ns": time_ps as f64 / 1000.0,
-                    "ipis": activity.ipis_sent,
-                    "register_writes": activity.register_writes, "lines": lines,
-                    "in_and_out_ns": way_ps as f64 / 1000.0,
-                    "out_after_ns": catch_up_ps as f64 / 1000.0,
+                    "flush_ns": it.time_ps as f64 / 1000.0,
+                    "ipis": it.activity.ipis_sent,
+                    "register_writes": it.activity.register_writes, "lines": it.lines,
+                    "in_and_out_ns": it.way_ps as f64 / 1000.0,
+                    "out_after_ns": it.catch_up_ps as f64 / 1000.0,
                 })));
             }
         }
