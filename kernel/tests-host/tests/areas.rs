@@ -8,8 +8,12 @@ use shootdown_kernel_tests::mm::{AreaKind, MapError, PAGE_SIZE, Prot};
 const PAGES: usize = 48;
 const BASE: usize = 0x10_0000;
 
+fn at(page: usize) -> usize {
+    BASE + page * PAGE_SIZE
+}
+
 fn range(start: usize, pages: usize) -> UserRange {
-    UserRange::new(BASE + start * PAGE_SIZE, pages * PAGE_SIZE).unwrap()
+    UserRange::new(at(start), pages * PAGE_SIZE).unwrap()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +41,9 @@ fn prot(bits: u8) -> Prot {
 }
 
 fn kind(heap: bool) -> AreaKind {
-    if heap {
-        AreaKind::Heap
-    } else {
-        AreaKind::Anonymous
+    match heap {
+        true => AreaKind::Heap,
+        false => AreaKind::Anonymous,
     }
 }
 
@@ -49,18 +52,15 @@ type Pages = [Option<(Prot, AreaKind)>; PAGES];
 
 fn check(areas: &Areas, pages: &Pages) {
     for (index, expected) in pages.iter().enumerate() {
-        let found = areas
-            .find(BASE + index * PAGE_SIZE + 17)
-            .map(|area| (area.prot, area.kind.clone()));
+        let area = areas.find(at(index) + 17);
+        let found = area.map(|area| (area.prot, area.kind.clone()));
         assert_eq!(found, *expected, "page {index}");
     }
     let list: Vec<&Area> = areas.iter().collect();
     for pair in list.windows(2) {
-        assert!(
-            pair[0].range.end() <= pair[1].range.start(),
-            "sorted and disjoint"
-        );
-        let touch = pair[0].range.end() == pair[1].range.start();
+        let (end, start) = (pair[0].range.end(), pair[1].range.start());
+        assert!(end <= start, "sorted and disjoint");
+        let touch = end == start;
         let same = (pair[0].prot, &pair[0].kind) == (pair[1].prot, &pair[1].kind);
         assert!(!(touch && same), "equal neighbours are merged");
     }
@@ -120,26 +120,21 @@ fn a_gap_reaches_to_the_neighbours() {
         areas.replace(area).unwrap();
     }
     let (below, above) = areas.gap_around(range(5, 1));
-    assert_eq!(
-        (below, above),
-        (BASE + 4 * PAGE_SIZE, BASE + 10 * PAGE_SIZE)
-    );
-    assert_eq!(areas.gap_around(range(0, 1)), (0, BASE + 2 * PAGE_SIZE));
-    assert_eq!(
-        areas.gap_around(range(20, 1)),
-        (BASE + 12 * PAGE_SIZE, usize::MAX)
-    );
+    assert_eq!((below, above), (at(4), at(10)));
+    assert_eq!(areas.gap_around(range(0, 1)), (0, at(2)));
+    assert_eq!(areas.gap_around(range(20, 1)), (at(12), usize::MAX));
 }
 
 #[test]
 fn ranges_refuse_what_is_not_user_memory() {
-    assert_eq!(UserRange::new(0x1001, 1), Err(MapError::Invalid));
-    assert_eq!(UserRange::new(0x1000, 0), Err(MapError::Invalid));
-    assert_eq!(UserRange::new(0x1000, usize::MAX), Err(MapError::NoMemory));
-    assert_eq!(
-        UserRange::new(usize::MAX & !0xfff, 0x2000),
-        Err(MapError::NoMemory)
-    );
-    assert_eq!(UserRange::new(0x7fff_ffff_f000, 1), Err(MapError::NoMemory));
+    for (start, bytes, error) in [
+        (0x1001, 1, MapError::Invalid),
+        (0x1000, 0, MapError::Invalid),
+        (0x1000, usize::MAX, MapError::NoMemory),
+        (usize::MAX & !0xfff, 0x2000, MapError::NoMemory),
+        (0x7fff_ffff_f000, 1, MapError::NoMemory),
+    ] {
+        assert_eq!(UserRange::new(start, bytes), Err(error));
+    }
     assert!(UserRange::new(0x7fff_ffff_e000, 4096).is_ok());
 }

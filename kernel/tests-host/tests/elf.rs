@@ -28,14 +28,9 @@ fn file(kind: u16, headers: &[(u32, u32, usize, usize, usize, usize)]) -> Vec<u8
         let at = 64 + 56 * index;
         file[at..at + 4].copy_from_slice(&kind.to_le_bytes());
         file[at + 4..at + 8].copy_from_slice(&flags.to_le_bytes());
-        for (slot, value) in [
-            (8, offset),
-            (16, address),
-            (32, file_bytes),
-            (40, memory_bytes),
-            (48, PAGE_SIZE),
-        ] {
-            file[at + slot..at + slot + 8].copy_from_slice(&value.to_le_bytes());
+        let words = [offset, address, 0, file_bytes, memory_bytes, PAGE_SIZE];
+        for (slot, value) in words.into_iter().enumerate() {
+            file[at + 8 + 8 * slot..][..8].copy_from_slice(&value.to_le_bytes());
         }
     }
     file[0x1008..0x1018].copy_from_slice(b"sixteen bytes!!!");
@@ -50,20 +45,14 @@ fn error(file: &[u8]) -> ExecError {
 fn a_static_program_is_read() {
     let file = file(2, &[TEXT, DATA]);
     let image = Image::parse(&file).unwrap();
-    assert_eq!(
-        (image.entry(), image.load_address()),
-        (0x40_0100, LoadAddress::Fixed)
-    );
-    assert_eq!(
-        (image.header_count(), image.headers_address()),
-        (2, 0x40_0040)
-    );
+    assert_eq!(image.entry(), 0x40_0100);
+    assert_eq!(image.load_address(), LoadAddress::Fixed);
+    assert_eq!(image.header_count(), 2);
+    assert_eq!(image.headers_address(), 0x40_0040);
     let segments: Vec<_> = image.segments().collect();
     assert_eq!(segments[0].prot, Prot::READ.with(Prot::EXEC));
-    assert_eq!(
-        (segments[1].data, segments[1].bytes),
-        (&b"sixteen bytes!!!"[..], 0x3000)
-    );
+    assert_eq!(segments[1].data, b"sixteen bytes!!!");
+    assert_eq!(segments[1].bytes, 0x3000);
 }
 
 #[test]
@@ -80,17 +69,13 @@ fn bad_files_are_named() {
     assert_eq!(error(&good[..0x1017]), ExecError::Truncated);
     assert_eq!(with(4, &[1]), ExecError::ThirtyTwoBit);
     assert_eq!(with(5, &[2]), ExecError::BigEndian);
-    assert_eq!(
-        with(18, &183u16.to_le_bytes()),
-        ExecError::WrongMachine(183)
-    );
-    assert_eq!(with(16, &1u16.to_le_bytes()), ExecError::NotProgram(1));
+    let with_number = |at, number: u16| with(at, &number.to_le_bytes());
+    assert_eq!(with_number(18, 183), ExecError::WrongMachine(183));
+    assert_eq!(with_number(16, 1), ExecError::NotProgram(1));
     assert_eq!(with(32, &u64::MAX.to_le_bytes()), ExecError::Truncated);
-    for (at, bytes) in [(54, 55u16), (56, 0), (56, 1000)] {
-        assert!(matches!(
-            with(at, &bytes.to_le_bytes()),
-            ExecError::BadSegment(_)
-        ));
+    for (at, number) in [(54, 55), (56, 0), (56, 1000)] {
+        let found = with_number(at, number);
+        assert!(matches!(found, ExecError::BadSegment(_)));
     }
     let interp = (INTERP, 4, 0x200, 0x40_0200, 8, 8);
     assert_eq!(error(&file(3, &[interp, TEXT, DATA])), ExecError::Dynamic);
@@ -98,7 +83,7 @@ fn bad_files_are_named() {
 
 #[test]
 fn bad_segments_are_named() {
-    let bad = [
+    let alone = [
         (LOAD, 5, 0, 0x40_0000, 0x1001, 0x1000), // more in the file than in memory
         (LOAD, 5, 1, 0x40_0000, 0x10, 0x1000),   // not congruent
         (LOAD, 5, 0, usize::MAX & !0xfff, 0, 0x2000),
@@ -107,58 +92,34 @@ fn bad_segments_are_named() {
         (LOAD, 6, 0, 0x40_0000, 0x1000, 0x1000), // nothing is executable
         (LOAD, 5, 0, 0x80_0000, 0x1000, 0x1000), // the entry is elsewhere
     ];
-    for header in bad {
-        let found = error(&file(2, &[header]));
-        assert!(
-            matches!(found, ExecError::BadSegment(_)),
-            "{header:x?}: {found}"
-        );
+    let mut bad: Vec<_> = alone.map(|header| vec![header]).into();
+    bad.push(vec![DATA, TEXT]); // not sorted
+    bad.push(vec![TEXT, TEXT]); // overlap
+    for headers in bad {
+        let found = error(&file(2, &headers));
+        let is_named = matches!(found, ExecError::BadSegment(_));
+        assert!(is_named, "{headers:x?}: {found}");
     }
-    assert!(
-        matches!(error(&file(2, &[DATA, TEXT])), ExecError::BadSegment(_)),
-        "not sorted"
-    );
-    assert!(
-        matches!(error(&file(2, &[TEXT, TEXT])), ExecError::BadSegment(_)),
-        "overlap"
-    );
 }
 
 #[test]
 fn a_program_is_loaded_with_its_rights() {
     memory::init();
     let space = MemorySpace::new().unwrap();
-    let entry = load(
-        &space,
-        &file(2, &[TEXT, DATA]),
-        &["prog", "one"],
-        &["A=b"],
-        [7; 16],
-    )
-    .unwrap();
+    let (file, arguments) = (file(2, &[TEXT, DATA]), ["prog", "one"]);
+    let entry = load(&space, &file, &arguments, &["A=b"], [7; 16]).unwrap();
     assert_eq!(entry.rip, 0x40_0100);
     assert_eq!(entry.rsp % 16, 0);
     let areas = space.areas().unwrap();
-    let shown: Vec<_> = areas
-        .iter()
-        .map(|area| (area.range.start(), area.prot))
-        .collect();
-    let rx = Prot::READ.with(Prot::EXEC);
-    let stack = areas[2].range;
-    assert_eq!(
-        shown,
-        [
-            (0x40_0000, rx),
-            (0x40_1000, Prot::READ_WRITE),
-            (stack.start(), Prot::READ_WRITE)
-        ]
-    );
-    assert_eq!(stack.end(), layout::STACK_TOP);
-    assert_eq!(
-        space.brk(0),
-        0x40_5000,
-        "the heap begins behind the last segment"
-    );
+    let [text, data, stack] = &areas[..] else {
+        panic!("{areas:?}")
+    };
+    assert_eq!(text.range.start(), 0x40_0000);
+    assert_eq!(text.prot, Prot::READ.with(Prot::EXEC));
+    assert_eq!(data.range.start(), 0x40_1000);
+    assert_eq!([data.prot, stack.prot], [Prot::READ_WRITE; 2]);
+    assert_eq!(stack.range.end(), layout::STACK_TOP);
+    assert_eq!(space.brk(0), 0x40_5000, "behind the last segment");
 }
 
 #[test]

@@ -5,52 +5,39 @@ mod support;
 use shootdown_kernel_tests::mm::file::{Copy, MAX_BYTES, PageRange};
 use shootdown_kernel_tests::mm::frames;
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, FaultError, FileArea, MapError, MapRequest, MemoryFile,
-    MemorySpace, PAGE_SIZE, Placement, Populate, Prot, SyncWhen,
+    AreaKind, Destination, FaultError, FileArea, MapError, MapRequest,
 };
+use shootdown_kernel_tests::mm::{MemoryFile, MemorySpace, PAGE_SIZE, Populate, Prot, SyncWhen};
 use shootdown_kernel_tests::platform::flushes;
 use std::sync::Arc;
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write};
+use support::*;
 
 const PAGES: usize = 6;
 const BYTES: usize = PAGES * PAGE_SIZE;
 
-fn shown(file: &Arc<MemoryFile>, first_page: usize) -> AreaKind {
-    AreaKind::SharedFile(FileArea::new(file.clone(), first_page * PAGE_SIZE, true))
-}
-
-fn file_of(pages: usize) -> Arc<MemoryFile> {
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size((pages * PAGE_SIZE) as u64).unwrap();
-    file
-}
-
-/// A space that maps all of a new file.
 fn mapper() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
-    let file = file_of(PAGES);
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, shown(&file, 0));
-    (file, space)
+    support::mapper(PAGES)
 }
 
-/// A write as by user code to a page that may not be mapped yet.
-fn put(space: &MemorySpace, page: usize, value: u64) {
-    if entry(space, page).is_none() {
-        space.fault(at(page), WRITE).unwrap();
-    }
-    write(space, page, value);
+fn all_stored(file: &MemoryFile) -> Vec<u64> {
+    let pages = 0..PAGES;
+    pages.map(|page| stored(file, page)).collect()
 }
 
-fn word(file: &MemoryFile, copy: Copy, page: usize) -> u64 {
-    let mut bytes = [0; 8];
-    assert_eq!(file.read(copy, (page * PAGE_SIZE) as u64, &mut bytes), 8);
-    u64::from_le_bytes(bytes)
-}
-
-fn stored(file: &MemoryFile) -> Vec<u64> {
-    (0..PAGES)
-        .map(|page| word(file, Copy::Stored, page))
-        .collect()
+/// Maps pages of a file from one on, to be read: whether it was opened for writing, too.
+fn map_to_read(
+    space: &MemorySpace,
+    addr: usize,
+    pages: usize,
+    (file, start, writable): (&Arc<MemoryFile>, usize, bool),
+) {
+    let shown = FileArea::new(file.clone(), start * PAGE_SIZE, writable);
+    let request = MapRequest {
+        prot: Prot::READ,
+        kind: AreaKind::SharedFile(shown),
+        ..request(addr, pages)
+    };
+    space.map(request).unwrap();
 }
 
 #[test]
@@ -61,11 +48,10 @@ fn a_clean_page_is_read_only_until_the_first_write() {
     assert!(entry(&space, 0).is_some() && !may_write(&space, 0));
     write(&space, 0, 7);
     assert!(may_write(&space, 0));
-    assert_eq!(word(&file, Copy::InMemory, 0), 7);
-    assert_eq!(word(&file, Copy::Stored, 0), 0);
+    assert_eq!(file_word(&file, Copy::InMemory, 0), 7);
+    assert_eq!(stored(&file, 0), 0);
     // Dirty already: who only reads need not fault again to write.
-    let other = MemorySpace::new().unwrap();
-    map(&other, PAGES, shown(&file, 0));
+    let other = mapped(PAGES, shown(&file, 0));
     other.fault(at(0), READ).unwrap();
     assert!(may_write(&other, 0));
 }
@@ -77,17 +63,17 @@ fn a_sync_of_many_pages_is_one_flush_a_space() {
     (0..PAGES).for_each(|page| put(&space, page, page as u64 + 1));
     space.activate(None);
     let before = flushes();
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert_eq!(flushes() - before, 1);
-    assert_eq!(stored(&file), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(all_stored(&file), [1, 2, 3, 4, 5, 6]);
     assert!((0..PAGES).all(|page| !may_write(&space, page)));
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert_eq!(flushes() - before, 1, "nothing was written");
     write(&space, 3, 40);
     assert_eq!(flushes() - before, 1, "a right gained is not flushed");
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert_eq!(flushes() - before, 2);
-    assert_eq!(stored(&file), [1, 2, 3, 40, 5, 6]);
+    assert_eq!(all_stored(&file), [1, 2, 3, 40, 5, 6]);
     space.deactivate();
 }
 
@@ -95,20 +81,19 @@ fn a_sync_of_many_pages_is_one_flush_a_space() {
 fn every_space_loses_the_right_to_write() {
     let _turn = Turn::new();
     let (file, first) = mapper();
-    let second = MemorySpace::new().unwrap();
-    map(&second, PAGES - 2, shown(&file, 2));
+    let second = mapped(PAGES - 2, shown(&file, 2));
     put(&first, 2, 5);
     put(&second, 0, 6);
     let child = second.fork().unwrap();
     put(&child, 0, 7);
     assert_eq!(read(&first, 2), 7, "one page");
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert!(!may_write(&first, 2) && !may_write(&second, 0) && !may_write(&child, 0));
-    assert_eq!(word(&file, Copy::Stored, 2), 7);
+    assert_eq!(stored(&file, 2), 7);
     put(&child, 1, 8);
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert!(!may_write(&child, 1));
-    assert_eq!(word(&file, Copy::Stored, 3), 8);
+    assert_eq!(stored(&file, 3), 8);
 }
 
 #[test]
@@ -117,13 +102,13 @@ fn a_sync_of_a_range_leaves_the_rest_dirty() {
     let (file, space) = mapper();
     (0..PAGES).for_each(|page| put(&space, page, 1));
     space.sync(at(1), 2 * PAGE_SIZE, SyncWhen::Now).unwrap();
-    assert_eq!(stored(&file), [0, 1, 1, 0, 0, 0]);
+    assert_eq!(all_stored(&file), [0, 1, 1, 0, 0, 0]);
     assert!(may_write(&space, 0) && !may_write(&space, 1) && may_write(&space, 3));
     space.sync(at(0), BYTES, SyncWhen::Later).unwrap();
-    assert_eq!(stored(&file), [0, 1, 1, 0, 0, 0]);
+    assert_eq!(all_stored(&file), [0, 1, 1, 0, 0, 0]);
     let hole = space.sync(at(0), BYTES + PAGE_SIZE, SyncWhen::Now);
     assert_eq!(hole, Err(MapError::NoMemory));
-    assert_eq!(stored(&file), [1; PAGES], "the mapped part is stored");
+    assert_eq!(all_stored(&file), [1; PAGES], "the mapped part is stored");
     let unaligned = space.sync(at(0) + 1, PAGE_SIZE, SyncWhen::Now);
     assert_eq!(unaligned, Err(MapError::Invalid));
 }
@@ -137,18 +122,18 @@ fn what_was_written_outlives_the_mapping() {
     put(&space, 2, 3);
     space.activate(None);
     let before = flushes();
-    space.unmap(at(0), PAGE_SIZE).unwrap();
-    space.advise(at(1), PAGE_SIZE, Advice::Discard).unwrap();
-    space.protect(at(2), PAGE_SIZE, Prot::READ).unwrap();
+    unmap(&space, 0, 1);
+    discard(&space, 1, 1);
+    protect(&space, 2, 1, Prot::READ);
     assert_eq!(flushes() - before, 3);
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert_eq!(flushes() - before, 3, "no entry was left to weaken");
-    assert_eq!(stored(&file)[..3], [1, 2, 3]);
+    assert_eq!(all_stored(&file)[..3], [1, 2, 3]);
     space.deactivate();
     put(&space, 3, 4);
     drop(space);
-    file.sync(PageRange::WHOLE).unwrap();
-    assert_eq!(stored(&file)[..4], [1, 2, 3, 4]);
+    sync(&file);
+    assert_eq!(all_stored(&file)[..4], [1, 2, 3, 4]);
 }
 
 #[test]
@@ -158,13 +143,13 @@ fn rights_that_come_back_do_not_make_clean_pages_writable() {
     for hidden in [Prot::NONE, Prot::READ] {
         put(&space, 0, 1);
         space.fault(at(1), READ).unwrap();
-        file.sync(PageRange::WHOLE).unwrap();
-        space.protect(BASE, BYTES, hidden).unwrap();
-        space.protect(BASE, BYTES, Prot::READ_WRITE).unwrap();
+        sync(&file);
+        protect(&space, 0, PAGES, hidden);
+        protect(&space, 0, PAGES, Prot::READ_WRITE);
         assert!(!may_write(&space, 0) && !may_write(&space, 1), "{hidden}");
         put(&space, 0, 2);
-        file.sync(PageRange::WHOLE).unwrap();
-        assert_eq!(word(&file, Copy::Stored, 0), 2);
+        sync(&file);
+        assert_eq!(stored(&file, 0), 2);
     }
 }
 
@@ -189,20 +174,13 @@ fn a_moved_mapping_is_still_watched() {
     let (file, space) = mapper();
     put(&space, 4, 1);
     // The last two pages, one page up and one longer.
-    space
-        .remap(
-            at(4),
-            2 * PAGE_SIZE,
-            3 * PAGE_SIZE,
-            Destination::Fixed(at(7)),
-        )
-        .unwrap();
+    remap(&space, 4, (2, 3), Destination::Fixed(at(7))).unwrap();
     assert!(may_write(&space, 7));
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert!(!may_write(&space, 7));
     put(&space, 8, 2);
-    file.sync(PageRange::WHOLE).unwrap();
-    assert_eq!(stored(&file), [0, 0, 0, 0, 1, 2]);
+    sync(&file);
+    assert_eq!(all_stored(&file), [0, 0, 0, 0, 1, 2]);
     assert_eq!(space.fault(at(9), READ), Err(FaultError::BeyondFile));
 }
 
@@ -210,13 +188,12 @@ fn a_moved_mapping_is_still_watched() {
 fn what_is_cut_off_disappears_everywhere() {
     let _turn = Turn::new();
     let (file, space) = mapper();
-    let other = MemorySpace::new().unwrap();
-    map(&other, PAGES, shown(&file, 0));
+    let other = mapped(PAGES, shown(&file, 0));
     for page in 0..PAGES {
         put(&space, page, 9);
         put(&other, page, 9);
     }
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     let held = frames::free_count();
     space.activate(None);
     let before = flushes();
@@ -229,10 +206,10 @@ fn what_is_cut_off_disappears_everywhere() {
         assert_eq!(space.fault(at(2), WRITE), Err(FaultError::BeyondFile));
         assert_eq!(space.fault(at(1), READ), Ok(()));
     }
-    file.change().set_size(BYTES as u64).unwrap();
+    resize(&file, PAGES);
     space.fault(at(2), READ).unwrap();
     assert_eq!((read(&space, 1), read(&space, 2)), (9, 0));
-    assert_eq!(stored(&file), [9, 9, 0, 0, 0, 0]);
+    assert_eq!(all_stored(&file), [9, 9, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -241,7 +218,7 @@ fn bytes_behind_the_end_are_zero_when_the_file_grows() {
     let (file, space) = mapper();
     file.change().set_size(12).unwrap();
     file.change().write(0, &[1; 16]).unwrap();
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     file.change().set_size(4).unwrap();
     file.change().set_size(16).unwrap();
     let wanted = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -273,7 +250,7 @@ fn bytes_that_were_mapped_behind_the_end_are_zero_when_the_file_grows() {
         file.change().set_size(4).unwrap();
         put(&space, 0, u64::MAX);
         match is_written {
-            false => file.change().set_size(PAGE_SIZE as u64).unwrap(),
+            false => resize(&file, 1),
             true => assert_eq!(file.change().write(8, &[1]), Ok(1)),
         }
         assert_eq!(read(&space, 0), 0xffff_ffff);
@@ -292,14 +269,11 @@ fn writes_by_call_are_seen_through_mappings_and_stored() {
     let written = file.change().write(PAGE_SIZE as u64 / 2, &bytes);
     assert_eq!(written, Ok(PAGE_SIZE));
     assert_eq!(read(&space, 1), 0x0303_0303_0303_0303);
-    file.sync(PageRange::WHOLE).unwrap();
-    assert_eq!(word(&file, Copy::Stored, 1), 0x0303_0303_0303_0303);
-    assert_eq!(
-        file.change().write(MAX_BYTES, &[1]),
-        Err(MapError::TooBig),
-        "the largest size"
-    );
-    assert_eq!(file.change().set_size(MAX_BYTES + 1), Err(MapError::TooBig));
+    sync(&file);
+    assert_eq!(stored(&file, 1), 0x0303_0303_0303_0303);
+    let change = file.change();
+    assert_eq!(change.write(MAX_BYTES, &[1]), Err(MapError::TooBig));
+    assert_eq!(change.set_size(MAX_BYTES + 1), Err(MapError::TooBig));
 }
 
 #[test]
@@ -315,18 +289,18 @@ fn more_dirty_pages_than_the_log_holds_are_all_found() {
     // A part of them first, which leaves the log incomplete.
     let part = PageRange { first: 3, end: 700 };
     file.sync(part).unwrap();
-    assert_eq!(word(&file, Copy::Stored, 2), 0);
-    (3..700).for_each(|page| assert_eq!(word(&file, Copy::Stored, page), 1));
+    assert_eq!(stored(&file, 2), 0);
+    (3..700).for_each(|page| assert_eq!(stored(&file, page), 1));
     mark(10, 2);
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     for page in 0..MANY {
         let wanted = if page == 10 { 2 } else { 1 };
-        assert_eq!(word(&file, Copy::Stored, page), wanted, "page {page}");
+        assert_eq!(stored(&file, page), wanted, "page {page}");
     }
     // And a complete log again.
     mark(1400, 3);
-    file.sync(PageRange::WHOLE).unwrap();
-    assert_eq!(word(&file, Copy::Stored, 1400), 3);
+    sync(&file);
+    assert_eq!(stored(&file, 1400), 3);
 }
 
 #[test]
@@ -334,24 +308,17 @@ fn files_leave_memory_for_others() {
     let _turn = Turn::new();
     let most = frames::capacity() / 2;
     let file = file_of(most + 2);
-    let space = MemorySpace::new().unwrap();
-    map(&space, most + 2, shown(&file, 0));
-    for page in 0..most {
-        space.fault(at(page), WRITE).unwrap();
-    }
+    let space = mapped(most + 2, shown(&file, 0));
+    (0..most).for_each(|page| space.fault(at(page), WRITE).unwrap());
     assert_eq!(space.fault(at(most), WRITE), Err(FaultError::NoFileSpace));
-    let change = file.change();
-    assert_eq!(
-        change.write((most * PAGE_SIZE) as u64, &[1]),
-        Err(MapError::NoSpace)
-    );
-    drop(change);
+    let beyond = file.change().write((most * PAGE_SIZE) as u64, &[1]);
+    assert_eq!(beyond, Err(MapError::NoSpace));
     // No room for the stored copy: the pages stay dirty until there is.
     assert_eq!(file.sync(PageRange::WHOLE), Err(MapError::NoSpace));
-    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    resize(&file, 1);
     write(&space, 0, 5);
     assert_eq!(file.sync(PageRange::WHOLE), Ok(()));
-    assert_eq!(word(&file, Copy::Stored, 0), 5);
+    assert_eq!(stored(&file, 0), 5);
 }
 
 /// Writes that find no frame take nothing from what files may have.
@@ -361,12 +328,12 @@ fn a_write_without_memory_costs_files_nothing() {
     let most = frames::capacity() / 2;
     let file = file_of(2);
     file.change().write(0, &[1]).unwrap();
-    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
+    let hoard = exhaust();
     for _ in 0..most {
         let second = file.change().write(PAGE_SIZE as u64, &[1]);
         assert_eq!(second, Err(MapError::NoMemory));
     }
-    hoard.into_iter().for_each(frames::free);
+    give_back(hoard);
     assert_eq!(file.change().write(PAGE_SIZE as u64, &[1]), Ok(1));
 }
 
@@ -382,10 +349,10 @@ fn a_failed_sync_leaves_its_pages_dirty() {
         change.write((page * PAGE_SIZE) as u64, &[1]).unwrap();
     }
     assert_eq!(file.sync(PageRange::WHOLE), Err(MapError::NoSpace));
-    assert_eq!(stored(&file)[0], 0);
+    assert_eq!(all_stored(&file)[0], 0);
     change.set_size(0).unwrap();
-    file.sync(PageRange::WHOLE).unwrap();
-    assert_eq!(stored(&file)[0], 5);
+    sync(&file);
+    assert_eq!(all_stored(&file)[0], 5);
 }
 
 #[test]
@@ -393,13 +360,12 @@ fn a_file_opened_for_reading_is_never_written_to() {
     let _turn = Turn::new();
     let file = file_of(PAGES);
     let space = MemorySpace::new().unwrap();
+    let shown = FileArea::new(file.clone(), 0, false);
     let request = MapRequest {
-        addr: BASE,
-        len: BYTES,
         prot: Prot::READ,
-        placement: Placement::Fixed,
         populate: Populate::Now,
-        kind: AreaKind::SharedFile(FileArea::new(file.clone(), 0, false)),
+        kind: AreaKind::SharedFile(shown),
+        ..request(BASE, PAGES)
     };
     space.map(request).unwrap();
     assert!((0..PAGES).all(|page| entry(&space, page).is_some() && !may_write(&space, page)));
@@ -408,27 +374,14 @@ fn a_file_opened_for_reading_is_never_written_to() {
     assert_eq!(denied, Err(MapError::Denied));
 }
 
-/// Maps pages of a file that was opened for reading.
-fn map_for_reading(space: &MemorySpace, addr: usize, file: &Arc<MemoryFile>, pages: usize) {
-    let request = MapRequest {
-        addr,
-        len: pages * PAGE_SIZE,
-        prot: Prot::READ,
-        placement: Placement::Fixed,
-        populate: Populate::OnDemand,
-        kind: AreaKind::SharedFile(FileArea::new(file.clone(), 0, false)),
-    };
-    space.map(request).unwrap();
-}
-
 #[test]
 fn a_cut_reaches_who_may_only_read() {
     let _turn = Turn::new();
     let file = file_of(PAGES);
     let space = MemorySpace::new().unwrap();
-    map_for_reading(&space, BASE, &file, PAGES);
+    map_to_read(&space, BASE, PAGES, (&file, 0, false));
     space.fault(at(PAGES - 1), READ).unwrap();
-    file.change().set_size(PAGE_SIZE as u64).unwrap();
+    resize(&file, 1);
     assert_eq!(entry(&space, PAGES - 1), None);
     let beyond = space.fault(at(PAGES - 1), READ);
     assert_eq!(beyond, Err(FaultError::BeyondFile));
@@ -439,10 +392,9 @@ fn a_cut_reaches_who_may_only_read() {
 fn neighbours_have_no_say() {
     let _turn = Turn::new();
     let file = file_of(PAGES);
-    let space = MemorySpace::new().unwrap();
-    map(&space, 2, AreaKind::Anonymous);
-    map_for_reading(&space, at(2), &file, 1);
-    map_for_reading(&space, BASE - PAGE_SIZE, &file, 1);
+    let space = mapped(2, AreaKind::Anonymous);
+    map_to_read(&space, at(2), 1, (&file, 0, false));
+    map_to_read(&space, BASE - PAGE_SIZE, 1, (&file, 0, false));
     let own = 2 * PAGE_SIZE;
     space.protect(BASE, own, Prot::READ).unwrap();
     space.protect(BASE, own, Prot::READ_WRITE).unwrap();
@@ -460,19 +412,7 @@ fn what_may_be_written_to_does_not_merge_with_what_may_not() {
     for writable in [0, 1] {
         let space = MemorySpace::new().unwrap();
         for page in [0, 1] {
-            let request = MapRequest {
-                addr: at(page),
-                len: PAGE_SIZE,
-                prot: Prot::READ,
-                placement: Placement::Fixed,
-                populate: Populate::OnDemand,
-                kind: AreaKind::SharedFile(FileArea::new(
-                    file.clone(),
-                    page * PAGE_SIZE,
-                    page == writable,
-                )),
-            };
-            space.map(request).unwrap();
+            map_to_read(&space, at(page), 1, (&file, page, page == writable));
         }
         assert_eq!(space.areas().unwrap().len(), 2);
         let protect = |page| space.protect(at(page), PAGE_SIZE, Prot::READ_WRITE);

@@ -2,13 +2,11 @@
 
 mod support;
 
-use shootdown_kernel_tests::mm::frames::{self, Frame};
-use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, FaultError, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement,
-    Populate, Prot, SharedArea, SpaceUse,
-};
+use shootdown_kernel_tests::mm::frames;
+use shootdown_kernel_tests::mm::{AreaKind, FaultError, MapError, MapRequest};
+use shootdown_kernel_tests::mm::{MemorySpace, Prot, SpaceUse};
 use shootdown_kernel_tests::platform::flushes;
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write, written};
+use support::*;
 
 const PAGES: usize = 6;
 
@@ -72,11 +70,10 @@ fn rights_that_come_back_do_not_unshare() {
     let _turn = Turn::new();
     for hidden in [Prot::NONE, Prot::READ] {
         let parent = written(PAGES);
-        let bytes = PAGES * PAGE_SIZE;
-        parent.protect(BASE, bytes, hidden).unwrap();
+        protect(&parent, 0, PAGES, hidden);
         let child = parent.fork().unwrap();
-        parent.protect(BASE, bytes, Prot::READ_WRITE).unwrap();
-        child.protect(BASE, bytes, Prot::WRITE).unwrap();
+        protect(&parent, 0, PAGES, Prot::READ_WRITE);
+        protect(&child, 0, PAGES, Prot::WRITE);
         for page in 0..PAGES {
             assert!(!may_write(&parent, page) && !may_write(&child, page));
             write(&parent, page, 9);
@@ -90,11 +87,9 @@ fn what_one_discards_the_other_keeps() {
     let _turn = Turn::new();
     let parent = written(PAGES);
     let (first, second) = (parent.fork().unwrap(), parent.fork().unwrap());
-    parent
-        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
-        .unwrap();
+    discard(&parent, 0, PAGES);
     assert_eq!(entry(&parent, 0), None);
-    first.unmap(BASE, 3 * PAGE_SIZE).unwrap();
+    unmap(&first, 0, 3);
     assert_eq!(contents(&second), [1, 2, 3, 4, 5, 6]);
 }
 
@@ -107,15 +102,10 @@ fn many_shares_are_given_up_in_one_flush() {
     let child = parent.fork().unwrap();
     parent.activate(None);
     let before = flushes();
-    parent.unmap(BASE, MANY * PAGE_SIZE).unwrap();
+    unmap(&parent, 0, MANY);
     assert_eq!(flushes() - before, 1);
     assert_eq!(read(&child, MANY - 1), MANY as u64);
     parent.deactivate();
-}
-
-/// Takes every free frame.
-fn exhaust() -> Vec<Frame> {
-    std::iter::from_fn(frames::alloc).collect()
 }
 
 #[test]
@@ -126,9 +116,9 @@ fn shares_are_given_up_without_memory_too() {
     parent.activate(None);
     let hoard = exhaust();
     let before = flushes();
-    parent.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    unmap(&parent, 0, PAGES);
     assert!(flushes() > before);
-    hoard.into_iter().for_each(frames::free);
+    give_back(hoard);
     assert_eq!(contents(&child), [1, 2, 3, 4, 5, 6]);
     parent.deactivate();
 }
@@ -140,16 +130,12 @@ fn a_fork_without_memory_leaves_nothing_behind() {
     for available in 0..5 {
         let mut hoard = exhaust();
         (0..available).for_each(|_| hoard.pop().into_iter().for_each(frames::free));
-        let forked = parent.fork().map(|_| ());
+        let refused = parent.fork().err();
         // A root and three tables.
-        let wanted = if available < 4 {
-            Err(MapError::NoMemory)
-        } else {
-            Ok(())
-        };
-        assert_eq!(forked, wanted, "with {available} frames");
+        let wanted = (available < 4).then_some(MapError::NoMemory);
+        assert_eq!(refused, wanted, "with {available} frames");
         assert_eq!(frames::free_count(), available);
-        hoard.into_iter().for_each(frames::free);
+        give_back(hoard);
         (0..PAGES).for_each(|page| write(&parent, page, page as u64 + 1));
     }
     assert_eq!(contents(&parent), [1, 2, 3, 4, 5, 6]);
@@ -160,11 +146,9 @@ fn a_fork_without_memory_leaves_nothing_behind() {
 fn a_fork_that_fails_flushes_what_it_has_changed() {
     const FAR: usize = 520;
     let _turn = Turn::new();
-    let parent = MemorySpace::new().unwrap();
-    map(&parent, FAR + 1, AreaKind::Anonymous);
-    for page in [0, FAR] {
-        parent.fault(at(page), WRITE).unwrap();
-    }
+    let parent = mapped(FAR + 1, AreaKind::Anonymous);
+    put(&parent, 0, 1);
+    put(&parent, FAR, 1);
     parent.activate(None);
     let mut hoard = exhaust();
     // A root and three of the four tables.
@@ -173,7 +157,7 @@ fn a_fork_that_fails_flushes_what_it_has_changed() {
     assert_eq!(parent.fork().err(), Some(MapError::NoMemory));
     assert!(!may_write(&parent, 0) && may_write(&parent, FAR));
     assert_eq!(flushes() - before, 1);
-    hoard.into_iter().for_each(frames::free);
+    give_back(hoard);
     parent.deactivate();
 }
 
@@ -187,7 +171,7 @@ fn a_copy_without_memory_is_refused() {
     // The last frame is for a page that is not there; the page is there, and a copy needs one more.
     hoard.pop().into_iter().for_each(frames::free);
     assert_eq!(parent.fault(at(0), WRITE), Err(FaultError::OutOfMemory));
-    hoard.into_iter().for_each(frames::free);
+    give_back(hoard);
     write(&parent, 0, 5);
     assert_eq!(read(&child, 0), 1);
 }
@@ -195,8 +179,7 @@ fn a_copy_without_memory_is_refused() {
 #[test]
 fn shared_memory_is_found_by_whoever_comes_later() {
     let _turn = Turn::new();
-    let parent = MemorySpace::new().unwrap();
-    map(&parent, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    let parent = mapped(PAGES, shared());
     parent.fault(at(0), WRITE).unwrap();
     write(&parent, 0, 1);
     let child = parent.fork().unwrap();
@@ -208,27 +191,15 @@ fn shared_memory_is_found_by_whoever_comes_later() {
         assert_eq!(read(&parent, page), 10 + page as u64);
     }
     // Neither a discard nor the end of a process takes the contents away.
-    parent
-        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
-        .unwrap();
+    discard(&parent, 0, PAGES);
     drop(child);
     parent.fault(at(4), READ).unwrap();
     assert_eq!(read(&parent, 4), 14);
-    let (here, there) = (
-        parent.shared_place(at(4)),
-        parent.fork().unwrap().shared_place(at(4)),
-    );
+    let here = parent.shared_place(at(4));
+    let there = parent.fork().unwrap().shared_place(at(4));
     assert!(here.is_some() && here == there);
     // A part that moves shows the same contents.
-    let moved = parent
-        .remap(
-            at(4),
-            PAGE_SIZE,
-            PAGE_SIZE,
-            shootdown_kernel_tests::mm::Destination::Fixed(at(40)),
-        )
-        .unwrap();
-    assert_eq!(moved, at(40));
+    move_to(&parent, 4, 1, 40);
     assert_eq!((read(&parent, 40), parent.shared_place(at(40))), (14, here));
 }
 
@@ -236,19 +207,15 @@ fn shared_memory_is_found_by_whoever_comes_later() {
 #[test]
 fn parts_of_shared_memory_in_another_order_stay_apart() {
     let _turn = Turn::new();
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    let space = mapped(PAGES, shared());
     (0..PAGES).for_each(|page| {
         space.fault(at(page), WRITE).unwrap();
         write(&space, page, 10 + page as u64);
     });
     for (from, to) in [(4, 40), (2, 41)] {
-        let there = shootdown_kernel_tests::mm::Destination::Fixed(at(to));
-        space.remap(at(from), PAGE_SIZE, PAGE_SIZE, there).unwrap();
+        move_to(&space, from, 1, to);
     }
-    space
-        .advise(at(40), 2 * PAGE_SIZE, Advice::Discard)
-        .unwrap();
+    discard(&space, 40, 2);
     for (page, contents) in [(40, 14), (41, 12)] {
         space.fault(at(page), READ).unwrap();
         assert_eq!(read(&space, page), contents);
@@ -258,11 +225,10 @@ fn parts_of_shared_memory_in_another_order_stay_apart() {
 #[test]
 fn parts_of_shared_memory_fit_together_again() {
     let _turn = Turn::new();
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
-    space.protect(at(2), PAGE_SIZE, Prot::READ).unwrap();
+    let space = mapped(PAGES, shared());
+    protect(&space, 2, 1, Prot::READ);
     assert_eq!(space.areas().unwrap().len(), 3);
-    space.protect(at(2), PAGE_SIZE, Prot::READ_WRITE).unwrap();
+    protect(&space, 2, 1, Prot::READ_WRITE);
     assert_eq!(space.areas().unwrap().len(), 1);
 }
 
@@ -288,8 +254,7 @@ fn a_dead_process_keeps_no_memory_on_an_idle_cpu() {
 fn pages_of_shared_memory_begin_with_zeroes() {
     let _turn = Turn::new();
     drop(written(PAGES));
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
+    let space = mapped(PAGES, shared());
     for page in 0..PAGES {
         // With a frame in hand, and without.
         let access = if page % 2 == 0 { READ } else { REFUSED };
@@ -304,18 +269,14 @@ fn rights_for_private_and_shared_pages_at_once() {
     let _turn = Turn::new();
     let parent = written(2);
     let shared = MapRequest {
-        addr: at(2),
-        len: 2 * PAGE_SIZE,
-        prot: Prot::READ_WRITE,
-        placement: Placement::Fixed,
-        populate: Populate::OnDemand,
-        kind: AreaKind::Shared(SharedArea::new().unwrap()),
+        kind: shared(),
+        ..request(at(2), 2)
     };
     parent.map(shared).unwrap();
     (2..4).for_each(|page| parent.fault(at(page), WRITE).unwrap());
     let child = parent.fork().unwrap();
     for prot in [Prot::READ, Prot::READ_WRITE] {
-        parent.protect(BASE, 4 * PAGE_SIZE, prot).unwrap();
+        protect(&parent, 0, 4, prot);
     }
     assert!((0..2).all(|page| !may_write(&parent, page)));
     (0..4).for_each(|page| write(&parent, page, 70));

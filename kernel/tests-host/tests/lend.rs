@@ -9,13 +9,10 @@ use shootdown_kernel_tests::mm::frames::{self, Share};
 use shootdown_kernel_tests::mm::layout::{PhysAddr, WINDOWS};
 use shootdown_kernel_tests::mm::page_table::PageTable;
 use shootdown_kernel_tests::mm::range::UserRange;
-use shootdown_kernel_tests::mm::{
-    AreaKind, Destination, Lending, MapError, MapRequest, MemorySpace, PAGE_SIZE, Placement,
-    Populate, Prot, lend,
-};
+use shootdown_kernel_tests::mm::{AreaKind, Destination, Lending, MapError, MapRequest};
+use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Placement, Prot, lend};
 use shootdown_kernel_tests::platform::flushes;
-use std::sync::Arc;
-use support::{BASE, READ, Turn, WRITE, at, entry, map, may_write, read, write};
+use support::*;
 
 const PAGES: usize = 3;
 /// Bytes that an entry of the root table translates.
@@ -25,25 +22,8 @@ fn range(pages: usize) -> UserRange {
     UserRange::new(BASE, pages * PAGE_SIZE).unwrap()
 }
 
-/// A space with pages that hold 1, 2, ...
-fn lender() -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Anonymous);
-    (0..PAGES).for_each(|page| write_new(&space, page, page as u64 + 1));
-    space
-}
-
-fn write_new(space: &MemorySpace, page: usize, value: u64) {
-    space.fault(at(page), WRITE).unwrap();
-    write(space, page, value);
-}
-
 fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
-    let mut pages = Vec::with_capacity(PAGES);
-    space
-        .lend(range(PAGES), lending, &mut pages, || false)
-        .unwrap();
-    pages
+    support::lent(space, PAGES, lending)
 }
 
 fn first_word(share: &Share) -> *mut u64 {
@@ -53,9 +33,9 @@ fn first_word(share: &Share) -> *mut u64 {
 #[test]
 fn lent_pages_outlive_their_mapping() {
     let turn = Turn::new();
-    let space = lender();
+    let space = written(PAGES);
     let mut pages = lent(&space, Lending::Reading);
-    space.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    unmap(&space, 0, PAGES);
     for (page, share) in pages.iter().enumerate() {
         // SAFETY: a word of a frame of the simulated memory.
         assert_eq!(unsafe { first_word(share).read() }, page as u64 + 1);
@@ -68,7 +48,7 @@ fn lent_pages_outlive_their_mapping() {
 #[test]
 fn pages_are_made_and_copied_as_if_the_program_had_touched_them() {
     let _turn = Turn::new();
-    let parent = lender();
+    let parent = written(PAGES);
     let child = parent.fork().unwrap();
     let mut pages = lent(&parent, Lending::Writing);
     // SAFETY: as above.
@@ -76,8 +56,7 @@ fn pages_are_made_and_copied_as_if_the_program_had_touched_them() {
     assert_eq!((read(&parent, 0), read(&child, 0)), (100, 1));
     lend::release(&mut pages);
     // A page that nobody has touched reads zero.
-    let fresh = MemorySpace::new().unwrap();
-    map(&fresh, PAGES, AreaKind::Anonymous);
+    let fresh = mapped(PAGES, AreaKind::Anonymous);
     let mut pages = lent(&fresh, Lending::Reading);
     assert_eq!(read(&fresh, PAGES - 1), 0);
     lend::release(&mut pages);
@@ -86,15 +65,15 @@ fn pages_are_made_and_copied_as_if_the_program_had_touched_them() {
 #[test]
 fn only_what_the_program_may_access_is_lent() {
     let _turn = Turn::new();
-    let space = lender();
+    let space = written(PAGES);
     let mut pages = Vec::with_capacity(PAGES + 1);
     let refused = space.lend(range(PAGES + 1), Lending::Reading, &mut pages, || false);
     assert_eq!(refused, Err(Errno::EFAULT));
     lend::release(&mut pages);
-    space.protect(BASE, PAGE_SIZE, Prot::READ).unwrap();
+    protect(&space, 0, 1, Prot::READ);
     let refused = space.lend(range(1), Lending::Writing, &mut pages, || false);
     assert_eq!(refused, Err(Errno::EFAULT));
-    space.protect(BASE, PAGE_SIZE, Prot::NONE).unwrap();
+    protect(&space, 0, 1, Prot::NONE);
     let refused = space.lend(range(1), Lending::Reading, &mut pages, || false);
     assert_eq!((refused, pages.len()), (Err(Errno::EFAULT), 0));
 }
@@ -102,7 +81,7 @@ fn only_what_the_program_may_access_is_lent() {
 #[test]
 fn guests_are_shown_and_hidden_with_one_flush() {
     let _turn = Turn::new();
-    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let (client, server) = (written(PAGES), MemorySpace::new().unwrap());
     server.activate(None);
     let guests = server.make_room_for_guests(PAGES * PAGE_SIZE).unwrap();
     for lending in [Lending::Reading, Lending::Writing] {
@@ -122,12 +101,8 @@ fn guests_are_shown_and_hidden_with_one_flush() {
     assert!(server.fault(guests.start(), READ).is_err());
     let change = server.protect(guests.start(), PAGE_SIZE, Prot::READ_WRITE);
     assert_eq!(change, Err(MapError::Denied));
-    let moved = server.remap(
-        guests.start(),
-        PAGE_SIZE,
-        2 * PAGE_SIZE,
-        Destination::MayMove,
-    );
+    let (from, to) = (guests.start(), Destination::MayMove);
+    let moved = server.remap(from, PAGE_SIZE, 2 * PAGE_SIZE, to);
     assert_eq!(moved, Err(MapError::Invalid));
     server.remove_guests(&guests);
     server.deactivate();
@@ -136,7 +111,7 @@ fn guests_are_shown_and_hidden_with_one_flush() {
 #[test]
 fn a_program_that_unmaps_its_guests_gives_them_up() {
     let _turn = Turn::new();
-    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let (client, server) = (written(PAGES), MemorySpace::new().unwrap());
     let guests = server.make_room_for_guests(PAGES * PAGE_SIZE).unwrap();
     let mut pages = lent(&client, Lending::Reading);
     assert!(server.show_guests(&guests, &mut pages, Lending::Reading));
@@ -181,36 +156,26 @@ fn an_area_that_was_unmapped_has_no_say_over_its_successor() {
 fn nothing_is_mapped_where_windows_are() {
     let _turn = Turn::new();
     let space = MemorySpace::new().unwrap();
-    let request = |addr, placement| MapRequest {
-        addr,
-        len: 2 * PAGE_SIZE,
-        prot: Prot::READ_WRITE,
-        placement,
-        populate: Populate::OnDemand,
-        kind: AreaKind::Anonymous,
+    let anywhere = |addr| MapRequest {
+        placement: Placement::Anywhere,
+        ..request(addr, 2)
     };
-    for addr in [
-        WINDOWS.start,
-        WINDOWS.start - PAGE_SIZE,
-        WINDOWS.end - PAGE_SIZE,
-    ] {
-        let fixed = space.map(request(addr, Placement::Fixed));
+    let start = WINDOWS.start;
+    for addr in [start, start - PAGE_SIZE, WINDOWS.end - PAGE_SIZE] {
+        let fixed = space.map(request(addr, 2));
         assert_eq!(fixed, Err(MapError::NoMemory));
-        let wished = space.map(request(addr, Placement::Anywhere)).unwrap();
-        assert!(
-            !UserRange::new(wished, 2 * PAGE_SIZE)
-                .unwrap()
-                .touches_windows()
-        );
+        let wished = space.map(anywhere(addr)).unwrap();
+        let wished = UserRange::new(wished, 2 * PAGE_SIZE).unwrap();
+        assert!(!wished.touches_windows());
     }
-    let beside = space.map(request(WINDOWS.end, Placement::Fixed)).unwrap();
+    let beside = space.map(request(WINDOWS.end, 2)).unwrap();
     let to = Destination::Fixed(WINDOWS.start);
     let moved = space.remap(beside, 2 * PAGE_SIZE, 2 * PAGE_SIZE, to);
     assert_eq!(moved, Err(MapError::NoMemory));
     // A mapping so large that it fits below windows only.
     let large = MapRequest {
         len: 0x3000_0000_0000,
-        ..request(0, Placement::Anywhere)
+        ..anywhere(0)
     };
     let low = space.map(large).unwrap();
     assert!(low + 0x3000_0000_0000 <= WINDOWS.start);
@@ -219,14 +184,14 @@ fn nothing_is_mapped_where_windows_are() {
 #[test]
 fn a_private_root_has_what_the_shared_one_has_but_for_windows() {
     let _turn = Turn::new();
-    let space = lender();
+    let space = written(PAGES);
     let mut private = PageTable::new().unwrap();
     private.leaf_or_create(WINDOWS.start).unwrap();
     let shared = PhysAddr::new(space.engine().root().as_u64());
     copy_top(shared, private.root(), FlushRange::WHOLE);
     assert!(private.leaf(BASE).is_some() && private.leaf(WINDOWS.start).is_some());
     let found = private.leaf(BASE).unwrap().load().frame();
-    let expected = entry(&space, 0).unwrap() & 0x000f_ffff_ffff_f000;
+    let expected = entry(&space, 0).unwrap() & ADDRESS;
     assert_eq!(found.map(PhysAddr::as_u64), Some(expected));
     assert!(may_write(&space, 0));
     // The tables of the space stay its own.

@@ -1,13 +1,14 @@
 //! Random operations on an address space against a model that knows every page, and a page walk of
 //! this file's own: what the processor would see.
 
+mod support;
+
 use proptest::prelude::*;
 use shootdown_kernel_tests::addr::PhysAddr;
-use shootdown_kernel_tests::memory;
-use shootdown_kernel_tests::mm::{Advice, AreaKind, Destination, FaultAccess, MapRequest};
-use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Placement, Populate, Prot, frames};
+use shootdown_kernel_tests::mm::{Advice, Destination, MapRequest, MemorySpace};
+use shootdown_kernel_tests::mm::{PAGE_SIZE, Populate, Prot, frames};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use support::{ADDRESS, Turn, WRITE, entry_of, request};
 
 /// Pages around the borders of a table of leaves, of a directory and of a directory of directories.
 const BORDERS: [usize; 3] = [0x4020_0000, 0x8000_0000, 0x80_0000_0000];
@@ -16,7 +17,7 @@ const PAGES: usize = BORDERS.len() * PAGES_A_BORDER;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Map(usize, usize, bool),
+    Map(usize, usize, Populate),
     Unmap(usize, usize),
     UnmapBetweenBorders(usize, usize),
     Protect(usize, usize, u8),
@@ -31,7 +32,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step =
         (stretch, other, 0..10u8, 0..8u8).prop_map(|((page, len), (to, to_len), kind, bits)| {
             match kind {
-                0 | 1 => Step::Map(page, len, bits & 1 == 1),
+                0 => Step::Map(page, len, Populate::OnDemand),
+                1 => Step::Map(page, len, Populate::Now),
                 2 => Step::Unmap(page, len),
                 3 => Step::UnmapBetweenBorders(page / PAGES_A_BORDER, to / PAGES_A_BORDER),
                 4 => Step::Protect(page, len, bits),
@@ -62,47 +64,20 @@ struct Page {
 
 type Model = BTreeMap<usize, Page>;
 
-/// What the processor finds: the physical address and whether it may be read, written, executed.
-fn walk(root: u64, addr: usize) -> Option<(u64, bool, bool)> {
-    let mut table = root;
-    for level in (0..4).rev() {
-        let index = addr >> (12 + 9 * level) & 511;
-        let cell = PhysAddr::new(table)
-            .to_direct()
-            .cast::<u64>()
-            .wrapping_add(index);
-        // SAFETY: inside a table of the simulated memory, which nobody changes now.
-        let entry = unsafe { cell.read() };
-        if entry & 1 == 0 {
-            return None;
-        }
-        table = entry & 0x000f_ffff_ffff_f000;
-        if level == 0 {
-            return Some((table, entry & 2 != 0, entry >> 63 == 0));
-        }
-    }
-    None
-}
-
 fn word(frame: u64) -> u64 {
     // SAFETY: the first word of a frame of the simulated memory.
     unsafe { PhysAddr::new(frame).to_direct().cast::<u64>().read() }
 }
 
 fn compare(space: &MemorySpace, model: &Model) {
-    let root = space.engine().root().as_u64();
     for page in 0..PAGES {
-        let found = walk(root, address(page));
-        let wanted = model.get(&page);
-        match (found, wanted) {
-            (Some((frame, write, exec)), Some(wanted)) => {
-                assert!(wanted.prot.any(), "page {page} may not be accessed");
-                assert_eq!(
-                    (write, exec),
-                    (wanted.prot.write(), wanted.prot.exec()),
-                    "page {page}"
-                );
-                assert_eq!(word(frame), wanted.tag.unwrap_or(0), "page {page}");
+        let found = entry_of(space, address(page));
+        match (found, model.get(&page)) {
+            (Some(entry), Some(&Page { prot, tag })) => {
+                assert!(prot.any(), "page {page} may not be accessed");
+                let rights = (entry & 2 != 0, entry >> 63 == 0);
+                assert_eq!(rights, (prot.write(), prot.exec()), "page {page}");
+                assert_eq!(word(entry & ADDRESS), tag.unwrap_or(0), "page {page}");
             }
             (Some(_), None) => panic!("page {page} is still mapped"),
             (None, Some(Page { prot, tag: Some(_) })) => {
@@ -116,29 +91,13 @@ fn compare(space: &MemorySpace, model: &Model) {
 fn apply(space: &MemorySpace, model: &mut Model, step: Step, tag: u64) {
     match step {
         Step::Map(page, len, populate) => {
-            let populate = if populate {
-                Populate::Now
-            } else {
-                Populate::OnDemand
-            };
             let request = MapRequest {
-                addr: address(page),
-                len: len * PAGE_SIZE,
-                prot: Prot::READ_WRITE,
-                placement: Placement::Fixed,
                 populate,
-                kind: AreaKind::Anonymous,
+                ..request(address(page), len)
             };
             space.map(request).unwrap();
-            for page in page..page + len {
-                model.insert(
-                    page,
-                    Page {
-                        prot: Prot::READ_WRITE,
-                        tag: None,
-                    },
-                );
-            }
+            let (prot, tag) = (Prot::READ_WRITE, None);
+            model.extend((page..page + len).map(|page| (page, Page { prot, tag })));
         }
         Step::Unmap(page, len) => {
             space.unmap(address(page), len * PAGE_SIZE).unwrap();
@@ -158,39 +117,24 @@ fn apply(space: &MemorySpace, model: &mut Model, step: Step, tag: u64) {
             let outcome = space.protect(address(page), len * PAGE_SIZE, prot);
             assert_eq!(outcome.is_ok(), whole);
             if whole {
-                model
-                    .range_mut(page..page + len)
-                    .for_each(|(_, page)| page.prot = prot);
+                let pages = model.range_mut(page..page + len);
+                pages.for_each(|(_, page)| page.prot = prot);
             }
         }
         Step::Discard(page, len) => {
             let whole = (page..page + len).all(|page| model.contains_key(&page));
             let outcome = space.advise(address(page), len * PAGE_SIZE, Advice::Discard);
             assert_eq!(outcome.is_ok(), whole);
-            model
-                .range_mut(page..page + len)
-                .for_each(|(_, page)| page.tag = None);
+            let pages = model.range_mut(page..page + len);
+            pages.for_each(|(_, page)| page.tag = None);
         }
         Step::Write(page) => {
-            let access = FaultAccess {
-                write: true,
-                exec: false,
-                user: true,
-                present: false,
-            };
             let allowed = model.get(&page).is_some_and(|page| page.prot.write());
-            assert_eq!(space.fault(address(page), access).is_ok(), allowed);
+            assert_eq!(space.fault(address(page), WRITE).is_ok(), allowed);
             if allowed {
-                space
-                    .write_initial(address(page), &tag.to_le_bytes())
-                    .unwrap();
-                model.insert(
-                    page,
-                    Page {
-                        tag: Some(tag),
-                        ..model[&page]
-                    },
-                );
+                let bytes = tag.to_le_bytes();
+                space.write_initial(address(page), &bytes).unwrap();
+                model.entry(page).and_modify(|page| page.tag = Some(tag));
             }
         }
         Step::Move(page, len, to, to_len) => {
@@ -214,17 +158,12 @@ fn apply(space: &MemorySpace, model: &mut Model, step: Step, tag: u64) {
     }
 }
 
-/// The cases share one machine and count its frames.
-static TURN: Mutex<()> = Mutex::new(());
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn processors_see_what_the_calls_promise(steps in steps()) {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        memory::init();
-        let before = frames::free_count();
+        let turn = Turn::new();
         let space = MemorySpace::new().unwrap();
         let mut model = Model::new();
         for (index, step) in steps.into_iter().enumerate() {
@@ -232,8 +171,6 @@ proptest! {
             compare(&space, &model);
         }
         space.unmap(0, shootdown_kernel_tests::mm::USER_END).unwrap();
-        assert_eq!(before - frames::free_count(), 1, "only the root is left");
-        drop(space);
-        assert_eq!(frames::free_count(), before);
+        assert_eq!(turn.frames - frames::free_count(), 1, "only the root is left");
     }
 }

@@ -3,41 +3,23 @@
 
 mod support;
 
-use shootdown_kernel_tests::mm::frames;
-use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot,
-    SharedArea, SpaceUse,
-};
+use shootdown_kernel_tests::mm::{Destination, MapRequest, MemorySpace};
+use shootdown_kernel_tests::mm::{PAGE_SIZE, Populate, Prot, SpaceUse};
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, map, may_write, read, write};
+use support::*;
 
 const PAGES: usize = 6;
-const BYTES: usize = PAGES * PAGE_SIZE;
 
-/// A space with pages that hold 1, 2, ...
 fn written() -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, AreaKind::Anonymous);
-    fill(&space);
-    space
-}
-
-fn fill(space: &MemorySpace) {
-    for page in 0..PAGES {
-        space.fault(at(page), WRITE).unwrap();
-        write(space, page, page as u64 + 1);
-    }
+    support::written(PAGES)
 }
 
 fn request(page: usize, pages: usize, populate: Populate) -> MapRequest {
+    let request = support::request(at(page), pages);
     MapRequest {
-        addr: at(page),
-        len: pages * PAGE_SIZE,
-        prot: Prot::READ_WRITE,
-        placement: Placement::Fixed,
         populate,
-        kind: AreaKind::Anonymous,
+        ..request
     }
 }
 
@@ -55,7 +37,7 @@ fn mapping_flushes_what_it_replaces() {
         let over = request(100, 2, populate);
         (100..102).for_each(|page| space.fault(at(page), READ).unwrap());
         watched.costs(unlocked(1), || space.map(over).unwrap());
-        space.unmap(at(100), 2 * PAGE_SIZE).unwrap();
+        unmap(&space, 100, 2);
     }
 }
 
@@ -64,11 +46,11 @@ fn unmapping_is_waited_for_without_the_lock() {
     let _turn = Turn::new();
     let space = written();
     let watched = Watched::new(&[&space, &space]);
-    watched.costs(unlocked(2), || space.unmap(at(4), 2 * PAGE_SIZE).unwrap());
-    watched.costs(unlocked(2), || space.unmap(at(1), PAGE_SIZE).unwrap());
+    watched.costs(unlocked(2), || unmap(&space, 4, 2));
+    watched.costs(unlocked(2), || unmap(&space, 1, 1));
     // With tables.
-    watched.costs(unlocked(2), || space.unmap(BASE, BYTES).unwrap());
-    watched.costs(unlocked(0), || space.unmap(BASE, BYTES).unwrap());
+    watched.costs(unlocked(2), || unmap(&space, 0, PAGES));
+    watched.costs(unlocked(0), || unmap(&space, 0, PAGES));
 }
 
 #[test]
@@ -76,10 +58,10 @@ fn a_discard_is_waited_for_without_the_lock() {
     let _turn = Turn::new();
     let space = written();
     let watched = Watched::new(&[&space]);
-    let discard = || space.advise(BASE, BYTES, Advice::Discard).unwrap();
+    let discard = || discard(&space, 0, PAGES);
     watched.costs(unlocked(1), discard);
     watched.costs(unlocked(0), discard);
-    fill(&space);
+    fill(&space, PAGES);
     watched.costs(unlocked(1), discard);
 }
 
@@ -90,7 +72,7 @@ fn a_heap_that_shrinks_is_flushed() {
     let watched = Watched::new(&[&space]);
     space.set_heap_start(BASE);
     watched.costs(unlocked(0), || space.brk(at(PAGES)));
-    fill(&space);
+    fill(&space, PAGES);
     watched.costs(unlocked(1), || space.brk(at(2)));
     watched.costs(unlocked(0), || space.brk(at(1) + 8));
     watched.costs(unlocked(1), || space.brk(BASE));
@@ -101,27 +83,20 @@ fn a_mapping_shrinks_grows_and_moves() {
     let _turn = Turn::new();
     let space = written();
     let watched = Watched::new(&[&space]);
-    let remap = |page, old, new, to| {
-        let done = space.remap(at(page), old * PAGE_SIZE, new * PAGE_SIZE, to);
-        done.unwrap()
+    let costs = |cost, page, sizes, to| {
+        watched.costs(unlocked(cost), || remap(&space, page, sizes, to).unwrap())
     };
-    watched.costs(unlocked(1), || remap(0, PAGES, 4, Destination::Stay));
-    watched.costs(unlocked(0), || remap(0, 4, PAGES, Destination::Stay));
+    costs(1, 0, (PAGES, 4), Destination::Stay);
+    costs(0, 0, (4, PAGES), Destination::Stay);
     // To a lower table, to a higher one, and back over what is there.
     let low = 512 * 3;
-    watched.costs(unlocked(1), || remap(0, 4, 4, Destination::Fixed(at(low))));
-    watched.costs(unlocked(1), || {
-        remap(low, 4, 2, Destination::Fixed(at(9 * 512)))
-    });
+    costs(1, 0, (4, 4), Destination::Fixed(at(low)));
+    costs(1, low, (4, 2), Destination::Fixed(at(9 * 512)));
     space.map(request(0, PAGES, Populate::Now)).unwrap();
-    watched.costs(unlocked(1), || {
-        remap(9 * 512, 2, 3, Destination::Fixed(at(1)))
-    });
+    costs(1, 9 * 512, (2, 3), Destination::Fixed(at(1)));
     assert_eq!((read(&space, 1), read(&space, 2)), (1, 2));
-    watched.costs(unlocked(1), || {
-        remap(1, 3, 3, Destination::Fixed(BASE - 600 * PAGE_SIZE))
-    });
-    let part = space.remap(at(0), PAGE_SIZE, PAGES * PAGE_SIZE, Destination::MayMove);
+    costs(1, 1, (3, 3), Destination::Fixed(BASE - 600 * PAGE_SIZE));
+    let part = remap(&space, 0, (1, PAGES), Destination::MayMove);
     assert!(part.is_ok() && part != Ok(BASE));
     watched.watch.settle();
 }
@@ -134,13 +109,13 @@ fn each_right_that_is_lost_is_flushed() {
     let watched = Watched::new(&[&space]);
     let rights = || (0..8).filter_map(Prot::from_linux);
     for (before, after) in rights().flat_map(|before| rights().map(move |after| (before, after))) {
-        space.protect(BASE, BYTES, before).unwrap();
+        protect(&space, 0, PAGES, before);
         let cost = unlocked(usize::from(!before.within(after)));
-        watched.costs(cost, || space.protect(BASE, BYTES, after).unwrap());
+        watched.costs(cost, || protect(&space, 0, PAGES, after));
     }
     // One page in the middle.
-    space.protect(BASE, BYTES, Prot::READ_WRITE).unwrap();
-    let one = || space.protect(at(3), PAGE_SIZE, Prot::READ).unwrap();
+    protect(&space, 0, PAGES, Prot::READ_WRITE);
+    let one = || protect(&space, 3, 1, Prot::READ);
     watched.costs(unlocked(1), one);
     assert!(may_write(&space, 2) && !may_write(&space, 3));
 }
@@ -190,17 +165,12 @@ fn what_processes_share_is_given_up_one_after_the_other() {
     let parent = written();
     let (first, second) = (parent.fork().unwrap(), parent.fork().unwrap());
     let watched = Watched::new(&[&parent, &first]);
-    watched.costs(unlocked(1), || parent.unmap(BASE, 2 * PAGE_SIZE).unwrap());
-    watched.costs(unlocked(1), || {
-        first.advise(BASE, 3 * PAGE_SIZE, Advice::Discard).unwrap();
-    });
-    watched.costs(unlocked(1), || {
-        let to = Destination::Fixed(at(4));
-        parent.remap(at(2), PAGE_SIZE, PAGE_SIZE, to).unwrap();
-    });
+    watched.costs(unlocked(1), || unmap(&parent, 0, 2));
+    watched.costs(unlocked(1), || discard(&first, 0, 3));
+    watched.costs(unlocked(1), || move_to(&parent, 2, 1, 4));
     assert_eq!((0..3).map(|page| read(&second, page)).sum::<u64>(), 6);
     drop(second);
-    watched.costs(unlocked(1), || first.unmap(BASE, BYTES).unwrap());
+    watched.costs(unlocked(1), || unmap(&first, 0, PAGES));
 }
 
 #[test]
@@ -223,31 +193,26 @@ fn shares_without_memory_are_flushed_before_they_are_released() {
     let parent = written();
     let child = parent.fork().unwrap();
     let watched = Watched::new(&[&parent]);
-    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
-    parent.unmap(at(1), 2 * PAGE_SIZE).unwrap();
+    let hoard = exhaust();
+    unmap(&parent, 1, 2);
     watched.watch.settle();
     assert!(watched.watch.seen().taken_locked > 0);
-    hoard.into_iter().for_each(frames::free);
+    give_back(hoard);
     assert_eq!(read(&child, 1), 2);
 }
 
 #[test]
 fn memory_that_stays_shared_is_flushed_as_other_memory() {
     let _turn = Turn::new();
-    let parent = MemorySpace::new().unwrap();
-    map(&parent, PAGES, AreaKind::Shared(SharedArea::new().unwrap()));
-    fill(&parent);
+    let parent = mapped(PAGES, shared());
+    fill(&parent, PAGES);
     let child = parent.fork().unwrap();
     (0..PAGES).for_each(|page| child.fault(at(page), READ).unwrap());
     let watched = Watched::new(&[&parent, &child]);
     watched.costs(unlocked(0), || drop(parent.fork().unwrap()));
-    watched.costs(unlocked(1), || {
-        parent.protect(BASE, BYTES, Prot::READ).unwrap();
-    });
-    watched.costs(unlocked(1), || {
-        child.advise(BASE, BYTES, Advice::Discard).unwrap();
-    });
-    watched.costs(unlocked(1), || parent.unmap(BASE, BYTES).unwrap());
+    watched.costs(unlocked(1), || protect(&parent, 0, PAGES, Prot::READ));
+    watched.costs(unlocked(1), || discard(&child, 0, PAGES));
+    watched.costs(unlocked(1), || unmap(&parent, 0, PAGES));
     child.fault(at(5), READ).unwrap();
     assert_eq!(read(&child, 5), 6);
 }

@@ -3,60 +3,30 @@
 
 mod support;
 
-use shootdown_kernel_tests::mm::file::{Copy, PageRange};
-use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, FaultError, FileArea, MapRequest, MemoryFile, MemorySpace,
-    PAGE_SIZE, Placement, Populate, Prot, SyncWhen,
-};
+use shootdown_kernel_tests::mm::{AreaKind, Destination, FaultError, MapRequest, MemoryFile};
+use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Populate, Prot, SyncWhen};
 use shootdown_kernel_tests::witness::intrude;
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
-use support::{BASE, READ, Turn, WRITE, at, entry, map, may_write, write};
+use support::*;
 
 const PAGES: usize = 6;
 const BYTES: usize = PAGES * PAGE_SIZE;
 
-fn shown(file: &Arc<MemoryFile>) -> AreaKind {
-    AreaKind::SharedFile(FileArea::new(file.clone(), 0, true))
-}
-
-/// A space that maps all of a new file.
 fn mapper() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size(BYTES as u64).unwrap();
-    let space = MemorySpace::new().unwrap();
-    map(&space, PAGES, shown(&file));
-    (file, space)
-}
-
-fn put(space: &MemorySpace, page: usize, value: u64) {
-    if entry(space, page).is_none() {
-        space.fault(at(page), WRITE).unwrap();
-    }
-    write(space, page, value);
-}
-
-fn stored(file: &MemoryFile, page: usize) -> u64 {
-    let mut bytes = [0; 8];
-    file.read(Copy::Stored, (page * PAGE_SIZE) as u64, &mut bytes);
-    u64::from_le_bytes(bytes)
-}
-
-fn touch_all(space: &MemorySpace) {
-    (0..PAGES).for_each(|page| put(space, page, page as u64 + 1));
+    support::mapper(PAGES)
 }
 
 #[test]
 fn a_sync_flushes_each_space_once_and_waits_for_it() {
     let _turn = Turn::new();
     let (file, first) = mapper();
-    let second = MemorySpace::new().unwrap();
-    map(&second, PAGES, shown(&file));
+    let second = mapped(PAGES, shown(&file, 0));
     let watched = Watched::new(&[&first, &second]);
-    let sync = || file.sync(PageRange::WHOLE).unwrap();
-    touch_all(&first);
+    let sync = || sync(&file);
+    fill(&first, PAGES);
     watched.costs(unlocked(1), sync);
-    touch_all(&first);
+    fill(&first, PAGES);
     (0..PAGES).for_each(|page| second.fault(at(page), READ).unwrap());
     watched.costs(unlocked(2), sync);
     watched.costs(unlocked(0), sync);
@@ -74,64 +44,40 @@ fn a_writer_is_waited_for_before_the_lock_is_released() {
     let (file, space) = mapper();
     let watched = Watched::new(&[&space]);
     let again = || {
-        map(&space, PAGES, shown(&file));
-        touch_all(&space);
+        map(&space, PAGES, shown(&file, 0));
+        fill(&space, PAGES);
     };
     again();
-    watched.costs(locked(1), || {
-        space.protect(at(1), PAGE_SIZE, Prot::READ).unwrap();
-    });
-    watched.costs(locked(1), || {
-        space.advise(at(2), PAGE_SIZE, Advice::Discard).unwrap();
-    });
-    watched.costs(locked(1), || space.unmap(at(0), PAGE_SIZE).unwrap());
-    watched.costs(locked(1), || map(&space, PAGES, shown(&file)));
+    watched.costs(locked(1), || protect(&space, 1, 1, Prot::READ));
+    watched.costs(locked(1), || discard(&space, 2, 1));
+    watched.costs(locked(1), || unmap(&space, 0, 1));
+    watched.costs(locked(1), || map(&space, PAGES, shown(&file, 0)));
     again();
-    watched.costs(locked(1), || {
-        let to = Destination::Fixed(at(600));
-        space.remap(at(3), PAGE_SIZE, PAGE_SIZE, to).unwrap();
-    });
-    watched
-        .costs(locked(1), || {
-            space.remap(BASE, 2 * PAGE_SIZE, PAGE_SIZE, Destination::Stay)
-        })
-        .unwrap();
+    watched.costs(locked(1), || move_to(&space, 3, 1, 600));
+    let shrunk = watched.costs(locked(1), || remap(&space, 0, (2, 1), Destination::Stay));
+    assert_eq!(shrunk, Ok(BASE));
     watched.costs(locked(1), || file.change().set_size(8).unwrap());
     // What was only read is waited for without the lock.
-    file.change().set_size(BYTES as u64).unwrap();
-    file.sync(PageRange::WHOLE).unwrap();
-    map(&space, PAGES, shown(&file));
+    resize(&file, PAGES);
+    sync(&file);
+    map(&space, PAGES, shown(&file, 0));
     (0..PAGES).for_each(|page| space.fault(at(page), READ).unwrap());
     watched.costs(unlocked(1), || file.change().set_size(8).unwrap());
-    watched.costs(unlocked(1), || space.unmap(BASE, BYTES).unwrap());
+    watched.costs(unlocked(1), || unmap(&space, 0, PAGES));
 }
 
 type Operation = fn(&MemorySpace);
 
 const OPERATIONS: [(&str, Operation); 8] = [
-    ("unmap", |space| space.unmap(at(1), PAGE_SIZE).unwrap()),
+    ("unmap", |space| unmap(space, 1, 1)),
     ("map", |space| map(space, PAGES, AreaKind::Anonymous)),
-    ("discard", |space| {
-        space.advise(at(1), PAGE_SIZE, Advice::Discard).unwrap();
-    }),
-    ("read-only", |space| {
-        space.protect(at(1), PAGE_SIZE, Prot::READ).unwrap();
-    }),
-    ("no access", |space| {
-        space.protect(BASE, BYTES, Prot::NONE).unwrap();
-    }),
-    ("move", |space| {
-        let to = Destination::Fixed(at(7));
-        space.remap(at(1), PAGE_SIZE, PAGE_SIZE, to).unwrap();
-    }),
-    ("move over", |space| {
-        let to = Destination::Fixed(at(1));
-        space.remap(at(4), PAGE_SIZE, PAGE_SIZE, to).unwrap();
-    }),
+    ("discard", |space| discard(space, 1, 1)),
+    ("read-only", |space| protect(space, 1, 1, Prot::READ)),
+    ("no access", |space| protect(space, 0, PAGES, Prot::NONE)),
+    ("move", |space| move_to(space, 1, 1, 7)),
+    ("move over", |space| move_to(space, 4, 1, 1)),
     ("shrink", |space| {
-        space
-            .remap(BASE, BYTES, PAGE_SIZE, Destination::Stay)
-            .unwrap();
+        remap(space, 0, (PAGES, 1), Destination::Stay).unwrap();
     }),
 ];
 
@@ -143,7 +89,7 @@ fn a_sync_may_come_whenever_the_lock_is_free() {
         let watched = Watched::new(&[&space]);
         put(&space, 1, 7);
         let syncing = file.clone();
-        let intruder = intrude(move || syncing.sync(PageRange::WHOLE).unwrap());
+        let intruder = intrude(move || sync(&syncing));
         operation(&space);
         watched.watch.settle();
         drop(intruder);
@@ -158,14 +104,14 @@ fn a_file_is_mapped_again_while_a_sync_forgets_the_space() {
     let (file, space) = mapper();
     let watched = Watched::new(&[&space]);
     put(&space, 0, 1);
-    space.unmap(BASE, BYTES).unwrap();
+    unmap(&space, 0, PAGES);
     let (again, other) = (file.clone(), space.clone());
-    let intruder = intrude(move || map(&other, PAGES, shown(&again)));
-    file.sync(PageRange::WHOLE).unwrap();
+    let intruder = intrude(move || map(&other, PAGES, shown(&again, 0)));
+    sync(&file);
     drop(intruder);
     watched.watch.settle();
     put(&space, 0, 5);
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     assert!(!may_write(&space, 0) && stored(&file, 0) == 5);
 }
 
@@ -176,15 +122,14 @@ fn a_file_is_cut_while_others_touch_it() {
     let (file, space) = mapper();
     let watched = Watched::new(&[&space]);
     for kept in [3, 1, 0] {
-        file.change().set_size(BYTES as u64).unwrap();
-        touch_all(&space);
+        resize(&file, PAGES);
+        fill(&space, PAGES);
         let other = space.clone();
         let intruder = intrude(move || {
             let refused = Err(FaultError::BeyondFile);
             (kept..PAGES).for_each(|page| assert_eq!(other.fault(at(page), READ), refused));
         });
-        let change = file.change();
-        change.set_size((kept * PAGE_SIZE) as u64).unwrap();
+        resize(&file, kept);
         drop(intruder);
         watched.watch.settle();
         assert!((kept..PAGES).all(|page| entry(&space, page).is_none()));
@@ -196,30 +141,24 @@ fn a_file_is_cut_while_others_touch_it() {
 fn a_reader_that_becomes_a_writer_is_known() {
     let _turn = Turn::new();
     let (file, reader) = mapper();
-    let writer = MemorySpace::new().unwrap();
-    map(&writer, PAGES, shown(&file));
+    let writer = mapped(PAGES, shown(&file, 0));
     let watched = Watched::new(&[&reader]);
     reader.fault(at(1), READ).unwrap();
     put(&writer, 0, 1);
-    file.sync(PageRange::WHOLE).unwrap();
+    sync(&file);
     put(&reader, 1, 5);
-    watched.costs(unlocked(1), || file.sync(PageRange::WHOLE).unwrap());
+    watched.costs(unlocked(1), || sync(&file));
     assert!(!may_write(&reader, 1) && stored(&file, 1) == 5);
 }
 
 #[test]
 fn pages_that_are_mapped_in_advance_are_clean() {
     let _turn = Turn::new();
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size(BYTES as u64).unwrap();
-    let space = MemorySpace::new().unwrap();
+    let (file, space) = (file_of(PAGES), MemorySpace::new().unwrap());
     let request = MapRequest {
-        addr: BASE,
-        len: BYTES,
-        prot: Prot::READ_WRITE,
-        placement: Placement::Fixed,
         populate: Populate::Now,
-        kind: shown(&file),
+        kind: shown(&file, 0),
+        ..request(BASE, PAGES)
     };
     space.map(request).unwrap();
     assert!((0..PAGES).all(|page| entry(&space, page).is_some() && !may_write(&space, page)));

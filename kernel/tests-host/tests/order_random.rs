@@ -3,18 +3,16 @@
 
 mod support;
 
-use shootdown_kernel_tests::mm::file::PageRange;
-use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, FaultAccess, FileArea, MapRequest, MemoryFile, MemorySpace,
-    PAGE_SIZE, Placement, Populate, Prot, SharedArea, SyncWhen,
-};
+use shootdown_kernel_tests::mm::{Advice, AreaKind, Destination, FaultAccess, MapRequest};
+use shootdown_kernel_tests::mm::{MemoryFile, MemorySpace, PAGE_SIZE, Populate, Prot};
+use shootdown_kernel_tests::mm::{SharedArea, SyncWhen};
 use shootdown_kernel_tests::witness::{Intruder, intrude};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use support::random::Random;
 use support::watched::Watched;
-use support::{READ, Turn, WRITE, at, may_write, write};
+use support::*;
 
 const SEEDS: u64 = 50;
 const STEPS: usize = 60;
@@ -46,11 +44,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let spaces = vec![MemorySpace::new().unwrap(), MemorySpace::new().unwrap()];
-        let file = MemoryFile::new().unwrap();
-        file.change().set_size((PAGES * PAGE_SIZE) as u64).unwrap();
         Self {
             spaces: Rc::new(RefCell::new(spaces)),
-            file,
+            file: file_of(PAGES),
             shared: SharedArea::new().unwrap(),
         }
     }
@@ -73,15 +69,12 @@ impl World {
         let kind = match random.below(4) {
             0 | 1 => AreaKind::Anonymous,
             2 => AreaKind::Shared(self.shared.clone()),
-            _ => AreaKind::SharedFile(FileArea::new(self.file.clone(), addr - at(FIRST), true)),
+            _ => shown(&self.file, (addr - at(FIRST)) / PAGE_SIZE),
         };
         let request = MapRequest {
-            addr,
-            len,
-            prot: Prot::READ_WRITE,
-            placement: Placement::Fixed,
             populate: *random.pick(&[Populate::OnDemand, Populate::Now]),
             kind,
+            ..request(addr, len / PAGE_SIZE)
         };
         space.map(request).unwrap();
     }
@@ -124,11 +117,10 @@ impl World {
                 Self::touch(&space, random, access);
             }
             17 => drop(space.sync(addr, len, SyncWhen::Now)),
-            18 => self.file.sync(PageRange::WHOLE).unwrap(),
+            18 => sync(&self.file),
             _ => {
-                let bytes = (PAGES * PAGE_SIZE) as u64;
-                self.file.change().set_size(len as u64).unwrap();
-                self.file.change().set_size(bytes).unwrap();
+                resize(&self.file, len / PAGE_SIZE);
+                resize(&self.file, PAGES);
             }
         }
     }

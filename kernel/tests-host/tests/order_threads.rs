@@ -5,10 +5,8 @@ mod support;
 
 use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
-use shootdown_kernel_tests::mm::file::{Copy, PageRange};
-use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, FaultError, FileArea, MemoryFile, MemorySpace, PAGE_SIZE, frames,
-};
+use shootdown_kernel_tests::mm::file::PageRange;
+use shootdown_kernel_tests::mm::{FaultError, MemoryFile, MemorySpace, frames};
 use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::watched::Watched;
-use support::{BASE, READ, REFUSED, Turn, WRITE, at, entry, map, may_write, read, write, written};
+use support::*;
 
 const PAGES: usize = 4;
 /// The time that somebody leaves for another thread.
@@ -38,10 +36,9 @@ fn a_thread_writes_as_soon_as_a_fork_lets_it() {
     drop(intruder);
     watched.watch.settle();
     for page in 0..PAGES {
-        assert_eq!(
-            (read(&parent, page), read(&child, page)),
-            (50 + page as u64, page as u64 + 1)
-        );
+        let number = page as u64;
+        assert_eq!(read(&parent, page), 50 + number);
+        assert_eq!(read(&child, page), number + 1);
     }
 }
 
@@ -76,10 +73,8 @@ fn parent_and_child_write_to_a_shared_page_at_once() {
     let intruder = intrude(writer(&child));
     for page in 0..PAGES {
         write(&parent, page, 9);
-        assert_eq!(
-            (read(&parent, page), read(&child, page)),
-            (9, 50 + page as u64)
-        );
+        assert_eq!(read(&parent, page), 9);
+        assert_eq!(read(&child, page), 50 + page as u64);
     }
     drop(intruder);
     watched.watch.settle();
@@ -91,11 +86,9 @@ fn a_thread_writes_while_another_one_takes_pages_away() {
     let space = written(PAGES);
     let watched = Watched::new(&[&space]);
     let intruder = intrude(writer_that_may_fail(&space));
-    space
-        .advise(BASE, PAGES * PAGE_SIZE, Advice::Discard)
-        .unwrap();
+    discard(&space, 0, PAGES);
     let child = space.fork().unwrap();
-    space.unmap(BASE, PAGES * PAGE_SIZE).unwrap();
+    unmap(&space, 0, PAGES);
     drop(intruder);
     watched.watch.settle();
     drop(child);
@@ -110,22 +103,6 @@ fn writer_that_may_fail(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
     }
 }
 
-fn stored(file: &MemoryFile) -> u64 {
-    let mut bytes = [0; 8];
-    assert_eq!(file.read(Copy::Stored, 0, &mut bytes), 8);
-    u64::from_le_bytes(bytes)
-}
-
-/// A page of a file, which another CPU has loaded for writing.
-fn file_page() -> (Arc<MemoryFile>, Arc<MemorySpace>) {
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size(PAGE_SIZE as u64).unwrap();
-    let space = MemorySpace::new().unwrap();
-    let shown = FileArea::new(file.clone(), 0, true);
-    map(&space, 1, AreaKind::SharedFile(shown));
-    (file, space)
-}
-
 /// Long enough for another thread to go wrong, if it does not wait as it must.
 fn linger() {
     thread::sleep(PATIENCE);
@@ -136,8 +113,8 @@ fn sync_elsewhere(file: &Arc<MemoryFile>, deed: impl FnOnce() + Send + 'static) 
     let file = file.clone();
     let sync = move || {
         at_wait(deed);
-        file.sync(PageRange::WHOLE).unwrap();
-        stored(&file)
+        sync(&file);
+        stored(&file, 0)
     };
     thread::spawn(|| as_cpu(CpuId::new(3), sync))
 }
@@ -146,18 +123,17 @@ fn sync_elsewhere(file: &Arc<MemoryFile>, deed: impl FnOnce() + Send + 'static) 
 #[test]
 fn a_sync_waits_for_the_one_that_took_its_pages() {
     let _turn = Turn::new();
-    let (file, space) = file_page();
+    let (file, space) = mapper(1);
     let _watched = Watched::new(&[&space]);
     for value in 1..10 {
-        space.fault(at(0), WRITE).unwrap();
-        write(&space, 0, value);
+        put(&space, 0, value);
         let (other, syncing) = (Arc::new(Mutex::new(None)), file.clone());
         let started = other.clone();
         at_wait(move || {
             *started.lock().unwrap() = Some(sync_elsewhere(&syncing, || {}));
             linger();
         });
-        file.sync(PageRange::WHOLE).unwrap();
+        sync(&file);
         let other = other.lock().unwrap().take().expect("the first one waited");
         assert_eq!(other.join().unwrap(), value);
     }
@@ -167,12 +143,11 @@ fn a_sync_waits_for_the_one_that_took_its_pages() {
 #[test]
 fn a_sync_waits_whenever_the_other_one_took_its_pages() {
     let _turn = Turn::new();
-    let (file, space) = file_page();
+    let (file, space) = mapper(1);
     let _watched = Watched::new(&[&space]);
     for moment in 0.. {
         let value = moment as u64 + 1;
-        space.fault(at(0), WRITE).unwrap();
-        write(&space, 0, value);
+        put(&space, 0, value);
         let (other, syncing) = (Arc::new(Mutex::new(None)), file.clone());
         let started = other.clone();
         at_spin(moment, move || {
@@ -189,8 +164,8 @@ fn a_sync_waits_whenever_the_other_one_took_its_pages() {
                 thread::yield_now();
             }
         });
-        file.sync(PageRange::WHOLE).unwrap();
-        assert_eq!(stored(&file), value, "moment {moment}");
+        sync(&file);
+        assert_eq!(stored(&file, 0), value, "moment {moment}");
         if forget_spin() {
             assert!(moment > 3, "there are {moment} moments");
             return;
@@ -205,17 +180,16 @@ fn a_sync_waits_whenever_the_other_one_took_its_pages() {
 fn a_cut_reaches_whoever_maps_meanwhile() {
     let _turn = Turn::new();
     for moment in 0.. {
-        let file = MemoryFile::new().unwrap();
-        file.change().set_size(2 * PAGE_SIZE as u64).unwrap();
+        let file = file_of(2);
         let space = MemorySpace::new().unwrap();
-        let (other, shown) = (space.clone(), FileArea::new(file.clone(), 0, true));
+        let (other, shown) = (space.clone(), shown(&file, 0));
         at_spin(moment, move || {
             as_cpu(CpuId::new(3), || {
-                map(&other, 2, AreaKind::SharedFile(shown));
+                map(&other, 2, shown);
                 let _cut = other.fault(at(1), READ);
             });
         });
-        file.change().set_size(PAGE_SIZE as u64).unwrap();
+        resize(&file, 1);
         if forget_spin() {
             assert!(moment > 3, "there are {moment} moments");
             return;
@@ -229,24 +203,16 @@ fn a_cut_reaches_whoever_maps_meanwhile() {
 #[test]
 fn a_sync_tells_that_another_one_failed() {
     let _turn = Turn::new();
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size(2 * PAGE_SIZE as u64).unwrap();
-    let space = MemorySpace::new().unwrap();
-    let shown = FileArea::new(file.clone(), 0, true);
-    map(&space, 2, AreaKind::SharedFile(shown));
+    let (file, space) = mapper(2);
     // Who is watched makes one call at a time.
     as_cpu(CpuId::new(1), || space.activate(None));
     // There is room for page 0 in the stored copy, and none for page 1.
-    space.fault(at(0), WRITE).unwrap();
-    write(&space, 0, 1);
-    file.sync(PageRange::WHOLE).unwrap();
+    put(&space, 0, 1);
+    sync(&file);
     space.fault(at(1), WRITE).unwrap();
     (0..2).for_each(|page| write(&space, page, 2));
-    let hoard: Vec<_> = std::iter::from_fn(frames::alloc).collect();
-    let (has_taken, may_end) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let hoard = exhaust();
+    let [has_taken, may_end] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let until = |flag: &AtomicBool| {
         while !flag.load(Relaxed) {
             thread::yield_now();
@@ -268,8 +234,8 @@ fn a_sync_tells_that_another_one_failed() {
         other.join().unwrap();
     });
     assert!(file.sync(PageRange::WHOLE).is_err());
-    assert_eq!(stored(&file), 2, "its own page is stored");
-    hoard.into_iter().for_each(frames::free);
-    file.sync(PageRange::WHOLE).unwrap();
+    assert_eq!(stored(&file, 0), 2, "its own page is stored");
+    give_back(hoard);
+    sync(&file);
     as_cpu(CpuId::new(1), || space.deactivate());
 }

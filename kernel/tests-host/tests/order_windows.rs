@@ -6,15 +6,12 @@ use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::mm::frames::Share;
 use shootdown_kernel_tests::mm::layout::{TOP_ENTRY_BYTES, WINDOWS};
-use shootdown_kernel_tests::mm::range::UserRange;
-use shootdown_kernel_tests::mm::{
-    AreaKind, FileArea, Lending, MapRequest, MemoryFile, MemorySpace, PAGE_SIZE, Placement,
-    Populate, Prot, Window, lend,
-};
+use shootdown_kernel_tests::mm::{AreaKind, FileArea, Lending, MapRequest, MemoryFile};
+use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Populate, Prot, Window, lend};
 use shootdown_kernel_tests::witness::{Watch, at_wait, watch};
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
-use support::{BASE, Turn, WRITE, read, written};
+use support::*;
 
 const PAGES: usize = 5;
 const BYTES: usize = PAGES * PAGE_SIZE;
@@ -22,10 +19,7 @@ const BYTES: usize = PAGES * PAGE_SIZE;
 const CPU: CpuId = CpuId::new(1);
 
 fn lent(space: &MemorySpace, lending: Lending) -> Vec<Share> {
-    let range = UserRange::new(BASE, BYTES).unwrap();
-    let mut pages = Vec::with_capacity(PAGES);
-    space.lend(range, lending, &mut pages, || false).unwrap();
-    pages
+    support::lent(space, PAGES, lending)
 }
 
 /// A server with an open window, which its CPU has loaded.
@@ -53,12 +47,9 @@ impl Server {
 
     fn map(&self, addr: usize, kind: AreaKind) {
         let request = MapRequest {
-            addr,
-            len: PAGE_SIZE,
-            prot: Prot::READ_WRITE,
-            placement: Placement::Fixed,
             populate: Populate::Now,
             kind,
+            ..request(addr, 1)
         };
         self.space.map(request).unwrap();
     }
@@ -99,10 +90,9 @@ fn a_client_that_unmaps_leaves_the_server_its_pages() {
     let client = written(PAGES);
     let server = Server::new();
     let mut pages = lent(&client, Lending::Writing);
-    as_cpu(CPU, || {
-        assert!(server.window.show(&pages, Lending::Writing))
-    });
-    client.unmap(BASE, 2 * PAGE_SIZE).unwrap();
+    let shown = as_cpu(CPU, || server.window.show(&pages, Lending::Writing));
+    assert!(shown);
+    unmap(&client, 0, 2);
     server.watch.settle();
     as_cpu(CPU, || assert!(server.window.hide(PAGES)));
     lend::release(&mut pages);
@@ -195,7 +185,7 @@ fn areas_for_guests_are_flushed_as_other_memory() {
     }
     let mut pages = lent(&client, Lending::Reading);
     server.show_guests(&guests, &mut pages, Lending::Reading);
-    watched.costs(unlocked(1), || client.unmap(BASE, PAGE_SIZE).unwrap());
+    watched.costs(unlocked(1), || unmap(&client, 0, 1));
     let child = watched.costs(unlocked(0), || server.fork().unwrap());
     assert!(child.areas().unwrap().is_empty());
     watched.costs(unlocked(1), || server.remove_guests(&guests));

@@ -10,17 +10,12 @@ const FRAME: PhysAddr = PhysAddr::new(0x1234_5000);
 fn rights_and_frame_survive_every_change() {
     for from in 0..8 {
         for to in 0..8 {
-            let (from, to) = (
-                Prot::from_linux(from).unwrap(),
-                Prot::from_linux(to).unwrap(),
-            );
+            let [from, to] = [from, to].map(|bits| Prot::from_linux(bits).unwrap());
             let entry = Pte::leaf(FRAME, from).with_prot(to);
             assert_eq!(entry.frame(), Some(FRAME), "{from} to {to}");
             assert_eq!(entry.is_present(), to.any());
-            assert!(
-                entry.prot().within(to) && to.within(entry.prot()),
-                "{from} to {to}"
-            );
+            let is_same = entry.prot().within(to) && to.within(entry.prot());
+            assert!(is_same, "{from} to {to}");
         }
     }
 }
@@ -28,15 +23,10 @@ fn rights_and_frame_survive_every_change() {
 #[test]
 fn a_parked_entry_points_where_no_memory_is() {
     let raw = format!("{:?}", Pte::leaf(FRAME, Prot::NONE));
-    let bits: u64 = raw
-        .trim_matches(|c: char| !c.is_ascii_digit())
-        .parse()
-        .unwrap();
+    let digits = raw.trim_matches(|c: char| !c.is_ascii_digit());
+    let bits: u64 = digits.parse().unwrap();
     assert_eq!(bits & 1, 0, "not present");
-    assert_eq!(
-        bits & 0x000f_ffff_ffff_f000,
-        !FRAME.as_u64() & 0x000f_ffff_ffff_f000
-    );
+    assert_eq!((bits ^ !FRAME.as_u64()) & 0x000f_ffff_ffff_f000, 0);
 }
 
 #[test]

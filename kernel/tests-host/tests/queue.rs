@@ -31,14 +31,9 @@ impl Ready for Thread {
 type Queue<'a> = ReadyQueue<&'a Thread>;
 
 fn priority(number: u32) -> Priority {
-    let rule = if number == 0 {
-        Rule::Normal
-    } else {
-        Rule::Fifo
-    };
-    Scheduling::new(rule, number, false)
-        .expect("they go together")
-        .priority()
+    let rule = [Rule::Normal, Rule::Fifo][usize::from(number != 0)];
+    let scheduling = Scheduling::new(rule, number, false);
+    scheduling.expect("they go together").priority()
 }
 
 fn thread(name: u32, number: u32) -> Thread {
@@ -50,6 +45,10 @@ fn thread(name: u32, number: u32) -> Thread {
     }
 }
 
+fn threads<const N: usize>(all: [(u32, u32); N]) -> [Thread; N] {
+    all.map(|(name, number)| thread(name, number))
+}
+
 fn claim(number: u32, is_over: bool) -> Option<Claim> {
     Some(Claim {
         priority: priority(number),
@@ -59,15 +58,13 @@ fn claim(number: u32, is_over: bool) -> Option<Claim> {
 
 /// The names in the order in which an idle CPU would run them.
 fn drained(queue: &mut Queue<'_>) -> Vec<u32> {
-    std::iter::from_fn(|| queue.choose(None))
-        .map(|thread| thread.name)
-        .collect()
+    let order = std::iter::from_fn(|| queue.choose(None));
+    order.map(|thread| thread.name).collect()
 }
 
 #[test]
 fn the_most_urgent_goes_first_and_equals_in_order() {
-    let threads =
-        [(1, 0), (2, 7), (3, 0), (4, 99), (5, 7)].map(|(name, number)| thread(name, number));
+    let threads = threads([(1, 0), (2, 7), (3, 0), (4, 99), (5, 7)]);
     let mut queue = Queue::new();
     for thread in &threads {
         let _ = queue.push(thread, Place::Last);
@@ -78,7 +75,7 @@ fn the_most_urgent_goes_first_and_equals_in_order() {
 
 #[test]
 fn whoever_was_interrupted_comes_before_its_equals() {
-    let threads = [(1, 7), (2, 7), (3, 8)].map(|(name, number)| thread(name, number));
+    let threads = threads([(1, 7), (2, 7), (3, 8)]);
     let mut queue = Queue::new();
     let _ = queue.push(&threads[0], Place::Last);
     let _ = queue.push(&threads[1], Place::First);
@@ -120,7 +117,7 @@ fn a_push_kicks_a_cpu_that_halts_or_runs_something_less_urgent() {
 
 #[test]
 fn a_thread_that_becomes_more_urgent_moves_up() {
-    let threads = [(1, 0), (2, 0)].map(|(name, number)| thread(name, number));
+    let threads = threads([(1, 0), (2, 0)]);
     let mut queue = Queue::new();
     assert!(queue.choose(claim(0, false)).is_none());
     let _ = queue.push(&threads[0], Place::Last);
@@ -144,12 +141,10 @@ fn thieves_take_what_is_urgent_enough_and_may_run_there() {
     for thread in [&pinned, &leaving, &urgent, &normal] {
         let _ = queue.push(thread, Place::Last);
     }
-    assert_eq!(queue.steal_for(there, priority(9)).map(|t| t.name), Some(2));
-    assert!(queue.steal_for(there, priority(9)).is_none());
-    assert_eq!(
-        queue.steal_for(there, Priority::NORMAL).map(|t| t.name),
-        Some(4)
-    );
+    let mut steal = |priority| queue.steal_for(there, priority).map(|t| t.name);
+    assert_eq!(steal(priority(9)), Some(2));
+    assert_eq!(steal(priority(9)), None);
+    assert_eq!(steal(Priority::NORMAL), Some(4));
     assert!(queue.remove(&raw const leaving).is_none());
     assert_eq!(queue.remove(&raw const pinned).map(|t| t.name), Some(1));
 }
@@ -175,11 +170,7 @@ fn rules_go_with_their_priorities_and_survive_as_bits() {
         for resets in [false, true] {
             let scheduling = Scheduling::new(rule, number, resets).expect("they go together");
             assert_eq!(Scheduling::from_bits(scheduling.to_bits()), scheduling);
-            let child = if resets {
-                Scheduling::NORMAL
-            } else {
-                scheduling
-            };
+            let child = [scheduling, Scheduling::NORMAL][usize::from(resets)];
             assert_eq!(scheduling.of_child(), child);
         }
     }

@@ -17,7 +17,7 @@ use crate::tlb::Tlb;
 use held::Place;
 use shootdown::{CpuId, LocalFlush, Root};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What has been seen since [`watch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,10 @@ pub(crate) struct Machine {
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 static MACHINE: Mutex<Machine> = Mutex::new(Machine::new());
+
+fn machine() -> MutexGuard<'static, Machine> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Machine {
     const fn new() -> Self {
@@ -89,7 +93,7 @@ pub struct Watch(());
 
 /// Begins to watch. One at a time, and before the first root is loaded.
 pub fn watch() -> Watch {
-    *MACHINE.lock().unwrap_or_else(PoisonError::into_inner) = Machine::new();
+    *machine() = Machine::new();
     IS_WATCHED.store(true, Ordering::Relaxed);
     Watch(())
 }
@@ -97,20 +101,16 @@ pub fn watch() -> Watch {
 impl Watch {
     /// From now on CPUs take their interrupts as soon as they are sent, while whoever sends them is still at it.
     pub fn be_prompt(&self) {
-        MACHINE
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_prompt = true;
+        machine().is_prompt = true;
     }
 
     /// What there was since the last time.
     pub fn seen(&self) -> Seen {
-        core::mem::take(&mut MACHINE.lock().unwrap_or_else(PoisonError::into_inner).seen)
+        core::mem::take(&mut machine().seen)
     }
 
     fn violation(&self) -> Option<String> {
-        let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-        machine.violation.take()
+        machine().violation.take()
     }
 
     /// All calls have returned: nobody may have anything stale. What was wrong, if anything was.
@@ -142,7 +142,7 @@ impl Drop for Watch {
 /// Does `work` with the machine, if it is watched, after every CPU has cached what it may.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> Option<R> {
     IS_WATCHED.load(Ordering::Relaxed).then(|| {
-        let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut machine = machine();
         machine.walk();
         work(&mut machine)
     })

@@ -21,7 +21,7 @@ pub(super) fn submitted(machine: &mut Machine, target: CpuId, root: u64, place: 
     let is_locked = place.held.contains(&root) || place.is_locked() && machine.has_window(root);
     if !is_locked {
         machine.accuse(format!(
-            "a flush for {target} is submitted without the lock of its space"
+            "a flush for {target} without the lock of its space"
         ));
     }
     copies_wait(machine);
@@ -32,11 +32,9 @@ pub(super) fn waited(machine: &mut Machine, place: &Place) {
     if place.preempt_count > 0 {
         machine.accuse("somebody waits for other CPUs with a spin lock".to_owned());
     }
-    if place.held.len() > 1 {
-        machine.accuse(format!(
-            "somebody waits for other CPUs with {} spaces locked",
-            place.held.len()
-        ));
+    let locked = place.held.len();
+    if locked > 1 {
+        machine.accuse(format!("somebody waits with {locked} spaces locked"));
     }
     copies_wait(machine);
 }
@@ -49,9 +47,7 @@ pub(super) fn unlocked(machine: &mut Machine, place: &Place) {
         stale.map(|(addr, _)| (cpu, addr))
     });
     if let Some((cpu, addr)) = untold {
-        machine.accuse(format!(
-            "the space is unlocked, and CPU {cpu} was not told of {addr:#x}"
-        ));
+        machine.accuse(format!("unlocked, and CPU {cpu} was not told of {addr:#x}"));
     }
     // Whoever intrudes may unmap what a sync is waiting for.
     if !place.is_intruding {
@@ -69,17 +65,14 @@ pub(super) fn unlocked(machine: &mut Machine, place: &Place) {
 
 /// Nobody can write to a file's page that is not in the page table any more.
 fn writers_wait(machine: &mut Machine) {
-    accuse_first(
-        machine,
-        "and writes to a file, but the space is unlocked",
-        |tlb| {
-            let is_gone = |&(addr, entry): &(usize, Entry)| {
-                let now = tlb.entry(addr).map(Entry::frame);
-                entry.writes_to_file() && now != Some(entry.frame())
-            };
-            tlb.stale().find(is_gone)
-        },
-    );
+    let what = "and writes to a file, but the space is unlocked";
+    accuse_first(machine, what, |tlb| {
+        let is_gone = |&(addr, entry): &(usize, Entry)| {
+            let now = tlb.entry(addr).map(Entry::frame);
+            entry.writes_to_file() && now != Some(entry.frame())
+        };
+        tlb.stale().find(is_gone)
+    });
 }
 
 /// As long as somebody may read an original, nobody writes to the copy.
@@ -104,9 +97,7 @@ pub fn freeing(chain: &FrameChain) {
         });
         let walker = |frame: &&PhysAddr| machine.cpus.iter().any(|cpu| cpu.tlb.walks(**frame));
         if let Some(table) = freed.iter().find(walker) {
-            machine.accuse(format!(
-                "{table:?} is being freed, and a CPU may walk it (I4)"
-            ));
+            machine.accuse(format!("{table:?} is freed, and a CPU may walk it (I4)"));
         }
     });
 }

@@ -9,9 +9,12 @@ pub mod watched;
 
 use shootdown_kernel_tests::addr::PhysAddr;
 use shootdown_kernel_tests::memory;
-use shootdown_kernel_tests::mm::frames;
+use shootdown_kernel_tests::mm::file::{Copy, PageRange};
+use shootdown_kernel_tests::mm::frames::{self, Frame, Share};
+use shootdown_kernel_tests::mm::range::UserRange;
 use shootdown_kernel_tests::mm::{
-    AreaKind, FaultAccess, MapRequest, MemorySpace, PAGE_SIZE, Placement, Populate, Prot,
+    Advice, AreaKind, Destination, FaultAccess, FileArea, Lending, MapError, MapRequest,
+    MemoryFile, MemorySpace, PAGE_SIZE, Placement, Populate, Prot, SharedArea,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,39 +72,84 @@ pub fn at(page: usize) -> usize {
     BASE + page * PAGE_SIZE
 }
 
-/// Maps so many pages at [`BASE`], readable and writable.
-pub fn map(space: &MemorySpace, pages: usize, kind: AreaKind) {
-    let request = MapRequest {
-        addr: BASE,
+/// So many pages of private memory at that address, readable and writable, when they are touched.
+pub fn request(addr: usize, pages: usize) -> MapRequest {
+    MapRequest {
+        addr,
         len: pages * PAGE_SIZE,
         prot: Prot::READ_WRITE,
         placement: Placement::Fixed,
         populate: Populate::OnDemand,
-        kind,
-    };
-    space.map(request).unwrap();
+        kind: AreaKind::Anonymous,
+    }
 }
 
-/// The leaf entry of a page, as a processor finds it.
-pub fn entry(space: &MemorySpace, page: usize) -> Option<u64> {
+/// Maps so many pages at [`BASE`], readable and writable.
+pub fn map(space: &MemorySpace, pages: usize, kind: AreaKind) {
+    let own = request(BASE, pages);
+    space.map(MapRequest { kind, ..own }).unwrap();
+}
+
+/// A space that does.
+pub fn mapped(pages: usize, kind: AreaKind) -> Arc<MemorySpace> {
+    let space = MemorySpace::new().unwrap();
+    map(&space, pages, kind);
+    space
+}
+
+/// Unmaps so many pages.
+pub fn unmap(space: &MemorySpace, page: usize, pages: usize) {
+    space.unmap(at(page), pages * PAGE_SIZE).unwrap();
+}
+
+/// Discards them.
+pub fn discard(space: &MemorySpace, page: usize, pages: usize) {
+    let len = pages * PAGE_SIZE;
+    space.advise(at(page), len, Advice::Discard).unwrap();
+}
+
+/// Changes their rights.
+pub fn protect(space: &MemorySpace, page: usize, pages: usize, prot: Prot) {
+    space.protect(at(page), pages * PAGE_SIZE, prot).unwrap();
+}
+
+/// Moves `old` pages and makes them `new` ones.
+pub fn remap(
+    space: &MemorySpace,
+    page: usize,
+    (old, new): (usize, usize),
+    to: Destination,
+) -> Result<usize, MapError> {
+    space.remap(at(page), old * PAGE_SIZE, new * PAGE_SIZE, to)
+}
+
+/// Moves so many pages to another one's place.
+pub fn move_to(space: &MemorySpace, page: usize, pages: usize, to: usize) {
+    let moved = remap(space, page, (pages, pages), Destination::Fixed(at(to)));
+    assert_eq!(moved, Ok(at(to)));
+}
+
+/// The address in an entry.
+pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// The leaf entry of an address, as a processor finds it.
+pub fn entry_of(space: &MemorySpace, addr: usize) -> Option<u64> {
     let mut table = space.engine().root().as_u64();
     for level in (0..4).rev() {
-        let index = at(page) >> (12 + 9 * level) & 511;
-        let cell = PhysAddr::new(table)
-            .to_direct()
-            .cast::<u64>()
-            .wrapping_add(index);
+        let cells = PhysAddr::new(table & ADDRESS).to_direct().cast::<u64>();
+        let cell = cells.wrapping_add(addr >> (12 + 9 * level) & 511);
         // SAFETY: inside a table of the simulated memory, which nobody changes now.
-        let entry = unsafe { cell.read() };
-        if entry & 1 == 0 {
+        table = unsafe { cell.read() };
+        if table & 1 == 0 {
             return None;
         }
-        table = entry & 0x000f_ffff_ffff_f000;
-        if level == 0 {
-            return Some(entry);
-        }
     }
-    None
+    Some(table)
+}
+
+/// That of a page.
+pub fn entry(space: &MemorySpace, page: usize) -> Option<u64> {
+    entry_of(space, at(page))
 }
 
 /// Whether a processor may write to the page.
@@ -111,7 +159,7 @@ pub fn may_write(space: &MemorySpace, page: usize) -> bool {
 
 /// Where that is.
 pub fn word(space: &MemorySpace, page: usize) -> *mut u64 {
-    let frame = entry(space, page).expect("mapped") & 0x000f_ffff_ffff_f000;
+    let frame = entry(space, page).expect("mapped") & ADDRESS;
     PhysAddr::new(frame).to_direct().cast()
 }
 
@@ -141,13 +189,86 @@ pub fn write(space: &MemorySpace, page: usize, value: u64) {
     unsafe { word(space, page).write(value) };
 }
 
+/// A write as by user code to a page that may not be mapped yet.
+pub fn put(space: &MemorySpace, page: usize, value: u64) {
+    if entry(space, page).is_none() {
+        space.fault(at(page), WRITE).unwrap();
+    }
+    write(space, page, value);
+}
+
+/// Writes 1, 2, ... to so many pages.
+pub fn fill(space: &MemorySpace, pages: usize) {
+    (0..pages).for_each(|page| put(space, page, page as u64 + 1));
+}
+
 /// A space with so many pages that hold 1, 2, ...
 pub fn written(pages: usize) -> Arc<MemorySpace> {
-    let space = MemorySpace::new().unwrap();
-    map(&space, pages, AreaKind::Anonymous);
-    for page in 0..pages {
-        space.fault(at(page), WRITE).unwrap();
-        write(&space, page, page as u64 + 1);
-    }
+    let space = mapped(pages, AreaKind::Anonymous);
+    fill(&space, pages);
     space
+}
+
+/// Takes every free frame.
+pub fn exhaust() -> Vec<Frame> {
+    std::iter::from_fn(frames::alloc).collect()
+}
+
+/// Gives them back.
+pub fn give_back(hoard: Vec<Frame>) {
+    hoard.into_iter().for_each(frames::free);
+}
+
+/// Memory that stays shared.
+pub fn shared() -> AreaKind {
+    AreaKind::Shared(SharedArea::new().unwrap())
+}
+
+/// Lends the first pages of [`BASE`].
+pub fn lent(space: &MemorySpace, pages: usize, lending: Lending) -> Vec<Share> {
+    let range = UserRange::new(BASE, pages * PAGE_SIZE).unwrap();
+    let mut lent = Vec::with_capacity(pages);
+    let done = space.lend(range, lending, &mut lent, || false);
+    done.map(|()| lent).unwrap()
+}
+
+/// A file of so many pages.
+pub fn file_of(pages: usize) -> Arc<MemoryFile> {
+    let file = MemoryFile::new().unwrap();
+    resize(&file, pages);
+    file
+}
+
+/// Cuts it, or lets it grow.
+pub fn resize(file: &MemoryFile, pages: usize) {
+    file.change().set_size((pages * PAGE_SIZE) as u64).unwrap();
+}
+
+/// What shows it from that page on, opened for writing.
+pub fn shown(file: &Arc<MemoryFile>, first_page: usize) -> AreaKind {
+    AreaKind::SharedFile(FileArea::new(file.clone(), first_page * PAGE_SIZE, true))
+}
+
+/// A new file, and a space that maps all of it.
+pub fn mapper(pages: usize) -> (Arc<MemoryFile>, Arc<MemorySpace>) {
+    let file = file_of(pages);
+    let space = mapped(pages, shown(&file, 0));
+    (file, space)
+}
+
+/// Stores all of it.
+pub fn sync(file: &MemoryFile) {
+    file.sync(PageRange::WHOLE).unwrap();
+}
+
+/// The first word of a page of it.
+pub fn file_word(file: &MemoryFile, copy: Copy, page: usize) -> u64 {
+    let mut bytes = [0; 8];
+    assert_eq!(file.read(copy, (page * PAGE_SIZE) as u64, &mut bytes), 8);
+    u64::from_le_bytes(bytes)
+}
+
+/// The same of what is stored.
+pub fn stored(file: &MemoryFile, page: usize) -> u64 {
+    file_word(file, Copy::Stored, page)
 }
