@@ -47,10 +47,8 @@ impl<T> UserPtr<T> {
 
     /// The element `index` places on. Wraps around; an access checks the range.
     pub const fn element(self, index: usize) -> Self {
-        Self::new(
-            self.address
-                .wrapping_add(index.wrapping_mul(size_of::<T>())),
-        )
+        let offset = index.wrapping_mul(size_of::<T>());
+        Self::new(self.address.wrapping_add(offset))
     }
 }
 
@@ -60,6 +58,11 @@ impl<T: Pod> UserPtr<T> {
         uaccess::read_user(self.address).map_err(Errno::from)
     }
 
+    /// Reads one unless the pointer is null.
+    pub fn read_if_some(self) -> Result<Option<T>, Errno> {
+        self.non_null().map(Self::read).transpose()
+    }
+
     /// Writes one.
     pub fn write(self, value: T) -> Result<(), Errno> {
         uaccess::write_user(self.address, value).map_err(Errno::from)
@@ -67,11 +70,7 @@ impl<T: Pod> UserPtr<T> {
 
     /// Writes one unless the pointer is null.
     pub fn write_if_some(self, value: T) -> Result<(), Errno> {
-        if self.is_null() {
-            Ok(())
-        } else {
-            self.write(value)
-        }
+        self.non_null().map_or(Ok(()), |there| there.write(value))
     }
 }
 
@@ -136,9 +135,7 @@ impl UserBytes {
     /// No more than the first `count` bytes.
     #[must_use]
     pub fn limit(&self, count: usize) -> Self {
-        Self {
-            address: self.address,
-            len: self.len.min(count),
-        }
+        let len = self.len.min(count);
+        Self { len, ..*self }
     }
 }

@@ -25,10 +25,14 @@ pub enum CloseOnExec {
 impl CloseOnExec {
     /// As the flags of `open` and its like say.
     pub fn from_open_flags(flags: u32) -> Self {
-        if flags & linux::O_CLOEXEC != 0 {
-            Self::Yes
-        } else {
-            Self::No
+        Self::if_set(flags & linux::O_CLOEXEC)
+    }
+
+    /// As a flag of its own says.
+    pub fn if_set(flag: u32) -> Self {
+        match flag {
+            0 => Self::No,
+            _ => Self::Yes,
         }
     }
 }

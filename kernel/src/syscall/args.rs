@@ -45,6 +45,11 @@ impl Args {
         self.0[at] as i32
     }
 
+    /// As a place in a file or its size: EINVAL for a negative one.
+    pub fn offset(&self, at: usize) -> Result<u64, Errno> {
+        u64::try_from(self.0[at] as i64).map_err(|_| Errno::EINVAL)
+    }
+
     /// As a pointer to one or more `T`.
     pub const fn ptr<T>(&self, at: usize) -> UserPtr<T> {
         UserPtr::new(self.0[at] as usize)

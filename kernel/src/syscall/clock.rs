@@ -4,7 +4,7 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::general::{__kernel_timespec, timeval};
 
 use super::args::Args;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::errno::Errno;
 use crate::task::{self, Current, Deadline};
 use crate::time;
@@ -61,9 +61,10 @@ impl Clock {
     fn deadline(self, at_ns: u64) -> Result<Deadline, Errno> {
         match self {
             Self::Monotonic => Ok(Deadline::at_ns(at_ns)),
-            Self::Real => Ok(Deadline::after_ns(
-                at_ns.saturating_sub(time::realtime_ns()),
-            )),
+            Self::Real => {
+                let span_ns = at_ns.saturating_sub(time::realtime_ns());
+                Ok(Deadline::after_ns(span_ns))
+            }
             Self::Process | Self::Thread => Err(Errno::EOPNOTSUPP),
         }
     }
@@ -81,9 +82,14 @@ pub(super) fn to_ns(t: __kernel_timespec) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     // Longer than the clock can count (585 years) is for ever.
-    Ok(seconds
-        .saturating_mul(NS_PER_SECOND)
-        .saturating_add(fraction))
+    let whole_ns = seconds.saturating_mul(NS_PER_SECOND);
+    Ok(whole_ns.saturating_add(fraction))
+}
+
+/// When a wait ends that may take so long; null is for ever.
+pub(super) fn timeout(span: UserPtr<__kernel_timespec>) -> Result<Option<Deadline>, Errno> {
+    let span_ns = span.read_if_some()?.map(to_ns).transpose()?;
+    Ok(span_ns.map(Deadline::after_ns))
 }
 
 pub(super) fn from_ns(ns: u64) -> __kernel_timespec {
@@ -107,24 +113,19 @@ pub(super) fn absolute(at: __kernel_timespec, real: bool) -> Result<Deadline, Er
 
 pub(super) fn clock_gettime(me: &Current, a: &Args) -> Outcome {
     let clock = Clock::from_id(a.u32(0))?;
-    a.ptr::<__kernel_timespec>(1)
-        .write(from_ns(clock.now_ns(me)))?;
-    Ok(0)
+    done(a.ptr(1).write(from_ns(clock.now_ns(me))))
 }
 
 pub(super) fn clock_getres(a: &Args) -> Outcome {
     Clock::from_id(a.u32(0))?;
-    a.ptr::<__kernel_timespec>(1)
-        .write_if_some(from_ns(RESOLUTION_NS))?;
-    Ok(0)
+    done(a.ptr(1).write_if_some(from_ns(RESOLUTION_NS)))
 }
 
 pub(super) fn gettimeofday(a: &Args) -> Outcome {
-    a.ptr::<timeval>(0)
-        .write_if_some(to_timeval(time::realtime_ns()))?;
+    let now = to_timeval(time::realtime_ns());
+    a.ptr(0).write_if_some(now)?;
     // The time zone is always UTC.
-    a.ptr::<[i32; 2]>(1).write_if_some([0, 0])?;
-    Ok(0)
+    done(a.ptr(1).write_if_some([0i32, 0]))
 }
 
 pub(super) fn time(a: &Args) -> Outcome {
@@ -151,46 +152,37 @@ pub(super) fn getrusage(me: &Current, a: &Args) -> Outcome {
         who if who == linux::RUSAGE_THREAD as i32 => me.run_ns(),
         _ => return Err(Errno::EINVAL),
     };
-    // Ticks do not tell user from kernel time: all of it counts as user time.
-    let pointer: UserPtr<[u64; 2]> = a.ptr(1);
+    done(write_usage(a.ptr(1), used_ns))
+}
+
+/// Writes a `struct rusage`. Ticks do not tell user from kernel time: all of it counts as user time.
+pub(super) fn write_usage(out: UserPtr<[u64; 2]>, used_ns: u64) -> Result<(), Errno> {
     let used = to_timeval(used_ns);
-    pointer.write([used.tv_sec as u64, used.tv_usec as u64])?;
-    for at in 1..size_of::<linux::rusage>() / size_of::<[u64; 2]>() {
-        pointer.element(at).write([0; 2])?;
-    }
-    Ok(0)
+    out.write([used.tv_sec as u64, used.tv_usec as u64])?;
+    let mut rest = 1..size_of::<linux::rusage>() / size_of::<[u64; 2]>();
+    rest.try_for_each(|at| out.element(at).write([0; 2]))
 }
 
 pub(super) fn nanosleep(a: &Args) -> Outcome {
     let span_ns = to_ns(a.ptr(0).read()?)?;
-    sleep(
-        Deadline::after_ns(span_ns),
-        a.ptr::<__kernel_timespec>(1).non_null(),
-    )
+    sleep(Deadline::after_ns(span_ns), a.ptr(1))
 }
 
 pub(super) fn clock_nanosleep(a: &Args) -> Outcome {
     let clock = Clock::from_id(a.u32(0))?;
     let time_ns = to_ns(a.ptr(2).read()?)?;
     if a.u32(1) & linux::TIMER_ABSTIME != 0 {
-        return sleep(clock.deadline(time_ns)?, None);
+        return sleep(clock.deadline(time_ns)?, UserPtr::new(0));
     }
     // All clocks that can be slept on run equally fast.
     clock.deadline(0)?;
-    sleep(
-        Deadline::after_ns(time_ns),
-        a.ptr::<__kernel_timespec>(3).non_null(),
-    )
+    sleep(Deadline::after_ns(time_ns), a.ptr(3))
 }
 
-fn sleep(deadline: Deadline, remaining: Option<UserPtr<__kernel_timespec>>) -> Outcome {
-    match task::sleep_until(deadline) {
-        Ok(()) => Ok(0),
-        Err(errno) => {
-            if let Some(remaining) = remaining {
-                remaining.write(from_ns(deadline.remaining_ns()))?;
-            }
-            Err(errno)
-        }
+fn sleep(deadline: Deadline, remaining: UserPtr<__kernel_timespec>) -> Outcome {
+    let slept = task::sleep_until(deadline);
+    if slept.is_err() {
+        remaining.write_if_some(from_ns(deadline.remaining_ns()))?;
     }
+    done(slept)
 }

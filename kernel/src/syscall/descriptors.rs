@@ -3,7 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::args::{self, Args};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, all_known, done};
 use crate::errno::Errno;
 use crate::fs::{self, CloseOnExec, Reading};
 use crate::task::Current;
@@ -31,7 +31,8 @@ pub(super) fn dup2(me: &Current, a: &Args) -> Outcome {
 
 pub(super) fn dup3(me: &Current, a: &Args) -> Outcome {
     let flags = a.u32(2);
-    if flags & !linux::O_CLOEXEC != 0 || a.i32(0) == a.i32(1) {
+    all_known(flags, linux::O_CLOEXEC)?;
+    if a.i32(0) == a.i32(1) {
         return Err(Errno::EINVAL);
     }
     replace(me, a.i32(0), a.i32(1), CloseOnExec::from_open_flags(flags))
@@ -54,10 +55,7 @@ pub(super) fn fcntl(me: &Current, a: &Args) -> Outcome {
         linux::F_DUPFD => files.insert(file, CloseOnExec::No, a.usize(2)),
         linux::F_DUPFD_CLOEXEC => files.insert(file, CloseOnExec::Yes, a.usize(2)),
         linux::F_GETFD => Ok(usize::from(files.close_on_exec(fd)?)),
-        linux::F_SETFD => {
-            files.set_close_on_exec(fd, a.u32(2) & linux::FD_CLOEXEC != 0)?;
-            Ok(0)
-        }
+        linux::F_SETFD => done(files.set_close_on_exec(fd, a.u32(2) & linux::FD_CLOEXEC != 0)),
         linux::F_GETFL => Ok(file.status_flags() as usize),
         linux::F_SETFL => {
             file.set_nonblocking(a.u32(2) & linux::O_NONBLOCK != 0);
@@ -74,9 +72,7 @@ pub(super) fn pipe(me: &Current, a: &Args) -> Outcome {
 
 pub(super) fn pipe2(me: &Current, a: &Args) -> Outcome {
     let flags = a.u32(1);
-    if flags & !(linux::O_CLOEXEC | linux::O_NONBLOCK) != 0 {
-        return Err(Errno::EINVAL);
-    }
+    all_known(flags, linux::O_CLOEXEC | linux::O_NONBLOCK)?;
     make_pipe(me, a, flags)
 }
 
@@ -87,17 +83,10 @@ fn make_pipe(me: &Current, a: &Args, flags: u32) -> Outcome {
     let read_fd = files.lock().insert(reader, close_on_exec, 0)? as i32;
     let write_fd = files.lock().insert(writer, close_on_exec, 0);
     let told = write_fd.and_then(|write_fd| {
-        a.ptr::<[i32; 2]>(0)
-            .write([read_fd, write_fd as i32])
-            .inspect_err(|_| {
-                drop(files.lock().remove(write_fd as i32));
-            })
+        let told = a.ptr(0).write([read_fd, write_fd as i32]);
+        told.inspect_err(|_| drop(files.lock().remove(write_fd as i32)))
     });
-    if let Err(errno) = told {
-        drop(files.lock().remove(read_fd));
-        return Err(errno);
-    }
-    Ok(0)
+    done(told.inspect_err(|_| drop(files.lock().remove(read_fd))))
 }
 
 pub(super) fn eventfd(me: &Current, a: &Args) -> Outcome {
@@ -110,13 +99,11 @@ pub(super) fn eventfd2(me: &Current, a: &Args) -> Outcome {
 
 fn make_event(me: &Current, value: u32, flags: u32) -> Outcome {
     // The first two are those of `open`.
-    if flags & !(linux::EFD_CLOEXEC | linux::EFD_NONBLOCK | linux::EFD_SEMAPHORE) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let reading = if flags & linux::EFD_SEMAPHORE != 0 {
-        Reading::One
-    } else {
-        Reading::All
+    let known = linux::EFD_CLOEXEC | linux::EFD_NONBLOCK | linux::EFD_SEMAPHORE;
+    all_known(flags, known)?;
+    let reading = match flags & linux::EFD_SEMAPHORE {
+        0 => Reading::All,
+        _ => Reading::One,
     };
     let event = fs::new_event(value, reading, flags & linux::O_NONBLOCK != 0)?;
     let close_on_exec = CloseOnExec::from_open_flags(flags);
@@ -126,15 +113,10 @@ fn make_event(me: &Current, value: u32, flags: u32) -> Outcome {
 pub(super) fn memfd_create(me: &Current, a: &Args) -> Outcome {
     let flags = a.u32(1);
     // Sealing is not there: MFD_ALLOW_SEALING says only that it would be allowed.
-    if flags & !(linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING | linux::MFD_NOEXEC_SEAL) != 0 {
-        return Err(Errno::EINVAL);
-    }
+    let known = linux::MFD_CLOEXEC | linux::MFD_ALLOW_SEALING | linux::MFD_NOEXEC_SEAL;
+    all_known(flags, known)?;
     let name = args::read_name(a.ptr(0))?;
     let file = fs::new_memory_file(&name)?;
-    let close_on_exec = if flags & linux::MFD_CLOEXEC != 0 {
-        CloseOnExec::Yes
-    } else {
-        CloseOnExec::No
-    };
+    let close_on_exec = CloseOnExec::if_set(flags & linux::MFD_CLOEXEC);
     me.process().files.lock().insert(file, close_on_exec, 0)
 }

@@ -4,7 +4,7 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::general::stat;
 
 use super::args::{self, Args};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::addr::PAGE_BYTES;
 use crate::errno::Errno;
 use crate::fs::{self, Attributes, CloseOnExec, OpenRequest};
@@ -41,10 +41,8 @@ fn open_path(me: &Current, path: &str, flags: u32, mode: u32) -> Outcome {
     let permissions = mode & 0o777;
     let request = OpenRequest::from_flags(flags)?;
     let file = fs::open(me.process(), path, request, permissions)?;
-    me.process()
-        .files
-        .lock()
-        .insert(file, CloseOnExec::from_open_flags(flags), 0)
+    let close_on_exec = CloseOnExec::from_open_flags(flags);
+    me.process().files.lock().insert(file, close_on_exec, 0)
 }
 
 pub(super) fn stat(a: &Args) -> Outcome {
@@ -76,7 +74,7 @@ fn attributes_at(
 }
 
 fn write_stat(out: UserPtr<stat>, attributes: &Attributes) -> Outcome {
-    out.write(stat {
+    done(out.write(stat {
         st_dev: 1,
         st_ino: attributes.inode,
         st_nlink: 1,
@@ -95,8 +93,7 @@ fn write_stat(out: UserPtr<stat>, attributes: &Attributes) -> Outcome {
         st_ctime: 0,
         st_ctime_nsec: 0,
         __unused: [0; 3],
-    })?;
-    Ok(0)
+    }))
 }
 
 /// `struct statx`, of which only the first 144 bytes are ever not zero.
@@ -115,8 +112,7 @@ pub(super) fn statx(me: &Current, a: &Args) -> Outcome {
     put(128, &((attributes.device >> 8) as u32).to_ne_bytes());
     put(132, &((attributes.device & 0xff) as u32).to_ne_bytes());
     put(140, &1u32.to_ne_bytes());
-    UserBytes::new(a.usize(4), BYTES)?.copy_from(&bytes)?;
-    Ok(0)
+    done(UserBytes::new(a.usize(4), BYTES)?.copy_from(&bytes))
 }
 
 pub(super) fn getdents64(me: &Current, a: &Args) -> Outcome {

@@ -1,7 +1,6 @@
 //! The `futex` call.
 
 use linux_raw_sys::general as linux;
-use linux_raw_sys::general::__kernel_timespec;
 
 use super::args::Args;
 use super::clock;
@@ -14,14 +13,13 @@ pub(super) fn futex(a: &Args) -> Outcome {
     let flags = a.u32(1);
     let real_time = flags & linux::FUTEX_CLOCK_REALTIME != 0;
     let command = flags & !(linux::FUTEX_PRIVATE_FLAG | linux::FUTEX_CLOCK_REALTIME);
-    let scope = if flags & linux::FUTEX_PRIVATE_FLAG != 0 {
-        FutexScope::Private
-    } else {
-        FutexScope::Shared
+    let scope = match flags & linux::FUTEX_PRIVATE_FLAG {
+        0 => FutexScope::Shared,
+        _ => FutexScope::Private,
     };
     let key = FutexKey::current(a.usize(0), scope)?;
     match command {
-        linux::FUTEX_WAIT => wait(key, a, BITSET_ANY, relative_deadline(a)?),
+        linux::FUTEX_WAIT => wait(key, a, BITSET_ANY, clock::timeout(a.ptr(3))?),
         linux::FUTEX_WAIT_BITSET => wait(key, a, a.u32(5), absolute_deadline(a, real_time)?),
         linux::FUTEX_WAKE => futex::wake(key, at_least_one(a.i32(2)), BITSET_ANY),
         linux::FUTEX_WAKE_BITSET => futex::wake(key, at_least_one(a.i32(2)), a.u32(5)),
@@ -51,23 +49,10 @@ fn requeue(from: FutexKey, scope: FutexScope, a: &Args, expected: Option<u32>) -
     let (wake, move_most) = (count(a.i32(2))?, count(a.i32(3))?);
     let to = FutexKey::current(a.usize(4), scope)?;
     let (woken, moved) = futex::requeue(from, to, wake, move_most, expected)?;
-    Ok(if expected.is_some() {
-        woken + moved
-    } else {
-        woken
-    })
-}
-
-fn relative_deadline(a: &Args) -> Result<Option<Deadline>, Errno> {
-    let pointer = a.ptr::<__kernel_timespec>(3).non_null();
-    pointer
-        .map(|p| Ok(Deadline::after_ns(clock::to_ns(p.read()?)?)))
-        .transpose()
+    Ok(expected.map_or(woken, |_| woken + moved))
 }
 
 fn absolute_deadline(a: &Args, real_time: bool) -> Result<Option<Deadline>, Errno> {
-    let pointer = a.ptr::<__kernel_timespec>(3).non_null();
-    pointer
-        .map(|p| clock::absolute(p.read()?, real_time))
-        .transpose()
+    let at = a.ptr(3).read_if_some()?;
+    at.map(|at| clock::absolute(at, real_time)).transpose()
 }

@@ -1,11 +1,11 @@
 //! Reading, writing and waiting for files.
 
 use linux_raw_sys::general as linux;
-use linux_raw_sys::general::{__kernel_timespec, iovec, pollfd};
+use linux_raw_sys::general::{iovec, pollfd};
 use linux_raw_sys::ioctl;
 
 use super::args::Args;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use super::{clock, signals};
 use crate::errno::Errno;
 use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
@@ -49,13 +49,13 @@ pub(super) fn write(me: &Current, a: &Args) -> Outcome {
 
 pub(super) fn pread(me: &Current, a: &Args) -> Outcome {
     let file = file(me, a.i32(0))?;
-    let offset = u64::try_from(a.u64(3) as i64).map_err(|_| Errno::EINVAL)?;
+    let offset = a.offset(3)?;
     file.read_at(bytes_argument(a.usize(1), a.usize(2))?, offset)
 }
 
 pub(super) fn pwrite(me: &Current, a: &Args) -> Outcome {
     let file = file(me, a.i32(0))?;
-    let offset = u64::try_from(a.u64(3) as i64).map_err(|_| Errno::EINVAL)?;
+    let offset = a.offset(3)?;
     file.write_at(bytes_argument(a.usize(1), a.usize(2))?, offset)
 }
 
@@ -83,10 +83,8 @@ fn transfer(a: &Args, mut one: impl FnMut(UserBytes) -> Outcome) -> Outcome {
             }
             let room = (piece.iov_len as usize).min(MOST_BYTES - done);
             let bytes = UserBytes::new(piece.iov_base as usize, room)?;
-            Ok((
-                if room == 0 { 0 } else { one(bytes)? },
-                piece.iov_len as usize,
-            ))
+            let part = if room == 0 { 0 } else { one(bytes)? };
+            Ok((part, piece.iov_len as usize))
         });
         match result {
             Ok((part, wanted)) => {
@@ -113,34 +111,31 @@ pub(super) fn lseek(me: &Current, a: &Args) -> Outcome {
 }
 
 pub(super) fn sync(me: &Current, a: &Args) -> Outcome {
-    file(me, a.i32(0))?.sync()?;
-    Ok(0)
+    done(file(me, a.i32(0))?.sync())
 }
 
 pub(super) fn ftruncate(me: &Current, a: &Args) -> Outcome {
-    let size = u64::try_from(a.u64(1) as i64).map_err(|_| Errno::EINVAL)?;
-    file(me, a.i32(0))?.set_size(size)?;
-    Ok(0)
+    let size = a.offset(1)?;
+    done(file(me, a.i32(0))?.set_size(size))
 }
 
 pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
     let fd = a.i32(0);
     let file = file(me, fd)?;
+    let files = &me.process().files;
     match a.u32(1) {
-        ioctl::FIOCLEX => me.process().files.lock().set_close_on_exec(fd, true)?,
-        ioctl::FIONCLEX => me.process().files.lock().set_close_on_exec(fd, false)?,
-        ioctl::FIONBIO => file.set_nonblocking(a.ptr::<u32>(2).read()? != 0),
+        ioctl::FIOCLEX => done(files.lock().set_close_on_exec(fd, true)),
+        ioctl::FIONCLEX => done(files.lock().set_close_on_exec(fd, false)),
+        ioctl::FIONBIO => {
+            file.set_nonblocking(a.ptr::<u32>(2).read()? != 0);
+            Ok(0)
+        }
         STORED => {
             let stored = file.stored()?;
-            return me
-                .process()
-                .files
-                .lock()
-                .insert(stored, CloseOnExec::Yes, 0);
+            files.lock().insert(stored, CloseOnExec::Yes, 0)
         }
-        number => return zero_copy(me, file, number, a.usize(2)),
+        number => zero_copy(me, file, number, a.usize(2)),
     }
-    Ok(0)
 }
 
 /// Requests of `/dev/zerocopy`. The file is let go: who waits in one must not keep the service from ending.
@@ -148,8 +143,7 @@ fn zero_copy(me: &Current, file: Arc<OpenFile>, number: u32, argument: usize) ->
     // The console is no terminal: programs need not draw.
     let service = file.service().ok_or(Errno::ENOTTY)?;
     drop(file);
-    zerocopy::request(&service, me, number, argument)?;
-    Ok(0)
+    done(zerocopy::request(&service, me, number, argument))
 }
 
 pub(super) fn poll(me: &Current, a: &Args) -> Outcome {
@@ -161,10 +155,7 @@ pub(super) fn poll(me: &Current, a: &Args) -> Outcome {
 }
 
 pub(super) fn ppoll(me: &Current, a: &Args) -> Outcome {
-    let deadline = match a.ptr::<__kernel_timespec>(2).non_null() {
-        Some(timeout) => Some(Deadline::after_ns(clock::to_ns(timeout.read()?)?)),
-        None => None,
-    };
+    let deadline = clock::timeout(a.ptr(2))?;
     let Some(mask) = a.ptr::<u64>(3).non_null() else {
         return poll_until(me, a, deadline);
     };
@@ -181,9 +172,8 @@ fn poll_until(me: &Current, a: &Args, deadline: Option<Deadline>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let array: UserPtr<pollfd> = a.ptr(0);
-    let asked: Vec<pollfd> = (0..count)
-        .map(|at| array.element(at).read())
-        .collect::<Result<_, _>>()?;
+    let asked = (0..count).map(|at| array.element(at).read());
+    let asked: Vec<pollfd> = asked.collect::<Result<_, _>>()?;
     loop {
         let ready = look(me, array, &asked)?;
         if ready > 0 || deadline.is_some_and(Deadline::has_passed) {

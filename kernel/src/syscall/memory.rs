@@ -3,7 +3,7 @@
 use linux_raw_sys::general as linux;
 
 use super::args::Args;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, all_known, done};
 use crate::addr::{PAGE_BYTES, USER_END};
 use crate::arch::uaccess;
 use crate::errno::Errno;
@@ -27,10 +27,9 @@ fn prot_argument(bits: usize) -> Result<Prot, Errno> {
 pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
     let prot = prot_argument(a.usize(2))?;
     let flags = a.u32(3);
-    let populate = if flags & linux::MAP_POPULATE != 0 {
-        Populate::Now
-    } else {
-        Populate::OnDemand
+    let populate = match flags & linux::MAP_POPULATE {
+        0 => Populate::OnDemand,
+        _ => Populate::Now,
     };
     let request = MapRequest {
         addr: a.usize(0),
@@ -73,10 +72,9 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
 
 /// Memory of its own contents.
 fn map_zeroes(request: MapRequest, shared: bool) -> Outcome {
-    let kind = if shared {
-        AreaKind::Shared(SharedArea::new().ok_or(Errno::ENOMEM)?)
-    } else {
-        AreaKind::Anonymous
+    let kind = match shared {
+        true => AreaKind::Shared(SharedArea::new().ok_or(Errno::ENOMEM)?),
+        false => AreaKind::Anonymous,
     };
     Ok(space()?.map(MapRequest { kind, ..request })?)
 }
@@ -94,20 +92,17 @@ fn placement(flags: u32) -> Placement {
 /// The pages of a file themselves.
 fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write: bool) -> Outcome {
     // Beyond it nothing can be, and no sum overflows.
-    let offset = usize::try_from(offset)
-        .ok()
-        .filter(|&offset| offset < USER_END)
-        .ok_or(Errno::EOVERFLOW)?;
+    if offset >= USER_END as u64 {
+        return Err(Errno::EOVERFLOW);
+    }
+    let offset = offset as usize;
     let kind = AreaKind::SharedFile(FileArea::new(file, offset, may_write));
     Ok(space()?.map(MapRequest { kind, ..request })?)
 }
 
 /// A private mapping of a file that never changes: a copy, made at once.
 fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
-    let bytes = &bytes[start..];
+    let bytes = &bytes[offset.min(bytes.len() as u64) as usize..];
     let len = bytes.len().min(request.len);
     map_filled(request, |at| Ok(uaccess::copy_to_user(at, &bytes[..len])?))
 }
@@ -147,8 +142,7 @@ fn map_filled(request: MapRequest, fill: impl FnOnce(usize) -> Result<(), Errno>
 }
 
 pub(super) fn munmap(a: &Args) -> Outcome {
-    space()?.unmap(a.usize(0), a.usize(1))?;
-    Ok(0)
+    done(space()?.unmap(a.usize(0), a.usize(1)))
 }
 
 pub(super) fn mprotect(a: &Args) -> Outcome {
@@ -157,8 +151,7 @@ pub(super) fn mprotect(a: &Args) -> Outcome {
     if len == 0 && addr.is_multiple_of(PAGE_BYTES) {
         return Ok(0);
     }
-    space()?.protect(addr, len, prot)?;
-    Ok(0)
+    done(space()?.protect(addr, len, prot))
 }
 
 pub(super) fn mremap(a: &Args) -> Outcome {
@@ -179,23 +172,22 @@ pub(super) fn madvise(a: &Args) -> Outcome {
     if len == 0 && addr.is_multiple_of(PAGE_BYTES) {
         return Ok(0);
     }
-    space()?.advise(addr, len, advice)?;
-    Ok(0)
+    done(space()?.advise(addr, len, advice))
 }
 
 pub(super) fn msync(a: &Args) -> Outcome {
     let flags = a.u32(2);
-    if flags & !(linux::MS_ASYNC | linux::MS_SYNC | linux::MS_INVALIDATE) != 0 {
-        return Err(Errno::EINVAL);
-    }
+    all_known(
+        flags,
+        linux::MS_ASYNC | linux::MS_SYNC | linux::MS_INVALIDATE,
+    )?;
     // Mappings and files have the same pages: nothing is ever to be invalidated.
     let when = match flags & (linux::MS_ASYNC | linux::MS_SYNC) {
         linux::MS_SYNC => SyncWhen::Now,
         both if both == linux::MS_ASYNC | linux::MS_SYNC => return Err(Errno::EINVAL),
         _ => SyncWhen::Later,
     };
-    space()?.sync(a.usize(0), a.usize(1), when)?;
-    Ok(0)
+    done(space()?.sync(a.usize(0), a.usize(1), when))
 }
 
 pub(super) fn brk(a: &Args) -> Outcome {

@@ -4,7 +4,7 @@ use linux_raw_sys::general as linux;
 
 use super::args::{self, Args};
 use super::files::path_at;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::errno::Errno;
 use crate::fs::{self, Kind};
 use crate::task::Current;
@@ -45,12 +45,11 @@ pub(super) fn readlinkat(me: &Current, a: &Args) -> Outcome {
 
 /// Without terminator, cut to the buffer.
 fn write_link(me: &Current, path: &str, out: usize, len: i32) -> Outcome {
-    let len = usize::try_from(len)
-        .ok()
-        .filter(|&len| len > 0)
-        .ok_or(Errno::EINVAL)?;
+    if len <= 0 {
+        return Err(Errno::EINVAL);
+    }
     let target = fs::read_link(me.process(), path)?;
-    let bytes = &target.as_bytes()[..target.len().min(len)];
+    let bytes = &target.as_bytes()[..target.len().min(len as usize)];
     UserBytes::new(out, bytes.len())?.copy_from(bytes)?;
     Ok(bytes.len())
 }
@@ -83,20 +82,18 @@ pub(super) fn mkdir(a: &Args) -> Outcome {
 }
 
 pub(super) fn truncate(a: &Args) -> Outcome {
-    let size = u64::try_from(a.u64(1) as i64).map_err(|_| Errno::EINVAL)?;
-    fs::set_size(&args::read_path(a.ptr(0))?, size)?;
-    Ok(0)
+    let size = a.offset(1)?;
+    done(fs::set_size(&args::read_path(a.ptr(0))?, size))
 }
 
 pub(super) fn unlink(a: &Args) -> Outcome {
-    fs::remove(&args::read_path(a.ptr(0))?)?;
-    Ok(0)
+    done(fs::remove(&args::read_path(a.ptr(0))?))
 }
 
 pub(super) fn unlinkat(me: &Current, a: &Args) -> Outcome {
     let path = path_at(me, a.i32(0), a.ptr(1))?;
     match a.u32(2) {
-        0 => fs::remove(&path).map(|()| 0),
+        0 => done(fs::remove(&path)),
         linux::AT_REMOVEDIR => match fs::attributes(&path)?.kind() {
             Kind::Directory => Err(Errno::EROFS),
             _ => Err(Errno::ENOTDIR),
@@ -113,7 +110,5 @@ pub(super) fn mount(a: &Args) -> Outcome {
         (kind.as_str(), target.as_str()),
         ("proc", "/proc") | ("sysfs", "/sys") | ("devtmpfs", "/dev") | ("tmpfs", "/tmp")
     );
-    // Flags are of no consequence for file systems that cannot change.
-    let _ = linux::MS_RDONLY;
     if built_in { Ok(0) } else { Err(Errno::ENODEV) }
 }

@@ -4,7 +4,8 @@ use linux_raw_sys::general as linux;
 use linux_raw_sys::prctl;
 
 use super::args::{self, Args};
-use super::outcome::Outcome;
+use super::clock;
+use super::outcome::{Outcome, all_known, done};
 use crate::addr::USER_END;
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
@@ -101,16 +102,14 @@ pub(super) fn execve(me: &Current, a: &Args, frame: &mut TrapFrame) -> Outcome {
     let mut budget = MOST_ARGUMENT_BYTES;
     let argv = read_strings(a.ptr(1), &mut budget)?;
     let envp = read_strings(a.ptr(2), &mut budget)?;
-    task::exec(me, &path, &argv, &envp, frame)?;
-    Ok(0)
+    done(task::exec(me, &path, &argv, &envp, frame))
 }
 
 /// Reads a null-terminated array of strings; a null array is empty.
 fn read_strings(array: UserPtr<usize>, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
     let mut strings = Vec::new();
-    strings
-        .try_reserve_exact(MOST_ARGUMENTS)
-        .map_err(|_| Errno::ENOMEM)?;
+    let reserved = strings.try_reserve_exact(MOST_ARGUMENTS);
+    reserved.map_err(|_| Errno::ENOMEM)?;
     if array.is_null() {
         return Ok(strings);
     }
@@ -142,9 +141,7 @@ pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
     const KNOWN: u32 =
         linux::WNOHANG | linux::WUNTRACED | linux::WCONTINUED | linux::__WALL | linux::__WNOTHREAD;
     let options = a.u32(2);
-    if options & !KNOWN != 0 {
-        return Err(Errno::EINVAL);
-    }
+    all_known(options, KNOWN)?;
     let wanted = match a.i32(0) {
         pid @ 1.. => WaitFor::Child(Pid::new(pid as u32)),
         // Everybody is in the one process group.
@@ -155,11 +152,8 @@ pub(super) fn wait4(me: &Current, a: &Args) -> Outcome {
         return Ok(0);
     };
     a.ptr::<u32>(1).write_if_some(status.as_wait_status())?;
-    let usage: UserPtr<[u64; 2]> = a.ptr(3);
-    if !usage.is_null() {
-        for at in 0..size_of::<linux::rusage>() / size_of::<[u64; 2]>() {
-            usage.element(at).write([0; 2])?;
-        }
+    if let Some(usage) = a.ptr(3).non_null() {
+        clock::write_usage(usage, 0)?;
     }
     Ok(pid.as_u32() as usize)
 }
@@ -176,10 +170,7 @@ pub(super) fn arch_prctl(me: &Current, a: &Args) -> Outcome {
             Ok(0)
         }
         linux::ARCH_SET_FS => Err(Errno::EPERM),
-        ARCH_GET_FS => {
-            a.ptr::<u64>(1).write(me.fs_base())?;
-            Ok(0)
-        }
+        ARCH_GET_FS => done(a.ptr(1).write(me.fs_base())),
         // The GS base is the kernel's.
         _ => Err(Errno::EINVAL),
     }
@@ -192,8 +183,7 @@ pub(super) fn prctl(me: &Current, a: &Args) -> Outcome {
             Ok(0)
         }
         prctl::PR_GET_NAME => {
-            UserBytes::new(a.usize(1), NAME_BYTES)?.copy_from(&me.name().as_bytes())?;
-            Ok(0)
+            done(UserBytes::new(a.usize(1), NAME_BYTES)?.copy_from(&me.name().as_bytes()))
         }
         _ => Err(Errno::EINVAL),
     }

@@ -1,8 +1,7 @@
 //! `getrandom`.
 
 use super::args::Args;
-use super::outcome::Outcome;
-use crate::errno::Errno;
+use super::outcome::{Outcome, all_known};
 use crate::random;
 use crate::user_memory::UserBytes;
 
@@ -13,8 +12,6 @@ const MOST_BYTES: usize = 1 << 20;
 const KNOWN_FLAGS: u32 = 0x7;
 
 pub(super) fn getrandom(a: &Args) -> Outcome {
-    if a.u32(2) & !KNOWN_FLAGS != 0 {
-        return Err(Errno::EINVAL);
-    }
+    all_known(a.u32(2), KNOWN_FLAGS)?;
     random::fill_user(UserBytes::new(a.usize(0), a.usize(1).min(MOST_BYTES))?)
 }

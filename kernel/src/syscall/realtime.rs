@@ -7,13 +7,12 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as linux;
-use linux_raw_sys::general::__kernel_timespec;
 
 use super::args::Args;
-use super::clock;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
+use super::{clock, schedule};
 use crate::errno::Errno;
-use crate::task::{self, Current, Priority, Rule, Scheduling, Thread, Tid};
+use crate::task::{self, Current, Priority, Rule, Scheduling, Thread};
 use crate::user_memory::UserPtr;
 
 /// The rule behind the number. EINVAL for one that is not known.
@@ -36,11 +35,8 @@ fn number(rule: Rule) -> u32 {
 
 /// The thread with that number, 0 for the caller.
 fn target(me: &Current, tid: i32) -> Result<Arc<Thread>, Errno> {
-    match u32::try_from(tid) {
-        Ok(0) => Ok(me.to_arc()),
-        Ok(tid) => task::find_thread(Tid::new(tid)).ok_or(Errno::ESRCH),
-        Err(_) => Err(Errno::EINVAL),
-    }
+    let tid = u32::try_from(tid).map_err(|_| Errno::EINVAL)?;
+    schedule::target(me, tid)
 }
 
 /// Reads the priority that a `struct sched_param` holds. Negative ones fit no rule.
@@ -66,11 +62,7 @@ pub(super) fn sched_setscheduler(me: &Current, a: &Args) -> Outcome {
 
 pub(super) fn sched_getscheduler(me: &Current, a: &Args) -> Outcome {
     let scheduling = target(me, a.i32(0))?.scheduling();
-    let flag = if scheduling.resets_on_fork() {
-        linux::SCHED_RESET_ON_FORK
-    } else {
-        0
-    };
+    let flag = u32::from(scheduling.resets_on_fork()) * linux::SCHED_RESET_ON_FORK;
     Ok((number(scheduling.rule()) | flag) as usize)
 }
 
@@ -86,8 +78,7 @@ pub(super) fn sched_setparam(me: &Current, a: &Args) -> Outcome {
 pub(super) fn sched_getparam(me: &Current, a: &Args) -> Outcome {
     let out = a.ptr::<i32>(1).non_null().ok_or(Errno::EINVAL)?;
     let priority = target(me, a.i32(0))?.scheduling().priority();
-    out.write(priority.as_u32() as i32)?;
-    Ok(0)
+    done(out.write(priority.as_u32() as i32))
 }
 
 pub(super) fn sched_get_priority_max(a: &Args) -> Outcome {
@@ -101,22 +92,16 @@ pub(super) fn sched_get_priority_min(a: &Args) -> Outcome {
 fn bounds(a: &Args) -> Result<(usize, usize), Errno> {
     match rule(a.u32(0))? {
         Rule::Normal => Ok((0, 0)),
-        Rule::Fifo | Rule::RoundRobin => Ok((
-            *Priority::REAL_TIME.start() as usize,
-            *Priority::REAL_TIME.end() as usize,
-        )),
+        Rule::Fifo | Rule::RoundRobin => {
+            let (least, most) = Priority::REAL_TIME.into_inner();
+            Ok((least as usize, most as usize))
+        }
     }
 }
 
 /// The slice; 0, as on Linux, where there is none.
 pub(super) fn sched_rr_get_interval(me: &Current, a: &Args) -> Outcome {
     let scheduling = target(me, a.i32(0))?.scheduling();
-    let slice_ns = if scheduling.has_slices() {
-        task::SLICE_NS
-    } else {
-        0
-    };
-    a.ptr::<__kernel_timespec>(1)
-        .write(clock::from_ns(slice_ns))?;
-    Ok(0)
+    let slice_ns = u64::from(scheduling.has_slices()) * task::SLICE_NS;
+    done(a.ptr(1).write(clock::from_ns(slice_ns)))
 }

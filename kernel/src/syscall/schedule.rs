@@ -3,7 +3,7 @@
 use shootdown::CpuId;
 
 use super::args::Args;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::boot;
 use crate::errno::Errno;
 use crate::task::{self, Current, Tid};
@@ -31,8 +31,7 @@ pub(super) fn sched_setaffinity(me: &Current, a: &Args) -> Outcome {
         .filter(|bit| wanted & 1 << bit != 0)
         .map(CpuId::new)
         .collect();
-    zerocopy::set_affinity(&target(me, a.u32(0))?, &cpus)?;
-    Ok(0)
+    done(zerocopy::set_affinity(&target(me, a.u32(0))?, &cpus))
 }
 
 pub(super) fn sched_getaffinity(me: &Current, a: &Args) -> Outcome {
@@ -45,7 +44,8 @@ pub(super) fn sched_getaffinity(me: &Current, a: &Args) -> Outcome {
     Ok(MASK_BYTES)
 }
 
-fn target(me: &Current, tid: u32) -> Result<alloc::sync::Arc<task::Thread>, Errno> {
+/// The thread with that number, 0 for the caller.
+pub(super) fn target(me: &Current, tid: u32) -> Result<alloc::sync::Arc<task::Thread>, Errno> {
     match tid {
         0 => Ok(me.to_arc()),
         tid => task::find_thread(Tid::new(tid)).ok_or(Errno::ESRCH),
@@ -56,6 +56,5 @@ pub(super) fn getcpu(a: &Args) -> Outcome {
     let cpu = crate::arch::percpu::cpu_id().as_u32();
     a.ptr::<u32>(0).write_if_some(cpu)?;
     // One memory node.
-    a.ptr::<u32>(1).write_if_some(0)?;
-    Ok(0)
+    done(a.ptr::<u32>(1).write_if_some(0))
 }

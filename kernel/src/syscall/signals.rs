@@ -1,16 +1,15 @@
 //! Signal calls.
 
 use linux_raw_sys::general as linux;
-use linux_raw_sys::general::__kernel_timespec;
 
 use super::args::Args;
 use super::clock;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::arch::trap::TrapFrame;
 use crate::errno::Errno;
 use crate::task::signal::{self, Action, AltStack, SigInfo, Signal, SignalSet};
-use crate::task::{self, Current, Deadline, Pid, Tid};
-use crate::user_memory::{UserBytes, UserPtr};
+use crate::task::{self, Current, Pid, Tid};
+use crate::user_memory::UserBytes;
 
 /// The only size of a signal set there is on x86-64.
 const SET_BYTES: usize = size_of::<u64>();
@@ -20,27 +19,21 @@ fn signal_argument(number: u32) -> Result<Signal, Errno> {
 }
 
 pub(super) fn set_size_ok(size: usize) -> Result<(), Errno> {
-    if size == SET_BYTES {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
+    match size {
+        SET_BYTES => Ok(()),
+        _ => Err(Errno::EINVAL),
     }
 }
 
 pub(super) fn rt_sigaction(me: &Current, a: &Args) -> Outcome {
     set_size_ok(a.usize(3))?;
     let signal = signal_argument(a.u32(0))?;
-    let wanted = a
-        .ptr::<Action>(1)
-        .non_null()
-        .map(UserPtr::read)
-        .transpose()?;
+    let wanted = a.ptr::<Action>(1).read_if_some()?;
     if wanted.is_some() && (signal == Signal::KILL || signal == Signal::STOP) {
         return Err(Errno::EINVAL);
     }
     let old = signal::set_action(me, signal, wanted);
-    a.ptr::<Action>(2).write_if_some(old)?;
-    Ok(0)
+    done(a.ptr(2).write_if_some(old))
 }
 
 pub(super) fn rt_sigprocmask(me: &Current, a: &Args) -> Outcome {
@@ -56,8 +49,7 @@ pub(super) fn rt_sigprocmask(me: &Current, a: &Args) -> Outcome {
         };
         signal::set_blocked(me, new);
     }
-    a.ptr::<u64>(2).write_if_some(old.bits())?;
-    Ok(0)
+    done(a.ptr(2).write_if_some(old.bits()))
 }
 
 pub(super) fn rt_sigpending(me: &Current, a: &Args) -> Outcome {
@@ -66,8 +58,7 @@ pub(super) fn rt_sigpending(me: &Current, a: &Args) -> Outcome {
     }
     let bits = me.pending_signals().bits().to_ne_bytes();
     let out = UserBytes::new(a.usize(0), a.usize(1))?;
-    out.copy_from(&bits[..out.len])?;
-    Ok(0)
+    done(out.copy_from(&bits[..out.len]))
 }
 
 pub(super) fn rt_sigsuspend(me: &Current, a: &Args) -> Outcome {
@@ -79,11 +70,7 @@ pub(super) fn rt_sigsuspend(me: &Current, a: &Args) -> Outcome {
 pub(super) fn rt_sigtimedwait(me: &Current, a: &Args) -> Outcome {
     set_size_ok(a.usize(3))?;
     let wanted = SignalSet::from_bits(a.ptr::<u64>(0).read()?).blockable();
-    let deadline = match a.ptr::<__kernel_timespec>(2).non_null() {
-        Some(timeout) => Some(Deadline::after_ns(clock::to_ns(timeout.read()?)?)),
-        None => None,
-    };
-    let info = signal::wait_for(me, wanted, deadline)?;
+    let info = signal::wait_for(me, wanted, clock::timeout(a.ptr(2))?)?;
     if !a.ptr::<u8>(1).is_null() {
         let bytes = info.to_bytes();
         UserBytes::new(a.usize(1), bytes.len())?.copy_from(&bytes)?;
@@ -96,14 +83,9 @@ pub(super) fn pause(me: &Current) -> Outcome {
 }
 
 pub(super) fn sigaltstack(me: &Current, a: &Args, frame: &TrapFrame) -> Outcome {
-    let wanted = a
-        .ptr::<AltStack>(0)
-        .non_null()
-        .map(UserPtr::read)
-        .transpose()?;
+    let wanted = a.ptr::<AltStack>(0).read_if_some()?;
     let old = signal::set_alt_stack(me, wanted, frame.rsp as usize)?;
-    a.ptr::<AltStack>(1).write_if_some(old)?;
-    Ok(0)
+    done(a.ptr(1).write_if_some(old))
 }
 
 pub(super) fn kill(me: &Current, a: &Args) -> Outcome {
@@ -156,10 +138,8 @@ fn send_to_thread(me: &Current, process: Option<Pid>, tid: i32, number: u32) -> 
     }
     if number != 0 {
         let sender = me.process().pid().as_u32();
-        signal::post_to_thread(
-            &thread,
-            SigInfo::from_tkill(signal_argument(number)?, sender),
-        );
+        let info = SigInfo::from_tkill(signal_argument(number)?, sender);
+        signal::post_to_thread(&thread, info);
     }
     Ok(0)
 }

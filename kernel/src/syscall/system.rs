@@ -3,7 +3,7 @@
 use linux_raw_sys::general::rlimit64;
 
 use super::args::Args;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, done};
 use crate::addr;
 use crate::errno::Errno;
 use crate::fs::MAX_FILES;
@@ -23,20 +23,13 @@ const RLIMIT_COUNT: u32 = 16;
 
 pub(super) fn uname(a: &Args) -> Outcome {
     let version = concat!("#1 SMP shootdown ", env!("CARGO_PKG_VERSION"));
-    let fields = [
-        "Linux",
-        "shootdown",
-        ABI_RELEASE,
-        version,
-        "x86_64",
-        "(none)",
-    ];
+    let (name, machine, domain) = ("shootdown", "x86_64", "(none)");
+    let fields = ["Linux", name, ABI_RELEASE, version, machine, domain];
     let mut bytes = [0; UTS_FIELD_BYTES * 6];
     for (field, text) in bytes.chunks_exact_mut(UTS_FIELD_BYTES).zip(fields) {
         field[..text.len()].copy_from_slice(text.as_bytes());
     }
-    UserBytes::new(a.usize(0), bytes.len())?.copy_from(&bytes)?;
-    Ok(0)
+    done(UserBytes::new(a.usize(0), bytes.len())?.copy_from(&bytes))
 }
 
 /// `struct sysinfo`: 14 words of which some are halves; the layout is written out here because
@@ -50,20 +43,13 @@ pub(super) fn sysinfo(a: &Args) -> Outcome {
     const MEMORY_UNIT: usize = 104;
     let mut bytes = [0; BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-    let frame_bytes = addr::PAGE_BYTES as u64;
+    let bytes_of = |frames: usize| (frames * addr::PAGE_BYTES).to_ne_bytes();
     put(UPTIME, &(time::now_ns() / 1_000_000_000).to_ne_bytes());
-    put(
-        TOTAL_RAM,
-        &(mm::frames::capacity() as u64 * frame_bytes).to_ne_bytes(),
-    );
-    put(
-        FREE_RAM,
-        &(mm::frames::free_count() as u64 * frame_bytes).to_ne_bytes(),
-    );
+    put(TOTAL_RAM, &bytes_of(mm::frames::capacity()));
+    put(FREE_RAM, &bytes_of(mm::frames::free_count()));
     put(PROCESSES, &(task::thread_count() as u16).to_ne_bytes());
     put(MEMORY_UNIT, &1u32.to_ne_bytes());
-    UserBytes::new(a.usize(0), BYTES)?.copy_from(&bytes)?;
-    Ok(0)
+    done(UserBytes::new(a.usize(0), BYTES)?.copy_from(&bytes))
 }
 
 fn limit(resource: u32) -> Result<rlimit64, Errno> {
@@ -83,8 +69,7 @@ fn limit(resource: u32) -> Result<rlimit64, Errno> {
 }
 
 pub(super) fn getrlimit(a: &Args) -> Outcome {
-    a.ptr::<rlimit64>(1).write(limit(a.u32(0))?)?;
-    Ok(0)
+    done(a.ptr(1).write(limit(a.u32(0))?))
 }
 
 /// Limits can be read; changing them is refused, as none can be raised or lowered here.
@@ -97,8 +82,7 @@ pub(super) fn prlimit64(me: &Current, a: &Args) -> Outcome {
         return Err(Errno::ESRCH);
     }
     let old = limit(a.u32(1))?;
-    if let Some(new) = a.ptr::<rlimit64>(2).non_null() {
-        let new = new.read()?;
+    if let Some(new) = a.ptr::<rlimit64>(2).read_if_some()? {
         if new.rlim_cur > new.rlim_max {
             return Err(Errno::EINVAL);
         }
@@ -106,6 +90,5 @@ pub(super) fn prlimit64(me: &Current, a: &Args) -> Outcome {
             return Err(Errno::EPERM);
         }
     }
-    a.ptr::<rlimit64>(3).write_if_some(old)?;
-    Ok(0)
+    done(a.ptr(3).write_if_some(old))
 }
