@@ -9,6 +9,7 @@ use crate::cpus::MAX_CPUS;
 
 global_asm!(
     include_str!("entry.s"),
+    include_str!("trampoline.s"),
     boot_error = const BOOT_ERROR,
     stacks = sym CPU_STACKS,
     stacks_stride = const size_of::<CpuStacks>(),
@@ -19,5 +20,3 @@ global_asm!(
     ap_main = sym others::ap_main,
     options(att_syntax),
 );
-
-global_asm!(include_str!("trampoline.s"), options(att_syntax));

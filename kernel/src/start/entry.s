@@ -8,6 +8,37 @@
 .set PRESENT_WRITE, 0x3
 .set HUGE, 0x80
 
+# PAE, then EFER.LME and EFER.NXE, then paging with write protection (SDM vol. 3A, "Initializing
+# IA-32e Mode").
+.macro enable_long_mode
+    movl %cr4, %eax
+    orl $(1 << 5), %eax
+    movl %eax, %cr4
+    movl $(boot_pml4 - KERNEL_BASE), %eax
+    movl %eax, %cr3
+    movl $0xc0000080, %ecx
+    rdmsr
+    orl $(1 << 8 | 1 << 11), %eax
+    wrmsr
+    movl %cr0, %eax
+    orl $(1 << 31 | 1 << 16), %eax
+    movl %eax, %cr0
+.endm
+
+.macro load_data_segments
+    movw $0x10, %ax
+    movw %ax, %ds
+    movw %ax, %es
+    movw %ax, %ss
+.endm
+
+.macro load_segments
+    load_data_segments
+    xorl %eax, %eax
+    movw %ax, %fs
+    movw %ax, %gs
+.endm
+
 # The note by which the loader finds the entry: owner "Xen", type 18 (PHYS32_ENTRY). Aligned to 4:
 # QEMU takes the segment's alignment for that of the note's fields.
 .pushsection .note.pvh, "a", @note
@@ -115,26 +146,9 @@ pvh_entry:
     movl $(boot_pdpt_low - KERNEL_BASE + PRESENT_WRITE), boot_pml4 - KERNEL_BASE + 256 * 8
     movl $(boot_pdpt_high - KERNEL_BASE + PRESENT_WRITE), boot_pml4 - KERNEL_BASE + 511 * 8
 
-    call enable_long_mode
+    enable_long_mode
     lgdt boot_gdt_pointer - KERNEL_BASE
     ljmp $0x08, $(low_long_mode - KERNEL_BASE)
-
-# PAE, then EFER.LME and EFER.NXE, then paging with write protection (SDM vol. 3A, "Initializing
-# IA-32e Mode").
-enable_long_mode:
-    movl %cr4, %eax
-    orl $(1 << 5), %eax
-    movl %eax, %cr4
-    movl $(boot_pml4 - KERNEL_BASE), %eax
-    movl %eax, %cr3
-    movl $0xc0000080, %ecx
-    rdmsr
-    orl $(1 << 8 | 1 << 11), %eax
-    wrmsr
-    movl %cr0, %eax
-    orl $(1 << 31 | 1 << 16), %eax
-    movl %eax, %cr0
-    ret
 
 # ESI: message. Straight to COM1; there is nothing else yet.
 boot_failed:
@@ -164,13 +178,7 @@ low_long_mode:
 .pushsection .text.boot, "ax"
 .code64
 high_half:
-    movw $0x10, %ax
-    movw %ax, %ds
-    movw %ax, %es
-    movw %ax, %ss
-    xorl %eax, %eax
-    movw %ax, %fs
-    movw %ax, %gs
+    load_segments
     leaq {stacks} + {main_stack_end}(%rip), %rsp
     movl %ebp, %edi
     movl multiboot_magic(%rip), %esi
@@ -182,13 +190,7 @@ high_half:
 # stack. Each finds its number by its APIC id: from leaf 0xb where it exists, else from leaf 1.
 .global ap_high_half
 ap_high_half:
-    movw $0x10, %ax
-    movw %ax, %ds
-    movw %ax, %es
-    movw %ax, %ss
-    xorl %eax, %eax
-    movw %ax, %fs
-    movw %ax, %gs
+    load_segments
     cpuid
     cmpl $0xb, %eax
     jb 2f

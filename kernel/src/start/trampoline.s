@@ -1,6 +1,6 @@
 # Where other CPUs start: real mode, CS:IP = page:0, after INIT and start-up IPIs. Copied to a page
 # below 1 MiB; the boot CPU fills in the three absolute addresses once, as several CPUs run this at
-# the same time.
+# the same time. Assembled behind `entry.s`, whose macros it uses.
 
 .pushsection .rodata.trampoline, "a"
 .balign 16
@@ -24,22 +24,8 @@ trampoline_start:
 
 .code32
 trampoline_32:
-    movw $0x10, %ax
-    movw %ax, %ds
-    movw %ax, %es
-    movw %ax, %ss
-    movl %cr4, %eax
-    orl $(1 << 5), %eax
-    movl %eax, %cr4
-    movl $(boot_pml4 - 0xffffffff80000000), %eax
-    movl %eax, %cr3
-    movl $0xc0000080, %ecx
-    rdmsr
-    orl $(1 << 8 | 1 << 11), %eax
-    wrmsr
-    movl %cr0, %eax
-    orl $(1 << 31 | 1 << 16), %eax
-    movl %eax, %cr0
+    load_data_segments
+    enable_long_mode
     ljmpl *(trampoline_to_64 - trampoline_start)(%ebx)
 
 .code64
