@@ -74,7 +74,8 @@ fn select_break(info: &BootInfo) {
     if super::invalidate::breaks::select(name) {
         log::warn!("deliberate break: {name}");
     } else {
-        boot_fail!("break={name} is not known: use no-remote, no-wait, free-early or fork-local");
+        let known = super::invalidate::breaks::ALL.map(|(name, _)| name);
+        boot_fail!("break={name} is not known: use one of {known:?}");
     }
 }
 
