@@ -11,7 +11,8 @@
 //! | [`start`] | from the first instruction to all CPUs running; sets the hooks of lower rows |
 //! | [`traps`] | exceptions, interrupts and system calls, from the stubs to the handlers |
 //! | [`syscall`], [`torture`], [`calls`] | the Linux system call surface; the engine's torture in ring 0; cross-CPU calls measured beside other kernels' |
-//! | [`task`], [`fs`], [`zerocopy`], [`hotplug`] | threads, files, servers that work on their clients' pages, CPUs that leave and come back: one circle |
+//! | [`hotplug`] | CPUs that leave and come back |
+//! | [`task`], [`fs`], [`zerocopy`] | threads, files, servers that work on their clients' pages: one circle |
 //! | [`mod@panic`], [`watchdog`], then [`backtrace`] | the end, a stuck CPU, and what every CPU is doing |
 //! | [`exec`], then [`mm`] | program loading; address spaces and frames |
 //! | [`random`], then [`time`], then [`boot`] | random bytes; clocks; what loader and firmware say, and the end of a boot |

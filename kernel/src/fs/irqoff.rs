@@ -14,9 +14,8 @@ const MOST_NS: u64 = 50_000_000;
 ///
 /// # Errors
 /// EINVAL for anything but a decimal number up to 50,000,000.
-pub(super) fn keep_irqs_off(bytes: &[u8]) -> Result<(), Errno> {
-    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-    let span_ns: u64 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+pub(super) fn keep_irqs_off(text: &str) -> Result<(), Errno> {
+    let span_ns: u64 = text.parse().map_err(|_| Errno::EINVAL)?;
     if span_ns > MOST_NS {
         return Err(Errno::EINVAL);
     }

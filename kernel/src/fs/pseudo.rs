@@ -3,8 +3,10 @@
 use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write};
+use core::ops::Range;
 
 use shootdown::{CpuId, Policy};
+use spin::Once;
 
 use super::{irqoff, machine};
 use crate::addr::PAGE_BYTES;
@@ -13,7 +15,6 @@ use crate::boot;
 use crate::cpu_stage;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
-use crate::hotplug;
 use crate::latency;
 use crate::mm::{self, AreaKind};
 use crate::platform::SHOOTDOWN;
@@ -47,7 +48,7 @@ pub(super) enum Pseudo {
     /// The CPUs that may ever run.
     CpusPossible,
     /// Whether this CPU runs; writing 0 or 1 takes it offline or brings it back.
-    CpuOnline(u8),
+    CpuOnline(CpuId),
     /// The reading process's program name.
     Comm,
 }
@@ -55,76 +56,65 @@ pub(super) enum Pseudo {
 /// Room for this many lines with the name of the program, in `maps`.
 const EXE_LINES: usize = 16;
 
-/// The file of a CPU that may leave.
-macro_rules! cpu_online {
-    ($cpu:literal) => {
-        (
-            concat!("/sys/devices/system/cpu/cpu", $cpu, "/online"),
-            Pseudo::CpuOnline($cpu),
-            0o644,
-        )
-    };
+/// Path, and what it shows.
+const FILES: &[(&str, Pseudo)] = &[
+    ("/proc/shootdown/policy", Pseudo::Policy),
+    ("/proc/shootdown/stats", Pseudo::Stats),
+    ("/proc/shootdown/idle", Pseudo::Idle),
+    ("/proc/shootdown/info", Pseudo::Info),
+    ("/proc/shootdown/latency", Pseudo::Latency),
+    ("/proc/shootdown/backtrace", Pseudo::Backtrace),
+    ("/proc/shootdown/irqoff", Pseudo::IrqOff),
+    ("/proc/self/maps", Pseudo::Maps),
+    ("/proc/self/comm", Pseudo::Comm),
+    ("/proc/cpuinfo", Pseudo::CpuInfo),
+    ("/proc/meminfo", Pseudo::MemInfo),
+    ("/sys/devices/system/cpu/online", Pseudo::CpusOnline),
+    ("/sys/devices/system/cpu/possible", Pseudo::CpusPossible),
+    ("/sys/devices/system/cpu/present", Pseudo::CpusPossible),
+];
+
+/// What the directory of a CPU is called, but for its number; it has the one file [`ONLINE`].
+const CPU: &str = "/sys/devices/system/cpu/cpu";
+const ONLINE: &str = "/online";
+
+type CpuCommand = fn(CpuId, &[u8]) -> Result<(), Errno>;
+
+/// Does what was written to the file of a CPU: hotplug's.
+pub static CPU_COMMAND: Once<CpuCommand> = Once::new();
+
+/// The paths of all files that this machine has.
+pub(super) fn paths() -> impl Iterator<Item = String> {
+    let cpus = leaving_cpus().map(|cpu| format!("{CPU}{cpu}{ONLINE}"));
+    FILES.iter().map(|(path, _)| (*path).into()).chain(cpus)
 }
 
-/// Path, what it shows, permissions.
-const FILES: &[(&str, Pseudo, u32)] = &[
-    ("/proc/shootdown/policy", Pseudo::Policy, 0o644),
-    ("/proc/shootdown/stats", Pseudo::Stats, 0o444),
-    ("/proc/shootdown/idle", Pseudo::Idle, 0o644),
-    ("/proc/shootdown/info", Pseudo::Info, 0o444),
-    ("/proc/shootdown/latency", Pseudo::Latency, 0o644),
-    ("/proc/shootdown/backtrace", Pseudo::Backtrace, 0o200),
-    ("/proc/shootdown/irqoff", Pseudo::IrqOff, 0o200),
-    ("/proc/self/maps", Pseudo::Maps, 0o444),
-    ("/proc/self/comm", Pseudo::Comm, 0o444),
-    ("/proc/cpuinfo", Pseudo::CpuInfo, 0o444),
-    ("/proc/meminfo", Pseudo::MemInfo, 0o444),
-    ("/sys/devices/system/cpu/online", Pseudo::CpusOnline, 0o444),
-    (
-        "/sys/devices/system/cpu/possible",
-        Pseudo::CpusPossible,
-        0o444,
-    ),
-    (
-        "/sys/devices/system/cpu/present",
-        Pseudo::CpusPossible,
-        0o444,
-    ),
-    cpu_online!(1),
-    cpu_online!(2),
-    cpu_online!(3),
-    cpu_online!(4),
-    cpu_online!(5),
-    cpu_online!(6),
-    cpu_online!(7),
-    cpu_online!(8),
-    cpu_online!(9),
-    cpu_online!(10),
-    cpu_online!(11),
-    cpu_online!(12),
-    cpu_online!(13),
-    cpu_online!(14),
-    cpu_online!(15),
-];
-const _: () = assert!(MAX_CPUS == 16, "each CPU but the first has a file");
+/// The file at that path.
+pub(super) fn find(path: &str) -> Option<Pseudo> {
+    if let Some((_, pseudo)) = FILES.iter().find(|(known, _)| *known == path) {
+        return Some(*pseudo);
+    }
+    let number = path.strip_prefix(CPU)?.strip_suffix(ONLINE)?;
+    // There is one way to write it.
+    let is_plain = !number.starts_with(['0', '+']);
+    let cpu = number.parse().ok().filter(|_| is_plain)?;
+    let is_there = leaving_cpus().contains(&cpu);
+    is_there.then(|| Pseudo::CpuOnline(CpuId::new(cpu)))
+}
 
-/// All files that this machine has: one `online` for each CPU that it has, but CPU 0, which stays.
-pub(super) fn files() -> impl Iterator<Item = (&'static str, Pseudo, u32)> {
-    FILES
-        .iter()
-        .copied()
-        .filter(|&(_, pseudo, _)| match pseudo {
-            Pseudo::CpuOnline(cpu) => usize::from(cpu) < boot::info().cpus,
-            _ => true,
-        })
+/// The CPUs that may leave: all of this machine but CPU 0.
+fn leaving_cpus() -> Range<u32> {
+    1..boot::info().cpus as u32
 }
 
 impl Pseudo {
     /// Those of its file.
     pub fn permissions(self) -> u32 {
-        files()
-            .find(|&(_, pseudo, _)| pseudo == self)
-            .map_or(0, |(.., permissions)| permissions)
+        match self {
+            Self::Backtrace | Self::IrqOff => 0o200,
+            Self::Policy | Self::Idle | Self::Latency | Self::CpuOnline(_) => 0o644,
+            _ => 0o444,
+        }
     }
 
     /// The text as it is now, for the running thread. ENOMEM when the kernel heap cannot hold it.
@@ -142,9 +132,7 @@ impl Pseudo {
             Self::MemInfo => mem_info(&mut text),
             Self::CpusOnline => writeln!(text, "{}", Ranges(task::usable_cpu_bits())),
             Self::CpusPossible => writeln!(text, "{}", Ranges(boot::info().cpu_bits())),
-            Self::CpuOnline(cpu) => {
-                writeln!(text, "{}", u8::from(cpu_stage::is_online(cpu_id(cpu))))
-            }
+            Self::CpuOnline(cpu) => writeln!(text, "{}", u8::from(cpu_stage::is_online(cpu))),
             Self::Comm => writeln!(text, "{}", task::current().name()),
         };
         written.map_err(|fmt::Error| Errno::ENOMEM)?;
@@ -153,32 +141,19 @@ impl Pseudo {
 
     /// Takes what was written to it in one call.
     pub fn accept(self, bytes: &[u8]) -> Result<(), Errno> {
+        let word = || core::str::from_utf8(bytes).map_or("", str::trim);
         match self {
-            Self::Policy => {
-                let name = core::str::from_utf8(bytes)
-                    .map_err(|_| Errno::EINVAL)?
-                    .trim();
-                SHOOTDOWN.set_policy(policy(name).ok_or(Errno::EINVAL)?);
-                Ok(())
-            }
+            Self::Policy => SHOOTDOWN.set_policy(policy(word()).ok_or(Errno::EINVAL)?),
             Self::Idle => {
-                let name = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-                task::set_idle_mode(task::IdleMode::from_name(name.trim()).ok_or(Errno::EINVAL)?);
-                Ok(())
+                task::set_idle_mode(task::IdleMode::from_name(word()).ok_or(Errno::EINVAL)?);
             }
-            Self::Latency => latency::command(bytes),
-            Self::Backtrace => {
-                backtrace::print_all();
-                Ok(())
-            }
-            Self::IrqOff => irqoff::keep_irqs_off(bytes),
-            Self::CpuOnline(cpu) => match bytes.trim_ascii() {
-                b"0" => hotplug::take_offline(cpu_id(cpu)),
-                b"1" => hotplug::bring_online(cpu_id(cpu)),
-                _ => Err(Errno::EINVAL),
-            },
-            _ => Err(Errno::EACCES),
+            Self::Latency => latency::command(bytes)?,
+            Self::Backtrace => backtrace::print_all(),
+            Self::IrqOff => irqoff::keep_irqs_off(word())?,
+            Self::CpuOnline(cpu) => CPU_COMMAND.get().ok_or(Errno::EINVAL)?(cpu, bytes)?,
+            _ => return Err(Errno::EACCES),
         }
+        Ok(())
     }
 }
 
@@ -200,10 +175,9 @@ fn policy_name(policy: Policy) -> String {
 }
 
 fn stats(out: &mut String) -> fmt::Result {
-    SHOOTDOWN
-        .total_stats()
-        .iter()
-        .try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
+    let stats = SHOOTDOWN.total_stats();
+    let mut stats = stats.iter();
+    stats.try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
     let files = mm::file::counters();
     writeln!(out, "file_syncs {}", files.syncs)?;
     writeln!(out, "file_pages_stored {}", files.pages_stored)?;
@@ -230,8 +204,8 @@ fn maps(out: &mut String) -> fmt::Result {
     let areas = space.areas().map_err(|_| fmt::Error)?;
     let exe = task::current().process().exe();
     // A program may have megabytes of areas: this much may be refused.
-    out.try_reserve_exact(areas.len() * LINE_BYTES + exe.len() * EXE_LINES)
-        .map_err(|_| fmt::Error)?;
+    let bytes = areas.len() * LINE_BYTES + exe.len() * EXE_LINES;
+    out.try_reserve_exact(bytes).map_err(|_| fmt::Error)?;
     for area in &areas {
         let line = format!(
             "{:x}-{:x} {}{} 00000000 00:00 0",
@@ -258,13 +232,9 @@ fn maps(out: &mut String) -> fmt::Result {
 fn cpu_info(out: &mut String) -> fmt::Result {
     let online = task::usable_cpu_bits();
     let is_online = |cpu: &usize| online & 1 << cpu != 0;
-    (0..MAX_CPUS).filter(is_online).try_for_each(|cpu| {
-        writeln!(
-            out,
-            "processor\t: {cpu}\nvendor_id\t: {}\n",
-            machine::vendor_name()
-        )
-    })
+    let vendor = machine::vendor_name();
+    let mut cpus = (0..MAX_CPUS).filter(is_online);
+    cpus.try_for_each(|cpu| writeln!(out, "processor\t: {cpu}\nvendor_id\t: {vendor}\n"))
 }
 
 fn mem_info(out: &mut String) -> fmt::Result {
@@ -273,10 +243,6 @@ fn mem_info(out: &mut String) -> fmt::Result {
     writeln!(out, "MemTotal:       {total:>8} kB")?;
     writeln!(out, "MemFree:        {free:>8} kB")?;
     writeln!(out, "MemAvailable:   {free:>8} kB")
-}
-
-fn cpu_id(cpu: u8) -> CpuId {
-    CpuId::new(u32::from(cpu))
 }
 
 /// The set bits of a word, as Linux lists CPUs: `0-2,5`.

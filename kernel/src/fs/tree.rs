@@ -56,7 +56,7 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
     if let Some(&(_, device, _)) = DEVICES.iter().find(|(name, ..)| *name == path) {
         return Ok(Node::Device(device));
     }
-    if let Some((_, pseudo, _)) = pseudo::files().find(|(name, ..)| *name == path) {
+    if let Some(pseudo) = pseudo::find(path) {
         return Ok(Node::Pseudo(pseudo));
     }
     if let Some(file) = initramfs::find(path) {
@@ -69,8 +69,7 @@ pub(super) fn lookup(path: &str) -> Result<Node, Errno> {
     if let Some(regular) = tmp::find(path) {
         return Ok(Node::Memory(regular));
     }
-    let is_directory = EMPTY_DIRECTORIES.contains(&path) || !children(path).is_empty();
-    if is_directory {
+    if EMPTY_DIRECTORIES.contains(&path) || !children(path).is_empty() {
         return Ok(Node::Directory);
     }
     // A file in the middle of a path tells more than that the path does not exist.
@@ -100,11 +99,7 @@ pub(super) fn is_exe_link(path: &str) -> bool {
 
 /// Names in a directory, sorted, with their kinds.
 pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
-    let prefix = if directory == "/" {
-        String::from("/")
-    } else {
-        format!("{directory}/")
-    };
+    let prefix = format!("{}/", directory.trim_end_matches('/'));
     let mut names = BTreeMap::new();
     let mut add = |path: &str, kind: Kind| {
         let Some(rest) = path.strip_prefix(&*prefix).filter(|rest| !rest.is_empty()) else {
@@ -119,23 +114,23 @@ pub(super) fn children(directory: &str) -> BTreeMap<String, Kind> {
             }
         }
     };
-    DEVICES
-        .iter()
-        .for_each(|(path, ..)| add(path, Kind::Device));
-    pseudo::files().for_each(|(path, ..)| add(path, Kind::Regular));
-    EMPTY_DIRECTORIES
-        .iter()
-        .for_each(|path| add(path, Kind::Directory));
-    tmp::names()
-        .iter()
-        .for_each(|name| add(&join(tmp::DIRECTORY, name), Kind::Regular));
+    for (path, ..) in DEVICES {
+        add(path, Kind::Device);
+    }
+    for path in EMPTY_DIRECTORIES {
+        add(path, Kind::Directory);
+    }
+    let files = tmp::names()
+        .into_iter()
+        .map(|name| join(tmp::DIRECTORY, &name));
+    pseudo::paths()
+        .chain(files)
+        .for_each(|path| add(&path, Kind::Regular));
     for entry in initramfs::list() {
         if let Ok(name) = core::str::from_utf8(entry.name) {
-            let is_directory = entry.mode & linux::S_IFMT == linux::S_IFDIR;
-            let kind = if is_directory {
-                Kind::Directory
-            } else {
-                Kind::Regular
+            let kind = match entry.mode & linux::S_IFMT {
+                linux::S_IFDIR => Kind::Directory,
+                _ => Kind::Regular,
             };
             add(&normalise(name), kind);
         }

@@ -20,10 +20,10 @@
 //!
 //! CPU 0 never leaves: it keeps the time of those that are gone.
 //!
-//! It may not know files or system calls: `fs` asks on behalf of who writes to the file of a CPU.
+//! It may not know files or system calls: `fs` is given [`command`] for what is written to the file of a CPU.
 
 mod park;
 mod request;
 
 pub use park::park_if_asked;
-pub use request::{bring_online, take_offline};
+pub use request::{bring_online, command, take_offline};

@@ -40,6 +40,18 @@ impl Drop for Turn {
     }
 }
 
+/// Does what was written to the file of the CPU.
+///
+/// # Errors
+/// EINVAL for anything but `0` and `1`; as [`take_offline`] and [`bring_online`].
+pub fn command(cpu: CpuId, bytes: &[u8]) -> Result<(), Errno> {
+    match bytes.trim_ascii() {
+        b"0" => take_offline(cpu),
+        b"1" => bring_online(cpu),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Takes the CPU out of service: threads move to other CPUs, no call and no flush reaches it afterwards. Returns when it is
 /// gone, at once if it was already.
 ///

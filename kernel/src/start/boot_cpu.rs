@@ -14,7 +14,7 @@ use crate::boot::{acpi, info, multiboot, start_info};
 use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
 use crate::platform::{ON_STALL, SHOOTDOWN, attach};
-use crate::{calls, console, hotplug, mm, preempt, sync, task, time, torture, watchdog};
+use crate::{calls, console, fs, hotplug, mm, preempt, sync, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
 const DEFAULT_HZ: u32 = 1000;
@@ -106,6 +106,7 @@ fn install_hooks() {
     uaccess::CATCH_UP.call_once(|| task::catch_up_before_access);
     sync::RUNNING.call_once(|| task::current_sleeper);
     ON_STALL.call_once(|| watchdog::report);
+    fs::CPU_COMMAND.call_once(|| hotplug::command);
 }
 
 /// How many CPUs to use: all listed, up to the kernel's limit or the command line's.
