@@ -152,30 +152,24 @@ mod tests {
     #[test]
     fn an_error_names_the_option_and_the_bounds() {
         let error = numbers("--pages", "1,x", 1..=64).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "--pages wants a number from 1 to 64, not \"x\""
-        );
+        let message = error.to_string();
+        assert_eq!(message, "--pages wants a number from 1 to 64, not \"x\"");
     }
 
     #[test]
     fn fractions_have_bounds_too() {
         assert_eq!(number("--alpha", "1.25", 1.0..=2.0), Ok(1.25));
         for bad in ["0.9", "2.1", "NaN", "inf", "", "x"] {
-            assert!(
-                number("--alpha", bad, 1.0..=2.0).is_err(),
-                "{bad:?} was accepted"
-            );
+            let number = number("--alpha", bad, 1.0..=2.0).is_err();
+            assert!(number, "{bad:?} was accepted");
         }
     }
 
     #[test]
     fn numbers_out_of_range_empty_and_repeated_are_refused() {
         for bad in ["0", "65", "", "1,", "-1", "1,1"] {
-            assert!(
-                numbers("--pages", bad, 1..=64).is_err(),
-                "{bad:?} was accepted"
-            );
+            let numbers = numbers("--pages", bad, 1..=64).is_err();
+            assert!(numbers, "{bad:?} was accepted");
         }
         for bad in ["", "a,,b", "a,a"] {
             assert!(names("--policies", bad).is_err(), "{bad:?} was accepted");

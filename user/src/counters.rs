@@ -151,9 +151,7 @@ mod tests {
         accumulate(&mut total, &at(10), &at(14));
         accumulate(&mut total, &at(20), &at(22));
         assert_eq!(total["a"], 6);
-        assert_eq!(
-            per_operation(&total, 4),
-            BTreeMap::from([("a".to_owned(), 1.5)])
-        );
+        let each = per_operation(&total, 4);
+        assert_eq!(each, BTreeMap::from([("a".to_owned(), 1.5)]));
     }
 }

@@ -88,9 +88,7 @@ mod tests {
             .resolve(&["fastest".to_owned()])
             .unwrap_err()
             .to_string();
-        assert!(
-            error.contains("fastest") && !error.contains('\n'),
-            "{error}"
-        );
+        let is_clear = error.contains("fastest") && !error.contains('\n');
+        assert!(is_clear, "{error}");
     }
 }

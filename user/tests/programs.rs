@@ -56,10 +56,8 @@ fn pingpong_prints_a_clean_row_for_each_shape() {
     let shapes = [(2, 0), (2, 64), (5, 0), (5, 64)];
     assert_eq!(rows.len(), shapes.len());
     for (row, (spaces, pages)) in rows.iter().zip(shapes) {
-        assert_eq!(
-            (&row["spaces"], &row["pages"]),
-            (&spaces.into(), &pages.into())
-        );
+        let shape = (&row["spaces"], &row["pages"]);
+        assert_eq!(shape, (&spaces.into(), &pages.into()));
         assert_eq!(row["stale"], 0);
         let figure = |name: &str| row[name].as_f64().expect(name);
         assert!(0.0 < figure("min_ns") && figure("min_ns") <= figure("median_ns"));
@@ -155,10 +153,8 @@ fn tlbtorture_passes_with_more_threads_than_cpus_too() {
         "private_touches",
         "forks",
     ] {
-        assert!(
-            rows[0][name].as_u64().expect(name) > 0,
-            "{name} stood still"
-        );
+        let figure = rows[0][name].as_u64().expect(name) > 0;
+        assert!(figure, "{name} stood still");
     }
 }
 

@@ -31,10 +31,8 @@ fn waiting_tells_who_and_how() {
     let sleeper = Child::start(|| sleep_for_ever()).unwrap();
     assert_eq!(wait_for(-1, libc::WNOHANG).unwrap(), None);
     let quick = Child::start(|| 77).unwrap();
-    assert_eq!(
-        wait_for(-1, 0).unwrap(),
-        Some((quick.pid(), End::Exited(77)))
-    );
+    let ended = wait_for(-1, 0).unwrap();
+    assert_eq!(ended, Some((quick.pid(), End::Exited(77))));
     let foreign = error_of(wait_for(quick.pid(), 0));
     assert_eq!(foreign, Some(libc::ECHILD), "it has been waited for");
     assert_eq!(sleeper.kill().unwrap(), End::Killed(libc::SIGKILL));
@@ -162,22 +160,16 @@ fn programs_start_after_a_fork() {
     assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
     // SAFETY: our own copy.
     unsafe { libc::close(kept) };
-    assert_eq!(
-        machine::allowed_cpus().unwrap(),
-        cpus,
-        "the child pinned itself alone"
-    );
+    let now = machine::allowed_cpus().unwrap();
+    assert_eq!(now, cpus, "the child pinned itself alone");
 }
 
 /// What the program does that was started by the test above.
 fn succeed(arguments: &[String]) -> ExitCode {
     let fds: Vec<RawFd> = arguments.iter().map(|text| text.parse().unwrap()).collect();
     assert!(!is_open(fds[0]) && is_open(fds[1]));
-    assert_eq!(
-        machine::allowed_cpus().unwrap().len(),
-        1,
-        "affinity is inherited"
-    );
+    let allowed = machine::allowed_cpus().unwrap().len();
+    assert_eq!(allowed, 1, "affinity is inherited");
     ExitCode::SUCCESS
 }
 
@@ -203,10 +195,8 @@ fn nonsense_is_refused() {
     if child == 0 {
         end(5);
     }
-    assert_eq!(
-        wait_for(child as i32, 0).unwrap(),
-        Some((child as i32, End::Exited(5)))
-    );
+    let ended = wait_for(child as i32, 0).unwrap();
+    assert_eq!(ended, Some((child as i32, End::Exited(5))));
 }
 
 /// Forks until that fails, or often enough. Everything must work afterwards.

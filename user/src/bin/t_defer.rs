@@ -81,15 +81,13 @@ fn calls_in_progress_are_left_alone(cpus: &[usize], defers: bool) {
     let skipped = grown("deferring_skipped", &before, &after);
     let sent = grown("ipis_sent", &before, &after);
     println!("t_defer: {DISCARDS} discards passed {skipped} CPUs by and interrupted {sent}");
+    let is_skipped = skipped > 0;
     assert_eq!(
-        skipped > 0,
-        defers,
+        is_skipped, defers,
         "who is in the kernel is passed by, if the policy says so"
     );
-    assert!(
-        skipped + sent >= DISCARDS * 9 / 10,
-        "everybody else is interrupted"
-    );
+    let is_told = skipped + sent >= DISCARDS * 9 / 10;
+    assert!(is_told, "everybody else is interrupted");
 }
 
 /// A thread looks at pages right after calls, and has calls look at them.
@@ -104,10 +102,8 @@ fn nobody_uses_what_has_passed_by(cpus: &[usize], _: bool) {
             // SAFETY: takes no argument and touches nothing.
             unsafe { libc::getppid() };
             let seen = region.word(page, 3).load(Acquire);
-            assert!(
-                seen >= least || seen == 0,
-                "page {page}: {seen} after {least}"
-            );
+            let is_new = seen >= least || seen == 0;
+            assert!(is_new, "page {page}: {seen} after {least}");
         }
         let least = published.load(Acquire);
         let word = region.word(0, 3).as_ptr().cast::<u8>();
@@ -117,10 +113,8 @@ fn nobody_uses_what_has_passed_by(cpus: &[usize], _: bool) {
         let mut bytes = [0; 8];
         (&reader).read_exact(&mut bytes).unwrap();
         let seen = u64::from_ne_bytes(bytes);
-        assert!(
-            seen >= least || seen == 0,
-            "a call saw {seen} after {least}"
-        );
+        let is_new = seen >= least || seen == 0;
+        assert!(is_new, "a call saw {seen} after {least}");
     };
     beside(cpus, look, || {
         for value in 1..=VALUES {

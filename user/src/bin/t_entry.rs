@@ -125,18 +125,12 @@ fn flags_survive() {
 fn returns_are_checked() {
     // SAFETY: `sigusr` below changes the saved flags and address only; RECOVER is set by `raise_at`.
     unsafe { set_handler(libc::SIGUSR1, corrupt_frame) };
-    assert_eq!(
-        raise_at(),
-        libc::SIGSEGV,
-        "return to a non-canonical address"
-    );
+    let signal = raise_at();
+    assert_eq!(signal, libc::SIGSEGV, "return to a non-canonical address");
     // With I/O privilege (flags 12 and 13) CLI would not fault.
     let page = code_page();
-    assert_eq!(
-        run(page, &[0xfa]),
-        libc::SIGSEGV,
-        "cli after a forged return"
-    );
+    let signal = run(page, &[0xfa]);
+    assert_eq!(signal, libc::SIGSEGV, "cli after a forged return");
 }
 
 extern "C" fn corrupt_frame(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -191,18 +191,12 @@ fn rights_are_those_of_the_descriptor() {
     let writing = writing.expect("the file");
     fs::remove_file("/tmp/t_rights").expect("its name");
     let shared = libc::MAP_SHARED;
-    assert_eq!(
-        map(&reading, PAGE_BYTES, READ_WRITE, shared, 0),
-        Err(libc::EACCES)
-    );
-    assert_eq!(
-        map(&writing, PAGE_BYTES, libc::PROT_READ, shared, 0),
-        Err(libc::EACCES)
-    );
-    assert_eq!(
-        map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 17),
-        Err(libc::EINVAL)
-    );
+    let refused = map(&reading, PAGE_BYTES, READ_WRITE, shared, 0);
+    assert_eq!(refused, Err(libc::EACCES));
+    let refused = map(&writing, PAGE_BYTES, libc::PROT_READ, shared, 0);
+    assert_eq!(refused, Err(libc::EACCES));
+    let refused = map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 17);
+    assert_eq!(refused, Err(libc::EINVAL));
     let at = map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 0).expect("a mapping");
     let place = ptr::with_exposed_provenance_mut(at);
     // SAFETY: a mapping of this function's own, which nothing refers to.

@@ -241,11 +241,8 @@ fn both(look: impl Fn() -> bool, change: impl Fn(u64)) {
     .unwrap();
     assert!(look(), "the parent sees what the child does");
     change(1);
-    assert_eq!(
-        child.wait().unwrap(),
-        End::Exited(0),
-        "the child sees what the parent does"
-    );
+    let end = child.wait().unwrap();
+    assert_eq!(end, End::Exited(0), "the child sees what the parent does");
 }
 
 fn protect(region: &Region, protection: i32) {

@@ -72,11 +72,8 @@ fn nonsense_is_refused() {
     assert_eq!(error_of(hotplug::take_offline(beyond)), Some(libc::ENOENT));
     for &cpu in others() {
         for word in ["2", "x", "-1"] {
-            assert_eq!(
-                error_of(hotplug::tell(cpu, word)),
-                Some(libc::EINVAL),
-                "{word:?}"
-            );
+            let refused = error_of(hotplug::tell(cpu, word));
+            assert_eq!(refused, Some(libc::EINVAL), "{word:?}");
         }
         without(cpu, || {
             assert_eq!(error_of(machine::pin_to(cpu)), Some(libc::EINVAL));

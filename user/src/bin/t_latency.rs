@@ -74,10 +74,8 @@ fn main() {
     }
     assert!(fs::write(TRACER, "maybe").is_err());
     for bad in ["", "soon", "-1", "1.5"] {
-        assert!(
-            fs::write(IRQ_OFF, format!("{bad}\n")).is_err(),
-            "{bad:?} was taken"
-        );
+        let told = fs::write(IRQ_OFF, format!("{bad}\n")).is_err();
+        assert!(told, "{bad:?} was taken");
     }
     let refused = keep_irqs_off(TOO_LONG_NS).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
@@ -95,10 +93,8 @@ fn main() {
         keep_irqs_off(SPAN_NS).unwrap();
         let found = found_on_purpose();
         assert!(found.len() <= 1, "{found:?}");
-        assert!(
-            found.iter().all(|longest| longest.span_ns >= SPAN_NS),
-            "{found:?}"
-        );
+        let are_long = found.iter().all(|longest| longest.span_ns >= SPAN_NS);
+        assert!(are_long, "{found:?}");
         seen |= !found.is_empty();
         tell("reset");
         assert!(found_on_purpose().is_empty(), "{:?}", read());

@@ -87,26 +87,18 @@ fn sizes_and_places_are_checked() {
     assert_eq!(map(0, 0, READ_WRITE, 0), Err(libc::EINVAL));
     assert_eq!(map(0, usize::MAX, READ_WRITE, 0), Err(libc::ENOMEM));
     assert_eq!(map(0, top, READ_WRITE, 0), Err(libc::ENOMEM));
-    assert_eq!(
-        map(0x1001, PAGE, READ_WRITE, libc::MAP_FIXED),
-        Err(libc::EINVAL)
-    );
-    assert_eq!(
-        map(usize::MAX - 4095, PAGE, READ_WRITE, libc::MAP_FIXED),
-        Err(libc::ENOMEM)
-    );
+    let refused = map(0x1001, PAGE, READ_WRITE, libc::MAP_FIXED);
+    assert_eq!(refused, Err(libc::EINVAL));
+    let refused = map(usize::MAX - 4095, PAGE, READ_WRITE, libc::MAP_FIXED);
+    assert_eq!(refused, Err(libc::ENOMEM));
     assert_eq!(unmap(0x1001, PAGE), Err(libc::EINVAL));
     assert_eq!(unmap(0x1000, 0), Err(libc::EINVAL));
     assert_eq!(unmap(usize::MAX - 4095, PAGE), Err(libc::EINVAL));
-    assert_eq!(
-        protect(0x7000_0000_0000, PAGE, READ_WRITE),
-        Err(libc::ENOMEM)
-    );
+    let refused = protect(0x7000_0000_0000, PAGE, READ_WRITE);
+    assert_eq!(refused, Err(libc::ENOMEM));
     let own = map(0, PAGE, READ_WRITE, 0).expect("room");
-    assert_eq!(
-        map(own, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE),
-        Err(libc::EEXIST)
-    );
+    let refused = map(own, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE);
+    assert_eq!(refused, Err(libc::EEXIST));
     assert_eq!(map(own, PAGE, READ_WRITE, libc::MAP_FIXED), Ok(own));
     unmap(own, PAGE).expect("a mapping of one page");
 }
@@ -115,10 +107,8 @@ fn sparse_mappings_reach_everywhere() {
     for shift in [21, 30, 39, 46] {
         let at = 1 << shift;
         for page in [at - PAGE, at] {
-            assert_eq!(
-                map(page, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE),
-                Ok(page)
-            );
+            let mapped = map(page, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE);
+            assert_eq!(mapped, Ok(page));
             // SAFETY: just mapped.
             unsafe { word(page).write_volatile(page) };
         }

@@ -87,11 +87,8 @@ fn equals_take_turns_only_if_they_want_to() {
         let log = log.into_inner().unwrap();
         let pairs = log.chunks(2).filter(|pair| pair[0] == pair[1]).count();
         assert_eq!(log.len(), 2 * THREADS);
-        assert_eq!(
-            pairs,
-            if yields { 0 } else { THREADS },
-            "yields: {yields}, {log:?}"
-        );
+        let wanted = if yields { 0 } else { THREADS };
+        assert_eq!(pairs, wanted, "yields: {yields}, {log:?}");
     }
 }
 
@@ -99,10 +96,8 @@ fn equals_take_turns_only_if_they_want_to() {
 fn children_inherit() {
     for (flag, expected) in [(0, libc::SCHED_FIFO), (RESET_ON_FORK, libc::SCHED_OTHER)] {
         realtime::set_scheduler(realtime::SELF, libc::SCHED_FIFO | flag, 7).unwrap();
-        assert_eq!(
-            realtime::scheduler(realtime::SELF).unwrap(),
-            libc::SCHED_FIFO | flag
-        );
+        let policy = realtime::scheduler(realtime::SELF).unwrap();
+        assert_eq!(policy, libc::SCHED_FIFO | flag);
         assert_eq!(realtime::priority(realtime::SELF).unwrap(), 7);
         let own = thread::spawn(|| realtime::scheduler(realtime::SELF).unwrap())
             .join()

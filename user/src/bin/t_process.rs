@@ -117,11 +117,8 @@ fn every_end_is_told() {
     for &(how, code, signal) in ENDS {
         let start = Instant::now();
         let status = child(how).status().unwrap();
-        assert_eq!(
-            (status.code(), status.signal()),
-            (code, signal),
-            "{how}: {status}"
-        );
+        let end = (status.code(), status.signal());
+        assert_eq!(end, (code, signal), "{how}: {status}");
         println!("t_process: {how} ok, {} ms", start.elapsed().as_millis());
     }
 }

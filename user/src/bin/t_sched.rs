@@ -84,10 +84,8 @@ fn nonsense_is_refused() {
     assert_eq!(error_of(set), Some(libc::ESRCH));
     assert_eq!(error_of(realtime::scheduler(nobody)), Some(libc::ESRCH));
     assert_eq!(error_of(realtime::priority(nobody)), Some(libc::ESRCH));
-    assert_eq!(
-        error_of(realtime::set_scheduler(-1, libc::SCHED_FIFO, 1)),
-        invalid
-    );
+    let refused = error_of(realtime::set_scheduler(-1, libc::SCHED_FIFO, 1));
+    assert_eq!(refused, invalid);
     assert_eq!(error_of(realtime::scheduler(-1)), invalid);
     let fifo = libc::SCHED_FIFO as usize;
     for (pointer, code) in [(0, libc::EINVAL), (8, libc::EFAULT)] {
@@ -195,10 +193,8 @@ fn equals_run_first_come_first_served() {
                 flags[index].store(true, Release);
                 threads[index].thread().unpark();
             }
-            assert!(
-                log.lock().unwrap().is_empty(),
-                "they ran before their director"
-            );
+            let is_empty = log.lock().unwrap().is_empty();
+            assert!(is_empty, "they ran before their director");
             let_them_run();
             let expected: Vec<usize> = woken.iter().flat_map(|&index| [index; 3]).collect();
             assert_eq!(*log.lock().unwrap(), expected);

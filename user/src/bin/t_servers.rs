@@ -136,10 +136,8 @@ fn server_dies(mode: u32) {
         let waits = || {
             let called = ask(&service, &buffer, Job::Sum, Lending::Reading);
             let errno = called.unwrap_err().raw_os_error();
-            assert!(
-                matches!(errno, Some(libc::EPIPE | libc::ENXIO)),
-                "{errno:?}"
-            );
+            let is_told = matches!(errno, Some(libc::EPIPE | libc::ENXIO));
+            assert!(is_told, "{errno:?}");
         };
         server.wait_until_holding();
         beside(cpu, waits, || server.kill().unwrap());
@@ -210,11 +208,8 @@ fn others_look(mode: u32) {
             server.kill().unwrap();
         } else {
             expect(libc::EPIPE, answer);
-            assert_eq!(
-                server.wait().unwrap(),
-                End::Killed(libc::SIGSEGV),
-                "{job:?}"
-            );
+            let end = server.wait().unwrap();
+            assert_eq!(end, End::Killed(libc::SIGSEGV), "{job:?}");
         }
     }
 }
@@ -418,10 +413,8 @@ fn main() -> ExitCode {
         check_modes("t_servers", &CHECKS);
         let now = machine::free_kib().unwrap();
         // The first turn makes what stays, such as stacks that are kept for later threads.
-        assert!(
-            turn == 0 || now + LEFT_KIB >= free_kib,
-            "{now} KiB are free after {free_kib}"
-        );
+        let is_kept = turn == 0 || now + LEFT_KIB >= free_kib;
+        assert!(is_kept, "{now} KiB are free after {free_kib}");
         free_kib = now;
     }
     println!("t_servers: OK");

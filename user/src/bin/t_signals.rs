@@ -78,11 +78,8 @@ fn a_fault_can_be_skipped() {
         assert_eq!(provoke(address), 0x5eed);
         assert_eq!(HITS.load(Ordering::Relaxed), before + 1);
         assert_eq!(ADDRESS.load(Ordering::Relaxed), address);
-        assert_eq!(
-            CODE.load(Ordering::Relaxed),
-            1,
-            "SEGV_MAPERR at {address:#x}"
-        );
+        let code = CODE.load(Ordering::Relaxed);
+        assert_eq!(code, 1, "SEGV_MAPERR at {address:#x}");
     }
     restore(libc::SIGSEGV, &old);
 }

@@ -84,11 +84,8 @@ fn no_page_stays(mode: u32) {
             .collect();
         for call in 0..CALLS {
             let (bytes, sum) = &mut buffers[call % 7];
-            assert_eq!(
-                read(&service, bytes, Job::Sum).unwrap(),
-                *sum,
-                "call {call}"
-            );
+            let answer = read(&service, bytes, Job::Sum).unwrap();
+            assert_eq!(answer, *sum, "call {call}");
         }
     });
     server.kill().unwrap();
@@ -158,10 +155,8 @@ fn calls_are_refused(mode: u32) {
         let called = unsafe { service.call(buffer, 3, Job::Sum as u64, Lending::Reading) };
         assert_eq!(called.unwrap(), 6);
         // After all that it still works.
-        assert_eq!(
-            read(&service, &mut [1; PAGE_BYTES], Job::Sum).unwrap(),
-            4096
-        );
+        let answer = read(&service, &mut [1; PAGE_BYTES], Job::Sum).unwrap();
+        assert_eq!(answer, 4096);
     });
     server.kill().unwrap();
     run_on(cpu, || {
@@ -307,10 +302,8 @@ fn windows_are_guarded(mode: u32) {
         let (mut bytes, sum) = pattern(9, PAGE_BYTES);
         let seized = read(&service, &mut bytes, Job::Seize).unwrap();
         assert!(seized < 0, "mprotect of the window: {seized}");
-        assert_eq!(
-            read(&service, &mut bytes, Job::Fork).unwrap(),
-            -i64::from(libc::SIGSEGV)
-        );
+        let answer = read(&service, &mut bytes, Job::Fork).unwrap();
+        assert_eq!(answer, -i64::from(libc::SIGSEGV));
         assert_eq!(read(&service, &mut bytes, Job::Sum).unwrap(), sum);
     });
     server.kill().unwrap();

@@ -163,10 +163,8 @@ mod tests {
         assert_eq!((slice.samples, calls), (5, 2));
         assert!(slice.operations >= 5);
         let settled = SETTLING_OPERATIONS as u32;
-        assert_eq!(
-            samples.map(|sample| sample.whole - settled),
-            [1, 2, 3, 4, 5]
-        );
+        let own = samples.map(|sample| sample.whole - settled);
+        assert_eq!(own, [1, 2, 3, 4, 5]);
         let at_once = crew.run(turn(0, &mut samples), &mut || ());
         assert_eq!(at_once.unwrap().samples, 1);
     }

@@ -155,10 +155,8 @@ mod tests {
             let (wrong, first) = pages.look();
             assert_eq!((pages.touch(), wrong), (1, 1));
             let first = first.unwrap();
-            assert_eq!(
-                (first.page, first.seen, first.expected),
-                (5, foreign, right)
-            );
+            let found = (first.page, first.seen, first.expected);
+            assert_eq!(found, (5, foreign, right));
             pages.word(5).store(right, Relaxed);
         }
     }

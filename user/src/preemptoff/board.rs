@@ -61,10 +61,8 @@ pub struct Tally {
 impl Board {
     /// For a load of `threads` threads; the gate is shut.
     pub fn new(threads: usize) -> io::Result<Self> {
-        assert!(
-            threads <= MAX_THREADS,
-            "a board has room for {MAX_THREADS} threads"
-        );
+        let fits = threads <= MAX_THREADS;
+        assert!(fits, "a board has room for {MAX_THREADS} threads");
         Ok(Self {
             region: Region::shared(1)?,
             threads,

@@ -125,10 +125,8 @@ mod tests {
             cpu: 1,
             ..Longest::default()
         };
-        assert_eq!(
-            parse("cpu 1 preempt_off_ns - at - irq_off_ns 5 at a:1"),
-            Some(expected)
-        );
+        let parsed = parse("cpu 1 preempt_off_ns - at - irq_off_ns 5 at a:1");
+        assert_eq!(parsed, Some(expected));
         assert_eq!(parse("tracing off"), None);
         assert_eq!(parse(""), None);
     }

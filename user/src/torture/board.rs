@@ -110,12 +110,8 @@ impl Board {
     ///
     /// One access may have begun before; the second one has begun after now.
     pub fn await_watchers(&self, me: usize, slot: usize, expired: impl Fn() -> bool) {
-        let others = self
-            .desks
-            .iter()
-            .enumerate()
-            .filter(|&(worker, _)| worker != me);
-        for (_, desk) in others {
+        let desks = self.desks.iter().enumerate();
+        for (_, desk) in desks.filter(|&(worker, _)| worker != me) {
             let goal = desk.accesses.load(Ordering::Relaxed) + 2;
             while desk.watching.load(Ordering::Relaxed) == slot
                 && desk.accesses.load(Ordering::Relaxed) < goal
@@ -161,10 +157,8 @@ impl Board {
 
     /// The first few violations.
     pub fn kept(&self) -> Vec<Violation> {
-        self.kept
-            .lock()
-            .map(|kept| kept.clone())
-            .unwrap_or_default()
+        let kept = self.kept.lock();
+        kept.map(|kept| kept.clone()).unwrap_or_default()
     }
 
     /// Why the run could not go on.
@@ -203,10 +197,8 @@ mod tests {
         assert!(!board.join_changing());
         board.leave_changing();
         assert!(board.join_changing());
-        assert!(
-            Board::new(1, 1).join_changing(),
-            "a lone worker must change slots"
-        );
+        let joined = Board::new(1, 1).join_changing();
+        assert!(joined, "a lone worker must change slots");
     }
 
     #[test]
@@ -233,15 +225,11 @@ mod tests {
         for _ in 0..KEPT_VIOLATIONS + 3 {
             board.report(0, 0, Evidence::Private(damage));
         }
-        assert_eq!(
-            (board.violations(0), board.violations(1)),
-            (0, KEPT_VIOLATIONS as u64 + 3)
-        );
+        let counts = (board.violations(0), board.violations(1));
+        assert_eq!(counts, (0, KEPT_VIOLATIONS as u64 + 3));
         assert_eq!(board.kept().len(), KEPT_VIOLATIONS);
         let text = board.kept()[0].to_string();
-        assert!(
-            text.contains("own page 2 word 1 holds [0x9]; expected [zero]"),
-            "{text}"
-        );
+        let is_told = text.contains("own page 2 word 1 holds [0x9]; expected [zero]");
+        assert!(is_told, "{text}");
     }
 }

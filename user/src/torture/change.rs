@@ -108,22 +108,15 @@ impl SlotGuard<'_> {
         let Effect::Loaded { content, scribble } = effect else {
             return None;
         };
-        let expected = if window.after.to.shows_content() {
-            self.content(page, window.floor)
-        } else {
-            0
+        let expected = match window.after.to.shows_content() {
+            true => self.content(page, window.floor),
+            false => 0,
         };
         Some((content, scribble, expected))
     }
 
     fn content(&self, page: usize, version: u32) -> u64 {
-        Mark {
-            sort: Sort::Content,
-            owner: self.slot().number(),
-            page,
-            version,
-        }
-        .to_word()
+        Mark::new(Sort::Content, self.number(), page, version).to_word()
     }
 
     fn fill(&self, version: u32) -> io::Result<()> {
@@ -135,9 +128,8 @@ impl SlotGuard<'_> {
                 let (_, effect) =
                     unsafe { probe::store(&self.slot().promise, address, value, Length::Short) };
                 if effect != Effect::Stored {
-                    return Err(io::Error::other(format!(
-                        "write to mapped {address:#x} faulted"
-                    )));
+                    let what = format!("write to mapped {address:#x} faulted");
+                    return Err(io::Error::other(what));
                 }
             }
         }
@@ -191,16 +183,11 @@ mod tests {
         ] {
             guard.change(change).unwrap();
             for page in 0..slot.pages() {
-                let (window, effect) = slot.load(page, Length::Short);
-                let verdict = rule::judge(slot.place(page), window, effect);
-                assert_eq!(verdict, Verdict::Exact, "load after {change:?}: {effect:?}");
-                let (window, effect) = slot.scribble(page, Length::Short);
-                let verdict = rule::judge(slot.place(page), window, effect);
-                assert_eq!(
-                    verdict,
-                    Verdict::Exact,
-                    "store after {change:?}: {effect:?}"
-                );
+                let accesses = [Slot::load, Slot::scribble];
+                for seen in accesses.map(|access| access(slot, page, Length::Short)) {
+                    let verdict = rule::judge(slot.place(page), seen);
+                    assert_eq!(verdict, Verdict::Exact, "after {change:?}: {seen:?}");
+                }
                 if let Some((zero, last, expected)) = guard.tail(page) {
                     assert_eq!((zero, last), (0, expected));
                 }
@@ -232,18 +219,10 @@ mod tests {
                 slot.promise.raise_floor(changing.sequence);
             }
             slot.publish(changing.finish());
-            let (window, effect) = slot.load(7, Length::Short);
-            assert_eq!(
-                rule::judge(slot.place(7), window, effect),
-                by_load,
-                "{claimed:?}"
-            );
-            let (window, effect) = slot.scribble(7, Length::Short);
-            assert_eq!(
-                rule::judge(slot.place(7), window, effect),
-                by_store,
-                "{claimed:?}"
-            );
+            let verdict = rule::judge(slot.place(7), slot.load(7, Length::Short));
+            assert_eq!(verdict, by_load, "{claimed:?}");
+            let verdict = rule::judge(slot.place(7), slot.scribble(7, Length::Short));
+            assert_eq!(verdict, by_store, "{claimed:?}");
             // Back to a state where mapping is a legal change.
             slot.publish(slot.state().begin(Condition::Absent));
             slot.publish(slot.state().finish());

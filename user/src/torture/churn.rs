@@ -29,11 +29,8 @@ impl Churn {
     /// # Errors
     /// There is none.
     pub fn new(cpus: &[usize], seed: u64) -> io::Result<Self> {
-        let switches: Vec<PathBuf> = cpus
-            .iter()
-            .map(|&cpu| hotplug::switch(cpu))
-            .filter(|path| path.exists())
-            .collect();
+        let switches = cpus.iter().map(|&cpu| hotplug::switch(cpu));
+        let switches: Vec<PathBuf> = switches.filter(|path| path.exists()).collect();
         if switches.is_empty() {
             return Err(io::Error::other(
                 "no CPU can go offline here; leave out --churn, or use two CPUs or more",

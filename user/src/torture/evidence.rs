@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::finding::Finding;
 use super::mark;
 use super::private::Damage;
-use super::rule::{Effect, Verdict, Window};
+use super::rule::{Effect, Seen, Verdict, Window};
 use super::state::State;
 use crate::child::End;
 
@@ -36,10 +36,8 @@ pub enum Evidence {
         page: usize,
         /// What the access proves.
         verdict: Verdict,
-        /// When it happened.
-        window: Window,
-        /// What it did.
-        effect: Effect,
+        /// When it happened, and what it did.
+        seen: Seen,
         /// The slot's last steps.
         history: Vec<State>,
     },
@@ -80,17 +78,11 @@ pub enum Evidence {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            at,
-            worker,
-            cpu,
-            evidence,
-            ..
-        } = self;
+        let (worker, cpu, evidence) = (self.worker, self.cpu, &self.evidence);
+        let seconds = self.at.as_secs_f64();
         write!(
             f,
-            "at {:.3} s, worker {worker} on CPU {cpu}: {evidence}",
-            at.as_secs_f64()
+            "at {seconds:.3} s, worker {worker} on CPU {cpu}: {evidence}"
         )
     }
 }
@@ -102,12 +94,11 @@ impl fmt::Display for Evidence {
                 slot,
                 page,
                 verdict,
-                window,
-                effect,
+                seen,
                 history,
             } => {
                 write!(f, "{verdict:?}: slot {slot} page {page}: ")?;
-                show_access(f, window, effect)?;
+                show_access(f, seen)?;
                 write!(f, "; last steps:")?;
                 history.iter().try_for_each(|state| write!(f, " {state}"))
             }
@@ -138,14 +129,9 @@ impl fmt::Display for Evidence {
                 f,
                 "Foreign: lent page {page} came back with {seen:#x}; expected {expected:#x}"
             ),
-            Self::Child(Finding::Slot {
-                slot,
-                page,
-                window,
-                effect,
-            }) => {
+            Self::Child(Finding::Slot { slot, page, seen }) => {
                 write!(f, "in a forked child: slot {slot} page {page}: ")?;
-                show_access(f, window, effect)
+                show_access(f, seen)
             }
             Self::Child(Finding::Private(damage)) => {
                 write!(f, "in a forked child: own {}", Shown(damage))
@@ -168,7 +154,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-fn show_access(f: &mut fmt::Formatter<'_>, window: &Window, effect: &Effect) -> fmt::Result {
+fn show_access(f: &mut fmt::Formatter<'_>, (window, effect): &Seen) -> fmt::Result {
     match effect {
         Effect::Loaded { content, scribble } => {
             let (content, scribble) = (mark::describe(*content), mark::describe(*scribble));

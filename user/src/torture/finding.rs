@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::private::Damage;
-use super::rule::{Effect, Window};
+use super::rule::{Effect, Seen, Window};
 use super::state::State;
 use crate::region::Region;
 
@@ -22,10 +22,8 @@ pub enum Finding {
         slot: usize,
         /// The page in it.
         page: usize,
-        /// The slot's state at the fork.
-        window: Window,
-        /// What the access did.
-        effect: Effect,
+        /// The slot's state at the fork, and what the access did.
+        seen: Seen,
     },
     /// One of the worker's own pages is not as it was at the fork.
     Private(Damage),
@@ -76,35 +74,17 @@ impl Letter {
 
 fn encode(finding: Finding) -> [u64; WORDS] {
     match finding {
-        Finding::Slot {
-            slot,
-            page,
-            window,
-            effect,
-        } => {
+        Finding::Slot { slot, page, seen } => {
+            let (window, effect) = seen;
             let (kind, first, second) = match effect {
                 Effect::LoadFault => (1, 0, 0),
                 Effect::Loaded { content, scribble } => (2, content, scribble),
                 Effect::StoreFault => (3, 0, 0),
                 Effect::Stored => (4, 0, 0),
             };
-            let Window {
-                before,
-                floor,
-                after,
-            } = window;
-            let floor = u64::from(floor);
-            let (before, after) = (before.to_bits(), after.to_bits());
-            [
-                kind,
-                slot as u64,
-                page as u64,
-                before,
-                floor,
-                after,
-                first,
-                second,
-            ]
+            let (slot, page, floor) = (slot as u64, page as u64, window.floor.into());
+            let [before, after] = [window.before, window.after].map(State::to_bits);
+            [kind, slot, page, before, floor, after, first, second]
         }
         Finding::Private(Damage {
             page,
@@ -128,10 +108,7 @@ fn decode(words: [u64; WORDS]) -> Option<Finding> {
     let [kind, a, b, c, d, e, f, g] = words;
     let effect = match kind {
         1 => Effect::LoadFault,
-        2 => Effect::Loaded {
-            content: f,
-            scribble: g,
-        },
+        2 => Effect::loaded(f, g),
         3 => Effect::StoreFault,
         4 => Effect::Stored,
         5 => {
@@ -152,15 +129,15 @@ fn decode(words: [u64; WORDS]) -> Option<Finding> {
         }
         _ => return None,
     };
+    let window = Window {
+        before: State::from_bits(c),
+        floor: d as u32,
+        after: State::from_bits(e),
+    };
     Some(Finding::Slot {
         slot: a as usize,
         page: b as usize,
-        window: Window {
-            before: State::from_bits(c),
-            floor: d as u32,
-            after: State::from_bits(e),
-        },
-        effect,
+        seen: (window, effect),
     })
 }
 
@@ -182,8 +159,7 @@ mod tests {
         let slot = |effect| Finding::Slot {
             slot: 3,
             page: 9,
-            window,
-            effect,
+            seen: (window, effect),
         };
         let damage = Damage {
             page: 1,
@@ -201,10 +177,7 @@ mod tests {
             slot(Effect::LoadFault),
             slot(Effect::StoreFault),
             slot(Effect::Stored),
-            slot(Effect::Loaded {
-                content: 5,
-                scribble: 6,
-            }),
+            slot(Effect::loaded(5, 6)),
             Finding::Private(damage),
             own(None),
             own(Some(0)),

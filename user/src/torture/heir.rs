@@ -15,7 +15,7 @@ use super::finding::{Finding, Letter};
 use super::mark::{CONTENT_WORD, Mark, SCRIBBLE_WORD, Sort};
 use super::private::PrivatePages;
 use super::probe::Length;
-use super::rule::{self, Effect, Window};
+use super::rule::{self, Effect, Seen};
 use super::slot::Slot;
 use crate::machine;
 
@@ -53,11 +53,12 @@ impl Heir<'_> {
             // Elsewhere is better, but not necessary.
             let _ignored = machine::pin_to(cpu);
         }
-        let life = self
-            .look()
-            .and_then(|()| self.write())
-            .and_then(|()| self.look_again());
-        match life {
+        let life = || {
+            self.look()?;
+            self.write()?;
+            self.look_again()
+        };
+        match life() {
             Ok(()) => CONTENT,
             Err(finding) => {
                 self.letter.put(finding);
@@ -69,8 +70,7 @@ impl Heir<'_> {
     fn look(&self) -> Result<(), Finding> {
         for _ in 0..LOOKS {
             for (number, slot, page) in self.pages() {
-                let (window, effect) = slot.load(page, Length::Short);
-                self.judge(number, page, window, effect)?;
+                self.judge(number, page, slot.load(page, Length::Short))?;
             }
             self.private.inspect_all().map_err(Finding::Private)?;
             thread::yield_now();
@@ -82,8 +82,7 @@ impl Heir<'_> {
     fn write(&self) -> Result<(), Finding> {
         for (number, slot, page) in self.pages().filter(|(_, slot, _)| is_writable(slot)) {
             for word in [CONTENT_WORD, SCRIBBLE_WORD] {
-                let (window, effect) = slot.store(page, word, self.mark(page));
-                self.judge(number, page, window, effect)?;
+                self.judge(number, page, slot.store(page, word, self.mark(page)))?;
             }
         }
         self.private.spoil(|page| self.mark(page));
@@ -96,11 +95,8 @@ impl Heir<'_> {
                 let expected = self.mark(page);
                 let seen = match slot.load(page, Length::Short).1 {
                     Effect::Loaded { content, scribble } if content == scribble => Some(content),
-                    Effect::Loaded { content, scribble } => Some(if content == expected {
-                        scribble
-                    } else {
-                        content
-                    }),
+                    Effect::Loaded { content, scribble } if content == expected => Some(scribble),
+                    Effect::Loaded { content, .. } => Some(content),
                     _ => None,
                 };
                 if seen != Some(expected) {
@@ -127,33 +123,16 @@ impl Heir<'_> {
         })
     }
 
-    fn judge(
-        &self,
-        slot: usize,
-        page: usize,
-        window: Window,
-        effect: Effect,
-    ) -> Result<(), Finding> {
-        let verdict = rule::judge(self.board.slots[slot].place(page), window, effect);
-        if verdict.is_violation() {
-            return Err(Finding::Slot {
-                slot,
-                page,
-                window,
-                effect,
-            });
+    fn judge(&self, slot: usize, page: usize, seen: Seen) -> Result<(), Finding> {
+        let verdict = rule::judge(self.board.slots[slot].place(page), seen);
+        match verdict.is_violation() {
+            true => Err(Finding::Slot { slot, page, seen }),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn mark(&self, page: usize) -> u64 {
-        Mark {
-            sort: Sort::Child,
-            owner: self.worker,
-            page,
-            version: self.choice as u32,
-        }
-        .to_word()
+        Mark::new(Sort::Child, self.worker, page, self.choice as u32).to_word()
     }
 }
 

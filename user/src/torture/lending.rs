@@ -55,9 +55,8 @@ impl Lent {
 
     /// How many calls were answered, and how many were not.
     pub fn counts(&self) -> (u64, u64) {
-        let [answered, refused] =
-            [&self.answered, &self.refused].map(|count| count.load(Ordering::Relaxed));
-        (answered, refused)
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.answered), count(&self.refused))
     }
 
     /// The life of the server of `cpu`.
@@ -76,12 +75,8 @@ impl Lent {
     /// Serves as long as the CPU is there; whether it was told to stop.
     fn serve_once(&self, cpu: usize) -> bool {
         let is_there = matches!(pin_if_online(cpu), Ok(true));
-        if !is_there
-            || self
-                .service
-                .register(MODE_WINDOW, MOST_PAGES as u32)
-                .is_err()
-        {
+        let register = || self.service.register(MODE_WINDOW, MOST_PAGES as u32);
+        if !is_there || register().is_err() {
             return false;
         }
         let mut result = 0;
@@ -104,17 +99,15 @@ impl Lent {
                 0 => cpus[random.usize(..cpus.len())],
                 _ => cpus[own],
             };
-            let done = pin_if_online(cpu)
-                .and_then(|is_there| {
-                    if is_there {
-                        Ok(())
-                    } else {
-                        Err(io::ErrorKind::NotFound.into())
-                    }
-                })
-                .and_then(|()| Region::new(1 + random.usize(..MOST_PAGES)))
-                .and_then(|region| self.burst(board, own, cpu, &region, &mut random));
-            if done.is_err() {
+            let mut lend = || -> io::Result<bool> {
+                let is_there = pin_if_online(cpu)?;
+                if is_there {
+                    let region = Region::new(1 + random.usize(..MOST_PAGES))?;
+                    self.burst(board, own, cpu, &region, &mut random)?;
+                }
+                Ok(is_there)
+            };
+            if !matches!(lend(), Ok(true)) {
                 thread::sleep(NAP);
             }
         }
@@ -135,23 +128,16 @@ impl Lent {
                 region.discard(region.pages())?;
             }
             for page in 0..region.pages() {
-                region
-                    .word(page, 0)
-                    .store(stamp(seed, page), Ordering::Relaxed);
-                region
-                    .word(page, 1)
-                    .store(!stamp(seed, page), Ordering::Relaxed);
+                let stamp = stamp(seed, page);
+                region.word(page, 0).store(stamp, Ordering::Relaxed);
+                region.word(page, 1).store(!stamp, Ordering::Relaxed);
             }
-            let lending = match random.bool() {
-                true => Lending::Writing,
-                false => Lending::Reading,
+            let (lending, op, added) = match random.bool() {
+                true => (Lending::Writing, seed | WRITES, 1),
+                false => (Lending::Reading, seed & !WRITES, 0),
             };
             let bytes = region.pages() * PAGE_BYTES;
             let start = region.word(0, 0).as_ptr().cast();
-            let op = match lending {
-                Lending::Writing => seed | WRITES,
-                Lending::Reading => seed & !WRITES,
-            };
             // SAFETY: 1. the region's words are atomics.
             let answer = unsafe { self.service.call(start, bytes, op, lending) };
             let Ok(answer) = answer else {
@@ -161,23 +147,18 @@ impl Lent {
             self.answered.fetch_add(1, Ordering::Relaxed);
             let expected = region.pages() as i64;
             if answer != expected {
-                let evidence = Evidence::Lent { answer, expected };
-                board.report(own, cpu, evidence);
+                board.report(own, cpu, Evidence::Lent { answer, expected });
             }
-            let added = u64::from(lending == Lending::Writing);
             for page in 0..region.pages() {
                 let expected = stamp(seed, page).wrapping_add(added);
                 let seen = region.word(page, 0).load(Ordering::Relaxed);
                 if seen != expected {
-                    board.report(
-                        own,
-                        cpu,
-                        Evidence::LentBack {
-                            page,
-                            expected,
-                            seen,
-                        },
-                    );
+                    let evidence = Evidence::LentBack {
+                        page,
+                        expected,
+                        seen,
+                    };
+                    board.report(own, cpu, evidence);
                 }
             }
         }
@@ -218,11 +199,7 @@ fn work(request: &Wait) -> i64 {
         let expected = stamp(request.op, page);
         // SAFETY: 1. only lent pages are ever there. 2. `Run::new` has called it.
         let (_, seen) = unsafe { probe::load(&promise, address, Length::Short) };
-        let wanted = Effect::Loaded {
-            content: expected,
-            scribble: !expected,
-        };
-        if seen != wanted {
+        if seen != Effect::loaded(expected, !expected) {
             return -1 - page as i64;
         }
         if request.op & WRITES != 0 {

@@ -56,6 +56,16 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// A mark of all that.
+    pub const fn new(sort: Sort, owner: usize, page: usize, version: u32) -> Self {
+        Self {
+            sort,
+            owner,
+            page,
+            version,
+        }
+    }
+
     /// The word to store; never zero.
     pub fn to_word(self) -> u64 {
         debug_assert!(self.owner < MAX_OWNERS && self.page < MAX_PAGES);
@@ -78,24 +88,16 @@ impl Mark {
             4 => Sort::Child,
             _ => return None,
         };
-        Some(Self {
-            sort,
-            owner: ((word >> OWNER_SHIFT) as usize) & (MAX_OWNERS - 1),
-            page: ((word >> PAGE_SHIFT) as usize) & (MAX_PAGES - 1),
-            version: word as u32,
-        })
+        let owner = ((word >> OWNER_SHIFT) as usize) & (MAX_OWNERS - 1);
+        let page = ((word >> PAGE_SHIFT) as usize) & (MAX_PAGES - 1);
+        Some(Self::new(sort, owner, page, word as u32))
     }
 }
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            sort,
-            owner,
-            page,
-            version,
-        } = self;
-        match sort {
+        let (owner, page, version) = (self.owner, self.page, self.version);
+        match self.sort {
             Sort::Content => write!(
                 f,
                 "content of slot {owner} page {page} written at {version}"
@@ -123,12 +125,7 @@ mod tests {
     #[test]
     fn a_mark_survives_its_word() {
         for sort in [Sort::Content, Sort::Scribble, Sort::Private, Sort::Child] {
-            let mark = Mark {
-                sort,
-                owner: 4095,
-                page: 255,
-                version: u32::MAX - 1,
-            };
+            let mark = Mark::new(sort, 4095, 255, u32::MAX - 1);
             assert_eq!(Mark::from_word(mark.to_word()), Some(mark));
         }
     }

@@ -131,19 +131,12 @@ impl PrivatePages {
     }
 
     fn mark(&self, page: usize) -> Mark {
-        Mark {
-            sort: Sort::Private,
-            owner: self.worker,
-            page,
-            version: self.round,
-        }
+        Mark::new(Sort::Private, self.worker, page, self.round)
     }
 
     fn word(&self, page: usize, word: usize) -> &AtomicU64 {
-        assert!(
-            page < PAGES && word < PAGE_WORDS,
-            "no word {word} of page {page}"
-        );
+        let is_there = page < PAGES && word < PAGE_WORDS;
+        assert!(is_there, "no word {word} of page {page}");
         let address = slot::private_base(self.worker) + page * PAGE_BYTES + word * size_of::<u64>();
         let pointer: *mut AtomicU64 = std::ptr::with_exposed_provenance_mut(address);
         // SAFETY: mapped, writable and aligned from `new` until the process ends (mapping anew
@@ -170,9 +163,7 @@ mod tests {
         let page = pages.touch().unwrap();
         pages.word(page, SCRIBBLE_WORD).store(7, Ordering::Relaxed);
         let damage = pages.recycle(false).unwrap().unwrap_err();
-        assert_eq!(
-            (damage.page, damage.word, damage.seen),
-            (page, SCRIBBLE_WORD, 7)
-        );
+        let found = (damage.page, damage.word, damage.seen);
+        assert_eq!(found, (page, SCRIBBLE_WORD, 7));
     }
 }

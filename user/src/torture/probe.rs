@@ -15,7 +15,7 @@
 use std::io;
 
 use super::promise::Promise;
-use super::rule::{Effect, Window};
+use super::rule::{Effect, Seen, Window};
 use super::state::State;
 use crate::{clock, signals};
 
@@ -146,7 +146,7 @@ fn may_fault(rip: usize) -> bool {
 /// 1. `address` is that of two words in one page reserved for probing: no Rust object is there,
 ///    whether or not it is mapped.
 /// 2. [`catch_faults`] has returned `Ok`.
-pub unsafe fn load(promise: &Promise, address: usize, length: Length) -> (Window, Effect) {
+pub unsafe fn load(promise: &Promise, address: usize, length: Length) -> Seen {
     let mut seen = Observation::default();
     let probe = match length {
         Length::Short => shootdown_probe_load_short,
@@ -156,10 +156,7 @@ pub unsafe fn load(promise: &Promise, address: usize, length: Length) -> (Window
     // observation, and loads from `address`, which 1. makes harmless and 2. survivable.
     unsafe { probe(promise, address, &mut seen) };
     let effect = match seen.faulted {
-        0 => Effect::Loaded {
-            content: seen.first,
-            scribble: seen.second,
-        },
+        0 => Effect::loaded(seen.first, seen.second),
         _ => Effect::LoadFault,
     };
     (seen.window(), effect)
@@ -169,12 +166,7 @@ pub unsafe fn load(promise: &Promise, address: usize, length: Length) -> (Window
 ///
 /// # Safety
 /// As for [`load`], for one word.
-pub unsafe fn store(
-    promise: &Promise,
-    address: usize,
-    value: u64,
-    length: Length,
-) -> (Window, Effect) {
+pub unsafe fn store(promise: &Promise, address: usize, value: u64, length: Length) -> Seen {
     let mut seen = Observation::default();
     let probe = match length {
         Length::Short => shootdown_probe_store_short,
@@ -182,10 +174,9 @@ pub unsafe fn store(
     };
     // SAFETY: as in `load`; the store goes to `address` only.
     unsafe { probe(promise, address, &mut seen, value) };
-    let effect = if seen.faulted == 0 {
-        Effect::Stored
-    } else {
-        Effect::StoreFault
+    let effect = match seen.faulted {
+        0 => Effect::Stored,
+        _ => Effect::StoreFault,
     };
     (seen.window(), effect)
 }
@@ -216,10 +207,8 @@ pub fn long_probe_ticks() -> u64 {
 
 /// Makes SIGSEGV at a probe's access end the probe; call once before the first one.
 pub fn catch_faults() -> io::Result<()> {
-    let (handler, flags) = (
-        on_fault as *const () as usize,
-        libc::SA_SIGINFO | libc::SA_ONSTACK,
-    );
+    let handler = on_fault as *const () as usize;
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: 1. the handler takes what SA_SIGINFO gives, and only touches that.
     unsafe { signals::handle(libc::SIGSEGV, handler, flags) }.map(drop)
 }
@@ -249,11 +238,7 @@ mod tests {
     use crate::torture::state::Condition;
 
     fn page(protection: i32) -> usize {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping touches nothing that exists; it is never unmapped.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
-        assert_ne!(page, libc::MAP_FAILED);
-        page as usize
+        crate::machine::map(0, 4096, protection, 0).unwrap()
     }
 
     #[test]
@@ -266,31 +251,16 @@ mod tests {
         };
         let promise = Promise::new(state);
         promise.raise_floor(5);
-        let window = Window {
-            before: state,
-            floor: 5,
-            after: state,
-        };
-        let (open, closed) = (
-            page(libc::PROT_READ | libc::PROT_WRITE),
-            page(libc::PROT_READ),
-        );
+        let window = Window::of(state, 5);
+        let open = page(libc::PROT_READ | libc::PROT_WRITE);
+        let closed = page(libc::PROT_READ);
         for length in [Length::Short, Length::Long] {
             // SAFETY: two pages mapped for this test only; faults are caught.
             let stored = unsafe { store(&promise, open + 8, 42, length) };
             assert_eq!(stored, (window, Effect::Stored));
             // SAFETY: as above.
             let loaded = unsafe { load(&promise, open, length) };
-            assert_eq!(
-                loaded,
-                (
-                    window,
-                    Effect::Loaded {
-                        content: 0,
-                        scribble: 42
-                    }
-                )
-            );
+            assert_eq!(loaded, (window, Effect::loaded(0, 42)));
             // SAFETY: as above.
             let refused = unsafe { store(&promise, closed, 42, length) };
             assert_eq!(refused, (window, Effect::StoreFault));

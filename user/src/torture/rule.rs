@@ -63,6 +63,21 @@ pub enum Effect {
     Stored,
 }
 
+/// An access: when it happened, and what it did.
+pub type Seen = (Window, Effect);
+
+impl Effect {
+    /// A load that returned these words.
+    pub const fn loaded(content: u64, scribble: u64) -> Self {
+        Self::Loaded { content, scribble }
+    }
+
+    /// Whether the access faulted.
+    pub const fn is_fault(self) -> bool {
+        matches!(self, Self::LoadFault | Self::StoreFault)
+    }
+}
+
 /// What the access proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -87,12 +102,11 @@ impl Verdict {
     }
 }
 
-/// Judges an access to `place` in `window` that had `effect`.
-pub fn judge(place: Place, window: Window, effect: Effect) -> Verdict {
-    let fine = if window.before == window.after && window.before.at_rest() {
-        Verdict::Exact
-    } else {
-        Verdict::Lenient
+/// Judges an access to `place`.
+pub fn judge(place: Place, (window, effect): Seen) -> Verdict {
+    let fine = match window.before == window.after && window.before.at_rest() {
+        true => Verdict::Exact,
+        false => Verdict::Lenient,
     };
     let faults: fn(Condition) -> bool = match effect {
         Effect::LoadFault | Effect::Loaded { .. } => Condition::load_faults,
@@ -126,40 +140,41 @@ fn judge_content(place: Place, window: Window, content: u64, fine: Verdict) -> V
             Verdict::Foreign
         };
     }
-    match Mark::from_word(content) {
-        Some(Mark {
-            sort: Sort::Content,
-            owner,
-            page,
-            version,
-        }) if owner == place.slot && page == place.page && version <= window.after.sequence => {
-            let newest = if fine == Verdict::Exact {
-                window.floor
-            } else {
-                window.after.sequence
-            };
-            if window.any(Condition::shows_content) && (window.floor..=newest).contains(&version) {
-                fine
-            } else {
-                Verdict::StaleLoad
-            }
-        }
-        _ => Verdict::Foreign,
+    let Some(version) = version_of(place, window, content, Sort::Content) else {
+        return Verdict::Foreign;
+    };
+    let newest = match fine {
+        Verdict::Exact => window.floor,
+        _ => window.after.sequence,
+    };
+    match (window.floor..=newest).contains(&version) && window.any(Condition::shows_content) {
+        true => fine,
+        false => Verdict::StaleLoad,
     }
 }
 
 fn scribble_belongs(place: Place, window: Window, scribble: u64) -> bool {
-    if scribble == 0 {
-        return true;
-    }
-    matches!(
-        Mark::from_word(scribble),
-        Some(Mark { sort: Sort::Scribble, owner, page, version })
-            if owner == place.slot && page == place.page && version <= window.after.sequence
-    )
+    scribble == 0 || version_of(place, window, scribble, Sort::Scribble).is_some()
+}
+
+/// The version in a word, if it is such a mark of that place, and not from the future.
+fn version_of(place: Place, window: Window, word: u64, sort: Sort) -> Option<u32> {
+    let mark = Mark::from_word(word)?;
+    let is_due = mark.version <= window.after.sequence;
+    let expected = Mark::new(sort, place.slot, place.page, mark.version);
+    (mark == expected && is_due).then_some(mark.version)
 }
 
 impl Window {
+    /// While the state was this one all the time.
+    pub const fn of(state: State, floor: u32) -> Self {
+        Self {
+            before: state,
+            floor,
+            after: state,
+        }
+    }
+
     /// Whether `property` holds for any condition that the slot may have had at the access.
     fn any(self, property: impl Fn(Condition) -> bool) -> bool {
         let Self { before, after, .. } = self;
@@ -167,9 +182,8 @@ impl Window {
             return Condition::ALL.into_iter().any(property);
         }
         // One step apart at most, these four are the conditions of one change.
-        [before.from, before.to, after.from, after.to]
-            .into_iter()
-            .any(property)
+        let conditions = [before.from, before.to, after.from, after.to];
+        conditions.into_iter().any(property)
     }
 }
 
@@ -193,34 +207,13 @@ mod tests {
     }
 
     fn content(version: u32) -> Effect {
-        let mark = Mark {
-            sort: Sort::Content,
-            owner: 3,
-            page: 1,
-            version,
-        };
-        Effect::Loaded {
-            content: mark.to_word(),
-            scribble: 0,
-        }
+        Effect::loaded(Mark::new(Sort::Content, 3, 1, version).to_word(), 0)
     }
 
-    const ZERO: Effect = Effect::Loaded {
-        content: 0,
-        scribble: 0,
-    };
+    const ZERO: Effect = Effect::loaded(0, 0);
 
     fn at_rest(condition: Condition, floor: u32, effect: Effect) -> Verdict {
-        let state = rest(10, condition);
-        judge(
-            PLACE,
-            Window {
-                before: state,
-                floor,
-                after: state,
-            },
-            effect,
-        )
+        judge(PLACE, (Window::of(rest(10, condition), floor), effect))
     }
 
     #[test]
@@ -246,11 +239,8 @@ mod tests {
             (NoAccess, content(9), Verdict::StaleLoad),
             (NoAccess, Stored, Verdict::StaleStore),
         ] {
-            assert_eq!(
-                at_rest(condition, 9, effect),
-                verdict,
-                "{condition:?} {effect:?}"
-            );
+            let judged = at_rest(condition, 9, effect);
+            assert_eq!(judged, verdict, "{condition:?} {effect:?}");
         }
     }
 
@@ -267,24 +257,23 @@ mod tests {
                 floor: 9,
                 after,
             };
-            assert_eq!(judge(PLACE, window, content(9)), Verdict::Lenient);
-            assert_eq!(judge(PLACE, window, Effect::LoadFault), Verdict::Lenient);
-            assert_eq!(judge(PLACE, window, ZERO), Verdict::Lost);
-            assert_eq!(judge(PLACE, window, content(7)), Verdict::StaleLoad);
+            for (effect, verdict) in [
+                (content(9), Verdict::Lenient),
+                (Effect::LoadFault, Verdict::Lenient),
+                (ZERO, Verdict::Lost),
+                (content(7), Verdict::StaleLoad),
+            ] {
+                assert_eq!(judge(PLACE, (window, effect)), verdict);
+            }
         }
     }
 
     #[test]
     fn a_rewrite_shows_the_old_or_the_new_version() {
         let changing = change(11, Live, Live);
-        let window = Window {
-            before: changing,
-            floor: 9,
-            after: changing,
-        };
-        assert_eq!(judge(PLACE, window, content(9)), Verdict::Lenient);
-        assert_eq!(judge(PLACE, window, content(11)), Verdict::Lenient);
-        assert_eq!(judge(PLACE, window, content(13)), Verdict::Foreign);
+        let judged = |version| judge(PLACE, (Window::of(changing, 9), content(version)));
+        assert_eq!([9, 11].map(judged), [Verdict::Lenient; 2]);
+        assert_eq!(judged(13), Verdict::Foreign);
     }
 
     #[test]
@@ -294,47 +283,25 @@ mod tests {
             floor: 9,
             after: rest(20, Absent),
         };
-        for effect in [
-            content(9),
-            content(15),
-            ZERO,
-            Effect::LoadFault,
-            Effect::Stored,
-        ] {
-            assert_eq!(judge(PLACE, window, effect), Verdict::Lenient, "{effect:?}");
+        let judged = |effect| judge(PLACE, (window, effect));
+        let fine = [content(9), content(15), ZERO, Effect::LoadFault];
+        for effect in fine.into_iter().chain([Effect::Stored]) {
+            assert_eq!(judged(effect), Verdict::Lenient, "{effect:?}");
         }
-        assert_eq!(judge(PLACE, window, content(8)), Verdict::StaleLoad);
-        assert_eq!(judge(PLACE, window, content(21)), Verdict::Foreign);
+        assert_eq!(judged(content(8)), Verdict::StaleLoad);
+        assert_eq!(judged(content(21)), Verdict::Foreign);
     }
 
     #[test]
     fn marks_of_others_are_foreign_in_every_condition() {
         let marks = [
-            Mark {
-                sort: Sort::Content,
-                owner: 4,
-                page: 1,
-                version: 9,
-            },
-            Mark {
-                sort: Sort::Content,
-                owner: 3,
-                page: 0,
-                version: 9,
-            },
-            Mark {
-                sort: Sort::Private,
-                owner: 3,
-                page: 1,
-                version: 9,
-            },
+            Mark::new(Sort::Content, 4, 1, 9),
+            Mark::new(Sort::Content, 3, 0, 9),
+            Mark::new(Sort::Private, 3, 1, 9),
         ];
         for condition in Condition::ALL {
             for mark in marks {
-                let loaded = Effect::Loaded {
-                    content: mark.to_word(),
-                    scribble: 0,
-                };
+                let loaded = Effect::loaded(mark.to_word(), 0);
                 assert_eq!(at_rest(condition, 9, loaded), Verdict::Foreign);
             }
         }
@@ -342,19 +309,8 @@ mod tests {
 
     #[test]
     fn a_trial_write_may_show_in_its_own_page_only() {
-        let scribble = |owner| {
-            Mark {
-                sort: Sort::Scribble,
-                owner,
-                page: 1,
-                version: 4,
-            }
-            .to_word()
-        };
-        let zero_with = |scribble| Effect::Loaded {
-            content: 0,
-            scribble,
-        };
+        let scribble = |owner| Mark::new(Sort::Scribble, owner, 1, 4).to_word();
+        let zero_with = |scribble| Effect::loaded(0, scribble);
         assert_eq!(at_rest(Zero, 9, zero_with(scribble(3))), Verdict::Exact);
         assert_eq!(at_rest(Zero, 9, zero_with(scribble(2))), Verdict::Foreign);
         assert_eq!(at_rest(Zero, 9, zero_with(77)), Verdict::Foreign);

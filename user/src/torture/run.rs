@@ -36,6 +36,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     program::run(PROGRAM, HELP, options, Run::new, |run| run.all())
 }
 
+type Joined<'a> = ScopedJoinHandle<'a, Vec<Tally>>;
+
 /// Everything set up before the first worker starts.
 struct Run {
     options: Options,
@@ -57,10 +59,7 @@ impl Run {
         let workers = options.workers(cpus.len())?;
         let switch = PolicySwitch::of_this_kernel();
         let policies = switch.resolve(&options.policies)?;
-        let lent = match options.windows {
-            true => Some(lent()?),
-            false => None,
-        };
+        let lent = options.windows.then(lent).transpose()?;
         probe::catch_faults()
             .map_err(|error| UsageError::new(format!("cannot handle SIGSEGV: {error}")))?;
         let clock = Clock::calibrate();
@@ -91,9 +90,8 @@ impl Run {
         }));
         let (tallies, times) = thread::scope(|scope| {
             let churn = self.options.churn.map(|_| scope.spawn(|| self.churn()));
-            let workers: Vec<_> = (0..self.workers)
-                .map(|number| scope.spawn(move || self.worker(number)))
-                .collect();
+            let start = |number| scope.spawn(move || self.worker(number));
+            let workers: Vec<_> = (0..self.workers).map(start).collect();
             let lending = self.start_lending(scope);
             let times = self.watch_over();
             self.board.stop();
@@ -111,8 +109,8 @@ impl Run {
         match Worker::new(&self.board, number, &self.cpus, self.clock, seed, policies) {
             Ok(worker) => worker.run(),
             Err(error) => {
-                self.board
-                    .fail(format!("worker {number} could not start: {error}"));
+                let what = format!("worker {number} could not start: {error}");
+                self.board.fail(what);
                 Vec::new()
             }
         }
@@ -139,9 +137,7 @@ impl Run {
         let start = Instant::now();
         lent.stop(&self.cpus, || {
             if start.elapsed() > END_PATIENCE {
-                eprintln!("{PROGRAM}: a server or a client of a window does not end");
-                report::drain();
-                std::process::exit(FAILED);
+                give_up("a server or a client of a window does not end");
             }
             threads.iter().all(ScopedJoinHandle::is_finished)
         });
@@ -172,18 +168,15 @@ impl Run {
         let start = Instant::now();
         while !churn.is_finished() {
             if start.elapsed() > END_PATIENCE {
-                eprintln!("{PROGRAM}: a CPU does not leave or does not come back");
-                report::drain();
-                std::process::exit(FAILED);
+                give_up("a CPU does not leave or does not come back");
             }
             thread::sleep(Duration::from_millis(1));
         }
         match churn.join() {
             Ok(()) => {
                 let rounds = self.rounds.load(Ordering::Relaxed);
-                report::say(&format!(
-                    "{PROGRAM}: each CPU left and came back {rounds} times"
-                ));
+                let left = format!("{PROGRAM}: each CPU left and came back {rounds} times");
+                report::say(&left);
             }
             Err(_) => self.board.fail("the churning thread panicked".to_owned()),
         }
@@ -193,11 +186,8 @@ impl Run {
     fn watch_over(&self) -> Vec<Duration> {
         let mut times = vec![Duration::ZERO; self.policies.len()];
         let slice = SLICE.min(self.options.length / self.policies.len() as u32);
-        let total = self
-            .options
-            .length
-            .as_millis()
-            .div_ceil(slice.as_millis().max(1)) as usize;
+        let length_ms = self.options.length.as_millis();
+        let total = length_ms.div_ceil(slice.as_millis().max(1)) as usize;
         for turn in 0.. {
             if turn >= total && self.churned_enough() {
                 break;
@@ -228,17 +218,12 @@ impl Run {
     }
 
     fn violations(&self) -> u64 {
-        (0..self.policies.len())
-            .map(|policy| self.board.violations(policy))
-            .sum()
+        let policies = 0..self.policies.len();
+        policies.map(|policy| self.board.violations(policy)).sum()
     }
 
     /// Joins all workers; one that does not end ends the process, after `times` under each policy.
-    fn gather(
-        &self,
-        workers: Vec<ScopedJoinHandle<'_, Vec<Tally>>>,
-        times: &[Duration],
-    ) -> Vec<Tally> {
+    fn gather(&self, workers: Vec<Joined<'_>>, times: &[Duration]) -> Vec<Tally> {
         let start = Instant::now();
         let mut sums = vec![Tally::default(); self.policies.len()];
         for (number, worker) in workers.into_iter().enumerate() {
@@ -249,10 +234,10 @@ impl Run {
                 thread::sleep(Duration::from_millis(1));
             }
             match worker.join() {
-                Ok(tallies) => sums
-                    .iter_mut()
-                    .zip(&tallies)
-                    .for_each(|(sum, one)| sum.add(one)),
+                Ok(tallies) => {
+                    let sums = sums.iter_mut().zip(&tallies);
+                    sums.for_each(|(sum, one)| sum.add(one));
+                }
                 Err(_) => self.board.fail(format!("worker {number} panicked")),
             }
         }
@@ -292,9 +277,8 @@ impl Run {
             return ExitCode::from(FAILED as u8);
         }
         let operations: u64 = tallies.iter().map(Tally::operations).sum();
-        report::say(&format!(
-            "{PROGRAM}: OK: {operations} changes, no violation"
-        ));
+        let verdict = format!("{PROGRAM}: OK: {operations} changes, no violation");
+        report::say(&verdict);
         ExitCode::SUCCESS
     }
 
@@ -306,8 +290,7 @@ impl Run {
         }
         let violations = self.violations();
         if violations > 0 {
-            let (seed, cpus) = (self.options.seed, self.cpus.len());
-            let workers = self.workers;
+            let (seed, cpus, workers) = (self.options.seed, self.cpus.len(), self.workers);
             report::say(&format!(
                 "{PROGRAM}: FAILED: {violations} violations; \
                  seed {seed}, {workers} workers on {cpus} CPUs"
@@ -320,19 +303,25 @@ impl Run {
     fn abandon(&self, number: usize, tallies: &[Tally], times: &[Duration]) -> ! {
         self.print_rows(tallies, times);
         self.print_findings();
-        eprintln!("{PROGRAM}: worker {number} does not end");
-        report::drain();
-        std::process::exit(FAILED)
+        give_up(&format!("worker {number} does not end"))
     }
+}
+
+/// Ends the process, whatever its threads do.
+fn give_up(why: &str) -> ! {
+    eprintln!("{PROGRAM}: {why}");
+    report::drain();
+    std::process::exit(FAILED)
 }
 
 /// What `--windows` needs.
 fn lent() -> Result<Lent, UsageError> {
     match Lent::new() {
         Ok(Some(lent)) => Ok(lent),
-        Ok(None) => Err(UsageError::new(
-            "this kernel has no /dev/zerocopy: leave out --windows".to_owned(),
-        )),
+        Ok(None) => {
+            let what = "this kernel has no /dev/zerocopy: leave out --windows";
+            Err(UsageError::new(what))
+        }
         Err(error) => Err(UsageError::new(format!("/dev/zerocopy: {error}"))),
     }
 }

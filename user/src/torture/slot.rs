@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::mark::{self, CONTENT_WORD, Mark, SCRIBBLE_WORD, Sort};
 use super::probe::{self, Length};
 use super::promise::Promise;
-use super::rule::{Effect, Place, Window};
+use super::rule::{Place, Seen};
 use super::state::State;
+use crate::machine;
 use crate::region::PAGE_BYTES;
 
 /// Where the first slot is.
@@ -88,10 +89,8 @@ impl Slot {
     /// The last steps, oldest first.
     pub fn history(&self) -> Vec<State> {
         let steps = self.history.iter().map(|word| word.load(Ordering::Relaxed));
-        let mut steps: Vec<State> = steps
-            .filter(|&bits| bits != 0)
-            .map(State::from_bits)
-            .collect();
+        let steps = steps.filter(|&bits| bits != 0).map(State::from_bits);
+        let mut steps: Vec<State> = steps.collect();
         steps.sort_by_key(|state| state.sequence);
         steps
     }
@@ -112,30 +111,25 @@ impl Slot {
     }
 
     /// Loads the content and the trial word of `page`.
-    pub fn load(&self, page: usize, length: Length) -> (Window, Effect) {
+    pub fn load(&self, page: usize, length: Length) -> Seen {
         // SAFETY: 1. slots' addresses are set apart for probes; 2. faults are caught before the
         // first worker starts.
         unsafe { probe::load(&self.promise, self.word(page, CONTENT_WORD), length) }
     }
 
     /// Makes a trial write to `page`.
-    pub fn scribble(&self, page: usize, length: Length) -> (Window, Effect) {
+    pub fn scribble(&self, page: usize, length: Length) -> Seen {
         let version = self.state().sequence;
-        let mark = Mark {
-            sort: Sort::Scribble,
-            owner: self.number,
-            page,
-            version,
-        };
+        let mark = Mark::new(Sort::Scribble, self.number, page, version);
         self.put(page, SCRIBBLE_WORD, mark.to_word(), length)
     }
 
     /// Writes any word of `page`; for a forked child, whose page is its own.
-    pub fn store(&self, page: usize, word: usize, value: u64) -> (Window, Effect) {
+    pub fn store(&self, page: usize, word: usize, value: u64) -> Seen {
         self.put(page, word, value, Length::Short)
     }
 
-    fn put(&self, page: usize, word: usize, value: u64, length: Length) -> (Window, Effect) {
+    fn put(&self, page: usize, word: usize, value: u64, length: Length) -> Seen {
         let address = self.word(page, word);
         // SAFETY: as in `load`.
         unsafe { probe::store(&self.promise, address, value, length) }
@@ -143,20 +137,14 @@ impl Slot {
 
     /// The place of `page`, for the judge.
     pub fn place(&self, page: usize) -> Place {
-        Place {
-            slot: self.number,
-            page,
-        }
+        let slot = self.number;
+        Place { slot, page }
     }
 
     /// The address of a word of `page`.
     pub(super) fn word(&self, page: usize, word: usize) -> usize {
-        assert!(
-            page < self.pages,
-            "slot {} has {} pages",
-            self.number,
-            self.pages
-        );
+        let (slot, pages) = (self.number, self.pages);
+        assert!(page < pages, "slot {slot} has {pages} pages");
         self.base + page * PAGE_BYTES + word * size_of::<u64>()
     }
 }
@@ -188,10 +176,8 @@ impl Drop for SlotGuard<'_> {
 
 /// Maps `pages` zero pages at `base`, over whatever is there; for this module's own addresses.
 pub fn map_at(base: usize, pages: usize) -> io::Result<()> {
-    assert!(
-        base >= BASE && pages <= mark::MAX_PAGES,
-        "not a torture address: {base:#x}"
-    );
+    let is_ours = base >= BASE && pages <= mark::MAX_PAGES;
+    assert!(is_ours, "not a torture address: {base:#x}");
     let wanted = std::ptr::with_exposed_provenance_mut(base);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
@@ -201,21 +187,16 @@ pub fn map_at(base: usize, pages: usize) -> io::Result<()> {
     match mapped {
         libc::MAP_FAILED => check("mmap", -1),
         place if place == wanted => Ok(()),
-        place => Err(io::Error::other(format!(
-            "mmap gave {place:?} for fixed {wanted:?}"
-        ))),
+        place => {
+            let what = format!("mmap gave {place:?} for fixed {wanted:?}");
+            Err(io::Error::other(what))
+        }
     }
 }
 
 /// An error that names the failed `call`.
 pub(super) fn check(call: &str, status: i32) -> io::Result<()> {
-    if status == 0 {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "{call} failed: {}",
-        io::Error::last_os_error()
-    )))
+    machine::done(status).map_err(|error| io::Error::other(format!("{call} failed: {error}")))
 }
 
 #[cfg(test)]
@@ -225,13 +206,9 @@ mod tests {
     #[test]
     fn places_do_not_overlap() {
         let slots = Slot::all();
-        let ends: Vec<usize> = slots
-            .iter()
-            .map(|slot| slot.base + slot.pages * PAGE_BYTES)
-            .collect();
-        for (slot, end) in slots[1..].iter().zip(&ends) {
-            assert!(slot.base >= *end);
+        let starts = slots[1..].iter().map(|slot| slot.base);
+        for (slot, next) in slots.iter().zip(starts.chain([private_base(0)])) {
+            assert!(slot.base + slot.pages * PAGE_BYTES <= next);
         }
-        assert!(private_base(0) >= *ends.last().unwrap());
     }
 }

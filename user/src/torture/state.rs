@@ -131,10 +131,8 @@ mod tests {
     #[test]
     fn a_change_takes_two_steps() {
         let changing = State::ABSENT.begin(Zero);
-        assert_eq!(
-            (changing.sequence, changing.from, changing.to),
-            (1, Absent, Zero)
-        );
+        let steps = (changing.sequence, changing.from, changing.to);
+        assert_eq!(steps, (1, Absent, Zero));
         assert!(!changing.at_rest());
         let done = changing.finish();
         assert_eq!((done.sequence, done.from, done.to), (2, Zero, Zero));

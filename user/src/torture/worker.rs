@@ -11,8 +11,8 @@ use super::heir::{self, Heir};
 use super::mark;
 use super::private::PrivatePages;
 use super::probe::Length;
-use super::rule::{self, Effect, Verdict, Window};
-use super::slot::SlotGuard;
+use super::rule::{self, Seen, Verdict};
+use super::slot::{Slot, SlotGuard};
 use super::tally::Tally;
 use crate::child::{Child, End};
 use crate::clock::{self, Clock};
@@ -52,12 +52,8 @@ pub struct Worker<'a> {
     policy: usize,
 }
 
-/// What a watcher does to the slot.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Load,
-    Store,
-}
+/// What a watcher does to a page of the slot.
+type Access = fn(&Slot, usize, Length) -> Seen;
 
 impl<'a> Worker<'a> {
     /// Worker `number`; its thread must be the one that calls this.
@@ -91,10 +87,9 @@ impl<'a> Worker<'a> {
         while !self.board.stopped() {
             self.policy = self.board.policy();
             if let Err(error) = self.turn() {
-                self.board.fail(format!(
-                    "worker {} on CPU {}: {error}",
-                    self.number, self.cpu
-                ));
+                let (number, cpu) = (self.number, self.cpu);
+                self.board
+                    .fail(format!("worker {number} on CPU {cpu}: {error}"));
             }
         }
         self.board.desks[self.number].look_away();
@@ -111,8 +106,8 @@ impl<'a> Worker<'a> {
             0..2 => std::thread::sleep(NAP),
             2..5 => self.hop()?,
             5..45 => self.fork_turn()?,
-            45..80 => self.watch_turn(Access::Load),
-            80..120 => self.watch_turn(Access::Store),
+            45..80 => self.watch_turn(Slot::load),
+            80..120 => self.watch_turn(Slot::scribble),
             _ => self.ambush_turn()?,
         }
         Ok(())
@@ -163,22 +158,20 @@ impl<'a> Worker<'a> {
         let first = self.random.usize(..slot.pages());
         for offset in 0..VERIFIED_PAGES.min(slot.pages()) {
             let page = (first + offset) % slot.pages();
-            let (window, effect) = slot.load(page, Length::Short);
-            self.judge(guard.number(), page, window, effect);
+            self.judge(guard.number(), page, slot.load(page, Length::Short));
             if let Some((zero, last, expected)) = guard.tail(page)
                 && (zero, last) != (0, expected)
             {
-                let evidence = Evidence::Tail {
-                    slot: guard.number(),
+                let (slot, seen) = (guard.number(), (zero, last));
+                self.report(Evidence::Tail {
+                    slot,
                     page,
                     expected,
-                    seen: (zero, last),
-                };
-                self.board.report(self.number, self.cpu, evidence);
+                    seen,
+                });
             }
         }
-        let (window, effect) = slot.scribble(first, Length::Short);
-        self.judge(guard.number(), first, window, effect);
+        self.judge(guard.number(), first, slot.scribble(first, Length::Short));
     }
 
     fn linger(&mut self, slot: usize) {
@@ -203,20 +196,14 @@ impl<'a> Worker<'a> {
         while self.worth_going_on(number, end) {
             for probe in 0..PROBE_BURST {
                 // Short probes in between bring the translation back into the TLB.
-                let length = if long && probe % 4 == 3 {
-                    Length::Long
-                } else {
-                    Length::Short
+                let length = match long && probe % 4 == 3 {
+                    true => Length::Long,
+                    false => Length::Short,
                 };
-                let (window, effect) = match access {
-                    Access::Load => slot.load(page, length),
-                    Access::Store => slot.scribble(page, length),
-                };
-                self.judge(number, page, window, effect);
+                let seen = access(slot, page, length);
+                self.judge(number, page, seen);
                 desk.count();
-                if matches!(effect, Effect::LoadFault | Effect::StoreFault) {
-                    self.await_change(number, window);
-                }
+                self.await_change(number, seen);
             }
             std::hint::spin_loop();
         }
@@ -228,30 +215,26 @@ impl<'a> Worker<'a> {
         let (number, page) = self.pick_target();
         let board = self.board;
         let (slot, desk) = (&board.slots[number], &board.desks[self.number]);
-        let stores = self.random.u8(..4) == 0;
+        let access = match self.random.u8(..4) {
+            0 => Slot::scribble,
+            _ => Slot::load,
+        };
         let end = self.deadline(TURN_US);
         desk.watch(number);
         while self.worth_going_on(number, end) {
-            let (window, effect) = slot.load(page, Length::Short);
-            self.judge(number, page, window, effect);
+            self.judge(number, page, slot.load(page, Length::Short));
             let Some(own) = self.private.touch() else {
                 self.recycle()?;
                 continue;
             };
             self.tallies[self.policy].touches += 1;
-            let (window, effect) = match stores {
-                false => slot.load(page, Length::Short),
-                true => slot.scribble(page, Length::Short),
-            };
-            self.judge(number, page, window, effect);
+            let seen = access(slot, page, Length::Short);
+            self.judge(number, page, seen);
             desk.count();
             if let Err(damage) = self.private.inspect(own) {
-                self.board
-                    .report(self.number, self.cpu, Evidence::Private(damage));
+                self.report(Evidence::Private(damage));
             }
-            if matches!(effect, Effect::LoadFault | Effect::StoreFault) {
-                self.await_change(number, window);
-            }
+            self.await_change(number, seen);
         }
         desk.look_away();
         self.recycle()
@@ -287,15 +270,14 @@ impl<'a> Worker<'a> {
                 None => Evidence::ChildEnd(end),
             },
         };
-        self.board.report(self.number, self.cpu, evidence);
+        self.report(evidence);
         self.recycle()
     }
 
     fn recycle(&mut self) -> io::Result<()> {
         let by_mapping = self.random.u8(..4) == 0;
         if let Err(damage) = self.private.recycle(by_mapping)? {
-            self.board
-                .report(self.number, self.cpu, Evidence::Private(damage));
+            self.report(Evidence::Private(damage));
         }
         self.tallies[self.policy].discards += 1;
         Ok(())
@@ -308,10 +290,8 @@ impl<'a> Worker<'a> {
             0 => self.random.usize(..slots),
             _ => self.board.focus(),
         };
-        (
-            number,
-            self.random.usize(..self.board.slots[number].pages()),
-        )
+        let page = self.random.usize(..self.board.slots[number].pages());
+        (number, page)
     }
 
     fn worth_going_on(&self, slot: usize, end: u64) -> bool {
@@ -319,32 +299,38 @@ impl<'a> Worker<'a> {
     }
 
     /// After a fault there is nothing in the TLB; waits for the slot's next change, if it comes.
-    fn await_change(&self, slot: usize, window: Window) {
+    fn await_change(&self, slot: usize, (window, effect): Seen) {
+        if !effect.is_fault() {
+            return;
+        }
         let end = self.deadline(FAULT_PAUSE_US);
         while self.board.slots[slot].state() == window.after && clock::ticks() < end {
             std::hint::spin_loop();
         }
     }
 
-    fn judge(&mut self, slot: usize, page: usize, window: Window, effect: Effect) {
+    fn judge(&mut self, slot: usize, page: usize, seen: Seen) {
         let place = self.board.slots[slot].place(page);
-        let verdict = rule::judge(place, window, effect);
+        let verdict = rule::judge(place, seen);
         let tally = &mut self.tallies[self.policy];
         tally.accesses += 1;
         tally.exact += u64::from(verdict == Verdict::Exact);
-        tally.faults += u64::from(matches!(effect, Effect::LoadFault | Effect::StoreFault));
+        tally.faults += u64::from(seen.1.is_fault());
         if verdict.is_violation() {
             let history = self.board.slots[slot].history();
             let evidence = Evidence::Access {
                 slot,
                 page,
                 verdict,
-                window,
-                effect,
+                seen,
                 history,
             };
-            self.board.report(self.number, self.cpu, evidence);
+            self.report(evidence);
         }
+    }
+
+    fn report(&self, evidence: Evidence) {
+        self.board.report(self.number, self.cpu, evidence);
     }
 
     fn deadline(&self, microseconds: u64) -> u64 {
