@@ -83,6 +83,14 @@ pub fn end(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Sleeps until a signal ends this process.
+pub fn sleep_for_ever() -> ! {
+    loop {
+        // SAFETY: sleeps until a signal.
+        unsafe { libc::pause() };
+    }
+}
+
 fn decode(status: i32) -> End {
     if libc::WIFSIGNALED(status) {
         End::Killed(libc::WTERMSIG(status))
@@ -98,13 +106,7 @@ mod tests {
     #[test]
     fn ends_are_told_apart() {
         assert_eq!(Child::start(|| 7).unwrap().wait().unwrap(), End::Exited(7));
-        let sleeper = Child::start(|| {
-            loop {
-                // SAFETY: sleeps until a signal.
-                unsafe { libc::pause() };
-            }
-        })
-        .unwrap();
+        let sleeper = Child::start(|| sleep_for_ever()).unwrap();
         assert!(sleeper.pid() > 0);
         assert_eq!(wait_for(sleeper.pid(), libc::WNOHANG).unwrap(), None);
         assert_eq!(sleeper.kill().unwrap(), End::Killed(libc::SIGKILL));

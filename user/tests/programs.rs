@@ -12,7 +12,11 @@ fn run(program: &str, arguments: &[&str]) -> Output {
         .expect("the program was built for this test")
 }
 
-fn rows(output: &Output) -> Vec<Value> {
+/// The rows that it prints when all is well.
+fn run_line(program: &str, line: &str) -> Vec<Value> {
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let output = run(program, &arguments);
+    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     let rows = text.lines().filter_map(|line| line.strip_prefix("@row "));
     rows.map(|row| serde_json::from_str(row).expect("a row is JSON"))
@@ -21,19 +25,8 @@ fn rows(output: &Output) -> Vec<Value> {
 
 #[test]
 fn madvise_prints_a_clean_row_for_each_shape() {
-    let arguments = [
-        "--threads",
-        "1",
-        "--pages",
-        "1,3",
-        "--slice-ms",
-        "5",
-        "--rounds",
-        "2",
-    ];
-    let output = run(env!("CARGO_BIN_EXE_madvise"), &arguments);
-    assert!(output.status.success(), "{output:?}");
-    let rows = rows(&output);
+    let line = "--threads 1 --pages 1,3 --slice-ms 5 --rounds 2";
+    let rows = run_line(env!("CARGO_BIN_EXE_madvise"), line);
     assert_eq!(rows.len(), 2);
     for (row, pages) in rows.iter().zip([1, 3]) {
         assert_eq!((&row["pages"], &row["stale"]), (&pages.into(), &0.into()));
@@ -49,10 +42,7 @@ fn madvise_prints_a_clean_row_for_each_shape() {
 #[test]
 fn pingpong_prints_a_clean_row_for_each_shape() {
     let line = "--spaces 2,5 --pages 0,64 --slice-ms 5 --rounds 2 --self-check";
-    let arguments: Vec<&str> = line.split(' ').collect();
-    let output = run(env!("CARGO_BIN_EXE_pingpong"), &arguments);
-    assert!(output.status.success(), "{output:?}");
-    let rows = rows(&output);
+    let rows = run_line(env!("CARGO_BIN_EXE_pingpong"), line);
     let shapes = [(2, 0), (2, 64), (5, 0), (5, 64)];
     assert_eq!(rows.len(), shapes.len());
     for (row, (spaces, pages)) in rows.iter().zip(shapes) {
@@ -70,10 +60,7 @@ fn pingpong_prints_a_clean_row_for_each_shape() {
 #[test]
 fn preemptoff_prints_a_clean_row_for_each_shape() {
     let line = "--threads 1 --pages 1,5 --slice-ms 30 --rounds 3 --warmup-ms 5 --samples 20";
-    let arguments: Vec<&str> = line.split(' ').collect();
-    let output = run(env!("CARGO_BIN_EXE_preemptoff"), &arguments);
-    assert!(output.status.success(), "{output:?}");
-    let rows = rows(&output);
+    let rows = run_line(env!("CARGO_BIN_EXE_preemptoff"), line);
     assert_eq!(rows.len(), 2);
     for (row, pages) in rows.iter().zip([1, 5]) {
         assert_eq!((&row["pages"], &row["stale"]), (&pages.into(), &0.into()));
@@ -135,24 +122,13 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 #[test]
 fn tlbtorture_passes_with_more_threads_than_cpus_too() {
-    let cpus = shootdown_user::machine::allowed_cpus()
-        .expect("affinity")
-        .len();
-    let threads = (2 * cpus).to_string();
-    let output = run(
-        env!("CARGO_BIN_EXE_tlbtorture"),
-        &["--seconds", "2", "--threads", &threads],
-    );
-    assert!(output.status.success(), "{output:?}");
-    let rows = rows(&output);
+    let cpus = shootdown_user::machine::allowed_cpus();
+    let threads = 2 * cpus.expect("affinity").len();
+    let line = format!("--seconds 2 --threads {threads}");
+    let rows = run_line(env!("CARGO_BIN_EXE_tlbtorture"), &line);
     assert_eq!((rows.len(), &rows[0]["stale"]), (1, &0.into()));
-    for name in [
-        "operations",
-        "accesses_exact",
-        "faults_expected",
-        "private_touches",
-        "forks",
-    ] {
+    let names = "operations accesses_exact faults_expected private_touches forks";
+    for name in names.split(' ') {
         let figure = rows[0][name].as_u64().expect(name) > 0;
         assert!(figure, "{name} stood still");
     }

@@ -71,10 +71,8 @@ fn pointers(checker: &mut Checker) {
         let cwd = libc::AT_FDCWD as isize as usize;
         let open = call(libc::SYS_openat, [cwd, at, 0, 0, 0, 0]);
         checker.refused(&name("openat"), open, fault);
-        let action = call(
-            libc::SYS_rt_sigaction,
-            [libc::SIGUSR1 as usize, at, 0, 8, 0, 0],
-        );
+        let signal = libc::SIGUSR1 as usize;
+        let action = call(libc::SYS_rt_sigaction, [signal, at, 0, 8, 0, 0]);
         checker.refused(&name("rt_sigaction"), action, fault);
         let name_call = call(libc::SYS_uname, [at, 0, 0, 0, 0, 0]);
         checker.refused(&name("uname"), name_call, fault);
@@ -90,25 +88,17 @@ fn memory(checker: &mut Checker) {
     let invalid = &[libc::EINVAL];
     let odd = ODD as usize;
 
-    let result = call(libc::SYS_mmap, [0, 0, read, private, usize::MAX, 0]);
+    let mmap = |at, bytes, flags| call(libc::SYS_mmap, [at, bytes, read, flags, usize::MAX, 0]);
+    let result = mmap(0, 0, private);
     checker.refused("mmap of no bytes", result, invalid);
-    let result = call(
-        libc::SYS_mmap,
-        [0, usize::MAX - PAGE, read, private, usize::MAX, 0],
-    );
+    let result = mmap(0, usize::MAX - PAGE, private);
     checker.refused("mmap of all memory", result, &[libc::ENOMEM]);
     let fixed = private | libc::MAP_FIXED as usize;
-    let result = call(libc::SYS_mmap, [odd, PAGE, read, fixed, usize::MAX, 0]);
+    let result = mmap(odd, PAGE, fixed);
     checker.refused("mmap at a misaligned address", result, invalid);
-    let result = call(
-        libc::SYS_mmap,
-        [KERNEL as usize, PAGE, read, fixed, usize::MAX, 0],
-    );
-    checker.refused(
-        "mmap in the kernel's half",
-        result,
-        &[libc::ENOMEM, libc::EINVAL],
-    );
+    let result = mmap(KERNEL as usize, PAGE, fixed);
+    let either = &[libc::EINVAL, libc::ENOMEM];
+    checker.refused("mmap in the kernel's half", result, either);
     let result = call(libc::SYS_munmap, [odd, PAGE, 0, 0, 0, 0]);
     checker.refused("munmap at a misaligned address", result, invalid);
     let result = call(libc::SYS_munmap, [unmapped, 0, 0, 0, 0, 0]);
@@ -123,15 +113,9 @@ fn memory(checker: &mut Checker) {
     checker.refused("madvise of a hole", result, &[libc::ENOMEM]);
     let result = call(libc::SYS_madvise, [odd, PAGE, dontneed, 0, 0, 0]);
     checker.refused("madvise at a misaligned address", result, invalid);
-    let result = call(
-        libc::SYS_madvise,
-        [unmapped, usize::MAX - PAGE, dontneed, 0, 0, 0],
-    );
-    checker.refused(
-        "madvise over the end of memory",
-        result,
-        &[libc::EINVAL, libc::ENOMEM],
-    );
+    let most = usize::MAX - PAGE;
+    let result = call(libc::SYS_madvise, [unmapped, most, dontneed, 0, 0, 0]);
+    checker.refused("madvise over the end of memory", result, either);
 }
 
 fn numbers(checker: &mut Checker) {
@@ -153,11 +137,8 @@ fn numbers(checker: &mut Checker) {
     let result = call(libc::SYS_rt_sigaction, [NO_SUCH_FILE, 0, 0, 8, 0, 0]);
     checker.refused("rt_sigaction of an unknown signal", result, &[libc::EINVAL]);
     let empty_mask = [0_u64; 16];
-    let mask = empty_mask.as_ptr() as usize;
-    let result = call(
-        libc::SYS_sched_setaffinity,
-        [0, size_of_val(&empty_mask), mask, 0, 0, 0],
-    );
+    let (mask, bytes) = (empty_mask.as_ptr() as usize, size_of_val(&empty_mask));
+    let result = call(libc::SYS_sched_setaffinity, [0, bytes, mask, 0, 0, 0]);
     checker.refused("sched_setaffinity to no CPU", result, &[libc::EINVAL]);
 }
 
@@ -172,9 +153,5 @@ fn main() -> ExitCode {
         _ => println!("badcalls: FAILED, {wrong} of {calls} bad calls had a wrong result"),
     }
     report::drain();
-    if wrong == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(wrong != 0))
 }

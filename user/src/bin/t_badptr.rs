@@ -80,21 +80,17 @@ fn spawn(seed: u64, from: i64, to: i64) -> Child {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let child: Vec<i64> = arguments
+    let child = arguments
         .iter()
-        .filter_map(|a| a.strip_prefix("child=")?.parse().ok())
-        .collect();
+        .filter_map(|a| a.strip_prefix("child=")?.parse().ok());
+    let child: Vec<i64> = child.collect();
     if let [seed, from, to] = child[..] {
         torment(seed as u64, from..=to);
         return ExitCode::SUCCESS;
     }
     shootdown_user::machine::prepare();
-    let number = |at: usize, default| {
-        arguments
-            .get(at)
-            .and_then(|a| a.parse().ok())
-            .unwrap_or(default)
-    };
+    let argument = |at: usize| arguments.get(at)?.parse().ok();
+    let number = |at, default| argument(at).unwrap_or(default);
     let (rounds, first_seed) = (number(0, 2), number(1, 1));
     let (mut ended, mut killed, mut slept) = (0, 0, 0);
     for seed in first_seed..first_seed + rounds {
@@ -108,10 +104,8 @@ fn main() -> ExitCode {
         println!("t_badptr: seed {seed}: {ended} ended, {killed} died, {slept} slept so far");
     }
     // The machine still works.
-    let sum: u64 = (0..8u64)
-        .map(|n| thread::spawn(move || n).join().unwrap())
-        .sum();
-    assert_eq!(sum, 28);
+    let sum = |n: u64| thread::spawn(move || n).join().unwrap();
+    assert_eq!((0..8).map(sum).sum::<u64>(), 28);
     println!("t_badptr: OK");
     ExitCode::SUCCESS
 }

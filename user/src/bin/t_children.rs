@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use shootdown_user::checks::{self, errno, error_of};
-use shootdown_user::child::{Child, End, end, wait_for};
+use shootdown_user::child::{Child, End, end, sleep_for_ever, wait_for};
 use shootdown_user::machine;
 use shootdown_user::region::Region;
 use shootdown_user::signals;
@@ -18,13 +18,6 @@ const BOMB: usize = 300;
 
 /// What a program started with this argument does instead of the tests.
 const SUCCESSOR: &str = "successor";
-
-fn sleep_for_ever() -> ! {
-    loop {
-        // SAFETY: sleeps until a signal.
-        unsafe { libc::pause() };
-    }
-}
 
 fn waiting_tells_who_and_how() {
     assert_eq!(error_of(wait_for(-1, 0)), Some(libc::ECHILD));
@@ -72,10 +65,7 @@ fn act_on_sigchld(handler: libc::sighandler_t, flags: i32) {
 
 fn the_end_of_a_child_is_a_signal() {
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_end;
-    act_on_sigchld(
-        handler as libc::sighandler_t,
-        libc::SA_SIGINFO | libc::SA_RESTART,
-    );
+    act_on_sigchld(handler as usize, libc::SA_SIGINFO | libc::SA_RESTART);
     let told = || TOLD.each_ref().map(|value| value.load(Relaxed));
     let child = Child::start(|| 9).unwrap();
     let pid = child.pid();
@@ -136,25 +126,17 @@ fn programs_start_after_a_fork() {
     let (closed, _writer) = std::io::pipe().unwrap();
     // SAFETY: copies a descriptor of ours; the copy stays open when a program starts.
     let kept = unsafe { libc::dup(closed.as_raw_fd()) };
-    let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
-    let arguments = [
-        SUCCESSOR.to_owned(),
-        closed.as_raw_fd().to_string(),
-        kept.to_string(),
-    ];
-    let arguments = arguments.map(|argument| std::ffi::CString::new(argument).unwrap());
-    let pointers = [
-        path.as_ptr(),
-        arguments[0].as_ptr(),
-        arguments[1].as_ptr(),
-        arguments[2].as_ptr(),
-        std::ptr::null(),
-    ];
+    let (own, fds) = (std::env::current_exe().unwrap(), [closed.as_raw_fd(), kept]);
+    let [closed_fd, kept_fd] = fds.map(|fd| fd.to_string());
+    let words = [own.to_str().unwrap(), SUCCESSOR, &closed_fd, &kept_fd];
+    let words = words.map(|word| std::ffi::CString::new(word).unwrap());
+    let [path, first, second, third] = words.each_ref().map(|word| word.as_ptr());
+    let pointers = [path, first, second, third, std::ptr::null()];
     let cpus = machine::allowed_cpus().unwrap();
     let child = Child::start(|| {
         machine::pin_to(*cpus.last().unwrap()).unwrap();
         // SAFETY: null-terminated strings in a null-terminated array.
-        unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
+        unsafe { libc::execv(path, pointers.as_ptr()) };
         200
     });
     assert_eq!(child.unwrap().wait().unwrap(), End::Exited(0));
@@ -173,10 +155,13 @@ fn succeed(arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Raw, because the C library asks for nothing but what makes sense.
-fn clone(flags: i32) -> i64 {
+/// Raw, because the C library asks for nothing but what makes sense. The child ends with that status.
+fn clone(flags: i32, status: i32) -> i64 {
     // SAFETY: without CLONE_VM the child has memory of its own.
-    unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) }
+    match unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) } {
+        0 => end(status),
+        child => child,
+    }
 }
 
 fn nonsense_is_refused() {
@@ -185,16 +170,10 @@ fn nonsense_is_refused() {
         libc::CLONE_THREAD,
         libc::CLONE_THREAD | libc::CLONE_VM,
     ] {
-        let child = clone(flags | libc::SIGCHLD);
-        if child == 0 {
-            end(0);
-        }
+        let child = clone(flags | libc::SIGCHLD, 0);
         assert_eq!((child, errno()), (-1, libc::EINVAL), "flags {flags:#x}");
     }
-    let child = clone(libc::SIGCHLD);
-    if child == 0 {
-        end(5);
-    }
+    let child = clone(libc::SIGCHLD, 5);
     let ended = wait_for(child as i32, 0).unwrap();
     assert_eq!(ended, Some((child as i32, End::Exited(5))));
 }
@@ -213,9 +192,9 @@ fn a_bomb_is_contained() {
         }
     }
     let started = children.len();
-    children
-        .iter()
-        .for_each(|child| child.signal(libc::SIGKILL).unwrap());
+    for child in &children {
+        child.signal(libc::SIGKILL).unwrap();
+    }
     for child in children {
         assert_eq!(child.wait().unwrap(), End::Killed(libc::SIGKILL));
     }
@@ -246,9 +225,8 @@ fn family_of(most: usize) -> i32 {
 fn bombs_side_by_side_are_contained() {
     const BOMBS: usize = 6;
     // The first families may leave no room for the later ones.
-    let bombs: Vec<_> = (0..BOMBS)
-        .filter_map(|_| Child::start(|| family_of(BOMB / 4)).ok())
-        .collect();
+    let bombs = (0..BOMBS).filter_map(|_| Child::start(|| family_of(BOMB / 4)).ok());
+    let bombs: Vec<_> = bombs.collect();
     assert!(!bombs.is_empty());
     for bomb in bombs {
         assert_eq!(bomb.wait().unwrap(), End::Exited(0));
@@ -280,11 +258,8 @@ fn no_memory_is_no_child() {
             assert_eq!(error_of(Child::start(|| 0)), Some(libc::ENOMEM));
         }
     });
-    assert!(
-        hoard
-            .iter()
-            .all(|region| region.word(PAGES - 1, 0).load(Relaxed) == 7)
-    );
+    let is_full = |region: &Region| region.word(PAGES - 1, 0).load(Relaxed) == 7;
+    assert!(hoard.iter().all(is_full));
     drop(hoard);
     assert_eq!(Child::start(|| 4).unwrap().wait().unwrap(), End::Exited(4));
 }

@@ -26,10 +26,7 @@ const CHANGES: usize = 30;
 const SPARE_KIB: u64 = 1024;
 
 fn must<T>(what: &str, result: io::Result<T>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => fail(&format!("{what}: {error}")),
-    }
+    result.unwrap_or_else(|error| fail(&format!("{what}: {error}")))
 }
 
 fn fail(what: &str) -> ! {
@@ -41,9 +38,8 @@ fn scribble(region: &Region, seed: u64) -> ! {
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
         let page = random.usize(..PAGES);
-        region
-            .word(page, 1 + random.usize(..500))
-            .store(seed, Relaxed);
+        let word = 1 + random.usize(..500);
+        region.word(page, word).store(seed, Relaxed);
         count_of(region).fetch_add(1, Relaxed);
     }
 }
@@ -59,19 +55,13 @@ fn wander(file: &File, seed: u64) -> i32 {
     };
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..200 {
-        own.word(random.usize(..KEPT), random.usize(..500))
-            .store(seed, Relaxed);
+        let (page, word) = (random.usize(..KEPT), random.usize(..500));
+        own.word(page, word).store(seed, Relaxed);
         let mut moved = own.word(0, 0).as_ptr();
         for pages in [PAGES - 1, PAGES] {
+            let (old, new) = ((2 * PAGES - 1 - pages) * PAGE_BYTES, pages * PAGE_BYTES);
             // SAFETY: the end of this process's own mapping goes and comes back; nothing refers to it.
-            let at = unsafe {
-                libc::mremap(
-                    moved.cast(),
-                    (2 * PAGES - 1 - pages) * PAGE_BYTES,
-                    pages * PAGE_BYTES,
-                    0,
-                )
-            };
+            let at = unsafe { libc::mremap(moved.cast(), old, new, 0) };
             if at != ptr::from_ref(own.word(0, 0)).cast_mut().cast() {
                 return 4;
             }
@@ -148,14 +138,13 @@ fn all() -> i32 {
         round(&file, &region, 2 * seed + 1);
     }
     // The last orphan may be writing still: to what is there.
-    loop {
-        let before = count_of(&region).load(Relaxed);
+    let count = || count_of(&region).load(Relaxed);
+    let goes_on = |before| {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        if count_of(&region).load(Relaxed) == before {
-            break;
-        }
-    }
-    println!("t_cut: {} writes", count_of(&region).load(Relaxed));
+        count() != before
+    };
+    while goes_on(count()) {}
+    println!("t_cut: {} writes", count());
     check(&file, &region);
     0
 }
@@ -170,10 +159,8 @@ fn main() -> ExitCode {
         }
     };
     rounds();
-    if memory_file::create(c"probe", 0)
-        .and_then(|file| memory_file::stored(&file))
-        .is_ok_and(|copy| copy.is_some())
-    {
+    let probe = memory_file::create(c"probe", 0).and_then(|file| memory_file::stored(&file));
+    if probe.is_ok_and(|copy| copy.is_some()) {
         let before = must("free memory", machine::free_kib());
         rounds();
         let after = must("free memory", machine::free_kib());

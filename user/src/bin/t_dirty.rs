@@ -94,9 +94,8 @@ impl Field {
         self.in_rounds(|| {
             stamp += 1;
             let page = stamp as usize % PAGES;
-            self.pages
-                .word(page, place_of(writer))
-                .store(stamp, Release);
+            let word = self.pages.word(page, place_of(writer));
+            word.store(stamp, Release);
             self.control(ANNOUNCED + writer).store(stamp, Release);
         });
     }
@@ -106,33 +105,29 @@ impl Field {
         let mut number = 0;
         self.in_rounds(|| {
             let round = self.control(ROUND).load(Relaxed) as usize / 2 + 1;
-            let (is_over, (page, word)) = (
-                number >= KERNELS_WORDS * round / rounds,
-                kernels_place(number),
-            );
+            let is_over = number >= KERNELS_WORDS * round / rounds;
+            let (page, word) = kernels_place(number);
             if is_over || !self.wanderer.read_word(source, page, word).unwrap() {
                 // Until the next round, or until it may again.
                 thread::yield_now();
                 return;
             }
             number += 1;
-            self.control(KERNELS_ANNOUNCED)
-                .store(number as u64, Release);
+            let announced = self.control(KERNELS_ANNOUNCED);
+            announced.store(number as u64, Release);
         });
     }
 
     /// Takes the pages out of the page table again and again: the writers may still be writing to one when its entry is gone. What
     /// the kernel writes to loses rights, and moves.
     fn disturb(&self) {
-        let mut turns = 0..;
+        let mut turn = 0;
         self.in_rounds(|| {
             // The pages are a file's: nothing is lost, or the check says so.
             let discarded = self.pages.discard(PAGES);
             assert!(discarded.is_ok(), "{discarded:?}");
-            turns
-                .next()
-                .map_or(Ok(()), |turn| self.wanderer.step(turn))
-                .unwrap();
+            self.wanderer.step(turn).unwrap();
+            turn += 1;
             thread::sleep(DISTURBANCE);
         });
     }
@@ -175,18 +170,16 @@ impl Field {
 
     /// Syncs in one of the ways there are.
     fn sync(&self, turn: usize) -> io::Result<()> {
-        if turn.is_multiple_of(2) {
-            self.file.sync_data()
-        } else {
-            self.pages.sync(PAGES)
+        match turn % 2 {
+            0 => self.file.sync_data(),
+            _ => self.pages.sync(PAGES),
         }
     }
 
     /// Syncs, and looks whether `copy` has what was announced before.
     fn sync_and_check(&self, copy: &File, turn: usize, bytes: &mut [u8]) -> io::Result<()> {
-        let announced: Vec<u64> = (0..WRITERS)
-            .map(|writer| self.control(ANNOUNCED + writer).load(Acquire))
-            .collect();
+        let announced: [u64; WRITERS] =
+            std::array::from_fn(|writer| self.control(ANNOUNCED + writer).load(Acquire));
         let by_kernel = self.control(KERNELS_ANNOUNCED).load(Acquire) as usize;
         self.sync(turn)?;
         copy.read_exact_at(bytes, 0)?;
@@ -195,9 +188,8 @@ impl Field {
             word(bytes, page, place) != KERNELS
         });
         if let Some(number) = lacking {
-            return Err(io::Error::other(format!(
-                "sync {turn}: the kernel's write {number} of {by_kernel} is not stored"
-            )));
+            let what = format!("the kernel's write {number} of {by_kernel} is not stored");
+            return Err(io::Error::other(format!("sync {turn}: {what}")));
         }
         for (writer, announced) in announced.into_iter().enumerate() {
             for page in 0..PAGES {
@@ -218,10 +210,8 @@ impl Field {
         copy.read_exact_at(bytes, 0)?;
         for page in 0..PAGES {
             for place in 0..PAGE_WORDS {
-                let (stored, written) = (
-                    word(bytes, page, place),
-                    self.pages.word(page, place).load(Relaxed),
-                );
+                let stored = word(bytes, page, place);
+                let written = self.pages.word(page, place).load(Relaxed);
                 if stored != written {
                     return Err(io::Error::other(format!(
                         "round {round}: word {place} of page {page} is {written}, but {stored} is stored"

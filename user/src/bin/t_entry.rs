@@ -70,10 +70,7 @@ fn single_instructions(page: *mut u8) {
 /// INT n reaches no handler that it is not meant to. (INT 0x80 is Linux's 32-bit system call.)
 fn software_interrupts(page: *mut u8) {
     for vector in (0..=255).filter(|&vector| vector != 0x80) {
-        let expected = match vector {
-            3 => libc::SIGTRAP,
-            _ => libc::SIGSEGV,
-        };
+        let expected = [libc::SIGSEGV, libc::SIGTRAP][usize::from(vector == 3)];
         assert_eq!(run(page, &[0xcd, vector]), expected, "int {vector:#x}");
     }
 }
@@ -173,20 +170,17 @@ fn raise_at() -> i32 {
 fn vector_registers_survive() {
     const THREADS: u64 = 6;
     const ROUNDS: u64 = 40;
-    let threads: Vec<_> = (1..=THREADS)
-        .map(|id| {
-            std::thread::spawn(move || {
-                for round in 0..ROUNDS {
-                    let pattern = id << 32 | round;
-                    assert_eq!(spin_with(pattern), [pattern; 4]);
-                }
-            })
-        })
-        .collect();
+    let spin = |id| {
+        for round in 0..ROUNDS {
+            let pattern = id << 32 | round;
+            assert_eq!(spin_with(pattern), [pattern; 4]);
+        }
+    };
+    let threads = (1..=THREADS).map(|id| std::thread::spawn(move || spin(id)));
+    let threads: Vec<_> = threads.collect();
     for thread in threads {
-        thread
-            .join()
-            .expect("a thread found foreign vector registers");
+        let found = thread.join();
+        found.expect("a thread found foreign vector registers");
     }
 }
 
@@ -274,13 +268,11 @@ type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
 fn install_handlers() {
     signals::use_signal_stack().unwrap();
-    for signal in [
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-    ] {
+    let by_address = [libc::SIGSEGV, libc::SIGBUS];
+    for signal in by_address
+        .into_iter()
+        .chain([libc::SIGILL, libc::SIGTRAP, libc::SIGFPE])
+    {
         // SAFETY: `recover` touches its frame and atomics only.
         unsafe { set_handler(signal, recover) };
     }

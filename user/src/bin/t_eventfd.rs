@@ -154,16 +154,9 @@ fn shared_memory_is_one_memory() {
 }
 
 fn futex(word: &AtomicU64, operation: i32, value: u32) -> i64 {
+    let for_ever = std::ptr::null::<libc::timespec>();
     // SAFETY: the low half of a word of ours, and no timeout.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            operation,
-            value,
-            std::ptr::null::<libc::timespec>(),
-        )
-    }
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, for_ever) }
 }
 
 /// Waits until the word is at least `wanted`, and says who looks.

@@ -46,8 +46,8 @@ fn made(pages: u64) -> File {
 
 fn word_at(file: &File, offset: u64) -> u64 {
     let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, offset)
-        .expect("a word of the file");
+    let read = file.read_exact_at(&mut bytes, offset);
+    read.expect("a word of the file");
     u64::from_ne_bytes(bytes)
 }
 
@@ -86,8 +86,8 @@ fn sizes_change_and_holes_are_zero() {
     file.write_all(b"abc").expect("three bytes");
     file.set_len(3 * PAGE + 5).expect("longer");
     assert_eq!(word_at(&file, 2 * PAGE), 0);
-    file.write_all_at(b"xyz", 3 * PAGE + 4)
-        .expect("beyond the end");
+    let written = file.write_all_at(b"xyz", 3 * PAGE + 4);
+    written.expect("beyond the end");
     assert_eq!(file.seek(SeekFrom::End(0)).expect("the end"), 3 * PAGE + 7);
     let mut bytes = Vec::new();
     file.rewind().expect("the start");
@@ -98,10 +98,8 @@ fn sizes_change_and_holes_are_zero() {
     file.set_len(4).expect("longer");
     assert_eq!(fs_bytes(&file, 4), b"a\0\0\0");
     // Linux's limit is the largest offset there is.
-    if memory_file::stored(&file)
-        .expect("the stored copy")
-        .is_some()
-    {
+    let stored = memory_file::stored(&file).expect("the stored copy");
+    if stored.is_some() {
         assert_eq!(error_of(file.set_len(1 << 62)), Some(libc::EFBIG));
         assert_eq!(error_of(file.write_at(b"x", 1 << 62)), Some(libc::EFBIG));
     }
@@ -118,8 +116,8 @@ fn everybody_has_the_same_pages() {
     let (first, second) = (region(&file, 4), region(&file, 4));
     first.word(1, 0).store(1, Relaxed);
     assert_eq!(second.word(1, 0).load(Relaxed), 1);
-    file.write_all_at(&2u64.to_ne_bytes(), PAGE)
-        .expect("a word");
+    let written = file.write_all_at(&2u64.to_ne_bytes(), PAGE);
+    written.expect("a word");
     assert_eq!(first.word(1, 0).load(Relaxed), 2);
     let child = Child::start(|| {
         second.word(2, 3).store(3, Relaxed);
@@ -129,13 +127,8 @@ fn everybody_has_the_same_pages() {
     assert_eq!(end, End::Exited(0));
     assert_eq!(first.word(2, 3).load(Relaxed), 3);
     assert_eq!(word_at(&file, 2 * PAGE + 24), 3);
-    let private = map(
-        &file,
-        PAGE_BYTES,
-        READ_WRITE,
-        libc::MAP_PRIVATE,
-        PAGE as i64,
-    );
+    let (private, offset) = (libc::MAP_PRIVATE, PAGE as i64);
+    let private = map(&file, PAGE_BYTES, READ_WRITE, private, offset);
     let private = private.expect("a private mapping");
     let place = ptr::with_exposed_provenance_mut::<u64>(private);
     // SAFETY: a word of the private mapping.
@@ -190,14 +183,11 @@ fn rights_are_those_of_the_descriptor() {
     let writing = OpenOptions::new().write(true).open("/tmp/t_rights");
     let writing = writing.expect("the file");
     fs::remove_file("/tmp/t_rights").expect("its name");
-    let shared = libc::MAP_SHARED;
-    let refused = map(&reading, PAGE_BYTES, READ_WRITE, shared, 0);
-    assert_eq!(refused, Err(libc::EACCES));
-    let refused = map(&writing, PAGE_BYTES, libc::PROT_READ, shared, 0);
-    assert_eq!(refused, Err(libc::EACCES));
-    let refused = map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 17);
-    assert_eq!(refused, Err(libc::EINVAL));
-    let at = map(&reading, PAGE_BYTES, libc::PROT_READ, shared, 0).expect("a mapping");
+    let map = |file, prot, offset| map(file, PAGE_BYTES, prot, libc::MAP_SHARED, offset);
+    assert_eq!(map(&reading, READ_WRITE, 0), Err(libc::EACCES));
+    assert_eq!(map(&writing, libc::PROT_READ, 0), Err(libc::EACCES));
+    assert_eq!(map(&reading, libc::PROT_READ, 17), Err(libc::EINVAL));
+    let at = map(&reading, libc::PROT_READ, 0).expect("a mapping");
     let place = ptr::with_exposed_provenance_mut(at);
     // SAFETY: a mapping of this function's own, which nothing refers to.
     let status = unsafe { libc::mprotect(place, PAGE_BYTES, READ_WRITE) };
@@ -210,13 +200,8 @@ fn syncs_say_what_is_wrong() {
     let file = made(2);
     let at = map(&file, 2 * PAGE_BYTES, READ_WRITE, libc::MAP_SHARED, 0).expect("a mapping");
     let (now, later) = (libc::MS_SYNC, libc::MS_ASYNC);
-    for flags in [
-        now,
-        later,
-        libc::MS_INVALIDATE,
-        now | libc::MS_INVALIDATE,
-        0,
-    ] {
+    let invalidate = libc::MS_INVALIDATE;
+    for flags in [now, later, invalidate, now | invalidate, 0] {
         assert_eq!(sync_range(at, 2 * PAGE_BYTES, flags), None, "{flags:#x}");
     }
     assert_eq!(sync_range(at, PAGE_BYTES, now | later), Some(libc::EINVAL));

@@ -37,6 +37,10 @@ const COMPLAINTS: [&str; 4] = [
     "a child's own write is lost",
 ];
 
+fn fail(what: &str) -> ! {
+    checks::fail("t_fork", what)
+}
+
 /// What threads write to, and what they have written.
 struct Fire {
     memory: Region,
@@ -58,14 +62,11 @@ impl Fire {
             round += 1;
             for page in writer * PAGES..(writer + 1) * PAGES {
                 let seen = self.word(page).load(Relaxed);
-                if seen != round - 1 {
-                    checks::fail(
-                        "t_fork",
-                        &format!(
-                            "page {page} holds {seen}, but its only writer wrote {}",
-                            round - 1
-                        ),
-                    );
+                let last = round - 1;
+                if seen != last {
+                    fail(&format!(
+                        "page {page} holds {seen}, but its only writer wrote {last}"
+                    ));
                 }
                 self.word(page).store(round, Release);
                 self.published[page].store(round, Release);
@@ -81,10 +82,9 @@ impl Fire {
                 let published = self.published[page].load(Acquire);
                 let seen = self.word(page).load(Acquire);
                 if !(published..CHILDS).contains(&seen) {
-                    checks::fail(
-                        "t_fork",
-                        &format!("page {page} holds {seen}, but {published} was written before"),
-                    );
+                    fail(&format!(
+                        "page {page} holds {seen}, but {published} was written before"
+                    ));
                 }
             }
         }
@@ -186,10 +186,9 @@ fn children_keep_what_was_there_at_the_fork() {
             };
             let [page, expected, seen] =
                 [PAGE, EXPECTED, SEEN].map(|word| report.word(0, word).load(Relaxed));
-            checks::fail(
-                "t_fork",
-                &format!("fork {fork}: {complaint}: page {page} holds {seen}, not {expected}"),
-            );
+            fail(&format!(
+                "fork {fork}: {complaint}: page {page} holds {seen}, not {expected}"
+            ));
         }
         fire.over.store(true, Relaxed);
     });
@@ -209,7 +208,7 @@ fn forks_have_a_place_among_writes() {
         for writer in 0..fire::WRITERS {
             scope.spawn(move || {
                 let done = fire.write(writer, elsewhere(writer));
-                done.unwrap_or_else(|what| checks::fail("t_fork", &what))
+                done.unwrap_or_else(|what| fail(&what))
             });
         }
         for fork in 0..forks {
@@ -220,11 +219,9 @@ fn forks_have_a_place_among_writes() {
                 End::Exited(0) => {}
                 End::Exited(status) => {
                     let complaint = fire::Complaint::of_status(status);
-                    checks::fail("t_fork", &format!("fork {fork}: {complaint}"))
+                    fail(&format!("fork {fork}: {complaint}"))
                 }
-                End::Killed(_) => {
-                    checks::fail("t_fork", &format!("fork {fork}: a child was killed"))
-                }
+                End::Killed(_) => fail(&format!("fork {fork}: a child was killed")),
             }
         }
         fire.end();
@@ -287,11 +284,7 @@ fn the_kernel_writes_to_copies_too() {
         assert_eq!((put, got), (16, 16));
     };
     both(
-        || {
-            [(0, 511), (1, 0)]
-                .iter()
-                .all(|&(page, word)| region.word(page, word).load(Relaxed) == 7)
-        },
+        || [(0, 511), (1, 0)].map(|(page, word)| region.word(page, word).load(Relaxed)) == [7; 2],
         fill,
     );
     assert_eq!(region.word(1, 0).load(Relaxed), 1);
@@ -328,9 +321,8 @@ fn tree(region: &Region, depth: u64) -> i32 {
             if right { tree(region, depth - 1) } else { 200 }
         }));
     }
-    let ends = children
-        .into_iter()
-        .map(|child| child.and_then(Child::wait));
+    let children = children.into_iter();
+    let ends = children.map(|child| child.and_then(Child::wait));
     ends.fold(1, |sum, end| match end {
         Ok(End::Exited(count)) => sum + count,
         other => panic!("{other:?}"),

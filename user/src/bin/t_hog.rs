@@ -27,28 +27,22 @@ const HOGS: &[(&str, Hog)] = &[
     ("futexes", futexes),
 ];
 
+/// This program, to be started with an argument.
+fn own(argument: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(argument);
+    command
+}
+
 fn threads() -> u64 {
-    let mut count = 0;
-    while count < 2000
-        && thread::Builder::new()
-            .stack_size(PAGE * 4)
-            .spawn(|| thread::sleep(Duration::MAX))
-            .is_ok()
-    {
-        count += 1;
-    }
-    count
+    let builder = || thread::Builder::new().stack_size(PAGE * 4);
+    let start = |_: &u64| builder().spawn(|| thread::sleep(Duration::MAX)).is_ok();
+    (0..2000).take_while(start).count() as u64
 }
 
 fn children() -> u64 {
-    let mut live = Vec::new();
-    while live.len() < 300 {
-        let exe = std::env::current_exe().unwrap();
-        match Command::new(exe).arg("sleep").stdout(Stdio::null()).spawn() {
-            Ok(child) => live.push(child),
-            Err(_) => break,
-        }
-    }
+    let start = |_| own("sleep").stdout(Stdio::null()).spawn().ok();
+    let live: Vec<_> = (0..300).map_while(start).collect();
     let count = live.len() as u64;
     for mut child in live {
         child.kill().unwrap();
@@ -58,14 +52,8 @@ fn children() -> u64 {
 }
 
 fn descriptors() -> u64 {
-    let mut files = Vec::new();
-    while files.len() < 5000 {
-        match std::fs::File::open("/dev/null") {
-            Ok(file) => files.push(file),
-            Err(_) => break,
-        }
-    }
-    files.len() as u64
+    let files = (0..5000).map_while(|_| std::fs::File::open("/dev/null").ok());
+    files.collect::<Vec<_>>().len() as u64
 }
 
 fn pipe_bytes() -> u64 {
@@ -109,11 +97,8 @@ fn areas() -> u64 {
 }
 
 fn address_space() -> u64 {
-    let mut count = 0;
-    while count < 100_000 && map(1 << 20, libc::PROT_NONE).is_some() {
-        count += 1;
-    }
-    count
+    let take = |_: &u64| map(1 << 20, libc::PROT_NONE).is_some();
+    (0..100_000).take_while(take).count() as u64
 }
 
 /// Touches page after page; ends by being killed or refused.
@@ -151,22 +136,12 @@ fn futexes() -> u64 {
 
 /// All hogs but that of memory together; some are refused what others have, and abort.
 fn everything_at_once() {
-    let exe = std::env::current_exe().unwrap();
-    let hogs = HOGS
-        .iter()
-        .filter(|(name, _)| *name != "memory")
-        .cycle()
-        .take(28);
-    let children: Vec<_> = hogs
-        .filter_map(|(name, _)| {
-            Command::new(&exe)
-                .arg(name)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .ok()
-        })
-        .collect();
+    let hogs = HOGS.iter().filter(|(name, _)| *name != "memory");
+    let start = |&(name, _): &(&str, Hog)| {
+        let mut hog = own(name);
+        hog.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
+    };
+    let children: Vec<_> = hogs.cycle().take(28).filter_map(start).collect();
     println!("t_hog: {} at once", children.len());
     for mut child in children {
         child.wait().unwrap();
@@ -178,10 +153,8 @@ fn main() -> ExitCode {
         if what == "sleep" {
             thread::sleep(Duration::MAX);
         }
-        let (_, hog) = HOGS
-            .iter()
-            .find(|(name, _)| *name == what)
-            .expect("a known name");
+        let known = HOGS.iter().find(|(name, _)| *name == what);
+        let (_, hog) = known.expect("a known name");
         println!("t_hog: {what}: took {}", hog());
         return ExitCode::SUCCESS;
     }
@@ -191,18 +164,13 @@ fn main() -> ExitCode {
     for round in 0..2 {
         for (name, _) in HOGS {
             let start = Instant::now();
-            let status = Command::new(std::env::current_exe().unwrap())
-                .arg(name)
-                .status()
-                .unwrap();
+            let status = own(name).status().unwrap();
             let fine = status.success() || status.signal() == Some(libc::SIGKILL);
             assert!(fine, "{name}: {status}");
             thread::sleep(Duration::from_millis(20));
             let lost = before.saturating_sub(free_kib().unwrap());
-            println!(
-                "t_hog: {name}: {status}, {} ms, {lost} KiB fewer free",
-                start.elapsed().as_millis()
-            );
+            let ms = start.elapsed().as_millis();
+            println!("t_hog: {name}: {status}, {ms} ms, {lost} KiB fewer free");
             let is_kept = !ours || round == 0 || lost < 1024;
             assert!(is_kept, "{name} leaks {lost} KiB");
         }

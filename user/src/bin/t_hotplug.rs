@@ -85,11 +85,8 @@ fn nonsense_is_refused() {
 fn pinned_threads_survive() {
     for &cpu in others() {
         for sleeps in [false, true] {
-            let (steps, over, at) = (
-                AtomicU64::new(0),
-                AtomicBool::new(false),
-                AtomicUsize::new(0),
-            );
+            let (steps, over) = (AtomicU64::new(0), AtomicBool::new(false));
+            let at = AtomicUsize::new(0);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     machine::pin_to(cpu).unwrap();
@@ -119,9 +116,7 @@ fn pinned_threads_survive() {
 fn nothing_is_remembered() {
     for &cpu in others() {
         let region = Region::new(2).unwrap();
-        for page in 0..2 {
-            region.word(page, 0).store(1, Relaxed);
-        }
+        (0..2).for_each(|page| region.word(page, 0).store(1, Relaxed));
         assert_eq!(run_on(cpu, || region.word(1, 0).load(Relaxed)), 1);
         without(cpu, || {
             region.discard(2).unwrap();
@@ -130,10 +125,8 @@ fn nothing_is_remembered() {
             (0..64).for_each(|page| taker.word(page, 0).store(7, Relaxed));
             region.word(0, 0).store(2, Relaxed);
         });
-        let seen = run_on(cpu, || {
-            [0, 1].map(|page| region.word(page, 0).load(Relaxed))
-        });
-        assert_eq!(seen, [2, 0]);
+        let see = || [0, 1].map(|page| region.word(page, 0).load(Relaxed));
+        assert_eq!(run_on(cpu, see), [2, 0]);
     }
 }
 
@@ -199,18 +192,12 @@ fn the_last_one_stays() {
     assert_eq!(hotplug::list("online").unwrap(), &cpus()[..1]);
     assert!(hotplug::take_offline(cpus()[0]).is_err());
     let sum: usize = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8)
-            .map(|_| {
-                scope.spawn(|| {
-                    thread::sleep(Duration::from_millis(1));
-                    here()
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum()
+        let look = || {
+            thread::sleep(Duration::from_millis(1));
+            here()
+        };
+        let threads = [(); 8].map(|()| scope.spawn(look));
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
     });
     assert_eq!(sum, 8 * cpus()[0]);
     let child = Child::start(|| here() as i32).unwrap();

@@ -40,13 +40,8 @@ fn read() -> Vec<Longest> {
     let text = fs::read_to_string(TRACER).unwrap();
     let longest = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        for key in [
-            "cpu",
-            "preempt_off_ns",
-            "preempt_off_sum_ns",
-            "preempt_off_count",
-            "ipi_wait_ns",
-        ] {
+        let keys = "cpu preempt_off_ns preempt_off_sum_ns preempt_off_count ipi_wait_ns";
+        for key in keys.split(' ') {
             let number = word(&words, key).parse::<u64>();
             assert!(number.is_ok(), "{key}: {line}");
         }
@@ -100,10 +95,10 @@ fn main() {
         assert!(found_on_purpose().is_empty(), "{:?}", read());
         tell("off");
     }
+    let last = read();
     assert!(
         seen,
-        "{TRIES} spans of {SPAN_NS} ns were not found: {:?}",
-        read()
+        "{TRIES} spans of {SPAN_NS} ns were not found: {last:?}"
     );
     // On the console; the kernel's own tests read it.
     fs::write(BACKTRACE, "all").unwrap();

@@ -69,10 +69,8 @@ fn sleepers_are_left_alone() {
     let Some((before, middle, after)) = counted.filter(|_| is_ours) else {
         return;
     };
-    let (skipped, sent) = (
-        grown("lazy_skipped", &before, &middle),
-        grown("ipis_sent", &before, &middle),
-    );
+    let skipped = grown("lazy_skipped", &before, &middle);
+    let sent = grown("ipis_sent", &before, &middle);
     println!("t_lazy: {DISCARDS} discards passed {skipped} CPUs by and interrupted {sent}");
     assert!(skipped >= DISCARDS * 9 / 10 && sent <= DISCARDS / 10);
     let detached = grown("lazy_detached", &middle, &after) > 0;

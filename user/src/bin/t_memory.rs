@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use shootdown_user::checks::{self, errno};
+use shootdown_user::machine;
 
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -24,18 +25,16 @@ fn map(at: usize, bytes: usize, prot: i32, extra: i32) -> Result<usize, i32> {
 
 fn unmap(at: usize, bytes: usize) -> Result<(), i32> {
     // SAFETY: only ever called for mappings of the caller's own.
-    match unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), bytes) } {
-        0 => Ok(()),
-        _ => Err(errno()),
-    }
+    done(unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), bytes) })
 }
 
 fn protect(at: usize, bytes: usize, prot: i32) -> Result<(), i32> {
     // SAFETY: as for `unmap`.
-    match unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(at), bytes, prot) } {
-        0 => Ok(()),
-        _ => Err(errno()),
-    }
+    done(unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(at), bytes, prot) })
+}
+
+fn done(status: i32) -> Result<(), i32> {
+    machine::done(status).map_err(|_| errno())
 }
 
 fn word(at: usize) -> *mut usize {
@@ -67,13 +66,10 @@ fn exhaustion_kills_the_eater_alone() {
 fn too_many_areas_are_refused() {
     let pages = 140_000;
     let base = map(0, pages * PAGE, READ_WRITE, 0).expect("room");
-    let mut refused = None;
-    for page in (0..pages).step_by(2) {
-        if let Err(error) = protect(base + page * PAGE, PAGE, libc::PROT_READ) {
-            refused = Some((page, error));
-            break;
-        }
-    }
+    let refused = (0..pages).step_by(2).find_map(|page| {
+        let protected = protect(base + page * PAGE, PAGE, libc::PROT_READ);
+        Some((page, protected.err()?))
+    });
     let (page, error) = refused.expect("a limit on the number of areas");
     assert_eq!(error, libc::ENOMEM);
     assert!(page > 60_000, "refused already at page {page}");

@@ -73,13 +73,12 @@ fn beside_calls(tries: u32, enough: u64, work: impl Fn(&AtomicU64, &AtomicBool) 
             thread::yield_now();
         }
         let mut most = 0;
-        (0..tries)
-            .map(in_one_call)
-            .take_while(|&count| {
-                most = count.max(most);
-                count < enough
-            })
-            .for_each(drop);
+        for count in (0..tries).map(in_one_call) {
+            most = count.max(most);
+            if count >= enough {
+                break;
+            }
+        }
         is_over.store(true, Relaxed);
         most
     })

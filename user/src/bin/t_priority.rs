@@ -99,10 +99,8 @@ fn children_inherit() {
         let policy = realtime::scheduler(realtime::SELF).unwrap();
         assert_eq!(policy, libc::SCHED_FIFO | flag);
         assert_eq!(realtime::priority(realtime::SELF).unwrap(), 7);
-        let own = thread::spawn(|| realtime::scheduler(realtime::SELF).unwrap())
-            .join()
-            .unwrap();
-        assert_eq!(own, expected);
+        let own = thread::spawn(|| realtime::scheduler(realtime::SELF).unwrap());
+        assert_eq!(own.join().unwrap(), expected);
         let child = Child::start(|| realtime::scheduler(realtime::SELF).unwrap_or(-1)).unwrap();
         assert_eq!(child.wait().unwrap(), End::Exited(expected));
         realtime::become_ordinary().unwrap();

@@ -63,9 +63,10 @@ fn end(how: &str) -> ExitCode {
     unsafe {
         match how {
             "exit" => return ExitCode::from(7),
-            "threads" => (0..8)
-                .map(|_| thread::spawn(|| {}))
-                .for_each(|t| t.join().unwrap()),
+            "threads" => {
+                let threads = [(); 8].map(|()| thread::spawn(|| {}));
+                threads.into_iter().for_each(|t| t.join().unwrap());
+            }
             "leave-threads" => {
                 busy_threads(6);
                 std::process::exit(3);
@@ -93,13 +94,15 @@ fn end(how: &str) -> ExitCode {
             "abort" => std::process::abort(),
             "panic" => panic!("on purpose"),
             // A return from no signal, with garbage where the frame would be.
-            "bad-frame" => asm!(
-                "and rsp, -4096",
-                "mov eax, 15",
-                "syscall",
-                "ud2",
-                options(noreturn)
-            ),
+            "bad-frame" => {
+                asm!(
+                    "and rsp, -4096",
+                    "mov eax, 15",
+                    "syscall",
+                    "ud2",
+                    options(noreturn)
+                )
+            }
             "kill-self" => drop(libc::kill(libc::getpid(), libc::SIGKILL)),
             other => panic!("unknown end {other}"),
         }
@@ -107,9 +110,16 @@ fn end(how: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn child(how: &str) -> Command {
+/// This program, to be started with an argument.
+fn own(argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg(how).stderr(Stdio::null()).stdout(Stdio::null());
+    command.arg(argument);
+    command
+}
+
+fn child(how: &str) -> Command {
+    let mut command = own(how);
+    command.stderr(Stdio::null()).stdout(Stdio::null());
     command
 }
 
@@ -133,10 +143,7 @@ fn nothing_leaks() {
 }
 
 fn running_children_can_be_killed() {
-    let mut spinning = Command::new(std::env::current_exe().unwrap())
-        .arg("spin")
-        .spawn()
-        .unwrap();
+    let mut spinning = own("spin").spawn().unwrap();
     thread::sleep(Duration::from_millis(30));
     assert!(spinning.try_wait().unwrap().is_none());
     spinning.kill().unwrap();
@@ -144,10 +151,7 @@ fn running_children_can_be_killed() {
 }
 
 fn output_comes_through_pipes() {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .arg("talk")
-        .output()
-        .unwrap();
+    let output = own("talk").output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdout.len(), 200_000);
     assert!(output.stdout.iter().all(|&b| b == b'x'));
@@ -162,10 +166,8 @@ fn reads_see_the_end() {
 }
 
 fn missing_programs_are_told() {
-    let error = Command::new("/bin/nonexistent").status().unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-    let error = Command::new("/proc/cpuinfo").status().unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    checks::expect(libc::ENOENT, Command::new("/bin/nonexistent").status());
+    checks::expect(libc::EACCES, Command::new("/proc/cpuinfo").status());
 }
 
 fn main() -> ExitCode {

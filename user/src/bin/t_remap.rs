@@ -31,10 +31,8 @@ fn check(at: *mut u64, tagged: usize, pages: usize, step: &str) -> usize {
         let wanted = if page < tagged { page as u64 + 1 } else { 0 };
         if found != wanted {
             if wrong == 0 {
-                println!(
-                    "t_remap: {step}: page {page} at {:p} has {found}, not {wanted}",
-                    word(at, page)
-                );
+                let place = word(at, page);
+                println!("t_remap: {step}: page {page} at {place:p} has {found}, not {wanted}");
             }
             wrong += 1;
         }
@@ -66,9 +64,5 @@ fn main() -> ExitCode {
         assert_eq!(unsafe { libc::munmap(at.cast(), pages * PAGE) }, 0);
     }
     println!("t_remap: {}", if wrong == 0 { "OK" } else { "FAILED" });
-    if wrong == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(wrong != 0))
 }

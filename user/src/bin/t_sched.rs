@@ -98,13 +98,11 @@ fn nonsense_is_refused() {
 }
 
 fn limits_are_told() {
-    let limits = |policy: i32| {
-        [
-            libc::SYS_sched_get_priority_min,
-            libc::SYS_sched_get_priority_max,
-        ]
-        .map(|call| raw(call, [policy as usize, 0, 0]))
-    };
+    let (least, most) = (
+        libc::SYS_sched_get_priority_min,
+        libc::SYS_sched_get_priority_max,
+    );
+    let limits = |policy: i32| [least, most].map(|call| raw(call, [policy as usize, 0, 0]));
     for policy in [libc::SCHED_FIFO, libc::SCHED_RR] {
         assert_eq!(limits(policy).map(Result::unwrap), [1, 99]);
     }
@@ -210,10 +208,8 @@ fn yielding_lets_equals_run() {
             let threads: [_; 3] = std::array::from_fn(|index| {
                 let (go, log) = (&go, &log);
                 scope.spawn(move || {
-                    match index {
-                        2 => realtime::become_fifo(LOW + 1).unwrap(),
-                        _ => realtime::become_fifo(MIDDLE).unwrap(),
-                    }
+                    let priority = if index == 2 { LOW + 1 } else { MIDDLE };
+                    realtime::become_fifo(priority).unwrap();
                     await_flag(go);
                     for _ in 0..3 {
                         log.lock().unwrap().push(index);

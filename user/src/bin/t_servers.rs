@@ -79,11 +79,9 @@ fn client_dies(mode: u32) {
     let cpu = last_cpu();
     let server = start(&service, mode, cpu);
     let kill_client_of = |buffer: &Region| {
-        let client = Child::start(|| {
-            let asked = machine::pin_to(cpu)
-                .and_then(|()| ask(&service, buffer, Job::SumLater, Lending::Reading));
-            i32::from(asked.is_err())
-        });
+        let call = || ask(&service, buffer, Job::SumLater, Lending::Reading);
+        let asked = || machine::pin_to(cpu).and_then(|()| call());
+        let client = Child::start(|| i32::from(asked().is_err()));
         let client = client.unwrap();
         server.wait_until_holding();
         assert_eq!(client.kill().unwrap(), End::Killed(libc::SIGKILL));
@@ -91,15 +89,12 @@ fn client_dies(mode: u32) {
     let (buffer, sum) = filled(1, PAGES);
     kill_client_of(&buffer);
     // The child's pages are the parent's, too, until somebody writes to them.
-    for page in 0..PAGES {
-        buffer.word(page, 0).store(0, Release);
-    }
+    (0..PAGES).for_each(|page| buffer.word(page, 0).store(0, Release));
     drop(filled(2, 2000));
     server.allow();
     let (other, other_sum) = filled(3, 1);
-    let next = run_on(cpu, || {
-        ask(&service, &other, Job::SumLater, Lending::Reading)
-    });
+    let call = || ask(&service, &other, Job::SumLater, Lending::Reading);
+    let next = run_on(cpu, call);
     assert_eq!((next.unwrap(), server.answer()), (other_sum, other_sum));
     server.forbid();
     // And the dead client's sum, which nobody asked for since.
@@ -122,16 +117,8 @@ fn server_dies(mode: u32) {
     let cpu = last_cpu();
     let server = start(&service, mode, cpu);
     let (buffer, _) = filled(4, PAGES);
-    let calls = || {
-        expect(
-            libc::EPIPE,
-            ask(&service, &buffer, Job::SumLater, Lending::Writing),
-        );
-        expect(
-            libc::ENXIO,
-            ask(&service, &buffer, Job::SumLater, Lending::Writing),
-        );
-    };
+    let call = || ask(&service, &buffer, Job::SumLater, Lending::Writing);
+    let calls = || [libc::EPIPE, libc::ENXIO].map(|errno| expect(errno, call()));
     beside(cpu, calls, || {
         let waits = || {
             let called = ask(&service, &buffer, Job::Sum, Lending::Reading);
@@ -195,10 +182,8 @@ fn buffer_changes(mode: u32) {
 /// A window is its server's alone; an ordinary mapping is everybody's.
 fn others_look(mode: u32) {
     let service = open();
-    for (job, cpu) in [
-        (Job::SumByThread, last_cpu()),
-        (Job::SumElsewhere, last_cpu()),
-    ] {
+    let cpu = last_cpu();
+    for job in [Job::SumByThread, Job::SumElsewhere] {
         let server = start(&service, mode, cpu);
         let (buffer, sum) = filled(9, 1);
         let call = || ask(&service, &buffer, job, Lending::Reading);
@@ -224,12 +209,10 @@ fn cpu_leaves(mode: u32) {
     let (idle, busy) = (open(), &service);
     let [idle_server, busy_server] = [&idle, busy].map(|service| start(service, mode, cpu));
     let (buffer, sum) = filled(10, PAGES);
+    let ask_for = |job| ask(busy, &buffer, job, Lending::Reading);
     let call = || {
-        expect(
-            libc::EPIPE,
-            ask(busy, &buffer, Job::SumLater, Lending::Reading),
-        );
-        expect(libc::ENXIO, ask(busy, &buffer, Job::Sum, Lending::Reading));
+        expect(libc::EPIPE, ask_for(Job::SumLater));
+        expect(libc::ENXIO, ask_for(Job::Sum));
     };
     beside(cpu, call, || {
         busy_server.wait_until_holding();
@@ -240,8 +223,7 @@ fn cpu_leaves(mode: u32) {
     assert_eq!(idle_server.wait().unwrap(), End::Exited(status::SHUT_DOWN));
     hotplug::bring_online(cpu).unwrap();
     let server = start(busy, mode, cpu);
-    let call = || ask(busy, &buffer, Job::Sum, Lending::Reading).unwrap();
-    assert_eq!(run_on(cpu, call), sum);
+    assert_eq!(run_on(cpu, || ask_for(Job::Sum).unwrap()), sum);
     server.kill().unwrap();
 }
 
@@ -298,9 +280,9 @@ fn moved_clients(mode: u32) {
             }
             // Long enough for the second one to be asleep in its call; if not, it is served elsewhere, or here later.
             thread::sleep(Duration::from_millis(2));
-            threads
-                .iter()
-                .for_each(|own| move_to_first(own.load(Acquire)));
+            for own in &threads {
+                move_to_first(own.load(Acquire));
+            }
             server.allow();
         });
     }
@@ -339,17 +321,14 @@ fn steady_state(mode: u32) {
                 machine::pin_to(cpu).unwrap();
                 hear.recv().unwrap();
                 let (buffer, sum) = filled(cpu as u64, PAGES);
-                let call = || ask(service, &buffer, Job::Sum, Lending::Reading).unwrap();
-                assert_eq!(call(), sum);
+                let call = |job| ask(service, &buffer, job, Lending::Reading);
+                assert_eq!(call(Job::Sum).unwrap(), sum);
                 barrier.wait();
                 barrier.wait();
-                (0..CALLS).for_each(|_| assert_eq!(call(), sum));
+                (0..CALLS).for_each(|_| assert_eq!(call(Job::Sum).unwrap(), sum));
                 barrier.wait();
                 barrier.wait();
-                expect(
-                    libc::EPIPE,
-                    ask(service, &buffer, Job::Exit, Lending::Reading),
-                );
+                expect(libc::EPIPE, call(Job::Exit));
             });
         }
         barrier.wait();

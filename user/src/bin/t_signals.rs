@@ -8,7 +8,7 @@ use std::{mem, ptr};
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
-use shootdown_user::{checks, machine, signals};
+use shootdown_user::{checks, machine, realtime, signals};
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
@@ -139,10 +139,8 @@ fn the_alternate_stack_is_used() {
     restore(libc::SIGUSR1, &action);
     // SAFETY: the stack that was set before.
     assert_eq!(unsafe { libc::sigaltstack(&old, ptr::null_mut()) }, 0);
-    let tiny = libc::stack_t {
-        ss_size: 100,
-        ..new
-    };
+    let mut tiny = new;
+    tiny.ss_size = 100;
     // SAFETY: refused for its size.
     assert_eq!(unsafe { libc::sigaltstack(&tiny, ptr::null_mut()) }, -1);
 }
@@ -179,12 +177,8 @@ fn threads_are_reached() {
             while HITS.load(Ordering::Relaxed) == before {
                 assert!(start.elapsed() < Duration::from_secs(20), "no signal came");
                 if sleeps {
-                    let long = libc::timespec {
-                        tv_sec: 15,
-                        tv_nsec: 0,
-                    };
-                    // SAFETY: a valid time; the call ends early for a signal, unlike std's sleep.
-                    unsafe { libc::nanosleep(&long, ptr::null_mut()) };
+                    // It ends early for a signal, unlike std's sleep.
+                    let _signal = realtime::sleep_for(Duration::from_secs(15));
                 }
                 std::hint::spin_loop();
             }

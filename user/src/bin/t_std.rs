@@ -16,37 +16,29 @@ const CROWD: usize = 24;
 
 fn mutexes_count_right() {
     let count = Arc::new(Mutex::new(0u64));
-    let threads: Vec<_> = (0..CROWD)
-        .map(|_| {
-            let count = Arc::clone(&count);
-            thread::spawn(move || {
-                for _ in 0..500 {
-                    *count.lock().unwrap() += 1;
-                }
-            })
-        })
-        .collect();
+    let threads = [(); CROWD].map(|()| {
+        let count = Arc::clone(&count);
+        thread::spawn(move || (0..500).for_each(|_| *count.lock().unwrap() += 1))
+    });
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(*count.lock().unwrap(), 500 * CROWD as u64);
 }
 
 fn condvars_hand_over() {
     let turn = Arc::new((Mutex::new(0usize), Condvar::new()));
-    let threads: Vec<_> = (0..4)
-        .map(|me| {
-            let turn = Arc::clone(&turn);
-            thread::spawn(move || {
-                for round in 0..50 {
-                    let mut now = turn.0.lock().unwrap();
-                    while *now != round * 4 + me {
-                        now = turn.1.wait(now).unwrap();
-                    }
-                    *now += 1;
-                    turn.1.notify_all();
+    let threads = [0, 1, 2, 3].map(|me| {
+        let turn = Arc::clone(&turn);
+        thread::spawn(move || {
+            for round in 0..50 {
+                let mut now = turn.0.lock().unwrap();
+                while *now != round * 4 + me {
+                    now = turn.1.wait(now).unwrap();
                 }
-            })
+                *now += 1;
+                turn.1.notify_all();
+            }
         })
-        .collect();
+    });
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(*turn.0.lock().unwrap(), 200);
 }
@@ -54,10 +46,9 @@ fn condvars_hand_over() {
 fn condvar_times_out() {
     let (lock, condvar) = (Mutex::new(()), Condvar::new());
     let start = Instant::now();
-    let (_guard, result) = condvar
-        .wait_timeout(lock.lock().unwrap(), Duration::from_millis(20))
-        .unwrap();
-    assert!(result.timed_out() && start.elapsed() >= Duration::from_millis(20));
+    let (guard, span) = (lock.lock().unwrap(), Duration::from_millis(20));
+    let (_guard, result) = condvar.wait_timeout(guard, span).unwrap();
+    assert!(result.timed_out() && start.elapsed() >= span);
 }
 
 fn channels_deliver_in_order() {
@@ -167,18 +158,14 @@ fn many_threads_come_and_go() {
     static ONCE: Once = Once::new();
     let live = Arc::new(AtomicUsize::new(0));
     for _ in 0..20 {
-        let threads: Vec<_> = (0..CROWD)
-            .map(|_| {
-                let live = Arc::clone(&live);
-                thread::spawn(move || {
-                    ONCE.call_once(|| {});
-                    live.fetch_add(1, Ordering::Relaxed)
-                })
+        let threads = [(); CROWD].map(|()| {
+            let live = Arc::clone(&live);
+            thread::spawn(move || {
+                ONCE.call_once(|| {});
+                live.fetch_add(1, Ordering::Relaxed);
             })
-            .collect();
-        threads.into_iter().for_each(|t| {
-            t.join().unwrap();
         });
+        threads.into_iter().for_each(|t| t.join().unwrap());
     }
     assert_eq!(live.load(Ordering::Relaxed), 20 * CROWD);
 }
@@ -206,10 +193,8 @@ fn files_are_there() {
     assert!(std::fs::metadata(&exe).unwrap().is_file());
     assert_eq!(&std::fs::read(&exe).unwrap()[..4], b"\x7fELF");
     assert!(std::fs::read("/nonexistent").is_err());
-    let dev: Vec<_> = std::fs::read_dir("/proc")
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
+    let dev = std::fs::read_dir("/proc").unwrap();
+    let dev: Vec<_> = dev.map(|e| e.unwrap().file_name()).collect();
     assert!(dev.iter().any(|name| name == "cpuinfo"), "{dev:?}");
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     println!("t_std: online: {:?}", online.map(|s| s.trim().to_owned()));

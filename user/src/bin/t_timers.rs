@@ -52,12 +52,8 @@ fn the_past_is_over() {
 
 fn nobody_wakes_early() {
     let lengths_us = [1, 20, 70, 300, 1000, 2500, 9999];
-    for (index, &us) in lengths_us
-        .iter()
-        .cycle()
-        .take(10 * lengths_us.len())
-        .enumerate()
-    {
+    for index in 0..10 * lengths_us.len() {
+        let us = lengths_us[index % lengths_us.len()];
         let length = Duration::from_micros(us + index as u64);
         let until = Moment::now().after(length);
         until.wait().unwrap();
@@ -114,10 +110,8 @@ fn sleepers_wake_in_order() {
                         has_fifo.store(false, Relaxed);
                     }
                     ready.wait();
-                    let base = *base
-                        .lock()
-                        .unwrap()
-                        .get_or_insert_with(|| Moment::now().after(lead));
+                    let first = || Moment::now().after(lead);
+                    let base = *base.lock().unwrap().get_or_insert_with(first);
                     let until = base.after(Duration::from_micros(300) * place as u32);
                     // Who comes late may not sleep yet at its moment, which proves nothing.
                     is_late.fetch_or(Moment::now().after(lead / 2) >= base, Relaxed);
@@ -134,10 +128,8 @@ fn sleepers_wake_in_order() {
         }
         (!is_late.load(Relaxed)).then_some(order)
     };
-    let leads_ms = [60, 200, 600, 1800];
-    let order = leads_ms
-        .iter()
-        .find_map(|&ms| is_ordered(Duration::from_millis(ms)));
+    let leads = [60, 200, 600, 1800].map(Duration::from_millis);
+    let order = leads.into_iter().find_map(is_ordered);
     let order = order.expect("the host left no time to fall asleep in");
     assert!(order.is_sorted(), "{order:?}");
 }
@@ -162,10 +154,8 @@ fn signals_end_sleeps() {
                     false => (0, timespec(FAR.as_secs() as i64, 0)),
                 };
                 sleeper.store(realtime::thread_id(), Release);
-                result.store(
-                    clock_nanosleep(libc::CLOCK_MONOTONIC, flags, &time, &mut rest),
-                    Release,
-                );
+                let ended = clock_nanosleep(libc::CLOCK_MONOTONIC, flags, &time, &mut rest);
+                result.store(ended, Release);
             });
             // The first ones may come before it sleeps.
             while result.load(Acquire) == -1 {

@@ -32,9 +32,8 @@ fn read(service: &Service, bytes: &mut [u8], job: Job) -> io::Result<i64> {
 
 /// Bytes that nothing else has, and their sum.
 fn pattern(seed: usize, length: usize) -> (Vec<u8>, i64) {
-    let bytes: Vec<u8> = (0..length)
-        .map(|at| (at * 7 + at / PAGE_BYTES + seed) as u8)
-        .collect();
+    let byte = |at| (at * 7 + at / PAGE_BYTES + seed) as u8;
+    let bytes: Vec<u8> = (0..length).map(byte).collect();
     let sum = bytes.iter().map(|&byte| i64::from(byte)).sum();
     (bytes, sum)
 }
@@ -42,17 +41,13 @@ fn pattern(seed: usize, length: usize) -> (Vec<u8>, i64) {
 /// Every CPU's server sees every byte of buffers of all sizes, and changes those that it may.
 fn bytes_arrive(mode: u32) {
     let service = open();
-    let servers: Vec<_> = cpus()
-        .into_iter()
-        .map(|cpu| (cpu, start(&service, mode, cpu)))
-        .collect();
+    let cpus = cpus().into_iter();
+    let servers: Vec<_> = cpus.map(|cpu| (cpu, start(&service, mode, cpu))).collect();
     let most = MOST_PAGES as usize * PAGE_BYTES;
     for (turn, &(cpu, _)) in servers.iter().enumerate() {
         run_on(cpu, || {
-            for (seed, length) in [1, 4095, 4096, 4097, 3 * PAGE_BYTES, most]
-                .into_iter()
-                .enumerate()
-            {
+            let lengths = [1, 4095, 4096, 4097, 3 * PAGE_BYTES, most];
+            for (seed, length) in lengths.into_iter().enumerate() {
                 // Each begins inside a page.
                 let (mut bytes, _) = pattern(seed + turn, length + 5);
                 let sum: i64 = bytes[5..].iter().map(|&byte| i64::from(byte)).sum();
@@ -79,9 +74,7 @@ fn no_page_stays(mode: u32) {
     let cpu = cpus()[0];
     let server = start(&service, mode, cpu);
     run_on(cpu, || {
-        let mut buffers: Vec<_> = (0..7)
-            .map(|seed| pattern(31 * seed, 2 * PAGE_BYTES))
-            .collect();
+        let mut buffers = [0, 1, 2, 3, 4, 5, 6].map(|seed| pattern(31 * seed, 2 * PAGE_BYTES));
         for call in 0..CALLS {
             let (bytes, sum) = &mut buffers[call % 7];
             let answer = read(&service, bytes, Job::Sum).unwrap();
@@ -125,9 +118,8 @@ fn on_same_cpu<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn calls_are_refused(mode: u32) {
     let service = open();
     let cpu = cpus()[0];
-    run_on(cpu, || {
-        expect(libc::ENXIO, read(&service, &mut [0], Job::Sum))
-    });
+    let called = || read(&service, &mut [0], Job::Sum);
+    expect(libc::ENXIO, run_on(cpu, called));
     let small = Duty {
         max_pages: 1,
         ..Duty::new(&service, mode)
@@ -135,10 +127,8 @@ fn calls_are_refused(mode: u32) {
     let server = ServerProcess::start(small, cpu).unwrap();
     run_on(cpu, || {
         expect(libc::EINVAL, read(&service, &mut [], Job::Sum));
-        expect(
-            libc::E2BIG,
-            read(&service, &mut [0; PAGE_BYTES + 1], Job::Sum),
-        );
+        let called = read(&service, &mut [0; PAGE_BYTES + 1], Job::Sum);
+        expect(libc::E2BIG, called);
         for address in [0usize, 8, 0x7fff_ffff_efff, 0x8000_0000_0000, usize::MAX] {
             let buffer = address as *mut u8;
             // SAFETY: 1. nothing is there.
@@ -159,9 +149,8 @@ fn calls_are_refused(mode: u32) {
         assert_eq!(answer, 4096);
     });
     server.kill().unwrap();
-    run_on(cpu, || {
-        expect(libc::ENXIO, read(&service, &mut [0], Job::Sum))
-    });
+    let called = || read(&service, &mut [0], Job::Sum);
+    expect(libc::ENXIO, run_on(cpu, called));
 }
 
 /// Requests that there are not, on descriptors that are none, with arguments that are nowhere.
@@ -200,23 +189,17 @@ fn servers_call_servers(mode: u32) {
         second: Some(&first),
         ..Duty::new(&second, mode)
     };
-    let to_itself = ServerProcess::start(
-        Duty {
-            second: Some(&first),
-            ..forward
-        },
-        cpu,
-    );
-    let to_itself = to_itself.unwrap();
+    let to_itself = Duty {
+        second: Some(&first),
+        ..forward
+    };
+    let to_itself = ServerProcess::start(to_itself, cpu).unwrap();
     run_on(cpu, || {
         let deadlock = -i64::from(libc::EDEADLK);
         assert_eq!(read(&first, &mut [0], Job::Forward).unwrap(), deadlock);
     });
     to_itself.kill().unwrap();
-    let servers = [
-        ServerProcess::start(forward, cpu).unwrap(),
-        ServerProcess::start(back, cpu).unwrap(),
-    ];
+    let servers = [forward, back].map(|duty| ServerProcess::start(duty, cpu).unwrap());
     run_on(cpu, || {
         let deadlock = -i64::from(libc::EDEADLK);
         assert_eq!(read(&first, &mut [0], Job::Forward).unwrap(), 4096);
