@@ -18,18 +18,10 @@ pub struct Entry<'a> {
 
 impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self
-            .name
-            .utf8_chunks()
-            .map(|chunk| chunk.valid())
-            .next()
-            .unwrap_or("");
-        write!(
-            f,
-            "{name} (mode {:o}, {} bytes)",
-            self.mode,
-            self.data.len()
-        )
+        let name = self.name.utf8_chunks().next();
+        let name = name.map_or("", |chunk| chunk.valid());
+        let (mode, bytes) = (self.mode, self.data.len());
+        write!(f, "{name} (mode {mode:o}, {bytes} bytes)")
     }
 }
 
@@ -132,13 +124,10 @@ fn take<'a>(
     bytes: usize,
     member: usize,
 ) -> Result<&'a [u8], ArchiveError> {
-    let end = offset
-        .checked_add(bytes)
-        .ok_or(ArchiveError::Truncated(member))?;
-    let taken = archive
-        .get(*offset..end)
-        .ok_or(ArchiveError::Truncated(member))?;
-    *offset = end;
+    let end = offset.checked_add(bytes);
+    let taken = end.and_then(|end| archive.get(*offset..end));
+    let taken = taken.ok_or(ArchiveError::Truncated(member))?;
+    *offset += bytes;
     Ok(taken)
 }
 

@@ -4,20 +4,16 @@
 
 use super::error::ExecError;
 use crate::mm::{PAGE_SIZE, Prot, USER_END};
+use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_PHDR};
+use elf::endian::LittleEndian;
+use elf::file::{Class, FileHeader};
+use elf::segment::{ProgramHeader, SegmentTable};
 
 const HEADER_BYTES: usize = 64;
 /// `e_phentsize` of every 64-bit ELF file.
 pub const PROGRAM_HEADER_BYTES: usize = 56;
 /// Most program headers; real programs have about ten.
 const MAX_PROGRAM_HEADERS: usize = 128;
-
-const TYPE_EXEC: u16 = 2;
-const TYPE_DYN: u16 = 3;
-const MACHINE_X86_64: u16 = 62;
-
-const SEGMENT_LOAD: u32 = 1;
-const SEGMENT_INTERP: u32 = 3;
-const SEGMENT_PHDR: u32 = 6;
 
 /// Where the file may be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,25 +60,21 @@ impl<'a> Image<'a> {
             return Err(ExecError::NotElf);
         }
         let header = file.get(..HEADER_BYTES).ok_or(ExecError::Truncated)?;
-        check_kind(header)?;
-        let count = usize::from(u16_at(header, 56));
-        let entry_bytes = usize::from(u16_at(header, 54));
-        if entry_bytes != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
+        let header = checked(header)?;
+        let [count, bytes] = [header.e_phnum, header.e_phentsize].map(usize::from);
+        if bytes != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
             return Err(ExecError::BadSegment("number or size of program headers"));
         }
-        let headers_offset = u64_at(header, 32);
-        let headers = slice(file, headers_offset, count * PROGRAM_HEADER_BYTES)?;
-        let load_address = match u16_at(header, 16) {
-            TYPE_EXEC => LoadAddress::Fixed,
-            _ => LoadAddress::Anywhere,
-        };
-        let entry = u64_at(header, 24);
+        let headers_offset = header.e_phoff as usize;
         let image = Self {
             file,
-            headers,
+            headers: slice(file, headers_offset, count * PROGRAM_HEADER_BYTES)?,
             headers_offset,
-            entry,
-            load_address,
+            entry: header.e_entry as usize,
+            load_address: match header.e_type {
+                ET_EXEC => LoadAddress::Fixed,
+                _ => LoadAddress::Anywhere,
+            },
         };
         image.check_segments()?;
         Ok(image)
@@ -105,36 +97,34 @@ impl<'a> Image<'a> {
 
     /// Address of the program headers in memory, before any bias; 0 if they are not loaded.
     pub fn headers_address(&self) -> usize {
-        if let Some(own) = self.raw().find(|header| header.kind == SEGMENT_PHDR) {
-            return own.address;
+        if let Some(own) = self.raw().find(|header| header.p_type == PT_PHDR) {
+            return own.p_vaddr as usize;
         }
-        let holder = self
-            .raw()
-            .filter(|header| header.kind == SEGMENT_LOAD)
-            .find(|header| {
-                let end = self.headers_offset + self.headers.len();
-                header.offset <= self.headers_offset && end <= header.offset + header.file_bytes
-            });
+        let (start, bytes) = (self.headers_offset as u64, self.headers.len() as u64);
+        let holds = |header: &ProgramHeader| {
+            let end = header.p_offset + header.p_filesz;
+            header.p_offset <= start && start + bytes <= end
+        };
+        let holder = self.loaded().find(holds);
         holder.map_or(0, |header| {
-            header.address + (self.headers_offset - header.offset)
+            (header.p_vaddr + (start - header.p_offset)) as usize
         })
     }
 
     /// The parts to load. All were checked by [`parse`](Self::parse).
     pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> {
         let file = self.file;
-        self.raw()
-            .filter(|header| header.kind == SEGMENT_LOAD && header.memory_bytes > 0)
-            .filter_map(move |header| header.segment(file).ok())
+        let loaded = self.loaded().filter(|header| header.p_memsz > 0);
+        loaded.filter_map(move |header| segment(&header, file).ok())
     }
 
     fn check_segments(&self) -> Result<(), ExecError> {
-        if self.raw().any(|header| header.kind == SEGMENT_INTERP) {
+        if self.raw().any(|header| header.p_type == PT_INTERP) {
             return Err(ExecError::Dynamic);
         }
         let mut end = 0;
-        for header in self.raw().filter(|header| header.kind == SEGMENT_LOAD) {
-            let segment = header.segment(self.file)?;
+        for header in self.loaded() {
+            let segment = segment(&header, self.file)?;
             if segment.start < end {
                 return Err(ExecError::BadSegment("segments overlap or are not sorted"));
             }
@@ -145,110 +135,75 @@ impl<'a> Image<'a> {
         let holds = |segment: Segment<'_>| {
             (segment.start..segment.start + segment.bytes).contains(&self.entry)
         };
+        let what = "the entry point is in no executable segment";
         match executable.into_iter().any(holds) {
             true => Ok(()),
-            false => Err(ExecError::BadSegment(
-                "the entry point is in no executable segment",
-            )),
+            false => Err(ExecError::BadSegment(what)),
         }
     }
 
-    fn raw(&self) -> impl Iterator<Item = RawHeader> {
-        self.headers
-            .chunks_exact(PROGRAM_HEADER_BYTES)
-            .map(RawHeader::read)
-    }
-}
-
-/// A program header as the file has it.
-struct RawHeader {
-    kind: u32,
-    flags: u32,
-    offset: usize,
-    address: usize,
-    file_bytes: usize,
-    memory_bytes: usize,
-    align: usize,
-}
-
-impl RawHeader {
-    fn read(raw: &[u8]) -> Self {
-        Self {
-            kind: u32_at(raw, 0),
-            flags: u32_at(raw, 4),
-            offset: u64_at(raw, 8),
-            address: u64_at(raw, 16),
-            file_bytes: u64_at(raw, 32),
-            memory_bytes: u64_at(raw, 40),
-            align: u64_at(raw, 48),
-        }
+    /// Those of segments to load.
+    fn loaded(&self) -> impl Iterator<Item = ProgramHeader> + use<'a> {
+        self.raw().filter(|header| header.p_type == PT_LOAD)
     }
 
-    fn segment<'a>(&self, file: &'a [u8]) -> Result<Segment<'a>, ExecError> {
-        let bad = |why| Err(ExecError::BadSegment(why));
-        let align = self.align.max(PAGE_SIZE);
-        if !align.is_power_of_two() {
-            return bad("alignment is not a power of two");
-        }
-        if self.file_bytes > self.memory_bytes {
-            return bad("more bytes in the file than in memory");
-        }
-        let end = self.address.checked_add(self.memory_bytes);
-        if end.is_none_or(|end| end > USER_END) {
-            return bad("outside user memory");
-        }
-        if self.offset % PAGE_SIZE != self.address % PAGE_SIZE {
-            return bad("file offset and address differ within the page");
-        }
-        Ok(Segment {
-            start: self.address,
-            bytes: self.memory_bytes,
-            data: slice(file, self.offset, self.file_bytes)?,
-            prot: rights(self.flags),
-            align,
-        })
+    /// All program headers.
+    fn raw(&self) -> impl Iterator<Item = ProgramHeader> + use<'a> {
+        SegmentTable::new(LittleEndian, Class::ELF64, self.headers).iter()
     }
 }
 
-/// Word size, byte order, processor and type.
-fn check_kind(header: &[u8]) -> Result<(), ExecError> {
-    match (header[4], header[5]) {
+fn segment<'a>(header: &ProgramHeader, file: &'a [u8]) -> Result<Segment<'a>, ExecError> {
+    let bad = |why| Err(ExecError::BadSegment(why));
+    let (start, bytes) = (header.p_vaddr as usize, header.p_memsz as usize);
+    let (offset, file_bytes) = (header.p_offset as usize, header.p_filesz as usize);
+    let align = PAGE_SIZE.max(header.p_align as usize);
+    if !align.is_power_of_two() {
+        return bad("alignment is not a power of two");
+    }
+    if file_bytes > bytes {
+        return bad("more bytes in the file than in memory");
+    }
+    let end = start.checked_add(bytes);
+    if end.is_none_or(|end| end > USER_END) {
+        return bad("outside user memory");
+    }
+    if offset % PAGE_SIZE != start % PAGE_SIZE {
+        return bad("file offset and address differ within the page");
+    }
+    Ok(Segment {
+        start,
+        bytes,
+        data: slice(file, offset, file_bytes)?,
+        prot: rights(header.p_flags),
+        align,
+    })
+}
+
+/// The header, of which word size, byte order, processor and type are right.
+fn checked(raw: &[u8]) -> Result<FileHeader<LittleEndian>, ExecError> {
+    match (raw[4], raw[5]) {
         (2, 1) => {}
         (1, _) => return Err(ExecError::ThirtyTwoBit),
         (2, 2) => return Err(ExecError::BigEndian),
         _ => return Err(ExecError::NotElf),
     }
-    match (u16_at(header, 18), u16_at(header, 16)) {
-        (MACHINE_X86_64, TYPE_EXEC | TYPE_DYN) => Ok(()),
-        (MACHINE_X86_64, other) => Err(ExecError::NotProgram(other)),
+    let header = FileHeader::parse_tail((LittleEndian, Class::ELF64, 0, 0), &raw[16..]);
+    let header = header.map_err(|_| ExecError::Truncated)?;
+    match (header.e_machine, header.e_type) {
+        (EM_X86_64, ET_EXEC | ET_DYN) => Ok(header),
+        (EM_X86_64, other) => Err(ExecError::NotProgram(other)),
         (machine, _) => Err(ExecError::WrongMachine(machine)),
     }
 }
 
 fn rights(flags: u32) -> Prot {
     let right = |bit, right| if flags & bit != 0 { right } else { Prot::NONE };
-    right(4, Prot::READ)
-        .with(right(2, Prot::WRITE))
-        .with(right(1, Prot::EXEC))
+    let (read, write) = (right(PF_R, Prot::READ), right(PF_W, Prot::WRITE));
+    read.with(write).with(right(PF_X, Prot::EXEC))
 }
 
 fn slice(file: &[u8], offset: usize, bytes: usize) -> Result<&[u8], ExecError> {
     let end = offset.checked_add(bytes).ok_or(ExecError::Truncated)?;
     file.get(offset..end).ok_or(ExecError::Truncated)
-}
-
-fn bytes_at<const N: usize>(raw: &[u8], at: usize) -> [u8; N] {
-    core::array::from_fn(|index| raw[at + index])
-}
-
-fn u16_at(raw: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(bytes_at(raw, at))
-}
-
-fn u32_at(raw: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes_at(raw, at))
-}
-
-fn u64_at(raw: &[u8], at: usize) -> usize {
-    u64::from_le_bytes(bytes_at(raw, at)) as usize
 }

@@ -54,12 +54,8 @@ fn bias(image: &Image<'_>) -> usize {
     match image.load_address() {
         LoadAddress::Fixed => 0,
         LoadAddress::Anywhere => {
-            let align = image
-                .segments()
-                .map(|segment| segment.align)
-                .max()
-                .unwrap_or(PAGE_SIZE);
-            PIE_BASE.next_multiple_of(align)
+            let aligns = image.segments().map(|segment| segment.align);
+            PIE_BASE.next_multiple_of(aligns.max().unwrap_or(PAGE_SIZE))
         }
     }
 }

@@ -32,14 +32,15 @@ pub fn build(
     random: [u8; 16],
 ) -> Result<StackImage, ExecError> {
     let words = 1 + argv.len() + 1 + envp.len() + 1 + 2 * (aux.len() + 3);
-    let lengths = argv
-        .iter()
+    let strings = || {
+        argv.iter()
+            .map(AsRef::as_ref)
+            .chain(envp.iter().map(AsRef::as_ref))
+    };
+    let fixed = words * size_of::<usize>() + random.len();
+    let total = strings()
         .map(len_with_nul)
-        .chain(envp.iter().map(len_with_nul));
-    let total = lengths.fold(
-        words * size_of::<usize>() + random.len(),
-        usize::saturating_add,
-    );
+        .fold(fixed, usize::saturating_add);
     if total > LIMIT_BYTES {
         return Err(ExecError::ArgumentsTooLong);
     }
@@ -48,10 +49,8 @@ pub fn build(
         rsp,
         bytes: Vec::new(),
     };
-    image
-        .bytes
-        .try_reserve(STACK_TOP - rsp)
-        .map_err(|_| MapError::NoMemory)?;
+    let reserved = image.bytes.try_reserve(STACK_TOP - rsp);
+    reserved.map_err(|_| MapError::NoMemory)?;
     let random_address = rsp + words * size_of::<usize>();
     let mut string = random_address + random.len();
     let program = string;
@@ -65,11 +64,7 @@ pub fn build(
     image.pair(auxvec::AT_EXECFN, program);
     image.pair(auxvec::AT_NULL, 0);
     image.bytes.extend_from_slice(&random);
-    for string in argv
-        .iter()
-        .map(AsRef::as_ref)
-        .chain(envp.iter().map(AsRef::as_ref))
-    {
+    for string in strings() {
         image.bytes.extend_from_slice(string);
         image.bytes.push(0);
     }
@@ -90,12 +85,12 @@ impl StackImage {
     fn pointers(&mut self, strings: &[impl AsRef<[u8]>], next: &mut usize) {
         for string in strings {
             self.word(*next);
-            *next += len_with_nul(string);
+            *next += len_with_nul(string.as_ref());
         }
         self.word(0);
     }
 }
 
-fn len_with_nul(string: &impl AsRef<[u8]>) -> usize {
-    string.as_ref().len() + 1
+fn len_with_nul(string: &[u8]) -> usize {
+    string.len() + 1
 }
