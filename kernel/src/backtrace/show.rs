@@ -17,26 +17,20 @@ impl fmt::Display for Registers<'_> {
             "rip {:016x} rsp {:016x} flags {:08x} cs {:02x} ss {:02x}",
             f.rip, f.rsp, f.rflags, f.cs, f.ss
         )?;
-        writeln!(
-            out,
-            "rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}",
-            f.rax, f.rbx, f.rcx, f.rdx
-        )?;
-        writeln!(
-            out,
-            "rsi {:016x} rdi {:016x} rbp {:016x} r8  {:016x}",
-            f.rsi, f.rdi, f.rbp, f.r8
-        )?;
-        writeln!(
-            out,
-            "r9  {:016x} r10 {:016x} r11 {:016x} r12 {:016x}",
-            f.r9, f.r10, f.r11, f.r12
-        )?;
-        writeln!(
-            out,
-            "r13 {:016x} r14 {:016x} r15 {:016x}",
-            f.r13, f.r14, f.r15
-        )
+        let names = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split(' ');
+        let values = [
+            f.rax, f.rbx, f.rcx, f.rdx, f.rsi, f.rdi, f.rbp, f.r8, f.r9, f.r10, f.r11, f.r12,
+            f.r13, f.r14, f.r15,
+        ];
+        for (at, (name, value)) in (1..).zip(names.zip(values)) {
+            let end = if at % 4 == 0 || at == values.len() {
+                '\n'
+            } else {
+                ' '
+            };
+            write!(out, "{name:3} {value:016x}{end}")?;
+        }
+        Ok(())
     }
 }
 

@@ -53,21 +53,15 @@ pub fn cpus(rsdp: u64) -> ArrayVec<ApicId, MAX_LISTED> {
 }
 
 fn find_madt(rsdp: u64) -> Option<&'static [u8]> {
-    let pointer = if rsdp != 0 {
-        root_pointer(rsdp)?
-    } else {
-        scan_for_root_pointer()?
+    let pointer = match rsdp {
+        0 => scan_for_root_pointer()?,
+        at => root_pointer(at)?,
     };
     // Revision 2 and up have a 64-bit table.
-    let xsdt = if pointer.len() >= 36 {
-        quad(pointer, 24)
-    } else {
-        0
-    };
-    let (root, width) = if xsdt != 0 {
-        (table(xsdt)?, 8)
-    } else {
-        (table(u64::from(word(pointer, 16)))?, 4)
+    let xsdt = (pointer.len() >= 36).then(|| quad(pointer, 24));
+    let (root, width) = match xsdt {
+        None | Some(0) => (table(u64::from(word(pointer, 16)))?, 4),
+        Some(xsdt) => (table(xsdt)?, 8),
     };
     root[HEADER_BYTES..].chunks_exact(width).find_map(|entry| {
         let at = match width {

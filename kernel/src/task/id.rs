@@ -105,11 +105,7 @@ impl Registry {
     /// Bounded: at most `MAX_THREADS` numbers of living threads and processes each are skipped.
     fn free_id(&mut self) -> Tid {
         loop {
-            self.last = if self.last >= ID_LIMIT {
-                1
-            } else {
-                self.last + 1
-            };
+            self.last = self.last % ID_LIMIT + 1;
             let taken = self.threads.contains_key(&Tid(self.last))
                 || self.processes.contains_key(&Pid(self.last));
             if !taken {
@@ -172,18 +168,14 @@ impl Drop for ReservedTid {
 
 /// Makes the thread findable by its number, which [`reserve`] gave out.
 pub(super) fn register_thread(thread: &Arc<Thread>) {
-    REGISTRY
-        .lock()
-        .threads
-        .insert(thread.tid(), Some(Arc::downgrade(thread)));
+    let known = Some(Arc::downgrade(thread));
+    REGISTRY.lock().threads.insert(thread.tid(), known);
 }
 
 /// Makes the process findable by its number.
 pub(super) fn register_process(process: &Arc<Process>) {
-    REGISTRY
-        .lock()
-        .processes
-        .insert(process.pid(), Arc::downgrade(process));
+    let known = Arc::downgrade(process);
+    REGISTRY.lock().processes.insert(process.pid(), known);
 }
 
 /// Gives the number of a dead thread back.

@@ -28,9 +28,8 @@ impl Signal {
 
     /// The signal with this number, if there is one.
     pub fn new(number: u32) -> Option<Self> {
-        (1..=Self::COUNT as u32)
-            .contains(&number)
-            .then_some(Self(number as u8))
+        let all = 1..=Self::COUNT as u32;
+        all.contains(&number).then_some(Self(number as u8))
     }
 
     /// Its number.
@@ -42,49 +41,16 @@ impl Signal {
     pub const fn index(self) -> usize {
         self.0 as usize - 1
     }
-
-    fn name(self) -> Option<&'static str> {
-        const NAMES: [&str; 31] = [
-            "SIGHUP",
-            "SIGINT",
-            "SIGQUIT",
-            "SIGILL",
-            "SIGTRAP",
-            "SIGABRT",
-            "SIGBUS",
-            "SIGFPE",
-            "SIGKILL",
-            "SIGUSR1",
-            "SIGSEGV",
-            "SIGUSR2",
-            "SIGPIPE",
-            "SIGALRM",
-            "SIGTERM",
-            "SIGSTKFLT",
-            "SIGCHLD",
-            "SIGCONT",
-            "SIGSTOP",
-            "SIGTSTP",
-            "SIGTTIN",
-            "SIGTTOU",
-            "SIGURG",
-            "SIGXCPU",
-            "SIGXFSZ",
-            "SIGVTALRM",
-            "SIGPROF",
-            "SIGWINCH",
-            "SIGIO",
-            "SIGPWR",
-            "SIGSYS",
-        ];
-        NAMES.get(self.index()).copied()
-    }
 }
+
+/// The names of the first ones, in order, without `SIG`.
+const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP \
+                     TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";
 
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
+        match NAMES.split(' ').nth(self.index()) {
+            Some(name) => write!(f, "SIG{name}"),
             None => write!(f, "signal {}", self.0),
         }
     }
