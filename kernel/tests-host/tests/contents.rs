@@ -5,14 +5,16 @@ mod support;
 
 use shootdown_kernel_tests::mm::file::{Copy, PageRange};
 use shootdown_kernel_tests::mm::range::UserRange;
+use shootdown_kernel_tests::mm::{Advice, AreaKind, Destination, FileArea, Lending, MapRequest};
 use shootdown_kernel_tests::mm::{
-    Advice, AreaKind, Destination, FileArea, Lending, MapRequest, MemoryFile, MemorySpace,
-    PAGE_SIZE, Placement, Populate, Prot, SharedArea, SyncWhen, frames, lend,
+    MemoryFile, MemorySpace, PAGE_SIZE, Prot, SharedArea, SyncWhen, lend,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::random::Random;
-use support::{READ, REFUSED, Turn, WRITE, at, bytes, entry, may_write};
+use support::{
+    READ, REFUSED, Turn, WRITE, at, bytes, entry, exhaust, give_back, may_write, request,
+};
 
 const SEEDS: u64 = 200;
 const STEPS: usize = 60;
@@ -347,12 +349,9 @@ impl World {
 impl Process {
     fn map(&mut self, (first, count): (usize, usize), prot: Prot, kind: AreaKind, shows: &Shows) {
         let request = MapRequest {
-            addr: at(first),
-            len: count * PAGE_SIZE,
             prot,
-            placement: Placement::Fixed,
-            populate: Populate::OnDemand,
             kind,
+            ..request(at(first), count)
         };
         self.space.map(request).unwrap();
         let new = (0..count).map(|index| (first + index, (prot, shows.plus(index))));
@@ -459,13 +458,13 @@ impl Places for Random {
 
 /// Frames hold something when they are given out.
 fn soil() {
-    let all: Vec<_> = std::iter::from_fn(frames::alloc).collect();
-    for frame in all {
+    let all = exhaust();
+    for frame in &all {
         let page = frame.address().to_direct().cast::<Page>();
         // SAFETY: the frame is ours, in simulated memory.
         unsafe { page.write([0xa5; PAGE_SIZE]) };
-        frames::free(frame);
     }
+    give_back(all);
 }
 
 /// Says where a run failed.

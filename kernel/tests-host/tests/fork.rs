@@ -285,15 +285,3 @@ fn rights_for_private_and_shared_pages_at_once() {
     child.fault(at(2), READ).unwrap();
     assert_eq!(read(&child, 2), 70);
 }
-
-#[test]
-fn a_child_goes_on_with_its_own_heap() {
-    let _turn = Turn::new();
-    let parent = MemorySpace::new().unwrap();
-    parent.set_heap_start(BASE);
-    assert_eq!(parent.brk(BASE + 100), BASE + 100);
-    let child = parent.fork().unwrap();
-    assert_eq!(child.brk(0), BASE + 100);
-    assert_eq!(child.brk(BASE + PAGE_SIZE + 1), BASE + PAGE_SIZE + 1);
-    assert_eq!((parent.brk(0), child.brk(BASE)), (BASE + 100, BASE));
-}

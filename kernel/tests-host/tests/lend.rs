@@ -132,7 +132,7 @@ fn a_program_that_unmaps_its_guests_gives_them_up() {
 #[test]
 fn an_area_that_was_unmapped_has_no_say_over_its_successor() {
     let _turn = Turn::new();
-    let (client, server) = (lender(), MemorySpace::new().unwrap());
+    let (client, server) = (written(PAGES), MemorySpace::new().unwrap());
     let bytes = PAGES * PAGE_SIZE;
     let former = server.make_room_for_guests(bytes).unwrap();
     server.unmap(former.start(), bytes).unwrap();
