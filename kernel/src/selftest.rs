@@ -31,6 +31,7 @@ const PASSING: [(&str, Check); 10] = [
     ("uaccess", user_faults_become_errors),
     ("probe", probing_survives_any_pointer),
     ("heap", the_heap_counts_what_it_lends),
+    ("reserve", large_blocks_leave_room_for_small_ones),
     ("nmi", nmi_returns),
     ("clock", clock_advances_evenly),
     ("tags", tags_are_taken_by_the_rules),
@@ -95,6 +96,25 @@ fn the_heap_counts_what_it_lends(_: &BootInfo) {
     }
     drop(block);
     assert_eq!(heap::used_bytes(), before);
+}
+
+/// However they come to be large.
+fn large_blocks_leave_room_for_small_ones(_: &BootInfo) {
+    const LARGE: usize = 64 << 10;
+    let block = |bytes| {
+        let mut block = Vec::<u8>::new();
+        block.try_reserve_exact(bytes).map(|()| block)
+    };
+    let mut hoard = Vec::with_capacity(1024);
+    while let Ok(large) = block(LARGE) {
+        hoard.push(large);
+    }
+    let mut growing = block(8 << 10).expect("small blocks have a share of their own");
+    assert!(growing.try_reserve_exact(12 << 10).is_ok());
+    assert!(
+        growing.try_reserve_exact(LARGE).is_err(),
+        "it is a large one then"
+    );
 }
 
 /// The lines are for whoever runs this to look for.

@@ -687,9 +687,16 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
             machine.kick(&mask([0]))
         })
     };
-    let sections: [&dyn Fn(); 4] = [
+    let sections: [&dyn Fn(); 5] = [
         &|| machine.flush(&space, range, FreedTables::No),
         &|| machine.kick(&mask([1])).wait(),
+        &|| {
+            puppet.deliver_on_relax.store(false, Relaxed);
+            let kicks: Vec<_> = (0..4).map(|_| machine.kick(&mask([1]))).collect();
+            puppet.deliver_on_relax.store(true, Relaxed);
+            machine.kick(&mask([1])).wait();
+            kicks.into_iter().for_each(KickTicket::wait);
+        },
         &|| {
             machine.poll();
         },

@@ -8,7 +8,7 @@ use shootdown_kernel_tests::mm::frames::Share;
 use shootdown_kernel_tests::mm::layout::{TOP_ENTRY_BYTES, WINDOWS};
 use shootdown_kernel_tests::mm::{AreaKind, FileArea, Lending, MapRequest, MemoryFile};
 use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Populate, Prot, Window, lend};
-use shootdown_kernel_tests::witness::{Watch, at_wait, watch};
+use shootdown_kernel_tests::witness::{Watch, at_interrupt, at_wait, watch};
 use std::sync::Arc;
 use support::watched::{Watched, locked, unlocked};
 use support::*;
@@ -156,6 +156,25 @@ fn a_window_that_comes_back_does_not_walk_what_is_being_removed() {
     as_cpu(other, || server.space.deactivate());
 }
 
+/// The same while the flush is being submitted, when nobody waits yet.
+#[test]
+fn a_window_that_comes_back_early_does_not_walk_what_is_being_removed() {
+    let _turn = Turn::new();
+    let server = Server::new();
+    let other = CpuId::new(2);
+    as_cpu(other, || server.space.activate(None));
+    server.map(WINDOWS.end, AreaKind::Anonymous);
+    as_cpu(CPU, || {
+        assert!(server.window.refresh(), "it has the new tables");
+        server.space.deactivate();
+    });
+    let window = server.window.clone();
+    at_interrupt(move || as_cpu(CPU, || window.activate(None)));
+    server.space.unmap(WINDOWS.end, PAGE_SIZE).unwrap();
+    server.watch.settle();
+    as_cpu(other, || server.space.deactivate());
+}
+
 /// A second one who wants the root while the first has it in hand goes without.
 #[test]
 fn who_interrupts_a_window_s_cpu_does_not_wait_for_its_root() {
@@ -168,6 +187,19 @@ fn who_interrupts_a_window_s_cpu_does_not_wait_for_its_root() {
         server.window.try_with_root(&mut |_| *inner += 1);
     });
     assert_eq!(tries, [1, 0]);
+}
+
+/// A page that is lent has another owner, so whoever asks for its rights anew gets no right to write: the old one is flushed.
+#[test]
+fn rights_to_a_lent_page_that_are_asked_for_anew_are_fewer() {
+    let _turn = Turn::new();
+    let client = written(PAGES);
+    let watched = Watched::new(&[&client]);
+    let mut pages = lent(&client, Lending::Reading);
+    watched.costs(unlocked(1), || {
+        protect(&client, 0, PAGES, Prot::READ_WRITE);
+    });
+    lend::release(&mut pages);
 }
 
 #[test]

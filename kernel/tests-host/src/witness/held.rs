@@ -17,6 +17,7 @@ thread_local! {
     static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
     static IS_INTRUDING: Cell<bool> = const { Cell::new(false) };
     static AT_WAIT: RefCell<Option<Once>> = const { RefCell::new(None) };
+    static AT_INTERRUPT: RefCell<Option<Once>> = const { RefCell::new(None) };
     static AT_SPIN: RefCell<Option<(usize, Once)>> = const { RefCell::new(None) };
 }
 
@@ -115,6 +116,18 @@ pub fn at_wait(deed: impl FnOnce() + 'static) {
 /// This thread waits.
 pub(super) fn waits() {
     if let Some(deed) = AT_WAIT.take() {
+        deed();
+    }
+}
+
+/// Does `deed` once, when this thread interrupts another CPU next: in the middle of submitting a flush.
+pub fn at_interrupt(deed: impl FnOnce() + 'static) {
+    AT_INTERRUPT.set(Some(Box::new(deed)));
+}
+
+/// This thread interrupts another CPU.
+pub(super) fn interrupts() {
+    if let Some(deed) = AT_INTERRUPT.take() {
         deed();
     }
 }

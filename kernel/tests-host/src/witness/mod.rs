@@ -8,7 +8,7 @@ mod held;
 mod rules;
 
 pub(crate) use held::spins;
-pub use held::{Held, Intruder, at_spin, at_wait, forget_spin, intrude};
+pub use held::{Held, Intruder, at_interrupt, at_spin, at_wait, forget_spin, intrude};
 pub use rules::{copying, dirtying, freeing, releasing, storing};
 
 use crate::arch::percpu;
@@ -150,6 +150,7 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> Option<R> {
 
 /// A CPU is sent an interrupt.
 pub(crate) fn interrupt(target: CpuId) {
+    held::interrupts();
     let place = Place::here();
     let is_prompt = with(|machine| {
         machine.seen.interrupts += 1;
