@@ -25,7 +25,7 @@ use crate::{time, watchdog};
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 10] = [
+const PASSING: [(&str, Check); 11] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
