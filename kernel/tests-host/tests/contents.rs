@@ -16,7 +16,7 @@ use support::{
     READ, REFUSED, Turn, WRITE, at, bytes, entry, exhaust, give_back, may_write, request,
 };
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 const STEPS: usize = 60;
 /// Pages on both sides of each border between two tables, which are so many pages apart.
 const FIRST: usize = 506;
@@ -271,7 +271,8 @@ impl World {
     /// A call writes to the file.
     fn write(&mut self, random: &mut Random) {
         let offset = random.below(PAGES * PAGE_SIZE);
-        let data = vec![random.byte(); 1 + random.below(300)];
+        let most = *random.pick(&[300, 3 * PAGE_SIZE]);
+        let data = vec![random.byte(); 1 + random.below(most)];
         let outcome = self.file.change().write(offset as u64, &data);
         let done = outcome.unwrap_or(0);
         assert!(done == data.len() || self.is_scarce, "{outcome:?}");

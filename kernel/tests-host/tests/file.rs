@@ -291,6 +291,10 @@ fn more_dirty_pages_than_the_log_holds_are_all_found() {
     file.sync(part).unwrap();
     assert_eq!(stored(&file, 2), 0);
     (3..700).for_each(|page| assert_eq!(stored(&file, page), 1));
+    // As does another, up to the end and beyond.
+    let tail = PageRange::of_bytes(1400 * PAGE_SIZE, usize::MAX);
+    file.sync(tail).unwrap();
+    assert_eq!((stored(&file, 1399), stored(&file, 1400)), (0, 1));
     mark(10, 2);
     sync(&file);
     for page in 0..MANY {
