@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cli::{MachineKind, Run};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Boot, Emulator, End, signal_number};
+use crate::machine::{Boot, Emulator, End, MEMORY_MIB, signal_number};
 use crate::program;
 use crate::session::{self, Session};
 
@@ -33,6 +33,7 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
     let boot = Boot {
         emulator: Emulator::Qemu(&session.qemu, run.emulator.accel.settle(cpus)?),
         cpus,
+        memory_mib: MEMORY_MIB,
         kernel: &kernel,
         options: &run.options,
         program: (&session::guest_name(path), &image),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::row::Row;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel};
+use crate::machine::{Accel, Boot, Child, Emulator, End, Kernel, MEMORY_MIB};
 use crate::progress::Progress;
 use crate::protocol::{self, Message, Object};
 
@@ -73,6 +73,7 @@ impl Machine {
                 let boot = Boot {
                     emulator: Emulator::Qemu(qemu, start.accel),
                     cpus: start.cpus,
+                    memory_mib: MEMORY_MIB,
                     kernel,
                     options: &start.options,
                     program: (name, image),

@@ -16,8 +16,8 @@ use crate::bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::{initramfs, place};
 
-/// Guest memory. The workloads map far less; Linux needs some 200 MiB for itself.
-const MEMORY_MIB: u32 = 512;
+/// Guest memory that suffices: the workloads map far less, Linux needs some 200 MiB for itself.
+pub const MEMORY_MIB: u32 = 512;
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 15;
 
@@ -46,6 +46,8 @@ pub struct Boot<'a> {
     pub emulator: Emulator<'a>,
     /// How many virtual CPUs.
     pub cpus: usize,
+    /// Guest memory of QEMU, in mebibytes.
+    pub memory_mib: u32,
     /// The kernel.
     pub kernel: &'a Kernel,
     /// Further words for the kernel's command line.
@@ -143,7 +145,7 @@ impl Boot<'_> {
         command
             .args(accel.arguments().split(' '))
             .args(["-smp", &self.cpus.to_string()])
-            .args(["-m", &format!("{MEMORY_MIB}M")])
+            .args(["-m", &format!("{}M", self.memory_mib)])
             .arg("-kernel")
             .arg(self.kernel.image())
             .arg("-initrd")
@@ -266,6 +268,7 @@ mod tests {
         let boot = Boot {
             emulator: Emulator::Qemu(Path::new("qemu"), Accel::Multi),
             cpus: 2,
+            memory_mib: MEMORY_MIB,
             kernel: &kernel,
             options,
             program: ("p", b""),

@@ -14,7 +14,7 @@ mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};
 pub use bochs::{Bochs, BochsModel, INSTALL as BOCHS_INSTALL};
-pub use boot::{Boot, Emulator, Finished, Kernel};
+pub use boot::{Boot, Emulator, Finished, Kernel, MEMORY_MIB};
 pub use child::{Child, answer};
 pub use end::{End, signal_number};
 pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};

@@ -8,7 +8,7 @@ use super::tally::Tally;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
-use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, Kernel};
+use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, Kernel, MEMORY_MIB};
 use crate::session::{self, Session};
 
 /// How often Linux is booted when it panics. It patches its own code while other CPUs run it, by way of INT3, and multi-threaded
@@ -37,6 +37,8 @@ pub struct Start<'a> {
     pub arguments: &'a str,
     /// Virtual CPUs.
     pub cpus: usize,
+    /// Guest memory of QEMU, in mebibytes.
+    pub memory_mib: u32,
     /// For how long the program is to run, if that can be told it.
     pub seconds: u32,
     /// When it is ended as stuck.
@@ -50,6 +52,7 @@ impl Start<'_> {
             options: "",
             arguments: "",
             cpus,
+            memory_mib: MEMORY_MIB,
             seconds: 0,
             deadline: Duration::from_secs(60),
         }
@@ -144,6 +147,7 @@ impl Fleet {
         let boot = Boot {
             emulator,
             cpus: start.cpus,
+            memory_mib: start.memory_mib,
             kernel,
             options: start.options,
             program,

@@ -10,6 +10,8 @@ use crate::machine::{End, Finished, Kernel};
 
 /// Linux takes five seconds to boot, and is slower at everything after that.
 const LINUX_DEADLINE: Duration = Duration::from_secs(180);
+/// So much memory that a part of it lies above the hole that devices have below 4 GiB.
+const HOLED_MIB: u32 = 5 << 10;
 /// What a boot on four translated CPUs should take; reported, not asserted: hosts differ.
 const BOOT_GOAL_S: f64 = 1.5;
 
@@ -34,6 +36,12 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     });
     tally.check("kernel: hello on 17 CPUs uses 16 and says so", || {
         seventeen(fleet)
+    });
+    tally.check("kernel: hello in memory with a hole", || {
+        let mut start = Start::on(2);
+        start.memory_mib = HOLED_MIB;
+        let finished = fleet.boot(&fleet.kernel, "hello", start)?;
+        finished.expect_success("hello").map(|_| String::new())
     });
     tally.check("kernel: boot time on 4 CPUs", || boot_time(fleet));
     for (name, image) in broken_images(fleet) {

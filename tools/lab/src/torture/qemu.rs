@@ -7,7 +7,7 @@ use super::Ended;
 use super::patience::Patience;
 use crate::cli::{MachineKind, Torture};
 use crate::failure::Outcome;
-use crate::machine::{Boot, Emulator};
+use crate::machine::{Boot, Emulator, MEMORY_MIB};
 use crate::session::{self, Session};
 
 /// The kernel itself names a worker that is stuck for 30 s and tells what all CPUs do; a machine that does not even do that
@@ -25,6 +25,7 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
         // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
         emulator: Emulator::Qemu(&session.qemu, arguments.emulator.accel.settle(1)?),
         cpus,
+        memory_mib: MEMORY_MIB,
         kernel: &kernel,
         options: &format!("torture={} seed={}", arguments.seconds, arguments.seed),
         // Nothing runs in ring 3.
