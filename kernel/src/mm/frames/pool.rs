@@ -70,6 +70,11 @@ pub fn init(regions: impl Iterator<Item = (u32, u32)>, links: &'static [AtomicU3
     chain::set_links(links);
     let mut pool = POOL.lock();
     for (slot, region) in pool.fresh.iter_mut().zip(regions) {
+        assert!(
+            region.1 as usize <= links.len(),
+            "the frame table ends before frame {}",
+            region.1
+        );
         *slot = region;
     }
     CAPACITY.store(pool.len(), Ordering::Relaxed);
