@@ -66,6 +66,9 @@ impl Pool {
 ///
 /// `regions` are ranges of usable frame numbers, disjoint, without frame 0; those past
 /// `MAX_REGIONS` are not used. `links` has a zeroed word for every frame number in them.
+///
+/// # Panics
+/// When `links` is too short.
 pub fn init(regions: impl Iterator<Item = (u32, u32)>, links: &'static [AtomicU32]) {
     chain::set_links(links);
     let mut pool = POOL.lock();
