@@ -65,7 +65,7 @@ pub struct Preset {
 }
 
 /// All presets, the one of table T1 first.
-static PRESETS: [Preset; 6] = [
+static PRESETS: &[Preset] = &[
     Preset {
         name: "haswell-ep",
         about: "two sockets of 18 cores, Haswell-EP: the machine class of table T1",
@@ -127,7 +127,7 @@ impl Figure {
 
 impl Preset {
     /// All presets, the one of table T1 first.
-    pub const ALL: &'static [Self; 6] = &PRESETS;
+    pub const ALL: &'static [Self] = PRESETS;
 
     /// The preset with this name.
     pub fn named(name: &str) -> Option<&'static Self> {

@@ -37,7 +37,8 @@ impl Setup {
     /// No such preset or figure, or no such value of it.
     pub fn new(name: &str, mut load: Option<Load>, figures: &[String]) -> Outcome<Self> {
         let preset = Preset::named(name).ok_or_else(|| {
-            let known = Preset::ALL.map(|preset| preset.name).join(", ");
+            let known: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
+            let known = known.join(", ");
             Failure::input(
                 format!("no preset is called {name:?}"),
                 format!("choose from {known}"),
