@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::cli::Sanitizer;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::{Child, answer};
 use crate::place;
@@ -60,6 +60,13 @@ pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
 /// Builds a program that runs the engine on threads of this host.
 pub fn build_hosted(name: &str) -> Outcome<PathBuf> {
     build_hosted_by(command(&hosted(name)), name)
+}
+
+/// What watches the hosted machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sanitizer {
+    /// ThreadSanitizer: reports unordered accesses (takes a nightly compiler, and minutes to build)
+    Thread,
 }
 
 /// Builds the program that tortures the engine on threads of this host.

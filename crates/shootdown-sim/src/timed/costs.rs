@@ -1,17 +1,6 @@
 //! [`Costs`]: the price of everything, in picoseconds.
 
-use crate::timed::{TlbShape, Topology};
-
-/// How far apart two CPUs are.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Distance {
-    /// Threads of one core: they share its caches.
-    Core,
-    /// Cores of one socket.
-    Socket,
-    /// Different sockets.
-    Machine,
-}
+use crate::timed::{Distance, TlbShape, Topology};
 
 /// One price for each distance.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

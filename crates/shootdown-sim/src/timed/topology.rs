@@ -2,7 +2,16 @@
 
 use std::ops::Range;
 
-use crate::timed::Distance;
+/// How far apart two CPUs are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Distance {
+    /// Threads of one core: they share its caches.
+    Core,
+    /// Cores of one socket.
+    Socket,
+    /// Different sockets.
+    Machine,
+}
 
 /// CPUs are numbered core by core, socket by socket; the threads of one core are neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

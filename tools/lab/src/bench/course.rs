@@ -2,65 +2,14 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
-
-use super::machine::{Heard, Machine, Start};
+use super::machine::{Heard, Machine};
+use super::plan::{Found, Plan};
 use super::row::Row;
 use super::{contest, program, report, sim, trace};
 use crate::cli::Bench;
 use crate::failure::Outcome;
 use crate::host::Usage;
 use crate::progress::Progress;
-use crate::protocol::Object;
-
-/// A bench on machines whose CPUs are real, settled before the first of them starts.
-pub trait Plan {
-    /// Builds the machines.
-    ///
-    /// # Errors
-    /// Something is missing.
-    fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>>;
-
-    /// The groups of rows that are measured together, in order: how each machine is started for them.
-    fn groups(&self) -> Vec<Vec<Start>>;
-
-    /// Whether rows say more of a failure than the status 1 does.
-    fn tells_failure(&self, rows: &[Row]) -> bool;
-
-    /// Whether the rows that a machine has printed for a group are those that were due.
-    ///
-    /// # Errors
-    /// They are not.
-    fn check(&self, group: usize, machine: usize, rows: &[Row]) -> Outcome<()>;
-
-    /// What is shown and kept.
-    fn view(&self, found: Found) -> View;
-}
-
-/// What all machines have said.
-#[derive(Default)]
-pub struct Found {
-    /// The rows of each start, by group; those of machines that started in turn are together.
-    pub groups: Vec<Vec<Vec<Row>>>,
-    /// What a program said of itself.
-    pub about: Option<Object>,
-    /// How many host cores others kept busy meanwhile.
-    pub others: Option<f64>,
-    /// How long it took.
-    pub seconds: f64,
-}
-
-/// What becomes of it.
-pub struct View {
-    /// What people read.
-    pub tables: String,
-    /// What is kept and written.
-    pub result: Value,
-    /// What is said before and behind the name of the file in which it is kept.
-    pub closing: [String; 2],
-    /// What was wrong, if anything.
-    pub failure: Option<String>,
-}
 
 /// Measures, prints the tables and writes the results.
 ///

@@ -176,7 +176,7 @@ impl<'a> Heard<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::course::Plan;
+    use crate::bench::plan::Plan;
     use crate::bench::program::ProgramPlan;
     use crate::session::Session;
 

@@ -1,7 +1,7 @@
 //! `lab bench`: workload x machine x policy -> rows -> tables and one JSON object.
 //!
 //! * [`workload`]: what describes a workload; [`workloads`]: each of them, and the list of all;
-//! * [`course`]: the course of one bench; [`machine`]: where CPUs are real, how it starts and what it says;
+//! * [`course`]: the course of one bench, [`plan`]: what it carries out; [`machine`]: where CPUs are real, how it starts and what it says;
 //! * [`program`], [`contest`]: what the two kinds of workloads make of the command line, and of rows of such machines;
 //! * [`sim`]: on the simulated machine; [`trace`]: one iteration there;
 //! * [`row`], [`columns`]: rows of any machine; how they are shown;
@@ -11,6 +11,7 @@ mod columns;
 mod contest;
 mod course;
 mod machine;
+mod plan;
 mod program;
 #[cfg(test)]
 mod recorded;

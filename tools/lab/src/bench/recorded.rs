@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::contest::ContestPlan;
-use super::course::{Found, Plan, View};
 use super::machine::Heard;
+use super::plan::{Found, Plan, View};
 use super::program::ProgramPlan;
 use super::row::Row;
 use crate::cli::Bench;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::contest::Picture;
-use super::course::View;
+use super::plan::View;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::place;
 

@@ -11,7 +11,7 @@ use crate::machine::AccelChoice;
 use crate::mutants::Effort;
 
 pub use bench::{Bench, Calls, CallsBench};
-pub use sim::{Sanitizer, Sim, SimFuzz, SimReplay, Torture};
+pub use sim::{Sim, SimFuzz, SimReplay, Torture};
 
 /// How many virtual CPUs the reference kernel supports.
 pub const MAX_CPUS: i64 = 16;

@@ -1,11 +1,12 @@
 //! The command lines of `lab sim` and `lab torture`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
 use shootdown_sim::kernel::Scenario;
 
 use super::{CpuMachine, Emulator};
+use crate::cargo::Sanitizer;
 
 /// The most virtual CPUs of one exploration.
 const MOST_SIM_CPUS: i64 = Case::MOST_CPUS as i64;
@@ -61,13 +62,6 @@ pub struct SimReplay {
     /// Tell what happens, a line each: event, CPU, what
     #[arg(long)]
     pub story: bool,
-}
-
-/// What watches the hosted machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Sanitizer {
-    /// ThreadSanitizer: reports unordered accesses (takes a nightly compiler, and minutes to build)
-    Thread,
 }
 
 /// `lab torture`

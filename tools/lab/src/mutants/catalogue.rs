@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::check::Check;
+use super::scratch::Edit;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::place;
 
@@ -26,34 +27,6 @@ pub struct Mutant {
     pub killers: Vec<Check>,
     /// The changes that make the mistake.
     pub edits: Vec<Edit>,
-}
-
-/// One change of one file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Edit {
-    /// Path from the root of the workspace.
-    pub file: PathBuf,
-    /// What is replaced; occurs exactly once.
-    pub find: String,
-    /// What stands there instead.
-    pub replace: String,
-}
-
-impl Edit {
-    /// The changed text.
-    ///
-    /// # Errors
-    /// The edit does not apply exactly once.
-    pub fn apply(&self, text: &str) -> Outcome<String> {
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
-            count => Err(Failure::work(format!(
-                "the edit no longer applies: its text occurs {count} times in {}, not once",
-                self.file.display()
-            ))),
-        }
-    }
 }
 
 /// All mutants, by name.

@@ -4,9 +4,38 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::catalogue::Edit;
+use serde::Deserialize;
+
 use crate::failure::{Doing, Failure, Outcome};
 use crate::place;
+
+/// One change of one file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// Path from the root of the workspace.
+    pub file: PathBuf,
+    /// What is replaced; occurs exactly once.
+    pub find: String,
+    /// What stands there instead.
+    pub replace: String,
+}
+
+impl Edit {
+    /// The changed text.
+    ///
+    /// # Errors
+    /// The edit does not apply exactly once.
+    pub fn apply(&self, text: &str) -> Outcome<String> {
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+            count => Err(Failure::work(format!(
+                "the edit no longer applies: its text occurs {count} times in {}, not once",
+                self.file.display()
+            ))),
+        }
+    }
+}
 
 /// What is not copied: history, results, builds.
 const LEFT_OUT: [&str; 3] = [".git", ".lab", "target"];

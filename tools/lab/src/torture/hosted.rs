@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::Ended;
 use super::patience::Patience;
 use crate::cargo;
-use crate::cli::{Sanitizer, Torture};
+use crate::cargo::Sanitizer;
+use crate::cli::Torture;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 

@@ -13,8 +13,8 @@ mod table;
 
 use serde_json::{Value, json};
 
-use super::course::{Found, Plan, View};
 use super::machine::{Machine, Start};
+use super::plan::{Found, Plan, View};
 use super::row::Row;
 use super::workload::Contest;
 use crate::cli::{Calls, CallsBench, CpuMachine, MachineKind};

@@ -1,7 +1,7 @@
 //! The tables that people read.
 
 use super::ContestPlan;
-use super::plan::{Clock, Group};
+use super::plan::{Clock, Group, LONG_FUNCTION_NS};
 use crate::bench::columns::{grid, or_dash};
 use crate::bench::report;
 use crate::bench::row::Row;
@@ -11,8 +11,6 @@ use crate::machine::host_cores;
 const ONE_LOCK: &str = "xen-before";
 /// What contenders have in common.
 pub const SHAPE: [&str; 5] = ["cpus", "function_ns", "masks", "initiators", "targets"];
-/// A function that takes this long hides what the host's scheduler does to the calls.
-pub const LONG_FUNCTION_NS: u64 = 100_000;
 
 /// A column in front of those of contenders: its heading, and what is said of a shape.
 pub type Axis<'a> = (&'a str, &'a dyn Fn(&Row) -> String);

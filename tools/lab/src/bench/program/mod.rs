@@ -13,8 +13,8 @@ mod table;
 
 use serde_json::{Value, json};
 
-use super::course::{Found, Plan, View};
 use super::machine::{Machine, Start};
+use super::plan::{Found, Plan, View};
 use super::report;
 use super::row::{Row, stale};
 use super::workload::Program;
