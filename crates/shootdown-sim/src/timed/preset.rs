@@ -1,6 +1,6 @@
 //! [`Preset`]: a machine by name, with the origin of every figure.
 //!
-//! A preset is a row of [`Preset::ALL`] and a file of its own, which nothing else needs to know. Each figure says where it comes from;
+//! A preset is a row of [`Preset::ALL`] and a file of its own, which no other code needs to know. Each figure says where it comes from;
 //! `./lab bench WORKLOAD --machine sim --preset NAME` prints them.
 
 use std::fmt;

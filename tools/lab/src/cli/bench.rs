@@ -72,7 +72,7 @@ pub struct Bench {
     /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8; zerocopy: 1]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub pages: Option<Vec<u32>>,
-    /// Policies to compare [default: before,published,best; zerocopy on qemu: before,best+ordinary,best]
+    /// Policies to compare [default: before,published,best; on qemu zerocopy: before,best+ordinary,best, syscall: before,best,best+defer]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub policies: Vec<String>,
     #[command(flatten)]
@@ -84,7 +84,11 @@ impl Bench {
     #[must_use]
     pub fn settle(mut self) -> Self {
         if self.policies.is_empty() {
-            let policies = match self.machine.contains(&MachineKind::Qemu) {
+            let is_on_qemu = match &self.machine[..] {
+                [] => !self.workload.is_simulated_first,
+                asked => asked.contains(&MachineKind::Qemu),
+            };
+            let policies = match is_on_qemu {
                 true => self.workload.default_policies,
                 false => Program::PLAIN.default_policies,
             };

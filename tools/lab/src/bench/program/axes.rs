@@ -93,6 +93,17 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_taken_anyway_may_be_named() {
+        for name in ["madvise", "pingpong", "syscall"] {
+            let named = bench(&format!("{name} --machine qemu"));
+            assert_eq!(bench(name).policies, named.policies);
+        }
+        assert_ne!(bench("syscall").policies, bench("madvise").policies);
+        let zerocopy = bench("zerocopy --machine sim");
+        assert_eq!(bench("zerocopy").policies, zerocopy.policies);
+    }
+
+    #[test]
     fn what_belongs_to_the_other_workload_or_nowhere_is_refused() {
         for (words, remedy) in [
             ("--spaces 2", "--threads"),
