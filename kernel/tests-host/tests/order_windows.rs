@@ -6,7 +6,7 @@ use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::mm::frames::Share;
 use shootdown_kernel_tests::mm::layout::{TOP_ENTRY_BYTES, WINDOWS};
-use shootdown_kernel_tests::mm::{AreaKind, FileArea, Lending, MapRequest, MemoryFile};
+use shootdown_kernel_tests::mm::{AreaKind, Lending, MapRequest};
 use shootdown_kernel_tests::mm::{MemorySpace, PAGE_SIZE, Populate, Prot, Window, lend};
 use shootdown_kernel_tests::witness::{Watch, at_interrupt, at_wait, watch};
 use std::sync::Arc;
@@ -130,49 +130,37 @@ fn come_and_go(server: &Server) {
     }
 }
 
-/// Its CPU loads it while others are being waited for, under the lock of the space: a file's page is writable there.
-#[test]
-fn a_window_that_comes_back_does_not_walk_what_is_being_removed() {
-    let _turn = Turn::new();
+/// The window's CPU has left, and has the tables of another area; it loads the window again at `moment` of the unmapping of that area.
+fn come_back(kind: AreaKind, moment: fn(Box<dyn FnOnce()>)) {
     let server = Server::new();
     let other = CpuId::new(2);
     as_cpu(other, || server.space.activate(None));
-    let file = MemoryFile::new().unwrap();
-    file.change().set_size(PAGE_SIZE as u64).unwrap();
-    let place = WINDOWS.end;
-    server.map(
-        place,
-        AreaKind::SharedFile(FileArea::new(file.clone(), 0, true)),
-    );
-    server.space.fault(place, WRITE).unwrap();
+    server.map(WINDOWS.end, kind);
+    server.space.fault(WINDOWS.end, WRITE).unwrap();
     as_cpu(CPU, || {
         assert!(server.window.refresh(), "it has the new tables");
         server.space.deactivate();
     });
     let window = server.window.clone();
-    at_wait(move || as_cpu(CPU, || window.activate(None)));
-    server.space.unmap(place, PAGE_SIZE).unwrap();
+    moment(Box::new(move || as_cpu(CPU, || window.activate(None))));
+    server.space.unmap(WINDOWS.end, PAGE_SIZE).unwrap();
     server.watch.settle();
     as_cpu(other, || server.space.deactivate());
 }
 
-/// The same while the flush is being submitted, when nobody waits yet.
+/// While others are being waited for, under the lock of the space: a file's page is writable there.
+#[test]
+fn a_window_that_comes_back_does_not_walk_what_is_being_removed() {
+    let _turn = Turn::new();
+    let file = file_of(1);
+    come_back(shown(&file, 0), |deed| at_wait(deed));
+}
+
+/// While the flush is being submitted, when nobody waits yet.
 #[test]
 fn a_window_that_comes_back_early_does_not_walk_what_is_being_removed() {
     let _turn = Turn::new();
-    let server = Server::new();
-    let other = CpuId::new(2);
-    as_cpu(other, || server.space.activate(None));
-    server.map(WINDOWS.end, AreaKind::Anonymous);
-    as_cpu(CPU, || {
-        assert!(server.window.refresh(), "it has the new tables");
-        server.space.deactivate();
-    });
-    let window = server.window.clone();
-    at_interrupt(move || as_cpu(CPU, || window.activate(None)));
-    server.space.unmap(WINDOWS.end, PAGE_SIZE).unwrap();
-    server.watch.settle();
-    as_cpu(other, || server.space.deactivate());
+    come_back(AreaKind::Anonymous, |deed| at_interrupt(deed));
 }
 
 /// A second one who wants the root while the first has it in hand goes without.
