@@ -153,14 +153,14 @@ fn come_back(kind: AreaKind, moment: fn(Box<dyn FnOnce()>)) {
 fn a_window_that_comes_back_does_not_walk_what_is_being_removed() {
     let _turn = Turn::new();
     let file = file_of(1);
-    come_back(shown(&file, 0), |deed| at_wait(deed));
+    come_back(shown(&file, 0), at_wait);
 }
 
 /// While the flush is being submitted, when nobody waits yet.
 #[test]
 fn a_window_that_comes_back_early_does_not_walk_what_is_being_removed() {
     let _turn = Turn::new();
-    come_back(AreaKind::Anonymous, |deed| at_interrupt(deed));
+    come_back(AreaKind::Anonymous, at_interrupt);
 }
 
 /// A second one who wants the root while the first has it in hand goes without.
