@@ -7,7 +7,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
 use crate::stats::Counters;
-use crate::sync::{OwnCpu, OwnFlag, Padded, PlainCell, array_of, const_fn};
+use crate::sync::{OwnFlag, OwnWord, Padded, PlainCell, array_of, const_fn};
 use crate::tlb::{CpuTlb, FlushRequest, LazyMark};
 use crate::watchdog::ActivityLog;
 
@@ -54,10 +54,14 @@ where
 {
     pub(crate) tlb: CpuTlb,
     pub(crate) in_function: OwnFlag,
-    /// There may be functions that were left alone while another ran, or for want of room: look again.
+    /// An interrupt came while a function ran: it is taken again.
     pub(crate) look_again: OwnFlag,
-    /// The initiator that has the next turn among those that wait.
-    pub(crate) serve_next: OwnCpu,
+    /// Functions were slow lately.
+    pub(crate) is_slow: OwnFlag,
+    /// Requests of others that were served since this CPU published its last one.
+    pub(crate) served: OwnWord,
+    /// Requests of this CPU that still leave the rings alone.
+    pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left.
     pub(crate) waiting: OwnSet<N>,
     /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
@@ -84,7 +88,9 @@ where
                     tlb: CpuTlb::new(),
                     in_function: OwnFlag::new(),
                     look_again: OwnFlag::new(),
-                    serve_next: OwnCpu::new(),
+                    is_slow: OwnFlag::new(),
+                    served: OwnWord::new(),
+                    ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),
                     targets: OwnSet::new(),
                     backlog: Backlog::new(),

@@ -13,7 +13,6 @@
 //!
 //! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
-use crate::call::Doorbell;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -64,8 +63,8 @@ where
         // only when all is announced and an interrupt is refused.
         self.send_kick(None).wait();
         // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
-        while self.serve(me, Doorbell::Silent) {}
-        // If an interrupt that this CPU has sent itself is lost with it, it would come back with its doorbell held. Nobody relies on it.
+        while self.serve(me) {}
+        // A host that has forgotten a `PollIdle` would come back with its doorbell held. Nobody relies on it.
         let _ = self.state(me).inbox.let_go(me);
         drop(departure);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });

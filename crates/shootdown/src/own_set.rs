@@ -97,23 +97,25 @@ where
     /// Each group that has members, and these.
     #[inline]
     pub(crate) fn groups_with_members(&self) -> impl Iterator<Item = (usize, u64)> + Clone {
-        let mut left = self.groups();
-        core::iter::from_fn(move || {
-            let group = (left != 0).then(|| left.trailing_zeros() as usize)?;
-            left &= left - 1;
-            Some((group, self.word(group).get()))
-        })
+        ones_from(self.groups(), 0).map(|group| (group as usize, self.word(group as usize).get()))
     }
 
     /// The members in ascending order. One that is removed meanwhile may still come.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> {
-        self.groups_with_members().flat_map(|(group, mut left)| {
-            core::iter::from_fn(move || {
-                let lane = (left != 0).then(|| left.trailing_zeros())?;
-                left &= left - 1;
-                Some(<Cpus<N> as Capacity>::cpu(group, lane))
-            })
+        self.iter_from(CpuId::from_index(0))
+    }
+
+    /// The members, beginning in the group of `start`, and in each group in its lane. CPUs that go through the same set at the same
+    /// time are each somewhere else, and each member is visited by neighbours one after the other. As [`iter`](Self::iter).
+    #[inline]
+    pub(crate) fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> {
+        let first = <Cpus<N> as Capacity>::group(start);
+        let below = <Cpus<N> as Capacity>::bit(start) - 1;
+        let earlier = (1u64 << first) - 1;
+        ones_from(self.groups(), earlier).flat_map(move |group| {
+            let lanes = ones_from(self.word(group as usize).get(), below);
+            lanes.map(move |lane| <Cpus<N> as Capacity>::cpu(group as usize, lane))
         })
     }
 
@@ -138,27 +140,6 @@ where
             .then(|| <Cpus<N> as Capacity>::cpu(group, members.trailing_zeros()))
     }
 
-    /// The first member at or after `start`, going round past `N`.
-    #[inline]
-    pub(crate) fn next_from(&self, start: CpuId) -> Option<CpuId> {
-        let (first, bit) = (
-            <Cpus<N> as Capacity>::group(start),
-            <Cpus<N> as Capacity>::bit(start),
-        );
-        let in_group = |group: usize, members: u64| {
-            (members != 0).then(|| <Cpus<N> as Capacity>::cpu(group, members.trailing_zeros()))
-        };
-        let here = self.word(first).get();
-        if let Some(found) = in_group(first, here & !(bit - 1)) {
-            return Some(found);
-        }
-        let groups = self.groups();
-        let later = groups & !(1u64 << first).wrapping_mul(2).wrapping_sub(1);
-        let next = if later != 0 { later } else { groups };
-        let group = (next != 0).then(|| next.trailing_zeros() as usize)?;
-        in_group(group, self.word(group).get())
-    }
-
     /// The members as the platform sees a set.
     ///
     /// # Safety
@@ -177,8 +158,25 @@ where
     }
 }
 
+/// The numbers of the bits that are set: first those outside `last`, then those in it, ascending.
+#[inline]
+pub(crate) fn ones_from(bits: u64, last: u64) -> impl Iterator<Item = u32> + Clone {
+    let (mut now, mut later) = (bits & !last, bits & last);
+    core::iter::from_fn(move || {
+        if now == 0 {
+            now = core::mem::take(&mut later);
+        }
+        let one = (now != 0).then(|| now.trailing_zeros())?;
+        now &= now - 1;
+        Some(one)
+    })
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
     use super::OwnSet;
     use crate::cpu::CpuId;
 
@@ -191,16 +189,23 @@ mod tests {
     }
 
     #[test]
-    fn the_next_member_goes_round() {
-        let set = set(&[3, 63, 64, 200]);
-        let order = [0, 3, 4, 63, 64, 65, 200, 201, 255].map(|start| {
-            let next = set.next_from(CpuId::new(start)).expect("it is not empty");
-            next.as_u32()
-        });
-        assert_eq!(order, [3, 3, 63, 63, 64, 200, 200, 3, 3]);
-        let low = self::set(&[193]);
-        assert_eq!(low.next_from(CpuId::new(194)), Some(CpuId::new(193)));
-        assert_eq!(OwnSet::<64>::new().next_from(CpuId::new(63)), None);
+    fn members_come_from_anywhere_on_and_each_once() {
+        let set = set(&[3, 63, 64, 70, 200]);
+        let from = |start| set.iter_from(CpuId::new(start)).map(CpuId::as_u32);
+        for (start, order) in [
+            (0, [3, 63, 64, 70, 200]),
+            (4, [63, 3, 70, 64, 200]),
+            (69, [70, 64, 200, 63, 3]),
+            (193, [200, 3, 63, 70, 64]),
+            (255, [200, 63, 3, 64, 70]),
+        ] {
+            assert!(
+                from(start).eq(order),
+                "from {start}: {:?}",
+                from(start).collect::<Vec<_>>()
+            );
+        }
+        assert_eq!(OwnSet::<64>::new().iter_from(CpuId::new(63)).next(), None);
     }
 
     #[test]
@@ -216,7 +221,7 @@ mod tests {
         let seen = unsafe { set.as_set() };
         assert_eq!((seen.len(), seen.contains(CpuId::new(63))), (1, true));
         set.clear();
-        assert!(set.is_empty() && set.next_from(CpuId::new(0)).is_none());
+        assert!(set.is_empty() && set.iter().next().is_none());
         assert_eq!(set.only(), None);
     }
 }

@@ -19,8 +19,6 @@ pub(crate) use simulated::{AtomicU64, Ordering, fence};
 
 use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrdering};
 
-use crate::cpu::CpuId;
-
 /// The same names for `shootdown-peers`, whose algorithms must run wherever the engine runs. No part of the API.
 #[cfg(not(loom))]
 pub mod shim {
@@ -195,26 +193,6 @@ impl OwnFlag {
         let before = self.get();
         self.set(value);
         before
-    }
-}
-
-/// A CPU number of one CPU's own, as [`OwnWord`].
-#[derive(Debug)]
-pub(crate) struct OwnCpu(OwnWord);
-
-impl OwnCpu {
-    pub(crate) const fn new() -> Self {
-        Self(OwnWord::new())
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> CpuId {
-        CpuId::from_index(self.0.get() as usize)
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, cpu: CpuId) {
-        self.0.set(u64::from(cpu.as_u32()));
     }
 }
 

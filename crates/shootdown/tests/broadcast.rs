@@ -326,23 +326,50 @@ fn a_broadcast_flush_waits_for_no_function() {
     assert_eq!(machine.stats(cpu(1)).functions_run, 19);
 }
 
-/// A slot whose last request was in the inboxes, because its ring was full, is announced in the ring again, and only there.
+/// A slot whose last request was in the inboxes, because its ring was full, is announced in the ring again, and only there; after a
+/// rest.
 #[test]
 fn a_ring_that_was_full_is_used_again() {
     static RUNS: Count = Count::new();
     let machine = loud::<128>();
     let puppet = *machine.platform();
     let count = |_: CpuId| RUNS.add();
+    let published = || machine.stats(cpu(0)).broadcasts_published;
     for number in 1..=ROOM as u32 {
         puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
     }
     machine.post(&mask([126]), count);
-    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    assert_eq!((machine.total_stats().broadcasts_full, published()), (1, 1));
     assert!(puppet.deliver(126) && puppet.deliver(127));
-    machine.post(&mask([126]), count);
+    for posts in 1..=18 {
+        machine.post(&mask([126]), count);
+        assert!(puppet.deliver(126));
+        assert_eq!(
+            published(),
+            1 + u64::saturating_sub(posts, 16),
+            "after {posts}"
+        );
+    }
     assert_eq!(machine.total_stats().broadcasts_full, 1);
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
     machine.post(&mask([126]), count);
     assert!(puppet.deliver(126));
-    assert_eq!(RUNS.get(), 3);
+    assert_eq!(RUNS.get(), 20);
+}
+
+/// A CPU that others call leaves the rings alone: they do so too, and rings have few entries.
+#[test]
+fn who_is_called_again_and_again_uses_the_inboxes() {
+    let machine = loud::<16>();
+    let puppet = *machine.platform();
+    let published = || machine.stats(cpu(0)).broadcasts_published;
+    let (me, others) = (CpuMask::only(cpu(0)), mask(1..12));
+    for (calls, broadcasts) in [(0, 1), (2, 2), (3, 2), (4, 2), (0, 3)] {
+        for initiator in 1..=calls {
+            puppet.as_cpu(initiator, || machine.post(&me, |_| ()));
+        }
+        puppet.deliver(0);
+        machine.call_many(&others, &|_| ());
+        assert_eq!(published(), broadcasts, "after {calls} calls");
+    }
 }

@@ -55,15 +55,21 @@ fn an_interrupt_while_polling_is_harmless() {
         let idle = machine.poll_idle();
         puppet.interrupt_now(1);
         puppet.as_cpu(2, || machine.post(&mask([1]), count));
+        assert!(
+            !puppet.is_interrupted(1),
+            "it found nothing, and changed nothing"
+        );
+        puppet.interrupt_now(1);
+        puppet.as_cpu(2, || machine.post(&mask([1]), count));
         assert!(puppet.is_interrupted(1));
         assert!(idle.has_work());
         puppet.as_cpu(3, || machine.post(&mask([1]), count));
         puppet.sent.take();
         drop(idle);
     });
-    assert_eq!(RUNS.get(), 2);
+    assert_eq!(RUNS.get(), 3);
     puppet.deliver(1);
-    assert_eq!(RUNS.get(), 2);
+    assert_eq!(RUNS.get(), 3);
 }
 
 /// A broadcast interrupts who polls, too; who has seen it need not wait for the interrupt.

@@ -6,6 +6,7 @@ mod puppet;
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
@@ -292,27 +293,41 @@ fn flushes_come_before_functions_in_the_same_interrupt() {
     puppet.as_cpu(3, || drop(ticket));
 }
 
-/// A responder that looks for flushes between functions meets a new function: that one waits, and is not lost.
+/// A responder looks for flushes between functions that take long, and meets a new function: that one waits, and is not lost. A few
+/// short functions go first.
 #[test]
 fn a_function_found_beside_a_flush_runs_later() {
     static RUNS: Count = Count::new();
-    let (machine, puppet) = with_puppet::<4>();
-    let space = space_on(machine, 2);
-    let target = CpuMask::only(cpu(1));
-    machine.call_many(&target, &|_| {
-        puppet.as_cpu(2, || {
-            machine.post(&target, |_| RUNS.add());
-        });
-        // A ticket that is forgotten loses its wait and nothing else.
-        puppet.as_cpu(3, || {
-            std::mem::forget(machine.submit_flush(&space, pages(0, 1), FreedTables::Yes));
-        });
-    });
-    assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
-    assert_eq!(RUNS.get(), 0, "not in the same interrupt");
-    assert!(puppet.deliver(1), "the CPU has interrupted itself");
-    assert_eq!(RUNS.get(), 1);
-    puppet.deliver_all();
+    static FLUSHES_BEFORE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    for (function_ns, flushes_before) in [(4000, [0, 1, 1]), (1000, [0, 0, 0])] {
+        let (machine, puppet) = with_puppet::<8>();
+        let target = CpuMask::only(cpu(1));
+        for initiator in [2, 3, 4] {
+            let function = move |_| {
+                let flushes = machine.stats(cpu(1)).remote_flushes;
+                FLUSHES_BEFORE.lock().unwrap().push(flushes);
+                puppet.skipped_ns.fetch_add(function_ns, Relaxed);
+                if initiator == 2 {
+                    puppet.as_cpu(5, || {
+                        machine.post(&CpuMask::only(CpuId::new(1)), |_| RUNS.add());
+                    });
+                    // A ticket that is forgotten loses its wait and nothing else.
+                    puppet.as_cpu(6, || {
+                        std::mem::forget(
+                            machine.submit_flush_kernel(pages(0, 1), FreedTables::Yes),
+                        );
+                    });
+                }
+            };
+            puppet.as_cpu(initiator, || machine.post(&target, function));
+        }
+        assert!(puppet.deliver(1));
+        assert_eq!(FLUSHES_BEFORE.lock().unwrap().split_off(0), flushes_before);
+        assert_eq!(RUNS.get(), 0, "not in the same interrupt");
+        assert!(puppet.deliver(1), "an interrupt is on its way");
+        assert_eq!((RUNS.take(), machine.stats(cpu(1)).remote_flushes), (1, 1));
+        puppet.deliver_all();
+    }
 }
 
 #[test]

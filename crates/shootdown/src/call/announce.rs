@@ -4,12 +4,12 @@ use crate::call::{FreeSlot, Kind, Request, RequestRef, Slot, Targets};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::own_set::OwnSet;
+use crate::memory::CpuState;
+use crate::own_set::{OwnSet, ones_from};
 use crate::platform::Platform;
 
-/// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
-/// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
-const PREFETCH_AHEAD: usize = 8;
+/// Requests for which a CPU leaves rings alone after it has found one full.
+const RING_REST: u64 = 16;
 
 /// Where it matters only for hints: x86, and most others.
 const LINE_BYTES: usize = 64;
@@ -63,6 +63,7 @@ where
             let ring = &self.rings()[group];
             if !ring.announce((initiator, slot), number, (word, leaf_cpus), is_done) {
                 state.counters.broadcasts_full.add(1);
+                state.ring_rest.set(RING_REST);
                 state.slots[slot].leave_ring(group);
                 self.add_group_to_inboxes(initiator, (group, word), kind);
             }
@@ -70,13 +71,18 @@ where
         state.counters.broadcasts_published.add(1);
     }
 
+    /// Whether broadcasts of this CPU go by rings: not for a while after one was full.
+    pub(crate) fn is_ring_open(&self, state: &CpuState<N>) -> bool {
+        let rest = state.ring_rest.get();
+        state.ring_rest.set(rest.saturating_sub(1));
+        rest == 0
+    }
+
     /// Announces a published slot in the inboxes of a group's CPUs, and leaves in the set `targets` those that must be
     /// interrupted.
     fn add_group_to_inboxes(&self, initiator: CpuId, (group, word): (usize, u64), kind: Kind) {
-        let (mut left, mut quiet) = (word, 0);
-        while left != 0 {
-            let lane = left.trailing_zeros();
-            left &= left - 1;
+        let mut quiet = 0;
+        for lane in ones_from(word, <Cpus<N> as Capacity>::bit(initiator) - 1) {
             let target = <Cpus<N> as Capacity>::cpu(group, lane);
             if self.state(target).inbox.add(initiator, kind.is_flush()) {
                 quiet |= 1 << lane;
@@ -91,10 +97,10 @@ where
         !cfg!(loom) && self.policy().prefetches()
     }
 
-    /// Asks for the lines that a request by the inboxes writes. The slot was written last by a target that acknowledged, each
+    /// Asks for the lines that a request by the inboxes writes, of so many inboxes. The slot was written last by a target that acknowledged, each
     /// inbox by its CPU: they are fetched side by side, not one after the other.
     #[inline]
-    pub(crate) fn prefetch_for(&self, slot: &FreeSlot<'_, P>, targets: Targets) {
+    pub(crate) fn prefetch_for(&self, slot: &FreeSlot<'_, P>, targets: Targets, ahead: usize) {
         if !self.prefetches() {
             return;
         }
@@ -111,24 +117,11 @@ where
             }
             Targets::OwnSet => {
                 self.prefetch_slot(cell, &state.targets);
-                for target in state.targets.iter().take(PREFETCH_AHEAD) {
+                for target in state.targets.iter_from(slot.initiator).take(ahead) {
                     self.prefetch_inbox(target, slot.initiator);
                 }
             }
         }
-    }
-
-    /// The targets whose inboxes are asked for while those before them are written; `None` where all were asked for, or none
-    /// are.
-    pub(crate) fn ahead_of<'a>(
-        &self,
-        targets: &'a OwnSet<N>,
-    ) -> Option<impl Iterator<Item = CpuId> + use<'a, P, N>> {
-        if !self.prefetches() {
-            return None;
-        }
-        let mut ahead = targets.iter();
-        ahead.nth(PREFETCH_AHEAD - 1).map(|_| ahead)
     }
 
     /// Asks for the lines of the rings that a broadcast to `targets` writes.

@@ -1,10 +1,10 @@
-//! [`Backlog`]: the functions that a responder has found in slots and has still to run.
+//! [`Backlog`]: the functions that a responder has found in slots and runs oldest first.
 //!
 //! It lies in its CPU's own memory, empty between two interrupts. This CPU's bit stays set in the pending set of each request in it,
 //! and only this CPU clears it: so nothing has to be looked at again before it runs. (Looking again is not free: the other targets
 //! are acknowledging in that very line.)
 
-use crate::call::{Kind, Number, Place, SLOTS};
+use crate::call::{Kind, Number, Place};
 use crate::sync::OwnWord;
 
 /// Functions that are compared with each other; those of further initiators wait for their turn in the set `waiting`.
@@ -13,9 +13,6 @@ const CAPACITY: usize = 16;
 /// Two keep the models small.
 #[cfg(loom)]
 const CAPACITY: usize = 2;
-
-/// Functions that one initiator may have: its last slot is for flushes.
-const PER_INITIATOR: usize = SLOTS - 1;
 
 /// A function that waits for this CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,10 +105,10 @@ impl Backlog {
         self.len.get() == 0
     }
 
-    /// Whether all functions of one more initiator fit.
+    /// Whether one more function fits.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        CAPACITY - self.len() >= PER_INITIATOR
+        self.len() < CAPACITY
     }
 
     /// Adds a function. One that is here already, found again because its initiator has called once more, stays once.
@@ -175,7 +172,7 @@ impl Backlog {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Backlog, CAPACITY, Found, PER_INITIATOR};
+    use super::{Backlog, CAPACITY, Found};
     use crate::call::{Kind, Number, Place, Ticket};
     use crate::cpu::CpuId;
 
@@ -242,17 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_as_long_as_an_initiator_fits() {
+    fn there_is_room_for_as_many_as_it_holds() {
         let backlog = Backlog::new();
-        let mut initiators = 0;
-        while backlog.has_room() {
-            for index in 0..PER_INITIATOR {
-                backlog.add(found(initiators, index, 0));
-            }
-            initiators += 1;
+        for initiator in 0..CAPACITY as u32 {
+            assert!(backlog.has_room());
+            backlog.add(found(initiator, 0, 0));
         }
-        let held = core::iter::from_fn(|| backlog.take_oldest()).count();
-        assert_eq!(held, initiators as usize * PER_INITIATOR);
-        assert!(held + PER_INITIATOR > CAPACITY);
+        assert!(!backlog.has_room());
+        assert!(backlog.take_oldest().is_some() && backlog.has_room());
     }
 }

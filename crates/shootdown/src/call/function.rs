@@ -257,12 +257,6 @@ where
     /// Runs a called function on the CPU that called it. Interrupts are off.
     pub(super) fn run_here(&self, me: CpuId, run: Run, function: impl FnOnce()) {
         self.enter_function(me, run, function);
-        let state = self.state(me);
-        // The function may have left calls alone that came meanwhile (`serve_flushes`). They run in the interrupt, not under our
-        // caller's locks (I7).
-        if !state.in_function.get() && state.look_again.replace(false) {
-            self.interrupt_myself(me);
-        }
     }
 }
 

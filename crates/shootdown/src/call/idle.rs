@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use crate::call::Doorbell;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -100,7 +99,7 @@ where
         // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
         let is_quiet = state.inbox.let_go(self.me);
         if !is_quiet || self.is_told() {
-            self.engine.serve(self.me, Doorbell::Silent);
+            self.engine.serve(self.me);
             state.counters.polls_served.add(1);
         }
         drop(irq);

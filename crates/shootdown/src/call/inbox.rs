@@ -3,9 +3,10 @@
 //! I7: a set bit has an interrupt on its way, or a responder that will look again.
 //!
 //! One word is the *doorbell*: the initiator that turns it from zero sends the interrupt. With one group it is the set of initiators
-//! itself; with more it says which words of the set have bits. Both sides use read-modify-writes on it, so their order alone
-//! decides: an initiator that finds it rung precedes the responder's emptying, which therefore acquires the bit; one that
-//! comes later finds it silent and sends.
+//! itself; with more it says which words of the set have bits, and the initiator that turns such a word from zero rings: so when all
+//! call at once, most of them write one word. Both sides use read-modify-writes on each word, so their order alone
+//! decides: an initiator that finds bits precedes the responder's emptying, which therefore acquires its own; one that
+//! comes later finds none, and rings or sends.
 //!
 //! A CPU that will look again anyway *holds* its doorbell: a mark that stands for no CPU keeps it rung, and no
 //! interrupt is sent to it until it [lets it go](Inbox::let_go).
@@ -97,14 +98,12 @@ where
         // ORDERING: Release publishes the slot; pairs with the Acquire in `take`. Acquire: a responder that has emptied the inbox
         // before has taken back the hint before that, not after ours.
         let before = self.initiators.insert(initiator, Ordering::AcqRel);
-        let must_send = match Self::IS_WIDE {
-            true => {
+        let must_send = before == 0
+            && (!Self::IS_WIDE || {
                 let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
                 // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
                 self.rung.fetch_or(bit, Ordering::AcqRel) == 0
-            }
-            false => before == 0,
-        };
+            });
         if is_flush {
             // After the bit: the hint may come late, but does not get lost.
             // ORDERING: Release: a responder that sees the hint sees the bit; pairs with `is_urgent`.

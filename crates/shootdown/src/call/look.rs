@@ -1,23 +1,21 @@
-//! Looking for requests: in the slots of initiators that the inbox names, and in the ring. Flushes are served at once, functions go
-//! into the backlog.
+//! Looking for requests: in the slots of initiators that the inbox names, and in the ring. Flushes are served at once. So are
+//! functions, as long as they are short; long ones, and those that may be merged, go into the backlog.
 
-use crate::call::backlog::{Backlog, Found};
+use crate::call::backlog::Found;
 use crate::call::ring::{Announcement, MOST_READ};
-use crate::call::{Kind, Place};
+use crate::call::{Kind, OtherSlots, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 
-/// What a look at one slot found.
+/// What becomes of functions that a look finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
-    /// Nothing that names this CPU.
-    Nothing,
-    /// A flush, which is served, or a function, which is in the backlog.
-    Taken,
-    /// A function that cannot run now.
-    Left,
+pub(super) enum Functions {
+    /// They are left where they are.
+    Leave,
+    /// They run, now or from the backlog.
+    Run,
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -50,16 +48,16 @@ where
         next.is_some_and(|next| self.ring_of(me).is_due(next))
     }
 
-    /// Reads the broadcasts that this CPU has not read: serves the flushes, and puts the functions into the backlog, as far as
-    /// there is one and it has room. True if there were any.
-    pub(super) fn read_ring(&self, me: CpuId, backlog: Option<&Backlog>) -> bool {
+    /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run, as far as the
+    /// backlog has room. True if there were any.
+    pub(super) fn read_ring(&self, me: CpuId, functions: Functions) -> bool {
         let (reader, ring) = (&self.state(me).ring, self.ring_of(me));
         #[cfg(loom)]
         if ring.is_used.get() == 0 {
             return false;
         }
-        let (mut is_named, mut from) = (false, reader.next());
-        let is_full = backlog.is_none_or(|backlog| !backlog.has_room());
+        let (mut is_named, mut from, mut pace) = (false, reader.next(), None);
+        let is_full = !self.may_take(me, functions);
         for _ in 0..MOST_READ {
             let Some(ticket) = reader.next_from(from, is_full) else {
                 break;
@@ -72,30 +70,30 @@ where
                 Announcement::NotOurs => reader.has_read(ticket),
                 Announcement::Ours(initiator, slot) => {
                     let place = Place::in_ring(initiator, slot, ticket);
-                    let room = backlog.filter(|backlog| backlog.has_room());
                     let kind = self.slot_at(place).kind();
+                    if !kind.is_flush() && !self.may_take(me, functions) {
+                        reader.leave(ticket);
+                        continue;
+                    }
+                    // Before it is served: a function that polls reads the ring too.
+                    reader.has_read(ticket);
                     // SAFETY: 1. a target reads each ticket once.
-                    match unsafe { self.serve_or_keep(me, place, kind, room) } {
-                        Look::Taken => {
-                            reader.has_read(ticket);
-                            is_named = true;
-                        }
-                        _ => reader.leave(ticket),
+                    unsafe { self.serve_or_keep(me, place, kind) };
+                    is_named = true;
+                    match &mut pace {
+                        Some(pace) => self.keep_pace(me, pace),
+                        None if functions == Functions::Run => pace = Some(self.begin_pace()),
+                        None => {}
                     }
                 }
             }
         }
-        if backlog.is_some() && reader.has_functions() {
-            // Their interrupts may have come already.
-            self.state(me).look_again.set(true);
-        }
         is_named
     }
 
-    /// Serves the flush requests of `initiator` and adds its functions to the backlog, which has room if there is one; true if
-    /// nothing is left of it.
+    /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    pub(super) fn look_at(&self, me: CpuId, initiator: CpuId, backlog: Option<&Backlog>) -> bool {
+    pub(super) fn look_at(&self, me: CpuId, initiator: CpuId, functions: Functions) -> bool {
         let slots = &self.state(initiator).slots;
         if self.prefetches() {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
@@ -104,42 +102,53 @@ where
         }
         let mut is_all = true;
         for slot in slots[0].others().with_first() {
-            let place = Place::in_inbox(initiator, slot);
-            let look = match slots[slot].kind_for(me) {
-                None => Look::Nothing,
-                // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                Some(kind) => unsafe { self.serve_or_keep(me, place, kind, backlog) },
+            let Some(kind) = slots[slot].kind_for(me) else {
+                continue;
             };
-            is_all &= look != Look::Left;
+            if kind.is_flush() || self.may_take(me, functions) {
+                // SAFETY: 1. just seen, and not in the ring, where it could be found again.
+                unsafe { self.serve_or_keep(me, Place::in_inbox(initiator, slot), kind) };
+            } else {
+                is_all = false;
+            }
         }
         is_all
     }
 
-    /// Serves a request if it is a flush, and adds it to the backlog, if there is one, if it is a function.
+    /// Whether one more function can be served or kept.
+    #[inline]
+    fn may_take(&self, me: CpuId, functions: Functions) -> bool {
+        functions == Functions::Run && self.state(me).backlog.has_room()
+    }
+
+    /// Whether the initiator may have more requests here: its functions run in the order in which they were published.
+    #[inline]
+    fn is_one_of_several(&self, place: Place) -> bool {
+        let first = &self.state(place.initiator()).slots[0];
+        place.slot() > 0 || first.others() != OtherSlots::NONE
+    }
+
+    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn.
     ///
     /// # Safety
     /// 1. It names this CPU, which has not acknowledged it.
     #[inline]
-    unsafe fn serve_or_keep(
-        &self,
-        me: CpuId,
-        place: Place,
-        kind: Kind,
-        backlog: Option<&Backlog>,
-    ) -> Look {
+    unsafe fn serve_or_keep(&self, me: CpuId, place: Place, kind: Kind) {
+        let state = self.state(me);
+        state.served.set(state.served.get() + 1);
         if kind.is_flush() {
             // SAFETY: duty 1.
             unsafe { self.serve_flush(me, place, kind) };
-            return Look::Taken;
+        } else if kind.merges() || state.is_slow.get() || self.is_one_of_several(place) {
+            state.backlog.add(Found {
+                place,
+                kind,
+                number: self.slot_at(place).number(),
+            });
+        } else {
+            // SAFETY: duty 1.
+            let request = unsafe { self.slot_at(place).contents() };
+            self.run_and_acknowledge(me, (place, kind), &request);
         }
-        let Some(backlog) = backlog else {
-            return Look::Left;
-        };
-        backlog.add(Found {
-            place,
-            kind,
-            number: self.slot_at(place).number(),
-        });
-        Look::Taken
     }
 }

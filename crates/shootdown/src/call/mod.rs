@@ -9,7 +9,7 @@
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `backlog`: the responder. `wait`: what ties
+//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `pace`, `backlog`: the responder. `wait`: what ties
 //!   them together.
 //! * `function`, `collect`, `post`, `data`, `kick`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
@@ -24,6 +24,7 @@ mod inbox;
 mod kick;
 mod kind;
 mod look;
+mod pace;
 mod payload;
 mod pending;
 mod place;

@@ -9,6 +9,14 @@ use crate::platform::{IpiRefused, Platform};
 use crate::trace::TraceEvent;
 use crate::watchdog::{Entry, Watch};
 
+/// Requests of others that a CPU has served since its own last one, from which on it takes it that many call at once. Then lines
+/// that are asked for early are gone before they are written, and a ring has no room.
+const STORM: u64 = 3;
+
+/// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
+/// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
+const PREFETCH_AHEAD: usize = 8;
+
 /// Whom a request names, all online, without its initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Targets {
@@ -37,10 +45,16 @@ where
                 None => (targets, state.targets.len()),
             },
         };
-        if self.policy().broadcasts_to(named) {
+        let is_storm = state.served.get() >= STORM;
+        state.served.set(0);
+        if self.policy().broadcasts_to(named) && !is_storm && self.is_ring_open(state) {
             return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }
-        self.prefetch_for(slot, targets);
+        let ahead = match self.prefetches() && !is_storm {
+            true => PREFETCH_AHEAD,
+            false => 0,
+        };
+        self.prefetch_for(slot, targets, ahead);
         let request_ref = self.fill(slot, kind, request, targets);
         let ipis = match targets {
             Targets::One(target) => {
@@ -50,7 +64,7 @@ where
                     .add(slot.initiator, kind.is_flush());
                 u32::from(must_send)
             }
-            Targets::OwnSet => self.add_to_inboxes(state, slot.initiator, kind),
+            Targets::OwnSet => self.add_to_inboxes(state, slot.initiator, kind, ahead),
         };
         self.finish(request_ref, targets, (named, ipis as usize));
         request_ref
@@ -114,13 +128,21 @@ where
         others
     }
 
-    /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
-    /// interrupt is on its way to (I7); returns how many. Interrupts are off.
-    pub(crate) fn add_to_inboxes(&self, state: &CpuState<N>, initiator: CpuId, kind: Kind) -> u32 {
+    /// Announces a published slot in the inboxes of the initiator's set `targets`, `ahead` of which are asked for already, and leaves
+    /// in the set those that no interrupt is on its way to (I7); returns how many. Interrupts are off.
+    pub(crate) fn add_to_inboxes(
+        &self,
+        state: &CpuState<N>,
+        initiator: CpuId,
+        kind: Kind,
+        ahead: usize,
+    ) -> u32 {
         let mut ipis = 0;
-        let mut ahead = self.ahead_of(&state.targets);
-        for target in state.targets.iter() {
-            if let Some(later) = ahead.as_mut().and_then(Iterator::next) {
+        let mut later = state.targets.iter_from(initiator).skip(ahead);
+        for target in state.targets.iter_from(initiator) {
+            if ahead > 0
+                && let Some(later) = later.next()
+            {
                 self.prefetch_inbox(later, initiator);
             }
             match self.state(target).inbox.add(initiator, kind.is_flush()) {
@@ -215,13 +237,6 @@ where
             self.watch(&mut watch, |waited_ns| Some(self.refusal(me, waited_ns)));
         }
         counters.ipis_sent.add(1);
-    }
-
-    /// Ends a stretch in which this CPU held its doorbell: initiators that came meanwhile sent no interrupt, so it sends itself one.
-    pub(crate) fn let_doorbell_go(&self, me: CpuId) {
-        if !self.state(me).inbox.let_go(me) {
-            self.interrupt_myself(me);
-        }
     }
 
     /// How this CPU has left its doorbell.

@@ -1,7 +1,7 @@
 //! Running a called function, and acknowledging a request.
 
 use crate::call::backlog::{Backlog, Found};
-use crate::call::{Place, Request, Run, Seat, Slot};
+use crate::call::{Kind, Place, Request, Run, Seat, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -13,11 +13,11 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Runs the oldest function of the backlog, and acknowledges it for all there that ask for the same.
-    pub(super) fn run_oldest(&self, me: CpuId) {
+    /// Runs the oldest function of the backlog, and acknowledges it for all there that ask for the same. False if there is none.
+    pub(super) fn run_oldest(&self, me: CpuId) -> bool {
         let backlog = &self.state(me).backlog;
         let Some(Found { place, kind, .. }) = backlog.take_oldest() else {
-            return;
+            return false;
         };
         // SAFETY: 1. we found it, it was in the backlog once, and no other CPU acknowledges for us.
         let request = unsafe { self.slot_at(place).contents() };
@@ -26,19 +26,30 @@ where
             true => self.merge(me, &request, backlog),
             false => 0,
         };
-        let counters = &self.state(me).counters;
-        counters.shared_lines_read.add(1);
-        if kind.is_ack_first() {
-            self.acknowledge(me, place);
-        }
-        self.run_request(me, place.initiator(), &request);
-        if !kind.is_ack_first() {
-            self.acknowledge(me, place);
-        }
+        self.run_and_acknowledge(me, (place, kind), &request);
         for _ in 0..merged {
             if let Some(same) = backlog.take_merged() {
                 self.acknowledge(me, same.place);
             }
+        }
+        true
+    }
+
+    /// Runs the function of `request`, which lies at this place, and acknowledges it. Interrupts are off.
+    #[inline]
+    pub(super) fn run_and_acknowledge(
+        &self,
+        me: CpuId,
+        (place, kind): (Place, Kind),
+        request: &Request,
+    ) {
+        self.state(me).counters.shared_lines_read.add(1);
+        if kind.is_ack_first() {
+            self.acknowledge(me, place);
+        }
+        self.run_request(me, place.initiator(), request);
+        if !kind.is_ack_first() {
+            self.acknowledge(me, place);
         }
     }
 
@@ -104,6 +115,10 @@ where
         state.activity.begins(before);
         state.in_function.set(nested);
         core::mem::forget(bomb);
+        // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
+        if !nested && state.look_again.replace(false) {
+            self.interrupt_myself(me);
+        }
         state.counters.functions_run.add(1);
     }
 

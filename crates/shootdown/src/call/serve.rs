@@ -1,9 +1,10 @@
 //! The responder's half of a call: what the interrupt handler does.
 //!
-//! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before any
-//! function in the same interrupt, also those that arrive while functions run. Functions that arrive then wait for the
-//! next interrupt, which a responder sends itself; those that it finds are taken one at a time, the oldest first. So low
-//! CPU numbers have no advantage, and the targets of two calls agree which goes first: if they did not, both calls would end
+//! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before functions in the same
+//! interrupt; those that arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`](super::pace::Pace)).
+//! Functions that arrive then wait for the next interrupt. Those that are found run at once, each responder beginning with the initiator
+//! that follows it, so low CPU numbers have no advantage. Where functions are slow they are taken one at a time, the
+//! oldest first, so that the targets of two calls agree which goes first: if they did not, both calls would end
 //! late. (That is worth up to 10 % of the whole time where two callers share 64 targets: docs/measuring.md.)
 //!
 //! Functions run in the interrupt, and where a task waits for functions itself. Everything else that looks serves flushes only: they
@@ -11,9 +12,12 @@
 
 use crate::call::SLOTS;
 use crate::call::inbox::Doorbell;
+use crate::call::look::Functions;
+use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
 
@@ -37,8 +41,7 @@ where
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(me, me);
         }
-        let served = self.serve(me, Doorbell::Held);
-        self.let_doorbell_go(me);
+        let served = self.serve(me);
         let counters = &self.state(me).counters;
         counters.ipis_received.add(1);
         if !served {
@@ -77,7 +80,7 @@ where
         if is_idle && !self.is_broadcast_due(me) {
             return false;
         }
-        self.poll_with(|engine, me| engine.serve(me, Doorbell::Silent))
+        self.poll_with(Self::serve)
     }
 
     fn poll_with(&self, serve: impl FnOnce(&Self, CpuId) -> bool) -> bool {
@@ -92,54 +95,32 @@ where
     }
 
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
-    /// on too when others go on calling. True if there was anything. `doorbell` is how the inbox is left when it is emptied.
-    /// Interrupts are off.
-    pub(crate) fn serve(&self, me: CpuId, doorbell: Doorbell) -> bool {
+    /// on too when others go on calling. True if there was anything. Interrupts are off.
+    pub(crate) fn serve(&self, me: CpuId) -> bool {
         let state = self.state(me);
         if state.in_function.get() {
+            state.look_again.set(true);
             return self.serve_flushes(me);
         }
-        let backlog = &state.backlog;
-        let (mut served, mut left) = (self.look_around(me, doorbell), false);
-        for _ in 0..TURNS_PER_CPU * N {
-            self.refill(me);
-            if !backlog.is_empty() {
-                self.run_oldest(me);
-            } else if state.waiting.is_empty() && !state.look_again.get() {
-                break;
-            }
-            if state.look_again.replace(false) {
-                served |= self.look_around(me, doorbell);
-            } else {
-                left |= self.look_for_flushes(me);
-            }
+        let mut served = self.look_around(me);
+        if !state.backlog.is_empty() {
+            self.run_backlog(me);
         }
-        // What was taken out of inbox and ring is in no other place.
-        while !backlog.is_empty() {
-            self.run_oldest(me);
-        }
-        left |= self.put_waiting_back(me);
         if !state.posted.0.is_empty() {
             served |= self.run_posted(me);
-        }
-        // A held doorbell is let go by the caller, who finds then what was put back.
-        if state.look_again.replace(false) || left && doorbell == Doorbell::Silent {
-            self.interrupt_myself(me);
         }
         served
     }
 
-    /// Empties inbox and ring into the backlog, as far as that has room, and serves their flushes; true if there was
+    /// Empties inbox and ring, and serves what is found, as far as it does not wait for its turn in the backlog; true if there was
     /// anything.
-    fn look_around(&self, me: CpuId, doorbell: Doorbell) -> bool {
+    fn look_around(&self, me: CpuId) -> bool {
         let state = self.state(me);
+        let mut served = self.read_ring(me, Functions::Leave);
         let (waiting, mut only) = (&state.waiting, None);
-        // Those that wait have been looked at: only what is fresh is, or a storm would have each turn look at all.
-        let has_room = waiting.is_empty() && state.backlog.has_room();
-        let came = state.inbox.take(me, doorbell, |group, word| {
-            if !has_room {
-                self.have_wait(me, group, word);
-            } else if word.is_power_of_two() && only.is_none() && waiting.is_empty() {
+        let is_urgent = state.inbox.is_urgent();
+        let came = state.inbox.take(me, Doorbell::Silent, |group, word| {
+            if word.is_power_of_two() && only.is_none() && waiting.is_empty() {
                 only = Some(<Cpus<N> as Capacity>::cpu(group, word.trailing_zeros()));
             } else {
                 only.take().into_iter().for_each(|only| waiting.add(only));
@@ -147,110 +128,109 @@ where
             }
         });
         if let Some(only) = only {
-            self.take_turn(me, only);
-        } else if came && has_room {
-            self.take_turns(me);
+            // The backlog is empty, and has room for all that one initiator may ask for.
+            self.look_at(me, only, Functions::Run);
+        } else if came {
+            self.take_turns(me, is_urgent);
         }
-        self.read_ring(me, Some(&state.backlog)) || came
+        served |= came;
+        if state.ring.has_functions() {
+            served |= self.read_ring(me, Functions::Run);
+        }
+        served
     }
 
-    /// Serves the flushes of a group's initiators, and has those wait that have functions.
-    #[cold]
-    fn have_wait(&self, me: CpuId, group: usize, mut word: u64) {
-        while word != 0 {
-            let initiator = <Cpus<N> as Capacity>::cpu(group, word.trailing_zeros());
-            word &= word - 1;
-            if !self.look_at(me, initiator, None) {
-                self.state(me).waiting.add(initiator);
+    /// Serves those that wait.
+    fn take_turns(&self, me: CpuId, is_urgent: bool) {
+        if is_urgent {
+            self.serve_waiting(me);
+        }
+        let mut pace = self.begin_pace();
+        self.refill(me, &mut pace);
+    }
+
+    /// Serves those that wait, as long as the backlog has room for what is to wait for its turn.
+    fn refill(&self, me: CpuId, pace: &mut Pace) {
+        let state = self.state(me);
+        for initiator in state.waiting.iter_from(me) {
+            if !self.look_at(me, initiator, Functions::Run) {
+                break;
             }
+            state.waiting.remove(initiator);
+            self.keep_pace(me, pace);
         }
     }
 
-    /// Serves the flushes of all that wait, and adds functions to the backlog as long as it has room.
-    fn take_turns(&self, me: CpuId) {
+    /// Runs the backlog, and what there was no room for, oldest first.
+    #[cold]
+    fn run_backlog(&self, me: CpuId) {
+        // Those that come meanwhile are left, too.
+        let is_ring_left = self.state(me).ring.has_functions();
+        let mut pace = self.begin_pace();
+        for _ in 0..TURNS_PER_CPU * N {
+            if !self.run_oldest(me) {
+                break;
+            }
+            self.keep_pace(me, &mut pace);
+            self.refill(me, &mut pace);
+        }
+        // What was taken out of inbox and ring is in no other place.
+        while self.run_oldest(me) {}
+        if is_ring_left {
+            self.read_ring(me, Functions::Run);
+            while self.run_oldest(me) {}
+        }
+        if self.put_waiting_back(me) {
+            self.interrupt_myself(me);
+        }
+    }
+
+    /// Serves the flushes that have come while functions ran.
+    pub(super) fn serve_urgent(&self, me: CpuId) {
+        if self.state(me).inbox.is_urgent() {
+            self.serve_waiting(me);
+            self.take_flushes(me);
+        }
+        if self.is_broadcast_flush_due(me) {
+            self.read_ring(me, Functions::Leave);
+        }
+    }
+
+    /// Serves the flushes of those that wait.
+    #[cold]
+    fn serve_waiting(&self, me: CpuId) {
         let state = self.state(me);
         self.note_newest(me);
-        let first = state.serve_next.get();
-        let later = state.waiting.iter().filter(|cpu| *cpu >= first);
-        let earlier = state.waiting.iter().filter(|cpu| *cpu < first);
-        let mut has_room = true;
-        for initiator in later.chain(earlier) {
-            has_room = has_room && state.backlog.has_room();
-            let is_all = match has_room {
-                true => self.take_turn(me, initiator),
-                false => self.look_at(me, initiator, None),
-            };
-            if is_all {
+        for initiator in state.waiting.iter_from(me) {
+            if self.look_at(me, initiator, Functions::Leave) {
                 state.waiting.remove(initiator);
             }
         }
         self.forget_newest(me);
     }
 
-    /// Finds the functions of those that wait for room, as far as there is some.
-    fn refill(&self, me: CpuId) {
-        let state = self.state(me);
-        while !state.waiting.is_empty()
-            && state.backlog.has_room()
-            && let Some(initiator) = state.waiting.next_from(state.serve_next.get())
-        {
-            self.take_turn(me, initiator);
-            state.waiting.remove(initiator);
-        }
-    }
-
-    /// Serves the flushes of `initiator` and adds its functions to the backlog, which has room: nothing is left of it. The next
-    /// turn is the next CPU's.
-    #[inline]
-    fn take_turn(&self, me: CpuId, initiator: CpuId) -> bool {
-        let state = self.state(me);
-        let next = initiator.index() + 1;
-        let next = if next == N { 0 } else { next };
-        state.serve_next.set(CpuId::from_index(next));
-        self.look_at(me, initiator, Some(&state.backlog))
-    }
-
-    /// Serves the flushes that have come while functions ran; true if functions have, which are in the inbox again.
-    fn look_for_flushes(&self, me: CpuId) -> bool {
-        let is_urgent = self.state(me).inbox.is_urgent();
-        let left = is_urgent && self.take_flushes(me).1;
-        if self.is_broadcast_flush_due(me) {
-            self.read_ring(me, None);
-        }
-        left
-    }
-
-    /// Serves flushes only. Functions stay in the inbox, and their interrupt is on its way; inside a called function, the responder
-    /// that runs it looks again when it returns. True if there was anything. Interrupts are off.
+    /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
+    /// are off.
     pub(crate) fn serve_flushes(&self, me: CpuId) -> bool {
-        let served = self.read_ring(me, None);
-        let (came, left) = self.take_flushes(me);
-        let state = self.state(me);
-        if left && state.in_function.get() {
-            state.look_again.set(true);
-        }
-        served || came
+        let served = self.read_ring(me, Functions::Leave);
+        self.take_flushes(me) || served
     }
 
-    /// Empties the inbox, serves its flushes and puts the initiators of functions back. Whether there was anything, and whether
-    /// functions are left.
-    fn take_flushes(&self, me: CpuId) -> (bool, bool) {
-        let (inbox, mut left) = (&self.state(me).inbox, false);
-        let came = inbox.take(me, self.doorbell(me), |group, mut word| {
+    /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
+    fn take_flushes(&self, me: CpuId) -> bool {
+        let inbox = &self.state(me).inbox;
+        inbox.take(me, self.doorbell(me), |group, word| {
             let mut back = 0;
-            while word != 0 {
-                let lane = word.trailing_zeros();
-                word &= word - 1;
-                if !self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), None) {
+            for lane in ones_from(word, 0) {
+                let initiator = <Cpus<N> as Capacity>::cpu(group, lane);
+                if !self.look_at(me, initiator, Functions::Leave) {
                     back |= 1 << lane;
                 }
             }
             if back != 0 {
                 inbox.put_back(group, back);
-                left = true;
             }
-        });
-        (came, left)
+        })
     }
 
     /// Puts those back that still wait because the bound was reached; true if there are any.

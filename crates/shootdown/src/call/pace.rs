@@ -1,0 +1,49 @@
+//! [`Pace`]: how long the functions take that a responder runs one after the other.
+//!
+//! Where they are short, the quickest order is that in which they are found: each responder begins elsewhere, and takes each slot's
+//! line once. Where they are long, that is nothing beside what is gained when all targets agree which call goes first, so
+//! they are taken oldest first. Nobody says beforehand how long a function takes; the last ones tell.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+
+/// So many ns a responder goes on before it looks for flushes; a function that takes as long is slow.
+const PATIENCE_NS: u64 = 4_000;
+
+/// A stretch of several requests.
+#[derive(Debug)]
+pub(super) struct Pace {
+    since_ns: u64,
+    served: u64,
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Begins a stretch in which functions may run.
+    #[inline]
+    pub(super) fn begin_pace(&self) -> Pace {
+        Pace {
+            since_ns: self.platform.now_ns(),
+            served: 0,
+        }
+    }
+
+    /// One more request was served: when the stretch has become long, serves the flushes that have come, and notes whether
+    /// functions are slow.
+    #[inline]
+    pub(super) fn keep_pace(&self, me: CpuId, pace: &mut Pace) {
+        pace.served += 1;
+        let now_ns = self.platform.now_ns();
+        let took_ns = now_ns.saturating_sub(pace.since_ns);
+        if took_ns >= PATIENCE_NS {
+            let is_slow = took_ns / pace.served >= PATIENCE_NS;
+            self.state(me).is_slow.set(is_slow);
+            self.serve_urgent(me);
+            *pace = self.begin_pace();
+        }
+    }
+}
