@@ -8,7 +8,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::guard::{IrqGuard, PreemptGuard};
 use crate::mask::CpuMask;
-use crate::memory::{CpuMemory, CpuState};
+use crate::memory::{CpuMemory, CpuState, Here};
 use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::Stats;
@@ -190,7 +190,18 @@ where
         }
     }
 
-    /// The same, or `None` where it has none yet.
+    /// The running CPU. Interrupts are off.
+    ///
+    /// # Panics
+    /// When it has no memory, or is not below `N`.
+    #[inline]
+    pub(crate) fn here(&self) -> Here<'_, N> {
+        let cpu = self.platform.current_cpu();
+        let state = self.state(cpu);
+        Here { cpu, state }
+    }
+
+    /// What the engine keeps for `cpu`, or `None` where it has none yet.
     #[inline]
     pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<N>> {
         self.cpus[cpu.index()].get()

@@ -133,6 +133,28 @@ where
     }
 }
 
+/// The running CPU, and its memory; who has one stays on it, with interrupts off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    pub(crate) cpu: CpuId,
+    pub(crate) state: &'a CpuState<N>,
+}
+
+impl<'a, const N: usize> core::ops::Deref for Here<'a, N>
+where
+    Cpus<N>: Capacity,
+{
+    type Target = &'a CpuState<N>;
+
+    #[inline]
+    fn deref(&self) -> &&'a CpuState<N> {
+        &self.state
+    }
+}
+
 impl<const N: usize> core::ops::Deref for CpuState<N>
 where
     Cpus<N>: Capacity,

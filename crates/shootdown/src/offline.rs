@@ -63,9 +63,10 @@ where
         // only when all is announced and an interrupt is refused.
         self.send_kick(None).wait();
         // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
-        while self.serve(me) {}
+        let here = self.here();
+        while self.serve(here) {}
         // A host that has forgotten a `PollIdle` would come back with its doorbell held. Nobody relies on it.
-        let _ = self.state(me).inbox.let_go(me);
+        let _ = here.inbox.let_go(me);
         drop(departure);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
         drop(irq);

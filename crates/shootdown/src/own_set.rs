@@ -97,7 +97,7 @@ where
     /// Each group that has members, and these.
     #[inline]
     pub(crate) fn groups_with_members(&self) -> impl Iterator<Item = (usize, u64)> + Clone {
-        ones_from(self.groups(), 0).map(|group| (group as usize, self.word(group as usize).get()))
+        self.groups_from(CpuId::from_index(0))
     }
 
     /// The members in ascending order. One that is removed meanwhile may still come.
@@ -110,13 +110,18 @@ where
     /// time are each somewhere else, and each member is visited by neighbours one after the other. As [`iter`](Self::iter).
     #[inline]
     pub(crate) fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> {
-        let first = <Cpus<N> as Capacity>::group(start);
         let below = <Cpus<N> as Capacity>::bit(start) - 1;
-        let earlier = (1u64 << first) - 1;
-        ones_from(self.groups(), earlier).flat_map(move |group| {
-            let lanes = ones_from(self.word(group as usize).get(), below);
-            lanes.map(move |lane| <Cpus<N> as Capacity>::cpu(group as usize, lane))
+        self.groups_from(start).flat_map(move |(group, word)| {
+            ones_from(word, below).map(move |lane| <Cpus<N> as Capacity>::cpu(group, lane))
         })
+    }
+
+    /// Each group that has members, and these, from the group of `start` on.
+    #[inline]
+    pub(crate) fn groups_from(&self, start: CpuId) -> impl Iterator<Item = (usize, u64)> + Clone {
+        let earlier = (1u64 << <Cpus<N> as Capacity>::group(start)) - 1;
+        ones_from(self.groups(), earlier)
+            .map(|group| (group as usize, self.word(group as usize).get()))
     }
 
     /// How many members there are.

@@ -136,6 +136,12 @@ impl Counter {
             .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
     }
 
+    /// Adds `amount`, on any CPU in any context.
+    #[inline]
+    pub(crate) fn add_from_anywhere(&self, amount: u64) {
+        self.0.fetch_add(amount, CoreOrdering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(CoreOrdering::Relaxed)

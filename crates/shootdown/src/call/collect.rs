@@ -70,11 +70,11 @@ where
         F: Fn(CpuId) + Sync,
     {
         let mut chosen = None;
-        let dispatch = |slot: &FreeSlot<'_, P>, request| {
-            chosen = self.nearest(targets, slot.initiator);
-            let remote = chosen.filter(|cpu| *cpu != slot.initiator);
+        let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
+            chosen = self.nearest(targets, slot.here.cpu);
+            let remote = chosen.filter(|cpu| *cpu != slot.here.cpu);
             Dispatched {
-                local: chosen == Some(slot.initiator),
+                local: chosen == Some(slot.here.cpu),
                 published: remote
                     .map(|cpu| self.publish(slot, Kind::CALL, request, Targets::One(cpu))),
             }

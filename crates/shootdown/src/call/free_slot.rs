@@ -8,6 +8,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
+use crate::memory::Here;
 use crate::offline::DepartureGuard;
 use crate::platform::Platform;
 use crate::watchdog::Watch;
@@ -33,15 +34,22 @@ impl SlotClass {
 
 /// A free slot of the running CPU, which stays free while interrupts stay off.
 #[derive(Debug)]
-pub(crate) struct FreeSlot<'a, P: Platform> {
-    pub(crate) initiator: CpuId,
+pub(crate) struct FreeSlot<'a, P: Platform, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// Its initiator.
+    pub(crate) here: Here<'a, N>,
     pub(crate) index: usize,
     departure: Option<DepartureGuard<'a>>,
     /// Dropped last.
     _irq: IrqGuard<'a, P>,
 }
 
-impl<P: Platform> FreeSlot<'_, P> {
+impl<P: Platform, const N: usize> FreeSlot<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
     /// Whether the initiator is not online, so that what it knew of others before it had the slot may be old.
     #[inline]
     pub(crate) fn was_offline(&self) -> bool {
@@ -62,8 +70,9 @@ where
 {
     /// A free slot of whatever CPU this is; `None` when all are busy, and for an initiator that is not online while another CPU goes
     /// offline. Interrupts are off from here on.
-    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P>> {
-        self.free_slot_of(self.irq_guard(), class)
+    pub(crate) fn try_free_slot(&self, class: SlotClass) -> Option<FreeSlot<'_, P, N>> {
+        let irq = self.irq_guard();
+        self.free_slot_of(irq, self.here(), class)
     }
 
     /// The same where interrupts are off already.
@@ -71,17 +80,17 @@ where
     pub(crate) fn free_slot_of<'a>(
         &'a self,
         irq: IrqGuard<'a, P>,
+        here: Here<'a, N>,
         class: SlotClass,
-    ) -> Option<FreeSlot<'a, P>> {
-        let initiator = self.platform.current_cpu();
-        let departure = match self.is_ready(initiator) {
+    ) -> Option<FreeSlot<'a, P, N>> {
+        let departure = match self.is_ready(here.cpu) {
             true => None,
-            false => self.hold_departures(initiator)?,
+            false => self.hold_departures(here.cpu)?,
         };
-        let slots = &self.state(initiator).slots[..class.limit()];
+        let slots = &here.slots[..class.limit()];
         let index = slots.iter().position(|slot| slot.is_free())?;
         Some(FreeSlot {
-            initiator,
+            here,
             index,
             departure,
             _irq: irq,
@@ -93,10 +102,11 @@ where
     /// # Panics
     /// Inside a called function.
     #[inline]
-    pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P> {
+    pub(crate) fn free_slot_for_function(&self) -> FreeSlot<'_, P, N> {
         let irq = self.irq_guard();
-        self.forbid_inside_function();
-        match self.free_slot_of(irq, SlotClass::Function) {
+        let here = self.here();
+        forbid_inside_function(here);
+        match self.free_slot_of(irq, here, SlotClass::Function) {
             Some(slot) => slot,
             None => self.wait_for_slot(SlotClass::Function),
         }
@@ -105,7 +115,7 @@ where
     /// Waits until a slot is free, with interrupts as the caller has them: for a flush serving flushes only, whose end depends on
     /// flushes only; for a function serving all.
     #[cold]
-    pub(crate) fn wait_for_slot(&self, class: SlotClass) -> FreeSlot<'_, P> {
+    pub(crate) fn wait_for_slot(&self, class: SlotClass) -> FreeSlot<'_, P, N> {
         let mut wait = SlotWait::default();
         loop {
             if let Some(slot) = self.try_free_slot(class) {
@@ -146,15 +156,16 @@ where
             number: slots[slot].number(),
         })
     }
+}
 
-    /// A called function that waited for other functions could wait for one that waits for it. Interrupts are off: the flag of a
-    /// CPU that we have just left would be another task's.
-    #[inline]
-    pub(super) fn forbid_inside_function(&self) {
-        let me = self.platform.current_cpu();
-        if self.state(me).in_function.get() {
-            inside_function(me);
-        }
+/// A called function that waited for other functions could wait for one that waits for it.
+#[inline]
+pub(super) fn forbid_inside_function<const N: usize>(here: Here<'_, N>)
+where
+    Cpus<N>: Capacity,
+{
+    if here.in_function.get() {
+        inside_function(here.cpu);
     }
 }
 

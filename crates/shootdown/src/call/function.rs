@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, Run, Targets, WaitsFor};
+use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -82,12 +82,12 @@ where
         F: Fn(CpuId) + Sync,
     {
         let mut result = Err(NotReady { cpu: target });
-        let dispatch = |slot: &FreeSlot<'_, P>, request| {
+        let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
             if !self.is_ready(target) {
                 return Dispatched::default();
             }
             result = Ok(());
-            let local = target == slot.initiator;
+            let local = target == slot.here.cpu;
             let published =
                 (!local).then(|| self.publish(slot, Kind::CALL, request, Targets::One(target)));
             Dispatched { local, published }
@@ -197,7 +197,7 @@ where
         &self,
         function: &F,
         overlap: impl FnOnce() -> R,
-        dispatch: impl FnOnce(&FreeSlot<'_, P>, Request) -> Dispatched,
+        dispatch: impl FnOnce(&FreeSlot<'_, P, N>, Request) -> Dispatched,
     ) -> R
     where
         F: Fn(CpuId) + Sync,
@@ -211,9 +211,7 @@ where
         let Dispatched { local, published } = dispatch(&slot, request);
         let wait = WaitOnDrop(self, published);
         if local {
-            self.run_here(slot.initiator, run_borrowed::<F>, || {
-                function(slot.initiator)
-            });
+            self.enter_function(slot.here, run_borrowed::<F>, || function(slot.here.cpu));
         }
         drop(slot);
         let result = overlap();
@@ -226,12 +224,12 @@ where
     /// these CPUs, and this one if it is among the targets.
     pub(super) fn dispatch(
         &self,
-        slot: &FreeSlot<'_, P>,
+        slot: &FreeSlot<'_, P, N>,
         targets: Option<&CpuMask<N>>,
         (kind, request): (Kind, Request),
         ran: &mut CpuMask<N>,
     ) -> Dispatched {
-        let me = slot.initiator;
+        let me = slot.here.cpu;
         let remote = &self.state(me).targets;
         remote.clear();
         for group in self.groups() {
@@ -252,11 +250,6 @@ where
             local: ran.contains(me),
             published,
         }
-    }
-
-    /// Runs a called function on the CPU that called it. Interrupts are off.
-    pub(super) fn run_here(&self, me: CpuId, run: Run, function: impl FnOnce()) {
-        self.enter_function(me, run, function);
     }
 }
 

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::platform::Platform;
 
 /// An idle CPU that looks for work itself: requests that come through its inbox send it no interrupt. (Broadcasts and posted
@@ -20,7 +20,7 @@ where
     Cpus<N>: Capacity,
 {
     engine: &'a Shootdown<P, N>,
-    me: CpuId,
+    here: Here<'a, N>,
     /// It is this CPU's, and stays here.
     _here: PhantomData<*const ()>,
 }
@@ -33,12 +33,12 @@ where
     /// interrupts in any state (one that the CPU takes meanwhile is served as always).
     pub fn poll_idle(&self) -> PollIdle<'_, P, N> {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        self.state(me).inbox.hold(me);
+        let here = self.here();
+        here.inbox.hold(here.cpu);
         drop(irq);
         PollIdle {
             engine: self,
-            me,
+            here,
             _here: PhantomData,
         }
     }
@@ -54,13 +54,13 @@ where
     /// On another CPU.
     pub fn has_work(&self) -> bool {
         self.stay();
-        let inbox = &self.engine.state(self.me).inbox;
-        if inbox.is_held(self.me) {
-            return !inbox.is_quiet(self.me) || self.is_told();
+        let inbox = &self.here.inbox;
+        if inbox.is_held(self.here.cpu) {
+            return !inbox.is_quiet(self.here.cpu) || self.is_told();
         }
         // An interrupt was served meanwhile, which let the doorbell go.
         let irq = self.engine.irq_guard();
-        inbox.hold(self.me);
+        inbox.hold(self.here.cpu);
         drop(irq);
         true
     }
@@ -69,22 +69,21 @@ where
     fn stay(&self) {
         let here = self.engine.platform.current_cpu();
         assert!(
-            here == self.me,
+            here == self.here.cpu,
             "{} idles and goes on as {here}: disable preemption meanwhile",
-            self.me
+            self.here.cpu
         );
     }
 
     /// Whether something has come of which the doorbell says nothing, because its initiator interrupts.
     fn is_told(&self) -> bool {
-        let posted = &self.engine.state(self.me).posted.0;
-        self.engine.is_broadcast_due(self.me) || !posted.is_empty()
+        self.engine.is_broadcast_due(self.here, false) || !self.here.posted.0.is_empty()
     }
 
     /// The address of the word that initiators write. Broadcasts and posted call data do not write it, they interrupt: a CPU that waits for a write here
     /// has interrupts on, or has a masked interrupt end the wait (x86: MWAIT with bit 0 of ECX).
     pub fn doorbell(&self) -> *const u64 {
-        self.engine.state(self.me).inbox.doorbell_address()
+        self.here.inbox.doorbell_address()
     }
 }
 
@@ -95,12 +94,11 @@ where
     fn drop(&mut self) {
         let irq = self.engine.irq_guard();
         self.stay();
-        let state = self.engine.state(self.me);
         // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
-        let is_quiet = state.inbox.let_go(self.me);
+        let is_quiet = self.here.inbox.let_go(self.here.cpu);
         if !is_quiet || self.is_told() {
-            self.engine.serve(self.me);
-            state.counters.polls_served.add(1);
+            self.engine.serve(self.here);
+            self.here.counters.polls_served.add(1);
         }
         drop(irq);
     }

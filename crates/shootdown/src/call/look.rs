@@ -7,6 +7,7 @@ use crate::call::{Kind, OtherSlots, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::platform::Platform;
 
 /// What becomes of functions that a look finds.
@@ -22,48 +23,39 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Whether there is a broadcast that this CPU has not read; a hint.
+    /// Whether there is a broadcast that this CPU has not read, and that is not known to be a function if those are skipped; a hint.
     #[inline]
-    pub(crate) fn is_broadcast_due(&self, me: CpuId) -> bool {
-        self.is_due(me, false)
-    }
-
-    /// The same, without those that are known to be functions.
-    #[inline]
-    pub(crate) fn is_broadcast_flush_due(&self, me: CpuId) -> bool {
-        self.is_due(me, true)
-    }
-
-    #[inline]
-    fn is_due(&self, me: CpuId, skip_functions: bool) -> bool {
+    pub(crate) fn is_broadcast_due(&self, me: Here<'_, N>, skip_functions: bool) -> bool {
         #[cfg(loom)]
-        if self.ring_of(me).is_used.get() == 0 {
+        if self.ring_of(me.cpu).is_used.get() == 0 {
             return false;
         }
-        let reader = &self.state(me).ring;
-        let next = match skip_functions && reader.has_functions() {
-            true => reader.next_from(reader.next(), true),
-            false => Some(reader.next()),
+        let next = match skip_functions && me.ring.has_functions() {
+            true => me.ring.next_from(me.ring.next(), true),
+            false => Some(me.ring.next()),
         };
-        next.is_some_and(|next| self.ring_of(me).is_due(next))
+        next.is_some_and(|next| self.ring_of(me.cpu).is_due(next))
     }
 
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run, as far as the
     /// backlog has room. True if there were any.
-    pub(super) fn read_ring(&self, me: CpuId, functions: Functions) -> bool {
-        let (reader, ring) = (&self.state(me).ring, self.ring_of(me));
-        #[cfg(loom)]
-        if ring.is_used.get() == 0 {
-            return false;
-        }
+    #[inline]
+    pub(super) fn read_ring(&self, me: Here<'_, N>, functions: Functions) -> bool {
+        // Where nothing lies at the next ticket, nothing lies further.
+        self.is_broadcast_due(me, false) && self.read_tickets(me, functions)
+    }
+
+    #[inline(never)]
+    fn read_tickets(&self, me: Here<'_, N>, functions: Functions) -> bool {
+        let (reader, ring) = (&me.ring, self.ring_of(me.cpu));
         let (mut is_named, mut from, mut pace) = (false, reader.next(), None);
-        let is_full = !self.may_take(me, functions);
+        let is_full = !Self::may_take(me, functions);
         for _ in 0..MOST_READ {
             let Some(ticket) = reader.next_from(from, is_full) else {
                 break;
             };
             from = ticket.plus(1);
-            match ring.read(ticket, self.seat_of(me)) {
+            match ring.read(ticket, self.seat_of(me.cpu)) {
                 Announcement::Nothing => break,
                 Announcement::Gone(later) => reader.skip_to(later),
                 Announcement::Incomplete => {}
@@ -71,14 +63,15 @@ where
                 Announcement::Ours(initiator, slot) => {
                     let place = Place::in_ring(initiator, slot, ticket);
                     let kind = self.slot_at(place).kind();
-                    if !kind.is_flush() && !self.may_take(me, functions) {
+                    if !kind.is_flush() && !Self::may_take(me, functions) {
                         reader.leave(ticket);
                         continue;
                     }
                     // Before it is served: a function that polls reads the ring too.
                     reader.has_read(ticket);
+                    let others = self.state(initiator).slots[0].others();
                     // SAFETY: 1. a target reads each ticket once.
-                    unsafe { self.serve_or_keep(me, place, kind) };
+                    unsafe { self.serve_or_keep(me, place, kind, others) };
                     is_named = true;
                     match &mut pace {
                         Some(pace) => self.keep_pace(me, pace),
@@ -93,21 +86,22 @@ where
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    pub(super) fn look_at(&self, me: CpuId, initiator: CpuId, functions: Functions) -> bool {
+    pub(super) fn look_at(&self, me: Here<'_, N>, initiator: CpuId, functions: Functions) -> bool {
         let slots = &self.state(initiator).slots;
         if self.prefetches() {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
             // writing saves the second transfer that an acknowledgement after a read costs.
-            self.platform.prefetch_write(slots[0].line_of(me));
+            self.platform.prefetch_write(slots[0].line_of(me.cpu));
         }
-        let mut is_all = true;
-        for slot in slots[0].others().with_first() {
-            let Some(kind) = slots[slot].kind_for(me) else {
+        let (mut is_all, others) = (true, slots[0].others());
+        for slot in others.with_first() {
+            let Some(kind) = slots[slot].kind_for(me.cpu) else {
                 continue;
             };
-            if kind.is_flush() || self.may_take(me, functions) {
+            if kind.is_flush() || Self::may_take(me, functions) {
+                let place = Place::in_inbox(initiator, slot);
                 // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                unsafe { self.serve_or_keep(me, Place::in_inbox(initiator, slot), kind) };
+                unsafe { self.serve_or_keep(me, place, kind, others) };
             } else {
                 is_all = false;
             }
@@ -117,30 +111,24 @@ where
 
     /// Whether one more function can be served or kept.
     #[inline]
-    fn may_take(&self, me: CpuId, functions: Functions) -> bool {
-        functions == Functions::Run && self.state(me).backlog.has_room()
+    fn may_take(me: Here<'_, N>, functions: Functions) -> bool {
+        functions == Functions::Run && me.backlog.has_room()
     }
 
-    /// Whether the initiator may have more requests here: its functions run in the order in which they were published.
-    #[inline]
-    fn is_one_of_several(&self, place: Place) -> bool {
-        let first = &self.state(place.initiator()).slots[0];
-        place.slot() > 0 || first.others() != OtherSlots::NONE
-    }
-
-    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn.
+    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn. `others` are those
+    /// of its initiator's slots that may hold requests, too: its functions run in the order in which they were published.
     ///
     /// # Safety
     /// 1. It names this CPU, which has not acknowledged it.
-    #[inline]
-    unsafe fn serve_or_keep(&self, me: CpuId, place: Place, kind: Kind) {
-        let state = self.state(me);
-        state.served.set(state.served.get() + 1);
+    #[inline(always)]
+    unsafe fn serve_or_keep(&self, me: Here<'_, N>, place: Place, kind: Kind, others: OtherSlots) {
+        me.served.set(me.served.get() + 1);
+        let is_one_of_several = place.slot() > 0 || others != OtherSlots::NONE;
         if kind.is_flush() {
             // SAFETY: duty 1.
             unsafe { self.serve_flush(me, place, kind) };
-        } else if kind.merges() || state.is_slow.get() || self.is_one_of_several(place) {
-            state.backlog.add(Found {
+        } else if kind.merges() || me.is_slow.get() || is_one_of_several {
+            me.backlog.add(Found {
                 place,
                 kind,
                 number: self.slot_at(place).number(),

@@ -55,7 +55,7 @@ pub use ticket::CallTicket;
 pub(crate) use backlog::Backlog;
 pub(crate) use data::PostedList;
 pub(crate) use free_slot::{FreeSlot, SlotClass};
-pub(crate) use inbox::{Doorbell, Inbox};
+pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};
 pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};

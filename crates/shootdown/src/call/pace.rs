@@ -5,8 +5,8 @@
 //! they are taken oldest first. Nobody says beforehand how long a function takes; the last ones tell.
 
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::platform::Platform;
 
 /// So many ns a responder goes on before it looks for flushes; a function that takes as long is slow.
@@ -35,15 +35,20 @@ where
     /// One more request was served: when the stretch has become long, serves the flushes that have come, and notes whether
     /// functions are slow.
     #[inline]
-    pub(super) fn keep_pace(&self, me: CpuId, pace: &mut Pace) {
+    pub(super) fn keep_pace(&self, me: Here<'_, N>, pace: &mut Pace) {
         pace.served += 1;
-        let now_ns = self.platform.now_ns();
-        let took_ns = now_ns.saturating_sub(pace.since_ns);
-        if took_ns >= PATIENCE_NS {
-            let is_slow = took_ns / pace.served >= PATIENCE_NS;
-            self.state(me).is_slow.set(is_slow);
+        if self.platform.now_ns().saturating_sub(pace.since_ns) >= PATIENCE_NS {
+            self.end_pace(me, pace);
             self.serve_urgent(me);
             *pace = self.begin_pace();
+        }
+    }
+
+    /// Notes at the end of a stretch whether functions are slow.
+    pub(super) fn end_pace(&self, me: Here<'_, N>, pace: &Pace) {
+        let took_ns = self.platform.now_ns().saturating_sub(pace.since_ns);
+        if let Some(each_ns) = took_ns.checked_div(pace.served) {
+            me.is_slow.set(each_ns >= PATIENCE_NS);
         }
     }
 }

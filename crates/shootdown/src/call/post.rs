@@ -115,7 +115,7 @@ where
 
     fn send_copy<F>(
         &self,
-        slot: FreeSlot<'_, P>,
+        slot: FreeSlot<'_, P, N>,
         targets: &CpuMask<N>,
         function: F,
         wait: Wait,
@@ -131,7 +131,7 @@ where
         let mut ran = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, Some(targets), (kind, request), &mut ran);
         if sent.local {
-            self.run_here(slot.initiator, run_inline::<F>, || function(slot.initiator));
+            self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
         }
         (ran, sent.published)
     }

@@ -8,8 +8,8 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
+use crate::memory::Here;
 use crate::platform::Platform;
-use crate::stats::Counters;
 use crate::sync::Ordering;
 use crate::watchdog::Watch;
 
@@ -53,13 +53,12 @@ where
         F: Fn(CpuId) + Sync,
     {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
         // Before anything is pushed: without memory this CPU could send no interrupt for it.
-        let counters = &self.state(me).counters;
+        let here = self.here();
         // From here to the post nobody's departure can complete.
-        let _departure = match self.is_ready(me) {
+        let _departure = match self.is_ready(here.cpu) {
             true => None,
-            false => self.hold_departures(me).ok_or(PostRefused::Busy)?,
+            false => self.hold_departures(here.cpu).ok_or(PostRefused::Busy)?,
         };
         if !self.is_ready(target) {
             return Err(PostRefused::NotReady);
@@ -69,21 +68,16 @@ where
             return Err(PostRefused::Busy);
         }
         if self.state(target).posted.0.push(data) {
-            self.interrupt_for_data(&irq, counters, (me, target));
+            self.interrupt_for_data(&irq, here, target);
         }
         Ok(())
     }
 
-    fn interrupt_for_data(
-        &self,
-        _: &IrqGuard<'_, P>,
-        counters: &Counters,
-        (me, target): (CpuId, CpuId),
-    ) {
+    fn interrupt_for_data(&self, _: &IrqGuard<'_, P>, here: Here<'_, N>, target: CpuId) {
         let mut watch = Watch::default();
         while self.platform.send_ipi(target).is_err() {
-            counters.ipis_refused.add(1);
-            self.serve_flushes(me);
+            here.counters.ipis_refused.add(1);
+            self.serve_flushes(here);
             if !self.is_ready(target) {
                 // It has left meanwhile, after it ran what it found.
                 return;
@@ -93,13 +87,13 @@ where
                 Some(self.refusal(target, waited_ns))
             });
         }
-        counters.ipis_sent.add(1);
+        here.counters.ipis_sent.add(1);
     }
 
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.
     #[cold]
-    pub(crate) fn run_posted(&self, me: CpuId) -> bool {
-        let mut next = self.state(me).posted.0.take();
+    pub(crate) fn run_posted(&self, me: Here<'_, N>) -> bool {
+        let mut next = me.posted.0.take();
         let is_any = next.is_some();
         while let Some(link) = next {
             // SAFETY: links live for ever.
@@ -110,7 +104,7 @@ where
             cell.is_posted.swap(0, Ordering::Release);
             self.enter_posted(me, || {
                 // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
-                unsafe { (cell.run)(link, me) };
+                unsafe { (cell.run)(link, me.cpu) };
             });
         }
         is_any

@@ -1,10 +1,11 @@
 //! The initiator's half of a call: filling a slot, and interrupting its targets.
 
-use crate::call::{Doorbell, FreeSlot, Kind, OtherSlots, Request, RequestRef};
+use crate::call::{FreeSlot, Kind, OtherSlots, Request, RequestRef};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::memory::CpuState;
+use crate::memory::Here;
+use crate::own_set::ones_from;
 use crate::platform::{IpiRefused, Platform};
 use crate::trace::TraceEvent;
 use crate::watchdog::{Entry, Watch};
@@ -13,7 +14,7 @@ use crate::watchdog::{Entry, Watch};
 /// that are asked for early are gone before they are written, and a ring has no room.
 const STORM: u64 = 3;
 
-/// How many inboxes ahead of the one being written are asked for: as many cache-line requests as a core keeps
+/// How many inboxes are asked for before the first is written: as many cache-line requests as a core keeps
 /// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).
 const PREFETCH_AHEAD: usize = 8;
 
@@ -32,76 +33,80 @@ where
     /// Publishes `request` to `targets` and interrupts them.
     pub(crate) fn publish(
         &self,
-        slot: &FreeSlot<'_, P>,
+        slot: &FreeSlot<'_, P, N>,
         kind: Kind,
         request: Request,
         targets: Targets,
     ) -> RequestRef {
-        let state = self.state(slot.initiator);
+        let here = slot.here;
         let (targets, named) = match targets {
             Targets::One(_) => (targets, 1),
-            Targets::OwnSet => match state.targets.only() {
+            Targets::OwnSet => match here.targets.only() {
                 Some(only) => (Targets::One(only), 1),
-                None => (targets, state.targets.len()),
+                None => (targets, here.targets.len()),
             },
         };
-        let is_storm = state.served.get() >= STORM;
-        state.served.set(0);
-        if self.policy().broadcasts_to(named) && !is_storm && self.is_ring_open(state) {
+        let is_storm = here.served.get() >= STORM;
+        here.served.set(0);
+        let policy = self.policy();
+        if policy.broadcasts_to(named) && !is_storm && self.is_ring_open(here) {
             return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }
-        let ahead = match self.prefetches() && !is_storm {
-            true => PREFETCH_AHEAD,
-            false => 0,
-        };
-        self.prefetch_for(slot, targets, ahead);
-        let request_ref = self.fill(slot, kind, request, targets);
-        let ipis = match targets {
+        let prefetches = !cfg!(loom) && policy.prefetches();
+        let cell = &here.slots[slot.index];
+        let (request_ref, ipis) = match targets {
             Targets::One(target) => {
-                let must_send = self
-                    .state(target)
-                    .inbox
-                    .add(slot.initiator, kind.is_flush());
-                u32::from(must_send)
-            }
-            Targets::OwnSet => self.add_to_inboxes(state, slot.initiator, kind, ahead),
-        };
-        self.finish(request_ref, targets, (named, ipis as usize));
-        request_ref
-    }
-
-    /// Writes the request into its slot: from here on its targets may find it.
-    pub(crate) fn fill(
-        &self,
-        slot: &FreeSlot<'_, P>,
-        kind: Kind,
-        request: Request,
-        targets: Targets,
-    ) -> RequestRef {
-        let state = self.state(slot.initiator);
-        let wanted = request.function().map_or(Entry::FLUSH, Entry::function);
-        state.activity.wants(slot.index, wanted);
-        // Flushes are served before all functions, in any order.
-        let now_ns = (!kind.is_flush()).then(|| self.platform.now_ns());
-        let order = (now_ns, self.others_of(slot));
-        let cell = &state.slots[slot.index];
-        let number = match targets {
-            Targets::One(target) => {
-                let word = (
+                let inbox = &self.state(target).inbox;
+                let (group, bit) = (
                     <Cpus<N> as Capacity>::group(target),
                     <Cpus<N> as Capacity>::bit(target),
                 );
-                // SAFETY: 1. `FreeSlot` holds interrupts off on `initiator` since it saw the slot free.
-                unsafe { cell.publish(kind, request, core::iter::once(word), order) }
+                let words = core::iter::once((group, bit));
+                if prefetches {
+                    self.prefetch_slot(cell, words.clone());
+                    self.prefetch_inbox(inbox, here.cpu);
+                }
+                let request_ref = self.fill(slot, kind, request, words);
+                let must_send = inbox.add(here.cpu, kind.is_flush());
+                (request_ref, u32::from(must_send))
             }
             Targets::OwnSet => {
-                let words = state.targets.groups_with_members();
-                // SAFETY: 1. as above.
-                unsafe { cell.publish(kind, request, words, order) }
+                let words = here.targets.groups_from(here.cpu);
+                if prefetches {
+                    self.prefetch_slot(cell, words.clone());
+                }
+                if prefetches && !is_storm {
+                    for target in here.targets.iter_from(here.cpu).take(PREFETCH_AHEAD) {
+                        self.prefetch_inbox(&self.state(target).inbox, here.cpu);
+                    }
+                }
+                let request_ref = self.fill(slot, kind, request, words);
+                (request_ref, self.add_to_inboxes(here, kind))
             }
         };
+        self.finish(here, request_ref, targets, (named, ipis as usize));
+        request_ref
+    }
+
+    /// Writes the request into its slot, for the targets in `words`, by group: from here on they may find it.
+    #[inline]
+    pub(crate) fn fill(
+        &self,
+        slot: &FreeSlot<'_, P, N>,
+        kind: Kind,
+        request: Request,
+        words: impl Iterator<Item = (usize, u64)> + Clone,
+    ) -> RequestRef {
+        let here = slot.here;
+        let wanted = request.function().map_or(Entry::FLUSH, Entry::function);
+        here.activity.wants(slot.index, wanted);
+        // Flushes are served before all functions, in any order.
+        let now_ns = (!kind.is_flush()).then(|| self.platform.now_ns());
+        let order = (now_ns, Self::others_of(slot));
+        // SAFETY: 1. `FreeSlot` holds interrupts off on its CPU since it saw the slot free.
+        let number = unsafe { here.slots[slot.index].publish(kind, request, words, order) };
         RequestRef {
-            initiator: slot.initiator,
+            initiator: here.cpu,
             slot: slot.index,
             number,
         }
@@ -109,8 +114,9 @@ where
 
     /// What the header of `slot` has to say of the other slots. For the first slot, those that are in use; if it is another,
     /// the first slot's header is told of it.
-    fn others_of(&self, slot: &FreeSlot<'_, P>) -> OtherSlots {
-        let slots = &self.state(slot.initiator).slots;
+    #[inline]
+    fn others_of(slot: &FreeSlot<'_, P, N>) -> OtherSlots {
+        let slots = &slot.here.slots;
         let mut others = OtherSlots::NONE;
         if slot.index > 0 {
             slots[0].note_other(slot.index);
@@ -128,75 +134,94 @@ where
         others
     }
 
-    /// Announces a published slot in the inboxes of the initiator's set `targets`, `ahead` of which are asked for already, and leaves
-    /// in the set those that no interrupt is on its way to (I7); returns how many. Interrupts are off.
-    pub(crate) fn add_to_inboxes(
+    /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
+    /// interrupt is on its way to (I7); returns how many. Interrupts are off.
+    fn add_to_inboxes(&self, here: Here<'_, N>, kind: Kind) -> u32 {
+        let groups = here.targets.groups_from(here.cpu);
+        groups.fold(0, |ipis, (group, word)| {
+            ipis + self.add_group_to_inboxes(here, (group, word), kind)
+        })
+    }
+
+    /// The same for the targets `word` of one group.
+    pub(crate) fn add_group_to_inboxes(
         &self,
-        state: &CpuState<N>,
-        initiator: CpuId,
+        here: Here<'_, N>,
+        (group, word): (usize, u64),
         kind: Kind,
-        ahead: usize,
     ) -> u32 {
-        let mut ipis = 0;
-        let mut later = state.targets.iter_from(initiator).skip(ahead);
-        for target in state.targets.iter_from(initiator) {
-            if ahead > 0
-                && let Some(later) = later.next()
-            {
-                self.prefetch_inbox(later, initiator);
-            }
-            match self.state(target).inbox.add(initiator, kind.is_flush()) {
-                true => ipis += 1,
-                false => state.targets.remove(target),
+        let mut quiet = word;
+        for lane in ones_from(word, <Cpus<N> as Capacity>::bit(here.cpu) - 1) {
+            let target = self.state(<Cpus<N> as Capacity>::cpu(group, lane));
+            if !target.inbox.add(here.cpu, kind.is_flush()) {
+                quiet &= !(1 << lane);
             }
         }
-        ipis
+        here.targets.set_group(group, quiet);
+        quiet.count_ones()
     }
 
     /// Counts a published request and interrupts those of its `named` targets that need it, `ipis` of them. Interrupts are off.
+    #[inline]
     pub(crate) fn finish(
         &self,
+        here: Here<'_, N>,
         request: RequestRef,
         targets: Targets,
         (named, ipis): (usize, usize),
     ) {
-        let initiator = request.initiator;
-        let counters = &self.state(initiator).counters;
+        let counters = &here.counters;
         counters.requests_published.add(1);
-        counters.ipis_sent.add(ipis as u64);
         counters.ipis_avoided.add((named - ipis) as u64);
         if ipis > 0 {
-            self.interrupt(request, targets);
+            self.interrupt(here, request, targets);
+            counters.ipis_sent.add(ipis as u64);
         }
         self.platform.on_trace(TraceEvent::Submitted {
-            cpu: initiator,
+            cpu: here.cpu,
             targets: named as u32,
             ipis: ipis as u32,
         });
     }
 
-    /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss. Meanwhile this CPU serves
-    /// flushes, and the watchdog looks.
-    fn interrupt(&self, request: RequestRef, targets: Targets) {
-        let initiator = request.initiator;
-        let (mut watch, mut next) = (Watch::default(), CpuId::from_index(0));
-        while self.send(initiator, targets, &mut next).is_err() {
-            self.state(initiator).counters.ipis_refused.add(1);
-            self.serve_flushes(initiator);
-            if !self.is_any_left(initiator, targets) {
+    /// Sends the interrupt until the platform takes it: a failing backend is a retry, never a loss.
+    #[inline]
+    fn interrupt(&self, here: Here<'_, N>, request: RequestRef, targets: Targets) {
+        let mut next = CpuId::from_index(0);
+        if self.send(here, targets, &mut next).is_err() {
+            self.interrupt_later(here, request, (targets, next));
+        }
+    }
+
+    /// Goes on after a refusal. Meanwhile this CPU serves flushes, and the watchdog looks.
+    #[cold]
+    fn interrupt_later(
+        &self,
+        here: Here<'_, N>,
+        request: RequestRef,
+        (targets, mut next): (Targets, CpuId),
+    ) {
+        let mut watch = Watch::default();
+        loop {
+            here.counters.ipis_refused.add(1);
+            self.serve_flushes(here);
+            if !self.is_any_left(here, targets) {
                 return;
             }
             self.platform.relax();
             self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
+            if self.send(here, targets, &mut next).is_ok() {
+                return;
+            }
         }
     }
 
     /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
     /// the platform may refuse interrupts to them for ever. Whether any is left.
-    fn is_any_left(&self, initiator: CpuId, targets: Targets) -> bool {
+    fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
         let set = match targets {
             Targets::One(target) => return self.is_ready(target),
-            Targets::OwnSet => &self.state(initiator).targets,
+            Targets::OwnSet => &here.targets,
         };
         for gone in set.iter().filter(|cpu| !self.is_ready(*cpu)) {
             set.remove(gone);
@@ -205,8 +230,14 @@ where
     }
 
     /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.
-    fn send(&self, initiator: CpuId, targets: Targets, next: &mut CpuId) -> Result<(), IpiRefused> {
-        let set = &self.state(initiator).targets;
+    #[inline]
+    fn send(
+        &self,
+        here: Here<'_, N>,
+        targets: Targets,
+        next: &mut CpuId,
+    ) -> Result<(), IpiRefused> {
+        let set = &here.targets;
         let only = match targets {
             Targets::One(target) => Some(target),
             Targets::OwnSet => set.only(),
@@ -227,24 +258,17 @@ where
     }
 
     /// Has this CPU take the engine's interrupt once more; not before it has interrupts on.
-    pub(crate) fn interrupt_myself(&self, me: CpuId) {
-        let counters = &self.state(me).counters;
+    #[cold]
+    pub(crate) fn interrupt_myself(&self, me: Here<'_, N>) {
         let mut watch = Watch::default();
-        while self.platform.send_ipi(me).is_err() {
-            counters.ipis_refused.add(1);
+        while self.platform.send_ipi(me.cpu).is_err() {
+            me.counters.ipis_refused.add(1);
             self.serve_flushes(me);
             self.platform.relax();
-            self.watch(&mut watch, |waited_ns| Some(self.refusal(me, waited_ns)));
+            self.watch(&mut watch, |waited_ns| {
+                Some(self.refusal(me.cpu, waited_ns))
+            });
         }
-        counters.ipis_sent.add(1);
-    }
-
-    /// How this CPU has left its doorbell.
-    #[inline]
-    pub(crate) fn doorbell(&self, me: CpuId) -> Doorbell {
-        match self.state(me).inbox.is_held(me) {
-            true => Doorbell::Held,
-            false => Doorbell::Silent,
-        }
+        me.counters.ipis_sent.add(1);
     }
 }

@@ -5,6 +5,7 @@ use crate::call::{Kind, Place, Request, Run, Seat, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
@@ -14,8 +15,8 @@ where
     Cpus<N>: Capacity,
 {
     /// Runs the oldest function of the backlog, and acknowledges it for all there that ask for the same. False if there is none.
-    pub(super) fn run_oldest(&self, me: CpuId) -> bool {
-        let backlog = &self.state(me).backlog;
+    pub(super) fn run_oldest(&self, me: Here<'_, N>) -> bool {
+        let backlog = &me.backlog;
         let Some(Found { place, kind, .. }) = backlog.take_oldest() else {
             return false;
         };
@@ -39,11 +40,11 @@ where
     #[inline]
     pub(super) fn run_and_acknowledge(
         &self,
-        me: CpuId,
+        me: Here<'_, N>,
         (place, kind): (Place, Kind),
         request: &Request,
     ) {
-        self.state(me).counters.shared_lines_read.add(1);
+        me.counters.shared_lines_read.add(1);
         if kind.is_ack_first() {
             self.acknowledge(me, place);
         }
@@ -53,24 +54,25 @@ where
         }
     }
 
-    fn run_request(&self, me: CpuId, initiator: CpuId, request: &Request) {
-        let Some(run) = request.function() else {
+    #[inline]
+    fn run_request(&self, me: Here<'_, N>, initiator: CpuId, request: &Request) {
+        let (cpu, Some(run)) = (me.cpu, request.function()) else {
             return;
         };
         self.platform
-            .on_trace(TraceEvent::FunctionStarted { cpu: me, initiator });
+            .on_trace(TraceEvent::FunctionStarted { cpu, initiator });
         self.enter_function(me, run, || {
             // SAFETY: `run` and `payload` were published together by `call` or `send_copy`, which chose `run`
             // for the type in `payload`; a borrowed closure lives until we acknowledge (I11).
-            unsafe { run(Some(&request.payload), me) };
+            unsafe { run(Some(&request.payload), cpu) };
         });
         self.platform
-            .on_trace(TraceEvent::FunctionFinished { cpu: me, initiator });
+            .on_trace(TraceEvent::FunctionFinished { cpu, initiator });
     }
 
     /// Marks those in the backlog that lend the function of `request`, which is one that merges; returns how many.
-    fn merge(&self, me: CpuId, request: &Request, backlog: &Backlog) -> u64 {
-        let counters = &self.state(me).counters;
+    fn merge(&self, me: Here<'_, N>, request: &Request, backlog: &Backlog) -> u64 {
+        let counters = &me.counters;
         let merged = backlog.merge(|found| {
             if !found.kind.merges() {
                 return false;
@@ -88,17 +90,17 @@ where
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.
     /// `run` is for the watchdog, which gets the name from it.
     #[inline]
-    pub(crate) fn enter_function(&self, me: CpuId, run: Run, function: impl FnOnce()) {
+    pub(crate) fn enter_function(&self, me: Here<'_, N>, run: Run, function: impl FnOnce()) {
         self.enter(me, Entry::function(run), function);
     }
 
     /// The same for posted call data.
-    pub(super) fn enter_posted(&self, me: CpuId, function: impl FnOnce()) {
+    pub(super) fn enter_posted(&self, me: Here<'_, N>, function: impl FnOnce()) {
         self.enter(me, Entry::POSTED, function);
     }
 
     #[inline]
-    fn enter(&self, me: CpuId, entry: Entry, function: impl FnOnce()) {
+    fn enter(&self, me: Here<'_, N>, entry: Entry, function: impl FnOnce()) {
         /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
         /// memory; panicking again while unwinding aborts instead.
         struct NoUnwind;
@@ -107,19 +109,18 @@ where
                 panic!("a called function unwound: its initiator would wait for ever");
             }
         }
-        let state = self.state(me);
         let bomb = NoUnwind;
-        let nested = state.in_function.replace(true);
-        let before = state.activity.begins(entry);
+        let nested = me.in_function.replace(true);
+        let before = me.activity.begins(entry);
         function();
-        state.activity.begins(before);
-        state.in_function.set(nested);
+        me.activity.begins(before);
+        me.in_function.set(nested);
         core::mem::forget(bomb);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
-        if !nested && state.look_again.replace(false) {
+        if !nested && me.look_again.replace(false) {
             self.interrupt_myself(me);
         }
-        state.counters.functions_run.add(1);
+        me.counters.functions_run.add(1);
     }
 
     #[inline]
@@ -137,15 +138,18 @@ where
 
     /// Tells the initiator that this CPU has done what it asked for.
     #[inline]
-    pub(crate) fn acknowledge(&self, me: CpuId, place: Place) {
+    pub(crate) fn acknowledge(&self, me: Here<'_, N>, place: Place) {
         let slot = self.slot_at(place);
         if !place.is_in_ring {
-            slot.acknowledge(me);
-        } else if let Some(all) = self.ring_of(me).acknowledge(place.ticket, self.seat_of(me)) {
-            slot.acknowledge_all(<Cpus<N> as Capacity>::group(me), all);
+            slot.acknowledge(me.cpu);
+        } else if let Some(all) = self
+            .ring_of(me.cpu)
+            .acknowledge(place.ticket, self.seat_of(me.cpu))
+        {
+            slot.acknowledge_all(<Cpus<N> as Capacity>::group(me.cpu), all);
         }
         self.platform.on_trace(TraceEvent::Acknowledged {
-            cpu: me,
+            cpu: me.cpu,
             initiator: place.initiator(),
         });
     }

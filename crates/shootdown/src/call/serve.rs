@@ -15,8 +15,8 @@ use crate::call::inbox::Doorbell;
 use crate::call::look::Functions;
 use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
@@ -33,21 +33,22 @@ where
     /// controller, with interrupts off. Does not block; runs the functions that were called here.
     pub fn handle_ipi(&self) {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
+        let me = self.here();
         self.platform
-            .on_trace(TraceEvent::HandlerEntered { cpu: me });
+            .on_trace(TraceEvent::HandlerEntered { cpu: me.cpu });
         if self.prefetches() {
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
-            self.prefetch_inbox(me, me);
+            self.prefetch_inbox(&me.inbox, me.cpu);
         }
         let served = self.serve(me);
-        let counters = &self.state(me).counters;
+        let counters = &me.counters;
         counters.ipis_received.add(1);
         if !served {
             counters.ipis_spurious.add(1);
         }
-        self.platform.on_trace(TraceEvent::HandlerLeft { cpu: me });
+        self.platform
+            .on_trace(TraceEvent::HandlerLeft { cpu: me.cpu });
         drop(irq);
     }
 
@@ -62,11 +63,11 @@ where
     #[inline]
     pub fn poll(&self) -> bool {
         // A stale CPU number here costs one empty look, or one missed look that the interrupt makes up for.
-        let me = self.platform.current_cpu();
-        let Some(state) = self.attached(me) else {
+        let cpu = self.platform.current_cpu();
+        let Some(state) = self.attached(cpu) else {
             return false;
         };
-        if !state.inbox.is_urgent() && !self.is_broadcast_flush_due(me) {
+        if !state.inbox.is_urgent() && !self.is_broadcast_due(Here { cpu, state }, true) {
             return false;
         }
         self.poll_with(Self::serve_flushes)
@@ -74,21 +75,20 @@ where
 
     /// Serves all that waits for this CPU, functions too: where the caller waits for functions itself.
     pub(crate) fn poll_functions(&self) -> bool {
-        let me = self.platform.current_cpu();
-        let state = self.state(me);
-        let is_idle = state.inbox.is_quiet(me) && state.posted.0.is_empty();
-        if is_idle && !self.is_broadcast_due(me) {
+        let me = self.here();
+        let is_idle = me.inbox.is_quiet(me.cpu) && me.posted.0.is_empty();
+        if is_idle && !self.is_broadcast_due(me, false) {
             return false;
         }
         self.poll_with(Self::serve)
     }
 
-    fn poll_with(&self, serve: impl FnOnce(&Self, CpuId) -> bool) -> bool {
+    fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, N>) -> bool) -> bool {
         let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
+        let me = self.here();
         let served = serve(self, me);
         if served {
-            self.state(me).counters.polls_served.add(1);
+            me.counters.polls_served.add(1);
         }
         drop(irq);
         served
@@ -96,17 +96,16 @@ where
 
     /// Serves what is there, but not the functions that come meanwhile: the interrupted task, or the waiter that polls, must get
     /// on too when others go on calling. True if there was anything. Interrupts are off.
-    pub(crate) fn serve(&self, me: CpuId) -> bool {
-        let state = self.state(me);
-        if state.in_function.get() {
-            state.look_again.set(true);
+    pub(crate) fn serve(&self, me: Here<'_, N>) -> bool {
+        if me.in_function.get() {
+            me.look_again.set(true);
             return self.serve_flushes(me);
         }
         let mut served = self.look_around(me);
-        if !state.backlog.is_empty() {
+        if !me.backlog.is_empty() {
             self.run_backlog(me);
         }
-        if !state.posted.0.is_empty() {
+        if !me.posted.0.is_empty() {
             served |= self.run_posted(me);
         }
         served
@@ -114,12 +113,11 @@ where
 
     /// Empties inbox and ring, and serves what is found, as far as it does not wait for its turn in the backlog; true if there was
     /// anything.
-    fn look_around(&self, me: CpuId) -> bool {
-        let state = self.state(me);
+    fn look_around(&self, me: Here<'_, N>) -> bool {
         let mut served = self.read_ring(me, Functions::Leave);
-        let (waiting, mut only) = (&state.waiting, None);
-        let is_urgent = state.inbox.is_urgent();
-        let came = state.inbox.take(me, Doorbell::Silent, |group, word| {
+        let (waiting, mut only) = (&me.waiting, None);
+        let is_urgent = me.inbox.is_urgent();
+        let came = me.inbox.take(me.cpu, Doorbell::Silent, |group, word| {
             if word.is_power_of_two() && only.is_none() && waiting.is_empty() {
                 only = Some(<Cpus<N> as Capacity>::cpu(group, word.trailing_zeros()));
             } else {
@@ -131,41 +129,59 @@ where
             // The backlog is empty, and has room for all that one initiator may ask for.
             self.look_at(me, only, Functions::Run);
         } else if came {
-            self.take_turns(me, is_urgent);
+            if is_urgent {
+                self.serve_waiting(me);
+            }
+            self.refill(me, &mut self.begin_pace());
         }
         served |= came;
-        if state.ring.has_functions() {
+        if me.ring.has_functions() {
             served |= self.read_ring(me, Functions::Run);
         }
         served
     }
 
-    /// Serves those that wait.
-    fn take_turns(&self, me: CpuId, is_urgent: bool) {
-        if is_urgent {
-            self.serve_waiting(me);
+    /// Serves those that wait, as long as the backlog has room for what is to wait for its turn.
+    #[inline]
+    fn refill(&self, me: Here<'_, N>, pace: &mut Pace) {
+        for (group, word) in me.waiting.groups_from(me.cpu) {
+            let left = self.look_at_group(me, (group, word), Functions::Run, |engine| {
+                engine.keep_pace(me, pace);
+            });
+            me.waiting.set_group(group, left);
+            if left != 0 {
+                return;
+            }
         }
-        let mut pace = self.begin_pace();
-        self.refill(me, &mut pace);
     }
 
-    /// Serves those that wait, as long as the backlog has room for what is to wait for its turn.
-    fn refill(&self, me: CpuId, pace: &mut Pace) {
-        let state = self.state(me);
-        for initiator in state.waiting.iter_from(me) {
-            if !self.look_at(me, initiator, Functions::Run) {
+    /// Looks at the initiators `word` of a group; returns those that have something left. `each` runs after each of the others.
+    #[inline]
+    fn look_at_group(
+        &self,
+        me: Here<'_, N>,
+        (group, word): (usize, u64),
+        functions: Functions,
+        mut each: impl FnMut(&Self),
+    ) -> u64 {
+        let mut left = word;
+        for lane in ones_from(word, <Cpus<N> as Capacity>::bit(me.cpu) - 1) {
+            if self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), functions) {
+                left &= !(1 << lane);
+                each(self);
+            } else if functions == Functions::Run {
+                // No room for the others either.
                 break;
             }
-            state.waiting.remove(initiator);
-            self.keep_pace(me, pace);
         }
+        left
     }
 
     /// Runs the backlog, and what there was no room for, oldest first.
     #[cold]
-    fn run_backlog(&self, me: CpuId) {
+    fn run_backlog(&self, me: Here<'_, N>) {
         // Those that come meanwhile are left, too.
-        let is_ring_left = self.state(me).ring.has_functions();
+        let is_ring_left = me.ring.has_functions();
         let mut pace = self.begin_pace();
         for _ in 0..TURNS_PER_CPU * N {
             if !self.run_oldest(me) {
@@ -174,6 +190,7 @@ where
             self.keep_pace(me, &mut pace);
             self.refill(me, &mut pace);
         }
+        self.end_pace(me, &pace);
         // What was taken out of inbox and ring is in no other place.
         while self.run_oldest(me) {}
         if is_ring_left {
@@ -186,47 +203,43 @@ where
     }
 
     /// Serves the flushes that have come while functions ran.
-    pub(super) fn serve_urgent(&self, me: CpuId) {
-        if self.state(me).inbox.is_urgent() {
+    pub(super) fn serve_urgent(&self, me: Here<'_, N>) {
+        if me.inbox.is_urgent() {
             self.serve_waiting(me);
             self.take_flushes(me);
         }
-        if self.is_broadcast_flush_due(me) {
+        if self.is_broadcast_due(me, true) {
             self.read_ring(me, Functions::Leave);
         }
     }
 
     /// Serves the flushes of those that wait.
     #[cold]
-    fn serve_waiting(&self, me: CpuId) {
-        let state = self.state(me);
+    fn serve_waiting(&self, me: Here<'_, N>) {
         self.note_newest(me);
-        for initiator in state.waiting.iter_from(me) {
-            if self.look_at(me, initiator, Functions::Leave) {
-                state.waiting.remove(initiator);
-            }
+        for (group, word) in me.waiting.groups_from(me.cpu) {
+            let left = self.look_at_group(me, (group, word), Functions::Leave, |_| ());
+            me.waiting.set_group(group, left);
         }
         self.forget_newest(me);
     }
 
     /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
     /// are off.
-    pub(crate) fn serve_flushes(&self, me: CpuId) -> bool {
+    pub(crate) fn serve_flushes(&self, me: Here<'_, N>) -> bool {
         let served = self.read_ring(me, Functions::Leave);
         self.take_flushes(me) || served
     }
 
     /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
-    fn take_flushes(&self, me: CpuId) -> bool {
-        let inbox = &self.state(me).inbox;
-        inbox.take(me, self.doorbell(me), |group, word| {
-            let mut back = 0;
-            for lane in ones_from(word, 0) {
-                let initiator = <Cpus<N> as Capacity>::cpu(group, lane);
-                if !self.look_at(me, initiator, Functions::Leave) {
-                    back |= 1 << lane;
-                }
-            }
+    fn take_flushes(&self, me: Here<'_, N>) -> bool {
+        let inbox = &me.inbox;
+        let doorbell = match inbox.is_held(me.cpu) {
+            true => Doorbell::Held,
+            false => Doorbell::Silent,
+        };
+        inbox.take(me.cpu, doorbell, |group, word| {
+            let back = self.look_at_group(me, (group, word), Functions::Leave, |_| ());
             if back != 0 {
                 inbox.put_back(group, back);
             }
@@ -234,15 +247,14 @@ where
     }
 
     /// Puts those back that still wait because the bound was reached; true if there are any.
-    fn put_waiting_back(&self, me: CpuId) -> bool {
-        let state = self.state(me);
-        if state.waiting.is_empty() {
+    fn put_waiting_back(&self, me: Here<'_, N>) -> bool {
+        if me.waiting.is_empty() {
             return false;
         }
-        for (group, word) in state.waiting.groups_with_members() {
-            state.inbox.put_back(group, word);
+        for (group, word) in me.waiting.groups_with_members() {
+            me.inbox.put_back(group, word);
         }
-        state.waiting.clear();
+        me.waiting.clear();
         true
     }
 }

@@ -1,5 +1,6 @@
 //! [`CallTicket`]: a call that was submitted and not yet waited for.
 
+use crate::call::free_slot::forbid_inside_function;
 use crate::call::{RequestRef, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
@@ -62,7 +63,7 @@ where
         if let Some(request) = self.request.take() {
             if !self.engine.is_done(request) {
                 let irq = self.engine.irq_guard();
-                self.engine.forbid_inside_function();
+                forbid_inside_function(self.engine.here());
                 drop(irq);
             }
             self.engine.wait_for(request, WaitsFor::Function);

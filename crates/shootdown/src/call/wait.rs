@@ -35,7 +35,8 @@ where
     /// the waiter may move to another CPU meanwhile. It serves the CPU it is on, so that two
     /// waiters with interrupts off cannot wait for each other for ever.
     pub(crate) fn wait_for(&self, request: RequestRef, what: WaitsFor) {
-        if self.is_done(request) {
+        let slot = &self.state(request.initiator).slots[request.slot];
+        if slot.is_done(request.number) {
             self.platform.on_trace(TraceEvent::FoundDone {
                 initiator: request.initiator,
             });
@@ -46,32 +47,32 @@ where
         self.platform.on_trace(TraceEvent::WaitStarted {
             cpu: self.platform.current_cpu(),
         });
-        let mut turns = 0u32;
         let mut watch = Watch::default();
-        while !self.is_done(request) {
-            if policy.serves_early() || turns >= PATIENCE_TURNS {
+        loop {
+            if policy.serves_early() || watch.turns >= PATIENCE_TURNS {
                 match what {
                     WaitsFor::Flush => self.poll(),
                     WaitsFor::Function => self.poll_functions(),
                 };
             }
-            turns = turns.saturating_add(1);
             self.platform.relax();
+            if slot.is_done(request.number) {
+                break;
+            }
             self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
         }
         self.count_wait(started_ns);
     }
 
+    /// The counters are those of the CPU that the waiter is on now, which may be another one at any moment.
     fn count_wait(&self, started_ns: Option<u64>) {
-        let irq = self.irq_guard();
         let cpu = self.platform.current_cpu();
         let counters = &self.state(cpu).counters;
-        counters.waits_finished.add(1);
+        counters.waits_finished.add_from_anywhere(1);
         if let Some(started_ns) = started_ns {
             let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
-            counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
+            counters.waits_ns[wait_bucket(elapsed_ns)].add_from_anywhere(1);
         }
         self.platform.on_trace(TraceEvent::WaitFinished { cpu });
-        drop(irq);
     }
 }

@@ -8,6 +8,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
+use crate::memory::Here;
 use crate::platform::{Platform, RemoteFlush};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
@@ -134,19 +135,19 @@ where
         let (mut preempt, mut wait) = (None, None);
         loop {
             let irq = self.irq_guard();
-            let me = self.platform.current_cpu();
-            find(me);
-            if self.is_local(me, &request, needs_cpus) {
-                self.flush_here(me, &request, Role::Initiator);
+            let here = self.here();
+            find(here.cpu);
+            if self.is_local(here, &request, needs_cpus) {
+                self.flush_here(here.cpu, &request, Role::Initiator);
                 return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
                 preempt = Some(self.preempt_guard());
             }
-            if let Some(slot) = self.free_slot_of(irq, SlotClass::Flush) {
+            if let Some(slot) = self.free_slot_of(irq, here, SlotClass::Flush) {
                 if slot.was_offline() {
                     // From here on nobody goes offline.
-                    find(me);
+                    find(here.cpu);
                 }
                 return self.publish_flush(&slot, request, policy, preempt);
             }
@@ -157,8 +158,8 @@ where
 
     /// Whether a flush is this CPU's alone: no other CPU is among its targets, or the platform has reached them.
     #[inline]
-    fn is_local(&self, me: CpuId, request: &FlushRequest, needs_cpus: bool) -> bool {
-        let targets = &self.state(me).targets;
+    fn is_local(&self, here: Here<'_, N>, request: &FlushRequest, needs_cpus: bool) -> bool {
+        let targets = &here.targets;
         if targets.is_empty() {
             return true;
         }
@@ -169,27 +170,25 @@ where
         let set = unsafe { targets.as_set() };
         let is_done = self.platform.flush_remote(set, request) == RemoteFlush::Done;
         if is_done {
-            let avoided = &self.state(me).counters.ipis_avoided;
-            avoided.add(targets.len() as u64);
+            here.counters.ipis_avoided.add(targets.len() as u64);
         }
         is_done
     }
 
     fn publish_flush<'a>(
         &'a self,
-        slot: &FreeSlot<'_, P>,
+        slot: &FreeSlot<'_, P, N>,
         request: FlushRequest,
         policy: Policy,
         preempt: Option<PreemptGuard<'a, P>>,
     ) -> FlushTicket<'a, P, N> {
-        let me = slot.initiator;
         let published = self.send_flush(slot, &request, policy);
         let ticket = FlushTicket::published(self, published, preempt);
         if !policy.is_concurrent() {
             return ticket.with_local_due(request);
         }
-        self.flush_here(me, &request, Role::Initiator);
-        let counters = &self.state(me).counters;
+        self.flush_here(slot.here.cpu, &request, Role::Initiator);
+        let counters = &slot.here.counters;
         match self.is_done(published) {
             true => counters.flushes_unwaited.add(1),
             false => counters.flushes_overlapped.add(1),
@@ -199,7 +198,7 @@ where
 
     fn send_flush(
         &self,
-        slot: &FreeSlot<'_, P>,
+        slot: &FreeSlot<'_, P, N>,
         request: &FlushRequest,
         policy: Policy,
     ) -> RequestRef {
@@ -212,7 +211,7 @@ where
             payload = Payload::of(*request);
         } else {
             kind = kind.indirect();
-            let beside = &self.state(slot.initiator).indirect[slot.index].0;
+            let beside = &slot.here.indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
             unsafe { beside.write(*request) };
         }

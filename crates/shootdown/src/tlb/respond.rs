@@ -4,6 +4,7 @@ use crate::call::{Kind, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
@@ -26,12 +27,11 @@ where
     ///
     /// # Safety
     /// 1. The request names this CPU, which has not acknowledged it.
-    pub(crate) unsafe fn serve_flush(&self, me: CpuId, place: Place, kind: Kind) {
+    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_at(place).contents() };
-        let state = self.state(me);
         let flush = if kind.is_indirect() {
-            state.counters.shared_lines_read.add(2);
+            me.counters.shared_lines_read.add(2);
             // SAFETY: written before the slot was published and not again before we acknowledge (I6).
             unsafe {
                 self.state(place.initiator()).indirect[place.slot()]
@@ -39,34 +39,33 @@ where
                     .read()
             }
         } else {
-            state.counters.shared_lines_read.add(1);
+            me.counters.shared_lines_read.add(1);
             // SAFETY: flush requests carry a FlushRequest.
             unsafe { request.payload.get::<FlushRequest>() }
         };
         if kind.is_ack_first() {
             // I5: nothing on this CPU touches user memory before the flush below: interrupts are off, and
             // NMI-like contexts ask `user_access_ok`.
-            state.tlb.set_owes_flush(true);
-            state.counters.early_acks.add(1);
+            me.tlb.set_owes_flush(true);
+            me.counters.early_acks.add(1);
             self.acknowledge(me, place);
-            self.flush_here(me, &flush, Role::Responder);
-            state.tlb.set_owes_flush(false);
+            self.flush_here(me.cpu, &flush, Role::Responder);
+            me.tlb.set_owes_flush(false);
         } else {
-            self.flush_here(me, &flush, Role::Responder);
+            self.flush_here(me.cpu, &flush, Role::Responder);
             self.acknowledge(me, place);
         }
     }
 
     /// Notes the newest change of the loaded space that any of those who wait asks for by its inbox: one full flush serves all of
     /// them. Interrupts are off; [`forget_newest`](Self::forget_newest) follows when they have been looked at.
-    pub(crate) fn note_newest(&self, me: CpuId) {
-        let state = self.state(me);
-        let mut newest = state.tlb.newest();
-        for initiator in state.waiting.iter() {
+    pub(crate) fn note_newest(&self, me: Here<'_, N>) {
+        let mut newest = me.tlb.newest();
+        for initiator in me.waiting.iter_from(me.cpu) {
             let slots = &self.state(initiator).slots;
             for index in slots[0].others().with_first() {
                 let slot = &slots[index];
-                let kind = slot.kind_for(me);
+                let kind = slot.kind_for(me.cpu);
                 if !kind.is_some_and(|kind| kind.is_flush() && !kind.is_indirect()) {
                     continue;
                 }
@@ -74,17 +73,17 @@ where
                 let request = unsafe { slot.contents() };
                 // SAFETY: flush requests carry a FlushRequest.
                 let flush = unsafe { request.payload.get::<FlushRequest>() };
-                if flush.space == state.tlb.loaded() && flush.space != SpaceId::KERNEL {
+                if flush.space == me.tlb.loaded() && flush.space != SpaceId::KERNEL {
                     newest = newest.max(flush.generation);
                 }
             }
         }
-        state.tlb.set_newest(newest);
+        me.tlb.set_newest(newest);
     }
 
     /// The flushes that [`note_newest`](Self::note_newest) found have been served.
-    pub(crate) fn forget_newest(&self, me: CpuId) {
-        self.state(me).tlb.set_newest(TlbGen::from_raw(0));
+    pub(crate) fn forget_newest(&self, me: Here<'_, N>) {
+        me.tlb.set_newest(TlbGen::from_raw(0));
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
