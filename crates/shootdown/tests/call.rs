@@ -690,6 +690,66 @@ fn functions_that_keep_coming_do_not_hold_the_interrupt_for_ever() {
     assert!(RUNS.get() > first);
 }
 
+/// An initiator whose clock is late posts anew whenever one of its functions has run, which so are always the oldest, while those of
+/// others leave no room for two.
+#[test]
+fn a_bound_that_is_reached_is_made_up_for() {
+    const OTHERS: u32 = 16;
+    const AHEAD_NS: usize = 1_000_000_000;
+    static RUNS: [Count; 2] = [const { Count::new() }; 2];
+    /// Posts itself to CPU 0 from CPU 20 each time it runs.
+    fn again(machine: &'static puppet::Machine<32>) {
+        let puppet = *machine.platform();
+        a_while(puppet);
+        puppet.as_cpu(20, || {
+            machine.post(&CpuMask::only(CpuId::new(0)), move |_| {
+                RUNS[0].add();
+                puppet.skipped_ns.fetch_add(5000, Relaxed);
+                again(machine);
+            });
+        });
+    }
+    let (machine, puppet) = with_puppet::<32>();
+    for initiator in [1, 2] {
+        let slow = move |_| _ = puppet.skipped_ns.fetch_add(5000, Relaxed);
+        puppet.as_cpu(initiator, || machine.post(&mask([0]), slow));
+    }
+    assert!(puppet.deliver(0));
+    (0..3).for_each(|_| again(machine));
+    puppet.skipped_ns.fetch_add(AHEAD_NS, Relaxed);
+    for initiator in 1..=OTHERS {
+        puppet.as_cpu(initiator, || machine.post(&mask([0]), |_| RUNS[1].add()));
+    }
+    puppet.skipped_ns.fetch_sub(AHEAD_NS, Relaxed);
+    puppet.sent.take();
+    assert!(puppet.deliver(0));
+    let (again, others) = (RUNS[0].get(), RUNS[1].get());
+    assert!((100..200).contains(&again), "{again} in one interrupt");
+    assert_eq!(others, OTHERS, "what was taken is not left");
+    let sent = puppet.sent.take();
+    assert!(sent.contains(&(0, 0)), "nobody comes for the rest");
+    assert!(puppet.deliver(0));
+    assert!(RUNS[0].get() > again);
+}
+
+/// A host whose functions let interrupts through: what they find waits until the function has returned, and for an interrupt of its own.
+#[test]
+fn an_interrupt_inside_a_function_is_taken_again() {
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<2>();
+    machine
+        .call_one(cpu(0), &|_| {
+            puppet.as_cpu(1, || machine.post(&mask([0]), |_| RUNS.add()));
+            puppet.lose_interrupt(0);
+            puppet.interrupt_now(0);
+            assert_eq!(RUNS.get(), 0, "a function ran inside a function");
+        })
+        .unwrap();
+    assert_eq!(RUNS.get(), 0, "it ran in the caller's context");
+    assert!(puppet.deliver(0), "the CPU interrupts itself");
+    assert_eq!(RUNS.get(), 1);
+}
+
 #[test]
 fn a_waiter_serves_its_own_inbox_with_interrupts_off() {
     static SERVED: Count = Count::new();
