@@ -25,4 +25,8 @@ where
 
     /// Memory that it takes for the CPUs that it was made for, in bytes.
     fn bytes(&self) -> usize;
+
+    /// What the cache line at `address` holds; `None` if it is none of these calls.
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str>;
 }

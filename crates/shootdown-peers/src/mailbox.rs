@@ -1,6 +1,8 @@
 //! [`Mailbox`]: what small kernels do.
 
 use shootdown::shim::{AtomicU64, Ordering};
+#[cfg(feature = "sim")]
+use shootdown::shim::{first_name, touches};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
@@ -75,5 +77,13 @@ where
 
     fn bytes(&self) -> usize {
         size_of_val(&self.lock) + size_of_val(&self.message)
+    }
+
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&self.lock, address), "lock"),
+            (touches(&self.message, address), "message"),
+        ])
     }
 }

@@ -1,5 +1,7 @@
 //! [`OneLock`]: Xen's `on_selected_cpus` before 2026.
 
+#[cfg(feature = "sim")]
+use shootdown::shim::{first_name, touches};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
@@ -58,5 +60,13 @@ where
 
     fn bytes(&self) -> usize {
         size_of_val(&self.lock) + size_of_val(&self.call)
+    }
+
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&self.lock, address), "lock"),
+            (touches(&self.call, address), "call"),
+        ])
     }
 }

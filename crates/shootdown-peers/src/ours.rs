@@ -31,4 +31,9 @@ where
     fn bytes(&self) -> usize {
         bytes_for::<P, N>(self.ready_cpus().len())
     }
+
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        Shootdown::line_name(self, address)
+    }
 }

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 
 use shootdown::shim::{AtomicU64, Ordering};
+#[cfg(feature = "sim")]
+use shootdown::shim::{first_name, touches};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
@@ -116,5 +118,13 @@ where
 
     fn bytes(&self) -> usize {
         Self::bytes_for(self.cpus)
+    }
+
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&*self.rows, address), "scoreboard"),
+            (touches(&*self.operations, address), "operations"),
+        ])
     }
 }

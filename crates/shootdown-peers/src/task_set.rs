@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 
 use shootdown::shim::Ordering;
+#[cfg(feature = "sim")]
+use shootdown::shim::{first_name, touches};
 use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::CrossCall;
@@ -71,5 +73,13 @@ where
 
     fn bytes(&self) -> usize {
         size_of_val(&*self.calls) + size_of_val(&self.tasks)
+    }
+
+    #[cfg(feature = "sim")]
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&*self.calls, address), "calls"),
+            (touches(&self.tasks, address), "set of callers"),
+        ])
     }
 }

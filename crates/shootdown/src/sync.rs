@@ -6,6 +6,8 @@
 //! CPU is attached, and words of one CPU ([`OwnWord`], [`OwnFlag`]).
 
 #[cfg(all(feature = "sim", not(loom)))]
+pub(crate) mod line_name;
+#[cfg(all(feature = "sim", not(loom)))]
 pub(crate) mod simulated;
 #[cfg(all(feature = "sim", not(loom)))]
 pub(crate) mod start;
@@ -23,6 +25,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64 as CoreU64, Ordering as CoreOrderi
 #[cfg(not(loom))]
 pub mod shim {
     pub use super::PlainCell;
+    #[cfg(feature = "sim")]
+    pub use super::line_name::{first_name, touches};
     #[cfg(feature = "sim")]
     pub use super::simulated::{AtomicU64, Ordering, fence};
     #[cfg(not(feature = "sim"))]

@@ -24,6 +24,8 @@ use crate::call::{Number, Ticket};
 use crate::cpu::CpuId;
 #[cfg(any(loom, feature = "sim"))]
 use crate::sync::OwnWord;
+#[cfg(all(feature = "sim", not(loom)))]
+use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, Padded, array_of, const_fn};
 
 /// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to read that has slept for long.
@@ -89,6 +91,17 @@ impl Ring {
                 unused: OwnWord::new(),
             }
         }
+    }
+
+    /// What the line at `address` holds, if it is one of this ring.
+    #[cfg(all(feature = "sim", not(loom)))]
+    pub(crate) fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&self.next, address), "ring: next"),
+            (touches(&self.entries, address), "ring: entries"),
+            (touches(&self.leaves, address), "ring: leaves"),
+            (touches(&self.numbers, address), "ring: numbers"),
+        ])
     }
 
     /// How many entries there are; the simulator draws it.

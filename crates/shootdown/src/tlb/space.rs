@@ -6,6 +6,8 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
+#[cfg(all(feature = "sim", not(loom)))]
+use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
 use crate::tlb::{Root, SpaceId, TlbGen};
 
@@ -52,6 +54,16 @@ where
     #[cfg(feature = "sim")]
     pub fn begin_at(&self, generation: u64) {
         self.generation.0.store(generation, Ordering::Relaxed);
+    }
+
+    /// What the line at `address` holds; `None` if it is none of this space.
+    #[cfg(all(feature = "sim", not(loom)))]
+    pub fn line_name(&self, address: usize) -> Option<&'static str> {
+        first_name([
+            (touches(&self.generation, address), "space: generation"),
+            (touches(&self.cpus, address), "space: CPUs"),
+            (touches(self, address), "space"),
+        ])
     }
 
     /// The space's name.

@@ -1,0 +1,61 @@
+//! What each cache line of an engine holds, for the simulator.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::memory::CpuState;
+use crate::platform::Platform;
+use crate::sync::SetOnce;
+
+/// Bytes of a line.
+const LINE_BYTES: usize = 64;
+
+/// The first of these names whose part has bytes in the line at an address; see [`touches`].
+pub fn first_name<const PARTS: usize>(
+    parts: [(bool, &'static str); PARTS],
+) -> Option<&'static str> {
+    let mut parts = parts.into_iter();
+    parts.find_map(|(is_there, name)| is_there.then_some(name))
+}
+
+/// Whether the line at `address` has bytes of `value`.
+pub fn touches<T: ?Sized>(value: &T, address: usize) -> bool {
+    let start = core::ptr::from_ref(value).addr();
+    let line = address & !(LINE_BYTES - 1);
+    line < start + size_of_val(value) && start < line + LINE_BYTES
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// What the line at `address` holds; `None` if it is none of this engine.
+    pub fn line_name(&self, address: usize) -> Option<&'static str> {
+        let mut rings = self.rings().iter();
+        let mut states = self.cpus.iter().filter_map(SetOnce::get);
+        rings
+            .find_map(|ring| ring.line_name(address))
+            .or_else(|| states.find_map(|state| state.line_name(address)))
+            .or_else(|| touches(self, address).then_some("engine"))
+    }
+}
+
+impl<const N: usize> CpuState<N>
+where
+    Cpus<N>: Capacity,
+{
+    fn line_name(&self, address: usize) -> Option<&'static str> {
+        let first = &self.slots[0];
+        // Header and contents; the pending set is behind them, if it has lines of its own.
+        let is_head = address / LINE_BYTES == core::ptr::from_ref(first).addr() / LINE_BYTES;
+        first_name([
+            (touches(&self.inbox, address), "inbox"),
+            (touches(&self.posted, address), "posted"),
+            (is_head, "slot"),
+            (touches(first, address), "slot: pending"),
+            (touches(&self.slots, address), "other slots"),
+            (touches(&self.indirect, address), "indirect"),
+            (touches(&self.lazy, address), "lazy"),
+            (touches(self, address), "own"),
+        ])
+    }
+}
