@@ -6,7 +6,7 @@ use std::cell::Cell;
 use shootdown::{CpuId, CpuMask, Platform};
 use shootdown_sim::machine::Context;
 use shootdown_sim::timed::{Costs, Preset, Timed};
-use shootdown_sim::workload::{Built, Callers, Peer, Volley, VolleyResult, bytes_of};
+use shootdown_sim::workload::{Built, Callers, Operation, Peer, Volley, VolleyResult, bytes_of};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
 
 const N: usize = 8;
@@ -121,12 +121,14 @@ fn all_call_all(peer: Peer) -> VolleyResult {
     let row = Volley {
         peer,
         callers: Callers::All,
+        operation: Operation::Call,
         targets: 8,
         cpus: 16,
         function_ps: 0,
         calls: 20,
         costs: costs(),
         seed: 1,
+        names_lines: false,
     };
     row.run()
 }

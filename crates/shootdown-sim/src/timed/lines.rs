@@ -9,8 +9,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::timed::Costs;
 use crate::timed::holders::{farthest, has, insert, nearest};
+use crate::timed::{Costs, Motive, Moves};
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
@@ -71,6 +71,8 @@ pub struct Lines {
     sets: Vec<u64>,
     words: usize,
     transfers: Transfers,
+    /// By line, where somebody asked for it.
+    account: Option<Vec<Moves>>,
 }
 
 impl Lines {
@@ -82,12 +84,28 @@ impl Lines {
             sets: Vec::new(),
             words: cpus.div_ceil(64),
             transfers: Transfers::default(),
+            account: None,
         }
     }
 
     /// What moved so far.
     pub fn transfers(&self) -> Transfers {
         self.transfers
+    }
+
+    /// Counts what moves from now on for each line.
+    pub fn open_account(&mut self) {
+        self.account = Some(Vec::new());
+    }
+
+    /// What moved since the account was opened, by the address of the line, in no order. Closes it.
+    pub fn close_account(&mut self) -> Vec<(usize, Moves)> {
+        let account = self.account.take().unwrap_or_default();
+        let moves = move |(line, index): (&usize, &usize)| {
+            let moves = account.get(*index)?;
+            (moves.sum().count > 0).then_some((line * LINE_BYTES, *moves))
+        };
+        self.index.iter().filter_map(moves).collect()
     }
 
     /// Whether `cpu` has a line, by its number, and nobody has asked for it to write it.
@@ -152,12 +170,27 @@ impl Lines {
             Holders::None | Holders::Several(_) => {}
         }
         line.give(set, cpu, writes, done_ps);
-        if upgrades {
-            self.transfers.upgraded += 1;
-        } else if price > 0 {
-            self.transfers.moved += 1;
-        }
+        let motive = match writes {
+            _ if upgrades => Motive::Upgrade,
+            _ if price == 0 => return done_ps,
+            true => Motive::Write,
+            false => Motive::Read,
+        };
+        self.count(index, motive, done_ps - now_ps);
         done_ps
+    }
+
+    fn count(&mut self, index: usize, motive: Motive, time_ps: u64) {
+        match motive {
+            Motive::Upgrade => self.transfers.upgraded += 1,
+            Motive::Read | Motive::Write => self.transfers.moved += 1,
+        }
+        if let Some(account) = &mut self.account {
+            if account.len() <= index {
+                account.resize(index + 1, Moves::default());
+            }
+            account[index].add(motive, time_ps);
+        }
     }
 
     /// `cpu` asks for the line for writing and does not wait for it.
@@ -238,7 +271,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timed::{PerDistance, Topology};
+    use crate::timed::{Moved, PerDistance, Topology};
 
     /// Two threads a core, two cores a socket.
     fn costs() -> Costs {
@@ -348,6 +381,39 @@ mod tests {
         assert_eq!(read(&mut lines, 2, 1040), 1100);
         assert_eq!(write(&mut lines, 2, 1120), 1120);
         assert_eq!(lines.transfers().moved, 1);
+    }
+
+    #[test]
+    fn an_account_has_each_line_s_transfers_from_its_opening_on() {
+        let (costs, mut lines) = (costs(), Lines::new(8));
+        let access = |lines: &mut Lines, cpu, address, writes, now_ps| {
+            lines.access(&costs, cpu, address, writes, now_ps)
+        };
+        access(&mut lines, 0, 8, true, 0);
+        access(&mut lines, 2, 8, true, 100);
+        lines.open_account();
+        let before = lines.transfers();
+        access(&mut lines, 0, 8, false, 1000);
+        access(&mut lines, 0, 16, true, 2000);
+        access(&mut lines, 4, 8, true, 2050);
+        access(&mut lines, 4, 70, true, 5000);
+        access(&mut lines, 0, 70, false, 6000);
+        let after = lines.transfers();
+        let mut account = lines.close_account();
+        account.sort_unstable_by_key(|(address, _)| *address);
+        let of = |line: usize, motive| {
+            let Moved { count, time_ps } = account[line].1.of(motive);
+            (count, time_ps)
+        };
+        assert_eq!(account.iter().map(|it| it.0).collect::<Vec<_>>(), [0, 64]);
+        // The last waits for the one before, whose upgrade takes 100.
+        assert_eq!(of(0, Motive::Read), (1, 100));
+        assert_eq!(of(0, Motive::Upgrade), (1, 100));
+        assert_eq!(of(0, Motive::Write), (1, 1050));
+        assert_eq!(of(1, Motive::Read), (1, 1000));
+        let sum = account.iter().map(|it| it.1.sum().count).sum::<u64>();
+        assert_eq!(sum, after.sum() - before.sum());
+        assert_eq!(lines.close_account(), [], "it is closed");
     }
 
     #[test]

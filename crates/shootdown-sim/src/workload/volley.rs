@@ -1,14 +1,16 @@
-//! The scale table: one CPU calls many, or all call at once, a function that does nothing or little.
+//! The scale table: one CPU calls many, or all call at once, a function that does nothing or little; or they flush a page.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::machine::Context;
-use crate::timed::{Activity, Costs, Timed};
+use crate::timed::{Activity, Costs, Moves, Timed};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::Function;
+use crate::workload::spaces::Spaces;
 use crate::workload::{Built, Peer};
 
 /// All CPUs are online and in user mode after this time, and again after a round to warm up.
@@ -25,6 +27,16 @@ pub enum Callers {
     All,
 }
 
+/// What they have others do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation {
+    /// Run a function. The targets of each call are drawn anew among all other CPUs, uniformly, without repetition.
+    Call,
+    /// Forget a page that the caller has changed, its own in a space that it shares with its targets. CPUs of a space are
+    /// neighbours; those that no whole space is left for are idle.
+    Flush,
+}
+
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Volley {
@@ -32,7 +44,9 @@ pub struct Volley {
     pub peer: Peer,
     /// Who calls.
     pub callers: Callers,
-    /// Targets of each call, drawn anew for each among all other CPUs, uniformly, without repetition.
+    /// What they have others do.
+    pub operation: Operation,
+    /// Targets of each call.
     pub targets: usize,
     /// CPUs of the machine.
     pub cpus: usize,
@@ -44,6 +58,8 @@ pub struct Volley {
     pub costs: Costs,
     /// Decides the targets, and when interrupts find them.
     pub seed: u64,
+    /// Whether it is to be known which lines moved.
+    pub names_lines: bool,
 }
 
 /// One call, in picoseconds.
@@ -66,12 +82,14 @@ pub struct VolleyResult {
     pub calls: Vec<Called>,
     /// From the first call's beginning to the last one's end.
     pub whole_ps: u64,
-    /// Executions of the function on other CPUs than the caller's: targets by calls.
+    /// Executions of the function, or pages forgotten, on other CPUs than the caller's: targets by calls.
     pub runs: u64,
     /// What all CPUs did.
     pub activity: Activity,
     /// Cache lines that moved.
     pub lines: u64,
+    /// What they hold, if that was asked for.
+    pub moves: BTreeMap<&'static str, Moves>,
     /// Memory of the algorithm in bytes.
     pub bytes: usize,
 }
@@ -116,13 +134,18 @@ impl Volley {
 }
 
 /// What the programs of a run share.
+#[derive(Default)]
 struct Log {
     calls: RefCell<Vec<Called>>,
-    first_ps: Cell<u64>,
-    last_ps: Cell<u64>,
+    /// When the first call began, and the last one ended.
+    span_ps: Cell<Option<(u64, u64)>>,
     runs: Cell<u64>,
-    /// When the warm-up was over.
-    before: Cell<(Activity, u64)>,
+    /// Who has calls left.
+    callers: Cell<usize>,
+    is_over: Cell<bool>,
+    /// When the warm-up was over, and when all was.
+    counts: Cell<[(Activity, u64); 2]>,
+    moves: RefCell<BTreeMap<&'static str, Moves>>,
 }
 
 // Not inlined: see `madvise`.
@@ -132,85 +155,128 @@ where
     Cpus<N>: Capacity,
 {
     let peer: Built<N> = Built::new(row.peer, row.cpus);
-    let log = Log {
-        calls: RefCell::default(),
-        first_ps: Cell::new(u64::MAX),
-        last_ps: Cell::new(0),
-        runs: Cell::new(0),
-        before: Cell::default(),
+    let flushes = row.operation == Operation::Flush;
+    let run = Run {
+        row,
+        peer: &peer,
+        spaces: flushes.then(|| Spaces::new(&peer, row.targets + 1, row.cpus)),
+        log: Log::default(),
     };
     let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
-    let mut state = machine.run_each(row.peer.name(), |cpu, context| {
-        peer.online();
-        if row.callers == Callers::All || cpu == 0 {
-            row.calls_of(cpu, context, &peer, &log);
-        }
-    });
-    let timed = state.timed().expect("a timed machine");
-    let (activity, lines) = counted(timed);
-    let (activity_before, lines_before) = log.before.get();
+    let mut state = machine.run_each(row.peer.name(), |cpu, context| run.program(cpu, context));
+    if !flushes {
+        run.end(state.timed().expect("a timed machine"));
+    }
+    let log = run.log;
+    let [before, after] = log.counts.get();
+    let (first_ps, last_ps) = log.span_ps.get().unwrap_or_default();
     VolleyResult {
         calls: log.calls.into_inner(),
-        whole_ps: log.last_ps.get() - log.first_ps.get(),
+        whole_ps: last_ps - first_ps,
         runs: log.runs.get(),
-        activity: activity - activity_before,
-        lines: lines - lines_before,
+        activity: after.0 - before.0,
+        lines: after.1 - before.1,
+        moves: log.moves.into_inner(),
         bytes: peer.calls().bytes(),
     }
 }
 
-impl Volley {
-    /// The program of one caller: a call to warm up, then those that count.
-    fn calls_of<const N: usize>(&self, cpu: usize, context: Context<'_>, peer: &Built<N>, log: &Log)
-    where
-        Cpus<N>: Capacity,
-    {
-        let mut random = fastrand::Rng::with_seed(self.seed ^ (cpu as u64) << 32);
+/// A row under way.
+struct Run<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    row: &'a Volley,
+    peer: &'a Built<N>,
+    /// Of those who flush.
+    spaces: Option<Spaces<'a, N>>,
+    log: Log,
+}
+
+impl<const N: usize> Run<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn program(&self, cpu: usize, context: Context<'_>) {
+        let log = &self.log;
+        self.peer.online();
+        let space = self.spaces.as_ref().filter(|spaces| spaces.has(cpu));
+        if let Some(spaces) = space {
+            spaces.load(cpu);
+        }
+        let is_idle = self.spaces.is_some() && space.is_none();
+        if cpu == 0 || self.row.callers == Callers::All && !is_idle {
+            log.callers.set(log.callers.get() + 1);
+            self.calls(cpu, context);
+            log.callers.set(log.callers.get() - 1);
+        }
+        if let Some(spaces) = space {
+            self.stay(cpu, context);
+            spaces.leave(cpu);
+        }
+    }
+
+    /// Whoever leaves a space is no target any more: nobody does before all have flushed, and are back in user mode.
+    fn stay(&self, cpu: usize, context: Context<'_>) {
+        let log = &self.log;
+        while log.callers.get() > 0 {
+            context.work(PAUSE_PS);
+        }
+        context.work(PAUSE_PS);
+        if cpu == 0 {
+            context.timed(|timed| self.end(timed));
+            log.is_over.set(true);
+        }
+        while !log.is_over.get() {
+            context.work(PAUSE_PS);
+        }
+    }
+
+    /// The calls of one CPU: one to warm up, then those that count.
+    fn calls(&self, cpu: usize, context: Context<'_>) {
+        let (row, log) = (self.row, &self.log);
+        let mut random = fastrand::Rng::with_seed(row.seed ^ (cpu as u64) << 32);
         context.work(SETTLE_PS - context.now_ps());
-        self.call(cpu, context, &mut random, peer, log);
+        self.call(cpu, context, &mut random);
         // Interrupts of the warm-up make the first of these longer, and none comes in the second.
         context.work(SETTLE_PS / 2);
         context.work(2 * SETTLE_PS - context.now_ps());
         if cpu == 0 {
-            log.before.set(context.timed(|timed| counted(timed)));
-            log.runs.set(0);
+            self.begin(context);
         }
         // Whoever is as early as CPU 0 comes after it, so that nothing is counted before.
-        for _ in 0..self.calls {
-            let called = self.call(cpu, context, &mut random, peer, log);
+        for _ in 0..row.calls {
+            let called = self.call(cpu, context, &mut random);
             log.calls.borrow_mut().push(called);
-            if self.callers == Callers::One {
+            if row.callers == Callers::One {
                 context.work(PAUSE_PS);
             }
         }
     }
 
-    fn call<const N: usize>(
-        &self,
-        cpu: usize,
-        context: Context<'_>,
-        random: &mut fastrand::Rng,
-        peer: &Built<N>,
-        log: &Log,
-    ) -> Called
-    where
-        Cpus<N>: Capacity,
-    {
-        let others = (0..self.cpus).filter(|other| *other != cpu);
-        let targets: CpuMask<N> = random
-            .choose_multiple(others, self.targets)
-            .into_iter()
-            .map(|target| CpuId::new(target as u32))
-            .collect();
-        let function = Function(&log.runs, self.function_ps);
+    fn call(&self, cpu: usize, context: Context<'_>, random: &mut fastrand::Rng) -> Called {
+        let log = &self.log;
+        let targets = match &self.spaces {
+            Some(spaces) => spaces.fill(cpu, context),
+            None => self.draw(cpu, random),
+        };
+        let function = Function(&log.runs, self.row.function_ps);
         let started_ps = context.now_ps();
         let before = context.timed(|timed| timed.activity(cpu));
-        peer.calls().call(&targets, &|_| function.run());
+        match &self.spaces {
+            Some(spaces) => spaces.flush(cpu, &targets),
+            None => self.peer.calls().call(&targets, &|_| function.run()),
+        }
         let ended_ps = context.now_ps();
         let (after, sent_ps) =
             context.timed(|timed| (timed.activity(cpu), timed.last_sent_ps(cpu)));
-        log.first_ps.set(log.first_ps.get().min(started_ps));
-        log.last_ps.set(log.last_ps.get().max(ended_ps));
+        if let Some(spaces) = &self.spaces {
+            let reached = spaces.reached(cpu, &targets, context);
+            log.runs.set(log.runs.get() + reached);
+        }
+        let (first_ps, last_ps) = log.span_ps.get().unwrap_or((started_ps, ended_ps));
+        let span_ps = (first_ps.min(started_ps), last_ps.max(ended_ps));
+        log.span_ps.set(Some(span_ps));
         let (whole_ps, away) = (ended_ps - started_ps, after - before);
         Called {
             initiator: cpu,
@@ -218,6 +284,44 @@ impl Volley {
             sent_ps: sent_ps.map_or(0, |sent_ps| sent_ps.saturating_sub(started_ps)),
             busy_ps: whole_ps - away.relaxed_ps - away.handler_ps,
         }
+    }
+
+    fn draw(&self, cpu: usize, random: &mut fastrand::Rng) -> CpuMask<N> {
+        let others = (0..self.row.cpus).filter(|other| *other != cpu);
+        let targets = random.choose_multiple(others, self.row.targets);
+        let targets = targets.into_iter();
+        targets.map(|target| CpuId::new(target as u32)).collect()
+    }
+
+    /// The warm-up is over.
+    fn begin(&self, context: Context<'_>) {
+        let log = &self.log;
+        let now = context.timed(|timed| {
+            if self.row.names_lines {
+                timed.lines.open_account();
+            }
+            counted(timed)
+        });
+        log.counts.set([now; 2]);
+        log.span_ps.set(None);
+        log.runs.set(0);
+    }
+
+    /// All calls are complete.
+    fn end(&self, timed: &mut Timed) {
+        let log = &self.log;
+        log.counts.set([log.counts.get()[0], counted(timed)]);
+        let mut moves = log.moves.borrow_mut();
+        for (address, line) in timed.lines.close_account() {
+            *moves.entry(self.line_name(address)).or_default() += line;
+        }
+    }
+
+    fn line_name(&self, address: usize) -> &'static str {
+        let spaces = self.spaces.as_ref();
+        let space = spaces.and_then(|spaces| spaces.line_name(address));
+        let name = space.or_else(|| self.peer.calls().line_name(address));
+        name.unwrap_or("other")
     }
 }
 
@@ -234,12 +338,14 @@ mod tests {
         Volley {
             peer,
             callers,
+            operation: Operation::Call,
             targets: 7,
             cpus: 20,
             function_ps: 0,
             calls: 3,
             costs: Preset::named("40-core").unwrap().costs(),
             seed: 5,
+            names_lines: false,
         }
     }
 
