@@ -348,6 +348,8 @@ fn calls_that_cannot_be_simulated() {
         ("selected --set clock=1", "clock_ns"),
         ("selected --rest halt", "--machine qemu"),
         ("selected --machine hosted --plot x", "--machine sim"),
+        ("shoot --machine hosted --lines", "--machine sim"),
+        ("selected --lines", "bench shoot"),
         ("shoot --initiators 2", "1 and all"),
         ("shoot --masks random", "leave out --masks"),
         ("shoot --cpus 8 --targets 8", "more --cpus"),

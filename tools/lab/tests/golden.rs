@@ -43,7 +43,7 @@ const BENCHES: [(&str, &str); 9] = [
     ),
     (
         "shoot",
-        "shoot --quick --cpus 8 --targets 1,all --calls 3 --preset 16-core --set relax_ns=500",
+        "shoot --quick --cpus 8 --targets 1,all --calls 3 --preset 16-core --set relax_ns=500 --lines",
     ),
 ];
 /// What the command line says of itself.

@@ -288,17 +288,27 @@ fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
         "3",
         "--preset",
         "40-core",
+        "--lines",
         "--plot",
         &directory,
     ];
     let (answer, result) = fixture.result(&words);
     let rows = result["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 2 + 2 * 2);
+    assert_eq!(rows.len(), 2 * 2 + 2 * (2 * 2));
+    let flushes = rows.iter().filter(|row| row["operation"] == "flush");
+    assert_eq!(flushes.count(), 2 * 2);
     for row in rows {
         let figure = |name: &str| row[name].as_f64().expect(name);
         assert!(0.0 < figure("sent_median_ns") && figure("busy_median_ns") <= figure("median_ns"));
         assert!(figure("median_ns") <= figure("p99_ns") && figure("unfairness") >= 1.0);
         assert!(figure("interrupts_per_target") <= figure("ipis_per_target"));
+        let moves = row["moves"].as_array().unwrap().iter();
+        let named: f64 = moves.map(|line| line["per_call"].as_f64().unwrap()).sum();
+        let lines = figure("lines_per_target") * figure("targets");
+        assert!(
+            (named - lines).abs() < 1e-6,
+            "{named} of {lines} lines have names: {row}"
+        );
         if row["callers"] == "one" {
             assert_eq!(figure("ipis_per_target"), 1.0, "{row}");
             let clusters = if row["peer"] == "best" {
@@ -313,6 +323,9 @@ fn calls_of_any_size_are_told_with_their_interrupts_and_drawn() {
         "memory for CPUs",
         "4096",
         "ICR writes",
+        "all CPUs flush a page at once",
+        "cache lines that move, 8 flush on 7 each of 40-core",
+        "message",
         "in the kernel (deferral)",
     ] {
         assert!(answer.output.contains(words), "no {words:?} in {answer:?}");

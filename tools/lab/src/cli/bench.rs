@@ -187,6 +187,9 @@ pub struct Calls {
     /// On sim: draw the tables into this directory, as SVG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    /// shoot on sim: also tell which cache lines moved, by what they hold
+    #[arg(long)]
+    pub lines: bool,
     /// Whose calls: mailbox, xen-before, xen, linux, freebsd, best
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub peers: Option<Vec<String>>,

@@ -49,9 +49,9 @@ impl<'a> ContestPlan<'a> {
     pub fn new(bench: &'a CallsBench) -> Outcome<Self> {
         let CallsBench { contest, calls } = bench;
         let kind = calls.machine.unwrap_or(CpuMachine::Sim);
-        if calls.preset.is_some() || !calls.set.is_empty() || calls.plot.is_some() {
+        if calls.preset.is_some() || !calls.set.is_empty() || calls.plot.is_some() || calls.lines {
             return Err(Failure::input(
-                "--preset, --set and --plot are about the simulated machine",
+                "--preset, --set, --plot and --lines are about the simulated machine",
                 "use them with --machine sim",
             ));
         }

@@ -42,6 +42,12 @@ impl Plan {
     /// # Errors
     /// No machine has room for it.
     pub fn new(calls: &Calls) -> Outcome<Self> {
+        if calls.lines {
+            return Err(Failure::input(
+                "selected does not tell which cache lines move",
+                "use --lines with bench shoot",
+            ));
+        }
         let asked = Asked::of(calls)?;
         let machines = match asked.cpus {
             Some(cpus) => vec![cpus],

@@ -1,13 +1,15 @@
-//! `shoot`: calls at any size, of one CPU or of all at once.
+//! `shoot`: calls at any size, of one CPU or of all at once, and flushes of all at once.
 //!
 //! * [`plan`]: the lines of the tables;
+//! * [`moves`]: which cache lines moved, on demand;
 //! * [`spared`]: what is said of targets that need no interrupt.
 
+mod moves;
 mod plan;
 mod spared;
 
 use serde_json::json;
-use shootdown_sim::workload::{Callers, Peer, Volley, VolleyResult, bytes_of};
+use shootdown_sim::workload::{Callers, Operation, Peer, Volley, VolleyResult, bytes_of};
 
 use self::plan::{Line, Plan};
 use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
@@ -47,11 +49,20 @@ const UNFAIR: Column = Column::new("unfairness", "unfair", Format::Digits(2));
 /// Numbers of CPUs for which the memory is told.
 const SIZES: [usize; 4] = [64, 256, 1024, 4096];
 /// Rows of one table.
-const TABLE: [&str; 3] = ["preset", "function_ns", "callers"];
+const TABLE: [&str; 4] = ["preset", "operation", "function_ns", "callers"];
 /// Rows of one line.
-const LINE: [&str; 5] = ["preset", "function_ns", "callers", "cpus", "targets"];
+const LINE: [&str; 6] = [
+    "preset",
+    "operation",
+    "function_ns",
+    "callers",
+    "cpus",
+    "targets",
+];
 /// Who calls, in rows.
 const ONE: &str = "one";
+/// What they do, in rows.
+const FLUSH: &str = "flush";
 
 fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     let plan = Plan::new(calls, setups.len())?;
@@ -66,7 +77,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     let names = plan.peers.iter().map(|peer| peer.name());
     let spared = spared::measure(setups);
     Ok(Findings {
-        tables: tables(&plan, &rows) + &spared::render(&spared),
+        tables: tables(&plan, &rows) + &spared::render(&spared) + &moves::tables(&rows),
         params: json!({
             "machines": figures.collect::<Vec<_>>(), "seed": calls.seed,
             "peers": names.collect::<Vec<_>>(),
@@ -82,12 +93,14 @@ fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
     let what = |line: &Line, peer: Peer| Volley {
         peer,
         callers: line.callers,
+        operation: line.operation,
         targets: line.targets,
         cpus: line.cpus,
         function_ps: line.function_ps,
         calls: plan.calls_of(line),
         costs: setups[line.machine].costs.clone(),
         seed: calls.seed,
+        names_lines: calls.lines,
     };
     let of = |line| plan.peers.iter().map(move |peer| what(line, *peer));
     let simulations: Vec<Volley> = plan.lines.iter().flat_map(of).collect();
@@ -96,7 +109,13 @@ fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
     let rows = lines.flat_map(|(line, results)| {
         let preset = setups[line.machine].preset.name;
         let peers = plan.peers.iter().zip(results);
-        peers.map(move |(peer, result)| row(line, preset, *peer, result))
+        peers.map(move |(peer, result)| {
+            let mut row = row(line, preset, *peer, result);
+            if calls.lines {
+                row.set(moves::KEY, moves::of(result));
+            }
+            row
+        })
     });
     Ok(rows.collect())
 }
@@ -106,6 +125,7 @@ fn row(line: &Line, preset: &str, peer: Peer, result: &VolleyResult) -> Row {
     Row::of(json!({
         "machine": "sim", "accel": "virtual time", "preset": preset,
         "peer": peer.name(), "callers": if line.callers == Callers::One { ONE } else { "all" },
+        "operation": if line.operation == Operation::Flush { FLUSH } else { "call" },
         "cpus": line.cpus, "targets": line.targets,
         "function_ns": line.function_ps as f64 / 1000.0,
         "calls": result.calls.len(),
@@ -126,28 +146,27 @@ fn row(line: &Line, preset: &str, peer: Peer, result: &VolleyResult) -> Row {
 fn tables(plan: &Plan, rows: &[Row]) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|one, other| one.agrees(other, &TABLE)) {
-        let is_lone = rows[0].text("callers") == ONE;
-        let (callers, columns) = match is_lone {
-            true => (
-                "one CPU calls all others of an idle machine",
-                FIGURES.to_vec(),
-            ),
-            false => (
-                "all CPUs call others at once, again and again",
-                [&FIGURES[..], &[UNFAIR]].concat(),
-            ),
+        let first = &rows[0];
+        let functions = format!("functions of {} us", number(first.us("function_ns")));
+        let what = match (first.text("callers"), first.text("operation")) {
+            (ONE, _) => format!("one CPU calls all others of an idle machine, {functions}"),
+            (_, FLUSH) => "all CPUs flush a page at once, again and again, each of a space that it shares with its targets".into(),
+            _ => format!("all CPUs call others at once, again and again, {functions}"),
         };
+        let mut columns = FIGURES.to_vec();
+        if first.text("callers") != ONE {
+            columns.push(UNFAIR);
+        }
         text.push_str(&format!(
-            "\nshoot on the simulated machine {}: {callers}, functions of {} us\n{}\n",
-            rows[0].text("preset"),
-            number(rows[0].us("function_ns")),
+            "\nshoot on the simulated machine {}: {what}\n{}\n",
+            first.text("preset"),
             table(&columns, rows),
         ));
     }
     text.push_str(
         "sent: until the last interrupt was sent; busy: the initiator's own work, without PAUSE and without interrupts that it took\n\
          in handler: a target's time in the interrupt, with entry and exit; IPIs, interrupts taken, lines: for each execution of the\n\
-         function on a target; ICR writes: for each call; unfair: p99 of the slowest initiator by the fastest's\n",
+         function, or flush, on a target; ICR writes: for each call; unfair: p99 of the slowest initiator by the fastest's\n",
     );
     text + &behind(rows) + &memory(plan)
 }
@@ -183,10 +202,11 @@ fn behind(rows: &[Row]) -> String {
 }
 
 fn shape(row: &Row) -> String {
-    let targets = row.count("targets");
-    match row.text("callers") {
-        ONE => format!("one to {targets}"),
-        _ => format!("{} to {targets} each", row.count("cpus")),
+    let (cpus, targets) = (row.count("cpus"), row.count("targets"));
+    match (row.text("callers"), row.text("operation")) {
+        (ONE, _) => format!("one to {targets}"),
+        (_, FLUSH) => format!("{cpus} flush on {targets} each"),
+        _ => format!("{cpus} to {targets} each"),
     }
 }
 
@@ -202,7 +222,7 @@ fn memory(plan: &Plan) -> String {
     format!("\n{}\n", grid(heading, rows, |index| index == 0))
 }
 
-/// For each machine: one caller over its targets, and all callers over the size of the machine.
+/// Calls, for each machine: one caller over its targets, and all callers over the size of the machine.
 fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
     type Wanted = fn(bool, u64, u64) -> bool;
     // Whether there is one caller, its targets, and the other CPUs.
@@ -238,7 +258,8 @@ fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
             panels: panels.iter().filter_map(panel).collect(),
         }
     };
-    rows.chunk_by(|one, other| one.agrees(other, &["preset", "function_ns"]))
+    rows.chunk_by(|one, other| one.agrees(other, &["preset", "operation", "function_ns"]))
+        .filter(|rows| rows[0].text("operation") != FLUSH)
         .map(picture)
         .collect()
 }

@@ -1,6 +1,6 @@
 //! [`Plan`]: the lines of the tables of `shoot`.
 
-use shootdown_sim::workload::{Callers, MAX_CPUS, Peer};
+use shootdown_sim::workload::{Callers, MAX_CPUS, Operation, Peer};
 
 use crate::bench::contest::{Asked, Count};
 use crate::cli::Calls;
@@ -28,6 +28,7 @@ pub struct Line {
     /// Index of the machine.
     pub machine: usize,
     pub callers: Callers,
+    pub operation: Operation,
     pub function_ps: u64,
     pub cpus: usize,
     pub targets: usize,
@@ -56,12 +57,23 @@ impl Plan {
         }
         let asked = Asked::of(calls)?;
         let shapes = shapes(&asked, calls.quick)?;
+        let functions_ps = asked.functions_ps.as_deref().unwrap_or(&[0]);
+        let mut operations: Vec<_> = functions_ps
+            .iter()
+            .map(|ps| (Operation::Call, *ps))
+            .collect();
+        operations.push((Operation::Flush, 0));
         let mut lines = Vec::new();
         for machine in 0..machines {
-            for &function_ps in asked.functions_ps.as_deref().unwrap_or(&[0]) {
-                lines.extend(shapes.iter().map(|&(callers, cpus, targets)| Line {
+            for &(operation, function_ps) in &operations {
+                let is_measured = |(callers, ..): &&Shape| {
+                    operation == Operation::Call || *callers == Callers::All
+                };
+                let shapes = shapes.iter().filter(is_measured);
+                lines.extend(shapes.map(|&(callers, cpus, targets)| Line {
                     machine,
                     callers,
+                    operation,
                     function_ps,
                     cpus,
                     targets,
