@@ -539,7 +539,7 @@ fn a_cpu_learns_that_functions_have_become_short() {
     };
     for (functions_ns, orders) in [
         (4000, [[1, 3, 2], [3, 2, 1], [3, 2, 1]]),
-        (1500, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
+        (900, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
     ] {
         for expected in orders {
             for initiator in [3, 2, 1] {
