@@ -1,7 +1,7 @@
 //! The responder's half of a call: what the interrupt handler does.
 //!
 //! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before functions in the same
-//! interrupt; those that arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`](super::pace::Pace)).
+//! interrupt; those that arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`]).
 //! Functions that arrive then wait for the next interrupt. Those that are found run at once, each responder beginning with the initiator
 //! that follows it, so low CPU numbers have no advantage. Where functions are slow they are taken one at a time, the
 //! oldest first, so that the targets of two calls agree which goes first: if they did not, both calls would end
