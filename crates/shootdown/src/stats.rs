@@ -1,7 +1,7 @@
 //! Per-CPU counters.
 //!
-//! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own;
-//! readers take a [`Stats`] at any time and see each counter at some recent value.
+//! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own (those of waits, by
+//! one locked addition, in any context); readers take a [`Stats`] at any time and see each counter at some recent value.
 
 use crate::sync::Counter;
 

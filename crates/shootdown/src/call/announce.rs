@@ -7,6 +7,7 @@ use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::own_set::OwnSet;
 use crate::platform::Platform;
+use crate::policy::Policy;
 
 /// Requests for which a CPU leaves rings alone after it has found one full.
 const RING_REST: u64 = 16;
@@ -33,7 +34,7 @@ where
             set.clear();
             set.add(target);
         }
-        if self.prefetches() {
+        if Self::prefetches(self.policy()) {
             self.prefetch_slot(&here.slots[slot.index], set.groups_with_members());
             self.prefetch_rings(set);
         }
@@ -71,17 +72,17 @@ where
         here.counters.broadcasts_published.add(1);
     }
 
-    /// Whether broadcasts of this CPU go by rings: not for a while after one was full.
-    pub(crate) fn is_ring_open(&self, here: Here<'_, N>) -> bool {
+    /// Counts one more request of a CPU that leaves rings alone; false if it does not.
+    pub(crate) fn rests_from_rings(here: Here<'_, N>) -> bool {
         let rest = here.ring_rest.get();
         here.ring_rest.set(rest.saturating_sub(1));
-        rest == 0
+        rest > 0
     }
 
     /// Whether hints are worth giving; a model checker has no caches, and fewer steps are quicker to explore.
     #[inline]
-    pub(crate) fn prefetches(&self) -> bool {
-        !cfg!(loom) && self.policy().prefetches()
+    pub(crate) fn prefetches(policy: Policy) -> bool {
+        !cfg!(loom) && policy.prefetches()
     }
 
     /// Asks for the lines of the rings that a broadcast to `targets` writes.

@@ -4,9 +4,9 @@
 //!
 //! One word is the *doorbell*: the initiator that turns it from zero sends the interrupt. With one group it is the set of initiators
 //! itself; with more it says which words of the set have bits, and the initiator that turns such a word from zero rings: so when all
-//! call at once, most of them write one word. Both sides use read-modify-writes on each word, so their order alone
-//! decides: an initiator that finds bits precedes the responder's emptying, which therefore acquires its own; one that
-//! comes later finds none, and rings or sends.
+//! call at once, most of them write one word, and rely on the first, which has interrupts off until it has rung and sent. Both sides
+//! use read-modify-writes on each word, so their order alone decides: an initiator that finds bits precedes the responder's emptying,
+//! which therefore acquires its own; one that comes later finds none, and rings or sends.
 //!
 //! A CPU that will look again anyway *holds* its doorbell: a mark that stands for no CPU keeps it rung, and no
 //! interrupt is sent to it until it [lets it go](Inbox::let_go).

@@ -88,7 +88,7 @@ where
     #[inline]
     pub(super) fn look_at(&self, me: Here<'_, N>, initiator: CpuId, functions: Functions) -> bool {
         let slots = &self.state(initiator).slots;
-        if self.prefetches() {
+        if Self::prefetches(self.policy()) {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
             // writing saves the second transfer that an acknowledgement after a read costs.
             self.platform.prefetch_write(slots[0].line_of(me.cpu));

@@ -49,10 +49,10 @@ where
         let is_storm = here.served.get() >= STORM;
         here.served.set(0);
         let policy = self.policy();
-        if policy.broadcasts_to(named) && !is_storm && self.is_ring_open(here) {
+        if policy.broadcasts_to(named) && !is_storm && !Self::rests_from_rings(here) {
             return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }
-        let prefetches = !cfg!(loom) && policy.prefetches();
+        let prefetches = Self::prefetches(policy);
         let cell = &here.slots[slot.index];
         let (request_ref, ipis) = match targets {
             Targets::One(target) => {

@@ -78,7 +78,7 @@ where
                 return false;
             }
             counters.shared_lines_read.add(1);
-            // SAFETY: 1. as in `run`.
+            // SAFETY: 1. as in `run_oldest`.
             let other = unsafe { self.slot_at(found.place).contents() };
             // SAFETY: 1. both merge.
             unsafe { other.lends_the_same(request) }

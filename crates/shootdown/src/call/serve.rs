@@ -36,7 +36,7 @@ where
         let me = self.here();
         self.platform
             .on_trace(TraceEvent::HandlerEntered { cpu: me.cpu });
-        if self.prefetches() {
+        if Self::prefetches(self.policy()) {
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(&me.inbox, me.cpu);

@@ -3,6 +3,7 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Attention, FreedTables};
@@ -54,11 +55,8 @@ where
     #[cold]
     #[inline(never)]
     fn absent(&self, group: usize, holders: u64, space: &AddressSpace<N>) -> u64 {
-        let mut residents = space.residents_of(group) & holders;
         let mut absent = 0u64;
-        while residents != 0 {
-            let lane = residents.trailing_zeros();
-            residents &= residents - 1;
+        for lane in ones_from(space.residents_of(group) & holders, 0) {
             let cpu = <Cpus<N> as Capacity>::cpu(group, lane);
             if !self.state(cpu).lazy.presence.is_in(space.id()) {
                 absent |= 1 << lane;
