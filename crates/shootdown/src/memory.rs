@@ -60,6 +60,8 @@ where
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
     pub(crate) served: OwnWord,
+    /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
+    pub(crate) met: OwnSet<N>,
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left.
@@ -90,6 +92,7 @@ where
                     look_again: OwnFlag::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
+                    met: OwnSet::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),
                     targets: OwnSet::new(),

@@ -78,6 +78,14 @@ where
         );
     }
 
+    /// Adds `cpu`; false if it is a member already.
+    #[inline]
+    pub(crate) fn insert(&self, cpu: CpuId) -> bool {
+        let members = self.word(<Cpus<N> as Capacity>::group(cpu)).get();
+        self.add(cpu);
+        members & <Cpus<N> as Capacity>::bit(cpu) == 0
+    }
+
     #[inline]
     pub(crate) fn remove(&self, cpu: CpuId) {
         let group = <Cpus<N> as Capacity>::group(cpu);
@@ -88,6 +96,9 @@ where
     /// Removes all members.
     #[inline]
     pub(crate) fn clear(&self) {
+        if !Self::IS_WIDE {
+            return self.word(0).set(0);
+        }
         for (group, _) in self.groups_with_members() {
             self.word(group).set(0);
         }

@@ -222,27 +222,39 @@ fn freed_tables_without_a_range_flush_everything() {
     assert_eq!(puppet.flushes.take(), [(0, LocalFlush::Space)]);
 }
 
+/// Flushes that one interrupt finds are one; page by page if none is missing between them and the last.
 #[test]
-fn a_gap_in_generations_makes_a_full_flush_and_covers_what_was_skipped() {
-    let (machine, puppet) = with_puppet::<4>();
-    let space = space_on(machine, 2);
-    puppet.flushes.take();
-    // CPU 2 and CPU 3 change two pages; CPU 1 gets both requests in one interrupt. Rotation serves flushes in
-    // ascending order, so submit from 3 first: its generation is the older one.
-    let older = puppet.as_cpu(3, || {
-        machine.submit_flush(&space, pages(0, 1), FreedTables::No)
-    });
-    let newer = puppet.as_cpu(2, || {
-        machine.submit_flush(&space, pages(1, 1), FreedTables::No)
-    });
-    puppet.as_cpu(2, || {
-        puppet.deliver(1);
-        puppet.deliver(0);
-    });
-    let flushes = puppet.flushes.take();
-    assert_eq!(flushes, [(1, LocalFlush::Space), (0, LocalFlush::Space)]);
+fn a_gap_in_generations_makes_a_full_flush() {
+    let (machine, puppet) = with_puppet::<8>();
+    let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+    let submit = move |initiator, page| {
+        puppet.as_cpu(initiator, || {
+            machine.submit_flush(space, pages(page, 1), FreedTables::No)
+        })
+    };
+    let both_flush = move || {
+        puppet.flushes.take();
+        // CPU 1 begins with its neighbour, so the newer one is found first.
+        let tickets = [(4, 0), (3, 1)].map(|(initiator, page)| submit(initiator, page));
+        puppet.as_cpu(2, || {
+            puppet.deliver(1);
+            puppet.deliver(0);
+        });
+        drop(tickets);
+        puppet.flushes.take()
+    };
+    let pages_of_both = LocalFlush::Pages(pages(0, 2), FreedTables::No);
+    assert_eq!(both_flush(), [(1, pages_of_both), (0, pages_of_both)]);
     assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
-    drop((older, newer));
+    // CPU 5 has changed its page, and is about to say so.
+    puppet.at_next_flush_remote(move || {
+        assert_eq!(
+            both_flush(),
+            [(1, LocalFlush::Space), (0, LocalFlush::Space)]
+        );
+    });
+    submit(5, 2).wait();
+    assert_eq!(machine.stats(cpu(1)).flushes_covered, 3);
 }
 
 #[test]
@@ -628,6 +640,121 @@ fn a_space_is_not_loaded_before_its_cpu_is_online() {
     let machine = powered_off::<4>();
     let space = Space::new(machine, 1);
     assert!(refuses(|| machine.switch_to(None, &space)));
+}
+
+/// A responder that finds several flushes acknowledges each as it finds it, and flushes once; until then user memory is out of bounds.
+#[test]
+fn a_storm_of_flushes_is_one_flush_for_each_responder() {
+    let (machine, puppet) = with_puppet::<8>();
+    let space = space_on(machine, 2);
+    let is_ours = |event: &TraceEvent| {
+        matches!(event,
+            TraceEvent::Acknowledged { cpu, .. }
+            | TraceEvent::FlushStarted { cpu, .. }
+            | TraceEvent::FlushFinished { cpu, .. } if *cpu == CpuId::new(1))
+    };
+    let submit = |initiator| {
+        puppet.as_cpu(initiator, || {
+            machine.submit_flush(&space, pages(initiator as usize * 2, 1), FreedTables::No)
+        })
+    };
+    let tickets = [2, 3, 4].map(submit);
+    puppet.nmis_ask_about(space.id());
+    puppet.trace.take();
+    assert!(puppet.as_cpu(2, || puppet.deliver(1)));
+    let mut events = puppet.trace.take();
+    events.retain(is_ours);
+    let acknowledged = [2, 3, 4].map(|initiator| TraceEvent::Acknowledged {
+        cpu: cpu(1),
+        initiator: cpu(initiator),
+    });
+    assert_eq!(events[..3], acknowledged);
+    assert_eq!(events.len(), 5, "and one flush: {events:?}");
+    let denied = puppet.user_access_denied.take();
+    let are_denied = events
+        .iter()
+        .all(|event| denied.contains(&Moment::Event(*event)));
+    assert!(are_denied, "{denied:?}");
+    let stats = machine.stats(cpu(1));
+    assert_eq!((stats.early_acks, stats.pages_flushed), (3, 3));
+    assert_eq!((stats.remote_flushes, stats.flushes_covered), (1, 2));
+    puppet.deliver(0);
+    drop(tickets);
+}
+
+/// However a responder finds flushes, it does them before it goes on.
+#[test]
+fn acknowledged_flushes_are_done_before_a_cpu_goes_on() {
+    let by_interrupt: fn(&Machine<16>) = |machine| assert!(machine.platform().deliver(1));
+    let by_poll: fn(&Machine<16>) = |machine| assert!(machine.poll());
+    // Those of a space on 16 CPUs lie in the ring.
+    for (cpus, look) in [
+        (2, by_interrupt),
+        (2, by_poll),
+        (16, by_interrupt),
+        (16, by_poll),
+    ] {
+        let (machine, puppet) = with_puppet::<16>();
+        puppet.deliver_on_relax.store(false, Relaxed);
+        let space = space_on(machine, cpus);
+        (0..4).for_each(|page| puppet.map(page, 1));
+        (0..4).for_each(|page| assert_eq!(puppet.access(1, page), 1));
+        (0..4).for_each(|page| puppet.map(page, 2));
+        let submit = |initiator: u32| {
+            puppet.as_cpu(initiator, || {
+                let page = initiator as usize - 12;
+                machine.submit_flush(&space, pages(page, 1), FreedTables::No)
+            })
+        };
+        let tickets = [12, 13, 14, 15].map(submit);
+        puppet.as_cpu(1, || look(machine));
+        (0..4).for_each(|page| assert_eq!(puppet.access(1, page), 2, "of {cpus}: {page}"));
+        puppet.deliver_on_relax.store(true, Relaxed);
+        tickets.into_iter().for_each(FlushTicket::wait);
+    }
+}
+
+/// An initiator that comes again before the interrupted task could go on waits for the flush.
+#[test]
+fn who_comes_again_at_once_waits() {
+    let (machine, puppet) = with_puppet::<8>();
+    let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+    let submit = move |initiator| {
+        puppet.as_cpu(initiator, || {
+            let ticket = machine.submit_flush(space, pages(0, 1), FreedTables::No);
+            // A ticket that is forgotten loses its wait and nothing else.
+            std::mem::forget(ticket);
+        });
+    };
+    let early_acks = || machine.stats(cpu(1)).early_acks;
+    for count in [0, 3] {
+        submit(2);
+        // Before the interrupt has ended CPU 2 is back, and CPU 3 is there.
+        puppet.as_cpu(4, || {
+            machine.post(&CpuMask::only(cpu(1)), move |_| {
+                submit(2);
+                submit(3);
+            });
+        });
+        puppet.as_cpu(5, || puppet.deliver(1));
+        assert_eq!(early_acks(), count + 1);
+        puppet.as_cpu(5, || puppet.deliver(1));
+        assert_eq!(early_acks(), count + 2, "3 is there for the first time");
+        puppet.as_cpu(5, || puppet.deliver(0));
+        submit(2);
+        puppet.as_cpu(5, || puppet.deliver(1));
+        assert_eq!(early_acks(), count + 3, "the task could go on");
+    }
+    let before = early_acks();
+    for _ in 0..2 {
+        submit(2);
+        assert!(
+            puppet.as_cpu(1, || machine.poll()),
+            "a task that polls goes on"
+        );
+    }
+    assert_eq!(early_acks(), before + 2);
+    puppet.deliver_all();
 }
 
 /// Full flushes of one space that wait together are one.

@@ -10,13 +10,15 @@ use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
 
-/// What becomes of functions that a look finds.
+/// What a look serves; the rest is left where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Functions {
-    /// They are left where they are.
-    Leave,
-    /// They run, now or from the backlog.
-    Run,
+pub(crate) enum Serve {
+    /// Flushes that are acknowledged before they are done; [`flush_owed`](Shootdown::flush_owed) does them, afterwards.
+    EarlyFlushes,
+    /// All flushes; those too.
+    Flushes,
+    /// Functions too, now or from the backlog. Each flush is done at once.
+    All,
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -40,16 +42,16 @@ where
     /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run, as far as the
     /// backlog has room. True if there were any.
     #[inline]
-    pub(super) fn read_ring(&self, me: Here<'_, N>, functions: Functions) -> bool {
+    pub(super) fn read_ring(&self, me: Here<'_, N>, serve: Serve) -> bool {
         // Where nothing lies at the next ticket, nothing lies further.
-        self.is_broadcast_due(me, false) && self.read_tickets(me, functions)
+        self.is_broadcast_due(me, false) && self.read_tickets(me, serve)
     }
 
     #[inline(never)]
-    fn read_tickets(&self, me: Here<'_, N>, functions: Functions) -> bool {
+    fn read_tickets(&self, me: Here<'_, N>, serve: Serve) -> bool {
         let (reader, ring) = (&me.ring, self.ring_of(me.cpu));
         let (mut is_named, mut from, mut pace) = (false, reader.next(), None);
-        let is_full = !Self::may_take(me, functions);
+        let is_full = !Self::may_take(me, serve);
         for _ in 0..MOST_READ {
             let Some(ticket) = reader.next_from(from, is_full) else {
                 break;
@@ -63,7 +65,7 @@ where
                 Announcement::Ours(initiator, slot) => {
                     let place = Place::in_ring(initiator, slot, ticket);
                     let kind = self.slot_at(place).kind();
-                    if !kind.is_flush() && !Self::may_take(me, functions) {
+                    if !kind.is_flush() && !Self::may_take(me, serve) {
                         reader.leave(ticket);
                         continue;
                     }
@@ -71,22 +73,23 @@ where
                     reader.has_read(ticket);
                     let others = self.state(initiator).slots[0].others();
                     // SAFETY: 1. a target reads each ticket once.
-                    unsafe { self.serve_or_keep(me, place, kind, others) };
+                    unsafe { self.serve_or_keep(me, place, kind, others, serve) };
                     is_named = true;
                     match &mut pace {
                         Some(pace) => self.keep_pace(me, pace),
-                        None if functions == Functions::Run => pace = Some(self.begin_pace()),
+                        None if serve == Serve::All => pace = Some(self.begin_pace()),
                         None => {}
                     }
                 }
             }
         }
+        self.flush_owed(me);
         is_named
     }
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
     #[inline]
-    pub(super) fn look_at(&self, me: Here<'_, N>, initiator: CpuId, functions: Functions) -> bool {
+    pub(super) fn look_at(&self, me: Here<'_, N>, initiator: CpuId, serve: Serve) -> bool {
         let slots = &self.state(initiator).slots;
         if Self::prefetches(self.policy()) {
             // Most requests are in the first slot and are acknowledged at once: fetching its line for
@@ -98,10 +101,10 @@ where
             let Some(kind) = slots[slot].kind_for(me.cpu) else {
                 continue;
             };
-            if kind.is_flush() || Self::may_take(me, functions) {
+            if kind.is_flush() || Self::may_take(me, serve) {
                 let place = Place::in_inbox(initiator, slot);
                 // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                unsafe { self.serve_or_keep(me, place, kind, others) };
+                is_all &= unsafe { self.serve_or_keep(me, place, kind, others, serve) };
             } else {
                 is_all = false;
             }
@@ -111,23 +114,32 @@ where
 
     /// Whether one more function can be served or kept.
     #[inline]
-    fn may_take(me: Here<'_, N>, functions: Functions) -> bool {
-        functions == Functions::Run && me.backlog.has_room()
+    fn may_take(me: Here<'_, N>, serve: Serve) -> bool {
+        serve == Serve::All && me.backlog.has_room()
     }
 
-    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn. `others` are those
-    /// of its initiator's slots that may hold requests, too: its functions run in the order in which they were published.
+    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn; false if it is a
+    /// flush that is left. `others` are those of its initiator's slots that may hold requests, too: its functions run in the order
+    /// in which they were published.
     ///
     /// # Safety
     /// 1. It names this CPU, which has not acknowledged it.
     #[inline(always)]
-    unsafe fn serve_or_keep(&self, me: Here<'_, N>, place: Place, kind: Kind, others: OtherSlots) {
+    unsafe fn serve_or_keep(
+        &self,
+        me: Here<'_, N>,
+        place: Place,
+        kind: Kind,
+        others: OtherSlots,
+        serve: Serve,
+    ) -> bool {
         me.served.set(me.served.get() + 1);
         let is_one_of_several = place.slot() > 0 || others != OtherSlots::NONE;
         if kind.is_flush() {
             // SAFETY: duty 1.
-            unsafe { self.serve_flush(me, place, kind) };
-        } else if kind.merges() || me.is_slow.get() || is_one_of_several {
+            return unsafe { self.serve_flush(me, place, kind, serve) };
+        }
+        if kind.merges() || me.is_slow.get() || is_one_of_several {
             me.backlog.add(Found {
                 place,
                 kind,
@@ -138,5 +150,6 @@ where
             let request = unsafe { self.slot_at(place).contents() };
             self.run_and_acknowledge(me, (place, kind), &request);
         }
+        true
     }
 }

@@ -57,6 +57,7 @@ pub(crate) use data::PostedList;
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};
+pub(crate) use look::Serve;
 pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};
 pub(crate) use publish::Targets;

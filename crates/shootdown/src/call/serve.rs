@@ -12,7 +12,7 @@
 
 use crate::call::SLOTS;
 use crate::call::inbox::Doorbell;
-use crate::call::look::Functions;
+use crate::call::look::Serve;
 use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
@@ -42,6 +42,10 @@ where
             self.prefetch_inbox(&me.inbox, me.cpu);
         }
         let served = self.serve(me);
+        if !me.met.is_empty() && me.inbox.is_quiet(me.cpu) {
+            // Nobody keeps the interrupted task from going on.
+            me.met.clear();
+        }
         let counters = &me.counters;
         counters.ipis_received.add(1);
         if !served {
@@ -86,6 +90,7 @@ where
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, N>) -> bool) -> bool {
         let irq = self.irq_guard();
         let me = self.here();
+        me.met.clear();
         let served = serve(self, me);
         if served {
             me.counters.polls_served.add(1);
@@ -114,7 +119,7 @@ where
     /// Empties inbox and ring, and serves what is found, as far as it does not wait for its turn in the backlog; true if there was
     /// anything.
     fn look_around(&self, me: Here<'_, N>) -> bool {
-        let mut served = self.read_ring(me, Functions::Leave);
+        let mut served = self.read_ring(me, Serve::Flushes);
         let (waiting, mut only) = (&me.waiting, None);
         let is_urgent = me.inbox.is_urgent();
         let came = me.inbox.take(me.cpu, Doorbell::Silent, |group, word| {
@@ -127,7 +132,7 @@ where
         });
         if let Some(only) = only {
             // The backlog is empty, and has room for all that one initiator may ask for.
-            self.look_at(me, only, Functions::Run);
+            self.look_at(me, only, Serve::All);
         } else if came {
             if is_urgent {
                 self.serve_waiting(me);
@@ -136,7 +141,7 @@ where
         }
         served |= came;
         if me.ring.has_functions() {
-            served |= self.read_ring(me, Functions::Run);
+            served |= self.read_ring(me, Serve::All);
         }
         served
     }
@@ -145,7 +150,7 @@ where
     #[inline]
     fn refill(&self, me: Here<'_, N>, pace: &mut Pace) {
         for (group, word) in me.waiting.groups_from(me.cpu) {
-            let left = self.look_at_group(me, (group, word), Functions::Run, |engine| {
+            let left = self.look_at_group(me, (group, word), Serve::All, |engine| {
                 engine.keep_pace(me, pace);
             });
             me.waiting.set_group(group, left);
@@ -161,15 +166,15 @@ where
         &self,
         me: Here<'_, N>,
         (group, word): (usize, u64),
-        functions: Functions,
+        serve: Serve,
         mut each: impl FnMut(&Self),
     ) -> u64 {
         let mut left = word;
         for lane in ones_from(word, <Cpus<N> as Capacity>::bit(me.cpu) - 1) {
-            if self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), functions) {
+            if self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), serve) {
                 left &= !(1 << lane);
                 each(self);
-            } else if functions == Functions::Run {
+            } else if serve == Serve::All {
                 // No room for the others either.
                 break;
             }
@@ -194,7 +199,7 @@ where
         // What was taken out of inbox and ring is in no other place.
         while self.run_oldest(me) {}
         if is_ring_left {
-            self.read_ring(me, Functions::Run);
+            self.read_ring(me, Serve::All);
             while self.run_oldest(me) {}
         }
         if self.put_waiting_back(me) {
@@ -209,25 +214,33 @@ where
             self.take_flushes(me);
         }
         if self.is_broadcast_due(me, true) {
-            self.read_ring(me, Functions::Leave);
+            self.read_ring(me, Serve::Flushes);
         }
     }
 
-    /// Serves the flushes of those that wait.
+    /// Serves the flushes of those that wait. Those that are acknowledged only when they are done are served by one flush, after
+    /// the others.
     #[cold]
     fn serve_waiting(&self, me: Here<'_, N>) {
-        self.note_newest(me);
+        self.look_at_waiting(me, Serve::EarlyFlushes);
+        if me.tlb.owed.is_awaited() {
+            self.look_at_waiting(me, Serve::Flushes);
+            me.tlb.owed.forget_awaited();
+        }
+        self.flush_owed(me);
+    }
+
+    fn look_at_waiting(&self, me: Here<'_, N>, serve: Serve) {
         for (group, word) in me.waiting.groups_from(me.cpu) {
-            let left = self.look_at_group(me, (group, word), Functions::Leave, |_| ());
+            let left = self.look_at_group(me, (group, word), serve, |_| ());
             me.waiting.set_group(group, left);
         }
-        self.forget_newest(me);
     }
 
     /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
     /// are off.
     pub(crate) fn serve_flushes(&self, me: Here<'_, N>) -> bool {
-        let served = self.read_ring(me, Functions::Leave);
+        let served = self.read_ring(me, Serve::Flushes);
         self.take_flushes(me) || served
     }
 
@@ -238,12 +251,14 @@ where
             true => Doorbell::Held,
             false => Doorbell::Silent,
         };
-        inbox.take(me.cpu, doorbell, |group, word| {
-            let back = self.look_at_group(me, (group, word), Functions::Leave, |_| ());
+        let came = inbox.take(me.cpu, doorbell, |group, word| {
+            let back = self.look_at_group(me, (group, word), Serve::Flushes, |_| ());
             if back != 0 {
                 inbox.put_back(group, back);
             }
-        })
+        });
+        self.flush_owed(me);
+        came
     }
 
     /// Puts those back that still wait because the bound was reached; true if there are any.

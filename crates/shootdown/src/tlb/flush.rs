@@ -138,7 +138,7 @@ where
             let here = self.here();
             find(here.cpu);
             if self.is_local(here, &request, needs_cpus) {
-                self.flush_here(here.cpu, &request, Role::Initiator);
+                self.flush_here(here, &request, Role::Initiator);
                 return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
@@ -187,7 +187,7 @@ where
         if !policy.is_concurrent() {
             return ticket.with_local_due(request);
         }
-        self.flush_here(slot.here.cpu, &request, Role::Initiator);
+        self.flush_here(slot.here, &request, Role::Initiator);
         let counters = &slot.here.counters;
         match self.is_done(published) {
             true => counters.flushes_unwaited.add(1),
@@ -219,9 +219,9 @@ where
     }
 
     /// Flushes on this CPU what an initiator owes it (policies that are not concurrent).
-    pub(crate) fn flush_owed(&self, request: &FlushRequest) {
+    pub(crate) fn flush_local_due(&self, request: &FlushRequest) {
         let irq = self.irq_guard();
-        self.flush_here(self.platform.current_cpu(), request, Role::Initiator);
+        self.flush_here(self.here(), request, Role::Initiator);
         drop(irq);
     }
 }

@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{OwnFlag, OwnWord};
-use crate::tlb::{Asid, Root, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, OwedFlush, Root, SpaceId, TlbGen, UserSide};
 
 /// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct CpuTlb {
     /// A flush that was acknowledged, or that passed the lazy CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
     owes_flush: OwnFlag,
+    /// What was acknowledged.
+    pub(crate) owed: OwedFlush,
     /// The tag of the loaded root.
     asid: OwnWord,
     /// Whether the user side of the tag missed a flush.
@@ -22,8 +24,6 @@ pub(crate) struct CpuTlb {
     host: OwnWord,
     /// The root to load when a lazy CPU has to let go.
     lazy_root: OwnWord,
-    /// See [`newest`](Self::newest); 0 while no responder looks.
-    newest: OwnWord,
     /// Whose turn it is to lose a tag.
     pub(crate) turn: OwnWord,
     /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
@@ -40,11 +40,11 @@ impl CpuTlb {
             loaded: OwnWord::new(),
             generation: OwnWord::new(),
             owes_flush: OwnFlag::new(),
+            owed: OwedFlush::new(),
             asid: OwnWord::new(),
             user_side_due: OwnWord::new(),
             host: OwnWord::new(),
             lazy_root: OwnWord::new(),
-            newest: OwnWord::new(),
             turn: OwnWord::new(),
             others_void: OwnFlag::new(),
             untagged_is_kernel: OwnFlag::new(),
@@ -83,17 +83,6 @@ impl CpuTlb {
     #[inline]
     pub(crate) fn record(&self, generation: TlbGen) {
         self.generation.set(generation.as_u64());
-    }
-
-    /// The newest change of the loaded space that was asked for before the responder began to flush.
-    #[inline]
-    pub(crate) fn newest(&self) -> TlbGen {
-        TlbGen::from_raw(self.newest.get())
-    }
-
-    #[inline]
-    pub(crate) fn set_newest(&self, generation: TlbGen) {
-        self.newest.set(generation.as_u64());
     }
 
     #[inline]

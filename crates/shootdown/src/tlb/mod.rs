@@ -6,7 +6,7 @@
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
-//! * `flush`, `spare`: the initiator's half. `respond`: the responder's half.
+//! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
 
@@ -18,6 +18,7 @@ mod lazy;
 mod load;
 mod loaded;
 mod names;
+mod owed;
 mod pinned;
 mod present;
 mod range;
@@ -47,6 +48,7 @@ pub use window_root::WindowRoot;
 pub(crate) use asid::{Slots, UserSide, Why};
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
+pub(crate) use owed::OwedFlush;
 pub(crate) use present::Presence;
 pub(crate) use request::FlushScope;
 pub(crate) use space_root::SpaceRoot;

@@ -93,8 +93,4 @@ impl TlbGen {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
-
-    pub(crate) const fn follows(self, other: Self) -> bool {
-        self.0 == other.0.wrapping_add(1)
-    }
 }

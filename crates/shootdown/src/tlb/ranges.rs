@@ -155,7 +155,7 @@ impl Word {
 
 /// [`FlushRanges`] and [`FreedTables`] as they travel in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PackedRanges([u64; RANGES]);
+pub(crate) struct PackedRanges(pub(super) [u64; RANGES]);
 
 impl PackedRanges {
     pub(crate) const EMPTY: Self = Self([0; RANGES]);
@@ -179,6 +179,14 @@ impl PackedRanges {
     pub(crate) fn ranges(self) -> FlushRanges {
         let [first, second, third] = self.0;
         FlushRanges([Word(first & !Self::FREED), Word(second), Word(third)])
+    }
+
+    /// These and `more`.
+    #[cold]
+    pub(super) fn joined(self, more: Self) -> Self {
+        let mut ranges = self.ranges();
+        more.ranges().iter().for_each(|range| ranges.add(range));
+        Self::new(&ranges, self.freed_tables().max(more.freed_tables()))
     }
 
     #[inline]

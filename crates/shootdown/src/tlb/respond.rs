@@ -1,12 +1,11 @@
 //! The responder's half of a flush.
 
-use crate::call::{Kind, Place};
+use crate::call::{Kind, Place, Serve};
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId, TlbGen};
+use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
@@ -23,11 +22,17 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Serves one flush request of this kind. Interrupts are off.
+    /// Serves one flush request of this kind; false if it is left. Interrupts are off.
     ///
     /// # Safety
     /// 1. The request names this CPU, which has not acknowledged it.
-    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) {
+    pub(crate) unsafe fn serve_flush(
+        &self,
+        me: Here<'_, N>,
+        place: Place,
+        kind: Kind,
+        serve: Serve,
+    ) -> bool {
         // SAFETY: duty 1.
         let request = unsafe { self.slot_at(place).contents() };
         let flush = if kind.is_indirect() {
@@ -43,81 +48,142 @@ where
             // SAFETY: flush requests carry a FlushRequest.
             unsafe { request.payload.get::<FlushRequest>() }
         };
-        if kind.is_ack_first() {
-            // I5: nothing on this CPU touches user memory before the flush below: interrupts are off, and
+        let is_alone = serve == Serve::All;
+        // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
+        // again, this CPU would do nothing but flush.
+        if kind.is_ack_first() && me.met.insert(place.initiator()) {
+            // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
             // NMI-like contexts ask `user_access_ok`.
-            me.tlb.set_owes_flush(true);
             me.counters.early_acks.add(1);
-            self.acknowledge(me, place);
-            self.flush_here(me.cpu, &flush, Role::Responder);
-            me.tlb.set_owes_flush(false);
-        } else {
-            self.flush_here(me.cpu, &flush, Role::Responder);
-            self.acknowledge(me, place);
-        }
-    }
-
-    /// Notes the newest change of the loaded space that any of those who wait asks for by its inbox: one full flush serves all of
-    /// them. Interrupts are off; [`forget_newest`](Self::forget_newest) follows when they have been looked at.
-    pub(crate) fn note_newest(&self, me: Here<'_, N>) {
-        let mut newest = me.tlb.newest();
-        for initiator in me.waiting.iter_from(me.cpu) {
-            let slots = &self.state(initiator).slots;
-            for index in slots[0].others().with_first() {
-                let slot = &slots[index];
-                let kind = slot.kind_for(me.cpu);
-                if !kind.is_some_and(|kind| kind.is_flush() && !kind.is_indirect()) {
-                    continue;
-                }
-                // SAFETY: 1. just seen, and this CPU does nothing meanwhile.
-                let request = unsafe { slot.contents() };
-                // SAFETY: flush requests carry a FlushRequest.
-                let flush = unsafe { request.payload.get::<FlushRequest>() };
-                if flush.space == me.tlb.loaded() && flush.space != SpaceId::KERNEL {
-                    newest = newest.max(flush.generation);
-                }
+            if is_alone {
+                me.tlb.set_owes_flush(true);
+                self.acknowledge(me, place);
+                self.flush_here(me, &flush, Role::Responder);
+                me.tlb.set_owes_flush(false);
+            } else {
+                self.owe(me, &flush);
+                self.acknowledge(me, place);
             }
+            return true;
         }
-        me.tlb.set_newest(newest);
-    }
-
-    /// The flushes that [`note_newest`](Self::note_newest) found have been served.
-    pub(crate) fn forget_newest(&self, me: Here<'_, N>) {
-        me.tlb.set_newest(TlbGen::from_raw(0));
+        let may_wait = !kind.is_ack_first() && !kind.is_indirect();
+        if serve == Serve::EarlyFlushes && may_wait && Self::is_due(me, &flush) {
+            me.tlb.owed.await_flush(flush.generation);
+            return false;
+        }
+        self.flush_here(me, &flush, Role::Responder);
+        self.acknowledge(me, place);
+        true
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
-    ///
-    /// A partial flush is enough only when this CPU has seen every generation before this one; after a gap
+    pub(crate) fn flush_here(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
+        if request.space == SpaceId::KERNEL {
+            let is_partial = !request.ranges.ranges().is_whole();
+            return self.carry_out(me, request, is_partial, role);
+        }
+        if !me.tlb.owed.is_none() {
+            self.owe(me, request);
+            self.flush_owed(me);
+        } else if self.check_due(me, request) {
+            self.flush_changes(me, request, 1, role);
+        }
+    }
+
+    /// From here on this CPU has to drop what `request`, which is about a user space, names, as far as it may hold it.
+    #[inline]
+    fn owe(&self, me: Here<'_, N>, request: &FlushRequest) {
+        if self.check_due(me, request) {
+            me.tlb.set_owes_flush(true);
+            me.tlb.owed.add(request);
+        }
+    }
+
+    /// As [`is_due`](Self::is_due), and counts those that are not.
+    #[inline]
+    fn check_due(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+        let is_due = Self::is_due(me, request);
+        if !is_due {
+            match me.tlb.loaded() == request.space {
+                true => me.counters.flushes_covered.add(1),
+                false => me.counters.flushes_stray.add(1),
+            }
+        }
+        is_due
+    }
+
+    /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since.
+    #[inline]
+    fn is_due(me: Here<'_, N>, request: &FlushRequest) -> bool {
+        me.tlb.loaded() == request.space && request.generation > me.tlb.generation()
+    }
+
+    /// Drops all that this CPU owes. Before that nothing here may use user memory. Interrupts are off.
+    #[inline]
+    pub(crate) fn flush_owed(&self, me: Here<'_, N>) {
+        if !me.tlb.owed.is_none() {
+            self.flush_all_owed(me);
+        }
+    }
+
+    #[cold]
+    fn flush_all_owed(&self, me: Here<'_, N>) {
+        let (request, changes) = me.tlb.owed.take();
+        me.counters.flushes_covered.add(changes - 1);
+        self.flush_changes(me, &request, changes, Role::Responder);
+        me.tlb.set_owes_flush(false);
+    }
+
+    /// A partial flush is enough only when this CPU has seen every generation before; after a gap
     /// it could hide a change that another request, still on its way, is about. Linux asks also that the
     /// request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
-    pub(crate) fn flush_here(&self, me: CpuId, request: &FlushRequest, role: Role) {
-        match self.has_private_loaded(self.state(me)) {
-            false => self.flush_root::<false>(me, request, role),
-            true => self.flush_private_root(me, request, role),
+    #[inline]
+    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64, role: Role) {
+        if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
+            // Nothing here uses the space: instead of flushing now and again, let go of it.
+            return self.detach(me.cpu);
+        }
+        let missed = request.generation.as_u64() - me.tlb.generation().as_u64();
+        let is_partial = missed == changes && !request.ranges.ranges().is_whole();
+        self.carry_out(me, request, is_partial, role);
+    }
+
+    #[inline]
+    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, is_partial: bool, role: Role) {
+        match self.has_private_loaded(me.state) {
+            false => self.flush_root::<false>(me, request, is_partial, role),
+            true => self.flush_private_root(me, request, is_partial, role),
         }
     }
 
     /// Out of the way of flushes without windows.
     #[cold]
     #[inline(never)]
-    fn flush_private_root(&self, me: CpuId, request: &FlushRequest, role: Role) {
-        self.flush_root::<true>(me, request, role);
+    fn flush_private_root(
+        &self,
+        me: Here<'_, N>,
+        request: &FlushRequest,
+        is_partial: bool,
+        role: Role,
+    ) {
+        self.flush_root::<true>(me, request, is_partial, role);
     }
 
-    /// As [`flush_here`](Self::flush_here), without `WINDOWS` where no private root is loaded.
-    fn flush_root<const WINDOWS: bool>(&self, me: CpuId, request: &FlushRequest, role: Role) {
-        let Some(is_partial) = self.decide(me, request) else {
-            return;
-        };
-        let state = self.state(me);
-        let counters = &state.counters;
-        let before = state.activity.begins(Entry::FLUSH);
+    /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
+    fn flush_root<const WINDOWS: bool>(
+        &self,
+        me: Here<'_, N>,
+        request: &FlushRequest,
+        is_partial: bool,
+        role: Role,
+    ) {
+        let counters = &me.counters;
+        let before = me.activity.begins(Entry::FLUSH);
         let space = request.space;
         self.platform
-            .on_trace(TraceEvent::FlushStarted { cpu: me, space });
+            .on_trace(TraceEvent::FlushStarted { cpu: me.cpu, space });
         match is_partial {
             true => counters
                 .pages_flushed
@@ -127,55 +193,30 @@ where
         self.drop_requested::<WINDOWS>(me, request, is_partial);
         if space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
-            // all that were there before.
-            state.tlb.record(match is_partial {
+            // all that were found before.
+            me.tlb.record(match is_partial {
                 true => request.generation,
-                false => request.generation.max(state.tlb.newest()),
+                false => request.generation.max(me.tlb.owed.awaited()),
             });
         }
-        state.activity.begins(before);
+        me.activity.begins(before);
         match role {
             Role::Initiator => counters.local_flushes.add(1),
             Role::Responder => counters.remote_flushes.add(1),
         }
         self.platform
-            .on_trace(TraceEvent::FlushFinished { cpu: me, space });
-    }
-
-    /// Whether this CPU may drop page by page; `None` if it has nothing to drop.
-    #[inline]
-    fn decide(&self, me: CpuId, request: &FlushRequest) -> Option<bool> {
-        let state = self.state(me);
-        let counters = &state.counters;
-        if request.space == SpaceId::KERNEL {
-            return Some(!request.ranges.ranges().is_whole());
-        }
-        if state.tlb.loaded() != request.space {
-            counters.flushes_stray.add(1);
-            return None;
-        }
-        if request.freed_tables() == FreedTables::Yes && state.lazy.get() == Attention::Lazy {
-            // Nothing here uses the space: instead of flushing now and again, let go of it.
-            self.detach(me);
-            return None;
-        }
-        let local = state.tlb.generation();
-        if request.generation <= local {
-            counters.flushes_covered.add(1);
-            return None;
-        }
-        Some(request.generation.follows(local) && !request.ranges.ranges().is_whole())
+            .on_trace(TraceEvent::FlushFinished { cpu: me.cpu, space });
     }
 
     /// Drops what `request` names, page by page or as a whole.
     #[inline]
     fn drop_requested<const WINDOWS: bool>(
         &self,
-        me: CpuId,
+        me: Here<'_, N>,
         request: &FlushRequest,
         is_partial: bool,
     ) {
-        let (state, freed) = (self.state(me), request.freed_tables());
+        let (state, freed) = (me.state, request.freed_tables());
         if !is_partial {
             return match request.space == SpaceId::KERNEL {
                 true => self.platform.local_flush(LocalFlush::All),

@@ -129,7 +129,7 @@ where
             self.engine.wait_for(request, WaitsFor::Flush);
         }
         if let Some(request) = self.local_due.take() {
-            self.engine.flush_owed(&request);
+            self.engine.flush_local_due(&request);
         }
     }
 }
