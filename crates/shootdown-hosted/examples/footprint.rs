@@ -2,10 +2,11 @@
 //!
 //! A platform that does nothing plays two CPUs on one thread: while CPU 0 relaxes, CPU 1 takes its interrupt. The whole runs in a child
 //! process that is single-stepped, so every instruction of both CPUs is counted and the stack pointer is seen at each. With
-//! `--check` it ends with an error when a limit is exceeded.
+//! `--check` it ends with an error when a limit is exceeded. With `--where` it tells in which function of the engine the instructions
+//! of `call_one` are, before inlining; for that it needs `addr2line` (Debian package binutils).
 //!
 //! ```text
-//! cargo run --release -p shootdown-hosted --example footprint [-- --check]
+//! cargo run --release -p shootdown-hosted --example footprint [-- --check | --where]
 //! ```
 
 use std::arch::asm;
@@ -119,8 +120,12 @@ macro_rules! row {
         apart.add(page(70));
         apart.add(page(700));
         let flush = || ENGINE.flush(space, page(7), FreedTables::No);
+        let call = || ENGINE.call_one(CpuId::new(1), &|_| ());
+        if $cpus == 64 && std::env::args().any(|argument| argument == "--where") {
+            print_where(call).expect("addr2line, of binutils, runs");
+        }
         let costs = [
-            measure(|| ENGINE.call_one(CpuId::new(1), &|_| ())),
+            measure(call),
             measure(|| ENGINE.call_one(CpuId::new(1), &|_| flush())),
             measure(|| ENGINE.call_many(&other, &|_| ())),
             measure(|| ENGINE.call_any(&other, &|_| ())),
@@ -148,8 +153,12 @@ macro_rules! row {
     }};
 }
 
-/// Runs `operation` twice to warm up, then steps through it in a child.
-fn measure<R>(operation: impl Fn() -> R) -> Cost {
+/// Runs `operation` twice to warm up, then steps through it in a child, which `each` sees after each instruction. Returns the child's
+/// stack pointer at the start.
+fn step_through<R>(
+    operation: impl Fn() -> R,
+    mut each: impl FnMut(&libc::user_regs_struct),
+) -> u64 {
     let operation = || _ = operation();
     operation();
     operation();
@@ -162,7 +171,6 @@ fn measure<R>(operation: impl Fn() -> R) -> Cost {
     // SAFETY: `status` is ours.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     resume(child, libc::PTRACE_CONT, &mut status);
-    let (mut instructions, mut lowest) = (0, u64::MAX);
     let first = registers(child).rsp;
     loop {
         resume(child, libc::PTRACE_SINGLESTEP, &mut status);
@@ -170,17 +178,62 @@ fn measure<R>(operation: impl Fn() -> R) -> Cost {
         if libc::WIFEXITED(status) || is_breakpoint(child, seen.rip) {
             break;
         }
-        instructions += 1;
-        lowest = lowest.min(seen.rsp);
+        each(&seen);
     }
     // SAFETY: our own child.
     unsafe { libc::kill(child, libc::SIGKILL) };
     // SAFETY: as above.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
+    first
+}
+
+/// Instructions and stack of `operation`.
+fn measure<R>(operation: impl Fn() -> R) -> Cost {
+    let (mut instructions, mut lowest) = (0, u64::MAX);
+    let first = step_through(operation, |seen| {
+        instructions += 1;
+        lowest = lowest.min(seen.rsp);
+    });
     Cost {
         instructions,
         stack: first - lowest,
     }
+}
+
+/// Prints how many instructions of `operation` are in which function of the engine: the innermost one, before inlining.
+fn print_where<R>(operation: impl Fn() -> R) -> Result<(), Box<dyn std::error::Error>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let base = maps.split('-').next().ok_or("no mapping of the program")?;
+    let base = u64::from_str_radix(base, 16)?;
+    let mut seen = Vec::new();
+    step_through(operation, |registers| {
+        seen.push(format!("{:x}", registers.rip - base))
+    });
+    let mut addr2line = std::process::Command::new("addr2line");
+    addr2line
+        .args(["-aifCe"])
+        .arg(std::env::current_exe()?)
+        .args(&seen);
+    let output = String::from_utf8(addr2line.output()?.stdout)?;
+    let mut counts = std::collections::BTreeMap::<String, u64>::new();
+    for frames in output.split("0x").skip(1) {
+        // An address, and for each frame, from the innermost on, a function and where it stands.
+        let lines: Vec<_> = frames.lines().skip(1).collect();
+        let mut frames = lines.chunks(2).filter_map(|frame| {
+            let (_, file) = frame.get(1)?.split_once("/shootdown/src/")?;
+            let function = frame[0].rsplit("::").next()?;
+            Some(format!("{}, {function}", file.split(':').next()?))
+        });
+        let place = frames.next().unwrap_or_else(|| "the host".to_string());
+        *counts.entry(place).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (place, count) in counts {
+        println!("{count:>4} {place}");
+    }
+    println!("{:>4} in all", seen.len());
+    Ok(())
 }
 
 fn in_child(operation: &dyn Fn()) -> ! {
