@@ -1,6 +1,6 @@
 //! Dropping translations that this CPU has cached, and loading roots.
 //!
-//! Everything here acts on the calling CPU only. What each instruction drops is in SDM vol. 3A,
+//! Everything here but [`Broadcast`] acts on the calling CPU only. What each instruction drops is in SDM vol. 3A,
 //! "Operations that Invalidate TLBs and Paging-Structure Caches", and in APM vol. 2, "TLB
 //! Management". All of it is ordered after the page-table stores that precede it in program order:
 //! the instructions serialise, and the wrappers are compiler barriers.
@@ -23,12 +23,14 @@
 //! loaded except by dropping everything, so [`Tlb::flush_tagged`] does that; it is better not to
 //! need it, and to load the tag with [`TagEntries::Drop`] when its turn comes.
 
+mod broadcast;
 mod invpcid;
 mod ops;
 mod pcid;
 mod port;
 mod support;
 
+pub use broadcast::{Batch, Broadcast, BroadcastPort, Depth, InvlpgbKind, InvlpgbOperands, Stride};
 pub use invpcid::InvpcidKind;
 pub use ops::Tlb;
 pub use pcid::{Pcid, PcidPair, TagEntries, UserSide};
