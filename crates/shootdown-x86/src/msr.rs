@@ -18,6 +18,9 @@ impl Msr {
     /// Time-stamp value at which the APIC timer fires (SDM vol. 3A, "TSC-Deadline Mode").
     pub const TSC_DEADLINE: Self = Self(0x6e0);
 
+    /// Where a guest's steal-time record is (Linux, `Documentation/virt/kvm/x86/msr.rst`).
+    pub const KVM_STEAL_TIME: Self = Self(0x4b56_4d03);
+
     /// The x2APIC register with this place in that range (SDM vol. 3A, "x2APIC Register Address Space").
     pub(crate) const fn of_x2apic(register: u8) -> Self {
         const FIRST: u32 = 0x800;

@@ -1,0 +1,11 @@
+//! What a hypervisor does for its guests' flushes.
+//!
+//! A vCPU that does not run keeps its initiators waiting until it runs again, though it uses no translation meanwhile. A hypervisor that
+//! says who does not run, and that flushes a vCPU before it runs again, spares the interrupt and the wait:
+//!
+//! * [`kvm`]: a byte in memory that guest and hypervisor share.
+//!
+//! No hypervisor runs under the emulators of this project; a fake one does in `tests/kvm.rs`, which takes vCPUs away between any two
+//! instructions.
+
+pub mod kvm;
