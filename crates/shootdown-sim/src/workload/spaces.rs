@@ -93,13 +93,15 @@ where
         mates
     }
 
-    /// On how many others of these CPUs it is gone. It costs nothing.
+    /// On how many others of these CPUs it is gone, or will be before they may use it. It costs nothing.
     ///
     /// # Panics
     /// When `cpu` itself has it still.
     pub(super) fn reached(&self, cpu: usize, mates: &CpuMask<N>, context: Context<'_>) -> u64 {
+        let owes = |mate| matches!(self.peer, Built::Ours(engine) if engine.owes_flush(mate));
         context.timed(|timed| {
-            let reached = mates.iter().filter(|mate| !look(timed, *mate, cpu, None));
+            let is_reached = |mate: &CpuId| owes(*mate) || !look(timed, *mate, cpu, None);
+            let reached = mates.iter().filter(is_reached);
             let reached: CpuMask<N> = reached.collect();
             assert!(
                 reached.contains(CpuId::new(cpu as u32)),

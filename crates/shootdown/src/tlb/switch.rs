@@ -137,6 +137,12 @@ where
         tlb.loaded() == space && !tlb.owes_flush() && state.lazy.get() == Attention::Active
     }
 
+    /// Whether `cpu` has acknowledged a flush that it has still to do; for simulators, which see all CPUs at one moment.
+    #[cfg(feature = "sim")]
+    pub fn owes_flush(&self, cpu: CpuId) -> bool {
+        self.state(cpu).tlb.owes_flush()
+    }
+
     /// A lazy CPU lets go of its space: tables of it are about to be freed. Interrupts are off.
     pub(crate) fn detach(&self, me: CpuId) {
         let state = self.state(me);
