@@ -94,6 +94,13 @@ fn the_heap_counts_what_it_lends(_: &BootInfo) {
         block.reserve_exact(size);
         assert_eq!(heap::used_bytes() - before, block.capacity());
     }
+    // What cannot grow stays what it was.
+    block.push(7);
+    assert!(block.try_reserve_exact(isize::MAX as usize / 2).is_err());
+    assert_eq!(
+        (heap::used_bytes() - before, block[0]),
+        (block.capacity(), 7)
+    );
     drop(block);
     assert_eq!(heap::used_bytes(), before);
 }

@@ -426,17 +426,21 @@ impl Process {
         is_scarce: bool,
     ) {
         let (to, new_count) = random.range();
-        let outcome = self.space.remap(
-            at(first),
-            count * PAGE_SIZE,
-            new_count * PAGE_SIZE,
-            Destination::Fixed(at(to)),
-        );
         let is_one_area = is_whole
             && (first + 1..first + count).all(|page| {
                 let (before, here) = (&self.pages[&(page - 1)], &self.pages[&page]);
                 before.0 == here.0 && before.1.is_before(&here.1)
             });
+        let fixed = Destination::Fixed(at(to));
+        let destination = *random.pick(&[fixed, fixed, Destination::Stay, Destination::MayMove]);
+        let sizes = (count * PAGE_SIZE, new_count * PAGE_SIZE);
+        let outcome = self.space.remap(at(first), sizes.0, sizes.1, destination);
+        if destination != fixed {
+            let is_excused = is_scarce && outcome == Err(MapError::NoMemory);
+            let may_move = destination == Destination::MayMove;
+            let sizes = (count, new_count);
+            return self.resized((first, sizes), outcome, is_one_area, (may_move, is_excused));
+        }
         let is_apart = first + count <= to || to + new_count <= first;
         let is_allowed = is_one_area && is_apart;
         if is_allowed && is_scarce && outcome == Err(MapError::NoMemory) {
@@ -459,6 +463,36 @@ impl Process {
             };
             self.pages.insert(to + index, new);
         }
+    }
+
+    /// A mapping was made longer or shorter, where it was if there is room.
+    fn resized(
+        &mut self,
+        (first, (count, new_count)): (usize, (usize, usize)),
+        outcome: Result<usize, MapError>,
+        is_one_area: bool,
+        (may_move, is_excused): (bool, bool),
+    ) {
+        let has_room =
+            (first + count..first + new_count).all(|page| !self.pages.contains_key(&page));
+        let is_allowed = is_one_area && (has_room || may_move);
+        assert!(outcome.is_ok() == is_allowed || is_excused, "{outcome:?}");
+        let Ok(start) = outcome else { return };
+        assert_eq!(
+            start == at(first),
+            has_room,
+            "it moves for want of room only"
+        );
+        let (prot, shows) = self.pages[&first].clone();
+        if start != at(first) {
+            self.pages
+                .retain(|page, _| !(first..first + count).contains(page));
+            return self.space.unmap(start, new_count * PAGE_SIZE).unwrap();
+        }
+        self.pages
+            .retain(|page, _| !(first + new_count..first + count).contains(page));
+        let grown = (count..new_count).map(|index| (first + index, (prot, shows.plus(index))));
+        self.pages.extend(grown);
     }
 
     fn brk(&mut self, random: &mut Random) {

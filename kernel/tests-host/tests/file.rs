@@ -163,6 +163,9 @@ fn a_place_in_a_file_is_the_same_in_every_process() {
     let places = [one.shared_place(at(4)), other.shared_place(at(1))];
     assert!(places[0].is_some() && places[0] == places[1]);
     assert_ne!(other.shared_place(at(0)), places[1]);
+    let reader = MemorySpace::new().unwrap();
+    map_to_read(&reader, BASE, 1, (&file, 4, false));
+    assert_eq!(reader.shared_place(at(0)), places[0], "who may only read");
     let (stranger, _) = mapper();
     map(&other, 2, shown(&stranger, 3));
     assert_ne!(other.shared_place(at(1)), places[1]);
@@ -385,10 +388,14 @@ fn a_cut_reaches_who_may_only_read() {
     let space = MemorySpace::new().unwrap();
     map_to_read(&space, BASE, PAGES, (&file, 0, false));
     space.fault(at(PAGES - 1), READ).unwrap();
+    let child = space.fork().unwrap();
+    child.fault(at(PAGES - 1), READ).unwrap();
     resize(&file, 1);
-    assert_eq!(entry(&space, PAGES - 1), None);
-    let beyond = space.fault(at(PAGES - 1), READ);
-    assert_eq!(beyond, Err(FaultError::BeyondFile));
+    for space in [&space, &child] {
+        assert_eq!(entry(space, PAGES - 1), None);
+        let beyond = space.fault(at(PAGES - 1), READ);
+        assert_eq!(beyond, Err(FaultError::BeyondFile));
+    }
 }
 
 /// What a call may do depends on the areas of its range, not on those that begin where it ends or end where it begins.

@@ -93,6 +93,17 @@ fn faults_name_their_reason() {
     space.map_kind(layout::STACK_TOP - PAGE_SIZE, AreaKind::Stack);
     space.map_at(BASE, 1).unwrap();
     assert_eq!(space.fault(BASE, FETCH), Err(FaultError::NotExecutable));
+    let is_access_violation = [
+        (FaultError::NotExecutable, true),
+        (FaultError::NotWritable, true),
+        (FaultError::NotReadable, true),
+        (FaultError::NoMapping, false),
+        (FaultError::BeyondFile, false),
+        (FaultError::OutOfMemory, false),
+    ];
+    for (error, expected) in is_access_violation {
+        assert_eq!(error.is_access_violation(), expected, "{error:?}");
+    }
     for unmapped in [at(1), 0] {
         assert_eq!(space.fault(unmapped, READ), Err(FaultError::NoMapping));
     }
