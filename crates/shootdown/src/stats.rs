@@ -104,7 +104,7 @@ counters! {
     pages_flushed,
     /// Flushes that dropped a whole space or everything.
     full_flushes,
-    /// Requests whose generation this CPU had already reached: nothing to do.
+    /// Requests that another flush served: this CPU had already reached their generation, or did several at once.
     flushes_covered,
     /// Requests for a space that this CPU had already left: nothing to do.
     flushes_stray,

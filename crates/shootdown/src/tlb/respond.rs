@@ -48,14 +48,14 @@ where
             // SAFETY: flush requests carry a FlushRequest.
             unsafe { request.payload.get::<FlushRequest>() }
         };
-        let is_alone = serve == Serve::All;
+        let at_once = serve == Serve::All;
         // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
         // again, this CPU would do nothing but flush.
         if kind.is_ack_first() && me.met.insert(place.initiator()) {
             // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
             // NMI-like contexts ask `user_access_ok`.
             me.counters.early_acks.add(1);
-            if is_alone {
+            if at_once {
                 me.tlb.set_owes_flush(true);
                 self.acknowledge(me, place);
                 self.flush_here(me, &flush, Role::Responder);
