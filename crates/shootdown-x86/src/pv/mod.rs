@@ -3,9 +3,11 @@
 //! A vCPU that does not run keeps its initiators waiting until it runs again, though it uses no translation meanwhile. A hypervisor that
 //! says who does not run, and that flushes a vCPU before it runs again, spares the interrupt and the wait:
 //!
-//! * [`kvm`]: a byte in memory that guest and hypervisor share.
+//! * [`kvm`]: a byte in memory that guest and hypervisor share;
+//! * [`hyperv`]: hypercalls that name virtual processors and ranges.
 //!
-//! No hypervisor runs under the emulators of this project; a fake one does in `tests/kvm.rs`, which takes vCPUs away between any two
-//! instructions.
+//! Neither runs under the emulators of this project. Fake ones do, in `tests/kvm.rs`, which takes vCPUs away between any two
+//! accesses, and in `tests/hyperv.rs`, which stops in the middle of lists and fails.
 
+pub mod hyperv;
 pub mod kvm;
