@@ -53,6 +53,15 @@ fn a_static_program_is_read() {
     assert_eq!(segments[0].prot, Prot::READ.with(Prot::EXEC));
     assert_eq!(segments[1].data, b"sixteen bytes!!!");
     assert_eq!(segments[1].bytes, 0x3000);
+    let zeroes = (LOAD, 6, 0x1000, 0x40_2000, 0, 0x2000);
+    let file = self::file(2, &[TEXT, zeroes]);
+    let image = Image::parse(&file).unwrap();
+    let last = image.segments().last().unwrap();
+    assert_eq!(
+        (last.data.len(), last.bytes),
+        (0, 0x2000),
+        "nothing of the file"
+    );
 }
 
 #[test]

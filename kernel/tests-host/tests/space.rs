@@ -212,6 +212,11 @@ fn placement_follows_linux() {
     let wish = space.map_anywhere(BASE, 1);
     assert_eq!(wish, Ok(BASE), "a free wish is granted");
     assert_ne!(space.map_anywhere(BASE, 1), Ok(BASE));
+    let low = space.map_anywhere(PAGE_SIZE, 1).unwrap();
+    assert!(
+        low >= layout::USER_START,
+        "{low:#x}: not where null pointers lead"
+    );
     let if_free = space.map(MapRequest {
         placement: Placement::FixedIfFree,
         ..request(BASE, 1)
@@ -318,6 +323,11 @@ fn the_heap_moves_both_ways() {
     assert_eq!(space.areas().unwrap().len(), 0);
     space.map_at(at(64), 1).unwrap();
     assert_eq!(space.brk(at(65)), BASE, "not over another mapping");
+    assert_eq!(
+        space.brk(at(1)),
+        BASE,
+        "nor as near as a stack would be to it"
+    );
     assert_eq!(space.brk(usize::MAX), BASE);
 }
 
