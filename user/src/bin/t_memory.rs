@@ -93,8 +93,10 @@ fn sizes_and_places_are_checked() {
     let refused = protect(0x7000_0000_0000, PAGE, READ_WRITE);
     assert_eq!(refused, Err(libc::ENOMEM));
     let own = map(0, PAGE, READ_WRITE, 0).expect("room");
-    let refused = map(own, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE);
-    assert_eq!(refused, Err(libc::EEXIST));
+    for also in [0, libc::MAP_FIXED] {
+        let refused = map(own, PAGE, READ_WRITE, libc::MAP_FIXED_NOREPLACE | also);
+        assert_eq!(refused, Err(libc::EEXIST));
+    }
     assert_eq!(map(own, PAGE, READ_WRITE, libc::MAP_FIXED), Ok(own));
     unmap(own, PAGE).expect("a mapping of one page");
 }
