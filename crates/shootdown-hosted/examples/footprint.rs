@@ -221,8 +221,10 @@ fn print_where<R>(operation: impl Fn() -> R) -> Result<(), Box<dyn std::error::E
         let lines: Vec<_> = frames.lines().skip(1).collect();
         let mut frames = lines.chunks(2).filter_map(|frame| {
             let (_, file) = frame.get(1)?.split_once("/shootdown/src/")?;
-            let function = frame[0].rsplit("::").next()?;
-            Some(format!("{}, {function}", file.split(':').next()?))
+            let mut path = frame[0].rsplit("::");
+            let (function, owner) = (path.next()?, path.next()?);
+            let owner = owner.split('<').next()?;
+            Some(format!("{}, {owner}::{function}", file.split(':').next()?))
         });
         let place = frames.next().unwrap_or_else(|| "the host".to_string());
         *counts.entry(place).or_default() += 1;

@@ -163,25 +163,20 @@ pub fn flush(
         }
         header = (at - 4) as u64;
     }
+    let control = header << HEADER_SHIFT;
     let count = match flushed {
         Flushed::Ranges(_, ranges) => input.list(at, ranges),
         Flushed::Space(_) | Flushed::All => None,
     };
-    let control = header << HEADER_SHIFT;
-    match count {
-        Some(count) => repeat(hypercall, control | (FLUSH_LIST + code), input, count),
-        None => {
-            if let Flushed::Ranges(..) = flushed {
-                // They do not fit: the whole space, and global translations with it.
-                input.0[1] = 0;
-            }
-            match hypercall.call(control | (FLUSH_SPACE + code), input) as u16 {
-                0 => Ok(()),
-                status => Err(Refused {
-                    status: Some(status),
-                }),
-            }
-        }
+    if let Some(count) = count {
+        return repeat(hypercall, control | (FLUSH_LIST + code), input, count);
+    }
+    // Also where ranges do not fit: then global translations go too.
+    match hypercall.call(control | (FLUSH_SPACE + code), input) as u16 {
+        0 => Ok(()),
+        status => Err(Refused {
+            status: Some(status),
+        }),
     }
 }
 
