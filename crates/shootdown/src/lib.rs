@@ -93,7 +93,7 @@ pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
     AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushRange,
     FlushRanges, FlushRequest, FlushTicket, FreedTables, PageSize, PinnedWindows, RANGES,
-    Reclaimed, Root, SpaceId, TagEntries, TlbGen, WindowRoot, WrongCpu,
+    Reclaimed, RemoteTargets, Root, SpaceId, TagEntries, TlbGen, WindowRoot, WrongCpu,
 };
 pub use trace::TraceEvent;
 pub use watchdog::{Activity, DEFAULT_STALL_NS, Stall};

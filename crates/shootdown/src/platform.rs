@@ -7,7 +7,9 @@ use core::fmt::Debug;
 
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
-use crate::tlb::{Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, Root, TagEntries};
+use crate::tlb::{
+    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, RemoteTargets, Root, TagEntries,
+};
 use crate::trace::TraceEvent;
 use crate::watchdog::Stall;
 
@@ -36,9 +38,13 @@ use crate::watchdog::Stall;
 ///    [`Shootdown::handle_ipi`](crate::Shootdown::handle_ipi) there. Several may merge into one, as long
 ///    as the handler runs after the last of them was sent: a controller that keeps one bit (RISC-V: SSIP) is acknowledged before
 ///    the handler looks, never after. A platform that refuses an interrupt accepts it when it is sent again, in the end.
-/// 7. [`RemoteFlush::Done`] is returned only when each target has done what a responder would do for the request: contract 3
-///    holds there for every range, as for the space's loaded root and tag.
-/// 8. [`splits_tags`](Self::splits_tags) and [`asid_slots`](Self::asid_slots) give the same answer as long as the engine lives.
+/// 7. A CPU that was [taken](RemoteTargets) executes nothing any more, from the moment when [`flush_remote`](Self::flush_remote) returns
+///    [`RemoteFlush::Done`] or [`finish_remote`](Self::finish_remote) returns, before contract 3 holds there for the request, as if
+///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if
+///    [tags are split](Self::splits_tags); for the kernel's part under every tag, unless its pages are
+///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed.
+/// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots) and [`flushes_remotely`](Self::flushes_remotely) give the same
+///    answer as long as the engine lives.
 /// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.
 /// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
 pub unsafe trait Platform: Sync {
@@ -159,16 +165,30 @@ pub unsafe trait Platform: Sync {
         let _ = address;
     }
 
-    /// A way to flush other CPUs without interrupting them: a hypercall, or an instruction that
-    /// broadcasts. Called with interrupts off, after the page-table change. Not asked where each CPU has to do more than drop
-    /// translations (freed tables of a space with windows).
-    ///
-    /// Return [`RemoteFlush::Done`] only as contract 7 says; anything else makes the engine
-    /// send interrupts as if this had not been tried, so a failure is never a local-only flush.
+    /// Whether there is a way to flush other CPUs without interrupting them ([`flush_remote`](Self::flush_remote)). Without it nothing
+    /// below is called, and it costs nothing.
     #[inline]
-    fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
+    fn flushes_remotely(&self) -> bool {
+        false
+    }
+
+    /// Flushes other CPUs without interrupting them, and takes those from `targets`: by a hypercall, firmware, an instruction that
+    /// broadcasts, or a hypervisor that flushes a virtual CPU before it runs again. The engine interrupts the rest, for the same request:
+    /// who takes none has done nothing, so a failure is never a local-only flush. Called with interrupts off, after the page-table
+    /// change and a full barrier; once a request at most. Not asked where each CPU has to do more than drop translations (freed tables
+    /// of a space with windows).
+    #[inline]
+    fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
         let _ = (targets, request);
-        RemoteFlush::NotTaken
+        RemoteFlush::Done
+    }
+
+    /// Waits until what [`flush_remote`](Self::flush_remote) began on this CPU is done, and takes the CPUs that it has reached. Called
+    /// after [`RemoteFlush::Unfinished`], with interrupts off since then; the engine has flushed this CPU in between. The wait is as short as
+    /// an instruction (x86: TLBSYNC; Arm: DSB); what takes longer is given up, and interrupted.
+    #[inline]
+    fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        let _ = (targets, request);
     }
 
     /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
@@ -205,11 +225,11 @@ pub enum LocalFlush {
     All,
 }
 
-/// Whether [`Platform::flush_remote`] did the work.
+/// Whether [`Platform::flush_remote`] has still to be [finished](Platform::finish_remote).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteFlush {
-    /// Not supported, not worth it, or failed: the engine sends interrupts.
-    NotTaken,
-    /// Every target has dropped what the request names.
+    /// Every target that was taken has dropped what the request names, or will before it executes anything.
     Done,
+    /// More targets are being flushed, which only this CPU can wait for.
+    Unfinished,
 }

@@ -399,7 +399,7 @@ fn large_pages_are_dropped_at_their_stride() {
 #[test]
 fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
     let (machine, puppet) = with_puppet::<4>();
-    puppet.assist.store(true, Relaxed);
+    puppet.reaches(EVERYBODY);
     let space = space_on(machine, 4);
     puppet.map(0, 1);
     (0..4).for_each(|number| assert_eq!(puppet.access(number, 0), 1));
@@ -411,10 +411,10 @@ fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
     machine.flush(&space, pages(1, 2), FreedTables::Yes);
     machine.flush_kernel(pages(5, 1), FreedTables::Yes);
     let told: Vec<_> = puppet
-        .assisted
+        .asked
         .take()
         .iter()
-        .map(|request| {
+        .map(|(request, _)| {
             let generation = request.generation().as_u64();
             let tables = request.freed_tables();
             let range = request.ranges().next().expect("one");

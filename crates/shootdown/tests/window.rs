@@ -738,14 +738,14 @@ fn a_private_root_is_retired_from_its_own_space() {
 fn a_freed_table_is_not_left_in_a_private_root_by_a_platform_that_flushes_others() {
     let scene = Scene::entered(4);
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
-    puppet.assist.store(true, Relaxed);
+    puppet.reaches(EVERYBODY);
     assert_eq!(puppet.access(1, SHARED), 30);
     puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
     assert_eq!(puppet.translate(1, SHARED), None, "it leads to the table");
-    assert!(puppet.assisted.take().is_empty());
+    assert!(puppet.asked.take().is_empty());
     machine.flush(space, pages(SHARED, 1), FreedTables::No);
-    assert_eq!(puppet.assisted.take().len(), 1, "nothing to renew");
+    assert_eq!(puppet.asked.take().len(), 1, "nothing to renew");
     scene.leave();
 }

@@ -8,8 +8,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
-use crate::memory::Here;
-use crate::platform::{Platform, RemoteFlush};
+use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
@@ -67,9 +66,7 @@ where
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
-        // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
-        let needs_cpus = P::HAS_WINDOWS && freed == FreedTables::Yes && space.has_residents();
-        self.begin_flush(request, needs_cpus, |me| {
+        self.begin_flush(request, Some(space), |me| {
             self.find_holders(me, space, freed);
         })
     }
@@ -96,7 +93,7 @@ where
         // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Kernel, &ranges, freed);
-        self.begin_flush(request, false, |me| self.find_others(me))
+        self.begin_flush(request, None, |me| self.find_others(me))
     }
 
     /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
@@ -121,24 +118,31 @@ where
         flush.hold(batch.reclaim())
     }
 
-    /// Publishes the request to the CPUs that `find` puts into the set `targets`, and flushes here unless the policy puts that
-    /// after the wait. Without others, or where the platform reaches them by itself, it needs no request; with `needs_cpus` it must
-    /// have one.
+    /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that `find` puts into the set `targets`, and
+    /// flushes here unless the policy puts that after the wait. Without others, and where the platform takes them all, it needs no
+    /// request.
     fn begin_flush(
         &self,
         request: FlushRequest,
-        needs_cpus: bool,
+        space: Option<&AddressSpace<N>>,
         find: impl Fn(CpuId),
     ) -> FlushTicket<'_, P, N> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
         let (mut preempt, mut wait) = (None, None);
+        let mut asks_platform = self.platform.flushes_remotely();
         loop {
             let irq = self.irq_guard();
             let here = self.here();
+            // Once: who waits for a slot sends interrupts.
+            let asks = core::mem::replace(&mut asks_platform, false);
+            let spared = if asks { here.spared() } else { 0 };
             find(here.cpu);
-            if self.is_local(here, &request, needs_cpus) {
-                self.flush_here(here, &request, Role::Initiator);
+            let is_flushed = asks && self.take_targets(here, &request, space, spared);
+            if here.targets.is_empty() {
+                if !is_flushed {
+                    self.flush_here(here, &request, Role::Initiator);
+                }
                 return FlushTicket::done(self);
             }
             if is_pinned && preempt.is_none() {
@@ -154,25 +158,6 @@ where
             // The next turn may be on another CPU.
             self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
-    }
-
-    /// Whether a flush is this CPU's alone: no other CPU is among its targets, or the platform has reached them.
-    #[inline]
-    fn is_local(&self, here: Here<'_, N>, request: &FlushRequest, needs_cpus: bool) -> bool {
-        let targets = &here.targets;
-        if targets.is_empty() {
-            return true;
-        }
-        if needs_cpus {
-            return false;
-        }
-        // SAFETY: 1. interrupts are off, and the set is not changed before this returns.
-        let set = unsafe { targets.as_set() };
-        let is_done = self.platform.flush_remote(set, request) == RemoteFlush::Done;
-        if is_done {
-            here.counters.ipis_avoided.add(targets.len() as u64);
-        }
-        is_done
     }
 
     fn publish_flush<'a>(

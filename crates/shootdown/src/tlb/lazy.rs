@@ -10,7 +10,7 @@
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
 use crate::sync::{AtomicU64, Ordering, const_fn};
-use crate::tlb::{FreedTables, Presence};
+use crate::tlb::{FreedTables, Presence, TakenNote};
 
 /// How much a CPU cares for the space that it is in the set of. Read by initiators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct LazyMark {
     attention: AtomicU64,
     /// Here, because a CPU that reads one may read the other.
     pub(crate) presence: Presence,
+    /// Here, because initiators that write it have read the mark.
+    pub(crate) taken: TakenNote,
 }
 
 impl LazyMark {
@@ -42,6 +44,7 @@ impl LazyMark {
             Self {
                 attention: AtomicU64::new(0),
                 presence: Presence::new(),
+                taken: TakenNote::new(),
             }
         }
     }

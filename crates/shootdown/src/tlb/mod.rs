@@ -7,6 +7,7 @@
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
+//! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
 
@@ -23,6 +24,7 @@ mod pinned;
 mod present;
 mod range;
 mod ranges;
+mod remote;
 mod request;
 mod respond;
 mod space;
@@ -30,6 +32,7 @@ mod space_root;
 mod spare;
 mod split;
 mod switch;
+mod taken;
 mod ticket;
 mod window;
 mod window_root;
@@ -40,6 +43,7 @@ pub use names::{Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use ranges::{FlushRanges, RANGES};
+pub use remote::RemoteTargets;
 pub use request::FlushRequest;
 pub use space::AddressSpace;
 pub use ticket::FlushTicket;
@@ -52,3 +56,4 @@ pub(crate) use owed::OwedFlush;
 pub(crate) use present::Presence;
 pub(crate) use request::FlushScope;
 pub(crate) use space_root::SpaceRoot;
+pub(crate) use taken::{TakenNote, TakenRun};

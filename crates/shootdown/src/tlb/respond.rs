@@ -146,8 +146,26 @@ where
             return self.detach(me.cpu);
         }
         let missed = request.generation.as_u64() - me.tlb.generation().as_u64();
-        let is_partial = missed == changes && !request.ranges.ranges().is_whole();
-        self.carry_out(me, request, is_partial, role);
+        let follows = missed == changes
+            || self.platform.flushes_remotely() && self.knows(me, request, changes);
+        self.carry_out(
+            me,
+            request,
+            follows && !request.ranges.ranges().is_whole(),
+            role,
+        );
+    }
+
+    /// Whether `changes` are all that this CPU has still to drop of those up to that of `request`: the others were taken without its
+    /// knowing.
+    #[cold]
+    fn knows(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64) -> bool {
+        let local = me.tlb.generation();
+        let newest = match me.lazy.taken.read(request.space) {
+            Some(taken) if taken.since <= local => taken.newest.max(local),
+            _ => local,
+        };
+        request.generation.as_u64() == newest.as_u64() + changes
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
-use crate::tlb::{Root, SpaceId, TlbGen};
+use crate::tlb::{Root, SpaceId, TakenRun, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
 ///
@@ -29,8 +29,15 @@ where
     has_residents: OwnWord,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<N>,
-    generation: Padded<AtomicU64>,
+    generation: Padded<Changed>,
     cpus: Padded<AtomicCpuMask<N>>,
+}
+
+/// What every flush of a space writes.
+#[derive(Debug)]
+struct Changed {
+    generation: AtomicU64,
+    taken: TakenRun,
 }
 
 impl<const N: usize> AddressSpace<N>
@@ -45,7 +52,10 @@ where
             top: AtomicU64::new(1),
             has_residents: OwnWord::new(),
             residents: AtomicCpuMask::new(),
-            generation: Padded(AtomicU64::new(1)),
+            generation: Padded(Changed {
+                generation: AtomicU64::new(1),
+                taken: TakenRun::new(),
+            }),
             cpus: Padded(AtomicCpuMask::new()),
         }
     }
@@ -53,7 +63,7 @@ where
     /// Counts generations from this one; before the space is used.
     #[cfg(feature = "sim")]
     pub fn begin_at(&self, generation: u64) {
-        self.generation.0.store(generation, Ordering::Relaxed);
+        (self.generation.0.generation).store(generation, Ordering::Relaxed);
     }
 
     /// What the line at `address` holds; `None` if it is none of this space.
@@ -128,12 +138,18 @@ where
     pub(crate) fn bump(&self) -> TlbGen {
         // ORDERING: Release publishes the PTE change to whoever acquires this generation
         // (`generation()` in a switch); the fence that orders it before reading `cpus` is the caller's.
-        TlbGen::from_raw(self.generation.0.fetch_add(1, Ordering::AcqRel) + 1)
+        let changed = &self.generation.0;
+        TlbGen::from_raw(changed.generation.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     pub(crate) fn generation(&self) -> TlbGen {
         // ORDERING: acquires the PTE changes counted so far; pairs with `bump`.
-        TlbGen::from_raw(self.generation.0.load(Ordering::Acquire))
+        TlbGen::from_raw(self.generation.0.generation.load(Ordering::Acquire))
+    }
+
+    /// The latest changes that no CPU need be told of.
+    pub(crate) fn taken_run(&self) -> &TakenRun {
+        &self.generation.0.taken
     }
 
     pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<N> {

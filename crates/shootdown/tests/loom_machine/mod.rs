@@ -132,6 +132,24 @@ impl TablePage {
     }
 }
 
+/// What is under the machine, and how a flush takes virtual CPUs that do not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hypervisor {
+    None,
+    /// One by one.
+    TakesSome,
+    /// If none of the targets runs; otherwise nobody.
+    TakesAll,
+}
+
+/// The virtual CPU does not run.
+const OUT: u64 = 1 << 0;
+
+/// A page of it is flushed before it runs again, and no other.
+fn flush_of(page: usize) -> u64 {
+    1 << (page + 1)
+}
+
 pub struct Model<const N: usize> {
     /// Walked by every CPU that has [`TABLE_OWNER`] loaded, up to the moment that it loads another root.
     pub table_page: TablePage,
@@ -139,6 +157,9 @@ pub struct Model<const N: usize> {
     pub shared_top: AtomicBool,
     events: [Event; N],
     interrupted: [AtomicBool; N],
+    hypervisor: Hypervisor,
+    /// What the hypervisor and guests know of each virtual CPU: [`OUT`], [`FLUSH`].
+    vcpus: [AtomicU64; N],
     /// Each CPU's; none without tags.
     slots: [Vec<AsidSlot>; N],
     /// The page table: a frame number a page.
@@ -226,6 +247,28 @@ unsafe impl<const N: usize> Platform for Model<N> {
         });
     }
 
+    fn flushes_remotely(&self) -> bool {
+        self.hypervisor != Hypervisor::None
+    }
+
+    fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
+        let addresses = request.ranges().flat_map(|range| range.iter_pages());
+        let pages = addresses.fold(0, |pages, address| pages | flush_of(address / PAGE));
+        let ask = |cpu: CpuId| {
+            let flush = |seen: u64| (seen & OUT != 0).then_some(seen | pages);
+            self.vcpus[cpu.index()]
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, flush)
+                .is_ok()
+        };
+        match self.hypervisor {
+            Hypervisor::None => unreachable!("it has not been said to be there"),
+            Hypervisor::TakesSome => targets.take_if(ask),
+            Hypervisor::TakesAll if targets.as_set().iter().all(ask) => targets.take_all(),
+            Hypervisor::TakesAll => {}
+        }
+        RemoteFlush::Done
+    }
+
     fn now_ns(&self) -> u64 {
         0
     }
@@ -285,7 +328,26 @@ pub fn machine_with<const N: usize>(tags: usize) -> Machine<N>
 where
     Cpus<N>: Capacity,
 {
+    machine_under(Hypervisor::None, tags)
+}
+
+/// A machine of virtual CPUs, all online and running.
+pub fn guest<const N: usize>(hypervisor: Hypervisor) -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = Arc::new(machine_under(hypervisor, 0));
+    online_all(&machine, N as u32);
+    machine
+}
+
+fn machine_under<const N: usize>(hypervisor: Hypervisor, tags: usize) -> Machine<N>
+where
+    Cpus<N>: Capacity,
+{
     let engine = Shootdown::new(Model {
+        hypervisor,
+        vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),
         slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
@@ -299,6 +361,24 @@ where
         unsafe { engine.attach_borrowed(CpuId::new(cpu), memory) };
     }
     Machine { engine, memory }
+}
+
+/// The hypervisor takes this virtual CPU off its processor, and lets it run again: having flushed of it what somebody has asked for.
+pub fn go_out_and_in<const N: usize>(machine: &Machine<N>)
+where
+    Cpus<N>: Capacity,
+{
+    let model = machine.platform();
+    let vcpu = &model.vcpus[model.current_cpu().index()];
+    vcpu.store(OUT, Ordering::Release);
+    let asked = vcpu.swap(0, Ordering::AcqRel);
+    with_cached(|entries| {
+        for (page, entry) in entries.iter_mut().enumerate() {
+            if asked & flush_of(page) != 0 {
+                *entry = None;
+            }
+        }
+    });
 }
 
 /// Makes this loom thread CPU `cpu`.

@@ -47,6 +47,17 @@ pub enum Moment {
     Load(Root),
 }
 
+/// The CPUs that a back end reaches without an interrupt.
+#[derive(Clone, Copy, Default)]
+pub struct Reach {
+    pub at_once: &'static [u32],
+    /// After a wait of the initiator.
+    pub later: &'static [u32],
+}
+
+/// [`Reach`]: all of them, as one.
+pub const EVERYBODY: &[u32] = &[u32::MAX];
+
 type Once = Box<dyn FnOnce() + Send>;
 
 /// What happened, until somebody takes it.
@@ -119,14 +130,14 @@ pub struct Puppet {
     pub refuse: AtomicUsize,
     /// Refuse those to this CPU, so many.
     pub refuse_to: Mutex<(u32, usize)>,
-    /// Whether `flush_remote` does the work.
-    pub assist: AtomicBool,
+    /// Whom `flush_remote` takes.
+    pub reach: Mutex<Reach>,
     /// Whether spaces have a second root for user mode.
     pub split: AtomicBool,
     /// Whether single pages of the user side can be flushed at once.
     pub flushes_user_side: AtomicBool,
-    /// The requests that `flush_remote` did.
-    pub assisted: Log<FlushRequest>,
+    /// What `flush_remote` was asked for, and for whom.
+    pub asked: Log<(FlushRequest, Vec<u32>)>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
     /// Reports of the watchdog, and what happens at each.
@@ -311,23 +322,31 @@ unsafe impl Platform for &'static Puppet {
         }
     }
 
-    fn flush_remote(&self, targets: CpuSet<'_>, request: &FlushRequest) -> RemoteFlush {
+    fn flushes_remotely(&self) -> bool {
+        true
+    }
+
+    fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
         let now = self.next_flush_remote.lock().unwrap().take();
         if let Some(now) = now {
             now();
         }
-        if !self.assist.load(Relaxed) {
-            return RemoteFlush::NotTaken;
+        self.insist_irqs_off("while other CPUs are flushed");
+        let asked = targets.as_set().iter().map(CpuId::as_u32).collect();
+        self.asked.push((*request, asked));
+        let reach = *self.reach.lock().unwrap();
+        self.take(targets, request, reach.at_once);
+        match reach.later {
+            [] => RemoteFlush::Done,
+            _ => RemoteFlush::Unfinished,
         }
-        self.assisted.push(*request);
-        for target in targets.iter() {
-            let mut tlb = self.cpus[target.index()].tlb.lock().unwrap();
-            for range in request.ranges() {
-                let range = range.start()..range.end();
-                tlb.retain(|(_, page), _| !range.contains(page));
-            }
-        }
-        RemoteFlush::Done
+    }
+
+    fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        self.insist_irqs_off("while other CPUs are flushed");
+        let reach = *self.reach.lock().unwrap();
+        assert!(!reach.later.is_empty(), "nothing was begun");
+        self.take(targets, request, reach.later);
     }
 
     fn on_stall(&self, stall: &Stall) {
@@ -359,6 +378,21 @@ impl PuppetCpu {
         }
     }
 
+    /// What a back end does for `request`, and no more than it must.
+    fn drop_for(&self, request: &FlushRequest) {
+        let (tag, is_user) = (self.tag(), request.space().is_some());
+        let mut structures = self.structures.lock().unwrap();
+        let concerns = |of: u16| !is_user || of == tag;
+        if request.freed_tables() == FreedTables::Yes {
+            structures.retain(|of, _| !concerns(*of));
+        }
+        for range in request.ranges() {
+            let range = range.start()..range.end();
+            let mut tlb = self.tlb.lock().unwrap();
+            tlb.retain(|(of, page), _| !concerns(*of) || !range.contains(page));
+        }
+    }
+
     fn drop_tag(&self, tlb: &mut BTreeMap<(u16, usize), u64>, tag: u16) {
         tlb.retain(|(of, _), _| *of != tag);
         self.structures.lock().unwrap().remove(&tag);
@@ -366,6 +400,28 @@ impl PuppetCpu {
 }
 
 impl Puppet {
+    /// `flush_remote` takes these from now on, all at once.
+    pub fn reaches(&self, at_once: &'static [u32]) {
+        self.reach.lock().unwrap().at_once = at_once;
+    }
+
+    fn take(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest, reached: &[u32]) {
+        if reached == EVERYBODY {
+            targets
+                .as_set()
+                .iter()
+                .for_each(|cpu| self.cpu(cpu.as_u32()).drop_for(request));
+            return targets.take_all();
+        }
+        targets.take_if(|cpu| {
+            let is_reached = reached.contains(&cpu.as_u32());
+            if is_reached {
+                self.cpu(cpu.as_u32()).drop_for(request);
+            }
+            is_reached
+        });
+    }
+
     fn me(&self) -> &PuppetCpu {
         self.cpu(self.current.load(Relaxed))
     }

@@ -1,0 +1,144 @@
+//! Flushes that reach other CPUs without an interrupt: by a hypercall, an instruction that broadcasts, firmware, or a hypervisor that
+//! flushes a virtual CPU before it runs again. The platform takes those that it reaches from the targets; the rest is interrupted.
+
+use core::fmt;
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::mask::CpuSet;
+use crate::memory::Here;
+use crate::platform::{Platform, RemoteFlush};
+use crate::tlb::respond::Role;
+use crate::tlb::taken::Changes;
+use crate::tlb::{AddressSpace, FlushRequest, FreedTables};
+
+/// The CPUs that a flush has still to reach. [`Platform::flush_remote`] takes those that need no interrupt.
+pub struct RemoteTargets<'a>(&'a mut dyn Take);
+
+impl RemoteTargets<'_> {
+    /// Those that nobody has taken.
+    pub fn as_set(&self) -> CpuSet<'_> {
+        self.0.rest()
+    }
+
+    /// Takes each CPU for which `reaches` returns true; it is asked once a CPU, in ascending order.
+    pub fn take_if(&mut self, mut reaches: impl FnMut(CpuId) -> bool) {
+        self.0.take_if(&mut reaches);
+    }
+
+    /// Takes all.
+    pub fn take_all(&mut self) {
+        self.0.take_all();
+    }
+}
+
+impl fmt::Debug for RemoteTargets<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_set().fmt(f)
+    }
+}
+
+/// [`RemoteTargets`] of an engine of whatever size.
+trait Take {
+    fn rest(&self) -> CpuSet<'_>;
+    fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool);
+    fn take_all(&mut self);
+}
+
+/// The targets of this CPU's request.
+struct OwnTargets<'a, P: Platform, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    engine: &'a Shootdown<P, N>,
+    here: Here<'a, N>,
+    request: &'a FlushRequest,
+}
+
+impl<P: Platform, const N: usize> Take for OwnTargets<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn rest(&self) -> CpuSet<'_> {
+        // SAFETY: 1. interrupts are off as long as there is `here`, and what changes the set borrows `self` mutably.
+        unsafe { self.here.targets.as_set() }
+    }
+
+    fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
+        let request = self.request;
+        for cpu in self.here.targets.iter() {
+            if !reaches(cpu) {
+                continue;
+            }
+            self.here.targets.remove(cpu);
+            if let Some(space) = request.space() {
+                let dropped = Changes::only(request.generation());
+                self.engine.state(cpu).lazy.taken.write(space, dropped);
+            }
+        }
+    }
+
+    fn take_all(&mut self) {
+        self.here.targets.clear();
+    }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Has the platform take from this CPU's set `targets` those that it reaches, and notes for those that are interrupted what was
+    /// taken before; `spared` is what [`spared`](crate::memory::CpuState::spared) said before they were found. Returns whether the flush of
+    /// this CPU has been done. Interrupts are off.
+    #[cold]
+    pub(super) fn take_targets(
+        &self,
+        here: Here<'_, N>,
+        request: &FlushRequest,
+        space: Option<&AddressSpace<N>>,
+        spared: u64,
+    ) -> bool {
+        let run = space.and_then(|space| space.taken_run().before(request.generation()));
+        let note_run = |cpu| {
+            if let Some((run, space)) = run.zip(space) {
+                self.state(cpu).lazy.taken.write(space.id(), run);
+            }
+        };
+        note_run(here.cpu);
+        // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
+        let needs_cpus = P::HAS_WINDOWS
+            && request.freed_tables() == FreedTables::Yes
+            && space.is_some_and(AddressSpace::has_residents);
+        let named = here.targets.len();
+        let mut is_flushed = false;
+        if named > 0 && !needs_cpus {
+            is_flushed = self.ask_platform(here, request);
+            let taken = named - here.targets.len();
+            here.counters.ipis_avoided.add(taken as u64);
+            if let Some(space) = space
+                && here.targets.is_empty()
+                && here.spared() == spared
+            {
+                space.taken_run().add(request.generation());
+            }
+        }
+        here.targets.iter().for_each(note_run);
+        is_flushed
+    }
+
+    fn ask_platform(&self, here: Here<'_, N>, request: &FlushRequest) -> bool {
+        let mut own = OwnTargets {
+            engine: self,
+            here,
+            request,
+        };
+        let mut targets = RemoteTargets(&mut own);
+        if self.platform.flush_remote(&mut targets, request) == RemoteFlush::Done {
+            return false;
+        }
+        self.flush_here(here, request, Role::Initiator);
+        self.platform.finish_remote(&mut targets, request);
+        true
+    }
+}
