@@ -177,6 +177,9 @@ pub unsafe trait Platform: Sync {
     /// who takes none has done nothing, so a failure is never a local-only flush. Called with interrupts off, after the page-table
     /// change and a full barrier; once a request at most. Not asked where each CPU has to do more than drop translations (freed tables
     /// of a space with windows).
+    ///
+    /// Interrupts that are off on a target do not keep a back end from flushing it: code that walks page tables with interrupts off needs
+    /// another protection for tables that are freed.
     #[inline]
     fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
         let _ = (targets, request);

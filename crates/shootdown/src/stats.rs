@@ -80,8 +80,7 @@ counters! {
     broadcasts_full,
     /// Interrupts that this CPU asked the platform to send.
     ipis_sent,
-    /// Targets that needed no interrupt of ours because one was already on its way, or because the platform
-    /// flushed them without.
+    /// Targets that needed no interrupt of ours because one was already on its way.
     ipis_avoided,
     /// Times the interrupt handler ran.
     ipis_received,
@@ -127,6 +126,8 @@ counters! {
     tags_dropped,
     /// Roots loaded under a tag that was another space's or nobody's.
     tags_taken,
+    /// CPUs that a back end flushed for this one, without an interrupt ([`Platform::flush_remote`](crate::Platform::flush_remote)).
+    cpus_taken,
     /// CPUs that a flush of this CPU left alone because they were lazy.
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.

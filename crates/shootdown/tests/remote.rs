@@ -48,7 +48,7 @@ fn those_that_are_not_taken_are_interrupted_for_the_same_request() {
     remap(machine, &space, 0, 0);
     assert_eq!(puppet.sent.take(), [(0, 2)]);
     assert_eq!(dropped(puppet), [(0, one_page(0)), (2, one_page(0))]);
-    assert_eq!(machine.stats(cpu(0)).ipis_avoided, 2);
+    assert_eq!(machine.stats(cpu(0)).cpus_taken, 2);
 }
 
 /// What a back end dropped on a CPU is no gap for the next request that comes by interrupt.
@@ -132,7 +132,7 @@ fn what_takes_a_wait_is_waited_for_after_the_initiator_has_flushed() {
     remap(machine, &space, 0, 0);
     assert!(puppet.sent.take().is_empty());
     assert_eq!(dropped(puppet), [(0, one_page(0))], "once");
-    assert_eq!(machine.stats(cpu(0)).ipis_avoided, 3);
+    assert_eq!(machine.stats(cpu(0)).cpus_taken, 3);
     machine.flush_kernel(pages(GLOBAL, 1), FreedTables::No);
     let kernel = LocalFlush::Pages(pages(GLOBAL, 1), FreedTables::No);
     assert_eq!(dropped(puppet), [(0, kernel)], "once");

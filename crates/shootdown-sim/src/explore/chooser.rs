@@ -22,10 +22,12 @@ pub enum Question {
     Preempt,
     /// After how many targets does the controller refuse to go on? 0: it sends to all.
     Refusal,
+    /// Does the hypervisor take the CPU away, or keep it away? 0: no.
+    Vcpu,
 }
 
 /// Number of kinds of questions.
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 
 /// How questions are answered.
 #[derive(Clone, PartialEq, Eq, Debug)]

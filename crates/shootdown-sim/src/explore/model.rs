@@ -9,8 +9,9 @@ use shootdown::sim::{Operation, Ordering, Plain};
 use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
 
 use crate::explore::interrupts::Interrupts;
+use crate::explore::remote::Remote;
 use crate::explore::stalls::Next;
-use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
+use crate::explore::{Chooser, Clock, Question, Vcpu, View, Walk, Weak};
 use crate::machine::{FailureKind, Model, Processor, State, Status};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
@@ -26,6 +27,10 @@ pub trait Hardware: fmt::Debug {
     fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk);
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
+    /// A hypervisor has `cpu` run or not.
+    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
+        let _ = (cpu, vcpu);
+    }
     /// The page tables, if there are any.
     fn tables(&self) -> Option<Rc<dyn Tables>> {
         None
@@ -73,6 +78,7 @@ pub struct Explore {
     /// TLBs.
     pub hardware: Box<dyn Hardware>,
     pub(super) interrupts: Interrupts,
+    pub(super) remote: Remote,
     /// One a CPU.
     clocks: Vec<Clock>,
     /// CPUs that spin.
@@ -104,6 +110,7 @@ impl Explore {
             memory: Weak::new(cpus),
             hardware,
             interrupts: Interrupts::new(cpus),
+            remote: Remote::new(cpus),
             clocks: vec![Clock::STILL; cpus],
             spinning: vec![false; cpus],
             spinners_go_on: false,

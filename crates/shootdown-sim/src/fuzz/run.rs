@@ -51,7 +51,8 @@ where
     let most_events = MOST_EVENTS * case.cpus.div_ceil(FEW_CPUS) as u64;
     let explore = Explore::new(case.cpus, chooser, tlbs, most_events)
         .with_asid_slots(case.asid_slots())
-        .with_clocks(setting.clocks.clone());
+        .with_clocks(setting.clocks.clone())
+        .with_back_end(setting.back_end);
     let explore = match setting.has_refusals {
         true => explore.with_refusals(),
         false => explore,

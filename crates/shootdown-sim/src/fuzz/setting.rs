@@ -6,7 +6,7 @@
 use shootdown::CpuId;
 use shootdown::sim::Start;
 
-use crate::explore::Clock;
+use crate::explore::{BackEnd, Clock};
 use crate::fuzz::Case;
 use crate::kernel::{PageFlush, Plan, Setup};
 
@@ -22,6 +22,7 @@ pub(super) struct Setting {
     pub(super) has_refusals: bool,
     /// Whether CPUs that spin may go on while others are busy.
     pub(super) has_eager_spinners: bool,
+    pub(super) back_end: BackEnd,
 }
 
 /// Sizes of engines, the smaller groups more often: 66 has two CPUs a group and one a leaf, 68 has four and two.
@@ -94,6 +95,16 @@ fn first_generation(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
+/// Mostly none. From a source of its own, so that seeds mean what they meant before.
+fn back_end(seed: u64) -> BackEnd {
+    match fastrand::Rng::with_seed(seed ^ 0x00ba_cced).u8(..16) {
+        0 | 1 => BackEnd::Hypervisor,
+        2 => BackEnd::Call,
+        3 => BackEnd::Broadcast,
+        _ => BackEnd::None,
+    }
+}
+
 impl Setting {
     /// What is drawn for a case. Fixed stories are told on a plain machine.
     pub(super) fn of(case: &Case) -> Self {
@@ -105,6 +116,7 @@ impl Setting {
                 clocks: vec![Clock::STILL; case.cpus],
                 has_refusals: false,
                 has_eager_spinners: false,
+                back_end: BackEnd::None,
             };
         }
         // Not the seed itself, from which programs and answers are drawn.
@@ -128,6 +140,7 @@ impl Setting {
             capacity,
             has_refusals,
             has_eager_spinners,
+            back_end: back_end(case.seed),
             setup: Setup {
                 threads: case.threads(),
                 page_flush,

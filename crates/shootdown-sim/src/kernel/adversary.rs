@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
-use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
+use crate::explore::{Chooser, Hardware, Question, Tables, Vcpu, Walk, Weak};
 use crate::kernel::layout::PAGES_PER_TABLE;
 use crate::kernel::physical::{Pte, SharedHardware};
 use crate::kernel::tlb::{Act, Leaf, Structure};
@@ -123,7 +123,8 @@ impl SharedHardware {
         chooser: &mut Chooser,
         act: Option<(usize, Act)>,
     ) -> Result<(), Breach> {
-        let Some((cpu, act)) = act else {
+        let Some((cpu, act)) = act.filter(|(cpu, _)| self.tlbs.borrow()[*cpu].vcpu == Vcpu::Runs)
+        else {
             return Ok(());
         };
         self.last_act.set(Some((cpu, act)));
@@ -188,6 +189,10 @@ impl Hardware for Adversary {
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
     }
 
+    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
+        self.0.tlbs.borrow_mut()[cpu].vcpu = vcpu;
+    }
+
     fn tables(&self) -> Option<Rc<dyn Tables>> {
         Some(self.0.clone())
     }
@@ -238,6 +243,10 @@ impl Hardware for Focused {
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
         self.adversary.load_root(cpu, root, asid, entries);
+    }
+
+    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
+        self.adversary.set_vcpu(cpu, vcpu);
     }
 
     fn tables(&self) -> Option<Rc<dyn Tables>> {

@@ -54,10 +54,12 @@ pub enum Sight {
     DataPosted,
     /// Call data were refused, because they still waited for a CPU.
     DataBusy,
+    /// A back end flushed a CPU that was not interrupted.
+    Taken,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 24;
+const SIGHTS: usize = 25;
 
 impl Sight {
     /// All of them, in words.
@@ -86,6 +88,7 @@ impl Sight {
         (Self::Merged, "functions merged"),
         (Self::DataPosted, "call data posted"),
         (Self::DataBusy, "call data busy"),
+        (Self::Taken, "CPUs taken by back ends"),
     ];
 }
 

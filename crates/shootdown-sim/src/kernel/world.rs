@@ -142,6 +142,7 @@ where
             (Sight::Refused, stats.ipis_refused),
             (Sight::Resent, stats.ipis_resent),
             (Sight::Merged, stats.functions_merged),
+            (Sight::Taken, stats.cpus_taken),
         ];
         let seen = self.hardware.sightings();
         let add = |seen: Sightings, (sight, count)| seen.with(sight, count);

@@ -122,6 +122,11 @@ impl<'a> Context<'a> {
         &self.0.asid_slots[cpu]
     }
 
+    /// The word that a virtual CPU shares with the hypervisor.
+    pub(super) fn word(self, cpu: usize) -> &'a AtomicU64 {
+        &self.0.hypervisor_words[cpu]
+    }
+
     /// Ends the run. Does not return.
     pub fn fail(self, kind: FailureKind, message: String) -> ! {
         self.with(|state| state.fail(kind, message));
@@ -131,6 +136,14 @@ impl<'a> Context<'a> {
     /// Lets the machine decide who goes on, after an event that takes until the CPU's clock (timed), or before
     /// one (exploration).
     pub fn event(self) {
+        if self.0.has_hypervisor && self.with(State::is_taken_away) {
+            self.go_out_and_in();
+        }
+        self.others_go_on();
+    }
+
+    /// An event that no hypervisor comes to.
+    pub(crate) fn others_go_on(self) {
         let gives_way = self.with(State::gives_way);
         if gives_way {
             self.give_way();

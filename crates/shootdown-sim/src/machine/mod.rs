@@ -9,6 +9,7 @@ mod failure;
 mod platform;
 mod processor;
 mod quiet;
+mod remote;
 mod run;
 mod state;
 mod task;

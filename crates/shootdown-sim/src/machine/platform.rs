@@ -1,7 +1,8 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, TagEntries,
+    Asid, AsidSlot, CpuId, CpuSet, FlushRange, FlushRequest, IpiRefused, LocalFlush, Platform,
+    RemoteFlush, RemoteTargets, Root, TagEntries,
 };
 
 use crate::machine::deeds::Deed;
@@ -19,6 +20,8 @@ pub struct SimPlatform;
 // 5. `send` carries everything that the initiator has written or seen (exploration); the timed model's memory
 //    is sequentially consistent.
 // 6. A pending interrupt stays until it is taken; `handler` is `handle_ipi`.
+// 7. Targets are flushed before they are taken, or do not run before they are.
+// 8. A machine has one back end.
 unsafe impl Platform for SimPlatform {
     type IrqState = bool;
 
@@ -117,6 +120,18 @@ unsafe impl Platform for SimPlatform {
         if let Some(tables) = tables {
             tables.copy_shared_top(shared, private, range);
         }
+    }
+
+    fn flushes_remotely(&self) -> bool {
+        context().flushes_remotely()
+    }
+
+    fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
+        context().flush_remote(targets, request)
+    }
+
+    fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        context().flush_targets(targets, request);
     }
 
     fn now_ns(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
@@ -37,6 +38,10 @@ pub struct Machine<'a> {
     pub(crate) host: Option<Box<dyn Host + 'a>>,
     /// Of each task.
     pub(crate) yielders: Vec<GiveWay>,
+    /// Whether CPUs may be taken off their processors.
+    pub(super) has_hypervisor: bool,
+    /// What each CPU shares with the hypervisor.
+    pub(super) hypervisor_words: Vec<AtomicU64>,
     /// What each CPU remembers of its hardware tags.
     pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
 }
@@ -58,12 +63,15 @@ impl<'a> Machine<'a> {
         assert!(cpus > 0, "a machine needs a CPU");
         current::install();
         let tags = model.asid_slots();
+        let has_hypervisor = model.has_hypervisor();
         Self {
             state: RefCell::new(State::new(cpus, model)),
             handler: Box::new(handler),
             nmi: None,
             host: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
+            has_hypervisor,
+            hypervisor_words: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
             asid_slots: (0..cpus)
                 .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
                 .collect(),

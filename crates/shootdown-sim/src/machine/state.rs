@@ -2,7 +2,7 @@
 
 use shootdown::CpuId;
 
-use crate::explore::Explore;
+use crate::explore::{BackEnd, Explore};
 use crate::machine::deeds::{Deed, Deeds};
 use crate::machine::{Failure, FailureKind, Processor, Status};
 use crate::timed::Timed;
@@ -23,6 +23,14 @@ impl Model {
         match self {
             Self::Timed(timed) => timed.costs.asid_slots,
             Self::Explore(explore) => explore.asid_slots(),
+        }
+    }
+
+    /// Whether a hypervisor takes CPUs off their processors.
+    pub(crate) fn has_hypervisor(&self) -> bool {
+        match self {
+            Self::Timed(_) => false,
+            Self::Explore(explore) => explore.back_end() == BackEnd::Hypervisor,
         }
     }
 }
@@ -129,6 +137,13 @@ impl State {
     pub(crate) fn finish(&mut self) {
         self.me().status = Status::Finished;
         self.unfinished -= 1;
+    }
+
+    /// Whether the hypervisor takes the running CPU off its processor now.
+    pub(crate) fn is_taken_away(&mut self) -> bool {
+        let running = self.running;
+        self.explore()
+            .is_some_and(|explore| explore.takes_away(running))
     }
 
     /// The timed model, unless this is an exploration.

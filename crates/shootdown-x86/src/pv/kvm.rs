@@ -123,8 +123,9 @@ impl Preempted for AtomicU8 {
 
     #[inline]
     fn compare_exchange(&self, seen: u8, new: u8) -> Result<u8, u8> {
-        // ORDERING: Release: KVM, which takes the bit by an exchange, enters the vCPU after the change of the page tables.
-        self.compare_exchange(seen, new, Ordering::Release, Ordering::Relaxed)
+        // ORDERING: Release: KVM, which takes the bit by an exchange, enters the vCPU after the change of the page tables. Acquire: what the vCPU
+        // did before KVM wrote that it does not run is over, so the frames that it used may be given away.
+        self.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed)
     }
 }
 

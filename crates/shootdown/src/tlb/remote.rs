@@ -115,7 +115,7 @@ where
         if named > 0 && !needs_cpus {
             is_flushed = self.ask_platform(here, request);
             let taken = named - here.targets.len();
-            here.counters.ipis_avoided.add(taken as u64);
+            here.counters.cpus_taken.add(taken as u64);
             if let Some(space) = space
                 && here.targets.is_empty()
                 && here.spared() == spared

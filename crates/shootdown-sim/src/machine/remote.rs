@@ -1,0 +1,115 @@
+//! Flushes without an interrupt, and CPUs that do not run all the time: what the platform and the hypervisor do (exploration).
+
+use std::sync::atomic::AtomicU64;
+
+use shootdown::sim::{Operation, Ordering};
+use shootdown::{CpuId, FlushRequest, RemoteFlush, RemoteTargets};
+
+use crate::explore::{BackEnd, Explore};
+use crate::machine::Context;
+
+/// In a CPU's word that it shares with the hypervisor: it does not run.
+const OUT: u64 = 1 << 0;
+/// It is flushed before it runs again.
+const FLUSH: u64 = 1 << 1;
+
+impl Context<'_> {
+    fn explored<R>(self, ask: impl FnOnce(&mut Explore, usize) -> R) -> Option<R> {
+        self.with(|state| {
+            let running = state.running;
+            state.explore().map(|explore| ask(explore, running))
+        })
+    }
+
+    fn back_end(self) -> BackEnd {
+        self.explored(|explore, _| explore.back_end())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn flushes_remotely(self) -> bool {
+        self.back_end() != BackEnd::None
+    }
+
+    /// The hypervisor accesses the word of this CPU.
+    fn exchange(self, operation: Operation, order: Ordering) -> u64 {
+        let word = self.word(self.cpu());
+        let access = |explore: &mut Explore, cpu| explore.access(cpu, word, operation, order);
+        self.explored(access).unwrap_or(0)
+    }
+
+    /// The hypervisor takes this CPU off its processor, for as long as it likes: between two instructions (Linux 6cd88243c7e0).
+    pub(crate) fn go_out_and_in(self) {
+        self.tell(|| "is taken off its processor".to_owned());
+        self.explored(Explore::go_out);
+        self.exchange(Operation::Store(OUT), Ordering::Release);
+        while self.explored(Explore::stays_out) == Some(true) {
+            self.others_go_on();
+        }
+        // ORDERING: Acquire: the changes that initiators ask for a flush for; Release for those that take this as its end.
+        let asked = self.exchange(Operation::Swap(0), Ordering::AcqRel);
+        let is_flushed = asked & FLUSH != 0;
+        self.explored(|explore, cpu| explore.come_in(cpu, is_flushed));
+        self.tell(|| format!("runs again, flushed: {is_flushed}"));
+    }
+
+    /// Asks the hypervisor to flush `target` before it runs again; true if it does not run.
+    fn ask(self, target: CpuId) -> bool {
+        let word: &AtomicU64 = self.word(self.index_of(target));
+        let mut seen = self.access(word, Operation::Load, Ordering::Relaxed);
+        while seen & OUT != 0 {
+            let replace = Operation::Replace {
+                expected: seen,
+                value: seen | FLUSH,
+            };
+            // ORDERING: Release: the hypervisor flushes after the change; Acquire: what the target did is over.
+            let found = self.access(word, replace, Ordering::AcqRel);
+            if found == seen {
+                let target = self.index_of(target);
+                self.explored(|explore, _| explore.is_to_be_flushed(target));
+                return true;
+            }
+            seen = found;
+        }
+        false
+    }
+
+    pub(crate) fn flush_remote(
+        self,
+        targets: &mut RemoteTargets<'_>,
+        request: &FlushRequest,
+    ) -> RemoteFlush {
+        match self.back_end() {
+            BackEnd::None => {}
+            BackEnd::Hypervisor => targets.take_if(|target| self.ask(target)),
+            BackEnd::Call => self.flush_targets(targets, request),
+            BackEnd::Broadcast => return RemoteFlush::Unfinished,
+        }
+        RemoteFlush::Done
+    }
+
+    /// Flushes all targets that the back end reaches, and takes them.
+    pub(crate) fn flush_targets(self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        let flush = |target: CpuId| {
+            self.others_go_on();
+            let target = self.index_of(target);
+            self.tell(|| {
+                format!(
+                    "has cpu{target} drop what generation {:?} is about",
+                    request
+                )
+            });
+            self.explored(|explore, me| explore.flush_for(me, target, request));
+        };
+        if self.explored(|explore, _| explore.reaches_all()) == Some(true) {
+            targets.as_set().iter().for_each(flush);
+            return targets.take_all();
+        }
+        targets.take_if(|target| {
+            let reaches = self.explored(|explore, _| explore.reaches_one()) == Some(true);
+            if reaches {
+                flush(target);
+            }
+            reaches
+        });
+    }
+}
