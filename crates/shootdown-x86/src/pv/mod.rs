@@ -4,10 +4,12 @@
 //! says who does not run, and that flushes a vCPU before it runs again, spares the interrupt and the wait:
 //!
 //! * [`kvm`]: a byte in memory that guest and hypervisor share;
-//! * [`hyperv`]: hypercalls that name virtual processors and ranges.
+//! * [`hyperv`]: hypercalls that name virtual processors and ranges;
+//! * [`xen`]: a hypercall with a list of operations.
 //!
-//! Neither runs under the emulators of this project. Fake ones do, in `tests/kvm.rs`, which takes vCPUs away between any two
-//! accesses, and in `tests/hyperv.rs`, which stops in the middle of lists and fails.
+//! None runs under the emulators of this project. Fake ones do, in `tests/kvm.rs`, which takes vCPUs away between any two
+//! accesses, and in `tests/hyperv.rs` and `tests/xen.rs`, which stop in the middle of lists and fail.
 
 pub mod hyperv;
 pub mod kvm;
+pub mod xen;
