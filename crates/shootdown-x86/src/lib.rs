@@ -1,12 +1,13 @@
 //! x86-64 building blocks for cross-CPU calls and TLB shootdown.
 //!
-//! A kernel's implementation of `shootdown::Platform` needs six things from the processor, and
+//! A kernel's implementation of `shootdown::Platform` needs these things from the processor, and
 //! each has a module here:
 //!
 //! * [`apic`]: interrupt other CPUs, many with one write ([`LocalApic`], or [`IpiSender`] where the host has
 //!   the controllers running; [`ApicMap`]);
 //! * [`tlb`]: drop translations on this CPU, load roots with and without tags ([`Tlb`], [`Pcid`]);
-//! * [`pv`]: have a hypervisor flush vCPUs that do not run;
+//! * [`pv`]: have a hypervisor flush vCPUs;
+//! * [`rar`]: have other processors flush without an interrupt (Intel, unproven on silicon);
 //! * [`cache`]: ask for cache lines early;
 //! * [`features`], [`processor`]: know what the processor has, and which one it is ([`Features`]);
 //! * [`irq`]: keep this CPU from being interrupted meanwhile.
@@ -87,6 +88,7 @@ pub mod irq;
 pub mod msr;
 pub mod processor;
 pub mod pv;
+pub mod rar;
 pub mod tlb;
 
 pub use apic::{

@@ -21,6 +21,17 @@ impl Msr {
     /// Where a guest's steal-time record is (Linux, `Documentation/virt/kvm/x86/msr.rst`).
     pub const KVM_STEAL_TIME: Self = Self(0x4b56_4d03);
 
+    /// What a model has beside its features (SDM vol. 4, "IA32_CORE_CAPABILITIES").
+    pub const CORE_CAPABILITIES: Self = Self(0xcf);
+    /// Whether remote actions are carried out, and when ([`rar`](crate::rar), for this and the next three).
+    pub const RAR_CONTROL: Self = Self(0xed);
+    /// Physical address of this CPU's action vector.
+    pub const RAR_ACTION_VECTOR: Self = Self(0xee);
+    /// Physical address of the payloads.
+    pub const RAR_PAYLOAD_BASE: Self = Self(0xef);
+    /// How many payloads there may be.
+    pub const RAR_INFO: Self = Self(0xf0);
+
     /// The x2APIC register with this place in that range (SDM vol. 3A, "x2APIC Register Address Space").
     pub(crate) const fn of_x2apic(register: u8) -> Self {
         const FIRST: u32 = 0x800;

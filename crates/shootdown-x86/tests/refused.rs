@@ -50,6 +50,11 @@ const UNSAFE: &[&str] = &[
     "tlb.stop()",
     "tlb.load_root(0x1000)",
     "tlb.load_tagged_root(0x1000, Pcid::UNTAGGED, TagEntries::Drop)",
+    // Has a processor read and write memory by itself.
+    "RarPort::write_msr(rar_port, Msr::RAR_PAYLOAD_BASE, 0)",
+    "rar::RarHardware::new(*sender, map, 0)",
+    "table.start(rar_port, 0, 0)",
+    "rar::RarTable::<1>::stop(rar_port)",
 ];
 
 /// Values that nobody can make: their fields are private, or the module is.
@@ -61,6 +66,7 @@ const UNMADE: &[(&str, &str)] = &[
     ("Pcid(0xffff)", "E0423"),
     ("IpiSender(*local)", "E0423"),
     ("shootdown_x86::apic::icr::Command::Init", "E0603"),
+    ("rar::Payload(0)", "E0423"),
 ];
 
 /// Methods and fields that are this crate's own.
@@ -79,10 +85,11 @@ const BUILT: &[(&str, &str)] = &[("apic::Hardware { page: None }", "E0451")];
 const PROLOGUE: &str = "#![allow(warnings)] \
     use core::ptr::NonNull; \
     use shootdown_x86::{*, apic::{self, Port as ApicPort, *}, irq, msr::{self, Msr}}; \
-    use shootdown_x86::{processor::Microcode, tlb::{self, InvpcidKind, Port as TlbPort, TagEntries}};\n";
+    use shootdown_x86::{rar::{self, RarPort}, processor::Microcode, tlb::{self, InvpcidKind, Port as TlbPort, TagEntries}};\n";
 
 const SCOPE: &str = "apic_port: &apic::Hardware, tlb_port: &tlb::Hardware, local: &LocalApic, \
-    sender: &IpiSender, tlb: &Tlb, features: &Features, vector: Vector, page: StartupPage";
+    sender: &IpiSender, tlb: &Tlb, features: &Features, vector: Vector, page: StartupPage, map: &'static ApicMap<1>, \
+    rar_port: &rar::RarHardware<'static, 1>, table: &'static rar::RarTable<1>";
 
 /// A crate with one function for each expression.
 fn source<'a>(bodies: impl Iterator<Item = String> + 'a) -> String {

@@ -57,7 +57,7 @@ impl Fake {
     fn execute(&self, command: u32, address: usize, vcpus: *const u64) {
         let is_named = |vcpu: usize| match command {
             // SAFETY: the library points to a mask that is long enough; Xen would read up to the last vCPU.
-            8 | 9 => unsafe { *vcpus.add(vcpu / 64) >> (vcpu % 64) & 1 != 0 },
+            8 | 9 => unsafe { *vcpus.wrapping_add(vcpu / 64) >> (vcpu % 64) & 1 != 0 },
             10 | 11 => {
                 assert!(vcpus.is_null());
                 true
@@ -87,13 +87,14 @@ impl Hypercall for Fake {
                 }
                 _ => {}
             }
-            // SAFETY: Xen reads 24 bytes an operation: the command, 4 unused ones, an address, a pointer.
-            let (command, address, vcpus) = unsafe {
-                let at = list.add(24 * index);
-                let pointer: *const *const u64 = at.add(16).cast();
-                let word: *const usize = at.add(8).cast();
-                (at.cast::<u32>().read(), word.read(), pointer.read())
-            };
+            // Xen reads 24 bytes an operation: the command, 4 unused ones, an address, a pointer.
+            let at = list.wrapping_add(24 * index);
+            // SAFETY: the command of an operation in the list.
+            let command = unsafe { at.cast::<u32>().read() };
+            // SAFETY: its address.
+            let address = unsafe { at.wrapping_add(8).cast::<usize>().read() };
+            // SAFETY: its pointer.
+            let vcpus = unsafe { at.wrapping_add(16).cast::<*const u64>().read() };
             self.execute(command, address, vcpus);
         }
         let done = operations.len() as u32;
@@ -158,9 +159,7 @@ proptest! {
         if is_nothing || named.as_ref().is_some_and(BTreeSet::is_empty) {
             prop_assert_eq!((outcome, fake.calls.get()), (Ok(()), 0));
         }
-        if stops.is_none() {
-            prop_assert_eq!(outcome, Ok(()));
-        }
+        prop_assert!(outcome.is_ok() || stops.is_some());
     }
 }
 

@@ -115,6 +115,8 @@ impl Destination {
 pub enum Command {
     /// An ordinary interrupt.
     Fixed(Vector),
+    /// A remote action request ([`rar`](crate::rar)).
+    RemoteAction,
     /// A non-maskable interrupt.
     Nmi,
     /// Puts a CPU into its wait-for-start-up state.
@@ -123,6 +125,8 @@ pub enum Command {
     Startup(StartupPage),
 }
 
+/// Reserved where the processor has no remote actions.
+const DELIVERY_REMOTE_ACTION: u32 = 0b011 << 8;
 const DELIVERY_NMI: u32 = 0b100 << 8;
 const DELIVERY_INIT: u32 = 0b101 << 8;
 const DELIVERY_STARTUP: u32 = 0b110 << 8;
@@ -139,6 +143,7 @@ impl Command {
         ASSERT
             | match self {
                 Self::Fixed(vector) => vector.0 as u32,
+                Self::RemoteAction => DELIVERY_REMOTE_ACTION,
                 Self::Nmi => DELIVERY_NMI,
                 Self::Init => DELIVERY_INIT,
                 Self::Startup(page) => DELIVERY_STARTUP | page.0 as u32,
@@ -184,6 +189,10 @@ mod tests {
         assert_eq!(
             Command::Nmi.low_to(Destination::Physical(ApicId(3))),
             0x4400
+        );
+        assert_eq!(
+            Command::RemoteAction.low_to(Destination::Logical(0b101)),
+            0x4b00
         );
     }
 

@@ -70,6 +70,39 @@ impl<P: Port> IpiSender<P> {
         targets: &[u64],
         vector: Vector,
     ) -> Result<(), SendError> {
+        self.multicast(map, initiator, targets, Command::Fixed(vector))
+    }
+
+    /// Signals a remote action request ([`rar`](crate::rar)) to CPUs, as [`IpiSender::send_many`] interrupts them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IpiSender::send_many`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`IpiSender::send_many`].
+    ///
+    /// # Safety
+    ///
+    /// 1. All CPUs that are online in the map carry out remote actions
+    ///    ([`RarTable::start`](crate::rar::RarTable::start)): the delivery mode is reserved elsewhere.
+    pub(crate) unsafe fn send_remote_action<const N: usize>(
+        &self,
+        map: &ApicMap<N>,
+        initiator: usize,
+        targets: &[u64],
+    ) -> Result<(), SendError> {
+        self.multicast(map, initiator, targets, Command::RemoteAction)
+    }
+
+    fn multicast<const N: usize>(
+        &self,
+        map: &ApicMap<N>,
+        initiator: usize,
+        targets: &[u64],
+        command: Command,
+    ) -> Result<(), SendError> {
         let delivery = map.delivery();
         assert!(
             delivery.fits(self.mode),
@@ -79,7 +112,7 @@ impl<P: Port> IpiSender<P> {
         let plan = map.plan(initiator, targets)?;
         self.order_before_send();
         for to in plan {
-            self.command(to, Command::Fixed(vector))?;
+            self.command(to, command)?;
         }
         Ok(())
     }

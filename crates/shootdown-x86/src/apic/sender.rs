@@ -96,4 +96,8 @@ impl<P: Port> IpiSender<P> {
     pub const fn mode(&self) -> ApicMode {
         self.mode
     }
+
+    pub(crate) const fn port(&self) -> &P {
+        &self.port
+    }
 }
