@@ -1,12 +1,12 @@
 //! Remote Action Request: dropping translations on other CPUs without an interrupt (Intel, some processors).
 //!
 //! **Unproven on silicon.** Nobody has run this on a processor that has it, and no emulator executes it. What is tested is the protocol, on
-//! an emulated machine. The author of Linux's patches saw processors say "success" with translations left (message of 2025-06 in
-//! the thread of the source below), and they were not merged. Measure before use.
+//! an emulated machine. The author of Linux's patches saw processors say "success" while translations seemed to be left (his answer to N. Amit
+//! in the thread of patch 5 below; whether the cause was the processor or the patches is not said there). Measure before use.
 //!
 //! Sources: Rik van Riel and Yu-cheng Yu, "[RFC PATCH v4 0/8] Intel RAR TLB invalidation", linux-kernel, 2025-06-19: `asm/rar.h` and
 //! `mm/rar.c` (payloads, states, order of steps), `asm/msr-index.h` (registers), `asm/apicdef.h` of patch "x86/apic: Introduce Remote Action
-//! Request Operations" (delivery mode). They follow Intel, *Remote Action Request White Paper*, 341431-001, which was not at hand, but for
+//! Request Operations" (delivery mode). The state 0x02 is in v2 of 2025-05-20 only. They follow Intel, *Remote Action Request White Paper*, 341431-001, which was not at hand, but for
 //! the list of operations, which the datasheet 655258, "Remote Action Request", has too.
 //!
 //! A request is a *payload* of 64 bytes in a table of 64. Each CPU has an *action vector*, a byte for each payload. An initiator writes a

@@ -30,8 +30,8 @@ impl Payload {
     /// where one request cannot say that: too many pages (over 63), another size, no canonical address; and where page tables were
     /// freed, because INVPCID of one address may leave cached entries that lead to a table by other addresses.
     ///
-    /// The sources differ in whether a processor takes the number for that of all pages, or of those beyond the first. It is the first
-    /// here: the other drops a page too many.
+    /// The sources do not say whether a processor takes the number for that of all pages, or of those beyond the first. It is that of all
+    /// here: a processor that means the other drops a page too many.
     pub fn pages(
         pcid: Pcid,
         (start, stride_bytes, pages): (usize, usize, usize),

@@ -60,7 +60,8 @@ impl<'a, const N: usize, P: Port> RarHardware<'a, N, P> {
     /// # Safety
     ///
     /// 1. CPL 0, on the CPU that uses the value.
-    /// 2. Whoever is [online](ApicMap::set_online) in `map` has [started](super::RarTable::start): the delivery mode is reserved elsewhere.
+    /// 2. Whoever is [online](ApicMap::set_online) in `map` has [started](super::RarTable::start), and the
+    ///    [shorthand](ApicMap::permit_shorthand) is permitted only if all CPUs have: the delivery mode is reserved elsewhere.
     pub const unsafe fn new(sender: IpiSender<P>, map: &'a ApicMap<N>, initiator: usize) -> Self {
         Self {
             sender,
