@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
             self.give_way();
             left_ps -= self.with(|state| {
                 state.me().status = Status::Running;
-                state.me().now_ps - started_ps
+                state.worked_ps(started_ps)
             });
             self.boundary();
         }
@@ -335,6 +335,9 @@ impl<'a> Context<'a> {
 
     /// An instruction is complete: interrupts may come in, and a failed run ends here.
     pub(crate) fn boundary(self) {
+        if self.with(State::leaves_processor) {
+            self.give_way();
+        }
         while self.take_interrupt() {}
         if let Some(host) = self.host() {
             self.host_boundary(host);

@@ -1,5 +1,6 @@
 //! What each event does to the state: the one place where the two models part.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Plain};
@@ -7,6 +8,7 @@ use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEven
 
 use crate::machine::deeds::Deed;
 use crate::machine::{Model, Pending, State, Status};
+use crate::timed::StealTime;
 
 impl State {
     /// Who goes on, seen from the run loop.
@@ -218,6 +220,30 @@ impl State {
                     });
                 }
             }
+        }
+    }
+
+    /// The records through which virtual CPUs that do not run can be flushed, where there is such a thing.
+    pub(crate) fn steal_times(&mut self) -> Option<Arc<[StealTime]>> {
+        self.timed()?.steal_times()
+    }
+
+    /// Whether a hypervisor takes the processor from the running CPU now.
+    #[inline]
+    pub(crate) fn leaves_processor(&mut self) -> bool {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.leaves(&mut self.processors[running], running),
+            Model::Explore(_) => false,
+        }
+    }
+
+    /// How long the running CPU has been executing since then.
+    pub(crate) fn worked_ps(&mut self, since_ps: u64) -> u64 {
+        let (running, now_ps) = (self.running, self.me().now_ps);
+        match &mut self.model {
+            Model::Timed(timed) => timed.ran_ps(running, since_ps, now_ps),
+            Model::Explore(_) => now_ps - since_ps,
         }
     }
 

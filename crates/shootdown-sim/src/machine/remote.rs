@@ -1,4 +1,4 @@
-//! Flushes without an interrupt, and CPUs that do not run all the time: what the platform and the hypervisor do (exploration).
+//! Flushes without an interrupt, and CPUs that do not run all the time: what the platform and, in exploration, the hypervisor do.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use shootdown::sim::{Operation, Ordering};
 use shootdown::{CpuId, FlushRequest, RemoteFlush, RemoteTargets};
 
 use crate::explore::{BackEnd, Explore};
-use crate::machine::Context;
+use crate::machine::{Context, State};
 
 /// In a CPU's word that it shares with the hypervisor: it does not run.
 const OUT: u64 = 1 << 0;
@@ -27,7 +27,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn flushes_remotely(self) -> bool {
-        self.back_end() != BackEnd::None
+        self.back_end() != BackEnd::None || self.with(State::steal_times).is_some()
     }
 
     /// The hypervisor accesses the word of this CPU.
@@ -79,12 +79,26 @@ impl Context<'_> {
         request: &FlushRequest,
     ) -> RemoteFlush {
         match self.back_end() {
-            BackEnd::None => {}
+            BackEnd::None => self.ask_hypervisor(targets),
             BackEnd::Hypervisor => targets.take_if(|target| self.ask(target)),
             BackEnd::Call => self.flush_targets(targets, request),
             BackEnd::Broadcast => return RemoteFlush::Unfinished,
         }
         RemoteFlush::Done
+    }
+
+    /// The same on the timed machine.
+    fn ask_hypervisor(self, targets: &mut RemoteTargets<'_>) {
+        let Some(records) = self.with(State::steal_times) else {
+            return;
+        };
+        let mut taken = 0;
+        targets.take_if(|cpu| {
+            let is_taken = records[self.index_of(cpu)].flush_before_entry();
+            taken += u64::from(is_taken);
+            is_taken
+        });
+        self.timed(|timed| timed.note_taken(taken));
     }
 
     /// Flushes all targets that the back end reaches, and takes them.

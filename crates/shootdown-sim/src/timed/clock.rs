@@ -52,8 +52,9 @@ impl Clock {
         Some(first)
     }
 
+    /// The next one, and when.
     #[inline]
-    fn first(&mut self) -> Option<(u64, usize)> {
+    pub fn first(&mut self) -> Option<(u64, usize)> {
         loop {
             let Reverse((time_ps, cpu)) = *self.queue.peek()?;
             if self.planned_ps[cpu] == Some(time_ps) {

@@ -24,10 +24,29 @@ impl PerDistance {
     }
 }
 
+/// How virtual CPUs share processors: a hypervisor's part of the costs. As a rule they do not.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Hosting {
+    /// Virtual CPUs of a processor. With fewer than two there is no hypervisor.
+    pub vcpus: usize,
+    /// How long one of them runs before the host looks for another.
+    pub slice_ps: u64,
+    /// By how much more than that at most: until the host's next timer tick.
+    pub tick_ps: u64,
+    /// From the guest's last instruction into the host.
+    pub exit_ps: u64,
+    /// The host's own work from one virtual CPU to the next.
+    pub switch_ps: u64,
+    /// From the host to the guest's first instruction.
+    pub entry_ps: u64,
+}
+
 /// What a machine costs. Every figure is a [parameter](crate::timed::PARAMETERS) with a name; a
 /// [preset](crate::timed::Preset) names its sources.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Costs {
+    /// How processors are shared.
+    pub hosting: Hosting,
     /// Who is near whom.
     pub topology: Topology,
     /// An access that the own cache serves.

@@ -9,7 +9,7 @@ use crate::machine::{Pending, Processor, Status};
 use crate::timed::activity::Diary;
 use crate::timed::lines::LINE_BYTES;
 use crate::timed::spin::{Resumed, Spins};
-use crate::timed::{Activity, Clock, Costs, Lines, Tlb, Translation};
+use crate::timed::{Activity, Clock, Costs, Hypervisor, Lines, Tlb, Translation};
 
 /// Page numbers count pages of 4 KiB.
 const PAGE_SHIFT: usize = 12;
@@ -29,6 +29,8 @@ pub struct Timed {
     /// Those that go on again, and have still to be told.
     resumed: Vec<Resumed>,
     clock: Clock,
+    /// Who has the processors, where these are shared.
+    pub(super) hypervisor: Option<Box<Hypervisor>>,
     random: fastrand::Rng,
 }
 
@@ -39,9 +41,10 @@ impl Timed {
     }
 
     /// A machine with `cpus` virtual CPUs. The seed decides when within a turn of its user-mode spin loop an
-    /// interrupt finds a CPU; nothing else is random.
+    /// interrupt finds a CPU, and where processors are shared, when turns end; nothing else is random.
     pub fn with_seed(cpus: usize, costs: Costs, seed: u64) -> Self {
         Self {
+            hypervisor: Hypervisor::new(cpus, &costs, seed).map(Box::new),
             costs,
             lines: Lines::new(cpus),
             tlbs: vec![Tlb::default(); cpus],
@@ -81,9 +84,17 @@ impl Timed {
     }
 
     pub(crate) fn pick(&mut self, processors: &mut [Processor]) -> Option<usize> {
-        let (time_ps, cpu) = self.clock.take()?;
-        processors[cpu].now_ps = processors[cpu].now_ps.max(time_ps);
-        Some(cpu)
+        loop {
+            let (time_ps, _) = self.clock.first()?;
+            self.host_until(time_ps);
+            let (time_ps, cpu) = self.clock.take()?;
+            let from_ps = self.runs_from(cpu, time_ps);
+            if from_ps == time_ps {
+                processors[cpu].now_ps = processors[cpu].now_ps.max(time_ps);
+                return Some(cpu);
+            }
+            self.clock.plan(cpu, from_ps);
+        }
     }
 
     /// `cpu` has nothing to do before `time_ps` have passed or its interrupt arrives; `u64::MAX` for ever.
@@ -93,7 +104,7 @@ impl Timed {
             .pending
             .filter(|_| processor.interrupts_on)
             .map(|pending| pending.arrival_ps.max(processor.now_ps));
-        let ends_ps = processor.now_ps.checked_add(time_ps);
+        let ends_ps = self.done_ps(cpu, processor.now_ps, time_ps);
         if let Some(at_ps) = wakes_ps.into_iter().chain(ends_ps).min() {
             self.clock.plan(cpu, at_ps);
         }
@@ -108,8 +119,9 @@ impl Timed {
     #[inline]
     pub(crate) fn gives_way(&mut self, processors: &[Processor], running: usize) -> bool {
         let now_ps = processors[running].now_ps;
-        let preceded = self.clock.is_preceded(running, now_ps);
+        let preceded = self.host_precedes(now_ps) || self.clock.is_preceded(running, now_ps);
         if preceded {
+            self.pauses(running);
             self.clock.plan(running, now_ps);
         }
         preceded

@@ -36,9 +36,9 @@ impl fmt::Debug for Parameter {
 }
 
 macro_rules! parameters {
-    ($($name:literal $unit:ident $($field:ident).+ : $type:ty, $about:literal;)+) => {
-        /// All of them, in the order in which they are printed.
-        pub static PARAMETERS: &[Parameter] = &[$(Parameter {
+    ($(#[$about_all:meta])* $all:ident: $($name:literal $unit:ident $($field:ident).+ : $type:ty, $about:literal;)+) => {
+        $(#[$about_all])*
+        pub static $all: &[Parameter] = &[$(Parameter {
             name: $name,
             unit: Unit::$unit,
             about: $about,
@@ -49,6 +49,8 @@ macro_rules! parameters {
 }
 
 parameters! {
+    /// All of every machine, in the order in which they are printed.
+    PARAMETERS:
     "hit_ns" Time hit_ps: u64, "access that the own cache serves";
     "locked_ns" Time locked_ps: u64, "locked operation, beyond its access";
     "fence_ns" Time fence_ps: u64, "full fence";
@@ -99,6 +101,17 @@ parameters! {
     "tlb_tags" Count tlb.tags: usize, "hardware tags that the TLB has entries of at a time";
 }
 
+parameters! {
+    /// Those of machines whose processors are shared.
+    HOSTING_PARAMETERS:
+    "vcpus_per_processor" Count hosting.vcpus: usize, "virtual CPUs that share a processor";
+    "slice_ns" Time hosting.slice_ps: u64, "turn of a virtual CPU on its processor";
+    "tick_ns" Time hosting.tick_ps: u64, "what a turn takes longer at most";
+    "vm_exit_ns" Time hosting.exit_ps: u64, "from guest to host";
+    "world_switch_ns" Time hosting.switch_ps: u64, "the host's own work between two virtual CPUs";
+    "vm_entry_ns" Time hosting.entry_ps: u64, "from host to guest";
+}
+
 /// The largest time that a parameter takes: one second.
 const MOST_NS: f64 = 1e9;
 /// The largest count.
@@ -145,10 +158,10 @@ impl Parameter {
     /// # Errors
     /// There is none.
     pub fn named(name: &str) -> Result<&'static Self, ParameterError> {
-        PARAMETERS
-            .iter()
-            .find(|parameter| parameter.name == name)
-            .ok_or_else(|| ParameterError::unknown(name, PARAMETERS.iter().map(|it| it.name)))
+        let mut all = PARAMETERS.iter().chain(HOSTING_PARAMETERS);
+        let names = all.clone().map(|it| it.name);
+        all.find(|parameter| parameter.name == name)
+            .ok_or_else(|| ParameterError::unknown(name, names))
     }
 
     /// Its value in `costs`, in its own unit.
@@ -185,10 +198,11 @@ mod tests {
     #[test]
     fn every_parameter_is_a_figure_of_its_own() {
         let mut costs = Costs::default();
-        for (index, parameter) in PARAMETERS.iter().enumerate() {
+        let all = || PARAMETERS.iter().chain(HOSTING_PARAMETERS).enumerate();
+        for (index, parameter) in all() {
             parameter.set(&mut costs, index as f64 + 1.0).unwrap();
         }
-        for (index, parameter) in PARAMETERS.iter().enumerate() {
+        for (index, parameter) in all() {
             assert_eq!(parameter.get(&costs), index as f64 + 1.0, "{parameter:?}");
             assert!(std::ptr::eq(
                 Parameter::named(parameter.name).unwrap(),

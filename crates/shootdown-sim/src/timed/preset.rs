@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::timed::{Costs, PARAMETERS, Parameter};
+use crate::timed::{Costs, HOSTING_PARAMETERS, PARAMETERS, Parameter};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +102,12 @@ static PRESETS: &[Preset] = &[
         base: Some("40-core"),
         figures: include_str!("presets/large-server.txt"),
     },
+    Preset {
+        name: "kvm-2-to-1",
+        about: "haswell-ep under KVM, two virtual CPUs on each processor",
+        base: Some("haswell-ep"),
+        figures: include_str!("presets/kvm-2-to-1.txt"),
+    },
 ];
 
 /// One parameter of a preset, in the parameter's unit.
@@ -165,6 +171,12 @@ impl Preset {
             let set = parameter.set(&mut costs, figure.value);
             set.expect("a figure of a preset fits");
         }
+        for parameter in HOSTING_PARAMETERS {
+            if let Some(figure) = self.figure(parameter.name) {
+                let set = parameter.set(&mut costs, figure.value);
+                set.expect("a figure of a preset fits");
+            }
+        }
         costs
     }
 
@@ -189,6 +201,10 @@ mod tests {
                 assert_eq!(parameter.get(&costs), figure.value, "{}", figure.name);
                 assert!(figure.origin.text().len() > 3, "{}", figure.name);
             }
+            let of_host = HOSTING_PARAMETERS.iter().map(|it| preset.figure(it.name));
+            let given = of_host.flatten().count();
+            let due = costs.hosting.shares();
+            assert_eq!(given, HOSTING_PARAMETERS.len() * usize::from(due));
             let mut named = BTreeSet::new();
             for Figure { name, .. } in preset.own_figures() {
                 assert!(Parameter::named(name).is_ok(), "{name}");
@@ -205,10 +221,10 @@ mod tests {
         let bases = Preset::ALL.iter().filter_map(|it| Some((it, it.base()?)));
         for (preset, base) in bases {
             for own in preset.own_figures() {
-                let inherited = base.figure(own.name).unwrap();
+                let inherited = base.figure(own.name);
                 assert_ne!(
-                    (own.value, own.origin),
-                    (inherited.value, inherited.origin),
+                    Some((own.value, own.origin)),
+                    inherited.map(|it| (it.value, it.origin)),
                     "{}: {}",
                     preset.name,
                     own.name

@@ -6,6 +6,7 @@ mod fairness;
 mod madvise;
 mod measured;
 mod order;
+mod overcommit;
 mod peer;
 mod pingpong;
 mod preemptoff;
@@ -23,6 +24,7 @@ pub use fairness::unfairness;
 pub use madvise::{Madvise, PUBLISHED};
 pub use measured::Measured;
 pub use order::Order;
+pub use overcommit::{Overcommit, Overcommitted, Sample, Telling};
 pub use peer::{Built, bytes_of};
 pub use pingpong::{Names, PUBLISHED_PINGPONG, Pingpong, Placement};
 pub use preemptoff::{

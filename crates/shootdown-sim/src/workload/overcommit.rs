@@ -1,0 +1,338 @@
+//! Virtual CPUs that share processors: threads drop a page of their own, with a flush of every CPU that has the space, and touch it again.
+//!
+//! Between two calls of madvise a thread is in user mode, where it looks at another thread's page now and then. A call is measured by the
+//! initiator's clock from begin to end, with all the time in which the hypervisor has its virtual CPU wait for a turn.
+
+use std::cell::{Cell, RefCell};
+
+use shootdown::sim::{AtomicU64, Ordering};
+use shootdown::{
+    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Policy, Shootdown, Stats,
+};
+
+use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
+use crate::timed::{Costs, HostCounts, Timed, Translation};
+use crate::workload::engine::with_size;
+use crate::workload::fairness::quantile;
+
+/// What a thread does in user mode between two calls.
+const USER_PS: u64 = 100_000_000;
+/// The row begins when every virtual CPU has had a turn or two.
+const WARM_UP_PS: u64 = 10_000_000_000;
+/// Number of the first page of the region, in units of 4 KiB.
+const FIRST_PAGE: usize = 0x7f00_0000;
+/// A call that takes this long has waited for a turn.
+const LATE_PS: u64 = 500_000_000;
+
+/// How others are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Telling {
+    /// All by interrupt, under the engine's best policy.
+    Interrupts,
+    /// As Linux does under KVM: virtual CPUs that do not run are flushed before they run again, the rest is interrupted; under the
+    /// policy that is nearest to Linux.
+    Kvm,
+    /// The same under the engine's best policy.
+    Best,
+}
+
+impl Telling {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Interrupts, Self::Kvm, Self::Best];
+
+    /// For tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupts => "interrupts",
+            Self::Kvm => "kvm",
+            Self::Best => "best",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    fn policy(self) -> Policy {
+        match self {
+            Self::Kvm => Policy::PUBLISHED,
+            Self::Interrupts | Self::Best => Policy::BEST,
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub struct Overcommit {
+    /// Virtual CPUs, each with a thread.
+    pub cpus: usize,
+    /// How many of the threads call madvise; the others stay in user mode.
+    pub callers: usize,
+    /// How others are told.
+    pub telling: Telling,
+    /// The machine; its processors are shared.
+    pub costs: Costs,
+    /// Decides when turns end.
+    pub seed: u64,
+    /// How long the row takes, in picoseconds.
+    pub span_ps: u64,
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// From begin to end.
+    pub whole_ps: u64,
+    /// How much of that the initiator's virtual CPU was on its processor.
+    pub ran_ps: u64,
+}
+
+/// What a row measured.
+#[derive(Clone, Debug)]
+pub struct Overcommitted {
+    /// The calls.
+    pub samples: Vec<Sample>,
+    /// What the engine counted meanwhile.
+    pub stats: Stats,
+    /// What the hypervisor did meanwhile.
+    pub host: HostCounts,
+    /// Calls that ended meanwhile, to share the counts among.
+    pub calls: u64,
+    /// Accesses through a translation that had to be gone.
+    pub stale: u64,
+}
+
+impl Overcommitted {
+    /// The time that so many thousandths of the calls did not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, per_mille: usize) -> f64 {
+        let all: Vec<u64> = self.samples.iter().map(|it| it.whole_ps).collect();
+        quantile(&all, per_mille) as f64 / 1000.0
+    }
+
+    /// The part of the calls that waited for somebody's turn; and that in which it was the initiator's own.
+    pub fn late(&self) -> (f64, f64) {
+        let share = |is_meant: fn(&Sample) -> bool| {
+            let count = self.samples.iter().filter(|it| is_meant(it)).count();
+            count as f64 / self.samples.len().max(1) as f64
+        };
+        let late = share(|it| it.whole_ps >= LATE_PS);
+        (late, share(|it| it.whole_ps - it.ran_ps >= LATE_PS))
+    }
+
+    /// A count, a call.
+    pub fn per_call(&self, count: u64) -> f64 {
+        count as f64 / self.calls.max(1) as f64
+    }
+}
+
+impl Overcommit {
+    /// Runs the row.
+    ///
+    /// # Panics
+    /// Without a caller, on a machine whose processors are not shared, or when the engine fails.
+    pub fn run(&self) -> Overcommitted {
+        assert!((1..=self.cpus).contains(&self.callers));
+        with_size!(self.cpus, run_sized(self))
+    }
+}
+
+/// The page of one thread.
+#[repr(align(64))]
+struct Page {
+    /// The leaf entry.
+    entry: AtomicU64,
+    /// Frames below this one must not be reached any more.
+    oldest_frame: Cell<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    stats: Stats,
+    host: HostCounts,
+    calls: u64,
+}
+
+struct World<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    row: &'a Overcommit,
+    engine: &'a Shootdown<SimPlatform, N>,
+    space: &'a AddressSpace<N>,
+    pages: Vec<Page>,
+    samples: RefCell<Vec<Sample>>,
+    calls: Cell<u64>,
+    stale: Cell<u64>,
+    /// At the begin and the end of the row.
+    readings: RefCell<Vec<Reading>>,
+}
+
+// Not inlined: see `madvise`.
+#[inline(never)]
+fn run_sized<const N: usize>(row: &Overcommit) -> Overcommitted
+where
+    Cpus<N>: Capacity,
+{
+    let engine = Engine::<N>::new(row.cpus);
+    engine.set_policy(row.telling.policy());
+    let space = Box::new(AddressSpace::new(&engine, root_at(1)));
+    let page = |_| Page {
+        entry: AtomicU64::new(1),
+        oldest_frame: Cell::new(1),
+    };
+    let world = World {
+        row,
+        engine: &engine,
+        space: &space,
+        pages: (0..row.cpus).map(page).collect(),
+        samples: RefCell::default(),
+        calls: Cell::new(0),
+        stale: Cell::new(0),
+        readings: RefCell::default(),
+    };
+    let mut model = Timed::with_seed(row.cpus, row.costs.clone(), row.seed).without_idle_turns();
+    if row.telling != Telling::Interrupts {
+        model = model.with_flush_before_entry();
+    }
+    let machine = Machine::timed(model, || engine.handle_ipi());
+    machine.run_each(row.telling.name(), |cpu, context| {
+        world.thread(cpu, context)
+    });
+    world.outcome()
+}
+
+impl<const N: usize> World<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn thread(&self, cpu: usize, context: Context<'_>) {
+        self.engine.online();
+        self.engine.switch_to(None, self.space);
+        let mut random = fastrand::Rng::with_seed(self.row.seed ^ (cpu as u64) << 32);
+        let ends_ps = WARM_UP_PS + self.row.span_ps;
+        while context.now_ps() < ends_ps {
+            if cpu == 0 && context.now_ps() >= WARM_UP_PS && self.readings.borrow().is_empty() {
+                self.read(context);
+            }
+            // Not in step with others.
+            context.work(random.u64(USER_PS / 2..USER_PS * 3 / 2));
+            self.look(context, random.usize(..self.row.cpus));
+            if cpu < self.row.callers {
+                self.operation(context, cpu);
+            }
+        }
+        if cpu == 0 {
+            self.read(context);
+        }
+        self.engine.switch_away(self.space, root_at(0));
+    }
+
+    fn read(&self, context: Context<'_>) {
+        self.readings.borrow_mut().push(Reading {
+            stats: self.engine.total_stats(),
+            host: context.timed(|timed| timed.host_counts()),
+            calls: self.calls.get(),
+        });
+    }
+
+    fn operation(&self, context: Context<'_>, cpu: usize) {
+        let (started_ps, costs) = (context.now_ps(), &self.row.costs);
+        context.work(costs.syscall_ps / 2 + costs.madvise_ps);
+        let page = &self.pages[cpu];
+        page.entry.swap(0, Ordering::AcqRel);
+        let range = FlushRange::pages((FIRST_PAGE + cpu) << 12, 1, PageSize::SIZE_4K);
+        self.engine.flush(self.space, range, FreedTables::No);
+        page.oldest_frame.set(page.oldest_frame.get() + 1);
+        context.work(costs.syscall_ps - costs.syscall_ps / 2);
+        let now_ps = context.now_ps();
+        let ran_ps = context.timed(|timed| timed.ran_ps(cpu, started_ps, now_ps));
+        self.calls.set(self.calls.get() + 1);
+        if started_ps >= WARM_UP_PS {
+            let whole_ps = now_ps - started_ps;
+            let sample = Sample { whole_ps, ran_ps };
+            self.samples.borrow_mut().push(sample);
+        }
+        context.work(costs.fault_ps + costs.zero_page_ps);
+        page.entry.store(page.oldest_frame.get(), Ordering::Release);
+        self.look(context, cpu);
+    }
+
+    /// Touches a page; a page that is not there is left alone.
+    fn look(&self, context: Context<'_>, index: usize) {
+        let page = &self.pages[index];
+        let oldest_frame = page.oldest_frame.get();
+        let found = context.touch((FIRST_PAGE + index) as u64, page.entry.as_core());
+        if matches!(found, Translation::Cached(frame) if frame < oldest_frame) {
+            self.stale.set(self.stale.get() + 1);
+        }
+    }
+
+    fn outcome(self) -> Overcommitted {
+        let readings = self.readings.into_inner();
+        let (before, after) = (&readings[0], &readings[readings.len() - 1]);
+        Overcommitted {
+            samples: self.samples.into_inner(),
+            stats: after.stats.since(&before.stats),
+            host: after.host - before.host,
+            calls: after.calls - before.calls,
+            stale: self.stale.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timed::Preset;
+
+    fn row(telling: Telling, callers: usize) -> Overcommitted {
+        let row = Overcommit {
+            cpus: 8,
+            callers,
+            telling,
+            costs: Preset::named("kvm-2-to-1").unwrap().costs(),
+            seed: 3,
+            span_ps: 60_000_000_000,
+        };
+        row.run()
+    }
+
+    #[test]
+    fn who_does_not_run_is_taken_and_nobody_uses_anything_old() {
+        for callers in [1, 8] {
+            for telling in [Telling::Kvm, Telling::Best] {
+                let row = row(telling, callers);
+                let taken = row.per_call(row.host.taken);
+                assert!((3.0..=4.5).contains(&taken), "{taken}");
+                let HostCounts {
+                    flushes, entries, ..
+                } = row.host;
+                assert!(
+                    flushes > 0 && flushes <= entries,
+                    "{callers} {:?} {}",
+                    row.host,
+                    row.calls
+                );
+                assert_eq!(row.stale, 0, "{telling:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn with_interrupts_alone_nobody_is_taken_and_calls_wait_for_turns() {
+        let row = row(Telling::Interrupts, 1);
+        assert_eq!((row.host.taken, row.host.flushes, row.stale), (0, 0, 0));
+        assert_eq!(row.per_call(row.stats.ipis_sent).round(), 7.0);
+        assert!(row.late().0 > 0.9, "{:?}", row.late());
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_calls() {
+        let times = || -> Vec<u64> {
+            let samples = row(Telling::Best, 8).samples;
+            samples.iter().map(|it| it.whole_ps).collect()
+        };
+        assert_eq!(times(), times());
+    }
+}
