@@ -40,6 +40,8 @@ pub struct Program {
     pub linux: OnLinux,
     /// Whether it is measured on the simulated machine where no machine is asked for.
     pub is_simulated_first: bool,
+    /// Whether only the simulated machine has what it is about.
+    pub is_simulated_only: bool,
     /// Whether one iteration can be shown with `--trace` and `--picture`.
     pub is_shown: bool,
     /// What the table says above, of so many pages (`4 pages`).
@@ -82,6 +84,7 @@ impl Program {
         default_policies: ["before", "published", "best"],
         linux: OnLinux::Always,
         is_simulated_first: false,
+        is_simulated_only: false,
         is_shown: false,
         title: |pages| pages.to_owned(),
         columns: &[],
@@ -98,6 +101,14 @@ impl Program {
             "use --machine qemu",
         )),
     };
+
+    /// Policies that are compared on the simulated machine without a choice.
+    pub fn simulated_policies(&self) -> [&'static str; 3] {
+        match &self.simulated {
+            Ok(simulated) => simulated.policies,
+            Err(_) => Self::PLAIN.default_policies,
+        }
+    }
 
     /// How many virtual CPUs that many actors keep busy.
     pub fn busy_cpus(&self, actors: u32) -> usize {

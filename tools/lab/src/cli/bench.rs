@@ -33,13 +33,13 @@ pub struct Bench {
     /// What to measure
     #[arg(value_parser = program(), default_value = PROGRAMS[0].name)]
     pub workload: &'static Program,
-    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy
+    /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy, overcommit
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
     /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server or kvm-2-to-1
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Change a figure of the simulated machine; may be given again
@@ -63,7 +63,7 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48]
+    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48; overcommit: 8,16,64]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
     /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]
@@ -72,7 +72,7 @@ pub struct Bench {
     /// Pages a flush or a turn, one table each [default: 1,8,32; pingpong: 0,512; preemptoff: 8; zerocopy: 1]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub pages: Option<Vec<u32>>,
-    /// Policies to compare [default: before,published,best; on qemu zerocopy: before,best+ordinary,best, syscall: before,best,best+defer]
+    /// Policies to compare [default: before,published,best; on qemu zerocopy: before,best+ordinary,best, syscall: before,best,best+defer; overcommit: interrupts,kvm,best]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub policies: Vec<String>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ impl Bench {
             };
             let policies = match is_on_qemu {
                 true => self.workload.default_policies,
-                false => Program::PLAIN.default_policies,
+                false => self.workload.simulated_policies(),
             };
             self.policies = policies.map(str::to_owned).to_vec();
         }
@@ -177,7 +177,7 @@ pub struct Calls {
     /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub function_us: Option<Vec<u64>>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core or large-server [default: 40-core; shoot:
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server or kvm-2-to-1 [default: 40-core; shoot:
     /// large-server and 40-core]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,

@@ -40,7 +40,9 @@ impl Axes {
         check(&actors, program.actor_bounds, own)?;
         check(&pages, program.page_bounds, "pages")?;
         let is_known = |policy: &&String| {
-            POLICIES.contains(&policy.as_str()) || program.own_policy == Some(policy)
+            POLICIES.contains(&policy.as_str())
+                || program.own_policy == Some(policy)
+                || program.simulated_policies().contains(&policy.as_str())
         };
         if let Some(policy) = bench.policies.iter().find(|policy| !is_known(policy)) {
             return Err(Failure::input(

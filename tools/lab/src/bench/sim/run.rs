@@ -21,6 +21,8 @@ const SAMPLES_KEPT: usize = 200;
 pub struct Simulated {
     /// The preset on which the authors' table was measured.
     pub preset: &'static str,
+    /// Names of the rows that are compared without a choice.
+    pub policies: [&'static str; 3],
     /// Whether what the machine is made to do has figures too.
     pub has_load: bool,
     /// The shapes that the caller asks for.

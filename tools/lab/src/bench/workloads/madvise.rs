@@ -25,6 +25,7 @@ pub const PROGRAM: Program = Program {
     needs: Some("call_median_ns"),
     simulated: Ok(Simulated {
         preset: "haswell-ep",
+        policies: Program::PLAIN.default_policies,
         has_load: false,
         shapes,
         measure,

@@ -2,6 +2,7 @@
 
 mod dirtysync;
 mod madvise;
+mod overcommit;
 mod pingpong;
 mod preemptoff;
 mod selected;
@@ -19,6 +20,7 @@ pub const PROGRAMS: &[&Program] = &[
     &preemptoff::PROGRAM,
     &zerocopy::PROGRAM,
     &syscall::PROGRAM,
+    &overcommit::PROGRAM,
 ];
 
 /// Those that are a contest of calls.

@@ -33,6 +33,7 @@ pub const PROGRAM: Program = Program {
     },
     simulated: Ok(Simulated {
         preset: "skylake-laptop",
+        policies: Program::PLAIN.default_policies,
         has_load: false,
         shapes,
         measure,

@@ -45,6 +45,7 @@ pub const PROGRAM: Program = Program {
     ],
     simulated: Ok(Simulated {
         preset: "40-core-2018",
+        policies: Program::PLAIN.default_policies,
         has_load: false,
         shapes,
         measure,

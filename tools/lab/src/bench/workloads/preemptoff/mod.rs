@@ -45,6 +45,7 @@ pub const PROGRAM: Program = Program {
     notes,
     simulated: Ok(Simulated {
         preset: "16-core",
+        policies: Program::PLAIN.default_policies,
         has_load: true,
         shapes: simulated::shapes,
         measure: simulated::measure,
