@@ -8,51 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Sub;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use shootdown::sim::AtomicU64;
-use shootdown_x86::pv::kvm::{FLUSH, PREEMPTED, Preempted, ask};
-
+use crate::timed::steal_time::StealTime;
 use crate::timed::turns::{Turn, Turns};
 use crate::timed::{Costs, Hosting};
-
-/// The steal-time record of a virtual CPU, on a line of its own. Only the byte `preempted` is there.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct StealTime(AtomicU64);
-
-impl StealTime {
-    /// If the virtual CPU does not run, has its translations dropped before it runs again; true if they will be. An access as any other.
-    pub fn flush_before_entry(&self) -> bool {
-        ask(self)
-    }
-
-    /// The hypervisor's exchange; true if translations are to be dropped.
-    // Not inlined: optimised into its caller, the count of flushes next to it is lost (rustc 1.95).
-    #[inline(never)]
-    fn take(&self) -> bool {
-        let byte = self.0.as_core().swap(0, Ordering::Relaxed);
-        byte & u64::from(FLUSH) != 0
-    }
-
-    /// Where the record is.
-    pub(crate) fn address(&self) -> usize {
-        self.0.as_core().as_ptr().addr()
-    }
-}
-
-impl Preempted for StealTime {
-    fn load(&self) -> u8 {
-        self.0.load(Ordering::Relaxed) as u8
-    }
-
-    fn compare_exchange(&self, seen: u8, new: u8) -> Result<u8, u8> {
-        let (seen, new) = (u64::from(seen), u64::from(new));
-        let order = (Ordering::Release, Ordering::Relaxed);
-        let found = self.0.compare_exchange(seen, new, order.0, order.1);
-        found.map(|old| old as u8).map_err(|now| now as u8)
-    }
-}
 
 /// What the hypervisor has done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -119,7 +78,7 @@ impl Hypervisor {
                 .map(|_| Turns::new(hosting, seeds.u64(..)))
                 .collect(),
             records: (0..processors * hosting.vcpus)
-                .map(|_| StealTime(AtomicU64::new(u64::from(PREEMPTED))))
+                .map(|_| StealTime::preempted())
                 .collect(),
             steps: BinaryHeap::new(),
             leaves_ps: vec![0; cpus],
@@ -131,7 +90,7 @@ impl Hypervisor {
             let turns = &mut hypervisor.processors[processor];
             let (first, turn) = (turns.owner(0), turns.turn(0));
             let record = &hypervisor.records[processor * hosting.vcpus + first];
-            record.0.as_core().store(0, Ordering::Relaxed);
+            record.take();
             hypervisor.plan(turn.marks_ps, processor, Step::Marks(0));
         }
         Some(hypervisor)
@@ -171,8 +130,7 @@ impl Hypervisor {
 
     /// Writes "preempted", after an access to the line.
     pub(crate) fn mark(&mut self, cpu: usize) {
-        let byte = u64::from(PREEMPTED);
-        self.records[cpu].0.as_core().store(byte, Ordering::Relaxed);
+        self.records[cpu].mark();
     }
 
     /// Takes the byte; true if translations are to be dropped.

@@ -7,6 +7,7 @@ mod madvise;
 mod measured;
 mod order;
 mod overcommit;
+mod overcommitted;
 mod peer;
 mod pingpong;
 mod preemptoff;
@@ -24,7 +25,8 @@ pub use fairness::unfairness;
 pub use madvise::{Madvise, PUBLISHED};
 pub use measured::Measured;
 pub use order::Order;
-pub use overcommit::{Overcommit, Overcommitted, Sample, Telling};
+pub use overcommit::Overcommit;
+pub use overcommitted::{Overcommitted, Sample, Telling};
 pub use peer::{Built, bytes_of};
 pub use pingpong::{Names, PUBLISHED_PINGPONG, Pingpong, Placement};
 pub use preemptoff::{
