@@ -9,7 +9,7 @@ use shootdown::sim::{Memory, Operation, Ordering, Plain};
 use shootdown::{AsidSlot, CpuId};
 
 use crate::explore::Question;
-use crate::machine::{FailureKind, Machine, Model, Note, State, Status};
+use crate::machine::{FailureKind, Machine, Model, Note, State, Status, StealTime};
 
 thread_local! {
     static CURRENT: Cell<Option<NonNull<Machine<'static>>>> = const { Cell::new(None) };
@@ -122,9 +122,9 @@ impl<'a> Context<'a> {
         &self.0.asid_slots[cpu]
     }
 
-    /// The word that a virtual CPU shares with the hypervisor.
-    pub(super) fn word(self, cpu: usize) -> &'a AtomicU64 {
-        &self.0.hypervisor_words[cpu]
+    /// What a virtual CPU shares with the hypervisor (exploration).
+    pub(super) fn steal_time(self, cpu: usize) -> &'a StealTime {
+        &self.0.steal_times[cpu]
     }
 
     /// Ends the run. Does not return.

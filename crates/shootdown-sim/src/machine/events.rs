@@ -7,8 +7,7 @@ use shootdown::sim::{Operation, Plain};
 use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEvent};
 
 use crate::machine::deeds::Deed;
-use crate::machine::{Model, Pending, State, Status};
-use crate::timed::StealTime;
+use crate::machine::{Model, Pending, State, Status, StealTime};
 
 impl State {
     /// Who goes on, seen from the run loop.

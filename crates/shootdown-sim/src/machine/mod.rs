@@ -12,6 +12,7 @@ mod quiet;
 mod remote;
 mod run;
 mod state;
+mod steal_time;
 mod task;
 
 pub use deeds::Deeds;
@@ -21,6 +22,7 @@ pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};
 pub use run::{Machine, Program};
 pub use state::{Model, State};
+pub(crate) use steal_time::StealTime;
 pub use task::{Host, Note};
 
 pub use current::{Context, context, try_context};

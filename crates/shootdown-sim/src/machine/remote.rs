@@ -8,11 +8,6 @@ use shootdown::{CpuId, FlushRequest, RemoteFlush, RemoteTargets};
 use crate::explore::{BackEnd, Explore};
 use crate::machine::{Context, State};
 
-/// In a CPU's word that it shares with the hypervisor: it does not run.
-const OUT: u64 = 1 << 0;
-/// It is flushed before it runs again.
-const FLUSH: u64 = 1 << 1;
-
 impl Context<'_> {
     fn explored<R>(self, ask: impl FnOnce(&mut Explore, usize) -> R) -> Option<R> {
         self.with(|state| {
@@ -30,9 +25,10 @@ impl Context<'_> {
         self.back_end() != BackEnd::None || self.with(State::steal_times).is_some()
     }
 
-    /// The hypervisor accesses the word of this CPU.
-    fn exchange(self, operation: Operation, order: Ordering) -> u64 {
-        let word = self.word(self.cpu());
+    /// The hypervisor accesses a word, where this CPU is.
+    fn exchange(self, word: &AtomicU64, operation: Operation) -> u64 {
+        // ORDERING: Acquire: the changes that initiators ask for a flush for; Release: what the CPU did, for those that take it.
+        let order = Ordering::AcqRel;
         let access = |explore: &mut Explore, cpu| explore.access(cpu, word, operation, order);
         self.explored(access).unwrap_or(0)
     }
@@ -40,37 +36,27 @@ impl Context<'_> {
     /// The hypervisor takes this CPU off its processor, for as long as it likes: between two instructions (Linux 6cd88243c7e0).
     pub(crate) fn go_out_and_in(self) {
         self.tell(|| "is taken off its processor".to_owned());
+        let record = self.steal_time(self.cpu());
         self.explored(Explore::go_out);
-        self.exchange(Operation::Store(OUT), Ordering::Release);
+        record.mark(|word, store| {
+            self.exchange(word, store);
+        });
         while self.explored(Explore::stays_out) == Some(true) {
             self.others_go_on();
         }
-        // ORDERING: Acquire: the changes that initiators ask for a flush for; Release for those that take this as its end.
-        let asked = self.exchange(Operation::Swap(0), Ordering::AcqRel);
-        let is_flushed = asked & FLUSH != 0;
+        let is_flushed = record.take(|word, swap| self.exchange(word, swap));
         self.explored(|explore, cpu| explore.come_in(cpu, is_flushed));
         self.tell(|| format!("runs again, flushed: {is_flushed}"));
     }
 
     /// Asks the hypervisor to flush `target` before it runs again; true if it does not run.
     fn ask(self, target: CpuId) -> bool {
-        let word: &AtomicU64 = self.word(self.index_of(target));
-        let mut seen = self.access(word, Operation::Load, Ordering::Relaxed);
-        while seen & OUT != 0 {
-            let replace = Operation::Replace {
-                expected: seen,
-                value: seen | FLUSH,
-            };
-            // ORDERING: Release: the hypervisor flushes after the change; Acquire: what the target did is over.
-            let found = self.access(word, replace, Ordering::AcqRel);
-            if found == seen {
-                let target = self.index_of(target);
-                self.explored(|explore, _| explore.is_to_be_flushed(target));
-                return true;
-            }
-            seen = found;
+        let target = self.index_of(target);
+        let is_taken = self.steal_time(target).flush_before_entry();
+        if is_taken {
+            self.explored(|explore, _| explore.is_to_be_flushed(target));
         }
-        false
+        is_taken
     }
 
     pub(crate) fn flush_remote(

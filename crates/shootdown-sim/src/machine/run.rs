@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
@@ -12,7 +11,7 @@ use shootdown::{AsidSlot, CpuId};
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
-use crate::machine::{Failure, FailureKind, Host, Model, State};
+use crate::machine::{Failure, FailureKind, Host, Model, State, StealTime};
 use crate::timed::Timed;
 use crate::trace::Recorder;
 
@@ -41,7 +40,7 @@ pub struct Machine<'a> {
     /// Whether CPUs may be taken off their processors.
     pub(super) has_hypervisor: bool,
     /// What each CPU shares with the hypervisor.
-    pub(super) hypervisor_words: Vec<AtomicU64>,
+    pub(super) steal_times: Vec<StealTime>,
     /// What each CPU remembers of its hardware tags.
     pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
 }
@@ -71,7 +70,7 @@ impl<'a> Machine<'a> {
             host: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             has_hypervisor,
-            hypervisor_words: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
+            steal_times: (0..cpus).map(|_| StealTime::new()).collect(),
             asid_slots: (0..cpus)
                 .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
                 .collect(),

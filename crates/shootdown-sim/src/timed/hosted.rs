@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::machine::Processor;
+use crate::machine::{Processor, StealTime};
+use crate::timed::Timed;
 use crate::timed::hypervisor::{HostCounts, Step};
-use crate::timed::{StealTime, Timed};
 
 impl Timed {
     /// The hypervisor flushes virtual CPUs that do not run before they run again, for guests that ask.

@@ -9,7 +9,9 @@ use std::collections::BinaryHeap;
 use std::ops::Sub;
 use std::sync::Arc;
 
-use crate::timed::steal_time::StealTime;
+use shootdown::sim::Ordering;
+
+use crate::machine::StealTime;
 use crate::timed::turns::{Turn, Turns};
 use crate::timed::{Costs, Hosting};
 
@@ -90,7 +92,7 @@ impl Hypervisor {
             let turns = &mut hypervisor.processors[processor];
             let (first, turn) = (turns.owner(0), turns.turn(0));
             let record = &hypervisor.records[processor * hosting.vcpus + first];
-            record.take();
+            record.take(|word, swap| swap.apply(word, Ordering::Relaxed));
             hypervisor.plan(turn.marks_ps, processor, Step::Marks(0));
         }
         Some(hypervisor)
@@ -130,12 +132,14 @@ impl Hypervisor {
 
     /// Writes "preempted", after an access to the line.
     pub(crate) fn mark(&mut self, cpu: usize) {
-        self.records[cpu].mark();
+        self.records[cpu].mark(|word, store| {
+            store.apply(word, Ordering::Relaxed);
+        });
     }
 
     /// Takes the byte; true if translations are to be dropped.
     pub(crate) fn take_byte(&mut self, cpu: usize) -> bool {
-        let asked = self.records[cpu].take();
+        let asked = self.records[cpu].take(|word, swap| swap.apply(word, Ordering::Relaxed));
         self.counts.entries += 1;
         self.counts.flushes += u64::from(asked);
         asked
