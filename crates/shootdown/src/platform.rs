@@ -8,7 +8,8 @@ use core::fmt::Debug;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{
-    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, RemoteTargets, Root, TagEntries,
+    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, GlobalTags, RemoteTargets, Root,
+    TagEntries,
 };
 use crate::trace::TraceEvent;
 use crate::watchdog::Stall;
@@ -43,8 +44,8 @@ use crate::watchdog::Stall;
 ///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if
 ///    [tags are split](Self::splits_tags); for the kernel's part under every tag, unless its pages are
 ///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed.
-/// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots) and [`flushes_remotely`](Self::flushes_remotely) give the same
-///    answer as long as the engine lives.
+/// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots), [`flushes_remotely`](Self::flushes_remotely) and
+///    [`global_tags`](Self::global_tags) give the same answer as long as the engine lives.
 /// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.
 /// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
 pub unsafe trait Platform: Sync {
@@ -192,6 +193,27 @@ pub unsafe trait Platform: Sync {
     #[inline]
     fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
         let _ = (targets, request);
+    }
+
+    /// Tags that mean the same on every CPU, for spaces that many CPUs have loaded: [`flush_everywhere`](Self::flush_everywhere) drops what
+    /// all CPUs hold under one of them. [`GlobalTags::NONE`], the default, where there is no such instruction. Asked where
+    /// [`flushes_remotely`](Self::flushes_remotely).
+    ///
+    /// Part of contract 4: always the same tags, and the hardware has all of them; CPUs with fewer [slots](Self::asid_slots) keep less.
+    #[inline]
+    fn global_tags(&self) -> GlobalTags {
+        GlobalTags::NONE
+    }
+
+    /// Drops on every CPU, this one too, what it has cached under the global tag `asid` of what `request` names, whether it has the tag loaded or
+    /// not; both sides if [tags are split](Self::splits_tags). Contract 7 holds for all CPUs when it returns true. False if it did nothing:
+    /// the engine sends interrupts. Called with interrupts off, after the page-table change and a full barrier, for user spaces only.
+    ///
+    /// The wait at the end is this CPU's (x86: TLBSYNC; Arm: DSB), so it is part of it.
+    #[inline]
+    fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
+        let _ = (asid, request);
+        false
     }
 
     /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in

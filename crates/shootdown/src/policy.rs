@@ -20,6 +20,10 @@ const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
 const MERGE: u64 = 1 << 16;
+/// The number of targets from which a space gets a global tag, in 16 bits; 0 for never.
+const GLOBAL_TAGS_SHIFT: u32 = 32;
+/// Linux: `consider_global_asid` in `arch/x86/mm/tlb.c` asks for more than three CPUs.
+const GLOBAL_TAGS_FROM: u64 = 3;
 /// The number of targets from which requests are broadcast, in 16 bits; 0 for never.
 const BROADCAST_SHIFT: u32 = 48;
 /// As many targets as take a second round of cache-line requests: up to so many inboxes arrive side by side.
@@ -55,7 +59,8 @@ impl Policy {
             | SERVE_EARLY
             | PREFETCH
             | MERGE
-            | BROADCAST_FROM << BROADCAST_SHIFT,
+            | BROADCAST_FROM << BROADCAST_SHIFT
+            | GLOBAL_TAGS_FROM << GLOBAL_TAGS_SHIFT,
     };
 
     const NAMED: [(&'static str, Self); 3] = [
@@ -119,9 +124,18 @@ impl Policy {
 
     /// See [`broadcasts_from`](Self::broadcasts_from).
     pub const fn with_broadcast_from(self, targets: u16) -> Self {
-        let others = self.bits & !(u16::MAX as u64).wrapping_shl(BROADCAST_SHIFT);
+        self.with_number(BROADCAST_SHIFT, targets)
+    }
+
+    /// See [`global_tags_from`](Self::global_tags_from).
+    pub const fn with_global_tags_from(self, targets: u16) -> Self {
+        self.with_number(GLOBAL_TAGS_SHIFT, targets)
+    }
+
+    const fn with_number(self, shift: u32, number: u16) -> Self {
+        let others = self.bits & !(u16::MAX as u64).wrapping_shl(shift);
         Self {
-            bits: others | (targets as u64) << BROADCAST_SHIFT,
+            bits: others | (number as u64) << shift,
         }
     }
 
@@ -218,6 +232,12 @@ impl Policy {
     /// one that an interrupt is on its way to.
     pub const fn broadcasts_from(self) -> u16 {
         (self.bits >> BROADCAST_SHIFT) as u16
+    }
+
+    /// The number of targets from which on a space gets a tag that is the same on all CPUs, where the platform has an instruction that flushes
+    /// them by it ([`Platform::global_tags`](crate::Platform::global_tags)); 0 for never. A space that has one keeps it.
+    pub const fn global_tags_from(self) -> u16 {
+        (self.bits >> GLOBAL_TAGS_SHIFT) as u16
     }
 
     /// Whether a request to so many targets is announced in rings.

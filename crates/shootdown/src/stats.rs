@@ -128,6 +128,10 @@ counters! {
     tags_taken,
     /// CPUs that a back end flushed for this one, without an interrupt ([`Platform::flush_remote`](crate::Platform::flush_remote)).
     cpus_taken,
+    /// Flushes that one instruction did on all CPUs ([`Platform::flush_everywhere`](crate::Platform::flush_everywhere)).
+    flushes_everywhere,
+    /// Times this CPU loaded its root again because the space had got a [global tag](crate::GlobalTags).
+    tags_globalized,
     /// CPUs that a flush of this CPU left alone because they were lazy.
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.

@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use crate::policy::{Policy, Tags};
 use crate::sync::OwnWord;
-use crate::tlb::{SpaceId, TlbGen};
+use crate::tlb::{GlobalTags, SpaceId, TlbGen};
 
 /// A hardware tag of translations (x86: PCID or VPID; AMD: ASID of a guest; Arm: ASID).
 ///
@@ -166,15 +166,24 @@ pub(crate) enum Why {
 
 /// The slots of one CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slots<'a>(&'a [AsidSlot]);
+pub(crate) struct Slots<'a> {
+    all: &'a [AsidSlot],
+    /// How many of them belong to tags of this CPU's own.
+    own: usize,
+}
 
 impl<'a> Slots<'a> {
-    pub(crate) fn new(slots: &'a [AsidSlot]) -> Self {
-        Self(&slots[..slots.len().min(MOST_SLOTS)])
+    pub(crate) fn new(slots: &'a [AsidSlot], global: GlobalTags) -> Self {
+        let all = &slots[..slots.len().min(MOST_SLOTS)];
+        let own = match global.first().slot() {
+            Some(first) if !global.is_none() => all.len().min(first),
+            _ => all.len(),
+        };
+        Self { all, own }
     }
 
     pub(crate) fn is_empty(self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// A tag for `space`, whose generation is `generation` now. `turn` says who goes when all slots are taken.
@@ -186,7 +195,11 @@ impl<'a> Slots<'a> {
         turn: &OwnWord,
     ) -> Choice {
         let range = self.candidates(policy.tags(), space);
-        let Some(candidates) = self.0.get(range.clone()).filter(|slots| !slots.is_empty()) else {
+        let Some(candidates) = self
+            .all
+            .get(range.clone())
+            .filter(|slots| !slots.is_empty())
+        else {
             return Choice::dropping(Asid::UNTAGGED, Why::Untagged);
         };
         let found = candidates.iter().position(|slot| slot.space() == space);
@@ -209,6 +222,29 @@ impl<'a> Slots<'a> {
         Choice::dropping(asid, Why::Taken)
     }
 
+    /// The global tag of `space`; what it holds is kept if it is as old as one that `is_current`.
+    pub(crate) fn choose_global(
+        self,
+        policy: Policy,
+        asid: Asid,
+        space: SpaceId,
+        is_current: impl Fn(TlbGen) -> bool,
+    ) -> Choice {
+        let Some(slot) = self.slot(asid).filter(|slot| slot.space() == space) else {
+            self.forget(asid);
+            return Choice::dropping(asid, Why::Taken);
+        };
+        if policy.tags() == Tags::None || !is_current(slot.generation()) {
+            return Choice::dropping(asid, Why::Behind);
+        }
+        Choice {
+            asid,
+            entries: TagEntries::Keep,
+            user: slot.user_side(),
+            why: Why::Current,
+        }
+    }
+
     /// The first slot that is void, or else the next one in turn.
     fn void_or_next(slots: &[AsidSlot], turn: &OwnWord) -> usize {
         slots.iter().position(AsidSlot::is_void).unwrap_or_else(|| {
@@ -220,7 +256,7 @@ impl<'a> Slots<'a> {
 
     /// Where `space` may have its tag.
     fn candidates(self, tags: Tags, space: SpaceId) -> Range<usize> {
-        let len = self.0.len();
+        let len = self.own;
         match tags {
             Tags::None => 0..0,
             Tags::Six => 0..len.min(SIX),
@@ -235,14 +271,25 @@ impl<'a> Slots<'a> {
 
     /// Remembers what the tag holds as it is left.
     pub(crate) fn leave(self, asid: Asid, space: SpaceId, generation: TlbGen, user: UserSide) {
-        if let Some(slot) = asid.slot().and_then(|index| self.0.get(index)) {
+        if let Some(slot) = self.slot(asid) {
             slot.set(space, generation, user);
         }
     }
 
+    /// What the tag holds is not used again.
+    pub(crate) fn forget(self, asid: Asid) {
+        if let Some(slot) = self.slot(asid) {
+            slot.void();
+        }
+    }
+
+    fn slot(self, asid: Asid) -> Option<&'a AsidSlot> {
+        asid.slot().and_then(|index| self.all.get(index))
+    }
+
     /// No tag but `kept` may be used again without dropping what it holds.
     pub(crate) fn void_all_but(self, kept: Asid) {
-        for (index, slot) in self.0.iter().enumerate() {
+        for (index, slot) in self.all.iter().enumerate() {
             if kept.slot() != Some(index) {
                 slot.void();
             }

@@ -10,7 +10,7 @@ fn space(raw: u64) -> SpaceId {
 
 /// Loads the spaces in turn, each leaving its tag at generation 7; tells why each tag was chosen.
 fn loads(slots: &[AsidSlot], policy: Policy, spaces: impl Iterator<Item = u64>) -> Vec<Why> {
-    let (slots, turn) = (Slots::new(slots), OwnWord::new());
+    let (slots, turn) = (Slots::new(slots, GlobalTags::NONE), OwnWord::new());
     spaces
         .map(|raw| {
             let choice = slots.choose(policy, space(raw), GENERATION, &turn);
@@ -64,7 +64,7 @@ fn all_slots_hold_as_many_spaces_in_sequence() {
 #[test]
 fn the_candidates_of_a_space_lie_in_one_cache_line() {
     let slots = some::<70>();
-    let slots = Slots::new(&slots);
+    let slots = Slots::new(&slots, GlobalTags::NONE);
     for raw in 0..200 {
         let range = slots.candidates(Tags::All, space(raw));
         assert_eq!((range.len(), range.start % WAYS), (WAYS, 0));
@@ -75,7 +75,7 @@ fn the_candidates_of_a_space_lie_in_one_cache_line() {
 #[test]
 fn a_tag_that_missed_a_flush_is_dropped() {
     let slots = some::<4>();
-    let (slots, turn) = (Slots::new(&slots), OwnWord::new());
+    let (slots, turn) = (Slots::new(&slots, GlobalTags::NONE), OwnWord::new());
     let first = slots.choose(Policy::BEST, space(1), GENERATION, &turn);
     slots.leave(first.asid, space(1), GENERATION, UserSide::Current);
     let newer = TlbGen::from_raw(8);
@@ -88,8 +88,11 @@ fn a_tag_that_missed_a_flush_is_dropped() {
 fn no_slots_and_no_tags_are_the_same() {
     let turn = OwnWord::new();
     for (slots, policy) in [
-        (Slots::new(&[]), Policy::BEST),
-        (Slots::new(&some::<8>()), Policy::BEST.with_tags(Tags::None)),
+        (Slots::new(&[], GlobalTags::NONE), Policy::BEST),
+        (
+            Slots::new(&some::<8>(), GlobalTags::NONE),
+            Policy::BEST.with_tags(Tags::None),
+        ),
     ] {
         let choice = slots.choose(policy, space(1), GENERATION, &turn);
         assert_eq!(
@@ -118,7 +121,7 @@ fn fewer_slots_than_ways_are_all_used() {
 #[test]
 fn voiding_spares_the_loaded_tag() {
     let slots = some::<4>();
-    let (slots, turn) = (Slots::new(&slots), OwnWord::new());
+    let (slots, turn) = (Slots::new(&slots, GlobalTags::NONE), OwnWord::new());
     let kept = slots.choose(Policy::BEST, space(1), GENERATION, &turn).asid;
     slots.leave(kept, space(1), GENERATION, UserSide::Current);
     let other = slots.choose(Policy::BEST, space(2), GENERATION, &turn).asid;

@@ -55,7 +55,7 @@ where
             // ORDERING: store mark / load generation, against bump / load marks in `submit_flush`: either the initiator
             // finds us, or we see its generation and, by its Release, its PTE change (I2).
             fence(Ordering::SeqCst);
-            self.drop_missed::<true>(state, space.generation());
+            self.drop_missed::<true>(state, space, space.generation());
             state.tlb.set_owes_flush(false);
         }
         drop(irq);

@@ -67,7 +67,7 @@ where
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
         self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, freed);
+            self.find_holders(me, space, self.spares(space, freed));
         })
     }
 
@@ -137,6 +137,9 @@ where
             // Once: who waits for a slot sends interrupts.
             let asks = core::mem::replace(&mut asks_platform, false);
             let spared = if asks { here.spared() } else { 0 };
+            if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
+                return FlushTicket::done(self);
+            }
             find(here.cpu);
             let is_flushed = asks && self.take_targets(here, &request, space, spared);
             if here.targets.is_empty() {

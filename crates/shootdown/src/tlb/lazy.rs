@@ -10,7 +10,7 @@
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
 use crate::sync::{AtomicU64, Ordering, const_fn};
-use crate::tlb::{FreedTables, Presence, TakenNote};
+use crate::tlb::{FreedTables, Presence, SpaceId, TakenNote};
 
 /// How much a CPU cares for the space that it is in the set of. Read by initiators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct LazyMark {
     pub(crate) presence: Presence,
     /// Here, because initiators that write it have read the mark.
     pub(crate) taken: TakenNote,
+    /// The space that the CPU loaded last under a [global tag](crate::GlobalTags).
+    tagged: AtomicU64,
 }
 
 impl LazyMark {
@@ -45,6 +47,7 @@ impl LazyMark {
                 attention: AtomicU64::new(0),
                 presence: Presence::new(),
                 taken: TakenNote::new(),
+                tagged: AtomicU64::new(0),
             }
         }
     }
@@ -57,6 +60,19 @@ impl LazyMark {
             1 => Attention::Lazy,
             2 => Attention::Detached,
             _ => Attention::Deferring,
+        }
+    }
+
+    /// The space that the CPU has loaded under its global tag: it never loads it under another again.
+    pub(super) fn tagged(&self) -> SpaceId {
+        // ORDERING: Acquire: no translation under an older tag is used; pairs with `set_tagged`.
+        SpaceId::from_raw(self.tagged.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_tagged(&self, space: SpaceId) {
+        if self.tagged.load(Ordering::Relaxed) != space.raw() {
+            // ORDERING: Release publishes the load; pairs with `tagged`.
+            self.tagged.store(space.raw(), Ordering::Release);
         }
     }
 

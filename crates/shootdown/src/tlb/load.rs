@@ -6,8 +6,8 @@ use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
-    Asid, FlushRange, FreedTables, Root, Slots, SpaceId, SpaceRoot, TagEntries, TlbGen, UserSide,
-    Why,
+    AddressSpace, Asid, FlushRange, FreedTables, Root, Slots, SpaceId, SpaceRoot, TagEntries,
+    TlbGen, UserSide, Why,
 };
 use crate::trace::TraceEvent;
 
@@ -16,9 +16,20 @@ where
     Cpus<N>: Capacity,
 {
     /// The loaded space was not left, but flushes may have passed this CPU by.
-    pub(crate) fn drop_missed<const WINDOWS: bool>(&self, state: &CpuState<N>, generation: TlbGen) {
-        if state.tlb.generation() == generation {
+    pub(crate) fn drop_missed<const WINDOWS: bool>(
+        &self,
+        state: &CpuState<N>,
+        space: &AddressSpace<N>,
+        generation: TlbGen,
+    ) {
+        let known = state.tlb.generation();
+        if known == generation {
             return;
+        }
+        if self.has_global_tag_loaded(state, space.id())
+            && space.taken_run().covers(known, generation)
+        {
+            return state.tlb.record(generation);
         }
         self.drop_loaded::<WINDOWS>(state);
         state.counters.full_flushes.add(1);
@@ -60,7 +71,13 @@ where
         let state = self.state(me);
         let slots = self.leave_tag::<WINDOWS>(me);
         let (name, age) = (wanted.name::<WINDOWS>(), wanted.age::<WINDOWS>(generation));
-        let choice = slots.choose(self.policy(), name, age, &state.tlb.turn);
+        let global = self.global_tag::<WINDOWS>(wanted);
+        let choice = match global {
+            None => slots.choose(self.policy(), name, age, &state.tlb.turn),
+            Some(asid) => slots.choose_global(self.policy(), asid, name, |known| {
+                known == generation || wanted.space.taken_run().covers(known, generation)
+            }),
+        };
         let counters = &state.counters;
         match choice.why {
             Why::Current => counters.tags_kept.add(1),
@@ -77,6 +94,21 @@ where
             .set_loaded(wanted.space.id(), generation, choice.asid);
         self.note_root::<WINDOWS>(state, Some(wanted));
         state.tlb.set_user_side(choice.user);
+        if !self.platform.global_tags().is_none() {
+            state.tlb.root.set(wanted.root::<WINDOWS>().as_u64());
+        }
+        if global.is_some() {
+            state.lazy.set_tagged(name);
+        }
+    }
+
+    /// The global tag of `wanted`, if it is a shared root and the space has one. After the barrier of I2.
+    fn global_tag<const WINDOWS: bool>(&self, wanted: &SpaceRoot<'_, N>) -> Option<Asid> {
+        let (tags, space) = (self.platform.global_tags(), wanted.space.id());
+        if tags.is_none() || wanted.name::<WINDOWS>() != space {
+            return None;
+        }
+        Some(tags.of(space)?.asid)
     }
 
     /// Loads a root without a user part.
@@ -112,7 +144,7 @@ where
 
     /// Remembers what the loaded tag holds, before another is loaded.
     fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
-        let slots = Slots::new(self.platform.asid_slots(me));
+        let slots = self.tag_slots(me);
         let state = self.state(me);
         let tlb = &state.tlb;
         let loaded = tlb.asid();
@@ -131,6 +163,10 @@ where
     /// Voids every tag: this CPU has dropped what all of them held, and what they remember may be of the time before it went
     /// offline.
     pub(crate) fn reset_tags(&self, me: CpuId) {
-        Slots::new(self.platform.asid_slots(me)).void_all_but(Asid::UNTAGGED);
+        self.tag_slots(me).void_all_but(Asid::UNTAGGED);
+    }
+
+    pub(super) fn tag_slots(&self, me: CpuId) -> Slots<'_> {
+        Slots::new(self.platform.asid_slots(me), self.platform.global_tags())
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct CpuTlb {
     pub(crate) owed: OwedFlush,
     /// The tag of the loaded root.
     asid: OwnWord,
+    /// The loaded root, where it may have to be loaded again under a [global tag](crate::GlobalTags).
+    pub(super) root: OwnWord,
     /// Whether the user side of the tag missed a flush.
     user_side_due: OwnWord,
     /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
@@ -42,6 +44,7 @@ impl CpuTlb {
             owes_flush: OwnFlag::new(),
             owed: OwedFlush::new(),
             asid: OwnWord::new(),
+            root: OwnWord::new(),
             user_side_due: OwnWord::new(),
             host: OwnWord::new(),
             lazy_root: OwnWord::new(),

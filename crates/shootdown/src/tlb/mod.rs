@@ -7,7 +7,8 @@
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
-//! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped.
+//! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
+//!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
 //! * `ticket`: the wait that separates them.
 
@@ -15,6 +16,7 @@ mod asid;
 mod batch;
 mod defer;
 mod flush;
+mod global_tag;
 mod lazy;
 mod load;
 mod loaded;
@@ -39,6 +41,7 @@ mod window_root;
 
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
+pub use global_tag::{GlobalTags, TagSet};
 pub use names::{Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};

@@ -45,6 +45,8 @@ impl SpaceId {
     pub(crate) const NOBODY: Self = Self(u64::MAX);
     /// Where the engine's number begins.
     const ENGINE_SHIFT: u32 = 48;
+    /// A bit that no name has, but [`NOBODY`](Self::NOBODY): sequences do not get so far.
+    pub(crate) const SPARE_BIT: u64 = 1 << (Self::ENGINE_SHIFT - 1);
 
     /// The name of an engine's space number `sequence`.
     pub(crate) const fn of_engine(number: u64, sequence: u64) -> Self {

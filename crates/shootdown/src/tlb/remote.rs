@@ -110,15 +110,20 @@ where
         let needs_cpus = P::HAS_WINDOWS
             && request.freed_tables() == FreedTables::Yes
             && space.is_some_and(AddressSpace::has_residents);
+        if let Some(space) = space {
+            self.consider_tag(here, space);
+        }
         let named = here.targets.len();
         let mut is_flushed = false;
         if named > 0 && !needs_cpus {
             is_flushed = self.ask_platform(here, request);
             let taken = named - here.targets.len();
             here.counters.cpus_taken.add(taken as u64);
+            // Where there are global tags a run is what was dropped under them, on CPUs that were elsewhere too.
             if let Some(space) = space
                 && here.targets.is_empty()
                 && here.spared() == spared
+                && self.platform.global_tags().is_none()
             {
                 space.taken_run().add(request.generation());
             }

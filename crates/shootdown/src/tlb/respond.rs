@@ -148,12 +148,10 @@ where
         let missed = request.generation.as_u64() - me.tlb.generation().as_u64();
         let follows = missed == changes
             || self.platform.flushes_remotely() && self.knows(me, request, changes);
-        self.carry_out(
-            me,
-            request,
-            follows && !request.ranges.ranges().is_whole(),
-            role,
-        );
+        let is_partial = follows
+            && !request.ranges.ranges().is_whole()
+            && self.tag_due(me.state, request.space).is_none();
+        self.carry_out(me, request, is_partial, role);
     }
 
     /// Whether `changes` are all that this CPU has still to drop of those up to that of `request`: the others were taken without its
@@ -238,7 +236,10 @@ where
         if !is_partial {
             return match request.space == SpaceId::KERNEL {
                 true => self.platform.local_flush(LocalFlush::All),
-                false => self.drop_loaded::<WINDOWS>(state),
+                false => match self.tag_due(state, request.space) {
+                    Some(asid) => self.load_under(me.cpu, asid),
+                    None => self.drop_loaded::<WINDOWS>(state),
+                },
             };
         }
         for range in request.ranges() {

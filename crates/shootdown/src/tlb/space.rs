@@ -8,8 +8,8 @@ use crate::mask::CpuMask;
 use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
-use crate::sync::{AtomicU64, Ordering, OwnWord, Padded};
-use crate::tlb::{Root, SpaceId, TakenRun, TlbGen};
+use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, SetOnce};
+use crate::tlb::{Root, SpaceId, TagSet, TakenRun, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
 ///
@@ -29,6 +29,8 @@ where
     has_residents: OwnWord,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<N>,
+    /// Where it has, or has asked for, a [global tag](crate::GlobalTags).
+    tag_set: SetOnce<TagSet>,
     generation: Padded<Changed>,
     cpus: Padded<AtomicCpuMask<N>>,
 }
@@ -52,6 +54,7 @@ where
             top: AtomicU64::new(1),
             has_residents: OwnWord::new(),
             residents: AtomicCpuMask::new(),
+            tag_set: SetOnce::new(),
             generation: Padded(Changed {
                 generation: AtomicU64::new(1),
                 taken: TakenRun::new(),
@@ -152,6 +155,12 @@ where
         &self.generation.0.taken
     }
 
+    /// From now on its tag is in `set`, if it gets one; false if that was said before.
+    pub(super) fn owns_tag_in(&self, set: &'static TagSet) -> bool {
+        // SAFETY: 1. it is `'static`.
+        unsafe { self.tag_set.set(set) }
+    }
+
     pub(crate) fn cpu_set(&self) -> &AtomicCpuMask<N> {
         &self.cpus.0
     }
@@ -178,6 +187,9 @@ where
             panic!(
                 "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
             );
+        }
+        if let Some(tags) = self.tag_set.get() {
+            tags.take_back(self.id);
         }
     }
 }

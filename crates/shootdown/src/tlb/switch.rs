@@ -172,8 +172,10 @@ where
         fence(Ordering::SeqCst);
         let generation = space.generation();
         self.refresh_root::<WINDOWS>(&wanted);
-        if self.loaded_name::<WINDOWS>(state) == wanted.name::<WINDOWS>() {
-            self.drop_missed::<WINDOWS>(state, generation);
+        if self.loaded_name::<WINDOWS>(state) == wanted.name::<WINDOWS>()
+            && self.tag_due(state, space.id()).is_none()
+        {
+            self.drop_missed::<WINDOWS>(state, space, generation);
         } else {
             self.load::<WINDOWS>(me, &wanted, generation);
             self.settle::<WINDOWS>(state, resident);

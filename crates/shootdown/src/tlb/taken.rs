@@ -82,6 +82,14 @@ impl TakenRun {
         }
     }
 
+    /// Whether all changes after `since` up to `newest` are in the run.
+    pub(super) fn covers(&self, since: TlbGen, newest: TlbGen) -> bool {
+        // ORDERING: Acquire: see `add`.
+        let seen = self.0.load(Ordering::Acquire);
+        let (end, length) = (seen >> Self::LENGTH_BITS, seen & Self::LONGEST);
+        end >= newest.as_u64() && end - length <= since.as_u64()
+    }
+
     /// The run that ends just before `change`.
     pub(super) fn before(&self, change: TlbGen) -> Option<Changes> {
         // ORDERING: Acquire: see `add`.

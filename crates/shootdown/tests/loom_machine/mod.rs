@@ -18,6 +18,10 @@ use std::cell::Cell;
 pub const PAGES: usize = 2;
 /// Tags of a tagged machine.
 pub const TAGS: usize = 2;
+/// The first global tag, and the only one that models use.
+pub const GLOBAL_TAG: usize = TAGS + 1;
+/// Tags that something may be cached under.
+const CACHES: usize = GLOBAL_TAG + 1;
 /// The root without a user part.
 pub const NO_USER: Root = tables(0);
 /// The root that leads through [`Model::table_page`].
@@ -57,7 +61,9 @@ loom::thread_local! {
     /// The top-level entry of this CPU's private root, and whether the CPU has it cached.
     static COPY: Cell<bool> = Cell::new(false);
     static COPY_CACHED: Cell<bool> = Cell::new(false);
-    static CACHED: Cell<[[Option<u64>; PAGES]; TAGS + 1]> = Cell::new([[None; PAGES]; TAGS + 1]);
+    static CACHED: Cell<[[Option<u64>; PAGES]; CACHES]> = Cell::new([[None; PAGES]; CACHES]);
+    /// How often each page had been flushed everywhere when this CPU looked last.
+    static SEEN: Cell<[u64; PAGES]> = Cell::new([0; PAGES]);
 }
 
 /// Changes what this CPU has cached under the loaded tag.
@@ -160,6 +166,12 @@ pub struct Model<const N: usize> {
     hypervisor: Hypervisor,
     /// What the hypervisor and guests know of each virtual CPU: [`OUT`], [`FLUSH`].
     vcpus: [AtomicU64; N],
+    /// Whether there is an instruction that flushes all CPUs under a tag.
+    global_tags: GlobalTags,
+    /// Whether it is refused. Only its own CPU asks.
+    pub refuses_everywhere: std::sync::atomic::AtomicBool,
+    /// How often each page was flushed everywhere.
+    everywhere: [AtomicU64; PAGES],
     /// Each CPU's; none without tags.
     slots: [Vec<AsidSlot>; N],
     /// The page table: a frame number a page.
@@ -212,13 +224,28 @@ unsafe impl<const N: usize> Platform for Model<N> {
                 }
             }),
             LocalFlush::Space => with_cached(|entries| *entries = [None; PAGES]),
-            LocalFlush::All => CACHED.with(|cached| cached.set([[None; PAGES]; TAGS + 1])),
+            LocalFlush::All => CACHED.with(|cached| cached.set([[None; PAGES]; CACHES])),
         }
         speculate(&self.table_page);
     }
 
     fn load_root(&self, _: Root) {
         unreachable!("the engine loads roots under tags");
+    }
+
+    fn global_tags(&self) -> GlobalTags {
+        self.global_tags
+    }
+
+    fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
+        assert_eq!(usize::from(asid.as_u16()), GLOBAL_TAG);
+        if (self.refuses_everywhere).load(std::sync::atomic::Ordering::Relaxed) {
+            return false;
+        }
+        for address in request.ranges().flat_map(|range| range.iter_pages()) {
+            self.everywhere[address / PAGE].fetch_add(1, Ordering::AcqRel);
+        }
+        true
     }
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
@@ -233,6 +260,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
         // The models of private roots have no tags: the load drops what is cached.
         COPY_CACHED.with(|cached| cached.set(false));
         speculate(&self.table_page);
+        self.drop_flushed_everywhere();
         TAG.with(|tag| tag.set(usize::from(asid.as_u16())));
         with_cached(|cached| {
             for (page, entry) in cached.iter_mut().enumerate() {
@@ -248,7 +276,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
     }
 
     fn flushes_remotely(&self) -> bool {
-        self.hypervisor != Hypervisor::None
+        self.hypervisor != Hypervisor::None || self.has_instruction()
     }
 
     fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
@@ -261,7 +289,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
                 .is_ok()
         };
         match self.hypervisor {
-            Hypervisor::None => unreachable!("it has not been said to be there"),
+            Hypervisor::None => assert!(self.has_instruction(), "nobody said that it is there"),
             Hypervisor::TakesSome => targets.take_if(ask),
             Hypervisor::TakesAll if targets.as_set().iter().all(ask) => targets.take_all(),
             Hypervisor::TakesAll => {}
@@ -284,6 +312,32 @@ unsafe impl<const N: usize> Platform for Model<N> {
             TraceEvent::Offline { .. } => self.events.iter().for_each(Event::set),
             _ => {}
         }
+    }
+}
+
+impl<const N: usize> Model<N> {
+    fn has_instruction(&self) -> bool {
+        !self.slots[0].is_empty() && self.slots[0].len() > TAGS
+    }
+
+    /// What other CPUs have dropped on this one. Its own uses come before or after.
+    pub fn drop_flushed_everywhere(&self) {
+        if !self.has_instruction() {
+            return;
+        }
+        // The newest value, as a processor that has answered the instruction.
+        let now = self
+            .everywhere
+            .each_ref()
+            .map(|count| count.fetch_add(0, Ordering::AcqRel));
+        let seen = SEEN.with(|seen| seen.replace(now));
+        CACHED.with(|cached| {
+            let mut entries = cached.get();
+            for page in (0..PAGES).filter(|page| now[*page] != seen[*page]) {
+                entries[GLOBAL_TAG][page] = None;
+            }
+            cached.set(entries);
+        });
     }
 }
 
@@ -341,11 +395,29 @@ where
     machine
 }
 
+/// A machine with an instruction that flushes all CPUs under a tag, all online.
+pub fn globally_tagged<const N: usize>() -> Arc<Machine<N>>
+where
+    Cpus<N>: Capacity,
+{
+    let machine = Arc::new(machine_under(Hypervisor::None, GLOBAL_TAG));
+    online_all(&machine, N as u32);
+    machine
+}
+
 fn machine_under<const N: usize>(hypervisor: Hypervisor, tags: usize) -> Machine<N>
 where
     Cpus<N>: Capacity,
 {
+    let sets: &'static [TagSet] = Box::leak(Box::new([TagSet::new()]));
+    let global_tags = match tags {
+        GLOBAL_TAG => GlobalTags::new(Asid::new(GLOBAL_TAG as u16), sets),
+        _ => GlobalTags::NONE,
+    };
     let engine = Shootdown::new(Model {
+        global_tags,
+        refuses_everywhere: false.into(),
+        everywhere: std::array::from_fn(|_| AtomicU64::new(0)),
         hypervisor,
         vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
         table_page: TablePage::new(),
@@ -478,6 +550,7 @@ pub fn walk<const N: usize>(machine: &Machine<N>, page: usize) -> u64
 where
     Cpus<N>: Capacity,
 {
+    machine.platform().drop_flushed_everywhere();
     with_cached(|entries| {
         let frame =
             entries[page].unwrap_or_else(|| machine.platform().table[page].load(Ordering::Relaxed));

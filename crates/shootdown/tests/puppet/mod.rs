@@ -138,6 +138,10 @@ pub struct Puppet {
     pub flushes_user_side: AtomicBool,
     /// What `flush_remote` was asked for, and for whom.
     pub asked: Log<(FlushRequest, Vec<u32>)>,
+    /// What `flush_everywhere` did, unless it refuses.
+    pub everywhere: Log<(Asid, FlushRequest)>,
+    pub refuses_everywhere: AtomicBool,
+    global_tags: Option<GlobalTags>,
     /// Whether a relaxing CPU lets the others take their interrupts.
     pub deliver_on_relax: AtomicBool,
     /// Reports of the watchdog, and what happens at each.
@@ -349,6 +353,22 @@ unsafe impl Platform for &'static Puppet {
         self.take(targets, request, reach.later);
     }
 
+    fn global_tags(&self) -> GlobalTags {
+        self.global_tags.unwrap_or(GlobalTags::NONE)
+    }
+
+    fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
+        self.insist_irqs_off("while all CPUs are flushed");
+        if self.refuses_everywhere.load(Relaxed) {
+            return false;
+        }
+        self.everywhere.push((asid, *request));
+        for cpu in &self.cpus {
+            cpu.drop_under(asid.as_u16(), request);
+        }
+        true
+    }
+
     fn on_stall(&self, stall: &Stall) {
         self.stalls.push(*stall);
         let now = *self.at_stall.lock().unwrap();
@@ -380,7 +400,11 @@ impl PuppetCpu {
 
     /// What a back end does for `request`, and no more than it must.
     fn drop_for(&self, request: &FlushRequest) {
-        let (tag, is_user) = (self.tag(), request.space().is_some());
+        self.drop_under(self.tag(), request);
+    }
+
+    fn drop_under(&self, tag: u16, request: &FlushRequest) {
+        let is_user = request.space().is_some();
         let mut structures = self.structures.lock().unwrap();
         let concerns = |of: u16| !is_user || of == tag;
         if request.freed_tables() == FreedTables::Yes {
@@ -388,8 +412,10 @@ impl PuppetCpu {
         }
         for range in request.ranges() {
             let range = range.start()..range.end();
-            let mut tlb = self.tlb.lock().unwrap();
-            tlb.retain(|(of, page), _| !concerns(*of) || !range.contains(page));
+            for tlb in [&self.tlb, &self.user_tlb] {
+                let mut tlb = tlb.lock().unwrap();
+                tlb.retain(|(of, page), _| !concerns(*of) || !range.contains(page));
+            }
         }
     }
 
@@ -665,12 +691,30 @@ pub fn tagged<const N: usize>(tags: usize) -> &'static Machine<N>
 where
     Cpus<N>: Capacity,
 {
+    with_tags::<N>(tags, None)
+}
+
+/// The same with an instruction that flushes all CPUs by the last eight of `tags` tags.
+pub fn globally_tagged<const N: usize>(tags: usize) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
+    let sets: &'static [TagSet] = Box::leak(Box::new([TagSet::new()]));
+    let first = Asid::new(tags as u16 - 7);
+    with_tags::<N>(tags, Some(GlobalTags::new(first, sets)))
+}
+
+fn with_tags<const N: usize>(tags: usize, global_tags: Option<GlobalTags>) -> &'static Machine<N>
+where
+    Cpus<N>: Capacity,
+{
     let cpu = || PuppetCpu {
         slots: (0..tags).map(|_| AsidSlot::new()).collect(),
         ..PuppetCpu::default()
     };
     let puppet: &'static Puppet = Box::leak(Box::new(Puppet {
         cpus: (0..N).map(|_| cpu()).collect(),
+        global_tags,
         deliver_on_relax: AtomicBool::new(true),
         ..Puppet::default()
     }));

@@ -1,0 +1,337 @@
+//! Tags with one meaning everywhere, for processors that flush others by an instruction (x86: INVLPGB; Arm: TLBI).
+//!
+//! Such an instruction names a tag, and every CPU drops what it holds under it. So a space that many CPUs have loaded gets a tag that is its
+//! own on all of them, once, and keeps it until it is dropped. From then on a flush is the instruction, however many CPUs there are, and
+//! nobody reads the set of CPUs.
+//!
+//! 1. **Given.** A flush that has to reach [enough](crate::Policy::global_tags_from) CPUs enters the space's name into a [`TagSet`]. Who loads
+//!    the space reads that after the barrier of I2, and loads it under the tag.
+//! 2. **In transition**, CPUs may still have it loaded under tags of their own. Flushes interrupt all of them, lazy ones too; each loads the
+//!    space again, under the tag, instead of flushing, and says so in its mark.
+//! 3. **Settled** it is when an initiator has seen, after a barrier of its own, that every CPU in the space's set has said so. Who joins
+//!    later sees the tag (I2).
+//!
+//! A CPU remembers for each tag which space used it last and how old what it holds is ([`AsidSlot`](crate::AsidSlot)), global or not. So a
+//! tag can be given to another space as soon as its owner is dropped: what a CPU has left of the old owner goes when it loads the new one.
+//! And a change that was not flushed everywhere is missed by the CPUs that were elsewhere, which they notice as always (I3); those that were
+//! are a [run](crate::tlb::TakenRun), and what the tag holds may be used again.
+//!
+//! Private roots ([`WindowRoot`](crate::WindowRoot)) hold more than the space, under tags of their own: a space with residents is flushed by
+//! interrupts.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::memory::{CpuState, Here};
+use crate::own_set::ones_from;
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering, array_of, const_fn, fence};
+use crate::tlb::{
+    AddressSpace, Asid, Attention, FlushRequest, FreedTables, Root, SpaceId, TagEntries, UserSide,
+};
+
+/// Tags that compete for one cache line of names.
+const WAYS: usize = 8;
+
+/// Who owns eight tags. A host gives the engine some, in a `static`; only the engine looks inside.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct TagSet {
+    owners: [Owner; WAYS],
+}
+
+impl TagSet {
+    const_fn! {
+        /// Eight tags of nobody.
+        #[allow(clippy::new_without_default, reason = "not const under loom")]
+        pub fn new() -> Self {
+            Self {
+                owners: array_of!(Owner(AtomicU64::new(0))),
+            }
+        }
+    }
+
+    /// Gives `space` a tag if there is one.
+    fn give(&self, space: SpaceId) {
+        let _ = self.owners.iter().any(|owner| owner.take(space));
+    }
+
+    /// No CPU has `space` loaded, and none will: its tag is nobody's.
+    pub(super) fn take_back(&self, space: SpaceId) {
+        if let Some(owner) = self.owners.iter().find(|owner| owner.is(space).is_some()) {
+            // Relaxed: slots of CPUs that remember the old owner know its name, which no other space ever has.
+            owner.0.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whose a tag is: the name of a space, and whether it is [settled](GlobalTag::is_settled); zero for nobody.
+#[derive(Debug)]
+struct Owner(AtomicU64);
+
+impl Owner {
+    /// Whether it is `space`, and then whether the tag is settled.
+    fn is(&self, space: SpaceId) -> Option<bool> {
+        // ORDERING: Acquire: who sees that the tag is settled comes after the look that found it so; pairs with `settle`.
+        let owner = self.0.load(Ordering::Acquire);
+        (owner & !SpaceId::SPARE_BIT == space.raw()).then_some(owner != space.raw())
+    }
+
+    fn take(&self, space: SpaceId) -> bool {
+        // Relaxed: the barriers of I2 decide who must see it.
+        (self.0)
+            .compare_exchange(0, space.raw(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn settle(&self, space: SpaceId) {
+        // ORDERING: Release: see `is`.
+        self.0
+            .store(space.raw() | SpaceId::SPARE_BIT, Ordering::Release);
+    }
+}
+
+/// The tags that [`Platform::flush_everywhere`] can name. No CPU uses them but for the spaces that own them.
+#[derive(Clone, Copy, Debug)]
+pub struct GlobalTags {
+    first: Asid,
+    sets: &'static [TagSet],
+}
+
+/// The tag that a space has on every CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GlobalTag<'a> {
+    pub(crate) asid: Asid,
+    /// Whether all CPUs that have the space loaded have it so.
+    is_settled: bool,
+    owner: &'a Owner,
+}
+
+impl GlobalTags {
+    /// No such tags.
+    pub const NONE: Self = Self {
+        first: Asid::new(u16::MAX),
+        sets: &[],
+    };
+
+    /// Eight tags for each of `sets`, from `first` on. Tags below are each CPU's own. A space may have one of the eight tags of one set, chosen
+    /// by its number; where these are taken when it asks, it stays without.
+    ///
+    /// # Panics
+    /// When `first` is [`Asid::UNTAGGED`], or there are not so many tags.
+    pub const fn new(first: Asid, sets: &'static [TagSet]) -> Self {
+        assert!(
+            first.as_u16() != Asid::UNTAGGED.as_u16(),
+            "the first global tag is UNTAGGED, which belongs to roots without a tag: begin at 1 or above"
+        );
+        assert!(
+            first.as_u16() as usize + sets.len() * WAYS <= u16::MAX as usize + 1,
+            "more global tags than there are tags: take fewer sets"
+        );
+        Self { first, sets }
+    }
+
+    /// The first of them, or a tag that no CPU has.
+    pub(crate) fn first(self) -> Asid {
+        self.first
+    }
+
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.sets.is_empty()
+    }
+
+    fn index(self, space: SpaceId) -> usize {
+        (space.as_u64() % self.sets.len() as u64) as usize
+    }
+
+    /// That of `space`, if it has one.
+    pub(crate) fn of(self, space: SpaceId) -> Option<GlobalTag<'static>> {
+        if self.is_none() {
+            return None;
+        }
+        let index = self.index(space);
+        let owners = &self.sets[index].owners;
+        let (way, is_settled) =
+            (owners.iter().enumerate()).find_map(|(way, owner)| Some((way, owner.is(space)?)))?;
+        Some(GlobalTag {
+            asid: Asid::new(self.first.as_u16() + (index * WAYS + way) as u16),
+            is_settled,
+            owner: &owners[way],
+        })
+    }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Flushes all CPUs by the platform's instruction, if `space` has a settled tag; false if that was not done. After the barrier of I1,
+    /// with interrupts off.
+    #[cold]
+    pub(super) fn flush_everywhere(
+        &self,
+        here: Here<'_, N>,
+        request: &FlushRequest,
+        space: &AddressSpace<N>,
+    ) -> bool {
+        let Some(tag) = self.platform.global_tags().of(space.id()) else {
+            return false;
+        };
+        // A resident has said so before its barrier (I2), and may have a private root loaded.
+        if !self.is_settled(tag, space)
+            || space.has_residents()
+            || !self.platform.flush_everywhere(tag.asid, request)
+        {
+            return false;
+        }
+        here.counters.flushes_everywhere.add(1);
+        space.taken_run().add(request.generation());
+        // Otherwise the next request finds the run.
+        let missed = request.generation().as_u64() - here.tlb.generation().as_u64();
+        if here.tlb.loaded() == space.id() && missed == 1 {
+            here.tlb.record(request.generation());
+        }
+        true
+    }
+
+    /// Whether no CPU has `space` loaded under another tag, and none will.
+    fn is_settled(&self, tag: GlobalTag<'_>, space: &AddressSpace<N>) -> bool {
+        if tag.is_settled {
+            return true;
+        }
+        // ORDERING: read owner / read CPU set and marks, against store CPU bit and mark / read owner in `switch_to`: either the CPU is seen
+        // here, or it sees the tag. The barrier of I1 is too early: the owner may be newer.
+        fence(Ordering::SeqCst);
+        let is_settled = self.groups().all(|group| {
+            let holders = space.cpu_set().group(group).load(Ordering::Acquire);
+            ones_from(holders, 0).all(|lane| {
+                let mark = &self.state(<Cpus<N> as Capacity>::cpu(group, lane)).lazy;
+                mark.tagged() == space.id() || mark.get() == Attention::Detached
+            })
+        });
+        if is_settled {
+            tag.owner.settle(space.id());
+        }
+        is_settled
+    }
+
+    /// The flush of `space` has found its targets: if they are many, the space gets a tag.
+    pub(super) fn consider_tag(&self, here: Here<'_, N>, space: &AddressSpace<N>) {
+        let tags = self.platform.global_tags();
+        let from = usize::from(self.policy().global_tags_from());
+        if from == 0 || here.targets.len() < from || tags.is_none() || space.has_residents() {
+            return;
+        }
+        let set = &tags.sets[tags.index(space.id())];
+        // Once: two initiators would give it two.
+        if space.owns_tag_in(set) {
+            set.give(space.id());
+        }
+    }
+
+    /// Whom a flush of `space` may leave alone: in transition nobody.
+    #[inline]
+    pub(super) fn spares(&self, space: &AddressSpace<N>, freed: FreedTables) -> FreedTables {
+        let tags = self.platform.global_tags();
+        if tags.is_none() {
+            return freed;
+        }
+        match tags.of(space.id()) {
+            Some(tag) if !tag.is_settled => FreedTables::Yes,
+            _ => freed,
+        }
+    }
+
+    /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
+    #[inline]
+    pub(super) fn tag_due(&self, state: &CpuState<N>, space: SpaceId) -> Option<Asid> {
+        let tags = self.platform.global_tags();
+        if tags.is_none() || self.has_private_loaded(state) {
+            return None;
+        }
+        let tag = tags.of(space)?;
+        (tag.asid != state.tlb.asid()).then_some(tag.asid)
+    }
+
+    /// Whether this CPU has the shared root of `space`, which it has loaded, under its global tag.
+    #[inline]
+    pub(super) fn has_global_tag_loaded(&self, state: &CpuState<N>, space: SpaceId) -> bool {
+        let tags = self.platform.global_tags();
+        if tags.is_none() || self.has_private_loaded(state) {
+            return false;
+        }
+        tags.of(space)
+            .is_some_and(|tag| tag.asid == state.tlb.asid())
+    }
+
+    /// Loads the loaded root again, under another tag, of which nothing is kept. Interrupts are off.
+    #[cold]
+    pub(super) fn load_under(&self, me: CpuId, asid: Asid) {
+        let state = self.state(me);
+        let tlb = &state.tlb;
+        let (space, generation) = (tlb.loaded(), tlb.generation());
+        self.tag_slots(me).forget(tlb.asid());
+        tlb.begin_load();
+        let root = Root::kept(tlb.root.get());
+        (self.platform).load_tagged_root(root, asid, TagEntries::Drop);
+        tlb.set_loaded(space, generation, asid);
+        tlb.set_user_side(UserSide::Due);
+        state.lazy.set_tagged(space);
+        state.counters.tags_globalized.add(1);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use super::{GlobalTags, TagSet, WAYS};
+    use crate::tlb::{Asid, SpaceId};
+
+    fn space(number: u64) -> SpaceId {
+        SpaceId::of_engine(3, number)
+    }
+
+    #[test]
+    fn a_space_has_one_tag_until_it_is_taken_back() {
+        static SETS: [TagSet; 2] = [const { TagSet::new() }; 2];
+        let tags = GlobalTags::new(Asid::new(7), &SETS);
+        let set = |number| &tags.sets[tags.index(space(number))];
+        let asid = |number| tags.of(space(number)).map(|tag| tag.asid.as_u16());
+        assert_eq!(asid(4), None);
+        set(4).give(space(4));
+        set(5).give(space(5));
+        set(6).give(space(6));
+        assert_eq!([4, 5, 6].map(asid), [Some(7), Some(15), Some(8)]);
+        tags.of(space(4)).unwrap().owner.settle(space(4));
+        assert!(tags.of(space(4)).unwrap().is_settled);
+        assert!(!tags.of(space(6)).unwrap().is_settled);
+        set(4).take_back(space(4));
+        set(8).give(space(8));
+        assert_eq!([4, 5, 6, 8].map(asid), [None, Some(15), Some(8), Some(7)]);
+        assert!(!tags.of(space(8)).unwrap().is_settled);
+    }
+
+    #[test]
+    fn a_full_set_gives_nothing() {
+        static SETS: [TagSet; 1] = [TagSet::new()];
+        let tags = GlobalTags::new(Asid::new(1), &SETS);
+        (1..=WAYS as u64 + 1).for_each(|number| tags.sets[0].give(space(number)));
+        assert!(tags.of(space(WAYS as u64)).is_some());
+        assert!(tags.of(space(WAYS as u64 + 1)).is_none());
+        assert!(GlobalTags::NONE.of(space(1)).is_none());
+    }
+
+    #[test]
+    fn there_are_no_more_tags_than_a_tag_has_numbers() {
+        static SETS: [TagSet; 1] = [TagSet::new()];
+        let _ = GlobalTags::new(Asid::new(65528), &SETS);
+        let refuses = |first| std::panic::catch_unwind(|| GlobalTags::new(first, &SETS)).is_err();
+        assert!(refuses(Asid::UNTAGGED) && refuses(Asid::new(65529)));
+    }
+}
+
+#[cfg(all(test, loom))]
+#[path = "global_tag_models.rs"]
+mod models;
