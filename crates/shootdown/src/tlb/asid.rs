@@ -140,6 +140,16 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
+    /// A tag that holds nothing old.
+    fn keeping(asid: Asid, slot: &AsidSlot) -> Self {
+        Self {
+            asid,
+            entries: TagEntries::Keep,
+            user: slot.user_side(),
+            why: Why::Current,
+        }
+    }
+
     /// A tag of which nothing may be kept.
     fn dropping(asid: Asid, why: Why) -> Self {
         Self {
@@ -207,12 +217,7 @@ impl<'a> Slots<'a> {
         let (asid, slot) = (Asid::of_slot(range.start + index), &candidates[index]);
         // Only the newest generation is good enough: whatever the tag missed was not kept (I3, I10).
         if found.is_some() && slot.generation() == generation {
-            return Choice {
-                asid,
-                entries: TagEntries::Keep,
-                user: slot.user_side(),
-                why: Why::Current,
-            };
+            return Choice::keeping(asid, slot);
         }
         if found.is_some() {
             return Choice::dropping(asid, Why::Behind);
@@ -234,14 +239,9 @@ impl<'a> Slots<'a> {
             self.forget(asid);
             return Choice::dropping(asid, Why::Taken);
         };
-        if policy.tags() == Tags::None || !is_current(slot.generation()) {
-            return Choice::dropping(asid, Why::Behind);
-        }
-        Choice {
-            asid,
-            entries: TagEntries::Keep,
-            user: slot.user_side(),
-            why: Why::Current,
+        match policy.tags() != Tags::None && is_current(slot.generation()) {
+            true => Choice::keeping(asid, slot),
+            false => Choice::dropping(asid, Why::Behind),
         }
     }
 

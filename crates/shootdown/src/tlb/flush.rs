@@ -67,7 +67,7 @@ where
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
         self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, self.spares(space, freed));
+            self.find_holders(me, space, freed);
         })
     }
 

@@ -44,7 +44,7 @@ where
             }
         }
         if !targets.is_empty() {
-            self.spare(me, freed);
+            self.spare(me, self.spares(space, freed));
         }
     }
 

@@ -74,7 +74,7 @@ impl TakenRun {
             };
             let run = newest << Self::LENGTH_BITS | length;
             // ORDERING: Release: who acquires the run comes after all flushes in it, those of others too: each of these exchanges goes on
-            // from the one before. Pairs with `before`.
+            // from the one before. Pairs with `read`.
             match (self.0).compare_exchange(seen, run, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -82,19 +82,22 @@ impl TakenRun {
         }
     }
 
-    /// Whether all changes after `since` up to `newest` are in the run.
-    pub(super) fn covers(&self, since: TlbGen, newest: TlbGen) -> bool {
+    /// The newest change, and how many there are.
+    fn read(&self) -> (u64, u64) {
         // ORDERING: Acquire: see `add`.
         let seen = self.0.load(Ordering::Acquire);
-        let (end, length) = (seen >> Self::LENGTH_BITS, seen & Self::LONGEST);
+        (seen >> Self::LENGTH_BITS, seen & Self::LONGEST)
+    }
+
+    /// Whether all changes after `since` up to `newest` are in the run.
+    pub(super) fn covers(&self, since: TlbGen, newest: TlbGen) -> bool {
+        let (end, length) = self.read();
         end >= newest.as_u64() && end - length <= since.as_u64()
     }
 
     /// The run that ends just before `change`.
     pub(super) fn before(&self, change: TlbGen) -> Option<Changes> {
-        // ORDERING: Acquire: see `add`.
-        let seen = self.0.load(Ordering::Acquire);
-        let (end, length) = (seen >> Self::LENGTH_BITS, seen & Self::LONGEST);
+        let (end, length) = self.read();
         (length > 0 && end + 1 == change.as_u64()).then(|| Changes {
             since: TlbGen::from_raw(end - length),
             newest: TlbGen::from_raw(end),
