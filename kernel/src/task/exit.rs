@@ -27,8 +27,9 @@ const OTHER_STATUS: u8 = 0x3e;
 /// Ends the current thread alone, and with it the process if it is the last one.
 pub fn exit_thread(status: ExitStatus) -> ! {
     irq::enable();
-    clear_child_tid();
+    // Who joins this thread finds nothing left of it.
     zerocopy::leave(&current());
+    clear_child_tid();
     finish_thread(status);
     sched::leave_forever();
 }

@@ -106,8 +106,10 @@ fn registrations_are_refused(mode: u32) {
         // It would wait for itself.
         expect(libc::EDEADLK, read(&service, &mut [0], Job::Sum));
     });
-    // That thread has ended.
-    run_on(cpu, || service.register(mode, 1)).unwrap();
+    // Who joins a thread finds that it serves no more.
+    for _ in 0..100 {
+        run_on(cpu, || service.register(mode, 1)).unwrap();
+    }
 }
 
 /// Runs `work` in another thread, with the affinity of this one.

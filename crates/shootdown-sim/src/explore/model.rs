@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
+use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries, TagSet};
 
 use crate::explore::interrupts::Interrupts;
-use crate::explore::remote::Remote;
+use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
 use crate::explore::{Chooser, Clock, Question, Vcpu, View, Walk, Weak};
 use crate::machine::{FailureKind, Model, Processor, State, Status};
@@ -18,6 +18,8 @@ use crate::machine::{FailureKind, Model, Processor, State, Status};
 const FRUITLESS_TURNS: u64 = 20_000;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
+/// Sets of eight tags that are the same on all CPUs, where there are any. A run's spaces give none back.
+const TAG_SETS: usize = 4;
 /// Up to so many CPUs a machine is not large.
 const FEW_CPUS: usize = 8;
 
@@ -25,6 +27,10 @@ const FEW_CPUS: usize = 8;
 pub trait Hardware: fmt::Debug {
     /// `cpu` drops translations. Walks that begin afterwards see at least what `now` does.
     fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk);
+    /// `cpu` drops translations that it has cached under a tag, loaded or not. As [`flush`](Self::flush).
+    fn flush_tag(&mut self, cpu: usize, asid: Asid, operation: LocalFlush, now: &Walk) {
+        let _ = (cpu, asid, operation, now);
+    }
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
     /// A hypervisor has `cpu` run or not.
@@ -149,8 +155,22 @@ impl Explore {
         self.clocks[cpu].now_ns(events)
     }
 
+    /// How many tags each CPU remembers: its own, and those of [`global_tags`](Self::global_tags), unless it remembers nothing of them.
     pub(crate) fn asid_slots(&self) -> usize {
-        self.asid_slots
+        match self.back_end() == BackEnd::ByTag && self.asid_slots > 1 {
+            true => self.asid_slots + 8 * TAG_SETS,
+            false => self.asid_slots,
+        }
+    }
+
+    /// Tags that are the same on all CPUs, behind those of their own.
+    pub(crate) fn global_tags(&self) -> GlobalTags {
+        if self.back_end() != BackEnd::ByTag {
+            return GlobalTags::NONE;
+        }
+        // They live as long as their spaces might.
+        let sets: &'static [TagSet] = Box::leak(Box::new([const { TagSet::new() }; TAG_SETS]));
+        GlobalTags::new(Asid::new(self.asid_slots as u16 + 1), sets)
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {

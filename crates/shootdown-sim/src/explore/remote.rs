@@ -1,6 +1,6 @@
 //! Back ends that flush CPUs without an interrupt, and a hypervisor that takes CPUs off their processors.
 
-use shootdown::{FLUSH_CEILING_PAGES, FlushRequest, LocalFlush};
+use shootdown::{Asid, FLUSH_CEILING_PAGES, FlushRange, FlushRequest, LocalFlush};
 
 use crate::explore::{Explore, Question};
 
@@ -16,6 +16,8 @@ pub enum BackEnd {
     Call,
     /// An instruction that another one waits for, on the same CPU (INVLPGB); some targets may not answer in time (RAR).
     Broadcast,
+    /// An instruction that names a tag and reaches every CPU, and waits for them itself (INVLPGB with PCIDs); a host may refuse to use it.
+    ByTag,
 }
 
 /// Whether a CPU runs.
@@ -95,6 +97,34 @@ impl Explore {
         self.hardware.set_vcpu(cpu, Vcpu::IsFlushed);
     }
 
+    /// Whether the host refuses to flush all CPUs by a tag.
+    pub(crate) fn refuses_tag(&mut self) -> bool {
+        self.chooser.choose(Question::Workload, 4) == 3
+    }
+
+    /// `target` drops what `request` of `initiator` names and what it holds under `asid`.
+    pub(crate) fn flush_tag_for(
+        &mut self,
+        initiator: usize,
+        target: usize,
+        asid: Asid,
+        request: &FlushRequest,
+    ) {
+        self.meet(initiator, target);
+        let now = self.memory.walk(target);
+        for range in request.ranges() {
+            let operation = operation_for(range, request);
+            self.hardware.flush_tag(target, asid, operation, &now);
+        }
+    }
+
+    /// What `target` has accessed so far is over, as `initiator` sees it; its walks from here on see the change.
+    fn meet(&mut self, initiator: usize, target: usize) {
+        let (before, change) = (self.memory.tell(target), self.memory.tell(initiator));
+        self.memory.hear(initiator, &before);
+        self.memory.hear(target, &change);
+    }
+
     /// How many of `targets` the back end reaches: all, or each or none as it is asked for each.
     pub(crate) fn reaches_all(&mut self) -> bool {
         self.chooser.choose(Question::Workload, 2) == 0
@@ -104,21 +134,21 @@ impl Explore {
         self.chooser.choose(Question::Workload, 2) == 1
     }
 
-    /// `target` drops what `request` of `initiator` names, whatever it executes: what it has accessed by then is over, and its walks
-    /// from then on see the change.
+    /// `target` drops what `request` of `initiator` names, whatever it executes.
     pub(crate) fn flush_for(&mut self, initiator: usize, target: usize, request: &FlushRequest) {
-        let (before, change) = (self.memory.tell(target), self.memory.tell(initiator));
-        self.memory.hear(initiator, &before);
-        self.memory.hear(target, &change);
+        self.meet(initiator, target);
         if request.space().is_none() {
             return self.flush(target, LocalFlush::All);
         }
         for range in request.ranges() {
-            let operation = match range.page_count() > FLUSH_CEILING_PAGES {
-                true => LocalFlush::Space,
-                false => LocalFlush::Pages(range, request.freed_tables()),
-            };
-            self.flush(target, operation);
+            self.flush(target, operation_for(range, request));
         }
+    }
+}
+
+fn operation_for(range: FlushRange, request: &FlushRequest) -> LocalFlush {
+    match range.page_count() > FLUSH_CEILING_PAGES {
+        true => LocalFlush::Space,
+        false => LocalFlush::Pages(range, request.freed_tables()),
     }
 }

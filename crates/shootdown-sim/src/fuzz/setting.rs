@@ -101,6 +101,7 @@ fn back_end(seed: u64) -> BackEnd {
         0 | 1 => BackEnd::Hypervisor,
         2 => BackEnd::Call,
         3 => BackEnd::Broadcast,
+        4 | 5 => BackEnd::ByTag,
         _ => BackEnd::None,
     }
 }
@@ -145,6 +146,7 @@ impl Setting {
                 threads: case.threads(),
                 page_flush,
                 stall_ns,
+                global_tags_from: [1, 1, 1, 2][(case.seed / 16 % 4) as usize],
                 start: start(&mut random),
                 first_generation: first_generation(&mut random),
                 numbers: match is_siege {

@@ -183,6 +183,10 @@ impl Hardware for Adversary {
         self.0.tlbs.borrow_mut()[cpu].flush(operation, now);
     }
 
+    fn flush_tag(&mut self, cpu: usize, asid: Asid, operation: LocalFlush, now: &Walk) {
+        self.0.tlbs.borrow_mut()[cpu].flush_tag(asid, operation, now);
+    }
+
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
         let frame = root.as_u64() as u16;
         let life = self.0.book.borrow().life_of_table(frame).unwrap_or(0);
@@ -239,6 +243,10 @@ impl Focused {
 impl Hardware for Focused {
     fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk) {
         self.adversary.flush(cpu, operation, now);
+    }
+
+    fn flush_tag(&mut self, cpu: usize, asid: Asid, operation: LocalFlush, now: &Walk) {
+        self.adversary.flush_tag(cpu, asid, operation, now);
     }
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {

@@ -1,6 +1,6 @@
 //! What each CPU does: a list of operations drawn from a seed.
 
-use shootdown::{Capacity, Cpus};
+use shootdown::{Capacity, Cpus, Policy};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::theme::{Draw, Operation};
@@ -40,7 +40,7 @@ where
         self.come_online(me);
         context().preempt_enable();
         if me == 0 {
-            self.engine.set_policy(draw.policy());
+            self.set_policy(draw.policy());
         }
         for _ in 0..plan.operations {
             let operation = draw.operation();
@@ -54,6 +54,11 @@ where
             self.finish();
             self.run_threads_to_the_end();
         }
+    }
+
+    fn set_policy(&self, policy: Policy) {
+        let policy = policy.with_global_tags_from(self.global_tags_from);
+        self.engine.set_policy(policy);
     }
 
     /// A program is over. The last one ends all spaces.
@@ -100,7 +105,7 @@ where
             Operation::ChangePolicy => {
                 let policy = draw.policy();
                 let multicast = draw.random.bool();
-                self.engine.set_policy(policy.with_multicast(multicast));
+                self.set_policy(policy.with_multicast(multicast));
             }
             Operation::Windows => self.use_windows(draw),
             Operation::Rest => self.rest(draw),

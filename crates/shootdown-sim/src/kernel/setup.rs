@@ -22,6 +22,8 @@ pub struct Setup {
     pub first_generation: u64,
     /// After how long waits are reported; 0 for never.
     pub stall_ns: u64,
+    /// See [`Policy::global_tags_from`](shootdown::Policy::global_tags_from).
+    pub global_tags_from: u16,
 }
 
 impl Setup {
@@ -39,6 +41,7 @@ impl Setup {
             },
             first_generation: 1,
             stall_ns: 0,
+            global_tags_from: 0,
         }
     }
 }

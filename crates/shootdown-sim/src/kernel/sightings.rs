@@ -56,10 +56,12 @@ pub enum Sight {
     DataBusy,
     /// A back end flushed a CPU that was not interrupted.
     Taken,
+    /// A back end flushed all CPUs by a tag.
+    Everywhere,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 25;
+const SIGHTS: usize = 26;
 
 impl Sight {
     /// All of them, in words.
@@ -89,6 +91,7 @@ impl Sight {
         (Self::DataPosted, "call data posted"),
         (Self::DataBusy, "call data busy"),
         (Self::Taken, "CPUs taken by back ends"),
+        (Self::Everywhere, "flushes everywhere"),
     ];
 }
 

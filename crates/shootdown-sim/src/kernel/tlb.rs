@@ -190,6 +190,13 @@ impl Tlb {
         }
     }
 
+    /// The same under a tag, which may be loaded or not.
+    pub(super) fn flush_tag(&mut self, tag: Asid, operation: LocalFlush, now: &Walk) {
+        let loaded = std::mem::replace(&mut self.tag, tag);
+        self.flush(operation, now);
+        self.tag = loaded;
+    }
+
     /// Walks from here on see at least what `now` does, also those that go on from cached structures.
     fn renew_structures(&mut self, now: &Walk) {
         for (_, entry) in &mut self.structures {

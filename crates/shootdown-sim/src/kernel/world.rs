@@ -33,6 +33,8 @@ where
     pub engine: Engine<N>,
     /// The number of each CPU.
     pub(super) numbers: Vec<CpuId>,
+    /// From how many targets on spaces get global tags.
+    pub(super) global_tags_from: u16,
     /// Where spaces begin to count.
     pub(super) first_generation: u64,
     pub(super) hardware: Rc<SharedHardware>,
@@ -102,6 +104,7 @@ where
             engine,
             numbers: setup.numbers.clone(),
             first_generation: setup.first_generation,
+            global_tags_from: setup.global_tags_from,
             hardware,
             frames: Frames::from(FIRST_FREE_FRAME),
             directory: Lock::new(),
@@ -143,6 +146,7 @@ where
             (Sight::Resent, stats.ipis_resent),
             (Sight::Merged, stats.functions_merged),
             (Sight::Taken, stats.cpus_taken),
+            (Sight::Everywhere, stats.flushes_everywhere),
         ];
         let seen = self.hardware.sightings();
         let add = |seen: Sightings, (sight, count)| seen.with(sight, count);

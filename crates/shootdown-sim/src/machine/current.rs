@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
-use shootdown::{AsidSlot, CpuId};
+use shootdown::{AsidSlot, CpuId, GlobalTags};
 
 use crate::explore::Question;
 use crate::machine::{FailureKind, Machine, Model, Note, State, Status, StealTime};
@@ -118,6 +118,10 @@ impl<'a> Context<'a> {
     }
 
     /// What a virtual CPU remembers of its hardware tags.
+    pub(crate) fn global_tags(self) -> GlobalTags {
+        self.0.global_tags
+    }
+
     pub(crate) fn asid_slots(self, cpu: usize) -> &'a [AsidSlot] {
         &self.0.asid_slots[cpu]
     }

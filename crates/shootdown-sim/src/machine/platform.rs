@@ -1,8 +1,8 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, FlushRange, FlushRequest, IpiRefused, LocalFlush, Platform,
-    RemoteFlush, RemoteTargets, Root, TagEntries,
+    Asid, AsidSlot, CpuId, CpuSet, FlushRange, FlushRequest, GlobalTags, IpiRefused, LocalFlush,
+    Platform, RemoteFlush, RemoteTargets, Root, TagEntries,
 };
 
 use crate::machine::deeds::Deed;
@@ -132,6 +132,14 @@ unsafe impl Platform for SimPlatform {
 
     fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
         context().flush_targets(targets, request);
+    }
+
+    fn global_tags(&self) -> GlobalTags {
+        context().global_tags()
+    }
+
+    fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
+        context().flush_everywhere(asid, request)
     }
 
     fn now_ns(&self) -> u64 {

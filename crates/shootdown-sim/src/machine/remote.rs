@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Ordering};
-use shootdown::{CpuId, FlushRequest, RemoteFlush, RemoteTargets};
+use shootdown::{Asid, CpuId, FlushRequest, RemoteFlush, RemoteTargets};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::{Context, State};
@@ -66,6 +66,7 @@ impl Context<'_> {
     ) -> RemoteFlush {
         match self.back_end() {
             BackEnd::None => self.ask_hypervisor(targets),
+            BackEnd::ByTag => {}
             BackEnd::Hypervisor => targets.take_if(|target| self.ask(target)),
             BackEnd::Call => self.flush_targets(targets, request),
             BackEnd::Broadcast => return RemoteFlush::Unfinished,
@@ -85,6 +86,19 @@ impl Context<'_> {
             is_taken
         });
         self.timed(|timed| timed.note_taken(taken));
+    }
+
+    /// Has every CPU drop what it holds under a tag, one after the other, unless the host refuses.
+    pub(crate) fn flush_everywhere(self, asid: Asid, request: &FlushRequest) -> bool {
+        if self.explored(|explore, _| explore.refuses_tag()) != Some(false) {
+            return false;
+        }
+        for cpu in 0..self.with(|state| state.processors.len()) {
+            self.others_go_on();
+            self.explored(|explore, me| explore.flush_tag_for(me, cpu, asid, request));
+        }
+        self.tell(|| format!("has all CPUs drop under {asid:?} what {request:?} is about"));
+        true
     }
 
     /// Flushes all targets that the back end reaches, and takes them.

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use shootdown::{AsidSlot, CpuId};
+use shootdown::{AsidSlot, CpuId, GlobalTags};
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;
@@ -41,6 +41,8 @@ pub struct Machine<'a> {
     pub(super) has_hypervisor: bool,
     /// What each CPU shares with the hypervisor.
     pub(super) steal_times: Vec<StealTime>,
+    /// Tags that are the same on all CPUs.
+    pub(crate) global_tags: GlobalTags,
     /// What each CPU remembers of its hardware tags.
     pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
 }
@@ -61,6 +63,7 @@ impl<'a> Machine<'a> {
     pub fn new(cpus: usize, model: Model, handler: impl Fn() + 'a) -> Self {
         assert!(cpus > 0, "a machine needs a CPU");
         current::install();
+        let global_tags = model.global_tags();
         let tags = model.asid_slots();
         let has_hypervisor = model.has_hypervisor();
         Self {
@@ -71,6 +74,7 @@ impl<'a> Machine<'a> {
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             has_hypervisor,
             steal_times: (0..cpus).map(|_| StealTime::new()).collect(),
+            global_tags,
             asid_slots: (0..cpus)
                 .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
                 .collect(),

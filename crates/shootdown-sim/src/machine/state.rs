@@ -1,6 +1,6 @@
 //! [`State`]: everything about a run that changes, apart from the coroutines.
 
-use shootdown::CpuId;
+use shootdown::{CpuId, GlobalTags};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::deeds::{Deed, Deeds};
@@ -23,6 +23,14 @@ impl Model {
         match self {
             Self::Timed(timed) => timed.costs.asid_slots,
             Self::Explore(explore) => explore.asid_slots(),
+        }
+    }
+
+    /// Tags that are the same on all CPUs.
+    pub(crate) fn global_tags(&self) -> GlobalTags {
+        match self {
+            Self::Timed(_) => GlobalTags::NONE,
+            Self::Explore(explore) => explore.global_tags(),
         }
     }
 
