@@ -4,6 +4,7 @@
 
 mod loom_machine;
 
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_machine::*;
 use shootdown::*;
@@ -302,5 +303,38 @@ fn data_are_posted_again_when_they_have_been_taken() {
         wanted.store(posted as u64, Ordering::Release);
         wake(&machine, 1);
         responder.join().unwrap();
+    });
+}
+
+/// CPU 2 flushes and then lets go of what a function, which CPU 1 has called on CPU 0, spins for with interrupts off. CPU 0 may have taken both
+/// out of its inbox before it runs the function.
+#[test]
+fn a_function_that_polls_serves_a_flush_that_was_found_with_it() {
+    check(2, || {
+        let machine = online_machine::<3>();
+        let (free, ran) = (flag(), flag());
+        let space = Arc::new(AddressSpace::new(&machine, tables(1)));
+        machine.switch_to(None, &space);
+        let caller = on_cpu(&machine, 1, move |machine| {
+            let spin = |_| {
+                while !free.load(Ordering::Acquire) {
+                    machine.poll();
+                    machine.platform().relax();
+                }
+            };
+            machine.call_one(cpu(0), &spin).unwrap();
+            tell(machine, 0, ran);
+        });
+        let holder = {
+            let space = space.clone();
+            on_cpu(&machine, 2, move |machine| {
+                machine.flush(&space, page(0), FreedTables::No);
+                tell(machine, 0, free);
+            })
+        };
+        idle_until(&machine, || ran.load(Ordering::Acquire));
+        caller.join().unwrap();
+        holder.join().unwrap();
+        machine.switch_away(&space, NO_USER);
     });
 }

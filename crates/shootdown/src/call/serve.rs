@@ -71,7 +71,9 @@ where
         let Some(state) = self.attached(cpu) else {
             return false;
         };
-        if !state.inbox.is_urgent() && !self.is_broadcast_due(Here { cpu, state }, true) {
+        // Somebody waits here only while functions run, one of which polls.
+        let is_urgent = state.inbox.is_urgent() || !state.waiting.is_empty();
+        if !is_urgent && !self.is_broadcast_due(Here { cpu, state }, true) {
             return false;
         }
         self.poll_with(Self::serve_flushes)
@@ -240,8 +242,15 @@ where
     /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
     /// are off.
     pub(crate) fn serve_flushes(&self, me: Here<'_, N>) -> bool {
-        let served = self.read_ring(me, Serve::Flushes);
-        self.take_flushes(me) || served
+        let mut served = self.read_ring(me, Serve::Flushes);
+        served |= self.take_flushes(me);
+        if !me.waiting.is_empty() {
+            // A function runs, and these were taken out of the inbox before it.
+            let before = me.served.get();
+            self.serve_waiting(me);
+            served |= me.served.get() != before;
+        }
+        served
     }
 
     /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
