@@ -15,6 +15,10 @@ use crate::place;
 use crate::sim;
 
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
+/// What is tested as `cargo test` has it.
+const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shootdown-sim --exclude lab --features shootdown/sim";
+/// What this process was built from: it need not be built twice.
+const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
 const LEFT_OUT: &str = "left out by --fast";
@@ -56,10 +60,13 @@ pub fn check(test: &Test, tally: &mut Tally) {
     });
     tally.check("source: clippy, host crates", || clippy("--all-targets"));
     tally.check("source: clippy, kernel", || clippy(KERNEL));
-    let tests_of_host = cargo::command("test --quiet --no-fail-fast");
-    tally.count("source: cargo test", || {
-        tests(tests_of_host, BUILD_DEADLINE)
-    });
+    for (name, which) in [
+        ("source: cargo test", UNOPTIMISED),
+        ("source: cargo test, simulator and lab", OPTIMISED),
+    ] {
+        let command = cargo::command(&format!("test --quiet --no-fail-fast {which}"));
+        tally.count(name, || tests(command, BUILD_DEADLINE));
+    }
     let runs = if test.fast { 2_000 } else { 10_000 };
     let name = format!("simulator: {runs} schedules at fixed seeds");
     tally.check(&name, || schedules(runs));
