@@ -185,6 +185,24 @@ fn a_space_takes_one_tag_once() {
     assert_eq!((root, asid), (tables(2), Asid::new(FIRST.as_u16() + 1)));
 }
 
+/// It has another space loaded, which has seen more changes.
+#[test]
+fn an_initiator_may_be_elsewhere() {
+    let (machine, puppet, space) = settled::<4>();
+    let other = Space::new(machine, 2);
+    machine.switch_to(Some(&space), &other);
+    (0..9).for_each(|_| flush(machine, &other, 0));
+    puppet.map(0, 11);
+    flush(machine, &space, 0);
+    assert_eq!(puppet.everywhere.take().len(), 1);
+    (1..4).for_each(|cpu| assert_eq!(puppet.access(cpu, 0), 11));
+    // What it knows of its own space is as before.
+    puppet.flushes.take();
+    flush(machine, &other, 1);
+    let page = LocalFlush::Pages(pages(1, 1), FreedTables::No);
+    assert_eq!(puppet.flushes.take(), [(0, page)]);
+}
+
 /// What was flushed everywhere is no gap for the request that comes by interrupt.
 #[test]
 fn after_a_refusal_cpus_drop_one_page_only() {

@@ -188,8 +188,8 @@ where
         here.counters.flushes_everywhere.add(1);
         space.taken_run().add(request.generation());
         // Otherwise the next request finds the run.
-        let missed = request.generation().as_u64() - here.tlb.generation().as_u64();
-        if here.tlb.loaded() == space.id() && missed == 1 {
+        let follows = here.tlb.generation().as_u64() + 1 == request.generation().as_u64();
+        if follows && here.tlb.loaded() == space.id() {
             here.tlb.record(request.generation());
         }
         true
