@@ -5,7 +5,8 @@
 mod loom_machine;
 
 use loom::sync::Arc;
-use loom::sync::atomic::Ordering;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread::JoinHandle;
 use loom_machine::*;
 use shootdown::*;
 
@@ -47,6 +48,28 @@ fn check_page(machine: &Machine<3>) {
     assert_eq!(walk(machine, 0), NEW, "stale walk");
 }
 
+/// CPU 2 leaves the space and loads it again, so many times, and uses page 0. When all is `done`, nothing of that may be old.
+fn user(
+    machine: &Arc<Machine<3>>,
+    space: &Arc<AddressSpace<3>>,
+    done: &'static AtomicBool,
+    times: usize,
+) -> JoinHandle<()> {
+    let space = space.clone();
+    on_cpu(machine, 2, move |machine| {
+        for time in 0..times {
+            machine.switch_away(&space, NO_USER);
+            machine.switch_to(None, &space);
+            if time == 0 {
+                walk(machine, 0);
+            }
+        }
+        idle_until(machine, || done.load(Ordering::Acquire));
+        check_page(machine);
+        machine.switch_away(&space, NO_USER);
+    })
+}
+
 /// One CPU gives the space its tag. Another finds that all that have it loaded have it so, because nobody has, and flushes by the tag. A third
 /// one, which had it loaded, loads it again: under the tag, or it is seen.
 #[test]
@@ -61,17 +84,7 @@ fn a_cpu_that_joins_has_the_tag_or_is_seen() {
                 tell(machine, 0, given);
             })
         };
-        let user = {
-            let space = space.clone();
-            on_cpu(&machine, 2, move |machine| {
-                machine.switch_away(&space, NO_USER);
-                machine.switch_to(None, &space);
-                walk(machine, 0);
-                idle_until(machine, || done.load(Ordering::Acquire));
-                check_page(machine);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let user = user(&machine, &space, done, 1);
         machine.flush(&space, page(1), FreedTables::No);
         remap(&machine, &space);
         idle_until(&machine, || given.load(Ordering::Acquire));
@@ -89,19 +102,7 @@ fn a_cpu_that_comes_back_keeps_nothing_old() {
         let (machine, space) = scene();
         settle(&machine, &space);
         let done = flag();
-        let user = {
-            let space = space.clone();
-            on_cpu(&machine, 2, move |machine| {
-                machine.switch_away(&space, NO_USER);
-                machine.switch_to(None, &space);
-                walk(machine, 0);
-                machine.switch_away(&space, NO_USER);
-                machine.switch_to(None, &space);
-                idle_until(machine, || done.load(Ordering::Acquire));
-                check_page(machine);
-                machine.switch_away(&space, NO_USER);
-            })
-        };
+        let user = user(&machine, &space, done, 2);
         let refuse = |refuses| {
             let platform = machine.platform();
             (platform.refuses_everywhere).store(refuses, std::sync::atomic::Ordering::Relaxed);

@@ -158,12 +158,12 @@ impl Explore {
     /// How many tags each CPU remembers: its own, and those of [`global_tags`](Self::global_tags), unless it remembers nothing of them.
     pub(crate) fn asid_slots(&self) -> usize {
         match self.back_end() == BackEnd::ByTag && self.asid_slots > 1 {
-            true => self.asid_slots + 8 * TAG_SETS,
+            true => self.asid_slots + TagSet::TAGS * TAG_SETS,
             false => self.asid_slots,
         }
     }
 
-    /// Tags that are the same on all CPUs, behind those of their own.
+    /// Tags that are the same on all CPUs, behind those of their own: new ones, for one machine.
     pub(crate) fn global_tags(&self) -> GlobalTags {
         if self.back_end() != BackEnd::ByTag {
             return GlobalTags::NONE;

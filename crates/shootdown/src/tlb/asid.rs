@@ -185,10 +185,8 @@ pub(crate) struct Slots<'a> {
 impl<'a> Slots<'a> {
     pub(crate) fn new(slots: &'a [AsidSlot], global: GlobalTags) -> Self {
         let all = &slots[..slots.len().min(MOST_SLOTS)];
-        let own = match global.first().slot() {
-            Some(first) if !global.is_none() => all.len().min(first),
-            _ => all.len(),
-        };
+        let first_global = global.first().and_then(Asid::slot);
+        let own = all.len().min(first_global.unwrap_or(MOST_SLOTS));
         Self { all, own }
     }
 

@@ -30,17 +30,17 @@ use crate::tlb::{
     AddressSpace, Asid, Attention, FlushRequest, FreedTables, Root, SpaceId, TagEntries, UserSide,
 };
 
-/// Tags that compete for one cache line of names.
-const WAYS: usize = 8;
-
 /// Who owns eight tags. A host gives the engine some, in a `static`; only the engine looks inside.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct TagSet {
-    owners: [Owner; WAYS],
+    owners: [Owner; Self::TAGS],
 }
 
 impl TagSet {
+    /// As many as have their owners in one cache line.
+    pub const TAGS: usize = 8;
+
     const_fn! {
         /// Eight tags of nobody.
         #[allow(clippy::new_without_default, reason = "not const under loom")]
@@ -100,17 +100,17 @@ pub struct GlobalTags {
 
 /// The tag that a space has on every CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GlobalTag<'a> {
+pub(crate) struct GlobalTag {
     pub(crate) asid: Asid,
     /// Whether all CPUs that have the space loaded have it so.
     is_settled: bool,
-    owner: &'a Owner,
+    owner: &'static Owner,
 }
 
 impl GlobalTags {
     /// No such tags.
     pub const NONE: Self = Self {
-        first: Asid::new(u16::MAX),
+        first: Asid::UNTAGGED,
         sets: &[],
     };
 
@@ -125,15 +125,15 @@ impl GlobalTags {
             "the first global tag is UNTAGGED, which belongs to roots without a tag: begin at 1 or above"
         );
         assert!(
-            first.as_u16() as usize + sets.len() * WAYS <= u16::MAX as usize + 1,
+            first.as_u16() as usize + sets.len() * TagSet::TAGS <= u16::MAX as usize + 1,
             "more global tags than there are tags: take fewer sets"
         );
         Self { first, sets }
     }
 
-    /// The first of them, or a tag that no CPU has.
-    pub(crate) fn first(self) -> Asid {
-        self.first
+    /// The first of them, if there are any.
+    pub(crate) fn first(self) -> Option<Asid> {
+        (!self.is_none()).then_some(self.first)
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl GlobalTags {
     }
 
     /// That of `space`, if it has one.
-    pub(crate) fn of(self, space: SpaceId) -> Option<GlobalTag<'static>> {
+    pub(crate) fn of(self, space: SpaceId) -> Option<GlobalTag> {
         if self.is_none() {
             return None;
         }
@@ -155,7 +155,7 @@ impl GlobalTags {
         let (way, is_settled) =
             (owners.iter().enumerate()).find_map(|(way, owner)| Some((way, owner.is(space)?)))?;
         Some(GlobalTag {
-            asid: Asid::new(self.first.as_u16() + (index * WAYS + way) as u16),
+            asid: Asid::new(self.first.as_u16() + (index * TagSet::TAGS + way) as u16),
             is_settled,
             owner: &owners[way],
         })
@@ -196,7 +196,7 @@ where
     }
 
     /// Whether no CPU has `space` loaded under another tag, and none will.
-    fn is_settled(&self, tag: GlobalTag<'_>, space: &AddressSpace<N>) -> bool {
+    fn is_settled(&self, tag: GlobalTag, space: &AddressSpace<N>) -> bool {
         if tag.is_settled {
             return true;
         }
@@ -246,23 +246,24 @@ where
     /// The tag under which this CPU, which has the shared root of `space` loaded, has to load it again.
     #[inline]
     pub(super) fn tag_due(&self, state: &CpuState<N>, space: SpaceId) -> Option<Asid> {
-        let tags = self.platform.global_tags();
-        if tags.is_none() || self.has_private_loaded(state) {
-            return None;
-        }
-        let tag = tags.of(space)?;
-        (tag.asid != state.tlb.asid()).then_some(tag.asid)
+        self.tag_of_loaded(state, space)
+            .filter(|asid| *asid != state.tlb.asid())
     }
 
     /// Whether this CPU has the shared root of `space`, which it has loaded, under its global tag.
     #[inline]
     pub(super) fn has_global_tag_loaded(&self, state: &CpuState<N>, space: SpaceId) -> bool {
+        self.tag_of_loaded(state, space) == Some(state.tlb.asid())
+    }
+
+    /// The global tag of `space`, which is loaded here, unless that is by a private root.
+    #[inline]
+    fn tag_of_loaded(&self, state: &CpuState<N>, space: SpaceId) -> Option<Asid> {
         let tags = self.platform.global_tags();
         if tags.is_none() || self.has_private_loaded(state) {
-            return false;
+            return None;
         }
-        tags.of(space)
-            .is_some_and(|tag| tag.asid == state.tlb.asid())
+        Some(tags.of(space)?.asid)
     }
 
     /// Loads the loaded root again, under another tag, of which nothing is kept. Interrupts are off.
@@ -283,54 +284,8 @@ where
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    extern crate std;
-
-    use super::{GlobalTags, TagSet, WAYS};
-    use crate::tlb::{Asid, SpaceId};
-
-    fn space(number: u64) -> SpaceId {
-        SpaceId::of_engine(3, number)
-    }
-
-    #[test]
-    fn a_space_has_one_tag_until_it_is_taken_back() {
-        static SETS: [TagSet; 2] = [const { TagSet::new() }; 2];
-        let tags = GlobalTags::new(Asid::new(7), &SETS);
-        let set = |number| &tags.sets[tags.index(space(number))];
-        let asid = |number| tags.of(space(number)).map(|tag| tag.asid.as_u16());
-        assert_eq!(asid(4), None);
-        set(4).give(space(4));
-        set(5).give(space(5));
-        set(6).give(space(6));
-        assert_eq!([4, 5, 6].map(asid), [Some(7), Some(15), Some(8)]);
-        tags.of(space(4)).unwrap().owner.settle(space(4));
-        assert!(tags.of(space(4)).unwrap().is_settled);
-        assert!(!tags.of(space(6)).unwrap().is_settled);
-        set(4).take_back(space(4));
-        set(8).give(space(8));
-        assert_eq!([4, 5, 6, 8].map(asid), [None, Some(15), Some(8), Some(7)]);
-        assert!(!tags.of(space(8)).unwrap().is_settled);
-    }
-
-    #[test]
-    fn a_full_set_gives_nothing() {
-        static SETS: [TagSet; 1] = [TagSet::new()];
-        let tags = GlobalTags::new(Asid::new(1), &SETS);
-        (1..=WAYS as u64 + 1).for_each(|number| tags.sets[0].give(space(number)));
-        assert!(tags.of(space(WAYS as u64)).is_some());
-        assert!(tags.of(space(WAYS as u64 + 1)).is_none());
-        assert!(GlobalTags::NONE.of(space(1)).is_none());
-    }
-
-    #[test]
-    fn there_are_no_more_tags_than_a_tag_has_numbers() {
-        static SETS: [TagSet; 1] = [TagSet::new()];
-        let _ = GlobalTags::new(Asid::new(65528), &SETS);
-        let refuses = |first| std::panic::catch_unwind(|| GlobalTags::new(first, &SETS)).is_err();
-        assert!(refuses(Asid::UNTAGGED) && refuses(Asid::new(65529)));
-    }
-}
+#[path = "global_tag_tests.rs"]
+mod tests;
 
 #[cfg(all(test, loom))]
 #[path = "global_tag_models.rs"]

@@ -317,7 +317,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
 
 impl<const N: usize> Model<N> {
     fn has_instruction(&self) -> bool {
-        !self.slots[0].is_empty() && self.slots[0].len() > TAGS
+        self.slots[0].len() > TAGS
     }
 
     /// What other CPUs have dropped on this one. Its own uses come before or after.
