@@ -66,6 +66,8 @@ where
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left.
     pub(crate) waiting: OwnSet<N>,
+    /// Flushes may be among what they ask for.
+    pub(crate) is_unsearched: OwnFlag,
     /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
     pub(crate) targets: OwnSet<N>,
     pub(crate) backlog: Backlog,
@@ -95,6 +97,7 @@ where
                     met: OwnSet::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),
+                    is_unsearched: OwnFlag::new(),
                     targets: OwnSet::new(),
                     backlog: Backlog::new(),
                     ring: RingReader::new(),

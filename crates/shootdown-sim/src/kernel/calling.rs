@@ -65,7 +65,10 @@ where
                 let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::If]);
                 self.with_interrupts(off, || self.call(call, &wanted));
             }
-            4 => self.with_interrupts(off, || self.call_and_flush(&wanted)),
+            4 => {
+                let locks = wait == Wait::Done;
+                self.with_interrupts(off, || self.call_and_flush(&wanted, locks));
+            }
             5..7 => {
                 let drops = draw.random.bool();
                 self.with_interrupts(off, || self.submit(&wanted, wait, drops));

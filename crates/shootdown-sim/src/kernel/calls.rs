@@ -7,8 +7,8 @@ use shootdown::{
     Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, PageSize, Platform, Wait,
 };
 
-use crate::kernel::World;
 use crate::kernel::layout::{address_of, kernel_page};
+use crate::kernel::{Lock, World};
 use crate::machine::{FailureKind, SimPlatform, context};
 
 thread_local! {
@@ -23,6 +23,8 @@ const MARK: u64 = 0x5eed_c0de_0000_0000;
 #[derive(Debug)]
 pub(super) struct Ledger {
     next: Cell<u64>,
+    /// Functions take it, so interrupts are off as long as it is held.
+    lock: Lock,
     posted: RefCell<Vec<(u64, Vec<usize>)>>,
     /// One argument a task, and one answer for each CPU: plain memory that the calls must order.
     arguments: Vec<Cell<u64>>,
@@ -34,6 +36,7 @@ impl Ledger {
         POSTED_RUNS.with_borrow_mut(Vec::clear);
         Self {
             next: Cell::new(1),
+            lock: Lock::new(),
             posted: RefCell::default(),
             arguments: vec![Cell::new(0); tasks],
             answers: vec![vec![Cell::new(0); cpus]; tasks],
@@ -149,16 +152,25 @@ where
         }
     }
 
-    /// Calls a function that flushes and posts, as called functions may.
-    pub(super) fn call_and_flush(&self, wanted: &CpuMask<N>) {
+    /// Calls a function that flushes and posts, as called functions may, also under a lock for which others spin in theirs.
+    pub(super) fn call_and_flush(&self, wanted: &CpuMask<N>, locks: bool) {
         let everybody = self.engine.ready_cpus();
         let world = Unshared(self);
+        if locks {
+            self.with_interrupts(true, || self.flush_a_kernel_page(locks));
+        }
         self.engine.call_many(wanted, &|_| {
             let world = &world;
-            let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
-            world.0.engine.flush_kernel(range, FreedTables::No);
+            world.0.flush_a_kernel_page(locks);
             world.0.try_post(&everybody);
         });
+    }
+
+    fn flush_a_kernel_page(&self, locks: bool) {
+        let held = locks.then(|| self.ledger.lock.take(&self.engine));
+        let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
+        self.engine.flush_kernel(range, FreedTables::No);
+        drop(held);
     }
 
     pub(super) fn posted_function(&self) -> (u64, impl Fn(CpuId) + Copy + Send + 'static) {

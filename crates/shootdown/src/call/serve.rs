@@ -71,8 +71,8 @@ where
         let Some(state) = self.attached(cpu) else {
             return false;
         };
-        // Somebody waits here only while functions run, one of which polls.
-        let is_urgent = state.inbox.is_urgent() || !state.waiting.is_empty();
+        // Some of `waiting` are not searched yet only while functions run, of which one polls.
+        let is_urgent = state.inbox.is_urgent() || state.is_unsearched.get();
         if !is_urgent && !self.is_broadcast_due(Here { cpu, state }, true) {
             return false;
         }
@@ -136,6 +136,7 @@ where
             // The backlog is empty, and has room for all that one initiator may ask for.
             self.look_at(me, only, Serve::All);
         } else if came {
+            me.is_unsearched.set(true);
             if is_urgent {
                 self.serve_waiting(me);
             }
@@ -160,6 +161,7 @@ where
                 return;
             }
         }
+        me.is_unsearched.set(false);
     }
 
     /// Looks at the initiators `word` of a group; returns those that have something left. `each` runs after each of the others.
@@ -211,12 +213,8 @@ where
 
     /// Serves the flushes that have come while functions ran.
     pub(super) fn serve_urgent(&self, me: Here<'_, N>) {
-        if me.inbox.is_urgent() {
-            self.serve_waiting(me);
-            self.take_flushes(me);
-        }
-        if self.is_broadcast_due(me, true) {
-            self.read_ring(me, Serve::Flushes);
+        if me.inbox.is_urgent() || self.is_broadcast_due(me, true) {
+            self.serve_flushes(me);
         }
     }
 
@@ -224,6 +222,8 @@ where
     /// the others.
     #[cold]
     fn serve_waiting(&self, me: Here<'_, N>) {
+        // What they ask for from now on, they announce in inbox or ring.
+        me.is_unsearched.set(false);
         self.look_at_waiting(me, Serve::EarlyFlushes);
         if me.tlb.owed.is_awaited() {
             self.look_at_waiting(me, Serve::Flushes);
@@ -244,7 +244,7 @@ where
     pub(crate) fn serve_flushes(&self, me: Here<'_, N>) -> bool {
         let mut served = self.read_ring(me, Serve::Flushes);
         served |= self.take_flushes(me);
-        if !me.waiting.is_empty() {
+        if me.is_unsearched.get() {
             // A function runs, and these were taken out of the inbox before it.
             let before = me.served.get();
             self.serve_waiting(me);
@@ -279,6 +279,7 @@ where
             me.inbox.put_back(group, word);
         }
         me.waiting.clear();
+        me.is_unsearched.set(false);
         true
     }
 }
