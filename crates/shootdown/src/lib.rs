@@ -92,9 +92,9 @@ pub use policy::{Policy, Tags};
 pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
     AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushRange,
-    FlushRanges, FlushRequest, FlushTicket, FreedTables, GlobalTags, PageSize, PinnedWindows,
-    RANGES, Reclaimed, RemoteTargets, Root, SpaceId, TagEntries, TagSet, TlbGen, WindowRoot,
-    WrongCpu,
+    FlushRanges, FlushRequest, FlushTicket, FreedTables, GlobalTags, GuestEntry, GuestExit,
+    GuestSpace, PageSize, PinnedWindows, RANGES, Reclaimed, RemoteTargets, Root, SpaceId,
+    TagEntries, TagSet, TlbGen, Vcpu, WindowRoot, WrongCpu,
 };
 pub use trace::TraceEvent;
 pub use watchdog::{Activity, DEFAULT_STALL_NS, Stall};

@@ -13,6 +13,7 @@
 //!
 //! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
+use crate::call::WaitsFor;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -46,7 +47,7 @@ where
     /// voids all translations and tags that it had.
     ///
     /// # Panics
-    /// When the CPU is not online, has an address space loaded, or is inside a called function.
+    /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
@@ -61,7 +62,9 @@ where
         fence(Ordering::SeqCst);
         // A CPU that has answered reads `ready` anew before it publishes again: between the two it has interrupts off, and serves
         // only when all is announced and an interrupt is refused.
-        self.send_kick(None).wait();
+        if let Some(kick) = self.publish_kick(None) {
+            self.wait_for(kick, WaitsFor::Flush);
+        }
         // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
         let here = self.here();
         while self.serve(here) {}
@@ -78,6 +81,10 @@ where
         assert!(
             state.tlb.host() == SpaceId::KERNEL,
             "{me} goes offline with an address space loaded: switch_away first"
+        );
+        assert!(
+            state.lazy.guest() == SpaceId::KERNEL,
+            "{me} goes offline inside run_guest"
         );
         assert!(
             !state.in_function.get(),

@@ -216,6 +216,15 @@ pub unsafe trait Platform: Sync {
         false
     }
 
+    /// What `cpu` remembers of the tags that virtual CPUs run under, apart from those of [`asid_slots`](Self::asid_slots) (SVM: ASIDs; VMX: VPIDs):
+    /// the slot with index `i` belongs to tag `i + 1`. None, the default, has every entry drop what guests have cached. Called on `cpu` with
+    /// interrupts off. Part of contract 4 as those.
+    #[inline]
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        let _ = cpu;
+        &[]
+    }
+
     /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
     /// its context; the wait goes on afterwards. It may print, or stop the machine; it must not unwind, because what the
     /// waiter lent to the target is still lent. The default does nothing.

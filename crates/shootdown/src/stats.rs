@@ -4,6 +4,7 @@
 //! one locked addition, in any context); readers take a [`Stats`] at any time and see each counter at some recent value.
 
 use crate::sync::Counter;
+use crate::tlb::Why;
 
 /// Buckets of the wait histogram: bucket `i` counts waits of `2^i` to `2^(i+1) - 1` ns, the last all longer.
 pub const WAIT_BUCKETS: usize = 32;
@@ -120,11 +121,11 @@ counters! {
     polls_served,
     /// Times a request had to wait because every slot of its CPU was busy.
     slots_exhausted,
-    /// Roots loaded whose tag had kept everything: nothing was dropped.
+    /// Roots loaded, and guests entered, whose tag had kept everything: nothing was dropped.
     tags_kept,
-    /// Roots loaded whose tag had missed a flush: what it held was dropped.
+    /// The same, whose tag had missed a flush: what it held was dropped.
     tags_dropped,
-    /// Roots loaded under a tag that was another space's or nobody's.
+    /// The same, under a tag that was another space's or virtual CPU's, or nobody's.
     tags_taken,
     /// CPUs that a back end flushed for this one, without an interrupt ([`Platform::flush_remote`](crate::Platform::flush_remote)).
     cpus_taken,
@@ -149,6 +150,18 @@ counters! {
     lazy_detached,
     /// Waits that ended.
     waits_finished,
+}
+
+impl Counters {
+    /// A root was loaded, or a guest entered, under a tag that was chosen for this reason.
+    pub(crate) fn count_tag(&self, why: Why) {
+        match why {
+            Why::Current => self.tags_kept.add(1),
+            Why::Behind => self.tags_dropped.add(1),
+            Why::Taken => self.tags_taken.add(1),
+            Why::Untagged => {}
+        }
+    }
 }
 
 impl Stats {

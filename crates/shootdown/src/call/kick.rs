@@ -48,11 +48,14 @@ where
     /// flushes. Unlike a call it may be used, and waited for, inside a called function and under locks whose spin loops
     /// [poll](Self::poll).
     pub fn kick(&self, targets: &CpuMask<N>) -> KickTicket<'_, P, N> {
-        self.send_kick(Some(targets))
+        KickTicket {
+            engine: self,
+            request: self.publish_kick(Some(targets)),
+        }
     }
 
-    /// A kick of `targets`, or of all online CPUs.
-    pub(crate) fn send_kick(&self, targets: Option<&CpuMask<N>>) -> KickTicket<'_, P, N> {
+    /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
+    pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<N>>) -> Option<RequestRef> {
         let slot = match self.try_free_slot(SlotClass::Flush) {
             Some(slot) => slot,
             None => self.wait_for_slot(SlotClass::Flush),
@@ -60,9 +63,6 @@ where
         let request = Request::data(Payload::of(FlushRequest::NOTHING));
         let mut named = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, targets, (Kind::FLUSH, request), &mut named);
-        KickTicket {
-            engine: self,
-            request: sent.published,
-        }
+        sent.published
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct LazyMark {
     pub(crate) taken: TakenNote,
     /// The space that the CPU loaded last under a [global tag](crate::GlobalTags).
     tagged: AtomicU64,
+    /// The guest that the CPU runs; [`SpaceId::KERNEL`] for none.
+    guest: AtomicU64,
 }
 
 impl LazyMark {
@@ -48,6 +50,7 @@ impl LazyMark {
                 presence: Presence::new(),
                 taken: TakenNote::new(),
                 tagged: AtomicU64::new(0),
+                guest: AtomicU64::new(0),
             }
         }
     }
@@ -74,6 +77,18 @@ impl LazyMark {
             // ORDERING: Release publishes the load; pairs with `tagged`.
             self.tagged.store(space.raw(), Ordering::Release);
         }
+    }
+
+    /// The CPU is about to run `guest`, and a full barrier and a look at its generation follow; or it runs none any more.
+    pub(super) fn set_guest(&self, guest: SpaceId) {
+        // ORDERING: Release publishes that every access through the translations of the guest before is over (I4, I5); pairs with `guest`.
+        self.guest.store(guest.raw(), Ordering::Release);
+    }
+
+    /// The guest that the CPU runs. On another CPU: after the barrier that follows the change of its tables.
+    pub(crate) fn guest(&self) -> SpaceId {
+        // ORDERING: Acquire: an initiator that finds another guest, or none, comes after the last use; pairs with `set_guest`.
+        SpaceId::from_raw(self.guest.load(Ordering::Acquire))
     }
 
     /// The CPU is about to use a space. A full barrier and a look at the generation must follow.

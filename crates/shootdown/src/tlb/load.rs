@@ -78,12 +78,9 @@ where
                 known == generation || wanted.space.taken_run().covers(known, generation)
             }),
         };
-        let counters = &state.counters;
-        match choice.why {
-            Why::Current => counters.tags_kept.add(1),
-            Why::Behind => counters.tags_dropped.add(1),
-            Why::Taken => counters.tags_taken.add(1),
-            Why::Untagged => state.tlb.set_untagged_is_kernel(false),
+        state.counters.count_tag(choice.why);
+        if choice.why == Why::Untagged {
+            state.tlb.set_untagged_is_kernel(false);
         }
         state.tlb.begin_load();
         self.platform
@@ -164,6 +161,7 @@ where
     /// offline.
     pub(crate) fn reset_tags(&self, me: CpuId) {
         self.tag_slots(me).void_all_but(Asid::UNTAGGED);
+        self.guest_slots(me).void_all_but(Asid::UNTAGGED);
     }
 
     pub(super) fn tag_slots(&self, me: CpuId) -> Slots<'_> {

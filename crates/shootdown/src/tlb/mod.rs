@@ -10,6 +10,7 @@
 //! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
+//! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them.
 //! * `ticket`: the wait that separates them.
 
 mod asid;
@@ -17,6 +18,7 @@ mod batch;
 mod defer;
 mod flush;
 mod global_tag;
+mod guest;
 mod lazy;
 mod load;
 mod loaded;
@@ -42,6 +44,7 @@ mod window_root;
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
 pub use global_tag::{GlobalTags, TagSet};
+pub use guest::{GuestEntry, GuestExit, GuestSpace, Vcpu};
 pub use names::{Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};

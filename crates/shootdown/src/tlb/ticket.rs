@@ -69,7 +69,7 @@ where
         Self::new(engine, Some(request), preempt)
     }
 
-    fn new(
+    pub(crate) fn new(
         engine: &'a Shootdown<P, N>,
         request: Option<RequestRef>,
         preempt: Option<PreemptGuard<'a, P>>,

@@ -20,6 +20,8 @@ pub const PAGES: usize = 2;
 pub const TAGS: usize = 2;
 /// The first global tag, and the only one that models use.
 pub const GLOBAL_TAG: usize = TAGS + 1;
+/// Tags of virtual CPUs.
+const GUEST_TAGS: usize = 1;
 /// Tags that something may be cached under.
 const CACHES: usize = GLOBAL_TAG + 1;
 /// The root without a user part.
@@ -62,6 +64,8 @@ loom::thread_local! {
     static COPY: Cell<bool> = Cell::new(false);
     static COPY_CACHED: Cell<bool> = Cell::new(false);
     static CACHED: Cell<[[Option<u64>; PAGES]; CACHES]> = Cell::new([[None; PAGES]; CACHES]);
+    /// What guests have cached, by tag.
+    static GUEST_CACHED: Cell<[[Option<u64>; PAGES]; GUEST_TAGS + 1]> = Cell::new([[None; PAGES]; GUEST_TAGS + 1]);
     /// How often each page had been flushed everywhere when this CPU looked last.
     static SEEN: Cell<[u64; PAGES]> = Cell::new([0; PAGES]);
 }
@@ -174,6 +178,7 @@ pub struct Model<const N: usize> {
     everywhere: [AtomicU64; PAGES],
     /// Each CPU's; none without tags.
     slots: [Vec<AsidSlot>; N],
+    guest_slots: [[AsidSlot; GUEST_TAGS]; N],
     /// The page table: a frame number a page.
     pub table: [AtomicU64; PAGES],
 }
@@ -250,6 +255,10 @@ unsafe impl<const N: usize> Platform for Model<N> {
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         &self.slots[cpu.index()]
+    }
+
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        &self.guest_slots[cpu.index()]
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
@@ -422,6 +431,7 @@ where
         vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),
+        guest_slots: std::array::from_fn(|_| std::array::from_fn(|_| AsidSlot::new())),
         slots: std::array::from_fn(|_| (0..tags).map(|_| AsidSlot::new()).collect()),
         events: std::array::from_fn(|_| Event::new()),
         interrupted: std::array::from_fn(|_| AtomicBool::new(false)),
@@ -451,6 +461,35 @@ where
             }
         }
     });
+}
+
+/// Runs `vcpu` on this CPU for one use of each of `pages`, and `between` after each: what they are translated to.
+pub fn run_guest<const N: usize, const USES: usize>(
+    machine: &Machine<N>,
+    guest: &GuestSpace<N>,
+    vcpu: &mut Vcpu,
+    pages: [usize; USES],
+    mut between: impl FnMut(u64),
+) where
+    Cpus<N>: Capacity,
+{
+    let table = &machine.platform().table;
+    let inside = |entry: GuestEntry| {
+        let tag = usize::from(entry.asid.as_u16());
+        let mut all = GUEST_CACHED.with(Cell::get);
+        if entry.entries == TagEntries::Drop {
+            all[tag] = [None; PAGES];
+        }
+        for page in pages {
+            let frame = all[tag][page].unwrap_or_else(|| table[page].load(Ordering::Relaxed));
+            all[tag][page] = Some(frame);
+            between(frame);
+        }
+        GUEST_CACHED.with(|cached| cached.set(all));
+        GuestExit::Ran(())
+    };
+    // SAFETY: 1. uses of pages do not call the engine. 2. Interrupts are taken when a thread says so. 3. Nothing else uses what guests cache.
+    unsafe { machine.run_guest(guest, vcpu, inside) };
 }
 
 /// Makes this loom thread CPU `cpu`.

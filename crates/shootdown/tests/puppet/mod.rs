@@ -18,6 +18,8 @@ use shootdown::*;
 pub const PAGE: usize = 4096;
 /// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
 pub const WINDOW: usize = 500;
+/// Tags for virtual CPUs on each CPU.
+pub const GUEST_TAGS: usize = 2;
 /// The first global page.
 pub const GLOBAL: usize = 1000;
 
@@ -35,6 +37,10 @@ struct PuppetCpu {
     slots: Vec<AsidSlot>,
     /// Translations that user mode has cached, by tag and address.
     user_tlb: Mutex<BTreeMap<(u16, usize), u64>>,
+    /// Tags of virtual CPUs.
+    guest_slots: Vec<AsidSlot>,
+    /// What guests have cached, by tag and guest-physical address.
+    guest_tlb: Mutex<BTreeMap<(u16, usize), u64>>,
 }
 
 /// Where an NMI may come.
@@ -294,6 +300,11 @@ unsafe impl Platform for &'static Puppet {
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         assert_eq!(cpu, self.current_cpu(), "the slots of another CPU");
         &self.cpus[cpu.index()].slots
+    }
+
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        assert_eq!(cpu, self.current_cpu(), "the slots of another CPU");
+        &self.cpus[cpu.index()].guest_slots
     }
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
@@ -636,6 +647,23 @@ impl Puppet {
         (frame, entries)
     }
 
+    /// The running CPU enters guest mode.
+    pub fn enter_guest(&self, entry: GuestEntry) {
+        self.insist_irqs_off("as a guest is entered");
+        if entry.entries == TagEntries::Drop {
+            let mut tlb = self.me().guest_tlb.lock().unwrap();
+            tlb.retain(|(tag, _), _| *tag != entry.asid.as_u16());
+        }
+    }
+
+    /// What the guest that was entered on the running CPU translates `page` to; it caches that.
+    pub fn guest_access(&self, entry: GuestEntry, page: usize) -> u64 {
+        let (tag, address) = (entry.asid.as_u16(), page * PAGE);
+        let walked = self.own_tables.lock().unwrap()[&(entry.root.as_u64(), address)];
+        let mut tlb = self.me().guest_tlb.lock().unwrap();
+        *tlb.entry((tag, address)).or_insert(walked)
+    }
+
     /// The kernel page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
     pub fn kernel_table(&self, cpu: u32, linked: u64) -> u64 {
         let cpu = self.cpu(cpu);
@@ -710,6 +738,7 @@ where
 {
     let cpu = || PuppetCpu {
         slots: (0..tags).map(|_| AsidSlot::new()).collect(),
+        guest_slots: (0..GUEST_TAGS).map(|_| AsidSlot::new()).collect(),
         ..PuppetCpu::default()
     };
     let puppet: &'static Puppet = Box::leak(Box::new(Puppet {

@@ -1,0 +1,288 @@
+//! Guests: nested page tables, and the CPUs that run on them.
+//!
+//! A virtual machine's memory is translated by tables of the host, its nested page tables. What a processor caches of them it uses in guest
+//! mode only: not while it runs the host, not under another tag. So a CPU that has left guest mode is told nothing; it compares generations
+//! when it enters again, and has its tag dropped if there was a flush since. One that is in guest mode is interrupted, which makes it leave.
+//! Either way a flush is complete only when no CPU can run on the old translations (Xen: `guest_flush_tlb_mask` sent, and did not wait,
+//! before the series of April 2026).
+//!
+//! Order: a CPU says that it is in guest mode, full barrier, reads the generation, enters (I2). An initiator changes the tables, counts a
+//! generation, full barrier, reads who is in guest mode (I1). Interrupts are off from the first of these until the CPU has left: it answers only
+//! when it has.
+//!
+//! A tag belongs to a virtual CPU on one CPU, because what the guest itself flushes, it flushes where it runs. One that has run elsewhere
+//! in between has its tag dropped (Linux: `pre_svm_run`, `vmx_vcpu_load_vmcs`).
+
+use crate::atomic_mask::AtomicCpuMask;
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::engine::Shootdown;
+use crate::mask::CpuMask;
+use crate::memory::Here;
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering, Padded, fence};
+use crate::tlb::asid::Choice;
+use crate::tlb::{
+    Asid, FlushBatch, FlushTicket, GlobalTags, Reclaimed, Root, Slots, SpaceId, TagEntries, TlbGen,
+    UserSide,
+};
+
+/// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
+///
+/// It may move in memory, and be dropped when no virtual CPU runs; then its tables may be freed.
+#[derive(Debug)]
+pub struct GuestSpace<const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    id: SpaceId,
+    root: Root,
+    generation: Padded<AtomicU64>,
+    /// Where it has ever run; whether it does now says the CPU's own mark, which costs no line that all of them write.
+    visited: Padded<AtomicCpuMask<N>>,
+}
+
+impl<const N: usize> GuestSpace<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A virtual machine that has not run yet, whose nested page tables `root` leads to (SVM: nCR3; VMX: the EPT pointer). Any context; does not block.
+    pub fn new<P: Platform>(engine: &Shootdown<P, N>, root: Root) -> Self {
+        Self {
+            id: engine.fresh_space_id(),
+            root,
+            generation: Padded(AtomicU64::new(1)),
+            visited: Padded(AtomicCpuMask::new()),
+        }
+    }
+
+    /// The name by which requests and traces know it.
+    pub fn id(&self) -> SpaceId {
+        self.id
+    }
+
+    /// The root that its virtual CPUs run on.
+    pub fn root(&self) -> Root {
+        self.root
+    }
+
+    /// The CPUs that it has run on.
+    pub fn cpus(&self) -> CpuMask<N> {
+        self.visited.0.snapshot()
+    }
+
+    fn bump(&self) {
+        // ORDERING: Release publishes the change to who acquires this generation; the barrier before the marks are read is the caller's.
+        self.generation.0.fetch_add(1, Ordering::Release);
+    }
+
+    fn generation(&self) -> TlbGen {
+        // ORDERING: acquires the changes counted so far; pairs with `bump`.
+        TlbGen::from_raw(self.generation.0.load(Ordering::Acquire))
+    }
+}
+
+/// A virtual CPU, as far as its translations go. It runs on one CPU at a time; between two entries it may move.
+#[derive(Debug)]
+pub struct Vcpu {
+    name: SpaceId,
+    guest: SpaceId,
+    last: Option<CpuId>,
+    /// How often its tag was of no use any more.
+    moves: u64,
+}
+
+impl Vcpu {
+    /// A virtual CPU of `guest` that has not run yet. Any context; does not block.
+    pub fn new<P: Platform, const N: usize>(engine: &Shootdown<P, N>, guest: &GuestSpace<N>) -> Self
+    where
+        Cpus<N>: Capacity,
+    {
+        Self {
+            name: engine.fresh_space_id(),
+            guest: guest.id,
+            last: None,
+            moves: 0,
+        }
+    }
+
+    /// All that it has cached, its guest-virtual translations too, is dropped before it runs again: after a flush by the guest that the host
+    /// carries out (a hypercall, a write of CR3 that exits).
+    pub fn drop_translations(&mut self) {
+        self.moves += 1;
+    }
+
+    /// How often its tag will have been of no use when it runs on `me`.
+    fn moves_to(&self, me: CpuId) -> u64 {
+        self.moves + u64::from(self.last != Some(me))
+    }
+}
+
+/// What the host loads as it enters guest mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuestEntry {
+    /// The nested page tables.
+    pub root: Root,
+    /// The tag, one of [`Platform::guest_slots`]; [`Asid::UNTAGGED`] where there are none.
+    pub asid: Asid,
+    /// Whether what is cached under the tag may be used. No other tag is to be dropped.
+    pub entries: TagEntries,
+}
+
+/// How an attempt to enter guest mode ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GuestExit<R> {
+    /// The guest ran, and is left.
+    Ran(R),
+    /// It was not entered, and nothing dropped.
+    NotEntered(R),
+}
+
+/// The CPU is in guest mode; when this is dropped, it has left.
+struct InGuest<'a, const N: usize>(Here<'a, N>)
+where
+    Cpus<N>: Capacity;
+
+impl<const N: usize> Drop for InGuest<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        self.0.lazy.set_guest(SpaceId::KERNEL);
+    }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Runs `vcpu` of `guest` on this CPU: `run` enters guest mode as it is told, and comes back when the guest is left. Interrupts are off
+    /// until then, and as they were before afterwards: what made the guest leave is served there. Preemption in any state.
+    ///
+    /// # Safety
+    /// 1. `run` enters guest mode at most once, on [`GuestEntry::root`] and under [`GuestEntry::asid`], after having dropped what is cached under it
+    ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It does not call the engine.
+    /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `run` has returned.
+    /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `run`; and enters them in no other way.
+    ///
+    /// # Panics
+    /// When `guest` is another engine's, `vcpu` another guest's, or the CPU is not online or in guest mode already.
+    #[track_caller]
+    pub unsafe fn run_guest<R>(
+        &self,
+        guest: &GuestSpace<N>,
+        vcpu: &mut Vcpu,
+        run: impl FnOnce(GuestEntry) -> GuestExit<R>,
+    ) -> R {
+        self.check_owner(guest.id);
+        assert!(vcpu.guest == guest.id, "the virtual CPU is another guest's");
+        let irq = self.irq_guard();
+        let here = self.here();
+        let me = here.cpu;
+        assert!(self.is_ready(me), "{me} enters a guest before it is online");
+        assert!(
+            here.lazy.guest() == SpaceId::KERNEL,
+            "{me} is in a guest already"
+        );
+        if !guest.visited.0.contains(me, Ordering::Relaxed) {
+            guest.visited.0.insert(me, Ordering::Relaxed);
+        }
+        here.lazy.set_guest(guest.id);
+        let in_guest = InGuest(here);
+        // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
+        // initiator interrupts us, or we see its generation and, by its Release, its change.
+        fence(Ordering::SeqCst);
+        let moves = vcpu.moves_to(me);
+        // Both only grow, so their sum is the same only if both are.
+        let age = TlbGen::from_raw(guest.generation().as_u64().wrapping_add(moves));
+        let choice = self.choose_guest_tag(here, vcpu.name, age);
+        let (asid, entries) = (choice.asid, choice.entries);
+        let exit = run(GuestEntry {
+            root: guest.root,
+            asid,
+            entries,
+        });
+        drop(in_guest);
+        let result = match exit {
+            GuestExit::NotEntered(result) => result,
+            GuestExit::Ran(result) => {
+                // I3: the generation was read before the tag was dropped, or is that of the tag.
+                let slots = self.guest_slots(me);
+                slots.leave(asid, vcpu.name, age, UserSide::Current);
+                (vcpu.last, vcpu.moves) = (Some(me), moves);
+                result
+            }
+        };
+        drop(irq);
+        result
+    }
+
+    fn choose_guest_tag(&self, here: Here<'_, N>, name: SpaceId, age: TlbGen) -> Choice {
+        let slots = self.guest_slots(here.cpu);
+        let choice = slots.choose(self.policy(), name, age, &here.tlb.turn);
+        here.counters.count_tag(choice.why);
+        choice
+    }
+
+    pub(super) fn guest_slots(&self, me: CpuId) -> Slots<'_> {
+        Slots::new(self.platform.guest_slots(me), GlobalTags::NONE)
+    }
+
+    /// No virtual CPU of `guest` runs on translations from before this call once the ticket is done. The nested page tables were changed
+    /// before. What only widens rights needs no flush: a processor that finds too few in its cache walks again, or the guest exits and
+    /// finds them there.
+    ///
+    /// Context as [`submit_flush`](Self::submit_flush). Only the tags of this guest's virtual CPUs lose what they hold, as they run
+    /// next; by guest-physical address no x86 processor drops anything. Not inside [`run_guest`](Self::run_guest).
+    ///
+    /// # Panics
+    /// When `guest` is another engine's, or this CPU is in guest mode.
+    #[track_caller]
+    pub fn submit_guest_flush(&self, guest: &GuestSpace<N>) -> FlushTicket<'_, P, N> {
+        self.check_owner(guest.id);
+        guest.bump();
+        // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `run_guest` (I1, I2).
+        fence(Ordering::SeqCst);
+        let running = self.find_running(guest);
+        let kick = match running.is_empty() {
+            true => None,
+            false => self.publish_kick(Some(&running)),
+        };
+        FlushTicket::new(self, kick, None)
+    }
+
+    /// One flush for everything in `batch`, whose addresses are guest-physical. Its frames and tables come back from the ticket's wait. As
+    /// [`submit_guest_flush`](Self::submit_guest_flush).
+    #[track_caller]
+    pub fn submit_guest_batch<T, const CAP: usize>(
+        &self,
+        guest: &GuestSpace<N>,
+        batch: FlushBatch<T, CAP>,
+    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        let flush = match batch.is_empty() {
+            true => FlushTicket::done(self),
+            false => self.submit_guest_flush(guest),
+        };
+        flush.hold(batch.reclaim())
+    }
+
+    /// The CPUs that run `guest` now. After the barrier that follows the change.
+    #[track_caller]
+    fn find_running(&self, guest: &GuestSpace<N>) -> CpuMask<N> {
+        let irq = self.irq_guard();
+        let here = self.here();
+        assert!(
+            here.lazy.guest() == SpaceId::KERNEL,
+            "{} flushes a guest inside run_guest",
+            here.cpu
+        );
+        let mut running = CpuMask::EMPTY;
+        for cpu in guest.cpus().iter() {
+            if self.state(cpu).lazy.guest() == guest.id {
+                running.insert(cpu);
+            }
+        }
+        drop(irq);
+        running
+    }
+}
