@@ -261,6 +261,15 @@ fn misuse_panics() {
         assert!(refuses(|| machine.submit_guest_flush(space)));
         assert!(refuses(|| machine.offline()));
     });
+    puppet.as_cpu(1, || {
+        let polls = machine.poll_idle();
+        assert!(refuses(|| vm.run(1)), "no interrupt would be sent");
+        drop(polls);
+        let ran = machine.call_many(&mask([1]), &|_| {
+            assert!(refuses(|| Vm::new(machine, FIRST).run(1)))
+        });
+        assert!(ran.contains(cpu(1)));
+    });
     puppet.as_cpu(2, || machine.offline());
     assert!(refuses(|| vm.run(2)), "not online");
 }

@@ -166,7 +166,8 @@ where
     /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `run`; and enters them in no other way.
     ///
     /// # Panics
-    /// When `guest` is another engine's, `vcpu` another guest's, or the CPU is not online or in guest mode already.
+    /// When `guest` is another engine's, `vcpu` another guest's, or the CPU is not online, is in guest mode already, or would get no interrupt there:
+    /// inside a called function, and while a [`PollIdle`](crate::PollIdle) lives.
     #[track_caller]
     pub unsafe fn run_guest<R>(
         &self,
@@ -179,11 +180,7 @@ where
         let irq = self.irq_guard();
         let here = self.here();
         let me = here.cpu;
-        assert!(self.is_ready(me), "{me} enters a guest before it is online");
-        assert!(
-            here.lazy.guest() == SpaceId::KERNEL,
-            "{me} is in a guest already"
-        );
+        self.check_may_enter(here);
         if !guest.visited.0.contains(me, Ordering::Relaxed) {
             guest.visited.0.insert(me, Ordering::Relaxed);
         }
@@ -215,6 +212,20 @@ where
         };
         drop(irq);
         result
+    }
+
+    #[track_caller]
+    fn check_may_enter(&self, here: Here<'_, N>) {
+        let me = here.cpu;
+        assert!(self.is_ready(me), "{me} enters a guest before it is online");
+        assert!(
+            here.lazy.guest() == SpaceId::KERNEL,
+            "{me} is in a guest already"
+        );
+        assert!(
+            !here.in_function.get() && !here.inbox.is_held(me),
+            "{me} enters a guest where no interrupt would end it: inside a called function, or polling"
+        );
     }
 
     fn choose_guest_tag(&self, here: Here<'_, N>, name: SpaceId, age: TlbGen) -> Choice {
