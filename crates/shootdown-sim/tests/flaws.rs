@@ -6,7 +6,9 @@ use std::cell::Cell;
 use shootdown::{CpuId, CpuMask, Platform};
 use shootdown_sim::machine::Context;
 use shootdown_sim::timed::{Costs, Preset, Timed};
-use shootdown_sim::workload::{Built, Callers, Operation, Peer, Volley, VolleyResult, bytes_of};
+use shootdown_sim::workload::{
+    Built, Callers, Means, Operation, Peer, Volley, VolleyResult, bytes_of,
+};
 use shootdown_sim::{Failure, FailureKind, Machine, Program, SimPlatform};
 
 const N: usize = 8;
@@ -122,6 +124,7 @@ fn all_call_all(peer: Peer) -> VolleyResult {
         peer,
         callers: Callers::All,
         operation: Operation::Call,
+        means: Means::Interrupts,
         targets: 8,
         cpus: 16,
         function_ps: 0,

@@ -1,7 +1,9 @@
 //! All CPUs at once: who is reached, and which cache lines move.
 
 use shootdown_sim::timed::Preset;
-use shootdown_sim::workload::{Callers, Operation, Peer, Volley, VolleyResult, on_large_stack};
+use shootdown_sim::workload::{
+    Callers, Means, Operation, Peer, Volley, VolleyResult, on_large_stack,
+};
 
 const OPERATIONS: [Operation; 2] = [Operation::Call, Operation::Flush];
 
@@ -10,6 +12,7 @@ fn storm(peer: Peer, operation: Operation, cpus: usize, targets: usize) -> Volle
         peer,
         callers: Callers::All,
         operation,
+        means: Means::Interrupts,
         targets,
         cpus,
         function_ps: 0,

@@ -8,7 +8,7 @@ use std::path::Path;
 use support::Fixture;
 
 /// Name of the files, and the words after `lab bench`: every workload, every part of its output, and as little work as that takes.
-const BENCHES: [(&str, &str); 10] = [
+const BENCHES: [(&str, &str); 11] = [
     (
         "madvise",
         "madvise --machine sim --threads 1,2 --pages 1,8 --set icr_ns=50",
@@ -45,6 +45,10 @@ const BENCHES: [(&str, &str); 10] = [
     (
         "shoot",
         "shoot --quick --cpus 8 --targets 1,all --calls 3 --preset 16-core --set relax_ns=500 --lines",
+    ),
+    (
+        "shoot-broadcasts",
+        "shoot --quick --cpus 8 --targets 1,all --calls 2 --preset 16-core --peers best --set broadcast_ns=300",
     ),
 ];
 /// What the command line says of itself.

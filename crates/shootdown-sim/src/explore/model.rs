@@ -6,20 +6,18 @@ use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries, TagSet};
+use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries};
 
 use crate::explore::interrupts::Interrupts;
 use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
 use crate::explore::{Chooser, Clock, Question, Vcpu, View, Walk, Weak};
-use crate::machine::{FailureKind, Model, Processor, State, Status};
+use crate::machine::{FailureKind, GLOBAL_TAGS, Model, Processor, State, Status, new_global_tags};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
-/// Sets of eight tags that are the same on all CPUs, where there are any. A run's spaces give none back.
-const TAG_SETS: usize = 4;
 /// Up to so many CPUs a machine is not large.
 const FEW_CPUS: usize = 8;
 
@@ -158,19 +156,17 @@ impl Explore {
     /// How many tags each CPU remembers: its own, and those of [`global_tags`](Self::global_tags), unless it remembers nothing of them.
     pub(crate) fn asid_slots(&self) -> usize {
         match self.back_end() == BackEnd::ByTag && self.asid_slots > 1 {
-            true => self.asid_slots + TagSet::TAGS * TAG_SETS,
+            true => self.asid_slots + GLOBAL_TAGS,
             false => self.asid_slots,
         }
     }
 
-    /// Tags that are the same on all CPUs, behind those of their own: new ones, for one machine.
+    /// Tags that are the same on all CPUs.
     pub(crate) fn global_tags(&self) -> GlobalTags {
-        if self.back_end() != BackEnd::ByTag {
-            return GlobalTags::NONE;
+        match self.back_end() {
+            BackEnd::ByTag => new_global_tags(self.asid_slots),
+            _ => GlobalTags::NONE,
         }
-        // They live as long as their spaces might.
-        let sets: &'static [TagSet] = Box::leak(Box::new([const { TagSet::new() }; TAG_SETS]));
-        GlobalTags::new(Asid::new(self.asid_slots as u16 + 1), sets)
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {

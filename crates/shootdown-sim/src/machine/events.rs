@@ -227,6 +227,21 @@ impl State {
         self.timed()?.steal_times()
     }
 
+    /// Whether the timed machine flushes some CPUs without an interrupt.
+    pub(crate) fn has_timed_back_end(&mut self) -> bool {
+        let timed = self.timed();
+        timed.is_some_and(|timed| timed.has_broadcasts() || timed.steal_times().is_some())
+    }
+
+    /// The running CPU broadcasts and waits for it; false where the timed machine has no such instructions.
+    pub(crate) fn broadcast(&mut self) -> bool {
+        let running = self.running;
+        match &mut self.model {
+            Model::Timed(timed) => timed.broadcast(running, &mut self.processors[running]),
+            Model::Explore(_) => false,
+        }
+    }
+
     /// Whether a hypervisor takes the processor from the running CPU now.
     #[inline]
     pub(crate) fn leaves_processor(&mut self) -> bool {

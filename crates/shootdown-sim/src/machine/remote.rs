@@ -3,10 +3,21 @@
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Ordering};
-use shootdown::{Asid, CpuId, FlushRequest, RemoteFlush, RemoteTargets};
+use shootdown::{Asid, CpuId, FlushRequest, GlobalTags, RemoteFlush, RemoteTargets, TagSet};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::{Context, State};
+
+/// Sets of eight tags that are the same on all CPUs, where there are any. A run's spaces give none back.
+const TAG_SETS: usize = 4;
+pub(crate) const GLOBAL_TAGS: usize = TagSet::TAGS * TAG_SETS;
+
+/// New tags that are the same on all CPUs, behind `own` ones of each CPU, for one machine.
+pub(crate) fn new_global_tags(own: usize) -> GlobalTags {
+    // They live as long as their spaces might.
+    let sets: &'static [TagSet] = Box::leak(Box::new([const { TagSet::new() }; TAG_SETS]));
+    GlobalTags::new(Asid::new(own as u16 + 1), sets)
+}
 
 impl Context<'_> {
     fn explored<R>(self, ask: impl FnOnce(&mut Explore, usize) -> R) -> Option<R> {
@@ -22,7 +33,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn flushes_remotely(self) -> bool {
-        self.back_end() != BackEnd::None || self.with(State::steal_times).is_some()
+        self.back_end() != BackEnd::None || self.with(State::has_timed_back_end)
     }
 
     /// The hypervisor accesses a word, where this CPU is.
@@ -88,8 +99,14 @@ impl Context<'_> {
         self.timed(|timed| timed.note_taken(taken));
     }
 
-    /// Has every CPU drop what it holds under a tag, one after the other, unless the host refuses.
+    /// Has every CPU drop what it holds under a tag: on the timed machine when the broadcast is over, in exploration one after the other,
+    /// unless the host refuses.
     pub(crate) fn flush_everywhere(self, asid: Asid, request: &FlushRequest) -> bool {
+        if self.with(State::broadcast) {
+            self.event();
+            self.timed(|timed| timed.drop_everywhere(asid, request));
+            return true;
+        }
         if self.explored(|explore, _| explore.refuses_tag()) != Some(false) {
             return false;
         }

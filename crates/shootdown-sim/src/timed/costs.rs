@@ -83,6 +83,8 @@ pub struct Costs {
     pub flush_all_ps: u64,
     /// Dropping everything of one tag that is not loaded (INVPCID of one context).
     pub invpcid_ps: u64,
+    /// Dropping translations on all CPUs by one instruction, and waiting for it (INVLPGB, TLBSYNC); 0 where no preset gives it.
+    pub broadcast_ps: u64,
     /// Loading another root and dropping what its tag has cached (CR3 write).
     pub load_root_ps: u64,
     /// Loading another root and keeping what its tag has cached (CR3 write with bit 63).

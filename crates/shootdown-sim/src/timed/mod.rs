@@ -4,6 +4,7 @@
 //! named [parameter](PARAMETERS); a [`Preset`] gives each one a value and says where it comes from.
 
 mod activity;
+mod broadcast;
 mod cache;
 mod clock;
 mod closed_form;
@@ -24,6 +25,7 @@ mod topology;
 mod turns;
 
 pub use activity::Activity;
+pub use broadcast::Fabric;
 pub use cache::Replacement;
 pub use clock::Clock;
 pub use closed_form::ClosedForm;
@@ -33,7 +35,7 @@ pub(crate) use hypervisor::Hypervisor;
 pub use lines::{Lines, Transfers};
 pub use model::Timed;
 pub use moves::{Motive, Moved, Moves};
-pub use parameters::{HOSTING_PARAMETERS, PARAMETERS, Parameter, ParameterError, Unit};
+pub use parameters::{PARAMETERS, Parameter, ParameterError, Unit};
 pub use preset::{Origin, Preset};
 pub use shape::{TlbCounts, TlbShape};
 pub use tlb::{Tlb, Translation};

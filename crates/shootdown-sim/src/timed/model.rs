@@ -7,12 +7,10 @@ use shootdown::{Asid, LocalFlush, TagEntries};
 
 use crate::machine::{Pending, Processor, Status};
 use crate::timed::activity::Diary;
+use crate::timed::broadcast::Broadcasts;
 use crate::timed::lines::LINE_BYTES;
 use crate::timed::spin::{Resumed, Spins};
 use crate::timed::{Activity, Clock, Costs, Hypervisor, Lines, Tlb, Translation};
-
-/// Page numbers count pages of 4 KiB.
-const PAGE_SHIFT: usize = 12;
 
 /// The timed model of one machine.
 #[derive(Debug)]
@@ -31,6 +29,8 @@ pub struct Timed {
     clock: Clock,
     /// Who has the processors, where these are shared.
     pub(super) hypervisor: Option<Box<Hypervisor>>,
+    /// The instructions that reach all CPUs, where there are any.
+    pub(super) broadcasts: Option<Broadcasts>,
     random: fastrand::Rng,
 }
 
@@ -52,6 +52,7 @@ impl Timed {
             spins: None,
             resumed: Vec::new(),
             clock: Clock::new(cpus),
+            broadcasts: None,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -181,7 +182,7 @@ impl Timed {
         }
     }
 
-    fn disturb(&mut self, cpu: usize) {
+    pub(super) fn disturb(&mut self, cpu: usize) {
         if let Some(spins) = &mut self.spins {
             spins.disturb(cpu);
         }
@@ -231,9 +232,7 @@ impl Timed {
         let tlb = &mut self.tlbs[cpu];
         processor.now_ps += match operation {
             LocalFlush::Pages(range, _) => {
-                for page in range.start() >> PAGE_SHIFT..range.end().div_ceil(1 << PAGE_SHIFT) {
-                    tlb.drop_page(&self.costs, page as u64);
-                }
+                tlb.drop_pages(&self.costs, tlb.tag(), range);
                 range.page_count() as u64 * self.costs.flush_page_ps
             }
             LocalFlush::Space => {

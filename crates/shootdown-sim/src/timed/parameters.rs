@@ -36,9 +36,9 @@ impl fmt::Debug for Parameter {
 }
 
 macro_rules! parameters {
-    ($(#[$about_all:meta])* $all:ident: $($name:literal $unit:ident $($field:ident).+ : $type:ty, $about:literal;)+) => {
+    ($(#[$about_all:meta])* $visible:vis $all:ident: $($name:literal $unit:ident $($field:ident).+ : $type:ty, $about:literal;)+) => {
         $(#[$about_all])*
-        pub static $all: &[Parameter] = &[$(Parameter {
+        $visible static $all: &[Parameter] = &[$(Parameter {
             name: $name,
             unit: Unit::$unit,
             about: $about,
@@ -50,7 +50,7 @@ macro_rules! parameters {
 
 parameters! {
     /// All of every machine, in the order in which they are printed.
-    PARAMETERS:
+    pub PARAMETERS:
     "hit_ns" Time hit_ps: u64, "access that the own cache serves";
     "locked_ns" Time locked_ps: u64, "locked operation, beyond its access";
     "fence_ns" Time fence_ps: u64, "full fence";
@@ -112,6 +112,32 @@ parameters! {
     "vm_entry_ns" Time hosting.entry_ps: u64, "from host to guest";
 }
 
+parameters! {
+    /// Those of machines with an instruction that drops translations on all CPUs.
+    BROADCAST_PARAMETERS:
+    "broadcast_ns" Time broadcast_ps: u64, "dropping a page on all CPUs by an instruction, and waiting for it";
+}
+
+/// Those that not every machine has.
+pub(super) fn optional() -> impl Iterator<Item = &'static Parameter> + Clone {
+    HOSTING_PARAMETERS.iter().chain(BROADCAST_PARAMETERS)
+}
+
+impl Costs {
+    /// The parameters of this machine that not every machine has.
+    pub fn own_parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        let hosting = HOSTING_PARAMETERS.iter();
+        let broadcast = BROADCAST_PARAMETERS.iter();
+        let hosting = hosting.filter(|_| self.hosting.shares());
+        hosting.chain(broadcast.filter(|_| self.has_broadcasts()))
+    }
+
+    /// Whether the CPUs have an instruction that drops translations on all of them.
+    pub fn has_broadcasts(&self) -> bool {
+        self.broadcast_ps > 0
+    }
+}
+
 /// The largest time that a parameter takes: one second.
 const MOST_NS: f64 = 1e9;
 /// The largest count.
@@ -158,7 +184,7 @@ impl Parameter {
     /// # Errors
     /// There is none.
     pub fn named(name: &str) -> Result<&'static Self, ParameterError> {
-        let mut all = PARAMETERS.iter().chain(HOSTING_PARAMETERS);
+        let mut all = PARAMETERS.iter().chain(optional());
         let names = all.clone().map(|it| it.name);
         all.find(|parameter| parameter.name == name)
             .ok_or_else(|| ParameterError::unknown(name, names))
@@ -198,7 +224,7 @@ mod tests {
     #[test]
     fn every_parameter_is_a_figure_of_its_own() {
         let mut costs = Costs::default();
-        let all = || PARAMETERS.iter().chain(HOSTING_PARAMETERS).enumerate();
+        let all = || PARAMETERS.iter().chain(optional()).enumerate();
         for (index, parameter) in all() {
             parameter.set(&mut costs, index as f64 + 1.0).unwrap();
         }

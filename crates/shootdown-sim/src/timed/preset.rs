@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use crate::timed::{Costs, HOSTING_PARAMETERS, PARAMETERS, Parameter};
+use crate::timed::parameters::optional;
+use crate::timed::{Costs, PARAMETERS, Parameter};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +172,7 @@ impl Preset {
             let set = parameter.set(&mut costs, figure.value);
             set.expect("a figure of a preset fits");
         }
-        for parameter in HOSTING_PARAMETERS {
+        for parameter in optional() {
             if let Some(figure) = self.figure(parameter.name) {
                 let set = parameter.set(&mut costs, figure.value);
                 set.expect("a figure of a preset fits");
@@ -201,10 +202,9 @@ mod tests {
                 assert_eq!(parameter.get(&costs), figure.value, "{}", figure.name);
                 assert!(figure.origin.text().len() > 3, "{}", figure.name);
             }
-            let of_host = HOSTING_PARAMETERS.iter().map(|it| preset.figure(it.name));
-            let given = of_host.flatten().count();
-            let due = costs.hosting.shares();
-            assert_eq!(given, HOSTING_PARAMETERS.len() * usize::from(due));
+            let given = optional().map(|it| it.name);
+            let given = given.filter(|name| preset.figure(name).is_some());
+            assert!(given.eq(costs.own_parameters().map(|it| it.name)));
             let mut named = BTreeSet::new();
             for Figure { name, .. } in preset.own_figures() {
                 assert!(Parameter::named(name).is_ok(), "{name}");

@@ -3,11 +3,13 @@
 //! Pages are numbers of 4 KiB pages. Entries carry the tag (x86: PCID) of the root that was loaded when
 //! they were made, as in Intel SDM 4.10.
 
-use shootdown::{Asid, TagEntries};
+use shootdown::{Asid, FlushRange, TagEntries};
 
 use crate::timed::cache::{Cache, Entry, Replacement};
 use crate::timed::{Costs, TlbCounts, TlbShape};
 
+/// Page numbers count pages of 4 KiB.
+const PAGE_SHIFT: usize = 12;
 /// Levels of a walk: four entries are read where nothing is cached.
 const WALK_LEVELS: usize = 4;
 /// Bits of a page number that one level resolves.
@@ -99,11 +101,13 @@ impl Tlb {
         known + 1
     }
 
-    /// Drops one page of the loaded tag, and every paging-structure entry of that tag (SDM 4.10.4.1, INVLPG).
-    pub fn drop_page(&mut self, costs: &Costs, page: u64) {
-        let tag = self.tag();
-        self.first.drop_page(costs.tlb.l1_sets, tag, page);
-        self.second.drop_page(costs.tlb.l2_sets, tag, page);
+    /// Drops pages of a tag, and every paging-structure entry of that tag (SDM 4.10.4.1, INVLPG).
+    pub fn drop_pages(&mut self, costs: &Costs, tag: Asid, range: FlushRange) {
+        let pages = range.start() >> PAGE_SHIFT..range.end().div_ceil(1 << PAGE_SHIFT);
+        for page in pages {
+            self.first.drop_page(costs.tlb.l1_sets, tag, page as u64);
+            self.second.drop_page(costs.tlb.l2_sets, tag, page as u64);
+        }
         self.walk.iter_mut().for_each(|level| level.drop_tag(tag));
     }
 
@@ -156,6 +160,8 @@ fn upper(page: u64, level: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use shootdown::PageSize;
+
     use super::*;
     use TagEntries::{Drop, Keep};
     use Translation::{Cached, Fault, Walked};
@@ -218,7 +224,8 @@ mod tests {
         let (costs, mut tlb) = (costs(), Tlb::default());
         tlb.translate(&costs, 5, Some(1));
         tlb.translate(&costs, 6, Some(2));
-        tlb.drop_page(&costs, 5);
+        let fifth = FlushRange::pages(5 << PAGE_SHIFT, 1, PageSize::SIZE_4K);
+        tlb.drop_pages(&costs, Asid::UNTAGGED, fifth);
         assert_eq!(tlb.translate(&costs, 6, None), (Cached(2), 0));
         assert_eq!(tlb.translate(&costs, 5, None), (Fault, 40));
     }

@@ -7,8 +7,8 @@ use shootdown::{Capacity, Cpus, Policy};
 use shootdown_peers::{CrossCall, Peer};
 
 use crate::machine::{Engine, Machine, SimPlatform, context};
-use crate::timed::{Costs, Timed};
-use crate::workload::on_large_stack;
+use crate::timed::Timed;
+use crate::workload::{Means, on_large_stack};
 
 /// The memory of a peer's instance for CPUs below `cpus`, with sets of CPUs for 64, 256, 1024 or 4096, in bytes.
 pub fn bytes_of(peer: Peer, cpus: usize) -> usize {
@@ -54,21 +54,21 @@ where
         }
     }
 
-    /// A timed machine whose interrupts it takes.
+    /// A machine whose interrupts it takes, and whose broadcasts the engine uses, for all flushes that leave their CPU.
     pub(super) fn machine(
         &self,
-        cpus: usize,
-        costs: &Costs,
-        seed: u64,
+        mut timed: Timed,
+        means: Means,
         skips_idle_turns: bool,
     ) -> Machine<'_> {
-        let timed = Timed::with_seed(cpus, costs.clone(), seed);
-        let timed = match skips_idle_turns {
-            true => timed.without_idle_turns(),
-            false => timed,
-        };
-        let handler = || self.calls().handle_ipi();
-        Machine::timed(timed, handler)
+        if skips_idle_turns {
+            timed = timed.without_idle_turns();
+        }
+        if let (Self::Ours(engine), Means::Broadcasts(fabric)) = (self, means) {
+            engine.set_policy(Policy::BEST.with_global_tags_from(1));
+            timed = timed.with_broadcasts(fabric);
+        }
+        Machine::timed(timed, || self.calls().handle_ipi())
     }
 
     /// What it does.

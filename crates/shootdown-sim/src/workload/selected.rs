@@ -8,11 +8,11 @@ use std::cell::{Cell, RefCell};
 use shootdown::{Capacity, Cpus};
 use shootdown_peers::{Lent, fifo_limit};
 
-use crate::timed::Costs;
+use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::Function;
-use crate::workload::{Built, Masks, Peer};
+use crate::workload::{Built, Masks, Means, Peer};
 
 /// What the authors of T5 measured: mask size, and the change in execution time against one lock in percent, for 1, 2
 /// and 4 initiators. They do not say how their masks were drawn.
@@ -103,7 +103,8 @@ where
         RefCell::new(vec![Vec::new(); row.initiators]),
     );
     let span = Cell::new((u64::MAX, 0u64));
-    let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
+    let timed = Timed::with_seed(row.cpus, row.costs.clone(), row.seed);
+    let machine = peer.machine(timed, Means::Interrupts, skips_idle_turns);
     let work = Function(&runs, row.function_ps);
     let run = |_| work.run();
     let lent: Lent<'_> = &run;

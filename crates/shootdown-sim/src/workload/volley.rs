@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};
 
 use crate::machine::Context;
-use crate::timed::{Activity, Costs, Moves, Timed};
+use crate::timed::{Activity, Costs, Fabric, Moves, Timed};
 use crate::workload::engine::with_close_size;
 use crate::workload::fairness::{quantile, unfairness};
 use crate::workload::peer::Function;
@@ -37,6 +37,15 @@ pub enum Operation {
     Flush,
 }
 
+/// How the engine's flushes reach other CPUs. Calls, and other kernels, interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Means {
+    /// By interrupt.
+    Interrupts,
+    /// By an instruction that all CPUs obey, and tags that are the same on all of them, whatever the number of targets.
+    Broadcasts(Fabric),
+}
+
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Volley {
@@ -46,13 +55,15 @@ pub struct Volley {
     pub callers: Callers,
     /// What they have others do.
     pub operation: Operation,
+    /// How flushes reach them.
+    pub means: Means,
     /// Targets of each call.
     pub targets: usize,
     /// CPUs of the machine.
     pub cpus: usize,
     /// How long the function takes on each target, in picoseconds.
     pub function_ps: u64,
-    /// Calls of each caller, besides one to warm up.
+    /// Calls of each caller, besides those to warm up.
     pub calls: usize,
     /// The machine.
     pub costs: Costs,
@@ -80,6 +91,9 @@ pub struct Called {
 pub struct VolleyResult {
     /// Every call.
     pub calls: Vec<Called>,
+    /// Those of CPU 0 that warmed up: one, and where flushes are broadcast another. In the first the space gets its tag, in the
+    /// second its initiator looks whether all CPUs have it.
+    pub warm_up: Vec<Called>,
     /// From the first call's beginning to the last one's end.
     pub whole_ps: u64,
     /// Executions of the function, or pages forgotten, on other CPUs than the caller's: targets by calls.
@@ -137,6 +151,7 @@ impl Volley {
 #[derive(Default)]
 struct Log {
     calls: RefCell<Vec<Called>>,
+    warm_up: RefCell<Vec<Called>>,
     /// When the first call began, and the last one ended.
     span_ps: Cell<Option<(u64, u64)>>,
     runs: Cell<u64>,
@@ -162,7 +177,8 @@ where
         spaces: flushes.then(|| Spaces::new(&peer, row.targets + 1, row.cpus)),
         log: Log::default(),
     };
-    let machine = peer.machine(row.cpus, &row.costs, row.seed, skips_idle_turns);
+    let timed = Timed::with_seed(row.cpus, row.costs.clone(), row.seed);
+    let machine = peer.machine(timed, row.means, skips_idle_turns);
     let mut state = machine.run_each(row.peer.name(), |cpu, context| run.program(cpu, context));
     if !flushes {
         run.end(state.timed().expect("a timed machine"));
@@ -172,6 +188,7 @@ where
     let (first_ps, last_ps) = log.span_ps.get().unwrap_or_default();
     VolleyResult {
         calls: log.calls.into_inner(),
+        warm_up: log.warm_up.into_inner(),
         whole_ps: last_ps - first_ps,
         runs: log.runs.get(),
         activity: after.0 - before.0,
@@ -232,12 +249,19 @@ where
         }
     }
 
-    /// The calls of one CPU: one to warm up, then those that count.
+    /// The calls of one CPU: those that warm up, then those that count.
     fn calls(&self, cpu: usize, context: Context<'_>) {
         let (row, log) = (self.row, &self.log);
         let mut random = fastrand::Rng::with_seed(row.seed ^ (cpu as u64) << 32);
         context.work(SETTLE_PS - context.now_ps());
-        self.call(cpu, context, &mut random);
+        let mut warm_up = vec![self.call(cpu, context, &mut random)];
+        if row.means != Means::Interrupts {
+            context.work(PAUSE_PS);
+            warm_up.push(self.call(cpu, context, &mut random));
+        }
+        if cpu == 0 {
+            log.warm_up.replace(warm_up);
+        }
         // Interrupts of the warm-up make the first of these longer, and none comes in the second.
         context.work(SETTLE_PS / 2);
         context.work(2 * SETTLE_PS - context.now_ps());
@@ -339,6 +363,7 @@ mod tests {
             peer,
             callers,
             operation: Operation::Call,
+            means: Means::Interrupts,
             targets: 7,
             cpus: 20,
             function_ps: 0,

@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use shootdown_sim::timed::{
-    Costs, HOSTING_PARAMETERS, Origin, PARAMETERS, Parameter, Preset, Unit,
-};
+use shootdown_sim::timed::{Costs, Origin, PARAMETERS, Parameter, Preset, Unit};
 use shootdown_sim::workload::{LOAD_FIGURES, Load, LoadFigure};
 
 use crate::bench::columns::{grid, number};
@@ -84,9 +82,8 @@ impl Setup {
 
     /// The figures of the machine, and those of its load.
     fn figures(&self) -> Vec<Figure> {
-        let hosting = HOSTING_PARAMETERS.iter();
-        let hosting = hosting.filter(|_| self.costs.hosting.shares());
-        let machine = PARAMETERS.iter().chain(hosting).map(|it| {
+        let all = PARAMETERS.iter().chain(self.costs.own_parameters());
+        let machine = all.map(|it| {
             let origin = self.preset.origin(it);
             (it.name, it.get(&self.costs), origin)
         });

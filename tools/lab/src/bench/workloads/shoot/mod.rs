@@ -2,14 +2,16 @@
 //!
 //! * [`plan`]: the lines of the tables;
 //! * [`moves`]: which cache lines moved, on demand;
-//! * [`spared`]: what is said of targets that need no interrupt.
+//! * [`spared`]: what is said of targets that need no interrupt;
+//! * [`broadcast`]: flushes by an instruction that all CPUs obey.
 
+mod broadcast;
 mod moves;
 mod plan;
 mod spared;
 
 use serde_json::json;
-use shootdown_sim::workload::{Callers, Operation, Peer, Volley, VolleyResult, bytes_of};
+use shootdown_sim::workload::{Callers, Means, Operation, Peer, Volley, VolleyResult, bytes_of};
 
 use self::plan::{Line, Plan};
 use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
@@ -76,13 +78,19 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     });
     let names = plan.peers.iter().map(|peer| peer.name());
     let spared = spared::measure(setups);
+    let broadcasts = broadcast::measure(&plan, calls, setups)?;
+    let mut params = json!({
+        "machines": figures.collect::<Vec<_>>(), "seed": calls.seed,
+        "peers": names.collect::<Vec<_>>(),
+        "memory": memory.collect::<Vec<_>>(), "spared": spared,
+    });
+    let tables = tables(&plan, &rows) + &spared::render(&spared) + &broadcast::render(&broadcasts);
+    if !broadcasts.is_empty() {
+        params["broadcasts"] = json!(broadcasts);
+    }
     Ok(Findings {
-        tables: tables(&plan, &rows) + &spared::render(&spared) + &moves::tables(&rows),
-        params: json!({
-            "machines": figures.collect::<Vec<_>>(), "seed": calls.seed,
-            "peers": names.collect::<Vec<_>>(),
-            "memory": memory.collect::<Vec<_>>(), "spared": spared,
-        }),
+        tables: tables + &moves::tables(&rows),
+        params,
         pictures: pictures(&plan, &rows),
         rows,
         ..Findings::default()
@@ -92,15 +100,7 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
 fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
     let what = |line: &Line, peer: Peer| Volley {
         peer,
-        callers: line.callers,
-        operation: line.operation,
-        targets: line.targets,
-        cpus: line.cpus,
-        function_ps: line.function_ps,
-        calls: plan.calls_of(line),
-        costs: setups[line.machine].costs.clone(),
-        seed: calls.seed,
-        names_lines: calls.lines,
+        ..volley(plan, calls, &setups[line.machine], line)
     };
     let of = |line| plan.peers.iter().map(move |peer| what(line, *peer));
     let simulations: Vec<Volley> = plan.lines.iter().flat_map(of).collect();
@@ -118,6 +118,23 @@ fn measure(plan: &Plan, calls: &Calls, setups: &[Setup]) -> Outcome<Vec<Row>> {
         })
     });
     Ok(rows.collect())
+}
+
+/// A line as the engine runs it, by interrupts.
+fn volley(plan: &Plan, calls: &Calls, setup: &Setup, line: &Line) -> Volley {
+    Volley {
+        peer: Peer::Shootdown,
+        callers: line.callers,
+        operation: line.operation,
+        means: Means::Interrupts,
+        targets: line.targets,
+        cpus: line.cpus,
+        function_ps: line.function_ps,
+        calls: plan.calls_of(line),
+        costs: setup.costs.clone(),
+        seed: calls.seed,
+        names_lines: calls.lines,
+    }
 }
 
 fn row(line: &Line, preset: &str, peer: Peer, result: &VolleyResult) -> Row {

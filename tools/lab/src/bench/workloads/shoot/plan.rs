@@ -34,11 +34,30 @@ pub struct Line {
     pub targets: usize,
 }
 
+impl Line {
+    fn of(
+        (callers, cpus, targets): Shape,
+        machine: usize,
+        operation: Operation,
+        function_ps: u64,
+    ) -> Self {
+        Self {
+            machine,
+            callers,
+            operation,
+            function_ps,
+            cpus,
+            targets,
+        }
+    }
+}
+
 /// What is measured.
 #[derive(Debug)]
 pub struct Plan {
     pub lines: Vec<Line>,
     pub peers: Vec<Peer>,
+    pub shapes: Vec<Shape>,
     calls: Option<usize>,
     is_quick: bool,
 }
@@ -58,27 +77,14 @@ impl Plan {
         let asked = Asked::of(calls)?;
         let shapes = shapes(&asked, calls.quick)?;
         let functions_ps = asked.functions_ps.as_deref().unwrap_or(&[0]);
-        let mut operations: Vec<_> = functions_ps
-            .iter()
-            .map(|ps| (Operation::Call, *ps))
-            .collect();
-        operations.push((Operation::Flush, 0));
         let mut lines = Vec::new();
         for machine in 0..machines {
-            for &(operation, function_ps) in &operations {
-                let is_measured = |(callers, ..): &&Shape| {
-                    operation == Operation::Call || *callers == Callers::All
-                };
-                let shapes = shapes.iter().filter(is_measured);
-                lines.extend(shapes.map(|&(callers, cpus, targets)| Line {
-                    machine,
-                    callers,
-                    operation,
-                    function_ps,
-                    cpus,
-                    targets,
-                }));
-            }
+            let calls = functions_ps.iter().flat_map(|ps| {
+                let line = move |shape: &Shape| Line::of(*shape, machine, Operation::Call, *ps);
+                shapes.iter().map(line)
+            });
+            lines.extend(calls);
+            lines.extend(flushes(&shapes, machine, Callers::All));
         }
         if lines.is_empty() {
             return Err(Failure::input(
@@ -89,6 +95,7 @@ impl Plan {
         Ok(Self {
             lines,
             peers: asked.peers,
+            shapes,
             calls: asked.calls,
             is_quick: calls.quick,
         })
@@ -106,7 +113,13 @@ impl Plan {
 }
 
 /// Who calls, on how many CPUs, how many of them.
-type Shape = (Callers, usize, usize);
+pub type Shape = (Callers, usize, usize);
+
+/// A flush in each shape with these callers, on one machine.
+pub fn flushes(shapes: &[Shape], machine: usize, callers: Callers) -> impl Iterator<Item = Line> {
+    let shapes = shapes.iter().filter(move |shape| shape.0 == callers);
+    shapes.map(move |shape| Line::of(*shape, machine, Operation::Flush, 0))
+}
 
 fn shapes(asked: &Asked, is_quick: bool) -> Outcome<Vec<Shape>> {
     let both = || vec![Count::Some(1), Count::All];
