@@ -30,8 +30,11 @@
 
 mod payload;
 mod port;
+mod slots;
+#[cfg(not(all(loom, test)))]
 mod table;
 
 pub use payload::Payload;
 pub use port::{RarHardware, RarPort};
+#[cfg(not(all(loom, test)))]
 pub use table::{BeginError, Flight, RarTable, State};

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::payload::Payload;
 use super::port::RarPort;
+use super::slots::Slots;
 use crate::apic::SendError;
 use crate::msr::Msr;
 
@@ -47,10 +48,7 @@ pub struct RarTable<const WORDS: usize> {
     vectors: [[ActionVector; WORD_BITS]; WORDS],
     /// Whom the request in a slot is for. Written by its owner.
     targets: [[AtomicU64; WORDS]; SLOTS],
-    /// Slots that nobody owns. Whoever clears a bit owns the slot; it may be used once the last request's targets are through.
-    unowned: AtomicU64,
-    /// Slots that every CPU has.
-    usable: AtomicU64,
+    slots: Slots,
 }
 
 const _: () = assert!(core::mem::offset_of!(RarTable<1>, vectors) as u64 == VECTORS);
@@ -85,8 +83,7 @@ impl<const WORDS: usize> RarTable<WORDS> {
             payloads: [const { [const { AtomicU64::new(0) }; Payload::WORDS] }; SLOTS],
             vectors: [const { [const { ActionVector::new() }; WORD_BITS] }; WORDS],
             targets: [const { [const { AtomicU64::new(0) }; WORDS] }; SLOTS],
-            unowned: AtomicU64::new(u64::MAX),
-            usable: AtomicU64::new(u64::MAX),
+            slots: Slots::new(),
         }
     }
 
@@ -118,9 +115,8 @@ impl<const WORDS: usize> RarTable<WORDS> {
         }
         // SAFETY: 1. duty 1.
         let last = unsafe { port.read_msr(Msr::RAR_INFO) } >> LAST_SHIFT & LAST_MASK;
-        // ORDERING: Relaxed: a number by itself; requests that name this CPU come after this (duty 3).
-        self.usable
-            .fetch_and(u64::MAX >> (LAST_MASK - last), Ordering::Relaxed);
+        // Requests that name this CPU come after this (duty 3).
+        self.slots.end_at(last as u32);
         let at = physical + VECTORS + VECTOR_BYTES * cpu as u64;
         for (msr, value) in [
             (Msr::RAR_ACTION_VECTOR, at),
@@ -158,7 +154,7 @@ impl<const WORDS: usize> RarTable<WORDS> {
         let flight = self.take(port).ok_or(BeginError::NoSlot)?;
         let slot = flight.slot;
         for (index, word) in self.targets[slot].iter().enumerate() {
-            // ORDERING: Relaxed: the slot's next owner sees it by `unowned`.
+            // ORDERING: Relaxed: the slot's next owner sees it by `Slots`.
             word.store(targets.get(index).copied().unwrap_or(0), Ordering::Relaxed);
         }
         for (word, value) in self.payloads[slot].iter().zip(payload.words()) {
@@ -177,22 +173,33 @@ impl<const WORDS: usize> RarTable<WORDS> {
 
     /// A slot that its last request's targets are through with.
     fn take(&self, port: &impl RarPort) -> Option<Flight<'_, WORDS>> {
-        // ORDERING: Relaxed: a hint.
-        let mut tried = self.unowned.load(Ordering::Relaxed) & self.usable.load(Ordering::Relaxed);
-        while tried != 0 {
-            let slot = tried.trailing_zeros() as usize;
-            tried &= tried - 1;
-            // ORDERING: Acquire: what the last owner wrote is there.
-            if self.unowned.fetch_and(!(1 << slot), Ordering::Acquire) >> slot & 1 == 0 {
-                continue;
-            }
-            // Dropped where somebody is not through: then it is nobody's again.
-            let flight = Flight { table: self, slot };
-            if flight.is_settled(port) {
-                return Some(flight);
-            }
+        let slot = self.slots.take(|slot| self.is_settled(port, slot))?;
+        Some(Flight { table: self, slot })
+    }
+
+    /// How far `cpu` is with the request in `slot`.
+    fn state(&self, port: &impl RarPort, slot: usize, cpu: usize) -> State {
+        // ORDERING: Relaxed: written by the slot's owner, or its last one (`Slots`).
+        let word = self.targets[slot].get(cpu / WORD_BITS);
+        let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+        if word >> (cpu % WORD_BITS) & 1 == 0 {
+            return State::Failed;
         }
-        None
+        match port.load_action(&self.vector(cpu).0[slot]) {
+            SUCCESS => State::Done,
+            FAILURE => State::Failed,
+            // Also what the sources do not list: a processor that says more may be on its way.
+            _ => State::Pending,
+        }
+    }
+
+    /// Whether all targets of the request in `slot` are through, with success or without.
+    fn is_settled(&self, port: &impl RarPort, slot: usize) -> bool {
+        // ORDERING: Relaxed: as above.
+        let words = self.targets[slot]
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed));
+        cpus(words).all(|cpu| self.state(port, slot, cpu) != State::Pending)
     }
 
     fn vector(&self, cpu: usize) -> &ActionVector {
@@ -217,35 +224,18 @@ pub struct Flight<'a, const WORDS: usize> {
 impl<const WORDS: usize> Flight<'_, WORDS> {
     /// How far `cpu` is. What is `Done` stays so, and what has `Failed`.
     pub fn poll(&self, port: &impl RarPort, cpu: usize) -> State {
-        // ORDERING: Relaxed: written by this flight's beginning.
-        let word = self.table.targets[self.slot].get(cpu / WORD_BITS);
-        let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
-        if word >> (cpu % WORD_BITS) & 1 == 0 {
-            return State::Failed;
-        }
-        match port.load_action(&self.table.vector(cpu).0[self.slot]) {
-            SUCCESS => State::Done,
-            FAILURE => State::Failed,
-            // Also what the sources do not list: a processor that says more may be on its way.
-            _ => State::Pending,
-        }
+        self.table.state(port, self.slot, cpu)
     }
 
     /// Whether all targets are through, with success or without.
     pub fn is_settled(&self, port: &impl RarPort) -> bool {
-        let targets = &self.table.targets[self.slot];
-        // ORDERING: Relaxed: written by this flight's beginning, or by that of the slot's last owner (Acquire in `take`).
-        let words = targets.iter().map(|word| word.load(Ordering::Relaxed));
-        cpus(words).all(|cpu| self.poll(port, cpu) != State::Pending)
+        self.table.is_settled(port, self.slot)
     }
 }
 
 impl<const WORDS: usize> Drop for Flight<'_, WORDS> {
     fn drop(&mut self) {
-        // ORDERING: Release: the next owner sees whom this was for, and writes after our last look.
-        self.table
-            .unowned
-            .fetch_or(1 << self.slot, Ordering::Release);
+        self.table.slots.give_back(self.slot);
     }
 }
 

@@ -50,6 +50,7 @@ enum Kind {
     Engine,
     SimEngine,
     Loom,
+    X86Loom,
     X86,
     Kernel,
     Hosted,
@@ -97,7 +98,7 @@ impl Check {
     pub fn build_effort(&self) -> u8 {
         match self.kind {
             Kind::Engine | Kind::X86 | Kind::Kernel | Kind::Hosted => 0,
-            Kind::SimEngine | Kind::Loom => 1,
+            Kind::SimEngine | Kind::Loom | Kind::X86Loom => 1,
             Kind::Sim => 2,
             Kind::Fuzz => 3,
         }
@@ -106,7 +107,7 @@ impl Check {
     /// Builds what the check runs, or returns what the compiler says.
     pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
         let target = match self.kind {
-            Kind::Loom => "target-loom",
+            Kind::Loom | Kind::X86Loom => "target-loom",
             _ => "target",
         };
         let mut command = cargo::command(&self.words());
@@ -118,7 +119,7 @@ impl Check {
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .env("CARGO_PROFILE_DEV_DEBUG", "false");
-        if self.kind == Kind::Loom {
+        if matches!(self.kind, Kind::Loom | Kind::X86Loom) {
             command.env("RUSTFLAGS", "--cfg loom");
         }
         Ok(match cargo::executables(&mut command)? {
@@ -145,6 +146,7 @@ impl Check {
             ),
             Kind::SimEngine => ("-p shootdown --features sim", "--test stopped"),
             Kind::Loom => ("--release -p shootdown", "--lib --test loom_*"),
+            Kind::X86Loom => ("--release -p shootdown-x86", "--lib"),
             Kind::X86 => ("-p shootdown-x86", "--tests"),
             Kind::Kernel => ("-p shootdown-kernel-tests", "--tests"),
             Kind::Hosted => ("-p shootdown-hosted", "--tests"),

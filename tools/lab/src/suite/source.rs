@@ -138,7 +138,8 @@ fn documentation() -> Outcome<String> {
 
 /// The models build in their own directory: their flag would rebuild everything else.
 fn loom() -> Command {
-    let mut command = cargo::command("test --quiet --release -p shootdown --lib --test loom_*");
+    let mut command =
+        cargo::command("test --quiet --release -p shootdown -p shootdown-x86 --lib --test loom_*");
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", place::target().join("loom"));
