@@ -43,7 +43,7 @@ use crate::watchdog::Stall;
 ///    [`RemoteFlush::Done`] or [`finish_remote`](Self::finish_remote) returns, before contract 3 holds there for the request, as if
 ///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if
 ///    [tags are split](Self::splits_tags); for the kernel's part under every tag, unless its pages are
-///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed.
+///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed. What it executes after that sees what this CPU wrote before.
 /// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots), [`flushes_remotely`](Self::flushes_remotely) and
 ///    [`global_tags`](Self::global_tags) give the same answer as long as the engine lives.
 /// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.

@@ -213,3 +213,25 @@ fn the_initiator_flushes_once_under_every_policy() {
         }
     }
 }
+
+/// Found by the fuzzer: the flush is done under the tag that is loaded, and the one that is about to be keeps what is older.
+#[test]
+fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
+    let machine = online(tagged::<2>(8));
+    let puppet = *machine.platform();
+    let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
+    let other = Space::new(machine, 7);
+    puppet.map(0, 10);
+    assert_eq!(puppet.access(1, 0), 10);
+    puppet.as_cpu(1, || machine.switch_to(Some(space), &other));
+    puppet.reaches(EVERYBODY);
+    puppet.as_cpu(1, || {
+        puppet.at_next_load(move || {
+            puppet.map(0, 11);
+            puppet.as_cpu(0, || machine.flush(space, pages(0, 1), FreedTables::No));
+        });
+        machine.switch_to(Some(&other), space);
+    });
+    assert_eq!(machine.stats(cpu(0)).cpus_taken, 1);
+    assert_eq!(puppet.access(1, 0), 11);
+}

@@ -6,7 +6,7 @@
 //! itself; with more it says which words of the set have bits, and the initiator that turns such a word from zero rings: so when all
 //! call at once, most of them write one word, and rely on the first, which has interrupts off until it has rung and sent. Both sides
 //! use read-modify-writes on each word, so their order alone decides: an initiator that finds bits precedes the responder's emptying,
-//! which therefore acquires its own; one that comes later finds none, and rings or sends.
+//! which therefore acquires its own; one that comes later finds none, and rings or sends. A flush rings always, for the hint's sake.
 //!
 //! A CPU that will look again anyway *holds* its doorbell: a mark that stands for no CPU keeps it rung, and no
 //! interrupt is sent to it until it [lets it go](Inbox::let_go).
@@ -98,7 +98,10 @@ where
         // ORDERING: Release publishes the slot; pairs with the Acquire in `take`. Acquire: a responder that has emptied the inbox
         // before has taken back the hint before that, not after ours.
         let before = self.initiators.insert(initiator, Ordering::AcqRel);
-        let must_send = before == 0
+        // A flush rings also where another's bit is: that one may not have rung yet, and a responder that takes its hint back passes by a
+        // word for which nobody has. Then it finds the bit, or takes its hint back before this sets it.
+        let rings = (before == 0) | (Self::IS_WIDE & is_flush);
+        let must_send = rings
             && (!Self::IS_WIDE || {
                 let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
                 // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.

@@ -155,3 +155,50 @@ fn a_late_hint_about_a_flush_hides_no_other() {
     a_late_hint_hides_no_flush::<3>(1);
     a_late_hint_hides_no_flush::<5>(4);
 }
+
+/// The same where another of its word has come before, a function's, which has not rung yet, or is found and put back.
+fn a_hint_beside_a_function_is_not_lost(first: u32, function: Option<u32>) {
+    const FLUSH: u32 = 3;
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(move || {
+        let inbox = Arc::new(Inbox::<5>::new());
+        let _ = inbox.add(CpuId::new(first), false);
+        let add = |number, is_flush| {
+            let inbox = inbox.clone();
+            loom::thread::spawn(move || inbox.add(CpuId::new(number), is_flush))
+        };
+        let function = function.map(|number| add(number, false));
+        let flush = add(FLUSH, true);
+        let mut is_found = false;
+        let mut look = |group, word| is_found |= (group, word & 0b10) == (1, 0b10);
+        let mut back = Vec::new();
+        take(&inbox, |group, word| {
+            look(group, word);
+            back.push((group, word));
+        });
+        for (group, word) in back {
+            inbox.put_back(group, word);
+        }
+        for thread in function.into_iter().chain([flush]) {
+            let _ = thread.join().unwrap();
+        }
+        if inbox.is_urgent() {
+            take(&inbox, look);
+        }
+        assert!(
+            is_found,
+            "the flush waits until the function that polls has ended"
+        );
+    });
+}
+
+#[test]
+fn a_hint_beside_an_initiator_that_has_not_rung_is_not_lost() {
+    a_hint_beside_a_function_is_not_lost(4, Some(2));
+}
+
+#[test]
+fn a_hint_beside_an_initiator_that_was_put_back_is_not_lost() {
+    a_hint_beside_a_function_is_not_lost(2, None);
+}

@@ -97,6 +97,10 @@ where
         if global.is_some() {
             state.lazy.set_tagged(name);
         }
+        if choice.entries == TagEntries::Keep && self.platform.flushes_remotely() {
+            // Since the generation was read a back end may have flushed this CPU, under the tag that was loaded still.
+            self.drop_missed::<WINDOWS>(state, wanted.space, wanted.space.generation());
+        }
     }
 
     /// The global tag of `wanted`, if it is a shared root and the space has one. After the barrier of I2.

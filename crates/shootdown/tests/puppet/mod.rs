@@ -156,6 +156,7 @@ pub struct Puppet {
     /// What happens once when a CPU relaxes next.
     next_relax: Mutex<Option<Once>>,
     next_flush_remote: Mutex<Option<Once>>,
+    next_load: Mutex<Option<Once>>,
     relaxed: AtomicUsize,
     /// Time that passed otherwise than by relaxing.
     pub skipped_ns: AtomicUsize,
@@ -311,6 +312,10 @@ unsafe impl Platform for &'static Puppet {
         let me = self.me();
         self.insist_irqs_off("during a root load");
         assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
+        let now = self.next_load.lock().unwrap().take();
+        if let Some(now) = now {
+            now();
+        }
         let load = (self.current_cpu().as_u32(), root, asid, entries);
         self.loads.push(load);
         self.nmi(Moment::Load(root));
@@ -516,6 +521,11 @@ impl Puppet {
     /// Has `what` happen when a flush next asks for help, which it does between finding its targets and publishing.
     pub fn at_next_flush_remote(&self, what: impl FnOnce() + Send + 'static) {
         *self.next_flush_remote.lock().unwrap() = Some(Box::new(what));
+    }
+
+    /// Has `what` happen when a root is loaded next, before it is.
+    pub fn at_next_load(&self, what: impl FnOnce() + Send + 'static) {
+        *self.next_load.lock().unwrap() = Some(Box::new(what));
     }
 
     /// Every CPU but the running one takes its pending interrupt, in ascending order.
