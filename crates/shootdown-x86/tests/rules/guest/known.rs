@@ -1,0 +1,350 @@
+//! Cases by hand, counts, and mistakes that the emulated processor must punish.
+
+use shootdown_x86::guest::{EnterError, GuestEntries, GuestEntry, GuestTags};
+use shootdown_x86::svm::{SvmFlags, SvmLacks, SvmTags, TlbControl, VmcbControl};
+use shootdown_x86::vmx::{CurrentVmcs, EptVpidCap, InvvpidKind, Port, VmFail, VmcsField, VmxTags};
+
+use super::super::tables::{Page, Tables};
+use super::hypervisor::{Hypervisor, Kind, Seen, processors};
+use super::processor::{Memory, What};
+use super::story::{Step, play, svm};
+use super::svm::{Invalid, Processor as SvmProcessor, SLOTS, SvmKind};
+use super::vmx::{Processor as VmxProcessor, VmxKind};
+
+const BY_ASID: SvmFlags = SvmFlags::FLUSH_BY_ASID.union(SvmFlags::VMCB_CLEAN);
+const ALL_ONLY: SvmFlags = SvmFlags::VMCB_CLEAN;
+const PAGE: Page = Page {
+    region: 0,
+    index: 1,
+};
+const CHANGE: Step = Step::Change(0, PAGE, Some(42));
+
+fn enter(vcpu: usize) -> Step {
+    Step::Enter(0, vcpu, false)
+}
+
+/// An entry of guest 0.
+fn entry(tag: u16, entries: GuestEntries) -> GuestEntry {
+    let root = Tables::root_address(0);
+    GuestEntry { root, tag, entries }
+}
+
+/// What a guest has cached by the time it exits: two tables of its own and the shared one, nine pages, three virtual ones.
+const ONE: usize = 3 + 9 + 3;
+
+#[test]
+fn with_flush_by_asid_nobody_pays_for_anothers_flush() {
+    let steps = [enter(0), enter(2), CHANGE, enter(0), enter(2), enter(0)];
+    let seen = play::<SvmKind>(svm(16, BY_ASID), false, &steps);
+    let expected = Seen {
+        kept: 2,
+        dropped: 3,
+        // The host's each time, and the other's from the second entry on.
+        stayed: 5 + ONE + ONE + 2 * 2 * ONE,
+        ..Seen::default()
+    };
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn without_it_everything_goes_once_for_all_asids() {
+    // The first entry, and each time that the four are used up.
+    for (drops, alls) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3)] {
+        let steps: Vec<Step> = (0..drops).flat_map(|_| [CHANGE, enter(0)]).collect();
+        let seen = play::<SvmKind>(svm(5, ALL_ONLY), false, &steps);
+        assert_eq!((seen.dropped, seen.others), (drops, alls));
+    }
+}
+
+#[test]
+fn one_asid_is_enough() {
+    let steps = [enter(0), enter(2), CHANGE, enter(0), enter(1)];
+    let seen = play::<SvmKind>(svm(2, ALL_ONLY), false, &steps);
+    assert_eq!((seen.dropped, seen.others), (4, 4));
+    let seen = play::<SvmKind>(svm(2, BY_ASID), false, &steps);
+    assert_eq!((seen.dropped, seen.others, seen.stayed), (4, 0, 4));
+}
+
+#[test]
+fn there_are_as_many_slots_as_asids_allow() {
+    for (asids, by_asid, all_only) in [
+        (2, 0, 0),
+        (3, 1, 1),
+        (5, 3, 2),
+        (8, SLOTS, 3),
+        (99, SLOTS, SLOTS),
+    ] {
+        let slots = |flags| SvmTags::<SLOTS>::new(&svm(asids, flags)).unwrap().slots();
+        assert_eq!(
+            (slots(BY_ASID), slots(ALL_ONLY)),
+            (by_asid, all_only),
+            "{asids}"
+        );
+    }
+    for asids in [0, 1] {
+        assert_eq!(
+            SvmTags::<SLOTS>::new(&svm(asids, BY_ASID)).err(),
+            Some(SvmLacks::Asids)
+        );
+    }
+    let mut bare = svm(16, BY_ASID);
+    bare.flags -= SvmFlags::NESTED_PAGING;
+    assert_eq!(
+        SvmTags::<SLOTS>::new(&bare).err(),
+        Some(SvmLacks::NestedPaging)
+    );
+}
+
+#[test]
+fn everything_is_dropped_by_the_first_guest_that_runs_not_by_one_that_was_to() {
+    let mut tags = SvmTags::<SLOTS>::new(&svm(5, ALL_ONLY)).unwrap();
+    let mut control = VmcbControl::new();
+    let mut enter = |tag, ran| {
+        tags.enter(entry(tag, GuestEntries::Drop), &mut control)
+            .unwrap();
+        if ran {
+            tags.ran();
+        }
+        (control.guest_asid(), control.tlb_control())
+    };
+    assert_eq!(enter(1, false), (1, TlbControl::All as u8));
+    assert_eq!(enter(2, false), (2, TlbControl::All as u8));
+    assert_eq!(enter(1, true), (3, TlbControl::All as u8));
+    assert_eq!(enter(2, true), (4, TlbControl::Nothing as u8));
+    assert_eq!(enter(2, true), (1, TlbControl::All as u8));
+    assert_eq!(enter(1, true), (2, TlbControl::Nothing as u8));
+}
+
+#[test]
+fn what_is_kept_after_a_drop_drops_nothing_again() {
+    for (flags, first) in [(BY_ASID, TlbControl::Guest), (ALL_ONLY, TlbControl::All)] {
+        let mut tags = SvmTags::<SLOTS>::new(&svm(9, flags)).unwrap();
+        let mut control = VmcbControl::new();
+        let mut enter = |entries| {
+            tags.enter(entry(1, entries), &mut control).unwrap();
+            tags.ran();
+            (control.guest_asid(), control.tlb_control())
+        };
+        let (asid, control) = enter(GuestEntries::Drop);
+        assert_eq!(control, first as u8);
+        assert_eq!(enter(GuestEntries::Keep), (asid, TlbControl::Nothing as u8));
+    }
+}
+
+/// A guest without a tag shares its ASID, or its VPID, with all others: whoever says that something may be kept is wrong.
+#[test]
+fn without_a_tag_nothing_is_kept() {
+    let steps = [
+        (0, GuestEntries::Drop),
+        (1, GuestEntries::Keep),
+        (0, GuestEntries::DropLinear),
+    ];
+    for flags in [BY_ASID, ALL_ONLY] {
+        let processor = SvmProcessor::new(svm(9, flags));
+        untagged::<SvmKind>(&processor, &steps);
+    }
+    untagged::<VmxKind>(&VmxProcessor::new(EptVpidCap::all()), &steps);
+}
+
+fn untagged<K: Kind>(processor: &K::Processor, steps: &[(usize, GuestEntries)]) {
+    let (mut tags, mut control, memory) = (K::tags(processor), K::control(), Memory::new(2, 2));
+    for &(guest, entries) in steps {
+        K::prepare(processor, guest, &mut control, true);
+        let root = K::root(guest);
+        let tag = 0;
+        let now = K::caches(processor).begin();
+        tags.enter(GuestEntry { root, tag, entries }, &mut control)
+            .unwrap();
+        K::launch(processor, guest, &mut control, &memory);
+        tags.ran();
+        let usable = K::caches(processor).usable(&memory);
+        assert!(usable.iter().all(|&(_, born)| born >= now), "{entries:?}");
+        K::caches(processor).exit(&memory);
+    }
+}
+
+#[test]
+fn another_root_is_read_again() {
+    let processor = SvmProcessor::new(svm(9, BY_ASID));
+    let (mut tags, mut control, memory) = (
+        SvmKind::tags(&processor),
+        VmcbControl::new(),
+        Memory::new(2, 1),
+    );
+    for guest in [0, 1] {
+        let root = Tables::root_address(guest);
+        let (tag, entries) = (1, GuestEntries::Drop);
+        tags.enter(GuestEntry { root, tag, entries }, &mut control)
+            .unwrap();
+        SvmKind::launch(&processor, 0, &mut control, &memory);
+        assert_eq!(processor.caches().running().unwrap().root, guest);
+        processor.caches().exit(&memory);
+    }
+}
+
+#[test]
+fn wrong_entries_are_refused() {
+    let mut tags = SvmTags::<SLOTS>::new(&svm(4, BY_ASID)).unwrap();
+    let mut control = VmcbControl::new();
+    let mut enter = |entry| tags.enter(entry, &mut control);
+    assert_eq!(enter(entry(2, GuestEntries::Drop)), Ok(()));
+    assert_eq!(
+        enter(entry(3, GuestEntries::Drop)),
+        Err(EnterError::NoSuchTag(3))
+    );
+    let root = 0x1008;
+    let bad = GuestEntry {
+        root,
+        ..entry(1, GuestEntries::Drop)
+    };
+    assert_eq!(enter(bad), Err(EnterError::BadRoot(root)));
+
+    let processor = VmxProcessor::new(EptVpidCap::all());
+    let (mut tags, mut vmcs) = (VmxKind::tags(&processor), VmxKind::control());
+    processor.make_current(0);
+    let mut enter = |entry| tags.enter(entry, &mut vmcs);
+    assert_eq!(enter(bad), Err(EnterError::Refused(VmFail)));
+    let none = entry(u16::MAX, GuestEntries::Drop);
+    assert_eq!(enter(none), Err(EnterError::NoSuchTag(u16::MAX)));
+}
+
+#[test]
+fn vmx_without_invept_runs_no_guests() {
+    for cap in [
+        EptVpidCap::all() - EptVpidCap::INVEPT,
+        EptVpidCap::all() - EptVpidCap::INVEPT_CONTEXT - EptVpidCap::INVEPT_ALL,
+    ] {
+        let processor = VmxProcessor::new(cap);
+        // SAFETY: emulated.
+        let tags = unsafe { VmxTags::with_port(&processor, cap) };
+        assert!(tags.is_err());
+    }
+}
+
+#[test]
+fn vmx_drops_what_it_must_by_the_least_that_it_has() {
+    let own = Step::ChangeOwn(0, 1, PAGE);
+    let steps = [
+        enter(0),
+        enter(1),
+        enter(2),
+        own,
+        enter(0),
+        CHANGE,
+        enter(0),
+        enter(2),
+    ];
+    let left = |cap, is_fine| {
+        let seen = play::<VmxKind>(cap, is_fine, &steps);
+        (seen.linear, seen.dropped, seen.others)
+    };
+    assert_eq!(left(EptVpidCap::all(), true), (1, 4, 0));
+    assert_eq!(left(EptVpidCap::all(), false), (0, 5, 0));
+    let only_all = EptVpidCap::all() - EptVpidCap::INVVPID_CONTEXT - EptVpidCap::INVEPT_CONTEXT;
+    assert_eq!(left(only_all, true), (1, 4, 3));
+    // INVEPT instead: what nested tables said goes too.
+    assert_eq!(
+        left(
+            EptVpidCap::all() - EptVpidCap::INVVPID_CONTEXT - EptVpidCap::INVVPID_ALL,
+            true
+        ),
+        (1, 4, 1)
+    );
+    assert_eq!(
+        left(EptVpidCap::all() - EptVpidCap::INVVPID, true),
+        (1, 4, 1)
+    );
+}
+
+/// What a hypervisor must not do, as `vmx` says: INVVPID leaves guest-physical mappings.
+#[test]
+fn invvpid_after_a_change_of_nested_tables_is_not_enough() {
+    let processor = VmxProcessor::new(EptVpidCap::all());
+    let mut memory = Memory::new(1, 1);
+    processor.make_current(0);
+    let port = &processor;
+    // SAFETY: emulated.
+    let set = |field, value| unsafe { port.vmwrite(field, value) };
+    assert_eq!(set(VmcsField::Vpid, 7), Ok(()));
+    assert_eq!(set(VmcsField::EptPointer, VmxKind::root(0)), Ok(()));
+    assert_eq!(processor.launch(), Ok(()));
+    processor.caches().exit(&memory);
+    memory.nested.set(0, PAGE, Some(42));
+    // SAFETY: emulated, and the point.
+    assert_eq!(unsafe { port.invvpid(InvvpidKind::Context(7)) }, Ok(()));
+    assert_eq!(processor.launch(), Ok(()));
+    let usable = processor.caches().usable(&memory);
+    let old = usable
+        .iter()
+        .filter(|(cached, _)| matches!(cached.what, What::Combined(1, frame) if frame != 42));
+    assert_eq!(old.count(), 1);
+}
+
+#[test]
+fn the_processor_refuses_what_the_manual_says() {
+    let processor = SvmProcessor::new(svm(4, ALL_ONLY));
+    let vmrun = |change: &dyn Fn(&mut [u64; 128])| {
+        let mut control = VmcbControl::new();
+        let mut tags = SvmKind::tags(&processor);
+        tags.enter(entry(1, GuestEntries::Drop), &mut control)
+            .unwrap();
+        change(control.words_mut());
+        let result = processor.vmrun(0, &control);
+        processor.caches().exit(&Memory::new(1, 1));
+        result
+    };
+    assert_eq!(vmrun(&|_| ()), Ok(()));
+    for asid_and_control in [0, 4, 3 << 32 | 1, 7 << 32 | 1, 2 << 32 | 1] {
+        assert_eq!(
+            vmrun(&|words| words[0x58 / 8] = asid_and_control),
+            Err(Invalid)
+        );
+    }
+    assert_eq!(vmrun(&|words| words[0x90 / 8] = 0), Err(Invalid));
+
+    let processor = VmxProcessor::new(EptVpidCap::all());
+    processor.make_current(0);
+    let mut tags = VmxKind::tags(&processor);
+    // SAFETY: emulated.
+    let mut vmcs = unsafe { CurrentVmcs::new() };
+    let keep = GuestEntry {
+        root: VmxKind::root(0),
+        ..entry(1, GuestEntries::Keep)
+    };
+    for (entry, field) in [
+        (keep, None),
+        (keep, Some(VmcsField::Vpid)),
+        (keep, Some(VmcsField::EptPointer)),
+    ] {
+        tags.enter(entry, &mut vmcs).unwrap();
+        if let Some(field) = field {
+            // SAFETY: emulated, and the point.
+            unsafe { (&processor).vmwrite(field, 0) }.unwrap();
+        }
+        assert_eq!(processor.launch().is_err(), field.is_some());
+        if field.is_none() {
+            processor.caches().exit(&Memory::new(1, 1));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "stale Cached")]
+fn a_flush_that_is_forgotten_is_noticed_on_svm() {
+    forget_flush::<SvmKind>(svm(9, BY_ASID));
+}
+
+#[test]
+#[should_panic(expected = "stale Cached")]
+fn a_flush_that_is_forgotten_is_noticed_on_vmx() {
+    forget_flush::<VmxKind>(EptVpidCap::all());
+}
+
+fn forget_flush<K: Kind>(features: K::Features) {
+    let processors = processors::<K>(features);
+    let mut hypervisor = Hypervisor::<K>::new(features, &processors, true);
+    hypervisor.take(enter(0));
+    hypervisor.exit(0);
+    hypervisor.memory.nested.set(0, PAGE, Some(42));
+    hypervisor.take(enter(0));
+}
