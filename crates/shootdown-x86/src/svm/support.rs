@@ -86,3 +86,37 @@ impl fmt::Display for SvmLacks {
 }
 
 impl Error for SvmLacks {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf([eax, ebx, ecx, edx]: [u32; 4]) -> CpuidResult {
+        CpuidResult { eax, ebx, ecx, edx }
+    }
+
+    fn of(highest: u32, features: u32) -> Option<Svm> {
+        Svm::from_leaves(|number, _| match number {
+            LEAF_EXTENDED => leaf([highest, 0, 0, 0]),
+            LEAF_EXTENDED_FEATURES => leaf([0, 0, features, 0]),
+            // Revision 1, 16 ASIDs, nested paging and decode assists, and a bit without a name.
+            LEAF_SVM => leaf([0x1_0001, 16, 0, 0x1_0081]),
+            _ => panic!("{number:#x} is not asked for"),
+        })
+    }
+
+    #[test]
+    fn svm_is_what_its_leaf_says_where_there_is_one() {
+        let svm = of(0x8000_001f, HAS_SVM).unwrap();
+        assert_eq!((svm.revision, svm.asids), (1, 16));
+        assert_eq!(svm.flags.bits(), 0x1_0081);
+        assert!(
+            svm.flags
+                .contains(SvmFlags::NESTED_PAGING | SvmFlags::DECODE_ASSISTS)
+        );
+        assert!(!svm.has_flush_by_asid());
+        assert_eq!(of(0x8000_001f, !HAS_SVM), None);
+        assert_eq!(of(LEAF_EXTENDED, HAS_SVM), None);
+        assert_eq!(of(0x8000_0008, HAS_SVM).unwrap().asids, 0);
+    }
+}

@@ -3,15 +3,13 @@
 use shootdown_x86::guest::{GuestEntries, GuestEntry, GuestTags};
 
 use super::super::tables::Page;
+use super::cpu::{Age, Cpu};
 use super::processor::{Born, Cached, Caches, Memory, Running, What};
 
 pub const CPUS: usize = 2;
 pub const GUESTS: usize = 2;
 /// Whose virtual CPU which is.
 pub const GUEST_OF: [usize; 4] = [0, 0, 1, 1];
-/// Slots that the hypervisor gives a CPU, if there are as many: fewer than virtual CPUs.
-const MOST_SLOTS: usize = 3;
-
 /// SVM or VMX.
 pub trait Kind {
     type Features: Copy;
@@ -46,30 +44,11 @@ pub trait Kind {
     fn may_drop_other_tags(features: Self::Features, drops_since: usize) -> bool;
 }
 
-/// The age of what a tag holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Age {
-    generation: u64,
-    moves: u64,
-}
-
 #[derive(Debug)]
 struct Vcpu<C> {
     control: C,
     last: Option<usize>,
     moves: u64,
-}
-
-#[derive(Debug)]
-struct Cpu<T> {
-    tags: T,
-    /// Whose tag it is, and how old.
-    slots: Vec<Option<(usize, Age)>>,
-    turn: usize,
-    /// Since everything was dropped.
-    drops: usize,
-    /// Since a guest ran.
-    drops_in_vain: usize,
 }
 
 /// What a run came upon.
@@ -288,50 +267,6 @@ fn may_go(running: &Running, entries: GuestEntries, cached: &Cached) -> bool {
         (GuestEntries::Drop, Some(nested)) => cached.tag.nested == Some(nested),
         (GuestEntries::Drop | GuestEntries::DropLinear, _) => {
             cached.tag.own == running.combined.own
-        }
-    }
-}
-
-impl<T: GuestTags> Cpu<T> {
-    fn new<'a, K: Kind<Tags<'a> = T>>(processor: &'a K::Processor) -> Self
-    where
-        K::Processor: 'a,
-    {
-        let tags = K::tags(processor);
-        let slots = vec![None; tags.slots().min(MOST_SLOTS)];
-        Self {
-            tags,
-            slots,
-            turn: 0,
-            // Nobody knows how many came before.
-            drops: usize::MAX,
-            drops_in_vain: 0,
-        }
-    }
-
-    /// A tag, and what is to be dropped. As in `Slots::choose` of the engine.
-    fn choose(&mut self, vcpu: usize, age: Age, is_fine: bool) -> (u16, GuestEntries) {
-        if self.slots.is_empty() {
-            return (0, GuestEntries::Drop);
-        }
-        let is_its = |slot: &Option<(usize, Age)>| slot.is_some_and(|(name, _)| name == vcpu);
-        let Some(found) = self.slots.iter().position(is_its) else {
-            self.turn = (self.turn + 1) % self.slots.len();
-            self.slots[self.turn] = None;
-            return (self.turn as u16 + 1, GuestEntries::Drop);
-        };
-        let held = self.slots[found].map(|(_, age)| age);
-        let entries = match held {
-            Some(held) if held == age => GuestEntries::Keep,
-            Some(held) if is_fine && held.generation == age.generation => GuestEntries::DropLinear,
-            _ => GuestEntries::Drop,
-        };
-        (found as u16 + 1, entries)
-    }
-
-    fn leave(&mut self, tag: u16, vcpu: usize, age: Age) {
-        if let Some(slot) = usize::from(tag).checked_sub(1) {
-            self.slots[slot] = Some((vcpu, age));
         }
     }
 }
