@@ -10,6 +10,7 @@ pub const CPUS: usize = 2;
 pub const GUESTS: usize = 2;
 /// Whose virtual CPU which is.
 pub const GUEST_OF: [usize; 4] = [0, 0, 1, 1];
+
 /// SVM or VMX.
 pub trait Kind {
     type Features: Copy;
@@ -34,12 +35,7 @@ pub trait Kind {
         has_moved: bool,
     );
     /// Enters; the exit comes later.
-    fn launch(
-        processor: &Self::Processor,
-        vcpu: usize,
-        control: &mut Self::Control,
-        memory: &Memory,
-    );
+    fn launch(processor: &Self::Processor, vcpu: usize, control: &mut Self::Control);
     /// Whether an entry that is not the guest's own affair may drop what others have cached, after so many drops.
     fn may_drop_other_tags(features: Self::Features, drops_since: usize) -> bool;
 }
@@ -64,10 +60,6 @@ pub struct Seen {
     pub stayed: usize,
 }
 
-#[expect(
-    missing_debug_implementations,
-    reason = "tags and controls of any kind"
-)]
 pub struct Hypervisor<'a, K: Kind> {
     features: K::Features,
     processors: &'a [K::Processor],
@@ -182,7 +174,7 @@ impl<'a, K: Kind> Hypervisor<'a, K> {
             here.drops_in_vain += usize::from(entries != GuestEntries::Keep);
             return;
         }
-        K::launch(processor, vcpu, &mut this.control, &self.memory);
+        K::launch(processor, vcpu, &mut this.control);
         here.tags.ran();
         here.leave(tag, vcpu, age);
         (this.last, this.moves) = (Some(cpu), age.moves);

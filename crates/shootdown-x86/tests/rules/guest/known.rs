@@ -155,7 +155,7 @@ fn untagged<K: Kind>(processor: &K::Processor, steps: &[(usize, GuestEntries)]) 
         let now = K::caches(processor).begin();
         tags.enter(GuestEntry { root, tag, entries }, &mut control)
             .unwrap();
-        K::launch(processor, guest, &mut control, &memory);
+        K::launch(processor, guest, &mut control);
         tags.ran();
         let usable = K::caches(processor).usable(&memory);
         assert!(usable.iter().all(|&(_, born)| born >= now), "{entries:?}");
@@ -176,7 +176,7 @@ fn another_root_is_read_again() {
         let (tag, entries) = (1, GuestEntries::Drop);
         tags.enter(GuestEntry { root, tag, entries }, &mut control)
             .unwrap();
-        SvmKind::launch(&processor, 0, &mut control, &memory);
+        SvmKind::launch(&processor, 0, &mut control);
         assert_eq!(processor.caches().running().unwrap().root, guest);
         processor.caches().exit(&memory);
     }

@@ -8,7 +8,7 @@ use shootdown_x86::svm::{CleanBits, Svm, SvmFlags, SvmTags, VmcbControl};
 
 use super::super::tables::Tables;
 use super::hypervisor::Kind;
-use super::processor::{Caches, Memory, Running, Tag};
+use super::processor::{Caches, Running, Tag};
 
 pub const SLOTS: usize = 4;
 
@@ -124,7 +124,7 @@ impl Kind for SvmKind {
         }
     }
 
-    fn launch(processor: &Processor, vcpu: usize, control: &mut VmcbControl, _: &Memory) {
+    fn launch(processor: &Processor, vcpu: usize, control: &mut VmcbControl) {
         let result = processor.vmrun(vcpu, control);
         assert_eq!(result, Ok(()), "VMRUN refuses {:?}", control.words());
         control.set_clean_bits(CleanBits::all());

@@ -9,7 +9,7 @@ use shootdown_x86::vmx::{
 
 use super::super::tables::Tables;
 use super::hypervisor::Kind;
-use super::processor::{Caches, Memory, Running, Tag, What};
+use super::processor::{Caches, Running, Tag, What};
 
 /// Bits 51:12 of an EPT pointer.
 const EP4TA: u64 = ((1 << 52) - 1) & !0xfff;
@@ -170,7 +170,7 @@ impl Kind for VmxKind {
         }
     }
 
-    fn launch(processor: &Processor, _: usize, _: &mut CurrentVmcs, _: &Memory) {
+    fn launch(processor: &Processor, _: usize, _: &mut CurrentVmcs) {
         assert_eq!(processor.launch(), Ok(()), "the entry fails");
     }
 
