@@ -116,6 +116,27 @@ fn everything_is_dropped_by_the_first_guest_that_runs_not_by_one_that_was_to() {
 }
 
 #[test]
+fn tags_lose_their_asids_when_these_begin_again() {
+    let mut tags = SvmTags::<SLOTS>::new(&svm(5, ALL_ONLY)).unwrap();
+    let mut control = VmcbControl::new();
+    let mut enter = |tag, entries| {
+        tags.enter(entry(tag, entries), &mut control).unwrap();
+        tags.ran();
+        (control.guest_asid(), control.tlb_control())
+    };
+    assert_eq!(enter(1, GuestEntries::Drop).0, 1);
+    for asid in 2..=4 {
+        assert_eq!(enter(2, GuestEntries::Drop).0, asid);
+    }
+    let all = TlbControl::All as u8;
+    assert_eq!(enter(2, GuestEntries::Drop), (1, all));
+    // Nothing is left to keep, and the old one is the other's.
+    let nothing = TlbControl::Nothing as u8;
+    assert_eq!(enter(1, GuestEntries::Keep), (2, nothing));
+    assert_eq!(enter(2, GuestEntries::Keep), (1, nothing));
+}
+
+#[test]
 fn what_is_kept_after_a_drop_drops_nothing_again() {
     for (flags, first) in [(BY_ASID, TlbControl::Guest), (ALL_ONLY, TlbControl::All)] {
         let mut tags = SvmTags::<SLOTS>::new(&svm(9, flags)).unwrap();
@@ -137,6 +158,7 @@ fn without_a_tag_nothing_is_kept() {
     let steps = [
         (0, GuestEntries::Drop),
         (1, GuestEntries::Keep),
+        (0, GuestEntries::Keep),
         (0, GuestEntries::DropLinear),
     ];
     for flags in [BY_ASID, ALL_ONLY] {
