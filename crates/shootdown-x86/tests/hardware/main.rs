@@ -111,13 +111,15 @@ fn instructions_of_vmx_arrive_whole_and_may_fail() {
         // SAFETY: traps.
         let vmwrite = || unsafe { port.vmwrite(field, VALUE) };
         assert_eq!(trapped(vmwrite), (Ok(()), vec![Op::VmWrite(number, VALUE)]));
-        // SAFETY: traps.
-        let refused = || unsafe { port.vmwrite(field, INVALID) };
-        assert_eq!(trapped(refused).0, Err(VmFail));
     }
-    // SAFETY: traps.
-    let refused = || unsafe { port.invept(InveptKind::Context(INVALID)) };
-    assert_eq!(trapped(refused).0, Err(VmFail));
+    for invalid in INVALID {
+        // SAFETY: traps.
+        let vmwrite = || unsafe { port.vmwrite(VmcsField::EptPointer, invalid) };
+        assert_eq!(trapped(vmwrite).0, Err(VmFail));
+        // SAFETY: traps.
+        let invept = || unsafe { port.invept(InveptKind::Context(invalid)) };
+        assert_eq!(trapped(invept).0, Err(VmFail));
+    }
 }
 
 #[test]

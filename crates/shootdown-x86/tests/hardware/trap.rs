@@ -24,8 +24,8 @@ pub enum Op {
     Sti,
 }
 
-/// Instructions of VMX fail that name this. All others succeed.
-pub const INVALID: u64 = 0xbad_0000;
+/// Instructions of VMX fail that name one of these: as without a current VMCS, by CF, and as with one, by ZF. All others succeed.
+pub const INVALID: [u64; 2] = [0xbad_0000, 0xbad_1000];
 
 /// What all reads get: no two bytes are alike.
 pub const ANSWER: u64 = 0x0123_4567_89ab_cdef;
@@ -135,7 +135,7 @@ impl Decoder<'_> {
             0x79 => {
                 let (field, general) = self.control_and_general();
                 let value = *self.register(general) as u64;
-                self.set_failed(value == INVALID);
+                self.set_status(value);
                 Some(Op::VmWrite(*self.register(field) as u64, value))
             }
             _ => None,
@@ -149,7 +149,7 @@ impl Decoder<'_> {
         let descriptor = unsafe { (address as *const [u64; 2]).read() };
         let kind = *self.register(number) as u64;
         if which != 0x82 {
-            self.set_failed(descriptor[0] == INVALID);
+            self.set_status(descriptor[0]);
         }
         match which {
             0x80 => Some(Op::Invept(kind, descriptor)),
@@ -159,16 +159,18 @@ impl Decoder<'_> {
         }
     }
 
-    /// The flags as an instruction of VMX leaves them: all clear, or CF or ZF set.
-    fn set_failed(&mut self, failed: bool) {
+    /// The flags as an instruction of VMX leaves them that names this.
+    fn set_status(&mut self, named: u64) {
         const CARRY: greg_t = 1;
         const ZERO: greg_t = 1 << 6;
-        const STATUS: greg_t = 0x8d5;
+        const ALL: greg_t = 0x8d5;
+        let status = match INVALID.iter().position(|&invalid| invalid == named) {
+            Some(0) => CARRY,
+            Some(_) => ZERO,
+            None => 0,
+        };
         let flags = &mut self.registers[libc::REG_EFL as usize];
-        // With and without a current VMCS, by turns.
-        let failure = if *flags & CARRY == 0 { CARRY } else { ZERO };
-        *flags &= !STATUS;
-        *flags |= if failed { failure } else { 0 };
+        *flags = *flags & !ALL | status;
     }
 
     /// The next byte of the instruction.
