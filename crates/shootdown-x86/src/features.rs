@@ -13,8 +13,8 @@ const LEAF_BASIC: u32 = 0;
 const LEAF_FEATURES: u32 = 1;
 const LEAF_STRUCTURED: u32 = 7;
 const LEAF_HYPERVISOR: u32 = 0x4000_0000;
-const LEAF_EXTENDED: u32 = 0x8000_0000;
-const LEAF_EXTENDED_FEATURES: u32 = 0x8000_0001;
+pub(crate) const LEAF_EXTENDED: u32 = 0x8000_0000;
+pub(crate) const LEAF_EXTENDED_FEATURES: u32 = 0x8000_0001;
 const LEAF_POWER: u32 = 0x8000_0007;
 const LEAF_SIZES: u32 = 0x8000_0008;
 
@@ -172,7 +172,11 @@ impl FeatureFlags {
 
 /// A leaf of the range that begins at `base`; zeros where it has none. Intel processors answer a leaf
 /// beyond the maximum with another leaf's data.
-fn leaf_in_range(leaves: impl Fn(u32, u32) -> CpuidResult, number: u32, base: u32) -> CpuidResult {
+pub(crate) fn leaf_in_range(
+    leaves: impl Fn(u32, u32) -> CpuidResult,
+    number: u32,
+    base: u32,
+) -> CpuidResult {
     if leaves(base, 0).eax >= number {
         leaves(number, 0)
     } else {

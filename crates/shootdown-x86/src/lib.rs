@@ -8,6 +8,7 @@
 //! * [`tlb`]: drop translations on this CPU, load roots with and without tags ([`Tlb`], [`Pcid`]);
 //! * [`pv`]: have a hypervisor flush vCPUs;
 //! * [`rar`]: have other processors flush without an interrupt (Intel, unproven on silicon);
+//! * [`guest`]: enter guests under tags of their own ([`svm`]; [`vmx`], unproven on silicon);
 //! * [`cache`]: ask for cache lines early;
 //! * [`features`], [`processor`]: know what the processor has, and which one it is ([`Features`]);
 //! * [`irq`]: keep this CPU from being interrupted meanwhile.
@@ -84,12 +85,15 @@ pub mod apic;
 pub mod cache;
 mod cpuid;
 pub mod features;
+pub mod guest;
 pub mod irq;
 pub mod msr;
 pub mod processor;
 pub mod pv;
 pub mod rar;
+pub mod svm;
 pub mod tlb;
+pub mod vmx;
 
 pub use apic::{
     ApicId, ApicMap, ApicMode, Delivery, Destination, IpiSender, LocalApic, SendError, Vector,

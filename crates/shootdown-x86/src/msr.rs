@@ -32,6 +32,15 @@ impl Msr {
     /// How many payloads there may be.
     pub const RAR_INFO: Self = Self(0xf0);
 
+    /// What is enabled (APM vol. 2, "Extended Feature Enable Register (EFER)").
+    pub const EFER: Self = Self(0xc000_0080);
+    /// Whether firmware permits SVM (APM vol. 2, "VM_CR MSR").
+    pub const VM_CR: Self = Self(0xc001_0114);
+    /// Physical address of the page where VMRUN saves the host's state (APM vol. 2, "VM_HSAVE_PA MSR").
+    pub const VM_HSAVE_PA: Self = Self(0xc001_0117);
+    /// What VMX has of VPIDs and EPT ([`EptVpidCap`](crate::vmx::EptVpidCap)).
+    pub const VMX_EPT_VPID_CAP: Self = Self(0x48c);
+
     /// The x2APIC register with this place in that range (SDM vol. 3A, "x2APIC Register Address Space").
     pub(crate) const fn of_x2apic(register: u8) -> Self {
         const FIRST: u32 = 0x800;

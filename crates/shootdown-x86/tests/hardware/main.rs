@@ -11,9 +11,10 @@ use shootdown_x86::irq::{self, IrqState};
 use shootdown_x86::msr::{self, Msr};
 use shootdown_x86::processor::{Microcode, Processor, Vendor};
 use shootdown_x86::tlb::{self, InvpcidKind, Port as TlbPort};
+use shootdown_x86::vmx::{self, InveptKind, InvvpidKind, Port as VmxPort, VmFail, VmcsField};
 use shootdown_x86::{ApicId, Features, IpiSender, LocalApic, Pcid, PcidSupport, Tlb, Vector};
 
-use trap::{ANSWER, Op, trapped};
+use trap::{ANSWER, INVALID, Op, trapped};
 
 const VALUE: u64 = 0xfedc_ba98_7654_3210;
 const VECTOR: Vector = Vector::new(0xf0).unwrap();
@@ -84,6 +85,40 @@ fn addresses_and_tags_arrive_whole() {
         // SAFETY: traps.
         let ((), ops) = trapped(|| unsafe { port.invpcid(kind) });
         assert_eq!(ops, [Op::Invpcid(number, descriptor)]);
+    }
+}
+
+#[test]
+fn instructions_of_vmx_arrive_whole_and_may_fail() {
+    // SAFETY: what needs CPL 0 traps.
+    let port = unsafe { vmx::Hardware::new() };
+    for (kind, op) in [
+        (InveptKind::Context(VALUE), Op::Invept(1, [VALUE, 0])),
+        (InveptKind::All, Op::Invept(2, [0, 0])),
+    ] {
+        // SAFETY: traps.
+        assert_eq!(trapped(|| unsafe { port.invept(kind) }), (Ok(()), vec![op]));
+    }
+    for (kind, op) in [
+        (InvvpidKind::Context(0xabcd), Op::Invvpid(1, [0xabcd, 0])),
+        (InvvpidKind::All, Op::Invvpid(2, [0, 0])),
+    ] {
+        // SAFETY: traps.
+        let invvpid = || unsafe { port.invvpid(kind) };
+        assert_eq!(trapped(invvpid), (Ok(()), vec![op]));
+    }
+    for (field, number) in [(VmcsField::Vpid, 0), (VmcsField::EptPointer, 0x201a)] {
+        // SAFETY: traps.
+        let vmwrite = || unsafe { port.vmwrite(field, VALUE) };
+        assert_eq!(trapped(vmwrite), (Ok(()), vec![Op::VmWrite(number, VALUE)]));
+    }
+    for invalid in INVALID {
+        // SAFETY: traps.
+        let vmwrite = || unsafe { port.vmwrite(VmcsField::EptPointer, invalid) };
+        assert_eq!(trapped(vmwrite).0, Err(VmFail));
+        // SAFETY: traps.
+        let invept = || unsafe { port.invept(InveptKind::Context(invalid)) };
+        assert_eq!(trapped(invept).0, Err(VmFail));
     }
 }
 

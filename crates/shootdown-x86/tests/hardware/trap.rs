@@ -1,4 +1,4 @@
-//! A stand-in for CPL 0. At CPL 3 privileged instructions raise #GP (INVPCID #UD where it is missing), which Linux
+//! A stand-in for CPL 0. At CPL 3 privileged instructions raise #GP (INVPCID #UD where it is missing, those of VMX #UD outside of VMX operation), which Linux
 //! turns into a signal; the handler writes down what was asked for, answers reads, and goes on behind.
 
 use std::ffi::{c_int, c_void};
@@ -16,9 +16,16 @@ pub enum Op {
     Invlpg(u64),
     /// The type, and both halves of the descriptor.
     Invpcid(u64, [u64; 2]),
+    Invept(u64, [u64; 2]),
+    Invvpid(u64, [u64; 2]),
+    /// The field, and the value.
+    VmWrite(u64, u64),
     Cli,
     Sti,
 }
+
+/// Instructions of VMX fail that name one of these: as without a current VMCS, by CF, and as with one, by ZF. All others succeed.
+pub const INVALID: [u64; 2] = [0xbad_0000, 0xbad_1000];
 
 /// What all reads get: no two bytes are alike.
 pub const ANSWER: u64 = 0x0123_4567_89ab_cdef;
@@ -124,14 +131,46 @@ impl Decoder<'_> {
                 (7, address) => Some(Op::Invlpg(address)),
                 _ => None,
             },
-            0x38 if self.next() == 0x82 => {
-                let (number, address) = self.operands()?;
-                // SAFETY: the operand of the instruction, which the compiler provides.
-                let descriptor = unsafe { (address as *const [u64; 2]).read() };
-                Some(Op::Invpcid(*self.register(number) as u64, descriptor))
+            0x38 => self.invalidation(),
+            0x79 => {
+                let (field, general) = self.control_and_general();
+                let value = *self.register(general) as u64;
+                self.set_status(value);
+                Some(Op::VmWrite(*self.register(field) as u64, value))
             }
             _ => None,
         }
+    }
+
+    fn invalidation(&mut self) -> Option<Op> {
+        let which = self.next();
+        let (number, address) = self.operands()?;
+        // SAFETY: the operand of the instruction, which the compiler provides.
+        let descriptor = unsafe { (address as *const [u64; 2]).read() };
+        let kind = *self.register(number) as u64;
+        if which != 0x82 {
+            self.set_status(descriptor[0]);
+        }
+        match which {
+            0x80 => Some(Op::Invept(kind, descriptor)),
+            0x81 => Some(Op::Invvpid(kind, descriptor)),
+            0x82 => Some(Op::Invpcid(kind, descriptor)),
+            _ => None,
+        }
+    }
+
+    /// The flags as an instruction of VMX leaves them that names this.
+    fn set_status(&mut self, named: u64) {
+        const CARRY: greg_t = 1;
+        const ZERO: greg_t = 1 << 6;
+        const ALL: greg_t = 0x8d5;
+        let status = match INVALID.iter().position(|&invalid| invalid == named) {
+            Some(0) => CARRY,
+            Some(_) => ZERO,
+            None => 0,
+        };
+        let flags = &mut self.registers[libc::REG_EFL as usize];
+        *flags = *flags & !ALL | status;
     }
 
     /// The next byte of the instruction.

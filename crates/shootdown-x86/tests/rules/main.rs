@@ -4,9 +4,10 @@
 //! `contract` checks each operation: what it promises to drop is gone, and what it has no reason to
 //! drop is still there. `story` checks data: whatever happens, no translation contradicts the page tables.
 //! `states` goes through every state that a processor can be in when it is handed over, and interrupts each operation
-//! everywhere. `known` holds cases by hand, and cases that must fail.
+//! everywhere. `known` holds cases by hand, and cases that must fail. `guest` is the same for guests' tags.
 
 mod contract;
+mod guest;
 mod known;
 mod processor;
 mod states;
