@@ -11,15 +11,15 @@ use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries, TagS
 use crate::explore::interrupts::Interrupts;
 use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
-use crate::explore::{Chooser, Clock, Question, Vcpu, View, Walk, Weak};
+use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
 use crate::machine::{FailureKind, Model, Processor, State, Status};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
-/// Sets of eight tags that are the same on all CPUs, where there are any. A run's spaces give none back.
-const TAG_SETS: usize = 4;
+/// Sets of eight tags that are the same on all CPUs, where there are any: few, so that they are given again soon.
+const TAG_SETS: usize = 2;
 /// Up to so many CPUs a machine is not large.
 const FEW_CPUS: usize = 8;
 
@@ -34,8 +34,8 @@ pub trait Hardware: fmt::Debug {
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
     /// A hypervisor has `cpu` run or not.
-    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
-        let _ = (cpu, vcpu);
+    fn set_runs(&mut self, cpu: usize, runs: bool) {
+        let _ = (cpu, runs);
     }
     /// The page tables, if there are any.
     fn tables(&self) -> Option<Rc<dyn Tables>> {
