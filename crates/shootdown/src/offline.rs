@@ -9,7 +9,8 @@
 //! are rare, and so are such initiators.
 //!
 //! CPUs leave one at a time: two that left together would each be past the other's last look. Those that wait for
-//! their turn serve, and are targets still.
+//! their turn serve, and are targets still. A turn ends when the others have answered, before functions run: one could spin for a lock
+//! whose holder, not online, waits for the end of the turn.
 //!
 //! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
@@ -62,12 +63,13 @@ where
         // A CPU that has answered reads `ready` anew before it publishes again: between the two it has interrupts off, and serves
         // only when all is announced and an interrupt is refused.
         self.send_kick(None).wait();
-        // All requests that name us are in the inbox or complete in the ring now. (An entry there that is not, names others.)
+        // All requests that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
+        // others.)
+        drop(departure);
         let here = self.here();
         while self.serve(here) {}
         // A host that has forgotten a `PollIdle` would come back with its doorbell held. Nobody relies on it.
         let _ = here.inbox.let_go(me);
-        drop(departure);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
         drop(irq);
     }

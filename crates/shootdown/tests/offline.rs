@@ -187,6 +187,27 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
     }
 }
 
+/// Found by the fuzzer: the function spins for a lock, which a CPU that is not online holds while it publishes a flush.
+#[test]
+fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
+    static RUNS: Count = Count::new();
+    let machine = puppet::powered_off::<3>();
+    let puppet = *machine.platform();
+    for number in [1, 2] {
+        puppet.as_cpu(number, || machine.online());
+    }
+    let flush = move |_| {
+        RUNS.add();
+        puppet.at_next_relax(|| panic!("it waits for the CPU that leaves"));
+        let ticket = puppet.as_cpu(0, || machine.submit_flush_kernel(pages(0, 1), FreedTables::No));
+        puppet.at_next_relax(|| ());
+        puppet.as_cpu(0, || ticket.wait());
+    };
+    puppet.as_cpu(1, || machine.post(&CpuMask::only(cpu(2)), flush));
+    puppet.as_cpu(2, || machine.offline());
+    assert_eq!(RUNS.get(), 1);
+}
+
 /// It does not come back with its doorbell held: nobody would interrupt it.
 #[test]
 fn a_cpu_that_leaves_lets_its_doorbell_go() {
