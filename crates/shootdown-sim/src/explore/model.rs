@@ -18,8 +18,6 @@ use crate::machine::{FailureKind, Model, Processor, State, Status};
 const FRUITLESS_TURNS: u64 = 20_000;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
-/// Sets of eight tags that are the same on all CPUs, where there are any: few, so that they are given again soon.
-const TAG_SETS: usize = 2;
 /// Up to so many CPUs a machine is not large.
 const FEW_CPUS: usize = 8;
 
@@ -158,7 +156,7 @@ impl Explore {
     /// How many tags each CPU remembers: its own, and those of [`global_tags`](Self::global_tags), unless it remembers nothing of them.
     pub(crate) fn asid_slots(&self) -> usize {
         match self.back_end() == BackEnd::ByTag && self.asid_slots > 1 {
-            true => self.asid_slots + TagSet::TAGS * TAG_SETS,
+            true => self.asid_slots + TagSet::TAGS * self.tag_sets(),
             false => self.asid_slots,
         }
     }
@@ -169,8 +167,13 @@ impl Explore {
             return GlobalTags::NONE;
         }
         // They live as long as their spaces might.
-        let sets: &'static [TagSet] = Box::leak(Box::new([const { TagSet::new() }; TAG_SETS]));
-        GlobalTags::new(Asid::new(self.asid_slots as u16 + 1), sets)
+        let sets: Vec<_> = (0..self.tag_sets()).map(|_| TagSet::new()).collect();
+        GlobalTags::new(Asid::new(self.asid_slots as u16 + 1), sets.leak())
+    }
+
+    /// Sets of eight tags that are the same on all CPUs: few, so that they are given again soon.
+    fn tag_sets(&self) -> usize {
+        1 + self.asid_slots % 2
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {

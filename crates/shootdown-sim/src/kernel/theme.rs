@@ -17,15 +17,15 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// and how often where flushes are all that is.
 const WEIGHTS: [(Operation, u32, u32, u32); 18] = [
-    (Operation::Touch, 28, 2, 28),
+    (Operation::Touch, 28, 2, 22),
     (Operation::ChangeOwn, 12, 4, 20),
     (Operation::ChangeAny, 18, 4, 20),
-    (Operation::Switch, 10, 4, 8),
+    (Operation::Switch, 10, 4, 10),
     (Operation::Lazy, 8, 0, 4),
     (Operation::EnterKernel, 6, 0, 10),
     (Operation::Poll, 3, 3, 1),
     (Operation::GoOffline, 2, 5, 1),
-    (Operation::Exit, 3, 0, 3),
+    (Operation::Exit, 3, 0, 6),
     (Operation::MapKernel, 4, 6, 1),
     (Operation::UnmapKernel, 4, 6, 1),
     (Operation::TouchKernel, 4, 1, 1),
@@ -82,11 +82,6 @@ impl Matter {
             1..6 => Self::Storm,
             _ => Self::Memory,
         }
-    }
-
-    /// Whether it is about requests, many at once.
-    fn is_storm(self) -> bool {
-        matches!(self, Self::Storm | Self::Siege)
     }
 }
 
@@ -173,9 +168,14 @@ impl Plan {
         Matter::of(seed) == Matter::Siege
     }
 
-    /// Whether the run of a seed is about requests, many at once to many CPUs.
-    pub fn is_storm(seed: u64) -> bool {
-        Matter::of(seed).is_storm()
+    /// How many of `usual` operations the run of a seed has.
+    pub fn operations_of(seed: u64, usual: u32) -> u32 {
+        match Matter::of(seed) {
+            Matter::Memory => usual,
+            Matter::Flushes => usual * 3 / 2,
+            // Each takes more events.
+            Matter::Storm | Matter::Siege => usual.div_ceil(2),
+        }
     }
 }
 
@@ -219,7 +219,7 @@ impl Draw {
 
     /// Whether the run is about requests, many at once to many CPUs.
     pub(super) fn is_storm(&self) -> bool {
-        self.theme.matter.is_storm()
+        matches!(self.theme.matter, Matter::Storm | Matter::Siege)
     }
 
     fn is_siege(&self) -> bool {
