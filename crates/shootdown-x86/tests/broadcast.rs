@@ -92,8 +92,9 @@ impl BroadcastPort for Task<'_> {
 
     unsafe fn tlbsync(&self) {
         let under_way = self.0.under_way.take();
-        let (mine, others): (Vec<_>, Vec<_>) =
-            under_way.into_iter().partition(|(cpu, ..)| *cpu == self.1.get());
+        let (mine, others): (Vec<_>, Vec<_>) = under_way
+            .into_iter()
+            .partition(|(cpu, ..)| *cpu == self.1.get());
         self.0.under_way.replace(others);
         for (_, operands, done) in mine {
             let left = (0..CPUS).filter(|cpu| !done[*cpu]);
@@ -127,6 +128,7 @@ fn entries() -> impl Strategy<Value = Entry> {
     let bytes = prop_oneof![Just(SMALL), Just(LARGE), Just(HUGE)];
     let base = prop_oneof![
         Just(0),
+        Just(HUGE),
         Just(UPPER),
         Just((UPPER - 64 * LARGE) & !(HUGE - 1)),
         Just(0usize.wrapping_sub(HUGE))

@@ -170,7 +170,13 @@ fn a_space_that_the_hypervisor_does_not_flush_is_refused() {
         ..fake()
     };
     let flushed = Flushed::Space(ROOT);
-    let outcome = flush(&fake, features(BOTH), &mut Input::new(), [1].into_iter(), flushed);
+    let outcome = flush(
+        &fake,
+        features(BOTH),
+        &mut Input::new(),
+        [1].into_iter(),
+        flushed,
+    );
     assert_eq!(outcome, Err(Refused { status: Some(5) }));
 }
 

@@ -129,7 +129,10 @@ fn who_is_flushed_before_entry_runs_on_nothing_old() {
 #[test]
 fn the_byte_is_written_only_as_it_was_seen() {
     let byte = AtomicU8::new(0);
-    assert_eq!(Preempted::compare_exchange(&byte, PREEMPTED, PREEMPTED | FLUSH), Err(0));
+    assert_eq!(
+        Preempted::compare_exchange(&byte, PREEMPTED, PREEMPTED | FLUSH),
+        Err(0)
+    );
     assert_eq!(Preempted::load(&byte), 0);
 }
 
@@ -145,10 +148,7 @@ fn the_record_is_as_kvm_knows_it() {
     let byte = unsafe { AtomicU8::from_ptr(byte) };
     byte.store(PREEMPTED, Ordering::Relaxed);
     assert!(RECORD.flush_before_entry());
-    assert_eq!(
-        byte.load(Ordering::Relaxed),
-        PREEMPTED | FLUSH
-    );
+    assert_eq!(byte.load(Ordering::Relaxed), PREEMPTED | FLUSH);
 }
 
 #[test]

@@ -41,9 +41,9 @@ use crate::watchdog::Stall;
 ///    the handler looks, never after. A platform that refuses an interrupt accepts it when it is sent again, in the end.
 /// 7. A CPU that was [taken](RemoteTargets) executes nothing any more, from the moment when [`flush_remote`](Self::flush_remote) returns
 ///    [`RemoteFlush::Done`] or [`finish_remote`](Self::finish_remote) returns, before contract 3 holds there for the request, as if
-///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if
-///    [tags are split](Self::splits_tags); for the kernel's part under every tag, unless its pages are
-///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed.
+///    [`local_flush`](Self::local_flush) had been called: for every range, under every tag under which the CPU may have the space, loaded or not
+///    (it may be about to load the tag, and to keep what that holds), both its sides if [tags are split](Self::splits_tags); for the kernel's
+///    part under every tag, unless its pages are [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed.
 /// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots), [`flushes_remotely`](Self::flushes_remotely) and
 ///    [`global_tags`](Self::global_tags) give the same answer as long as the engine lives.
 /// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.

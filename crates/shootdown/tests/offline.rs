@@ -199,7 +199,9 @@ fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
     let flush = move |_| {
         RUNS.add();
         puppet.at_next_relax(|| panic!("it waits for the CPU that leaves"));
-        let ticket = puppet.as_cpu(0, || machine.submit_flush_kernel(pages(0, 1), FreedTables::No));
+        let ticket = puppet.as_cpu(0, || {
+            machine.submit_flush_kernel(pages(0, 1), FreedTables::No)
+        });
         puppet.at_next_relax(|| ());
         puppet.as_cpu(0, || ticket.wait());
     };

@@ -169,10 +169,6 @@ impl Explore {
         let now = self.memory.walk(target);
         for range in request.ranges() {
             let operation = operation_for(range, request);
-            if request.space().is_some() {
-                self.hardware.flush(target, operation, &now);
-                continue;
-            }
             for tag in 0..=self.asid_slots() as u16 {
                 let asid = Asid::new(tag);
                 self.hardware.flush_tag(target, asid, operation, &now);

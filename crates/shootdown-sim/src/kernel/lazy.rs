@@ -30,7 +30,8 @@ where
             space.keepers.fetch_add(1, Ordering::Relaxed);
         }
         // Again is allowed: from one kernel thread to the next.
-        self.engine.enter_lazy(&space.context(), Self::kernel_root());
+        self.engine
+            .enter_lazy(&space.context(), Self::kernel_root());
         if !was_lazy {
             self.put_space(space);
         }
