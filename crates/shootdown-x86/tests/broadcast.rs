@@ -1,7 +1,7 @@
 //! INVLPGB and TLBSYNC on an emulated machine of several CPUs, which carry a broadcast out whenever they like before the TLBSYNC of
 //! the CPU that issued it, and fault where the manual says so. No emulator that runs here has the instructions.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
 use shootdown_x86::Features;
@@ -11,12 +11,16 @@ const CPUS: usize = 3;
 const SMALL: usize = 1 << 12;
 const LARGE: usize = 1 << 21;
 const HUGE: usize = 1 << 30;
+/// The ASID of the host, and that of a guest.
+const HOST: u16 = 0;
+const GUEST: u16 = 1;
 /// The lowest canonical address of the upper half, with 48 bits.
 const UPPER: usize = 0xffff_8000_0000_0000;
 
 /// What a CPU has cached: a translation, or an entry of a page table that leads to one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
+    asid: u16,
     pcid: u16,
     start: usize,
     bytes: usize,
@@ -50,7 +54,8 @@ impl Machine {
                 || pages
                     .into_iter()
                     .any(|page| entry.covers(address + page * stride));
-            let is_tagged = !has(1) || entry.pcid == (edx >> 16) as u16;
+            let is_tagged = (!has(1) || entry.pcid == (edx >> 16) as u16)
+                && (!has(2) || entry.asid == edx as u16);
             is_there && is_tagged && (has(3) || !entry.is_global) && !(has(4) && entry.is_table)
         };
         self.cached.borrow_mut()[cpu].retain(|entry| !named(entry));
@@ -67,11 +72,11 @@ impl Machine {
     }
 }
 
-/// One CPU of the machine.
+/// A task on whichever CPU of the machine the second says.
 #[derive(Clone, Copy)]
-struct Cpu<'a>(&'a Machine, usize);
+struct Task<'a>(&'a Machine, &'a Cell<usize>);
 
-impl BroadcastPort for Cpu<'_> {
+impl BroadcastPort for Task<'_> {
     unsafe fn invlpgb(&self, operands: InvlpgbOperands) {
         let InvlpgbOperands { rax, ecx, edx } = operands;
         assert!(ecx & 0xffff < self.0.max_pages, "#GP: {ecx:#x}");
@@ -81,23 +86,27 @@ impl BroadcastPort for Cpu<'_> {
         );
         let address = (rax & !0xfff) as i64;
         assert!(address << 16 >> 16 == address, "#GP: {address:#x}");
-        assert!(rax & 4 != 0 && edx & 0xffff == 0, "it would reach guests");
-        self.0
-            .under_way
-            .borrow_mut()
-            .push((self.1, operands, [false; CPUS]));
+        let mut under_way = self.0.under_way.borrow_mut();
+        under_way.push((self.1.get(), operands, [false; CPUS]));
     }
 
     unsafe fn tlbsync(&self) {
         let under_way = self.0.under_way.take();
-        let (mine, others): (Vec<_>, Vec<_>) =
-            under_way.into_iter().partition(|(cpu, ..)| *cpu == self.1);
+        let (mine, others): (Vec<_>, Vec<_>) = under_way
+            .into_iter()
+            .partition(|(cpu, ..)| *cpu == self.1.get());
         self.0.under_way.replace(others);
         for (_, operands, done) in mine {
             let left = (0..CPUS).filter(|cpu| !done[*cpu]);
             left.for_each(|cpu| self.0.carry_out(operands, cpu));
         }
     }
+}
+
+/// The caches of all CPUs, for a task on the CPU that `here` says.
+fn broadcast<'a>(machine: &'a Machine, here: &'a Cell<usize>) -> Broadcast<Task<'a>> {
+    // SAFETY: the emulated processor has the instructions.
+    unsafe { Broadcast::with_port(Task(machine, here), &features(machine.max_pages)) }.unwrap()
 }
 
 fn features(max_pages: u32) -> Features {
@@ -119,6 +128,7 @@ fn entries() -> impl Strategy<Value = Entry> {
     let bytes = prop_oneof![Just(SMALL), Just(LARGE), Just(HUGE)];
     let base = prop_oneof![
         Just(0),
+        Just(HUGE),
         Just(UPPER),
         Just((UPPER - 64 * LARGE) & !(HUGE - 1)),
         Just(0usize.wrapping_sub(HUGE))
@@ -127,13 +137,14 @@ fn entries() -> impl Strategy<Value = Entry> {
         base,
         0..40usize,
         bytes,
-        0..3u16,
+        (prop_oneof![4 => Just(HOST), 1 => Just(GUEST)], 0..3u16),
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(base, page, bytes, pcid, is_global, is_table)| {
+        .prop_map(|(base, page, bytes, (asid, pcid), is_global, is_table)| {
             let start = (base + page * SMALL * 171) & !(bytes - 1);
             Entry {
+                asid,
                 pcid,
                 start,
                 bytes,
@@ -157,8 +168,8 @@ proptest! {
     ) {
         let machine = Machine { max_pages, ..Machine::default() };
         machine.cached.borrow_mut().fill(cached.clone());
-        // SAFETY: the emulated processor has them.
-        let broadcast = unsafe { Broadcast::with_port(Cpu(&machine, 0), &features(max_pages)) }.unwrap();
+        let here = Cell::new(0);
+        let broadcast = broadcast(&machine, &here);
         let depth = if is_deep { Depth::Tables } else { Depth::Leaf };
         // SAFETY: nobody moves.
         let mut batch = unsafe { broadcast.begin() };
@@ -182,30 +193,45 @@ proptest! {
         });
         for left in machine.cached.borrow().iter() {
             for entry in cached.iter() {
-                let may_go = is_named(entry) && (is_of_all || !entry.is_global);
+                let is_guests = entry.asid == GUEST;
+                let may_go = !is_guests && is_named(entry) && (is_of_all || !entry.is_global);
                 let must_go = may_go && (is_deep || !entry.is_table);
                 let is_left = left.contains(entry);
                 prop_assert!(!(must_go && is_left), "{entry:x?} is left");
                 // An address that is not canonical has everything dropped.
                 let is_whole = named.iter().any(|(start, bytes, _)| *start < UPPER && start + pages * bytes > 1 << 47);
-                prop_assert!(may_go || is_left || is_whole, "{entry:x?} is gone");
+                let may_go = may_go || is_whole && !is_guests;
+                prop_assert!(may_go || is_left, "{entry:x?} is gone");
             }
         }
+    }
+}
+
+/// A machine all of whose CPUs have cached one translation under PCID 0.
+fn machine() -> Machine {
+    let entry = Entry {
+        asid: HOST,
+        pcid: 0,
+        start: 0,
+        bytes: SMALL,
+        is_global: false,
+        is_table: false,
+    };
+    Machine {
+        cached: RefCell::new(std::array::from_fn(|_| vec![entry])),
+        max_pages: 1,
+        ..Machine::default()
     }
 }
 
 /// A TLBSYNC is about the instructions of its own CPU: those of others go on.
 #[test]
 fn a_sync_waits_for_its_own_cpu_only() {
-    let machine = Machine {
-        max_pages: 1,
-        ..Machine::default()
-    };
-    let [mut first, mut second] = [0, 1].map(|cpu| {
-        // SAFETY: the emulated processor has them.
-        let broadcast = unsafe { Broadcast::with_port(Cpu(&machine, cpu), &features(1)) }.unwrap();
+    let machine = machine();
+    let cpus = [0, 1].map(Cell::new);
+    let [mut first, mut second] = cpus.each_ref().map(|here| {
         // SAFETY: nobody moves.
-        unsafe { broadcast.begin() }
+        unsafe { broadcast(&machine, here).begin() }
     });
     first.all();
     second.context(Pcid::UNTAGGED);
@@ -215,10 +241,22 @@ fn a_sync_waits_for_its_own_cpu_only() {
     assert!(machine.under_way.borrow().is_empty());
 }
 
+/// What the duty of `begin` is about: the TLBSYNC of another CPU waits for nothing that this one has issued.
+#[test]
+fn a_batch_that_ends_on_another_cpu_ends_too_early() {
+    let (machine, here) = (machine(), Cell::new(0));
+    // SAFETY: it moves, but frees nothing.
+    let mut batch = unsafe { broadcast(&machine, &here).begin() };
+    batch.context(Pcid::UNTAGGED);
+    here.set(1);
+    batch.finish();
+    assert!(machine.cached.borrow().iter().all(|left| left.len() == 1));
+}
+
 #[test]
 fn no_instruction_no_broadcast() {
-    let machine = Machine::default();
+    let (machine, here) = (Machine::default(), Cell::new(0));
     let none = Features::with_flags(shootdown_x86::features::FeatureFlags::INVLPGB);
     // SAFETY: nothing is executed.
-    assert!(unsafe { Broadcast::with_port(Cpu(&machine, 0), &none) }.is_none());
+    assert!(unsafe { Broadcast::with_port(Task(&machine, &here), &none) }.is_none());
 }

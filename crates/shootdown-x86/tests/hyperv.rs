@@ -163,6 +163,23 @@ fn spaces_and_everything_are_named_by_flags() {
     }
 }
 
+#[test]
+fn a_space_that_the_hypervisor_does_not_flush_is_refused() {
+    let fake = Fake {
+        fails_at: Some(0),
+        ..fake()
+    };
+    let flushed = Flushed::Space(ROOT);
+    let outcome = flush(
+        &fake,
+        features(BOTH),
+        &mut Input::new(),
+        [1].into_iter(),
+        flushed,
+    );
+    assert_eq!(outcome, Err(Refused { status: Some(5) }));
+}
+
 /// Ranges that do not fit into the page are the whole space, with its global translations.
 #[test]
 fn what_does_not_fit_is_everything() {

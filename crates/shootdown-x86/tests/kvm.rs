@@ -1,6 +1,7 @@
 //! KVM's protocol against a fake hypervisor that takes a vCPU away, and gives it back, between any two accesses of the initiator.
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use shootdown_x86::Features;
 use shootdown_x86::features::FeatureFlags;
@@ -124,6 +125,17 @@ fn who_is_flushed_before_entry_runs_on_nothing_old() {
     );
 }
 
+/// The byte itself, without a hypervisor that acts in between: KVM has let the vCPU run since it was seen preempted.
+#[test]
+fn the_byte_is_written_only_as_it_was_seen() {
+    let byte = AtomicU8::new(0);
+    assert_eq!(
+        Preempted::compare_exchange(&byte, PREEMPTED, PREEMPTED | FLUSH),
+        Err(0)
+    );
+    assert_eq!(Preempted::load(&byte), 0);
+}
+
 #[test]
 fn the_record_is_as_kvm_knows_it() {
     assert_eq!((size_of::<StealTime>(), align_of::<StealTime>()), (64, 64));
@@ -133,13 +145,10 @@ fn the_record_is_as_kvm_knows_it() {
     // SAFETY: within the record, at the place of `preempted` in struct kvm_steal_time.
     let byte = unsafe { record.add(16) };
     // SAFETY: it is an atomic byte there, too.
-    let byte = unsafe { std::sync::atomic::AtomicU8::from_ptr(byte) };
-    byte.store(PREEMPTED, std::sync::atomic::Ordering::Relaxed);
+    let byte = unsafe { AtomicU8::from_ptr(byte) };
+    byte.store(PREEMPTED, Ordering::Relaxed);
     assert!(RECORD.flush_before_entry());
-    assert_eq!(
-        byte.load(std::sync::atomic::Ordering::Relaxed),
-        PREEMPTED | FLUSH
-    );
+    assert_eq!(byte.load(Ordering::Relaxed), PREEMPTED | FLUSH);
 }
 
 #[test]

@@ -37,6 +37,10 @@ const UNSAFE: &[&str] = &[
     "IpiSender::with_port(ApicMode::X2Apic, *apic_port)",
     "Tlb::new(features)",
     "Tlb::with_port(*tlb_port, features)",
+    "Broadcast::new(features)",
+    "Broadcast::with_port(*tlb_port, features)",
+    "BroadcastPort::invlpgb(tlb_port, InvlpgbKind::All.encode())",
+    "BroadcastPort::tlbsync(tlb_port)",
     // What breaks other CPUs, or this one.
     "local.enable(vector, None)",
     "local.send_nmi(Destination::AllButSelf)",
@@ -50,6 +54,7 @@ const UNSAFE: &[&str] = &[
     "tlb.stop()",
     "tlb.load_root(0x1000)",
     "tlb.load_tagged_root(0x1000, Pcid::UNTAGGED, TagEntries::Drop)",
+    "broadcast.begin()",
     // Has a processor read and write memory by itself.
     "RarPort::write_msr(rar_port, Msr::RAR_PAYLOAD_BASE, 0)",
     "rar::RarHardware::new(*sender, map, 0)",
@@ -78,6 +83,9 @@ const PRIVATE: &[(&str, &str)] = &[
     ("local.0", "E0616"),
 ];
 
+/// What waits for its own CPU only stays there.
+const MOVED: &[(&str, &str)] = &[("std::thread::spawn(move || batch.finish())", "E0277")];
+
 /// The compiler looks for these after all others.
 const BUILT: &[(&str, &str)] = &[("apic::Hardware { page: None }", "E0451")];
 
@@ -85,11 +93,13 @@ const BUILT: &[(&str, &str)] = &[("apic::Hardware { page: None }", "E0451")];
 const PROLOGUE: &str = "#![allow(warnings)] \
     use core::ptr::NonNull; \
     use shootdown_x86::{*, apic::{self, Port as ApicPort, *}, irq, msr::{self, Msr}}; \
-    use shootdown_x86::{rar::{self, RarPort}, processor::Microcode, tlb::{self, InvpcidKind, Port as TlbPort, TagEntries}};\n";
+    use shootdown_x86::{rar::{self, RarPort}, processor::Microcode, tlb::{self, Broadcast, BroadcastPort, InvlpgbKind, InvpcidKind}}; \
+    use shootdown_x86::tlb::{Port as TlbPort, TagEntries};\n";
 
 const SCOPE: &str = "apic_port: &apic::Hardware, tlb_port: &tlb::Hardware, local: &LocalApic, \
     sender: &IpiSender, tlb: &Tlb, features: &Features, vector: Vector, page: StartupPage, map: &'static ApicMap<1>, \
-    rar_port: &rar::RarHardware<'static, 1>, table: &'static rar::RarTable<1>";
+    rar_port: &rar::RarHardware<'static, 1>, table: &'static rar::RarTable<1>, broadcast: &Broadcast, \
+    batch: tlb::Batch<tlb::Hardware>";
 
 /// A crate with one function for each expression.
 fn source<'a>(bodies: impl Iterator<Item = String> + 'a) -> String {
@@ -172,6 +182,11 @@ fn numbers_and_modules_of_the_crate_stay_its_own() {
     assert_refused("unmade", UNMADE);
     assert_refused("private", PRIVATE);
     assert_refused("built", BUILT);
+}
+
+#[test]
+fn a_batch_of_broadcasts_does_not_leave_its_cpu() {
+    assert_refused("moved", MOVED);
 }
 
 /// As it was found, by a reviewer.

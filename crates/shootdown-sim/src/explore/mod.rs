@@ -19,6 +19,6 @@ pub use chooser::{Chooser, Question, Strategy};
 pub use clock::Clock;
 pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware, NoTlb, Tables};
-pub use remote::{BackEnd, Vcpu};
+pub use remote::BackEnd;
 pub use schedule::{Deviation, Schedule};
 pub use view::View;

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries};
+use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries, TagSet};
 
 use crate::explore::interrupts::Interrupts;
 use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
-use crate::explore::{Chooser, Clock, Question, Vcpu, View, Walk, Weak};
-use crate::machine::{FailureKind, GLOBAL_TAGS, Model, Processor, State, Status, new_global_tags};
+use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
+use crate::machine::{FailureKind, Model, Processor, State, Status, new_global_tags};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
@@ -32,8 +32,8 @@ pub trait Hardware: fmt::Debug {
     /// `cpu` loads a root under a tag.
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
     /// A hypervisor has `cpu` run or not.
-    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
-        let _ = (cpu, vcpu);
+    fn set_runs(&mut self, cpu: usize, runs: bool) {
+        let _ = (cpu, runs);
     }
     /// The page tables, if there are any.
     fn tables(&self) -> Option<Rc<dyn Tables>> {
@@ -156,7 +156,7 @@ impl Explore {
     /// How many tags each CPU remembers: its own, and those of [`global_tags`](Self::global_tags), unless it remembers nothing of them.
     pub(crate) fn asid_slots(&self) -> usize {
         match self.back_end() == BackEnd::ByTag && self.asid_slots > 1 {
-            true => self.asid_slots + GLOBAL_TAGS,
+            true => self.asid_slots + TagSet::TAGS * self.tag_sets(),
             false => self.asid_slots,
         }
     }
@@ -164,9 +164,14 @@ impl Explore {
     /// Tags that are the same on all CPUs.
     pub(crate) fn global_tags(&self) -> GlobalTags {
         match self.back_end() {
-            BackEnd::ByTag => new_global_tags(self.asid_slots),
+            BackEnd::ByTag => new_global_tags(self.asid_slots, self.tag_sets()),
             _ => GlobalTags::NONE,
         }
+    }
+
+    /// Sets of eight tags that are the same on all CPUs: few, so that they are given again soon.
+    fn tag_sets(&self) -> usize {
+        1 + self.asid_slots % 2
     }
 
     pub(crate) fn pick(&mut self, processors: &[Processor], running: usize) -> Option<usize> {

@@ -1,6 +1,9 @@
 //! Back ends that flush CPUs without an interrupt, and a hypervisor that takes CPUs off their processors.
 
-use shootdown::{Asid, FLUSH_CEILING_PAGES, FlushRange, FlushRequest, LocalFlush};
+use std::mem;
+
+use rustc_hash::FxHashMap;
+use shootdown::{Asid, FLUSH_CEILING_PAGES, FlushRange, FlushRequest, LocalFlush, SpaceId};
 
 use crate::explore::{Explore, Question};
 
@@ -10,7 +13,8 @@ pub enum BackEnd {
     /// Nothing.
     #[default]
     None,
-    /// A hypervisor that runs a CPU at some times and not at others, and drops what it has before it runs again if it was asked to (KVM).
+    /// A hypervisor that runs a CPU at some times and not at others, and drops what it is asked to before it runs again (KVM, which drops
+    /// all).
     Hypervisor,
     /// A call that has flushed when it returns, all targets, some or none (Hyper-V, Xen PV, SBI).
     Call,
@@ -20,15 +24,17 @@ pub enum BackEnd {
     ByTag,
 }
 
-/// Whether a CPU runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Vcpu {
-    /// It does.
-    Runs,
-    /// The hypervisor has taken it off its processor: it executes nothing, and its TLB does nothing by itself.
-    IsOut,
-    /// The same, and it is flushed before it runs again: nothing that it has cached will be used.
-    IsFlushed,
+impl BackEnd {
+    /// In every other machine none. From a source of its own, so that seeds mean what they meant before.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        match fastrand::Rng::with_seed(seed ^ 0x00ba_cced).u8(..16) {
+            0 | 1 => Self::Hypervisor,
+            2 => Self::Call,
+            3 => Self::Broadcast,
+            4..8 => Self::ByTag,
+            _ => Self::None,
+        }
+    }
 }
 
 /// A CPU does not run for so many events in a row, not more.
@@ -40,6 +46,12 @@ pub(super) struct Remote {
     back_end: BackEnd,
     /// For how many events each CPU has not been running.
     out: Vec<Option<u32>>,
+    /// Whether each CPU has issued what it has not waited for.
+    issued: Vec<bool>,
+    /// Whose translations were flushed last under each tag that is the same everywhere.
+    owners: FxHashMap<Asid, Option<SpaceId>>,
+    /// How often that was another space than before.
+    given_again: u64,
 }
 
 impl Remote {
@@ -47,6 +59,9 @@ impl Remote {
         Self {
             back_end: BackEnd::None,
             out: vec![None; cpus],
+            issued: vec![false; cpus],
+            owners: FxHashMap::default(),
+            given_again: 0,
         }
     }
 }
@@ -73,7 +88,7 @@ impl Explore {
     /// `cpu` runs nothing from here on, nor does its TLB anything.
     pub(crate) fn go_out(&mut self, cpu: usize) {
         self.remote.out[cpu] = Some(0);
-        self.hardware.set_vcpu(cpu, Vcpu::IsOut);
+        self.hardware.set_runs(cpu, false);
     }
 
     /// Whether `cpu`, which does not run, goes on not to run for another event.
@@ -84,22 +99,35 @@ impl Explore {
     }
 
     /// `cpu` runs again.
-    pub(crate) fn come_in(&mut self, cpu: usize, is_flushed: bool) {
-        if is_flushed {
-            self.flush(cpu, LocalFlush::All);
-        }
+    pub(crate) fn come_in(&mut self, cpu: usize) {
         self.remote.out[cpu] = None;
-        self.hardware.set_vcpu(cpu, Vcpu::Runs);
+        self.hardware.set_runs(cpu, true);
     }
 
-    /// `cpu`, which does not run, is flushed before it does.
-    pub(crate) fn is_to_be_flushed(&mut self, cpu: usize) {
-        self.hardware.set_vcpu(cpu, Vcpu::IsFlushed);
+    /// `cpu` issues what takes effect when it waits for it, not before.
+    pub(crate) fn issue(&mut self, cpu: usize) {
+        self.remote.issued[cpu] = true;
     }
 
-    /// Whether the host refuses to flush all CPUs by a tag.
-    pub(crate) fn refuses_tag(&mut self) -> bool {
-        self.chooser.choose(Question::Workload, 4) == 3
+    /// `cpu` waits for what it has issued; false if that is nothing.
+    pub(crate) fn syncs(&mut self, cpu: usize) -> bool {
+        mem::take(&mut self.remote.issued[cpu])
+    }
+
+    /// Whether the host flushes all CPUs by a tag; it may refuse.
+    pub(crate) fn takes_tag(&mut self, asid: Asid, request: &FlushRequest) -> bool {
+        if self.chooser.choose(Question::Workload, 4) == 3 {
+            return false;
+        }
+        let remote = &mut self.remote;
+        let before = remote.owners.insert(asid, request.space());
+        remote.given_again += u64::from(before.is_some_and(|before| before != request.space()));
+        true
+    }
+
+    /// How often another space was flushed under a tag that is the same everywhere than the one before.
+    pub(crate) fn tags_given_again(&self) -> u64 {
+        self.remote.given_again
     }
 
     /// `target` drops what `request` of `initiator` names and what it holds under `asid`.
@@ -134,21 +162,29 @@ impl Explore {
         self.chooser.choose(Question::Workload, 2) == 1
     }
 
-    /// `target` drops what `request` of `initiator` names, whatever it executes.
+    /// `target` drops what `request` of `initiator` names, and nothing else, whatever it executes: of a space under the tag that it has loaded. One that
+    /// does not run drops it before it runs again: nobody can tell that from now.
     pub(crate) fn flush_for(&mut self, initiator: usize, target: usize, request: &FlushRequest) {
         self.meet(initiator, target);
-        if request.space().is_none() {
-            return self.flush(target, LocalFlush::All);
-        }
+        let now = self.memory.walk(target);
         for range in request.ranges() {
-            self.flush(target, operation_for(range, request));
+            let operation = operation_for(range, request);
+            if request.space().is_some() {
+                self.hardware.flush(target, operation, &now);
+                continue;
+            }
+            for tag in 0..=self.asid_slots() as u16 {
+                self.hardware
+                    .flush_tag(target, Asid::new(tag), operation, &now);
+            }
         }
     }
 }
 
 fn operation_for(range: FlushRange, request: &FlushRequest) -> LocalFlush {
-    match range.page_count() > FLUSH_CEILING_PAGES {
-        true => LocalFlush::Space,
-        false => LocalFlush::Pages(range, request.freed_tables()),
+    match (range.page_count() > FLUSH_CEILING_PAGES, request.space()) {
+        (false, _) => LocalFlush::Pages(range, request.freed_tables()),
+        (true, Some(_)) => LocalFlush::Space,
+        (true, None) => LocalFlush::All,
     }
 }

@@ -29,16 +29,13 @@ impl Case {
     /// On a machine with more CPUs they do less each: what an operation takes grows with their number.
     const FEW_CPUS: usize = 4;
 
-    /// Operations of each CPU where nothing else is said: in storms half, because each takes more events.
+    /// Operations of each CPU where nothing else is said.
     fn operations_of(cpus: usize, seed: u64) -> u32 {
         let usual = match cpus <= Self::FEW_CPUS {
             true => Self::OPERATIONS,
             false => (Self::OPERATIONS * Self::FEW_CPUS as u32).div_ceil(cpus as u32),
         };
-        match Plan::is_storm(seed) {
-            true => usual.div_ceil(2),
-            false => usual,
-        }
+        Plan::operations_of(seed, usual)
     }
 
     /// The case of a seed.

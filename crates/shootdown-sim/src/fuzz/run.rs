@@ -7,7 +7,7 @@ use shootdown::{Capacity, Cpus};
 use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
 use crate::fuzz::{Case, Conduct};
-use crate::kernel::{Plan, Sightings, World};
+use crate::kernel::{Plan, Sight, Sightings, World};
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
 
 /// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
@@ -122,6 +122,7 @@ where
     }
     let events = state.events;
     let story = state.story.take().unwrap_or_default();
+    let given_again = (state.explore()).map_or(0, |explore| explore.tags_given_again());
     let chooser = state.explore().map(|explore| &explore.chooser);
     let report = Report {
         failure,
@@ -129,7 +130,7 @@ where
         questions: chooser.map_or(0, Chooser::asked),
         schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
         conduct: Conduct::of(&state, &world.engine.total_stats()),
-        sightings: world.sightings(),
+        sightings: (world.sightings()).with(Sight::TagGivenAgain, given_again),
         story,
     };
     if report.failure.is_some() {

@@ -95,17 +95,6 @@ fn first_generation(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
-/// Mostly none. From a source of its own, so that seeds mean what they meant before.
-fn back_end(seed: u64) -> BackEnd {
-    match fastrand::Rng::with_seed(seed ^ 0x00ba_cced).u8(..16) {
-        0 | 1 => BackEnd::Hypervisor,
-        2 => BackEnd::Call,
-        3 => BackEnd::Broadcast,
-        4 | 5 => BackEnd::ByTag,
-        _ => BackEnd::None,
-    }
-}
-
 impl Setting {
     /// What is drawn for a case. Fixed stories are told on a plain machine.
     pub(super) fn of(case: &Case) -> Self {
@@ -141,7 +130,7 @@ impl Setting {
             capacity,
             has_refusals,
             has_eager_spinners,
-            back_end: back_end(case.seed),
+            back_end: BackEnd::of_seed(case.seed),
             setup: Setup {
                 threads: case.threads(),
                 page_flush,

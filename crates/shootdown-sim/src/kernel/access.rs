@@ -8,7 +8,9 @@ use crate::explore::Question;
 use crate::kernel::layout::{KERNEL, kernel_page, window_page};
 use crate::kernel::sightings::Sight;
 use crate::kernel::window::Windows;
-use crate::kernel::{Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World};
+use crate::kernel::{
+    KERNEL_REGION, Leaf, PAGES_PER_TABLE, REGIONS, Space, USER_PAGES, WINDOW_REGION, World,
+};
 use crate::machine::{FailureKind, context};
 
 /// Whether a page is in the region of windows.
@@ -62,11 +64,11 @@ where
         let Some(root) = view.as_ref() else {
             return false;
         };
-        let mut is_new = self.engine.refresh_windows(&space.context, root);
+        let mut is_new = self.engine.refresh_windows(&space.context(), root);
         if !is_new {
             // Nobody changes the shared root now, so nothing can be missing.
             let held = space.lock.take(&self.engine);
-            is_new = self.engine.refresh_windows(&space.context, root);
+            is_new = self.engine.refresh_windows(&space.context(), root);
             self.check_top(space, windows);
             drop(held);
         }
@@ -111,6 +113,7 @@ where
             self.hardware.fault(cpu, page);
             return false;
         }
+        self.check_usable(space, windows);
         let owner = owner(space, windows, page);
         let verb = if writes { "stores to" } else { "loads from" };
         context().tell(|| {
@@ -128,6 +131,17 @@ where
             self.hardware.saw(Sight::WindowUsed);
         }
         true
+    }
+
+    /// User code on this CPU could use any translation that is cached here, instead of the one that it does use.
+    fn check_usable(&self, space: &Space<N>, windows: Option<&Windows>) {
+        let tlbs = self.hardware.tlbs.borrow();
+        let of_user = |leaf: &Leaf| leaf.page / PAGES_PER_TABLE != KERNEL_REGION;
+        for leaf in tlbs[context().cpu()].usable().filter(of_user) {
+            let owner = owner(space, windows, leaf.page);
+            let book = self.hardware.book.borrow();
+            self.insist(book.check_access(owner, leaf.page, leaf.frame, leaf.writable));
+        }
     }
 
     /// A page fault. What a window shows is there whenever its root is loaded: only its CPU changes it.
@@ -179,7 +193,7 @@ where
         let Some((space, windows)) = self.loaded_on(context().cpu()) else {
             return;
         };
-        if self.engine.user_access_ok(space.context.id()) {
+        if self.engine.user_access_ok(space.context().id()) {
             let page = context().with(|state| {
                 let explore = state.explore();
                 explore.map_or(0, |explore| {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
-use crate::explore::{Chooser, Hardware, Question, Tables, Vcpu, Walk, Weak};
+use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
 use crate::kernel::layout::PAGES_PER_TABLE;
 use crate::kernel::physical::{Pte, SharedHardware};
 use crate::kernel::tlb::{Act, Leaf, Structure};
@@ -123,8 +123,7 @@ impl SharedHardware {
         chooser: &mut Chooser,
         act: Option<(usize, Act)>,
     ) -> Result<(), Breach> {
-        let Some((cpu, act)) = act.filter(|(cpu, _)| self.tlbs.borrow()[*cpu].vcpu == Vcpu::Runs)
-        else {
+        let Some((cpu, act)) = act.filter(|(cpu, _)| self.tlbs.borrow()[*cpu].runs) else {
             return Ok(());
         };
         self.last_act.set(Some((cpu, act)));
@@ -193,8 +192,8 @@ impl Hardware for Adversary {
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
     }
 
-    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
-        self.0.tlbs.borrow_mut()[cpu].vcpu = vcpu;
+    fn set_runs(&mut self, cpu: usize, runs: bool) {
+        self.0.tlbs.borrow_mut()[cpu].runs = runs;
     }
 
     fn tables(&self) -> Option<Rc<dyn Tables>> {
@@ -253,8 +252,8 @@ impl Hardware for Focused {
         self.adversary.load_root(cpu, root, asid, entries);
     }
 
-    fn set_vcpu(&mut self, cpu: usize, vcpu: Vcpu) {
-        self.adversary.set_vcpu(cpu, vcpu);
+    fn set_runs(&mut self, cpu: usize, runs: bool) {
+        self.adversary.set_runs(cpu, runs);
     }
 
     fn tables(&self) -> Option<Rc<dyn Tables>> {

@@ -30,7 +30,8 @@ where
             space.keepers.fetch_add(1, Ordering::Relaxed);
         }
         // Again is allowed: from one kernel thread to the next.
-        self.engine.enter_lazy(&space.context, Self::kernel_root());
+        self.engine
+            .enter_lazy(&space.context(), Self::kernel_root());
         if !was_lazy {
             self.put_space(space);
         }
@@ -99,6 +100,7 @@ where
         // ORDERING: Release publishes that this CPU's root is another one; Acquire lets the last one see that of all.
         if space.keepers.fetch_add(u64::MAX, Ordering::AcqRel) == 1 {
             self.retire_all(space);
+            space.end();
             self.release_table(space.root);
         }
     }

@@ -67,7 +67,7 @@ where
         };
         space.inner.borrow_mut().tables[region] = Some(table);
         self.write_entry(space.root, region, Pte::to(table, true));
-        space.context.top_changed();
+        space.context().top_changed();
         true
     }
 
@@ -104,7 +104,7 @@ where
             drop(held);
             return;
         }
-        let ticket = self.engine.submit_batch(&space.context, batch);
+        let ticket = self.engine.submit_batch(&space.context(), batch);
         drop(held);
         for removed in ticket.wait() {
             match removed {
@@ -142,7 +142,7 @@ where
             return;
         };
         self.write_entry(space.root, region, Pte::EMPTY);
-        space.context.top_changed();
+        space.context().top_changed();
         let address = address_of(region * PAGES_PER_TABLE);
         let recorded = batch.table(address, REGION_SIZE, Removed::Table(table));
         assert!(recorded.is_ok(), "a batch holds a whole region");
@@ -165,7 +165,7 @@ where
         let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
         let ticket = self
             .engine
-            .submit_flush(&space.context, range, FreedTables::No);
+            .submit_flush(&space.context(), range, FreedTables::No);
         drop(held);
         if drops {
             drop(ticket);

@@ -58,10 +58,12 @@ pub enum Sight {
     Taken,
     /// A back end flushed all CPUs by a tag.
     Everywhere,
+    /// It did so for another space than before under that tag.
+    TagGivenAgain,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 26;
+const SIGHTS: usize = 27;
 
 impl Sight {
     /// All of them, in words.
@@ -92,6 +94,7 @@ impl Sight {
         (Self::DataBusy, "call data busy"),
         (Self::Taken, "CPUs taken by back ends"),
         (Self::Everywhere, "flushes everywhere"),
+        (Self::TagGivenAgain, "their tags given again"),
     ];
 }
 
@@ -114,7 +117,7 @@ impl Sightings {
     }
 
     /// With one that somebody else has counted.
-    pub(super) fn with(mut self, sight: Sight, count: u64) -> Self {
+    pub(crate) fn with(mut self, sight: Sight, count: u64) -> Self {
         self.0[sight as usize] += count;
         self
     }

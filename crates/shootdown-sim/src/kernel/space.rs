@@ -1,6 +1,6 @@
 //! [`Space`]: address spaces, and how CPUs come to have one loaded.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use shootdown::{AddressSpace, Capacity, Cpus};
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
 use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
-use crate::machine::{context, root_at};
+use crate::machine::{FailureKind, context, root_at};
 
 /// First generations of spaces are so far apart, up to so far.
 const GENERATIONS_APART: u64 = 5;
@@ -50,7 +50,8 @@ where
 {
     /// Its name in the oracle's book; not the engine's.
     pub(super) number: u64,
-    pub(super) context: AddressSpace<N>,
+    /// The engine's view of it; none once it is over.
+    context: RefCell<Option<AddressSpace<N>>>,
     pub(super) root: u16,
     pub(super) lock: Lock,
     pub(super) inner: RefCell<Tables>,
@@ -65,6 +66,32 @@ where
     pub(super) keepers: AtomicU64,
 }
 
+impl<const N: usize> Space<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The engine's view of a space that has a user, or is kept.
+    ///
+    /// # Panics
+    /// When the space is over.
+    pub(super) fn context(&self) -> Ref<'_, AddressSpace<N>> {
+        Ref::map(self.context.borrow(), |context| {
+            context.as_ref().expect("the space is not over")
+        })
+    }
+
+    /// No CPU has it loaded, and none will: its tag may be another's.
+    pub(super) fn end(&self) {
+        let holders = self.context().cpus();
+        if !holders.is_empty() {
+            let message = format!("space {} is over, and loaded on {holders:?}", self.number);
+            context().fail(FailureKind::Other, message);
+        }
+        // Where it is: its words are in no other place.
+        *self.context.borrow_mut() = None;
+    }
+}
+
 impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
@@ -76,6 +103,7 @@ where
         let life = self.hardware.book.borrow().life_of_table(root);
         let number = self.next_space.replace(self.next_space.get() + 1);
         let context = AddressSpace::new(&self.engine, root_at(u64::from(root)));
+        let context = RefCell::new(Some(context));
         let space = Rc::new(Space {
             number,
             context,
@@ -93,7 +121,7 @@ where
         // Not all at the same: what one space's generation means must not be taken for another's. And where it stays: memory knows
         // its words by their addresses, and where a stack has its temporaries depends on the compiler.
         let generation = self.first_generation + number * GENERATIONS_APART % GENERATIONS;
-        space.context.begin_at(generation);
+        space.context().begin_at(generation);
         self.all_spaces.borrow_mut().push(space.clone());
         Some(space)
     }
@@ -155,16 +183,17 @@ where
         });
         match (&previous, &next) {
             (previous, Some(next)) => {
-                let previous = previous.as_ref().map(|space| &space.context);
+                let previous = previous.as_ref().map(|space| space.context());
+                let (previous, next) = (previous.as_deref(), next.context());
                 let view = windows.as_ref().map(|windows| windows.engine.borrow());
                 match view.as_ref().and_then(|view| view.as_ref()) {
-                    Some(root) => self.engine.switch_to_windows(previous, &next.context, root),
-                    None => self.engine.switch_to(previous, &next.context),
+                    Some(root) => self.engine.switch_to_windows(previous, &next, root),
+                    None => self.engine.switch_to(previous, &next),
                 }
             }
             (Some(previous), None) => {
                 let root = Self::kernel_root();
-                self.engine.switch_away(&previous.context, root);
+                self.engine.switch_away(&previous.context(), root);
             }
             (None, None) => {}
         }

@@ -2,6 +2,7 @@
 
 use shootdown::{Policy, Tags};
 
+use crate::explore::BackEnd;
 use crate::kernel::layout::SPACES;
 use crate::kernel::{PAGES_PER_TABLE, Plan, USER_PAGES};
 
@@ -13,27 +14,27 @@ const FAVOURITE: usize = 3;
 /// From so many targets on requests go through rings: mostly so few that machines with few CPUs use them.
 const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
-/// What a CPU may do, how often where nothing is special, and how often in a storm of requests, where memory management is of no
-/// interest.
-const WEIGHTS: [(Operation, u32, u32); 18] = [
-    (Operation::Touch, 28, 2),
-    (Operation::ChangeOwn, 12, 4),
-    (Operation::ChangeAny, 18, 4),
-    (Operation::Switch, 10, 4),
-    (Operation::Lazy, 8, 0),
-    (Operation::EnterKernel, 6, 0),
-    (Operation::Poll, 3, 3),
-    (Operation::GoOffline, 2, 5),
-    (Operation::Exit, 3, 0),
-    (Operation::MapKernel, 4, 6),
-    (Operation::UnmapKernel, 4, 6),
-    (Operation::TouchKernel, 4, 1),
-    (Operation::Call, 13, 24),
-    (Operation::HoldRequests, 3, 16),
-    (Operation::Stretch, 2, 8),
-    (Operation::ChangePolicy, 2, 3),
-    (Operation::Windows, 24, 0),
-    (Operation::Rest, 2, 1),
+/// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
+/// and how often where flushes are all that is.
+const WEIGHTS: [(Operation, u32, u32, u32); 18] = [
+    (Operation::Touch, 28, 2, 22),
+    (Operation::ChangeOwn, 12, 4, 20),
+    (Operation::ChangeAny, 18, 4, 20),
+    (Operation::Switch, 10, 4, 12),
+    (Operation::Lazy, 8, 0, 4),
+    (Operation::EnterKernel, 6, 0, 10),
+    (Operation::Poll, 3, 3, 1),
+    (Operation::GoOffline, 2, 5, 1),
+    (Operation::Exit, 3, 0, 12),
+    (Operation::MapKernel, 4, 6, 1),
+    (Operation::UnmapKernel, 4, 6, 1),
+    (Operation::TouchKernel, 4, 1, 1),
+    (Operation::Call, 13, 24, 1),
+    (Operation::HoldRequests, 3, 16, 0),
+    (Operation::Stretch, 2, 8, 8),
+    (Operation::ChangePolicy, 2, 3, 2),
+    (Operation::Windows, 24, 0, 0),
+    (Operation::Rest, 2, 1, 1),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,8 @@ pub(super) enum Operation {
 enum Matter {
     /// Memory management.
     Memory,
+    /// Flushes of few spaces, by a back end.
+    Flushes,
     /// Many requests at once.
     Storm,
     /// Requests of two CPUs to a pair of neighbours and some others: the one gets most and answers, the other is late, and others later.
@@ -72,7 +75,9 @@ enum Matter {
 impl Matter {
     /// A siege finds little else than what it is for, and takes three times the events of another run.
     fn of(seed: u64) -> Self {
-        match fastrand::Rng::with_seed(seed ^ 0x51e6_e000).u8(..20) {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x51e6_e000);
+        match random.u8(..20) {
+            _ if BackEnd::of_seed(seed) != BackEnd::None && random.u8(..4) > 0 => Self::Flushes,
             0 => Self::Siege,
             1..6 => Self::Storm,
             _ => Self::Memory,
@@ -96,18 +101,22 @@ impl Theme {
     fn of(seed: u64, cpu: usize) -> Self {
         let matter = Matter::of(seed);
         let mut random = fastrand::Rng::with_seed(!seed);
-        let spaces = random.usize(1..=SPACES);
+        let spaces = match random.usize(1..=SPACES) {
+            spaces if matter == Matter::Flushes => spaces.min(2),
+            spaces => spaces,
+        };
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
-        let has_windows = random.bool();
+        let has_windows = random.bool() && matter != Matter::Flushes;
         if random.bool() {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
-        let weights = WEIGHTS.map(|(operation, usual, in_storm)| {
+        let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
             match matter {
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
                 Matter::Memory => usual * often,
                 Matter::Storm => in_storm * often,
+                Matter::Flushes => flushing * often,
                 Matter::Siege => weight_in_siege(operation, cpu),
             }
         });
@@ -159,9 +168,14 @@ impl Plan {
         Matter::of(seed) == Matter::Siege
     }
 
-    /// Whether the run of a seed is about requests, many at once to many CPUs.
-    pub fn is_storm(seed: u64) -> bool {
-        Matter::of(seed) != Matter::Memory
+    /// How many of `usual` operations the run of a seed has.
+    pub fn operations_of(seed: u64, usual: u32) -> u32 {
+        match Matter::of(seed) {
+            Matter::Memory => usual,
+            Matter::Flushes => usual * 3 / 2,
+            // Each takes more events.
+            Matter::Storm | Matter::Siege => usual.div_ceil(2),
+        }
     }
 }
 
@@ -205,7 +219,7 @@ impl Draw {
 
     /// Whether the run is about requests, many at once to many CPUs.
     pub(super) fn is_storm(&self) -> bool {
-        self.theme.matter != Matter::Memory
+        matches!(self.theme.matter, Matter::Storm | Matter::Siege)
     }
 
     fn is_siege(&self) -> bool {

@@ -7,7 +7,7 @@
 
 use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
 
-use crate::explore::{Vcpu, Walk};
+use crate::explore::Walk;
 use crate::kernel::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};
 
 /// A cached translation.
@@ -64,7 +64,8 @@ pub enum PageFlush {
 pub struct Tlb {
     kernel_pages: KernelPages,
     page_flush: PageFlush,
-    pub(super) vcpu: Vcpu,
+    /// No hypervisor has taken it off its processor: then it does nothing by itself.
+    pub(super) runs: bool,
     root: u16,
     /// Which life of that frame was loaded; 0 if it was no table then.
     root_life: u32,
@@ -80,7 +81,7 @@ impl Tlb {
         Self {
             kernel_pages,
             page_flush: PageFlush::Structures,
-            vcpu: Vcpu::Runs,
+            runs: true,
             root,
             root_life,
             tag: Asid::UNTAGGED,
@@ -100,11 +101,8 @@ impl Tlb {
 
     /// The translations that the CPU could use now: global ones and those of the loaded tag.
     pub fn usable(&self) -> impl Iterator<Item = Leaf> + '_ {
-        let runs = self.vcpu != Vcpu::IsFlushed;
-        let leaves = self
-            .leaves
-            .iter()
-            .filter(move |(tag, _)| runs && self.is_usable(*tag));
+        let leaves = self.leaves.iter();
+        let leaves = leaves.filter(move |(tag, _)| self.is_usable(*tag));
         leaves.map(|(_, leaf)| *leaf)
     }
 
@@ -113,8 +111,7 @@ impl Tlb {
     pub fn reaches_table(&self, table: u16) -> bool {
         let mut structures = self.structures.iter();
         self.root == table
-            || self.vcpu != Vcpu::IsFlushed
-                && structures.any(|(tag, entry)| *tag == self.tag && entry.table == table)
+            || structures.any(|(tag, entry)| *tag == self.tag && entry.table == table)
     }
 
     fn is_usable(&self, tag: Option<Asid>) -> bool {

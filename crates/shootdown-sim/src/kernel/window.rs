@@ -71,7 +71,7 @@ where
         self.write_entry(root, KERNEL_REGION, Pte::to(Self::kernel_table(), true));
         let life = self.hardware.book.borrow().life_of_table(root);
         let table = root_at(u64::from(root));
-        let view = WindowRoot::new(&self.engine, &space.context, self.numbers[cpu], table);
+        let view = WindowRoot::new(&self.engine, &space.context(), self.numbers[cpu], table);
         let windows = Rc::new(Windows {
             number: self.next_space.replace(self.next_space.get() + 1),
             cpu,
@@ -239,9 +239,9 @@ where
             return;
         };
         let root = match view.cpu() == SimPlatform.current_cpu() {
-            true => self.engine.retire_windows(&space.context, view),
+            true => self.engine.retire_windows(&space.context(), view),
             // SAFETY: 1. its last user has left the space, and nobody finds it any more.
-            false => unsafe { self.engine.retire_windows_elsewhere(&space.context, view) },
+            false => unsafe { self.engine.retire_windows_elsewhere(&space.context(), view) },
         };
         assert_eq!(root, root_at(u64::from(windows.root)), "a root comes back");
         self.hardware.saw(Sight::RootRetired);

@@ -20,7 +20,7 @@ pub use engine::{Engine, root_at};
 pub use failure::{Failure, FailureKind};
 pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};
-pub(crate) use remote::{GLOBAL_TAGS, new_global_tags};
+pub(crate) use remote::new_global_tags;
 pub use run::{Machine, Program};
 pub use state::{Model, State};
 pub(crate) use steal_time::StealTime;

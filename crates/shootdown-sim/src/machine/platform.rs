@@ -131,7 +131,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
-        context().flush_targets(targets, request);
+        context().finish_remote(targets, request);
     }
 
     fn global_tags(&self) -> GlobalTags {

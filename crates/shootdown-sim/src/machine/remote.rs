@@ -8,15 +8,11 @@ use shootdown::{Asid, CpuId, FlushRequest, GlobalTags, RemoteFlush, RemoteTarget
 use crate::explore::{BackEnd, Explore};
 use crate::machine::{Context, State};
 
-/// Sets of eight tags that are the same on all CPUs, where there are any. A run's spaces give none back.
-const TAG_SETS: usize = 4;
-pub(crate) const GLOBAL_TAGS: usize = TagSet::TAGS * TAG_SETS;
-
-/// New tags that are the same on all CPUs, behind `own` ones of each CPU, for one machine.
-pub(crate) fn new_global_tags(own: usize) -> GlobalTags {
+/// New tags that are the same on all CPUs, in sets of eight behind `own` ones of each CPU, for one machine.
+pub(crate) fn new_global_tags(own: usize, sets: usize) -> GlobalTags {
     // They live as long as their spaces might.
-    let sets: &'static [TagSet] = Box::leak(Box::new([const { TagSet::new() }; TAG_SETS]));
-    GlobalTags::new(Asid::new(own as u16 + 1), sets)
+    let sets: Vec<_> = (0..sets).map(|_| TagSet::new()).collect();
+    GlobalTags::new(Asid::new(own as u16 + 1), sets.leak())
 }
 
 impl Context<'_> {
@@ -56,16 +52,17 @@ impl Context<'_> {
             self.others_go_on();
         }
         let is_flushed = record.take(|word, swap| self.exchange(word, swap));
-        self.explored(|explore, cpu| explore.come_in(cpu, is_flushed));
+        self.explored(Explore::come_in);
         self.tell(|| format!("runs again, flushed: {is_flushed}"));
     }
 
     /// Asks the hypervisor to flush `target` before it runs again; true if it does not run.
-    fn ask(self, target: CpuId) -> bool {
+    fn ask(self, target: CpuId, request: &FlushRequest) -> bool {
         let target = self.index_of(target);
         let is_taken = self.steal_time(target).flush_before_entry();
         if is_taken {
-            self.explored(|explore, _| explore.is_to_be_flushed(target));
+            self.tell(|| format!("has cpu{target}, which is out, drop what {request:?} is about"));
+            self.explored(|explore, me| explore.flush_for(me, target, request));
         }
         is_taken
     }
@@ -78,9 +75,12 @@ impl Context<'_> {
         match self.back_end() {
             BackEnd::None => self.ask_hypervisor(targets),
             BackEnd::ByTag => {}
-            BackEnd::Hypervisor => targets.take_if(|target| self.ask(target)),
+            BackEnd::Hypervisor => targets.take_if(|target| self.ask(target, request)),
             BackEnd::Call => self.flush_targets(targets, request),
-            BackEnd::Broadcast => return RemoteFlush::Unfinished,
+            BackEnd::Broadcast => {
+                self.explored(Explore::issue);
+                return RemoteFlush::Unfinished;
+            }
         }
         RemoteFlush::Done
     }
@@ -99,6 +99,14 @@ impl Context<'_> {
         self.timed(|timed| timed.note_taken(taken));
     }
 
+    /// Waits for what this CPU has issued, if it has.
+    pub(crate) fn finish_remote(self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        match self.explored(Explore::syncs) {
+            Some(true) => self.flush_targets(targets, request),
+            _ => targets.take_all(),
+        }
+    }
+
     /// Has every CPU drop what it holds under a tag: on the timed machine when the broadcast is over, in exploration one after the other,
     /// unless the host refuses.
     pub(crate) fn flush_everywhere(self, asid: Asid, request: &FlushRequest) -> bool {
@@ -107,10 +115,16 @@ impl Context<'_> {
             self.timed(|timed| timed.drop_everywhere(asid, request));
             return true;
         }
-        if self.explored(|explore, _| explore.refuses_tag()) != Some(false) {
+        if self.explored(|explore, _| explore.takes_tag(asid, request)) != Some(true) {
             return false;
         }
-        for cpu in 0..self.with(|state| state.processors.len()) {
+        self.explored(Explore::issue);
+        // Whoever could be moved would be moved here.
+        self.event();
+        self.boundary();
+        let is_own = self.explored(Explore::syncs) == Some(true);
+        let cpus = self.with(|state| state.processors.len());
+        for cpu in (0..cpus).filter(|_| is_own) {
             self.others_go_on();
             self.explored(|explore, me| explore.flush_tag_for(me, cpu, asid, request));
         }
@@ -119,7 +133,7 @@ impl Context<'_> {
     }
 
     /// Flushes all targets that the back end reaches, and takes them.
-    pub(crate) fn flush_targets(self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+    fn flush_targets(self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
         let flush = |target: CpuId| {
             self.others_go_on();
             let target = self.index_of(target);

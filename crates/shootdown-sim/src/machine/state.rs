@@ -1,10 +1,10 @@
 //! [`State`]: everything about a run that changes, apart from the coroutines.
 
-use shootdown::{CpuId, GlobalTags};
+use shootdown::{CpuId, GlobalTags, TagSet};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::deeds::{Deed, Deeds};
-use crate::machine::{Failure, FailureKind, GLOBAL_TAGS, Processor, Status, new_global_tags};
+use crate::machine::{Failure, FailureKind, Processor, Status, new_global_tags};
 use crate::timed::Timed;
 use crate::trace::Recorder;
 
@@ -21,9 +21,7 @@ impl Model {
     /// How many hardware tags each CPU has, besides the one of untagged roots.
     pub(crate) fn asid_slots(&self) -> usize {
         match self {
-            Self::Timed(timed) => {
-                timed.costs.asid_slots + GLOBAL_TAGS * usize::from(timed.has_broadcasts())
-            }
+            Self::Timed(timed) => timed.costs.asid_slots + TagSet::TAGS * timed.tag_sets(),
             Self::Explore(explore) => explore.asid_slots(),
         }
     }
@@ -31,8 +29,10 @@ impl Model {
     /// Tags that are the same on all CPUs.
     pub(crate) fn global_tags(&self) -> GlobalTags {
         match self {
-            Self::Timed(timed) if timed.has_broadcasts() => new_global_tags(timed.costs.asid_slots),
-            Self::Timed(_) => GlobalTags::NONE,
+            Self::Timed(timed) => match timed.tag_sets() {
+                0 => GlobalTags::NONE,
+                sets => new_global_tags(timed.costs.asid_slots, sets),
+            },
             Self::Explore(explore) => explore.global_tags(),
         }
     }

@@ -36,6 +36,11 @@ impl Timed {
         self.broadcasts.is_some()
     }
 
+    /// Sets of eight tags that are the same on all CPUs.
+    pub(crate) fn tag_sets(&self) -> usize {
+        4 * usize::from(self.has_broadcasts())
+    }
+
     /// The running CPU broadcasts and waits; false without the instructions.
     pub(crate) fn broadcast(&mut self, cpu: usize, processor: &mut Processor) -> bool {
         self.disturb(cpu);
