@@ -9,63 +9,19 @@
 //! cargo run --release -p shootdown-hosted --example footprint [-- --check | --where]
 //! ```
 
-use std::arch::asm;
+mod stepping;
+
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use shootdown::*;
+use stepping::{Puppet, step_through};
 
 /// Instructions of one operation, and bytes of stack below its caller.
 #[derive(Clone, Copy)]
 struct Cost {
     instructions: u64,
     stack: u64,
-}
-
-/// Two CPUs on one thread.
-struct Puppet {
-    current: AtomicU32,
-    interrupted: AtomicBool,
-    handle_ipi: fn(),
-}
-
-// SAFETY: one thread plays both CPUs and changes between them only while CPU 0 relaxes; there are no translations; what one writes
-// the other sees; CPU 0 takes no interrupts.
-unsafe impl Platform for Puppet {
-    type IrqState = ();
-
-    fn current_cpu(&self) -> CpuId {
-        CpuId::new(self.current.load(Ordering::Relaxed))
-    }
-
-    fn irq_save(&self) {}
-
-    fn irq_restore(&self, (): ()) {}
-
-    fn preempt_disable(&self) {}
-
-    fn preempt_enable(&self) {}
-
-    fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
-        self.interrupted.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn local_flush(&self, _: LocalFlush) {}
-
-    fn load_root(&self, _: Root) {}
-
-    fn now_ns(&self) -> u64 {
-        0
-    }
-
-    fn relax(&self) {
-        if self.interrupted.swap(false, Ordering::Relaxed) {
-            self.current.store(1, Ordering::Relaxed);
-            (self.handle_ipi)();
-            self.current.store(0, Ordering::Relaxed);
-        }
-    }
 }
 
 /// What is measured for one number of CPUs.
@@ -98,11 +54,8 @@ const CALL_THAT_FLUSHES: usize = 1;
 /// A machine of this many CPUs, two of which are there.
 macro_rules! row {
     ($cpus:literal) => {{
-        static ENGINE: Shootdown<Puppet, $cpus> = Shootdown::new(Puppet {
-            current: AtomicU32::new(0),
-            interrupted: AtomicBool::new(false),
-            handle_ipi: || ENGINE.handle_ipi(),
-        });
+        static ENGINE: Shootdown<Puppet, $cpus> =
+            Shootdown::new(Puppet::new(|| ENGINE.handle_ipi()));
         static MEMORY: [CpuMemory<$cpus>; 2] = [const { CpuMemory::new() }; 2];
         static SPACE: std::sync::OnceLock<AddressSpace<$cpus>> = std::sync::OnceLock::new();
         static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
@@ -151,40 +104,6 @@ macro_rules! row {
             costs,
         }
     }};
-}
-
-/// Runs `operation` twice to warm up, then steps through it in a child, which `each` sees after each instruction. Returns the child's
-/// stack pointer at the start.
-fn step_through<R>(
-    operation: impl Fn() -> R,
-    mut each: impl FnMut(&libc::user_regs_struct),
-) -> u64 {
-    let operation = || _ = operation();
-    operation();
-    operation();
-    // SAFETY: this process has one thread.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        in_child(&operation);
-    }
-    let mut status = 0;
-    // SAFETY: `status` is ours.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    resume(child, libc::PTRACE_CONT, &mut status);
-    let first = registers(child).rsp;
-    loop {
-        resume(child, libc::PTRACE_SINGLESTEP, &mut status);
-        let seen = registers(child);
-        if libc::WIFEXITED(status) || is_breakpoint(child, seen.rip) {
-            break;
-        }
-        each(&seen);
-    }
-    // SAFETY: our own child.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    // SAFETY: as above.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    first
 }
 
 /// Instructions and stack of `operation`.
@@ -236,41 +155,6 @@ fn print_where<R>(operation: impl Fn() -> R) -> Result<(), Box<dyn std::error::E
     }
     println!("{:>4} in all", seen.len());
     Ok(())
-}
-
-fn in_child(operation: &dyn Fn()) -> ! {
-    // SAFETY: the parent waits for it.
-    unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-    // SAFETY: it stops this process until the parent goes on.
-    unsafe { libc::raise(libc::SIGSTOP) };
-    // SAFETY: a trap, which the parent takes.
-    unsafe { asm!("int3") };
-    operation();
-    // SAFETY: as above.
-    unsafe { asm!("int3") };
-    std::process::abort();
-}
-
-fn resume(child: libc::pid_t, how: libc::c_uint, status: &mut libc::c_int) {
-    // SAFETY: our own child, which is stopped.
-    unsafe { libc::ptrace(how, child, 0, 0) };
-    // SAFETY: `status` is ours.
-    unsafe { libc::waitpid(child, status, 0) };
-}
-
-fn registers(child: libc::pid_t) -> libc::user_regs_struct {
-    // SAFETY: numbers only.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    // SAFETY: our own child, which is stopped; the kernel fills our structure.
-    unsafe { libc::ptrace(libc::PTRACE_GETREGS, child, 0, &raw mut registers) };
-    registers
-}
-
-fn is_breakpoint(child: libc::pid_t, address: u64) -> bool {
-    const INT3: libc::c_long = 0xcc;
-    // SAFETY: our own child, which is stopped.
-    let bytes = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, child, address, 0) };
-    bytes & 0xff == INT3
 }
 
 fn print(rows: &[Row]) {

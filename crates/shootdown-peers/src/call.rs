@@ -1,4 +1,4 @@
-//! [`Call`]: one call with its own set of targets, as Xen has it before and since 2026.
+//! [`Call`]: one call with its own set of targets, as Xen today and the series of April 2026 have it.
 
 use shootdown::shim::Ordering;
 use shootdown::{Capacity, CpuId, CpuMask, Cpus};

@@ -8,7 +8,7 @@
 //! | type | kernel | idea |
 //! |---|---|---|
 //! | [`Mailbox`] | many small ones | one message under one lock, an interrupt a target |
-//! | [`OneLock`] | Xen until 2026 | one call at a time under one lock, a shared set of targets, multicast |
+//! | [`OneLock`] | Xen today | one call at a time under one lock, a shared set of targets, multicast |
 //! | [`TaskSet`] | Xen, series of April 2026 | a call of its own for each CPU, one global set of CPUs with calls |
 //! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
 //! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |

@@ -1,4 +1,4 @@
-//! [`OneLock`]: Xen's `on_selected_cpus` before 2026.
+//! [`OneLock`]: `on_selected_cpus` of Xen today.
 
 #[cfg(feature = "sim")]
 use shootdown::shim::{first_name, touches};

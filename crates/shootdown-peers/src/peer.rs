@@ -12,7 +12,7 @@ use crate::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours};
 pub enum Peer {
     /// Small kernels: one mailbox under one lock.
     Mailbox,
-    /// Xen before 2026: one call under one lock.
+    /// Xen today: one call under one lock.
     OneLock,
     /// Xen, series of April 2026.
     TaskSet,

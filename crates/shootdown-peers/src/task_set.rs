@@ -1,4 +1,4 @@
-//! [`TaskSet`]: Xen's lockless calls of 2026 (T5).
+//! [`TaskSet`]: the lockless calls of the series for Xen of April 2026 (T5).
 
 use alloc::boxed::Box;
 

@@ -7,6 +7,7 @@ mod cargo;
 mod cli;
 mod doctor;
 mod failure;
+mod footprint;
 mod host;
 mod initramfs;
 mod machine;
@@ -47,6 +48,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Sim(arguments) => Ok(sim::command(&arguments)),
         Command::Torture(arguments) => torture::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
+        Command::Footprint => footprint::command(),
         Command::Doctor(arguments) => doctor::command(&arguments),
     }
 }

@@ -40,6 +40,8 @@ pub enum Command {
     Torture(Torture),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
     Mutants(Mutants),
+    /// Count the instructions of a call, and what each promise of the engine adds to them.
+    Footprint,
     /// Say what is present or missing, and the command that installs it.
     Doctor(Doctor),
 }

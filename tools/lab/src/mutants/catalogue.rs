@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::check::Check;
 use super::scratch::Edit;
@@ -31,18 +32,28 @@ pub struct Mutant {
 
 /// All mutants, by name.
 pub fn read_all() -> Outcome<Vec<Mutant>> {
-    let directory = place::root().join("verify/mutants");
-    let entries = std::fs::read_dir(&directory).doing("list verify/mutants")?;
+    let files = read_files("verify/mutants")?;
+    files.into_iter().map(check).collect()
+}
+
+/// What the files `*.toml` of a directory of the workspace describe, with their names, by name.
+pub fn read_files<T: DeserializeOwned>(directory: &str) -> Outcome<Vec<(String, T)>> {
+    let entries = std::fs::read_dir(place::root().join(directory));
+    let entries = entries.doing(format!("list {directory}"))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|it| it == "toml"));
     files.sort();
     files.iter().map(read).collect()
 }
 
-fn read(file: &PathBuf) -> Outcome<Mutant> {
+fn read<T: DeserializeOwned>(file: &PathBuf) -> Outcome<(String, T)> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let text = std::fs::read_to_string(file).doing(format!("read the mutant {name}"))?;
-    let mutant: Mutant = toml::from_str(&text).doing(format!("understand the mutant {name}"))?;
+    let text = std::fs::read_to_string(file).doing(format!("read {name}.toml"))?;
+    let described = toml::from_str(&text).doing(format!("understand {name}.toml"))?;
+    Ok((name.into_owned(), described))
+}
+
+fn check((name, mutant): (String, Mutant)) -> Outcome<Mutant> {
     let id = &mutant.id;
     match mutant.killers.is_empty() || mutant.edits.is_empty() {
         _ if *id != name => Err(Failure::work(format!(

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use crate::cli::Mutants;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use scratch::{Copy, Scratch};
 use verdict::Tally;
 
-pub use catalogue::{Mutant, read_all};
+pub use catalogue::{Mutant, read_all, read_files};
 pub use check::{Check, Effort};
+pub use scratch::{Copy, Edit, Scratch};
 pub use verdict::Verdict;
 
 /// How much longer than on the unchanged tree a check may take before it counts as hanging.
