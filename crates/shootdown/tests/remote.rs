@@ -225,6 +225,8 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
     assert_eq!(puppet.access(1, 0), 10);
     puppet.as_cpu(1, || machine.switch_to(Some(space), &other));
     puppet.reaches(EVERYBODY);
+    puppet.nmis_ask_about(space.id());
+    puppet.user_access_denied.take();
     puppet.as_cpu(1, || {
         puppet.at_next_load(move || {
             puppet.map(0, 11);
@@ -233,5 +235,14 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
         machine.switch_to(Some(&other), space);
     });
     assert_eq!(machine.stats(cpu(0)).cpus_taken, 1);
+    let flush = Moment::Flush(LocalFlush::Space);
+    let mut denied = puppet.user_access_denied.take();
+    denied.retain(|moment| *moment == flush);
+    assert_eq!(
+        denied,
+        [flush, flush],
+        "no NMI uses what is about to be dropped"
+    );
+    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
     assert_eq!(puppet.access(1, 0), 11);
 }

@@ -155,8 +155,10 @@ where
     fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, N>) {
         let space = wanted.space;
         let state = self.state(me);
-        // Flushes may have passed a lazy CPU by: NMI-like contexts must not believe the mark alone before the load.
-        let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring);
+        // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still: NMI-like contexts must not
+        // believe the mark alone before the load, or the look after it.
+        let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
+            || self.platform.flushes_remotely();
         if passed_by {
             state.tlb.set_owes_flush(true);
         }
