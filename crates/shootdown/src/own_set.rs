@@ -239,5 +239,11 @@ mod tests {
         set.clear();
         assert!(set.is_empty() && set.iter().next().is_none());
         assert_eq!(set.only(), None);
+        set.add(CpuId::new(62));
+        assert_eq!(
+            set.only(),
+            Some(CpuId::new(62)),
+            "its group is as empty as the set"
+        );
     }
 }

@@ -96,6 +96,8 @@ fn an_idle_cpu_that_polls_finds_call_data() {
         drop(idle);
     });
     assert_eq!(RUNS.get(), 1);
+    // It may wait for an interrupt, or a write to its doorbell, which the data are not.
+    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
 }
 
 #[test]
