@@ -54,7 +54,7 @@ impl DirtyLog {
         }
     }
 
-    fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.period.get() % 2 == 1
     }
 

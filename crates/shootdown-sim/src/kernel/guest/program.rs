@@ -63,7 +63,7 @@ where
                 let held = vm.lock.take(&self.engine);
                 self.replace(vm, page, held, draw);
             }
-            11..13 => self.toggle_log(vm, draw),
+            11..13 if !vm.log.is_on() || draw.once_in(4) => self.toggle_log(vm, draw),
             _ => self.read_log(vm, draw),
         }
     }

@@ -13,6 +13,9 @@ use crate::kernel::Leaf;
 use crate::kernel::guest::layout::VIRTUAL_PAGES;
 use crate::kernel::tlb::Structure;
 
+/// No CPU has more tags for guests.
+const MOST_TAGS: u16 = 12;
+
 /// The page tables of a virtual CPU itself: to which guest-physical page each guest-virtual one leads.
 pub(super) type OwnTables = [AtomicU64; VIRTUAL_PAGES];
 
@@ -128,6 +131,14 @@ impl GuestTlb {
         self.combined.retain(|(tag, entry)| {
             Some(*tag) != loaded || virtual_page.is_some_and(|page| page != entry.virtual_page)
         });
+    }
+
+    /// The CPU was out of service: what is cached under a tag now is what somebody else used it for.
+    pub(in crate::kernel) fn mix_tags(&mut self) {
+        let other = |tag: &mut Asid| *tag = Asid::new(tag.as_u16() % MOST_TAGS + 1);
+        self.combined.iter_mut().for_each(|(tag, _)| other(tag));
+        self.leaves.iter_mut().for_each(|(tag, _)| other(tag));
+        self.structures.iter_mut().for_each(|(tag, _)| other(tag));
     }
 
     /// What a violation of nested tables drops: all that was used for that guest-physical page.
