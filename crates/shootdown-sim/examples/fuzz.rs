@@ -1,6 +1,6 @@
 //! Fuzzes the engine: what `./lab sim fuzz` does, without the lab. `lab mutants` builds this against a changed engine.
 //!
-//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N] [--scenario NAME]`
+//! `cargo run --release -p shootdown-sim --example fuzz -- --runs N --seed S [--cpus N] [--guests true|false] [--scenario NAME]`
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(message) => {
             eprintln!(
-                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}] [--scenario NAME]",
+                "fuzz: {message}: use --runs N --seed S [--cpus 1..{}] [--guests true|false] [--scenario NAME]",
                 Case::MOST_CPUS
             );
             return ExitCode::from(2);
@@ -43,9 +43,17 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
         let value = words
             .next()
             .ok_or_else(|| format!("{word} wants a value"))?;
-        if word == "--scenario" {
-            options.scenario = Some(value.parse()?);
-            continue;
+        match word.as_str() {
+            "--scenario" => {
+                options.scenario = Some(value.parse()?);
+                continue;
+            }
+            "--guests" => {
+                let says = |_| format!("--guests is true or false, not `{value}`");
+                options.guests = Some(value.parse().map_err(says)?);
+                continue;
+            }
+            _ => {}
         }
         let number: u64 = value
             .parse()
@@ -53,6 +61,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Campaign, String> {
         match word.as_str() {
             "--runs" => options.runs = number,
             "--seed" => options.seed = number,
+            "--threads" => options.threads = number as usize,
             "--cpus" if (1..=Case::MOST_CPUS as u64).contains(&number) => {
                 options.cpus = Some(number as usize);
             }

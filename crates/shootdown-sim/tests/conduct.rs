@@ -9,6 +9,7 @@ use shootdown_sim::kernel::Scenario;
 
 /// How many schedules of each kind: as many as a debug build plays in some seconds.
 const DRAWN: u64 = 2500;
+const WITH_GUESTS: u64 = 500;
 const WITH_MANY_CPUS: [(usize, u64); 2] = [(20, 30), (64, 10)];
 const OF_A_SCENARIO: u64 = 100;
 /// Set, the test writes the file.
@@ -16,30 +17,40 @@ const UPDATE: &str = "SHOOTDOWN_UPDATE_CONDUCT";
 
 fn conduct() -> String {
     let mut text = String::new();
-    let mut play = |name: &str, runs, cpus, scenario| {
-        let plan = Campaign {
-            runs,
-            cpus,
-            scenario,
-            ..Campaign::default()
-        };
+    let mut play = |name: &str, plan: Campaign| {
         let report = campaign(plan, |_| ());
         let failure = report.failure.map(|(case, report)| (case, report.failure));
         assert_eq!(failure, None);
         write!(text, "{name}\n{}", report.progress.totals.conduct)
             .expect("a string takes everything");
     };
-    play("2 to 6 CPUs", DRAWN, None, None);
+    let drawn = |runs, cpus| Campaign {
+        runs,
+        cpus,
+        guests: Some(false),
+        ..Campaign::default()
+    };
+    play("2 to 6 CPUs", drawn(DRAWN, None));
     for (cpus, runs) in WITH_MANY_CPUS {
-        play(&format!("{cpus} CPUs"), runs, Some(cpus), None);
+        play(&format!("{cpus} CPUs"), drawn(runs, Some(cpus)));
     }
     // The flag as it was published is unsound: its schedules are to fail.
     let sound = Scenario::NAMES
         .into_iter()
         .filter(|(scenario, _)| *scenario != Scenario::PublishedFlag);
     for (scenario, name) in sound {
-        play(name, OF_A_SCENARIO, None, Some(scenario));
+        let plan = Campaign {
+            runs: OF_A_SCENARIO,
+            scenario: Some(scenario),
+            ..Campaign::default()
+        };
+        play(name, plan);
     }
+    let guests = Campaign {
+        guests: Some(true),
+        ..drawn(WITH_GUESTS, None)
+    };
+    play("guests", guests);
     text
 }
 

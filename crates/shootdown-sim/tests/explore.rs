@@ -30,6 +30,24 @@ fn the_engine_keeps_its_promises() {
 }
 
 #[test]
+fn guests_run_on_what_they_were_promised() {
+    for (cpus, runs) in [(None, 500), (Some(1), 100), (Some(9), 50)] {
+        let plan = Campaign {
+            runs,
+            seed: 20_000,
+            cpus,
+            guests: Some(true),
+            ..Campaign::default()
+        };
+        let report = campaign(plan, |_| ());
+        let failure = report
+            .failure
+            .map(|(case, report)| (case.to_string(), report.failure));
+        assert_eq!(failure, None);
+    }
+}
+
+#[test]
 fn fixed_seeds_come_upon_all_that_there_is_to_find() {
     let plan = Campaign {
         runs: 500,

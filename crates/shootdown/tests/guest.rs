@@ -166,6 +166,23 @@ fn a_virtual_cpu_that_ran_elsewhere_finds_nothing_from_before() {
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
 }
 
+/// What the guest flushed meanwhile, it flushed under the tag that it had meanwhile.
+#[test]
+fn a_virtual_cpu_that_ran_under_another_tag_finds_nothing_from_before() {
+    let (machine, _) = with_puppet::<4>();
+    let mut vm = Vm::new(machine, FIRST);
+    let run = |vm: &mut Vm<4>, tags| {
+        machine.set_policy(machine.policy().with_tags(tags));
+        let mut asid = Asid::UNTAGGED;
+        let entries = vm.run_with(1, |_, entry| asid = entry.asid);
+        (asid, entries)
+    };
+    let (usual, _) = run(&mut vm, Tags::All);
+    assert_eq!(run(&mut vm, Tags::None), (Asid::UNTAGGED, TagEntries::Drop));
+    assert_eq!(run(&mut vm, Tags::All), (usual, TagEntries::Drop));
+    assert_eq!(run(&mut vm, Tags::All), (usual, TagEntries::Keep));
+}
+
 #[test]
 fn virtual_cpus_of_one_guest_have_tags_of_their_own() {
     let (machine, _) = with_puppet::<4>();

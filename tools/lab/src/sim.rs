@@ -26,6 +26,7 @@ fn fuzz(arguments: &SimFuzz) -> ExitCode {
         runs: arguments.runs,
         seed: arguments.seed,
         cpus: arguments.cpus.map(usize::from),
+        guests: arguments.guests,
         scenario: arguments.scenario,
         ..Campaign::default()
     };
@@ -71,7 +72,7 @@ fn rate(report: &CampaignReport) -> String {
 /// Runs the case and reports; the last line is the verdict.
 fn replay(arguments: &SimReplay) -> ExitCode {
     let cpus = usize::from(arguments.cpus);
-    let usual = Case::new(cpus, arguments.seed);
+    let usual = Case::with_guests(cpus, arguments.seed, arguments.guests);
     let case = Case {
         operations: arguments.operations.unwrap_or(usual.operations),
         schedule: arguments.schedule.clone(),

@@ -97,6 +97,7 @@ pub struct Explore {
     fruitless: u64,
     most_events: u64,
     asid_slots: usize,
+    guest_slots: usize,
     /// What tasks know that have no CPU.
     parked: FxHashMap<usize, Rc<View>>,
 }
@@ -124,6 +125,7 @@ impl Explore {
             fruitless: 0,
             most_events,
             asid_slots: 0,
+            guest_slots: 0,
             parked: FxHashMap::default(),
         }
     }
@@ -133,6 +135,17 @@ impl Explore {
     pub fn with_asid_slots(mut self, slots: usize) -> Self {
         self.asid_slots = slots;
         self
+    }
+
+    /// The same with so many tags a CPU for guests.
+    #[must_use]
+    pub fn with_guest_slots(mut self, slots: usize) -> Self {
+        self.guest_slots = slots;
+        self
+    }
+
+    pub(crate) fn guest_slots(&self) -> usize {
+        self.guest_slots
     }
 
     /// The same with other clocks than such that stand still, one a CPU.

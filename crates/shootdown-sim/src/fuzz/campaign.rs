@@ -13,6 +13,8 @@ pub struct Campaign {
     pub seed: u64,
     /// Virtual CPUs of each; 2 to 6 in turn if not given.
     pub cpus: Option<usize>,
+    /// Whether machines have guests, if that is not to be drawn.
+    pub guests: Option<bool>,
     /// What the CPUs play, if their programs are not to be drawn.
     pub scenario: Option<Scenario>,
     /// Threads of the host.
@@ -41,6 +43,7 @@ impl Default for Campaign {
             runs: 1000,
             seed: 1,
             cpus: None,
+            guests: None,
             scenario: None,
             threads: threads_of_host(),
         }
@@ -53,7 +56,10 @@ impl Campaign {
         let seed = self.seed.wrapping_add(number);
         let case = match self.scenario {
             Some(scenario) => Case::of(scenario, seed),
-            None => Case::new(self.cpus.unwrap_or(cpus_of(number)), seed),
+            None => {
+                let cpus = self.cpus.unwrap_or(cpus_of(number));
+                Case::with_guests(cpus, seed, self.guests)
+            }
         };
         (number < self.runs).then_some(case)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::explore::{Schedule, Strategy};
-use crate::kernel::{KernelPages, Plan, Scenario};
+use crate::kernel::{GuestShare, KernelPages, Plan, Scenario};
 
 /// One run. Printed, it is the options that replay it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub struct Case {
     pub operations: u32,
     /// The answers, if they are not to be drawn.
     pub schedule: Option<Schedule>,
+    /// Whether the machine has guests, if that is not to be drawn.
+    pub guests: Option<bool>,
     /// The story, if the programs are not to be drawn.
     pub scenario: Option<Scenario>,
 }
@@ -30,30 +32,54 @@ impl Case {
     const FEW_CPUS: usize = 4;
 
     /// Operations of each CPU where nothing else is said.
-    fn operations_of(cpus: usize, seed: u64) -> u32 {
-        let usual = match cpus <= Self::FEW_CPUS {
+    fn usual_operations(&self) -> u32 {
+        let usual = match self.cpus <= Self::FEW_CPUS {
             true => Self::OPERATIONS,
-            false => (Self::OPERATIONS * Self::FEW_CPUS as u32).div_ceil(cpus as u32),
+            false => (Self::OPERATIONS * Self::FEW_CPUS as u32).div_ceil(self.cpus as u32),
         };
-        Plan::operations_of(seed, usual)
+        Plan::operations_of(self.seed, self.guest_share(), usual)
     }
 
     /// The case of a seed.
     pub fn new(cpus: usize, seed: u64) -> Self {
-        Self {
+        Self::with_guests(cpus, seed, None)
+    }
+
+    /// The same on a machine with guests or without, if that is not to be drawn.
+    pub fn with_guests(cpus: usize, seed: u64, guests: Option<bool>) -> Self {
+        let case = Self {
             cpus,
             seed,
-            operations: Self::operations_of(cpus, seed),
+            operations: 0,
             schedule: None,
+            guests,
             scenario: None,
+        };
+        Self {
+            operations: case.usual_operations(),
+            ..case
+        }
+    }
+
+    /// How much of the run is about guests.
+    pub(super) fn guest_share(&self) -> GuestShare {
+        match self.guests {
+            _ if self.scenario.is_some() => GuestShare::None,
+            None => GuestShare::of_seed(self.seed),
+            Some(true) => GuestShare::if_any(self.seed),
+            Some(false) => GuestShare::None,
         }
     }
 
     /// The case of a seed in which the CPUs play a scenario.
     pub fn of(scenario: Scenario, seed: u64) -> Self {
-        Self {
+        let case = Self {
             scenario: Some(scenario),
             ..Self::new(Scenario::CPUS, seed)
+        };
+        Self {
+            operations: case.usual_operations(),
+            ..case
         }
     }
 
@@ -91,6 +117,8 @@ impl Case {
     pub(super) fn threads(&self) -> usize {
         match self.seed / 7 % 8 {
             _ if self.scenario.is_some() => 0,
+            // Hosts that lose their CPU between two entries.
+            0 | 2 if self.guest_share() == GuestShare::Most => 2,
             0..5 => 0,
             5 | 6 => 1,
             _ => 2 * self.cpus.min(Self::FEW_CPUS),
@@ -101,7 +129,10 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--cpus {} --seed {}", self.cpus, self.seed)?;
-        if self.operations != Self::operations_of(self.cpus, self.seed) {
+        if let Some(guests) = self.guests {
+            write!(f, " --guests {guests}")?;
+        }
+        if self.operations != self.usual_operations() {
             write!(f, " --operations {}", self.operations)?;
         }
         if let Some(scenario) = self.scenario {
@@ -130,6 +161,7 @@ impl FromStr for Case {
                 "--cpus" => cpus = Some(number(name, value)?),
                 "--seed" => seed = Some(number(name, value)?),
                 "--operations" => operations = Some(number(name, value)?),
+                "--guests" => case.guests = Some(number(name, value)?),
                 "--scenario" => case.scenario = Some(value.parse()?),
                 "--schedule" => case.schedule = Some(value.parse()?),
                 _ => return Err(format!("`{name}` is not an option of a case")),
@@ -137,13 +169,12 @@ impl FromStr for Case {
         }
         case.cpus = cpus.ok_or("--cpus is missing")?;
         case.seed = seed.ok_or("--seed is missing")?;
-        let usual = Self::operations_of(case.cpus.max(1), case.seed);
-        case.operations = operations.unwrap_or(usual);
-        case.check()?;
-        if (1..=Self::MOST_CPUS).contains(&case.cpus) {
-            return Ok(case);
+        if !(1..=Self::MOST_CPUS).contains(&case.cpus) {
+            return Err(format!("--cpus goes from 1 to {}", Self::MOST_CPUS));
         }
-        Err(format!("--cpus goes from 1 to {}", Self::MOST_CPUS))
+        case.operations = operations.unwrap_or(case.usual_operations());
+        case.check()?;
+        Ok(case)
     }
 }
 
@@ -163,6 +194,7 @@ mod tests {
             "--cpus 3 --seed 451",
             "--cpus 3 --seed 451 --operations 7 --schedule 17:2,40:1",
             "--cpus 2 --seed 451 --scenario published-flag --schedule 17:2",
+            "--cpus 2 --seed 451 --guests true",
         ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }
@@ -179,6 +211,7 @@ mod tests {
             "--cpus x --seed 1",
             "--cpus 2 --seed",
             "--cpus 2 --seed 1 --speed 9",
+            "--cpus 2 --seed 1 --guests many",
             "--cpus 2 --seed 1 --scenario romance",
             "--cpus 3 --seed 1 --scenario published-flag",
             "--cpus 2 --seed 1 --schedule 2:1,1:1",

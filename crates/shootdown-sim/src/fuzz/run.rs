@@ -51,6 +51,7 @@ where
     let most_events = MOST_EVENTS * case.cpus.div_ceil(FEW_CPUS) as u64;
     let explore = Explore::new(case.cpus, chooser, tlbs, most_events)
         .with_asid_slots(case.asid_slots())
+        .with_guest_slots(setting.guest_slots)
         .with_clocks(setting.clocks.clone())
         .with_back_end(setting.back_end);
     let explore = match setting.has_refusals {
@@ -100,6 +101,7 @@ where
     let plan = Plan {
         seed: case.seed,
         operations: case.operations,
+        guests: case.guest_share(),
     };
     let programs = (0..case.cpus + threads).map(|task| -> Program<'_> {
         let world = &world;

@@ -8,7 +8,7 @@ use shootdown::sim::Start;
 
 use crate::explore::{BackEnd, Clock};
 use crate::fuzz::Case;
-use crate::kernel::{PageFlush, Plan, Setup};
+use crate::kernel::{GuestShare, PageFlush, Plan, Setup};
 
 /// What a seed draws besides programs and answers.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Setting {
     /// Whether CPUs that spin may go on while others are busy.
     pub(super) has_eager_spinners: bool,
     pub(super) back_end: BackEnd,
+    /// How many tags each CPU has for guests.
+    pub(super) guest_slots: usize,
 }
 
 /// Sizes of engines, the smaller groups more often: 66 has two CPUs a group and one a leaf, 68 has four and two.
@@ -107,11 +109,13 @@ impl Setting {
                 has_refusals: false,
                 has_eager_spinners: false,
                 back_end: BackEnd::None,
+                guest_slots: 0,
             };
         }
         // Not the seed itself, from which programs and answers are drawn.
         let mut random = fastrand::Rng::with_seed(case.seed.rotate_left(17) ^ 0x0005_e771);
-        let is_siege = Plan::is_siege(case.seed);
+        let guests = case.guest_share();
+        let is_siege = Plan::is_siege(case.seed, guests);
         let capacity = match is_siege {
             true => [68, 128][random.usize(..2)],
             false => CAPACITIES[random.usize(..CAPACITIES.len())],
@@ -131,10 +135,12 @@ impl Setting {
             has_refusals,
             has_eager_spinners,
             back_end: BackEnd::of_seed(case.seed),
+            guest_slots: guests.tags(case.seed),
             setup: Setup {
                 threads: case.threads(),
                 page_flush,
                 stall_ns,
+                has_guests: guests != GuestShare::None,
                 global_tags_from: [1, 1, 1, 2][(case.seed / 16 % 4) as usize],
                 start: start(&mut random),
                 first_generation: first_generation(&mut random),

@@ -163,7 +163,7 @@ where
     }
 
     /// The memory notes the access: it must be over before the frame is somebody else's.
-    fn use_frame(&self, frame: u16) {
+    pub(super) fn use_frame(&self, frame: u16) {
         let address = self.hardware.physical.content(frame);
         context().with(|state| {
             let cpu = state.running;

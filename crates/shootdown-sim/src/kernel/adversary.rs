@@ -10,6 +10,7 @@ use std::rc::Rc;
 use shootdown::{Asid, LocalFlush, Root, TagEntries};
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
+use crate::kernel::guest::GuestAct;
 use crate::kernel::layout::PAGES_PER_TABLE;
 use crate::kernel::physical::{Pte, SharedHardware};
 use crate::kernel::tlb::{Act, Leaf, Structure};
@@ -102,7 +103,7 @@ impl SharedHardware {
         Ok(root)
     }
 
-    fn read(
+    pub(super) fn read(
         &self,
         memory: &mut Weak,
         chooser: &mut Chooser,
@@ -206,7 +207,12 @@ impl Hardware for Adversary {
 
     fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
         let cpus = self.0.tlbs.borrow().len();
-        let answer = chooser.choose(Question::Tlb, 1 + cpus * Act::COUNT);
+        let of_hosts = cpus * Act::COUNT;
+        let of_guests = self.0.guests.borrow().len() * GuestAct::COUNT;
+        let answer = chooser.choose(Question::Tlb, 1 + of_hosts + of_guests);
+        if let Some(number) = answer.checked_sub(1 + of_hosts) {
+            return self.0.act_in_guest_as_told(memory, chooser, number);
+        }
         let number = answer.checked_sub(1);
         let act = number.map(|number| (number / Act::COUNT, Act::from_number(number % Act::COUNT)));
         self.0.act_as_told(memory, chooser, act)

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use shootdown::sim::{Ordering, Plain};
 use shootdown::{Capacity, Cpus};
 
+use crate::kernel::guest::GuestTlb;
 use crate::kernel::layout::{ENTRIES, FRAMES};
 use crate::kernel::{Held, Lock, REGIONS, World};
 use crate::machine::{FailureKind, context};
@@ -94,6 +95,7 @@ where
             );
         }
         self.check_unlinked(table);
+        self.check_no_guest_walks(table);
         let held = self.frames.lock.take(&self.engine);
         self.release(table, &held);
         drop(held);
@@ -120,6 +122,24 @@ where
                 );
                 context().fail(FailureKind::FreedTable, story);
             }
+        }
+    }
+
+    /// No guest that runs can come through the table.
+    fn check_no_guest_walks(&self, table: u16) {
+        let guests = self.hardware.guests.borrow();
+        let leads_there = |root| {
+            let mut entries =
+                (0..REGIONS).map(|region| self.hardware.physical.newest(root, region));
+            entries.any(|entry| entry.frame() == Some(table))
+        };
+        let walks =
+            |guest: &GuestTlb| guest.reaches_table(table) || guest.root().is_some_and(leads_there);
+        if let Some(walker) = guests.iter().position(walks) {
+            let story = format!(
+                "the table in frame {table} is freed, and the guest on cpu{walker} can still walk it"
+            );
+            context().fail(FailureKind::FreedTable, story);
         }
     }
 

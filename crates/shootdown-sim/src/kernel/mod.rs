@@ -12,6 +12,7 @@
 //!   `access`, `lazy`, `away`: what it can do.
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
+//! * `guest`: virtual machines on nested page tables.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
 
@@ -24,6 +25,7 @@ mod data;
 mod flagged;
 mod fork;
 mod frames;
+mod guest;
 mod idempotent;
 mod kernel_pages;
 mod kicks;
@@ -47,6 +49,7 @@ mod windowing;
 mod world;
 
 pub use adversary::{Adversary, Focused};
+pub use guest::GuestShare;
 pub use layout::{
     FRAMES, KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, USER_PAGES, WINDOW_REGION,
 };

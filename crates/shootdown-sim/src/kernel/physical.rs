@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
 
+use crate::kernel::guest::GuestTlb;
 use crate::kernel::layout::{ENTRIES, FRAMES};
 use crate::kernel::sightings::{Lookout, Sight, Sightings};
 use crate::kernel::tlb::{Act, KernelPages, PageFlush, Tlb};
@@ -92,6 +93,8 @@ pub struct SharedHardware {
     pub book: RefCell<Book>,
     /// One a CPU.
     pub tlbs: RefCell<Vec<Tlb>>,
+    /// What each CPU has cached of guests; nothing where there are none.
+    pub(super) guests: RefCell<Vec<GuestTlb>>,
     lookout: Lookout,
     /// What a TLB has done last of its own accord, and whose.
     pub(super) last_act: Cell<Option<(usize, Act)>>,
@@ -106,6 +109,7 @@ impl SharedHardware {
             physical: Physical::new(),
             book: RefCell::new(book),
             tlbs: RefCell::new(vec![Tlb::new(kernel_root, 1, kernel_pages); cpus]),
+            guests: RefCell::default(),
             lookout: Lookout::default(),
             last_act: Cell::default(),
         })
@@ -116,6 +120,11 @@ impl SharedHardware {
         for tlb in self.tlbs.borrow_mut().iter_mut() {
             tlb.set_page_flush(page_flush);
         }
+    }
+
+    /// Its CPUs run guests.
+    pub(super) fn add_guests(&self, cpus: usize) {
+        *self.guests.borrow_mut() = vec![GuestTlb::default(); cpus];
     }
 
     pub(super) fn saw(&self, sight: Sight) {

@@ -4,7 +4,7 @@ use shootdown::{Capacity, Cpus, Policy};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::theme::{Draw, Operation};
-use crate::kernel::{PAGES_PER_TABLE, World};
+use crate::kernel::{GuestShare, PAGES_PER_TABLE, World};
 use crate::machine::context;
 
 /// How much the CPUs do.
@@ -14,6 +14,8 @@ pub struct Plan {
     pub seed: u64,
     /// Operations of each CPU.
     pub operations: u32,
+    /// How much of it all is about guests.
+    pub guests: GuestShare,
 }
 
 /// A CPU comes online after so many idle events, at most.
@@ -66,6 +68,7 @@ where
         self.busy.set(self.busy.get() - 1);
         if self.busy.get() == 0 {
             (0..SPACES).for_each(|place| self.exit(place));
+            self.end_all_vms();
         }
     }
 
@@ -109,6 +112,7 @@ where
             }
             Operation::Windows => self.use_windows(draw),
             Operation::Rest => self.rest(draw),
+            Operation::Guests => self.use_guests(draw),
         }
     }
 
@@ -131,6 +135,9 @@ where
 
     /// Changes any space, loaded here or not (reclaim, a debugger).
     pub(super) fn change_any(&self, draw: &mut Draw) {
+        if draw.has_guests() && draw.once_in(2) {
+            return self.change_some_vm(draw);
+        }
         if let Some(space) = self.get_space(draw.place()) {
             self.change(&space, draw);
             self.put_space(space);

@@ -22,6 +22,8 @@ pub struct Setup {
     pub first_generation: u64,
     /// After how long waits are reported; 0 for never.
     pub stall_ns: u64,
+    /// Whether its CPUs run guests.
+    pub has_guests: bool,
     /// See [`Policy::global_tags_from`](shootdown::Policy::global_tags_from).
     pub global_tags_from: u16,
 }
@@ -41,6 +43,7 @@ impl Setup {
             },
             first_generation: 1,
             stall_ns: 0,
+            has_guests: false,
             global_tags_from: 0,
         }
     }

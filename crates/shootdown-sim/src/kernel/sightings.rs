@@ -60,10 +60,38 @@ pub enum Sight {
     Everywhere,
     /// It did so for another space than before under that tag.
     TagGivenAgain,
+    /// A virtual CPU entered its guest and kept what it had cached.
+    GuestKept,
+    /// It entered, and dropped its tag.
+    GuestDropped,
+    /// It was to enter, and did not.
+    GuestNotEntered,
+    /// It ran on another CPU than before.
+    VcpuMoved,
+    /// An interrupt made it leave its guest.
+    GuestInterrupted,
+    /// A flush of a guest interrupted CPUs that ran it.
+    GuestFlushKicks,
+    /// A flush of a guest found no CPU in it.
+    GuestFlushAlone,
+    /// A guest flushed what it had changed itself.
+    GuestFlushedItself,
+    /// A nested table was freed.
+    NestedTableFreed,
+    /// A guest got more rights, without a flush.
+    GuestWidened,
+    /// A guest was left for a page that it could have used.
+    GuestSpurious,
+    /// The first store to a page was recorded.
+    DirtyRecorded,
+    /// A page was in the log of what was written.
+    DirtyFound,
+    /// A virtual machine was destroyed.
+    GuestDestroyed,
 }
 
 /// Number of sights.
-const SIGHTS: usize = 27;
+const SIGHTS: usize = 41;
 
 impl Sight {
     /// All of them, in words.
@@ -95,12 +123,32 @@ impl Sight {
         (Self::Taken, "CPUs taken by back ends"),
         (Self::Everywhere, "flushes everywhere"),
         (Self::TagGivenAgain, "their tags given again"),
+        (Self::GuestKept, "guests entered with their tags"),
+        (Self::GuestDropped, "without"),
+        (Self::GuestNotEntered, "not entered"),
+        (Self::VcpuMoved, "virtual CPUs moved"),
+        (Self::GuestInterrupted, "guests interrupted"),
+        (Self::GuestFlushKicks, "guest flushes that kicked"),
+        (Self::GuestFlushAlone, "that found nobody"),
+        (Self::GuestFlushedItself, "by guests themselves"),
+        (Self::NestedTableFreed, "nested tables freed"),
+        (Self::GuestWidened, "rights widened"),
+        (Self::GuestSpurious, "spurious violations"),
+        (Self::DirtyRecorded, "first stores recorded"),
+        (Self::DirtyFound, "dirty pages found"),
+        (Self::GuestDestroyed, "guests destroyed"),
     ];
 }
 
 /// How often each was seen.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sightings([u64; SIGHTS]);
+
+impl Default for Sightings {
+    fn default() -> Self {
+        Self([0; SIGHTS])
+    }
+}
 
 impl Sightings {
     /// How often.

@@ -27,6 +27,9 @@ where
         self.with_interrupts(true, || {
             self.online[me].set(false);
             self.engine.offline();
+            if let Some(guests) = self.hardware.guests.borrow_mut().get_mut(me) {
+                guests.mix_tags();
+            }
         });
     }
 

@@ -4,7 +4,7 @@ use shootdown::{Policy, Tags};
 
 use crate::explore::BackEnd;
 use crate::kernel::layout::SPACES;
-use crate::kernel::{PAGES_PER_TABLE, Plan, USER_PAGES};
+use crate::kernel::{GuestShare, PAGES_PER_TABLE, Plan, USER_PAGES};
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 /// CPUs that send in a siege, the neighbour of the one that gets most of it, and that one.
@@ -15,26 +15,28 @@ const FAVOURITE: usize = 3;
 const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
-/// and how often where flushes are all that is.
-const WEIGHTS: [(Operation, u32, u32, u32); 18] = [
-    (Operation::Touch, 28, 2, 22),
-    (Operation::ChangeOwn, 12, 4, 20),
-    (Operation::ChangeAny, 18, 4, 20),
-    (Operation::Switch, 10, 4, 12),
-    (Operation::Lazy, 8, 0, 4),
-    (Operation::EnterKernel, 6, 0, 10),
-    (Operation::Poll, 3, 3, 1),
-    (Operation::GoOffline, 2, 5, 1),
-    (Operation::Exit, 3, 0, 12),
-    (Operation::MapKernel, 4, 6, 1),
-    (Operation::UnmapKernel, 4, 6, 1),
-    (Operation::TouchKernel, 4, 1, 1),
-    (Operation::Call, 13, 24, 1),
-    (Operation::HoldRequests, 3, 16, 0),
-    (Operation::Stretch, 2, 8, 8),
-    (Operation::ChangePolicy, 2, 3, 2),
-    (Operation::Windows, 24, 0, 0),
-    (Operation::Rest, 2, 1, 1),
+/// how often where flushes are all that is, and where guests are.
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 19] = [
+    (Operation::Touch, 28, 2, 22, 8),
+    (Operation::ChangeOwn, 12, 4, 20, 3),
+    (Operation::ChangeAny, 18, 4, 20, 5),
+    (Operation::Switch, 10, 4, 12, 5),
+    (Operation::Lazy, 8, 0, 4, 2),
+    (Operation::EnterKernel, 6, 0, 10, 1),
+    (Operation::Poll, 3, 3, 1, 2),
+    (Operation::GoOffline, 2, 5, 1, 4),
+    (Operation::Exit, 3, 0, 12, 2),
+    (Operation::MapKernel, 4, 6, 1, 1),
+    (Operation::UnmapKernel, 4, 6, 1, 2),
+    (Operation::TouchKernel, 4, 1, 1, 1),
+    (Operation::Call, 13, 24, 1, 4),
+    (Operation::HoldRequests, 3, 16, 0, 1),
+    (Operation::Stretch, 2, 8, 8, 3),
+    (Operation::ChangePolicy, 2, 3, 2, 4),
+    (Operation::Windows, 24, 0, 0, 0),
+    (Operation::Rest, 2, 1, 1, 1),
+    // Last: what is drawn for the others does not depend on it.
+    (Operation::Guests, 30, 10, 20, 60),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,7 @@ pub(super) enum Operation {
     ChangePolicy,
     Windows,
     Rest,
+    Guests,
 }
 
 /// What a run is about.
@@ -68,15 +71,18 @@ enum Matter {
     Flushes,
     /// Many requests at once.
     Storm,
+    /// Guests.
+    Guests,
     /// Requests of two CPUs to a pair of neighbours and some others: the one gets most and answers, the other is late, and others later.
     Siege,
 }
 
 impl Matter {
     /// A siege finds little else than what it is for, and takes three times the events of another run.
-    fn of(seed: u64) -> Self {
+    fn of(seed: u64, guests: GuestShare) -> Self {
         let mut random = fastrand::Rng::with_seed(seed ^ 0x51e6_e000);
         match random.u8(..20) {
+            _ if guests == GuestShare::Most => Self::Guests,
             _ if BackEnd::of_seed(seed) != BackEnd::None && random.u8(..4) > 0 => Self::Flushes,
             0 => Self::Siege,
             1..6 => Self::Storm,
@@ -94,29 +100,35 @@ struct Theme {
     pages: usize,
     has_windows: bool,
     matter: Matter,
+    guests: GuestShare,
+    vms: usize,
 }
 
 impl Theme {
     /// Of one CPU; in every other run all CPUs do the same.
-    fn of(seed: u64, cpu: usize) -> Self {
-        let matter = Matter::of(seed);
+    fn of(plan: Plan, cpu: usize) -> Self {
+        let Plan { seed, guests, .. } = plan;
+        let matter = Matter::of(seed, guests);
         let mut random = fastrand::Rng::with_seed(!seed);
         let spaces = match random.usize(1..=SPACES) {
             spaces if matter == Matter::Flushes => spaces.min(2),
             spaces => spaces,
         };
         let pages = [1, 2, PAGES_PER_TABLE, USER_PAGES][random.usize(..4)];
-        let has_windows = random.bool() && matter != Matter::Flushes;
+        let has_windows = random.bool() && !matches!(matter, Matter::Flushes | Matter::Guests);
         if random.bool() {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
-        let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing)| {
+        let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing, with_guests)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
             match matter {
+                _ if operation == Operation::Guests && guests == GuestShare::None => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
                 Matter::Memory => usual * often,
                 Matter::Storm => in_storm * often,
                 Matter::Flushes => flushing * often,
+                Matter::Guests if operation == Operation::Guests => with_guests,
+                Matter::Guests => with_guests * often,
                 Matter::Siege => weight_in_siege(operation, cpu),
             }
         });
@@ -126,6 +138,8 @@ impl Theme {
             pages,
             has_windows,
             matter,
+            guests,
+            vms: guests.most_vms(seed),
         }
     }
 
@@ -164,14 +178,14 @@ pub(super) struct Draw {
 
 impl Plan {
     /// Whether the run of a seed is a siege, which wants a machine whose CPUs are neighbours.
-    pub fn is_siege(seed: u64) -> bool {
-        Matter::of(seed) == Matter::Siege
+    pub fn is_siege(seed: u64, guests: GuestShare) -> bool {
+        Matter::of(seed, guests) == Matter::Siege
     }
 
     /// How many of `usual` operations the run of a seed has.
-    pub fn operations_of(seed: u64, usual: u32) -> u32 {
-        match Matter::of(seed) {
-            Matter::Memory => usual,
+    pub fn operations_of(seed: u64, guests: GuestShare, usual: u32) -> u32 {
+        match Matter::of(seed, guests) {
+            Matter::Memory | Matter::Guests => usual,
             Matter::Flushes => usual * 3 / 2,
             // Each takes more events.
             Matter::Storm | Matter::Siege => usual.div_ceil(2),
@@ -183,7 +197,7 @@ impl Draw {
     pub(super) fn of(plan: Plan, cpu: usize) -> Self {
         Self {
             random: fastrand::Rng::with_seed(plan.seed ^ (cpu as u64 + 1) << 48),
-            theme: Theme::of(plan.seed, cpu),
+            theme: Theme::of(plan, cpu),
         }
     }
 
@@ -215,6 +229,16 @@ impl Draw {
     /// Whether the run is about windows too.
     pub(super) fn has_windows(&self) -> bool {
         self.theme.has_windows
+    }
+
+    /// Whether the run is about guests too.
+    pub(super) fn has_guests(&self) -> bool {
+        self.theme.guests != GuestShare::None
+    }
+
+    /// The place of a virtual machine.
+    pub(super) fn vm_place(&mut self) -> usize {
+        self.below(self.theme.vms)
     }
 
     /// Whether the run is about requests, many at once to many CPUs.

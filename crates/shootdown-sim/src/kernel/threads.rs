@@ -21,6 +21,10 @@ where
     pub fn run_thread(&self, plan: Plan) {
         let mut draw = Draw::of(plan, context().task());
         for _ in 0..plan.operations {
+            if draw.has_guests() && draw.once_in(2) {
+                self.use_guests(&mut draw);
+                continue;
+            }
             let index = draw.below(PAGES_PER_TABLE);
             match draw.below(18) {
                 0..5 => self.change_any(&mut draw),

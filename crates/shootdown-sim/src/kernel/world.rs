@@ -10,6 +10,7 @@ use shootdown::{Capacity, CpuId, Cpus, Platform, Root};
 use crate::kernel::calls::Ledger;
 use crate::kernel::data::SharedData;
 use crate::kernel::frames::Frames;
+use crate::kernel::guest::Guests;
 use crate::kernel::idempotent::forget_runs;
 use crate::kernel::layout::{KERNEL, SPACES};
 use crate::kernel::window::Windows;
@@ -69,6 +70,7 @@ where
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) ledger: Ledger,
     pub(super) data: SharedData,
+    pub(super) guests: Guests<N>,
     /// How far a [`Scenario`] is.
     pub(super) stage: AtomicU64,
 }
@@ -88,6 +90,9 @@ where
         engine.set_stall_ns(setup.stall_ns);
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT, setup.kernel_pages);
         hardware.set_page_flush(setup.page_flush);
+        if setup.has_guests {
+            hardware.add_guests(cpus);
+        }
         hardware
             .book
             .borrow_mut()
@@ -124,6 +129,7 @@ where
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
             data: SharedData::new(&ledger),
+            guests: Guests::default(),
             ledger,
             stage: AtomicU64::new(0),
         }

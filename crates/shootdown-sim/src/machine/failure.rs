@@ -17,6 +17,8 @@ pub enum FailureKind {
     WrongCall,
     /// Memory was accessed without the exclusion that its protocol promises.
     DataRace,
+    /// A store is in no log of what was written.
+    LostStore,
     /// The code panicked.
     Panic,
     /// A promise of another kind was broken.
@@ -25,13 +27,14 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind with its name.
-    pub const NAMES: [(Self, &'static str); 8] = [
+    pub const NAMES: [(Self, &'static str); 9] = [
         (Self::StaleAccess, "stale-access"),
         (Self::FreedTable, "freed-table"),
         (Self::EarlyReturn, "early-return"),
         (Self::NoProgress, "no-progress"),
         (Self::WrongCall, "wrong-call"),
         (Self::DataRace, "data-race"),
+        (Self::LostStore, "lost-store"),
         (Self::Panic, "panic"),
         (Self::Other, "other"),
     ];

@@ -6,6 +6,7 @@ mod deeds;
 mod engine;
 mod events;
 mod failure;
+mod guest;
 mod platform;
 mod processor;
 mod quiet;

@@ -99,6 +99,10 @@ unsafe impl Platform for SimPlatform {
         context().asid_slots(context().index_of(cpu))
     }
 
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        context().guest_slots(context().index_of(cpu))
+    }
+
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         let context = context();
         context.choice();

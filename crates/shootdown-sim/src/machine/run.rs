@@ -45,6 +45,8 @@ pub struct Machine<'a> {
     pub(crate) global_tags: GlobalTags,
     /// What each CPU remembers of its hardware tags.
     pub(crate) asid_slots: Vec<Box<[AsidSlot]>>,
+    /// The same of those for guests.
+    pub(crate) guest_slots: Vec<Box<[AsidSlot]>>,
 }
 
 impl fmt::Debug for Machine<'_> {
@@ -64,7 +66,7 @@ impl<'a> Machine<'a> {
         assert!(cpus > 0, "a machine needs a CPU");
         current::install();
         let global_tags = model.global_tags();
-        let tags = model.asid_slots();
+        let (tags, guest_tags) = (model.asid_slots(), model.guest_slots());
         let has_hypervisor = model.has_hypervisor();
         Self {
             state: RefCell::new(State::new(cpus, model)),
@@ -75,9 +77,8 @@ impl<'a> Machine<'a> {
             has_hypervisor,
             steal_times: (0..cpus).map(|_| StealTime::new()).collect(),
             global_tags,
-            asid_slots: (0..cpus)
-                .map(|_| (0..tags).map(|_| AsidSlot::new()).collect())
-                .collect(),
+            asid_slots: new_slots(cpus, tags),
+            guest_slots: new_slots(cpus, guest_tags),
         }
     }
 
@@ -185,6 +186,12 @@ impl<'a> Machine<'a> {
         }
         next.map(|cpu| state.current[cpu])
     }
+}
+
+/// So many slots for each CPU.
+fn new_slots(cpus: usize, tags: usize) -> Vec<Box<[AsidSlot]>> {
+    let of_one = |_| (0..tags).map(|_| AsidSlot::new()).collect();
+    (0..cpus).map(of_one).collect()
 }
 
 /// A task's coroutine.

@@ -26,6 +26,14 @@ impl Model {
         }
     }
 
+    /// How many tags each CPU has for guests.
+    pub(crate) fn guest_slots(&self) -> usize {
+        match self {
+            Self::Timed(_) => 0,
+            Self::Explore(explore) => explore.guest_slots(),
+        }
+    }
+
     /// Tags that are the same on all CPUs.
     pub(crate) fn global_tags(&self) -> GlobalTags {
         match self {

@@ -10,8 +10,9 @@
 //! generation, full barrier, reads who is in guest mode (I1). Interrupts are off from the first of these until the CPU has left: it answers only
 //! when it has.
 //!
-//! A tag belongs to a virtual CPU on one CPU, because what the guest itself flushes, it flushes where it runs. One that has run elsewhere
-//! in between has its tag dropped (Linux: `pre_svm_run`, `vmx_vcpu_load_vmcs`).
+//! A tag belongs to a virtual CPU on one CPU, because what the guest itself flushes, it flushes where it runs: under the tag that it has then.
+//! One that has run elsewhere in between has its tag dropped (Linux: `pre_svm_run`, `vmx_vcpu_load_vmcs`), also if that was another tag of the
+//! same CPU, to which a change of the policy leads.
 
 use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
@@ -87,7 +88,8 @@ where
 pub struct Vcpu {
     name: SpaceId,
     guest: SpaceId,
-    last: Option<CpuId>,
+    /// Where it ran last, and under which tag.
+    last: Option<(CpuId, Asid)>,
     /// How often its tag was of no use any more.
     moves: u64,
 }
@@ -112,9 +114,14 @@ impl Vcpu {
         self.moves += 1;
     }
 
-    /// How often its tag will have been of no use when it runs on `me`.
-    fn moves_to(&self, me: CpuId) -> u64 {
-        self.moves + u64::from(self.last != Some(me))
+    /// How old what it caches from now on is. Both only grow, so their sum is the same only if both are.
+    fn age(&self, generation: TlbGen) -> TlbGen {
+        TlbGen::from_raw(generation.as_u64().wrapping_add(self.moves))
+    }
+
+    /// Whether it has run nowhere else since it was here, under this tag.
+    fn stays(&self, me: CpuId, asid: Asid) -> bool {
+        self.last == Some((me, asid))
     }
 }
 
@@ -189,10 +196,8 @@ where
         // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
         // initiator interrupts us, or we see its generation and, by its Release, its change.
         fence(Ordering::SeqCst);
-        let moves = vcpu.moves_to(me);
-        // Both only grow, so their sum is the same only if both are.
-        let age = TlbGen::from_raw(guest.generation().as_u64().wrapping_add(moves));
-        let choice = self.choose_guest_tag(here, vcpu.name, age);
+        let generation = guest.generation();
+        let choice = self.choose_guest_tag(here, vcpu, generation);
         let (asid, entries) = (choice.asid, choice.entries);
         let exit = run(GuestEntry {
             root: guest.root,
@@ -203,10 +208,11 @@ where
         let result = match exit {
             GuestExit::NotEntered(result) => result,
             GuestExit::Ran(result) => {
+                vcpu.moves += u64::from(!vcpu.stays(me, asid));
+                vcpu.last = Some((me, asid));
                 // I3: the generation was read before the tag was dropped, or is that of the tag.
                 let slots = self.guest_slots(me);
-                slots.leave(asid, vcpu.name, age, UserSide::Current);
-                (vcpu.last, vcpu.moves) = (Some(me), moves);
+                slots.leave(asid, vcpu.name, vcpu.age(generation), UserSide::Current);
                 result
             }
         };
@@ -228,9 +234,14 @@ where
         );
     }
 
-    fn choose_guest_tag(&self, here: Here<'_, N>, name: SpaceId, age: TlbGen) -> Choice {
+    fn choose_guest_tag(&self, here: Here<'_, N>, vcpu: &Vcpu, generation: TlbGen) -> Choice {
         let slots = self.guest_slots(here.cpu);
-        let choice = slots.choose(self.policy(), name, age, &here.tlb.turn);
+        let age = vcpu.age(generation);
+        let choice = slots.choose(self.policy(), vcpu.name, age, &here.tlb.turn);
+        let choice = match vcpu.stays(here.cpu, choice.asid) {
+            true => choice,
+            false => choice.without_entries(),
+        };
         here.counters.count_tag(choice.why);
         choice
     }

@@ -32,6 +32,9 @@ pub struct SimFuzz {
     /// Virtual CPUs; without it 2 to 6 in turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_SIM_CPUS))]
     pub cpus: Option<u8>,
+    /// Whether the machines have guests; without it one in four has
+    #[arg(long, value_name = "BOOL", conflicts_with = "scenario")]
+    pub guests: Option<bool>,
     /// A fixed story of two CPUs instead of drawn programs: published-flag (fails, as it should), private-roots, remap-and-flush,
     /// remap-and-unlink, remap-and-switch
     #[arg(long, value_name = "NAME", conflicts_with = "cpus")]
@@ -53,6 +56,9 @@ pub struct SimReplay {
     /// Operations of each CPU; without it as many as the fuzzer has drawn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub operations: Option<u32>,
+    /// Whether the machine has guests, if the seed does not say
+    #[arg(long, value_name = "BOOL")]
+    pub guests: Option<bool>,
     /// The fixed story that the CPUs play, if their programs are not drawn
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<Scenario>,
