@@ -19,31 +19,31 @@ pub(super) enum Next {
 
 /// Exit codes (APM vol. 2, appendix C, "SVM Intercept Exit Codes").
 pub(super) mod code {
-    pub const EXCEPTION_DB: u64 = 0x41;
-    pub const EXCEPTION_AC: u64 = 0x51;
-    pub const EXCEPTION_MC: u64 = 0x52;
-    pub const INTR: u64 = 0x60;
-    pub const NMI: u64 = 0x61;
-    pub const SMI: u64 = 0x62;
-    pub const INIT: u64 = 0x63;
-    pub const RDPMC: u64 = 0x6f;
-    pub const CPUID: u64 = 0x72;
-    pub const INVD: u64 = 0x76;
-    pub const HLT: u64 = 0x78;
-    pub const INVLPGA: u64 = 0x7a;
-    pub const IOIO: u64 = 0x7b;
-    pub const MSR: u64 = 0x7c;
-    pub const FERR_FREEZE: u64 = 0x7e;
-    pub const SHUTDOWN: u64 = 0x7f;
-    pub const VMRUN: u64 = 0x80;
-    pub const VMMCALL: u64 = 0x81;
-    pub const VMLOAD: u64 = 0x82;
-    pub const SKINIT: u64 = 0x86;
-    pub const WBINVD: u64 = 0x89;
-    pub const MONITOR: u64 = 0x8a;
-    pub const RDPRU: u64 = 0x8e;
-    pub const NPF: u64 = 0x400;
-    pub const INVALID: u64 = u64::MAX;
+    pub const EXCEPTION_DB: u32 = 0x41;
+    pub const EXCEPTION_AC: u32 = 0x51;
+    pub const EXCEPTION_MC: u32 = 0x52;
+    pub const INTR: u32 = 0x60;
+    pub const NMI: u32 = 0x61;
+    pub const SMI: u32 = 0x62;
+    pub const INIT: u32 = 0x63;
+    pub const RDPMC: u32 = 0x6f;
+    pub const CPUID: u32 = 0x72;
+    pub const INVD: u32 = 0x76;
+    pub const HLT: u32 = 0x78;
+    pub const INVLPGA: u32 = 0x7a;
+    pub const IOIO: u32 = 0x7b;
+    pub const MSR: u32 = 0x7c;
+    pub const FERR_FREEZE: u32 = 0x7e;
+    pub const SHUTDOWN: u32 = 0x7f;
+    pub const VMRUN: u32 = 0x80;
+    pub const VMMCALL: u32 = 0x81;
+    pub const VMLOAD: u32 = 0x82;
+    pub const SKINIT: u32 = 0x86;
+    pub const WBINVD: u32 = 0x89;
+    pub const MONITOR: u32 = 0x8a;
+    pub const RDPRU: u32 = 0x8e;
+    pub const NPF: u32 = 0x400;
+    pub const INVALID: u32 = u32::MAX;
 }
 
 /// Bits of EVENTINJ and EXITINTINFO (APM vol. 2, "Event Injection").
@@ -77,7 +77,7 @@ impl State {
     /// EFAULT or ENOMEM for memory that the VMM could not access itself.
     pub fn handle_exit(&mut self, machine: &Machine, page: &RunPage) -> Result<Next, Errno> {
         self.keep_event();
-        match self.vmcb.get(Field::EXIT_CODE) {
+        match self.exit_code() {
             // The host's: taken when interrupts went on again.
             code::INTR | code::NMI | code::SMI | code::INIT | code::FERR_FREEZE => {}
             code::EXCEPTION_MC => machine_check(),
@@ -110,11 +110,16 @@ impl State {
             code::IOIO => return Ok(self.access_port(page)),
             code::NPF => return self.nested_fault(machine, page),
             code => {
-                page.set_internal_error(abi::ERROR_UNEXPECTED_EXIT, &[code]);
+                page.set_internal_error(abi::ERROR_UNEXPECTED_EXIT, &[u64::from(code)]);
                 return Ok(Next::Vmm);
             }
         }
         Ok(Next::Guest)
+    }
+
+    /// Why the guest was left. QEMU widens the 32 bits of a refused entry without their sign.
+    pub fn exit_code(&self) -> u32 {
+        self.vmcb.get(Field::EXIT_CODE) as u32
     }
 
     fn answer_cpuid(&mut self) {

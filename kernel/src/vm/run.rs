@@ -63,7 +63,7 @@ impl Vcpu {
                     continue;
                 }
                 Attempt::Refused(cpu) => {
-                    let code = state.vmcb.get(Field::EXIT_CODE);
+                    let code = i64::from(state.exit_code() as i32) as u64;
                     self.page.set_fail_entry(code, cpu.as_u32());
                     return Ok(());
                 }
@@ -125,7 +125,7 @@ impl State {
                 // the nested tables show what the VMM has. 3. FPU and breakpoints are the guest's.
                 svm::enter(cpu, vmcb.address(), registers);
                 latency::irqs_off();
-                if vmcb.get(Field::EXIT_CODE) == code::INVALID {
+                if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
                     return GuestExit::NotEntered(Attempt::Refused(cpu));
                 }
                 tags.ran();

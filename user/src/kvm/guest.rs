@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::abi::{self, DirtyLog, MemoryRegion, Regs, Segment, Sregs};
 use super::{Machine, Vcpu, request, request_with};
+use crate::machine;
 use crate::region::{PAGE_BYTES, Region};
 
 /// Pages of a guest's memory, from guest-physical 0 on.
@@ -28,6 +29,16 @@ pub mod code {
     pub const COUNT: &[u8] = &[0xff, 0x07, 0xeb, 0xfc];
     /// Copies from EDI to ESI, for ever.
     pub const COPY: &[u8] = &[0x8b, 0x07, 0x89, 0x06, 0xeb, 0xfa];
+    /// Counts in a page after the other from EDI on, ECX pages, from the first again, for ever (EBX is EDI, EDX is ECX).
+    pub const SWEEP: &[u8] = &[
+        0xff, 0x07, // inc dword [edi]
+        0x81, 0xc7, 0x00, 0x10, 0x00, 0x00, // add edi, 4096
+        0xe2, 0xf6, // loop to the first
+        0x89, 0xdf, 0x89, 0xd1, // mov edi, ebx; mov ecx, edx
+        0xeb, 0xf0, // jmp to the first
+    ];
+    /// Clears an SSE register, which takes CR4.OSFXSR, and halts.
+    pub const CLEAR_XMM: &[u8] = &[0x0f, 0x57, 0xc0, 0xf4];
     /// Raises an exception, for which there is no table.
     pub const FAULT: &[u8] = &[0x0f, 0x0b];
     /// Asks CPUID, and halts.
@@ -194,7 +205,7 @@ impl Guest {
         request_with(&self.vcpu, abi::SET_SREGS, sregs).map(|_| ())
     }
 
-    /// Its dirty pages.
+    /// Its dirty pages, as `KVM_GET_DIRTY_LOG` has them.
     pub fn dirty_pages(&self) -> io::Result<Vec<usize>> {
         let mut bits = [0u64; MEMORY_PAGES / 64];
         let mut argument = DirtyLog {
@@ -205,6 +216,39 @@ impl Guest {
         request_with(&self.machine, abi::GET_DIRTY_LOG, &mut argument)?;
         let is_set = |page: &usize| bits[page / 64] & 1 << (page % 64) != 0;
         Ok((0..MEMORY_PAGES).filter(is_set).collect())
+    }
+
+    /// What the VMM finds in a word of its memory.
+    pub fn look(&self, address: usize) -> u32 {
+        let (page, word) = (address / PAGE_BYTES, address % PAGE_BYTES / 8);
+        self.memory.word(page, word).load(SeqCst) as u32
+    }
+
+    /// Changes that word, and the one behind it to zero.
+    pub fn put(&self, address: usize, value: u32) {
+        let (page, word) = (address / PAGE_BYTES, address % PAGE_BYTES / 8);
+        self.memory.word(page, word).store(value.into(), SeqCst);
+    }
+
+    /// Where the VMM has a page.
+    pub fn host_page(&self, page: usize) -> *mut libc::c_void {
+        self.memory.word(page, 0).as_ptr().cast()
+    }
+
+    /// Discards pages: guest and VMM find zeroes.
+    pub fn discard(&self, page: usize, pages: usize) {
+        assert!(page + pages <= MEMORY_PAGES);
+        let bytes = pages * PAGE_BYTES;
+        // SAFETY: inside the region, whose words are atomics: their values may change at any time.
+        let status = unsafe { libc::madvise(self.host_page(page), bytes, libc::MADV_DONTNEED) };
+        machine::done(status).unwrap();
+    }
+
+    /// Changes what the VMM may do with a page.
+    pub fn protect(&self, page: usize, rights: i32) {
+        // SAFETY: inside the region; the caller touches it only as far as the rights go.
+        let status = unsafe { libc::mprotect(self.host_page(page), PAGE_BYTES, rights) };
+        machine::done(status).unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Virtual machines by Linux's KVM interface, with nothing in between: for programs that check the interface itself.
 
 pub mod abi;
+mod background;
 mod guest;
 
 use std::fs::{File, OpenOptions};
@@ -8,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
+pub use background::{catch_interruptions, interrupt};
 pub use guest::{Guest, MEMORY_PAGES, Stop, code, slot};
 
 use abi::{CREATE_VCPU, CREATE_VM, GET_VCPU_MMAP_SIZE, MemoryRegion, SET_USER_MEMORY_REGION};
