@@ -64,8 +64,9 @@ const INVALID_OPCODE: u64 = 6;
 const PROTECTION: u64 = 13;
 const ALIGNMENT: u64 = 17;
 
-/// Of a nested page fault: the guest wants to write.
+/// Of a nested page fault: the guest wants to write, and the processor was walking the guest's tables.
 const FAULT_WRITES: u64 = 1 << 1;
+const FAULT_AT_TABLES: u64 = 1 << 33;
 
 /// What no hypercall answers (`KVM_ENOSYS`).
 const NO_SUCH_CALL: u64 = -1000i64 as u64;
@@ -134,13 +135,18 @@ impl State {
 
     fn nested_fault(&mut self, machine: &Machine, page: &RunPage) -> Result<Next, Errno> {
         let address = self.vmcb.get(Field::EXIT_INFO_2);
-        let writes = self.vmcb.get(Field::EXIT_INFO_1) & FAULT_WRITES != 0;
+        let info = self.vmcb.get(Field::EXIT_INFO_1);
+        let writes = info & FAULT_WRITES != 0;
         let place = usize::try_from(address).unwrap_or(usize::MAX);
         match machine.memory.fault(place, writes)? {
             NestedFault::Retry => Ok(Next::Guest),
             NestedFault::NoMemory => {
-                page.set_mmio(address, 0, writes.then_some(0));
-                Ok(Next::Vmm)
+                // By its own page tables: they are where no memory is.
+                if info & FAULT_AT_TABLES != 0 {
+                    page.set_internal_error(abi::ERROR_EMULATION, &[]);
+                    return Ok(Next::Vmm);
+                }
+                Ok(self.access_memory(machine, page, address))
             }
         }
     }

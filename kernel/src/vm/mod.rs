@@ -9,8 +9,9 @@
 //! | `request` | from the number of a request to its function |
 //! | `machine`, `vcpu` | what descriptors stand for |
 //! | `run` | into the guest and back |
-//! | `exits`, `port`, `msr`, `cpuid` | what a guest was stopped for |
-//! | `registers`, `vmcb`, `run_page` | state of a virtual CPU: as KVM, as the processor, and as both sides of RUN have it |
+//! | `exits`, `port`, `mmio`, `msr`, `cpuid` | what a guest was stopped for |
+//! | `walk`, `decode` | a guest's page tables and instructions, as far as `mmio` has to read them |
+//! | `registers`, `segments`, `vmcb`, `run_page` | state of a virtual CPU: as KVM, as the processor, and as both sides of RUN have it |
 //! | `host` | what each CPU needs to run guests |
 //!
 //! # What is defined
@@ -27,17 +28,22 @@
 #[allow(missing_docs)]
 mod abi;
 mod cpuid;
+#[allow(missing_docs)]
+mod decode;
 mod exits;
 mod host;
 mod machine;
+mod mmio;
 mod msr;
 mod port;
 mod registers;
 mod request;
 mod run;
 mod run_page;
+mod segments;
 mod vcpu;
 mod vmcb;
+mod walk;
 
 pub use host::cpu_left;
 pub use request::{Answer, Caller, Object};

@@ -74,5 +74,5 @@ impl State {
 /// Whether each byte is a memory type (APM vol. 2, "PAT").
 fn is_pat(value: u64) -> bool {
     let is_type = |kind: &u8| matches!(kind, 0 | 1 | 4..=7);
-    value.to_le_bytes().iter().all(|kind| is_type(kind))
+    value.to_le_bytes().iter().all(is_type)
 }

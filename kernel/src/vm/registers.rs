@@ -2,8 +2,10 @@
 
 use shootdown_x86::svm::EFER_SVME;
 
-use super::abi::{Regs, Segment, Sregs, Table};
+use super::abi::{Regs, Sregs};
 use super::cpuid::Cpuid;
+use super::decode::{Extend, Register};
+use super::run_page::RunPage;
 use super::vcpu::{State, Unfinished};
 use super::vmcb::Field;
 use crate::errno::Errno;
@@ -20,12 +22,11 @@ const CR0_PE: u64 = 1 << 0;
 const CR0_NW: u64 = 1 << 29;
 const CR0_CD: u64 = 1 << 30;
 pub(super) const CR0_PG: u64 = 1 << 31;
-const CR4_PAE: u64 = 1 << 5;
+pub(super) const CR4_PAE: u64 = 1 << 5;
 /// VME to OSXMMEXCPT, UMIP, FSGSBASE, SMEP, SMAP. Neither PCIDs, five levels, XSAVE nor protection keys.
 const CR4_KNOWN: u64 = 0x7ff | 1 << 11 | 1 << 16 | 1 << 20 | 1 << 21;
 
-/// The bits of an attribute in a VMCB (APM vol. 2, "VMCB Layout, State Save Area"), and the type of a task-state segment that is in use.
-const BUSY: u64 = 1 << 1;
+/// Of a code segment's attributes: its code is 64-bit.
 const LONG: u64 = 1 << 9;
 /// The byte with the CPL in its word.
 const CPL_SHIFT: u32 = 24;
@@ -163,85 +164,75 @@ impl State {
     }
 
     /// The VMM has done its part of what the guest was stopped for. It may have sent the guest elsewhere, and then that is over.
-    pub fn finish(&mut self, io_value: u32) {
+    pub fn finish(&mut self, page: &RunPage) {
         let unfinished = core::mem::replace(&mut self.unfinished, Unfinished::No);
-        let Unfinished::Port { rip, next, reads } = unfinished else {
-            return;
+        let is_there = |rip: u64| self.vmcb.get(Field::RIP) == rip;
+        match unfinished {
+            Unfinished::Port { rip, next, reads } if is_there(rip) => {
+                if reads > 0 {
+                    self.finish_load(page.io_value(), reads, Register::ACCUMULATOR, Extend::No);
+                }
+                self.go_to(next);
+            }
+            Unfinished::Load {
+                rip,
+                next,
+                bytes,
+                to,
+                extend,
+            } if is_there(rip) => {
+                self.finish_load(page.mmio_value(), bytes, to, extend);
+                self.go_to(next);
+            }
+            _ => {}
+        }
+    }
+
+    /// The general register with that number in instructions.
+    pub fn general(&self, number: u8) -> u64 {
+        let r = &self.registers;
+        match number {
+            0 => self.vmcb.get(Field::RAX),
+            1 => r.rcx,
+            2 => r.rdx,
+            3 => r.rbx,
+            4 => self.vmcb.get(Field::RSP),
+            5 => r.rbp,
+            6 => r.rsi,
+            7 => r.rdi,
+            8 => r.r8,
+            9 => r.r9,
+            10 => r.r10,
+            11 => r.r11,
+            12 => r.r12,
+            13 => r.r13,
+            14 => r.r14,
+            _ => r.r15,
+        }
+    }
+
+    /// Changes it.
+    pub fn set_general(&mut self, number: u8, value: u64) {
+        let r = &mut self.registers;
+        let register = match number {
+            0 => return self.vmcb.set(Field::RAX, value),
+            1 => &mut r.rcx,
+            2 => &mut r.rdx,
+            3 => &mut r.rbx,
+            4 => return self.vmcb.set(Field::RSP, value),
+            5 => &mut r.rbp,
+            6 => &mut r.rsi,
+            7 => &mut r.rdi,
+            8 => &mut r.r8,
+            9 => &mut r.r9,
+            10 => &mut r.r10,
+            11 => &mut r.r11,
+            12 => &mut r.r12,
+            13 => &mut r.r13,
+            14 => &mut r.r14,
+            _ => &mut r.r15,
         };
-        if self.vmcb.get(Field::RIP) != rip {
-            return;
-        }
-        if reads > 0 {
-            self.set_low(reads, io_value);
-        }
-        self.go_to(next);
-    }
-
-    /// Puts so many bytes, at most four, into RAX as an instruction would.
-    fn set_low(&mut self, bytes: u8, value: u32) {
-        let rax = self.vmcb.get(Field::RAX);
-        let value = u64::from(value);
-        let new = match bytes {
-            1 => rax & !0xff | value & 0xff,
-            2 => rax & !0xffff | value & 0xffff,
-            _ => value,
-        };
-        self.vmcb.set(Field::RAX, new);
-    }
-
-    fn segment(&self, field: Field) -> Segment {
-        let word = self.vmcb.get(field);
-        let attributes = word >> 16 & 0xfff;
-        let flag = |at: u32| (attributes >> at & 1) as u8;
-        Segment {
-            base: self.vmcb.get(field.next()),
-            limit: (word >> 32) as u32,
-            selector: word as u16,
-            kind: (attributes & 0xf) as u8,
-            s: flag(4),
-            dpl: (attributes >> 5 & 3) as u8,
-            present: flag(7),
-            avl: flag(8),
-            l: flag(9),
-            db: flag(10),
-            g: flag(11),
-            unusable: 1 - flag(7),
-            padding: 0,
-        }
-    }
-
-    fn set_segment(&mut self, field: Field, wanted: &Segment) {
-        let flag = |value: u8, at: u32| u64::from(value & 1) << at;
-        let mut attributes = u64::from(wanted.kind & 0xf)
-            | flag(wanted.s, 4)
-            | u64::from(wanted.dpl & 3) << 5
-            | flag(wanted.present, 7)
-            | flag(wanted.avl, 8)
-            | flag(wanted.l, 9)
-            | flag(wanted.db, 10)
-            | flag(wanted.g, 11);
-        if wanted.unusable != 0 {
-            attributes &= !(1 << 7);
-        }
-        if field == Field::TR {
-            attributes |= BUSY;
-        }
-        let word = u64::from(wanted.selector) | attributes << 16 | u64::from(wanted.limit) << 32;
-        self.vmcb.set(field, word);
-        self.vmcb.set(field.next(), wanted.base);
-    }
-
-    fn table(&self, field: Field) -> Table {
-        Table {
-            base: self.vmcb.get(field.next()),
-            limit: (self.vmcb.get(field) >> 32) as u16,
-            padding: [0; 3],
-        }
-    }
-
-    fn set_table(&mut self, field: Field, wanted: &Table) {
-        self.vmcb.set(field, u64::from(wanted.limit) << 32);
-        self.vmcb.set(field.next(), wanted.base);
+        *register = value;
     }
 }
 

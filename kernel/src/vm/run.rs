@@ -9,7 +9,8 @@ use super::host;
 use super::machine::Machine;
 use super::request::Caller;
 use super::vcpu::{State, Vcpu};
-use super::vmcb::Field;
+use super::vmcb::{Field, Vmcb};
+use crate::arch::svm::GuestRegisters;
 use crate::arch::{debug, fpu, percpu, svm};
 use crate::errno::Errno;
 use crate::latency;
@@ -36,7 +37,7 @@ impl Vcpu {
     /// EINTR for a signal, or where the VMM said so beforehand. EFAULT or ENOMEM for memory that the VMM could not access itself.
     pub(super) fn run(&self, caller: &Caller<'_>) -> Result<(), Errno> {
         let mut state = self.state();
-        state.finish(self.page.io_value());
+        state.finish(&self.page);
         let done = match self.page.wants_exit() {
             true => Err(Errno::EINTR),
             false => self.run_until_exit(&mut state, caller),
@@ -110,29 +111,38 @@ impl State {
             ..
         } = self;
         let space = machine.memory.engine();
-        // SAFETY: 1. the closure enters once, as `tags` has prepared it, and says truly whether. 2. INTR is intercepted with V_INTR_MASKING, and
+        let enter = |entry| enter_as(entry, cpu, tags, vmcb, registers);
+        // SAFETY: 1. `enter_as` enters once, as `tags` has prepared it, and says truly whether. 2. INTR is intercepted with V_INTR_MASKING, and
         // `svm::enter` has the host's flag on at VMRUN. 3. nothing else runs a VMCB.
-        unsafe {
-            SHOOTDOWN.run_guest(space, engine, |entry| {
-                if tags
-                    .enter(in_processors_terms(entry), vmcb.control())
-                    .is_err()
-                {
-                    return GuestExit::NotEntered(Attempt::Refused(cpu));
-                }
-                latency::irqs_on();
-                // SAFETY: 1. `with_tags` has turned SVM on, interrupts are off. 2. `State::reset` has set the intercepts, which nothing changes;
-                // the nested tables show what the VMM has. 3. FPU and breakpoints are the guest's.
-                svm::enter(cpu, vmcb.address(), registers);
-                latency::irqs_off();
-                if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
-                    return GuestExit::NotEntered(Attempt::Refused(cpu));
-                }
-                tags.ran();
-                GuestExit::Ran(Attempt::Ran)
-            })
-        }
+        unsafe { SHOOTDOWN.run_guest(space, engine, enter) }
     }
+}
+
+/// Enters the guest as the engine says. Interrupts are off; SVM is on on this CPU, whose tags those are, and what the guest finds in other registers is
+/// its own.
+fn enter_as(
+    entry: shootdown::GuestEntry,
+    cpu: CpuId,
+    tags: &mut svm::Tags,
+    vmcb: &mut Vmcb,
+    registers: &mut GuestRegisters,
+) -> GuestExit<Attempt> {
+    let prepared = tags.enter(in_processors_terms(entry), vmcb.control());
+    if prepared.is_err() {
+        vmcb.set(Field::EXIT_CODE, code::INVALID.into());
+        return GuestExit::NotEntered(Attempt::Refused(cpu));
+    }
+    // An interrupt ends the guest.
+    latency::irqs_on();
+    // SAFETY: 1. as described. 2. `State::reset` has set the intercepts, which nothing changes; the nested tables show what the VMM
+    // has. 3. `attempt` has loaded what the guest has of FPU and breakpoints.
+    unsafe { svm::enter(cpu, vmcb.address(), registers) };
+    latency::irqs_off();
+    if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
+        return GuestExit::NotEntered(Attempt::Refused(cpu));
+    }
+    tags.ran();
+    GuestExit::Ran(Attempt::Ran)
 }
 
 /// The same in the types of the crate that knows processors.

@@ -45,15 +45,17 @@ impl RunPage {
     /// Reads a value at an offset.
     pub fn read<T: Pod>(&self, offset: usize) -> T {
         assert!(offset + size_of::<T>() <= PAGE_BYTES && offset.is_multiple_of(align_of::<T>()));
+        let place = self.start.wrapping_add(offset).cast::<T>();
         // SAFETY: inside the page, aligned, and any bytes are a value; whoever races with it tears nothing that matters.
-        unsafe { self.start.add(offset).cast::<T>().read_volatile() }
+        unsafe { place.read_volatile() }
     }
 
     /// Writes one.
     pub fn write<T: Pod>(&self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= PAGE_BYTES && offset.is_multiple_of(align_of::<T>()));
+        let place = self.start.wrapping_add(offset).cast::<T>();
         // SAFETY: inside the page, aligned, and nobody has a reference to it.
-        unsafe { self.start.add(offset).cast::<T>().write_volatile(value) };
+        unsafe { place.write_volatile(value) };
     }
 
     /// Whether RUN is to return at once.
@@ -78,7 +80,7 @@ impl RunPage {
     }
 
     /// What the VMM has read from the port.
-    pub fn io_value(&self) -> u32 {
+    pub fn io_value(&self) -> u64 {
         self.read(run::IO_DATA)
     }
 

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use super::cpuid::Cpuid;
+use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
 use super::run_page::RunPage;
@@ -30,6 +31,14 @@ pub(super) enum Unfinished {
     No,
     /// An access to a port: the guest goes on behind the instruction. It reads so many bytes, or none.
     Port { rip: u64, next: u64, reads: u8 },
+    /// A load from where no memory is, of so many bytes.
+    Load {
+        rip: u64,
+        next: u64,
+        bytes: u8,
+        to: Register,
+        extend: Extend,
+    },
 }
 
 /// Registers and what else it keeps between two runs.

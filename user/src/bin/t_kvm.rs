@@ -200,6 +200,41 @@ fn guests_reach_ports() {
     assert_eq!(guest.regs().unwrap().rip, regs.rip + 1);
 }
 
+/// Where no memory is, the VMM reads and writes for the guest.
+fn guests_reach_devices() {
+    const DEVICE: u64 = 1 << 30;
+    let guest = guest();
+    let load = |program: &[u8], rax| {
+        let rdi = DEVICE + 8;
+        guest.load(
+            program,
+            Regs {
+                rax,
+                rdi,
+                ..Regs::default()
+            },
+        );
+        guest.run().unwrap()
+    };
+    assert_eq!(
+        load(code::WRITE, 0x1234_5678),
+        Stop::Memory(DEVICE + 8, true)
+    );
+    assert_eq!(guest.accessed(), (4, 0x1234_5678));
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(load(code::READ, 1), Stop::Memory(DEVICE + 8, false));
+    assert_eq!(guest.accessed().0, 4);
+    guest.answer(0x1_8765_4321);
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(guest.regs().unwrap().rax, 0x8765_4321);
+    // A byte with its sign, and what is not understood: a count.
+    assert_eq!(load(code::READ_SIGNED, 1), Stop::Memory(DEVICE + 8, false));
+    guest.answer(0x80);
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(guest.regs().unwrap().rax, 0xffff_ff80);
+    assert_eq!(load(code::COUNT, 1), Stop::Other(abi::EXIT_INTERNAL_ERROR));
+}
+
 fn guests_ask_cpuid() {
     let guest = guest();
     let mut cpuid = Cpuid {
@@ -289,6 +324,7 @@ fn main() -> ExitCode {
             requests_are_checked,
             registers_are_kept,
             guests_reach_ports,
+            guests_reach_devices,
             guests_ask_cpuid,
             wrong_guests_are_stopped,
             a_forked_process_has_no_machine,

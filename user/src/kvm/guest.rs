@@ -25,6 +25,8 @@ pub mod code {
     pub const WRITE: &[u8] = &[0x89, 0x07, 0xf4];
     /// Reads EAX from EDI, and halts.
     pub const READ: &[u8] = &[0x8b, 0x07, 0xf4];
+    /// Reads a byte with its sign from EDI to EAX, and halts.
+    pub const READ_SIGNED: &[u8] = &[0x0f, 0xbe, 0x07, 0xf4];
     /// Counts at EDI, for ever.
     pub const COUNT: &[u8] = &[0xff, 0x07, 0xeb, 0xfc];
     /// Copies from EDI to ESI, for ever.
@@ -153,6 +155,17 @@ impl Guest {
             abi::EXIT_MMIO => Stop::Memory(vcpu.read(at), vcpu.read::<u8>(at + 20) != 0),
             reason => Stop::Other(reason),
         }
+    }
+
+    /// How many bytes it wants to write to where no memory is, or to read, and what it writes.
+    pub fn accessed(&self) -> (u32, u64) {
+        let at = abi::RUN_DETAILS;
+        (self.vcpu.read(at + 16), self.vcpu.read(at + 8))
+    }
+
+    /// What it reads there.
+    pub fn answer(&self, value: u64) {
+        self.vcpu.write(abi::RUN_DETAILS + 8, value);
     }
 
     /// Where the bytes of an access to a port are.
