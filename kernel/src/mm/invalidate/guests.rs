@@ -11,9 +11,27 @@ use shootdown::{FlushTicket, GuestSpace};
 pub struct GuestPending(FlushTicket<'static, KernelPlatform, MAX_CPUS, FrameChain>);
 
 impl GuestPending {
-    /// Nested tables of `guest` were narrowed, and `tables` taken out of them, under a lock that is still held.
+    /// A slot of `guest` was removed, or is to be logged, and `tables` are taken out, under a lock that is still held.
     pub(in crate::mm) fn submit(guest: &GuestSpace<MAX_CPUS>, tables: FrameChain) -> Self {
         Self(SHOOTDOWN.submit_guest_flush(guest).hold(tables))
+    }
+
+    /// Nested tables followed what a space has lost, under a lock that is still held. There is always one, but for deliberate mistakes.
+    pub(in crate::mm) fn submit_narrowed(guest: &GuestSpace<MAX_CPUS>) -> Option<Self> {
+        #[cfg(feature = "breaks")]
+        if super::breaks::keeps_guests() {
+            return None;
+        }
+        Some(Self::submit(guest, FrameChain::new()))
+    }
+
+    /// The same for the right to write that the log takes away.
+    pub(in crate::mm) fn submit_cleaned(guest: &GuestSpace<MAX_CPUS>) -> Option<Self> {
+        #[cfg(feature = "breaks")]
+        if super::breaks::keeps_writers() {
+            return None;
+        }
+        Some(Self::submit(guest, FrameChain::new()))
     }
 
     /// Waits until no virtual CPU runs on what was there before; then frees the tables (I4).

@@ -2,7 +2,6 @@
 
 use super::machine::Nested;
 use crate::mm::error::MapError;
-use crate::mm::frames::FrameChain;
 use crate::mm::invalidate::GuestPending;
 use crate::mm::layout::PhysAddr;
 use crate::mm::pte::PteCell;
@@ -85,8 +84,11 @@ impl Nested {
                     .narrow(range, |guest| allowed(slot.user_of(guest)));
             }
         }
+        if !has_lost {
+            return None;
+        }
         // Under the lock: the change comes before the generation (I1), and nobody installs anything in between.
-        has_lost.then(|| GuestPending::submit(&self.engine, FrameChain::new()))
+        GuestPending::submit_narrowed(&self.engine)
     }
 }
 

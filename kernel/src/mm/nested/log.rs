@@ -8,7 +8,6 @@ use super::machine::GuestMemory;
 use super::slot::{Log, Slot, WORD_PAGES, new_log};
 use super::state::State;
 use crate::errno::Errno;
-use crate::mm::frames::FrameChain;
 use crate::mm::invalidate::GuestPending;
 
 /// A part of a slot's pages.
@@ -93,7 +92,10 @@ impl GuestMemory {
                 rest &= rest - 1;
             }
         }
-        is_any.then(|| GuestPending::submit(&self.nested.engine, FrameChain::new()))
+        if !is_any {
+            return None;
+        }
+        GuestPending::submit_cleaned(&self.nested.engine)
     }
 }
 
