@@ -9,12 +9,15 @@ use super::vcpu::Vcpu;
 use crate::errno::Errno;
 use crate::mm::nested::{LogRange, SlotRequest};
 use crate::mm::{GuestMemory, MemorySpace};
-use crate::user_memory::{UserBytes, UserPtr};
+use crate::user_memory::UserBytes;
 
 /// Most machines at one time: each takes kernel heap that programs could ask for without end.
 const MOST_MACHINES: usize = 16;
 /// Most virtual CPUs of a machine.
 pub const MOST_VCPUS: usize = 16;
+
+/// Words of a log that are copied at a time, by way of the stack.
+const PIECE_WORDS: usize = 64;
 
 static MACHINES: AtomicUsize = AtomicUsize::new(0);
 
@@ -109,8 +112,13 @@ impl Machine {
         let clears = !self.has_log_mode(abi::DIRTY_LOG_MANUAL_PROTECT);
         let dirty = self.memory.read_log(wanted.slot, clears)?;
         let to = UserBytes::new(wanted.bitmap as usize, size_of_val(&*dirty))?;
-        for (at, word) in dirty.iter().enumerate() {
-            to.skip(8 * at).copy_from(&word.to_le_bytes())?;
+        for (at, words) in dirty.chunks(PIECE_WORDS).enumerate() {
+            let mut piece = [[0; 8]; PIECE_WORDS];
+            for (bytes, word) in piece.iter_mut().zip(words) {
+                *bytes = word.to_le_bytes();
+            }
+            let bytes = piece[..words.len()].as_flattened();
+            to.skip(8 * PIECE_WORDS * at).copy_from(bytes)?;
         }
         Ok(())
     }
@@ -125,9 +133,13 @@ impl Machine {
         let words = self.memory.check_clear(range)?;
         let mut bits = Vec::new();
         bits.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-        let from = UserPtr::<u64>::new(wanted.bitmap as usize);
-        for at in 0..words {
-            bits.push(from.element(at).read()?);
+        let from = UserBytes::new(wanted.bitmap as usize, 8 * words)?;
+        while bits.len() < words {
+            let mut piece = [[0; 8]; PIECE_WORDS];
+            let count = PIECE_WORDS.min(words - bits.len());
+            from.skip(8 * bits.len())
+                .copy_to(piece[..count].as_flattened_mut())?;
+            bits.extend(piece[..count].iter().copied().map(u64::from_le_bytes));
         }
         self.memory.clear_log(range, &bits)
     }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use super::abi::{self, cap};
+use super::cpuid;
 use super::machine::{MOST_VCPUS, Machine};
 use super::vcpu::Vcpu;
 use crate::addr::PAGE_BYTES;
@@ -75,6 +76,10 @@ fn system(caller: &Caller<'_>, number: u32, argument: usize) -> Result<Answer, E
             Ok(Answer::New(Object::Machine(machine)))
         }
         abi::CHECK_EXTENSION => Ok(Answer::Number(extension(argument))),
+        abi::GET_SUPPORTED_CPUID => {
+            cpuid::write_supported(argument)?;
+            Ok(DONE)
+        }
         abi::GET_VCPU_MMAP_SIZE if argument == 0 => Ok(Answer::Number(PAGE_BYTES)),
         _ => Err(Errno::EINVAL),
     }
@@ -142,7 +147,7 @@ fn of_vcpu(
             vcpu.state().set_sregs(&wanted)?;
         }
         abi::SET_CPUID2 => {
-            let entries = super::cpuid::read_entries(argument)?;
+            let entries = cpuid::read_entries(argument)?;
             vcpu.state().set_cpuid(entries);
         }
         _ => return Err(Errno::EINVAL),

@@ -240,25 +240,46 @@ fn guests_ask_cpuid() {
     let mut cpuid = Cpuid {
         entries: 1,
         padding: 0,
-        entry: CpuidEntry {
+        entry: [CpuidEntry {
             function: 0x4000_0000,
             eax: 1,
             ebx: 2,
             ecx: 3,
             edx: 4,
             ..CpuidEntry::default()
-        },
+        }],
     };
     kvm::request_with(&guest.vcpu, abi::SET_CPUID2, &mut cpuid).unwrap();
     guest.load(code::CPUID, registers(0x4000_0000, 9));
     assert_eq!(guest.run().unwrap(), Stop::Halted);
     let regs = guest.regs().unwrap();
     assert_eq!((regs.rax, regs.rbx, regs.rcx, regs.rdx), (1, 2, 3, 4));
+    what_cpuid_may_say(&guest);
     cpuid.entries = 1 << 20;
     expect(
         libc::E2BIG,
         kvm::request_with(&guest.vcpu, abi::SET_CPUID2, &mut cpuid),
     );
+}
+
+fn what_cpuid_may_say(guest: &Guest) {
+    let device = device();
+    let mut all = Cpuid {
+        entries: 1,
+        padding: 0,
+        entry: [CpuidEntry::default(); 100],
+    };
+    expect(
+        libc::E2BIG,
+        kvm::request_with(&device, abi::GET_SUPPORTED_CPUID, &mut all),
+    );
+    all.entries = 100;
+    kvm::request_with(&device, abi::GET_SUPPORTED_CPUID, &mut all).unwrap();
+    let entries = &all.entry[..all.entries as usize];
+    let extended = entries.iter().find(|entry| entry.function == 0x8000_0001);
+    let has_long_mode = extended.is_some_and(|entry| entry.edx & 1 << 29 != 0);
+    assert!(has_long_mode, "{extended:?}");
+    kvm::request_with(&guest.vcpu, abi::SET_CPUID2, &mut all).unwrap();
 }
 
 fn wrong_guests_are_stopped() {

@@ -5,6 +5,7 @@ pub const GET_API_VERSION: u32 = 0xae00;
 pub const CREATE_VM: u32 = 0xae01;
 pub const CHECK_EXTENSION: u32 = 0xae03;
 pub const GET_VCPU_MMAP_SIZE: u32 = 0xae04;
+pub const GET_SUPPORTED_CPUID: u32 = 0xc008_ae05;
 pub const CREATE_VCPU: u32 = 0xae41;
 pub const GET_DIRTY_LOG: u32 = 0x4010_ae42;
 pub const SET_USER_MEMORY_REGION: u32 = 0x4020_ae46;
@@ -159,11 +160,11 @@ pub struct CpuidEntry {
     pub padding: [u32; 3],
 }
 
-/// `struct kvm_cpuid2` with one entry.
+/// `struct kvm_cpuid2` with so many entries.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpuid {
+#[derive(Clone, Copy, Debug)]
+pub struct Cpuid<const N: usize> {
     pub entries: u32,
     pub padding: u32,
-    pub entry: CpuidEntry,
+    pub entry: [CpuidEntry; N],
 }

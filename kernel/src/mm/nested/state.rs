@@ -114,10 +114,7 @@ impl State {
         if all_dirty {
             return Ok(Change::Done);
         }
-        let slot = &self.slots[at];
-        for page in 0..slot.pages() {
-            self.table.protect(slot.guest_of(page));
-        }
+        self.table.protect_all(self.slots[at].guest);
         // Also where all of them were read-only already: whoever made them so may still be waiting for the flush.
         Ok(Change::Flush(FrameChain::new()))
     }

@@ -57,6 +57,24 @@ impl NestedTable {
         self.0.leaf(guest).is_some_and(take_write)
     }
 
+    /// The same of all pages of `range`.
+    pub fn protect_all(&self, range: UserRange) {
+        self.0.visit(range, |_, cell| {
+            take_write(cell);
+        });
+    }
+
+    /// What is shown in `range`: guest-physical address, frame, and whether it may be written to.
+    #[allow(dead_code, reason = "for the tests on the host")]
+    pub fn shown(&self, range: UserRange, mut visit: impl FnMut(usize, PhysAddr, bool)) {
+        self.0.visit(range, |guest, cell| {
+            let entry = cell.load();
+            if let Some(frame) = entry.frame() {
+                visit(guest, frame, entry.prot().write());
+            }
+        });
+    }
+
     /// Leaves of each page in `range` no more than `allowed` says: the frame that may be there, and whether it may be written to. Whether
     /// any lost something.
     pub fn narrow(
