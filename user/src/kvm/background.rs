@@ -54,6 +54,7 @@ impl Guest {
 
 /// Sends a thread of this process the signal. It may have ended.
 pub fn interrupt(thread: i32) {
+    let process = std::process::id();
     // SAFETY: a signal with a handler, to a thread of this process.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1) };
+    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1) };
 }

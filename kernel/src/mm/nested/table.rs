@@ -64,17 +64,6 @@ impl NestedTable {
         });
     }
 
-    /// What is shown in `range`: guest-physical address, frame, and whether it may be written to.
-    #[allow(dead_code, reason = "for the tests on the host")]
-    pub fn shown(&self, range: UserRange, mut visit: impl FnMut(usize, PhysAddr, bool)) {
-        self.0.visit(range, |guest, cell| {
-            let entry = cell.load();
-            if let Some(frame) = entry.frame() {
-                visit(guest, frame, entry.prot().write());
-            }
-        });
-    }
-
     /// Leaves of each page in `range` no more than `allowed` says: the frame that may be there, and whether it may be written to. Whether
     /// any lost something.
     pub fn narrow(
