@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
 
 use shootdown_user::checks::{self, expect, must_not_lose_again};
 use shootdown_user::child::{Child, End};
@@ -235,6 +236,64 @@ fn guests_reach_devices() {
     assert_eq!(load(code::COUNT, 1), Stop::Other(abi::EXIT_INTERNAL_ERROR));
 }
 
+/// Of 64-bit code, by page tables of its own, which show the first GiB where it is and from 1 TiB on.
+fn guests_run_64_bit_code() {
+    const TABLES: usize = 2 * PAGE_BYTES;
+    const ELSEWHERE: u64 = 1 << 40;
+    let guest = guest();
+    let table = |at: usize| (TABLES + at * PAGE_BYTES) as u64;
+    let set = |at: usize, entry: usize, value: u64| {
+        guest.memory.word(2 + at, entry).store(value, SeqCst);
+    };
+    set(0, 0, table(1) | 3);
+    set(0, 2, table(1) | 3);
+    set(1, 0, table(2) | 3);
+    for large in 0..512 {
+        set(2, large, (large as u64) << 21 | 0x83);
+    }
+    let mut sregs = guest.sregs().unwrap();
+    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (0x8000_0001, table(0), 1 << 5, 0x500);
+    (sregs.cs.l, sregs.cs.db) = (1, 0);
+    guest.set_sregs(&mut sregs).unwrap();
+    guest.put(DATA, 77);
+    let run_at = |program: &[u8], rdi: u64| {
+        guest.load(
+            program,
+            Regs {
+                rdi,
+                rax: 5,
+                ..Regs::default()
+            },
+        );
+        guest.run().unwrap()
+    };
+    assert_eq!(run_at(code::READ, ELSEWHERE + DATA as u64), Stop::Halted);
+    assert_eq!(guest.regs().unwrap().rax, 77);
+    // Where its tables lead to no memory.
+    let device = 1 << 29;
+    let stop = run_at(code::WRITE, ELSEWHERE + device);
+    assert_eq!(stop, Stop::Memory(device, true));
+    assert_eq!(guest.accessed(), (4, 5));
+    // Where they lead nowhere, it has nobody to handle that.
+    let stop = run_at(code::READ, 1 << 39);
+    assert_eq!(stop, Stop::Other(abi::EXIT_SHUTDOWN));
+}
+
+/// Of 16-bit code, as after a reset.
+fn guests_run_16_bit_code() {
+    let guest = guest();
+    let mut sregs = guest.sregs().unwrap();
+    (sregs.cs.base, sregs.cs.selector, sregs.cs.db) = (0, 0, 0);
+    sregs.cr0 &= !1;
+    guest.set_sregs(&mut sregs).unwrap();
+    guest.load(code::IN, registers(0x1234_5678, 0x70));
+    // The prefix makes four bytes of the two.
+    assert_eq!(guest.run().unwrap(), Stop::In(0x70, 4));
+    guest.vcpu.write(guest.io_offset(), 0xffff_eeeeu32);
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(guest.regs().unwrap().rax, 0xffff_eeee);
+}
+
 fn guests_ask_cpuid() {
     let guest = guest();
     let mut cpuid = Cpuid {
@@ -346,6 +405,8 @@ fn main() -> ExitCode {
             registers_are_kept,
             guests_reach_ports,
             guests_reach_devices,
+            guests_run_64_bit_code,
+            guests_run_16_bit_code,
             guests_ask_cpuid,
             wrong_guests_are_stopped,
             a_forked_process_has_no_machine,
