@@ -5,6 +5,7 @@
 use std::arch::asm;
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -145,6 +146,53 @@ fn cpus_come_and_go_under_guests() {
     }
 }
 
+/// Whatever a guest does, and whatever state its VMM gives it, ends in an answer; the machine below goes on.
+fn any_guest_ends() {
+    let random = &mut fastrand::Rng::with_seed(11);
+    let device = kvm::open().unwrap().expect("looked for before");
+    for _ in 0..150 {
+        let guest = Guest::new(&device, 0).unwrap();
+        for word in 0..512 {
+            guest.memory.word(1, word).store(random.u64(..), SeqCst);
+            guest
+                .memory
+                .word(2, word)
+                .store(random.u64(..) & 0xf_f0ff | 7, SeqCst);
+        }
+        let mut sregs = guest.sregs().unwrap();
+        match random.u8(..4) {
+            0 => sregs.cr0 = random.u64(..) & 0xe005_003f | 1,
+            1 => {
+                (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (0x8000_0001, 0x2000, 32, 0x500);
+                (sregs.cs.l, sregs.cs.db) = (1, random.u8(..2));
+            }
+            2 => (sregs.cs.kind, sregs.ss.dpl, sregs.ds.limit) = random_segments(random),
+            _ => (sregs.cr4, sregs.idt.base) = (random.u64(..) & 0x30_0fff, random.u64(..)),
+        }
+        let _refused = guest.set_sregs(&mut sregs);
+        let mut regs = Regs {
+            rip: 0x1000 + random.u64(..0x1000),
+            rflags: random.u64(..) & 0x3f_7fd7 | 2,
+            rax: random.u64(..),
+            rcx: random.u64(..64),
+            rdx: random.u64(..0x1_0000),
+            rsi: random.u64(..0x10_0000),
+            rdi: random.u64(..0x10_0000),
+            rsp: random.u64(..0x10_0000),
+            ..Regs::default()
+        };
+        kvm::request_with(&guest.vcpu, abi::SET_REGS, &mut regs).unwrap();
+        let pause = || thread::sleep(Duration::from_micros(200));
+        let ((), _any) = guest.run_beside(None, pause);
+        guest.regs().unwrap();
+    }
+    assert_eq!(guest().write(DATA, 1).unwrap(), Stop::Halted);
+}
+
+fn random_segments(random: &mut fastrand::Rng) -> (u8, u8, u32) {
+    (random.u8(..16), random.u8(..4), random.u32(..))
+}
+
 /// Neither finds the other's values in the registers of the FPU.
 fn registers_of_the_fpu_are_kept() {
     let guest = guest();
@@ -191,6 +239,7 @@ fn main() -> ExitCode {
             virtual_cpus_move,
             virtual_cpus_take_turns,
             cpus_come_and_go_under_guests,
+            any_guest_ends,
             registers_of_the_fpu_are_kept,
         ],
     )
