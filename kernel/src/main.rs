@@ -14,6 +14,7 @@
 //! | [`hotplug`] | CPUs that leave and come back |
 //! | [`task`], [`fs`], [`zerocopy`] | threads, files, servers that work on their clients' pages: one circle |
 //! | [`mod@panic`], [`watchdog`], then [`backtrace`] | the end, a stuck CPU, and what every CPU is doing |
+//! | [`vm`] | virtual machines |
 //! | [`exec`], then [`mm`] | program loading; address spaces and frames |
 //! | [`random`], then [`time`], then [`boot`] | random bytes; clocks; what loader and firmware say, and the end of a boot |
 //! | [`console`], then [`sync`], then [`platform`] | the serial line; locks; what the engine needs from the kernel |
@@ -54,5 +55,6 @@ mod time;
 mod torture;
 mod traps;
 mod user_memory;
+mod vm;
 mod watchdog;
 mod zerocopy;

@@ -12,7 +12,7 @@ use spin::Once;
 
 use crate::addr::PhysAddr;
 use crate::arch::trap::vectors;
-use crate::arch::{apic, percpu, tlb, top, tsc};
+use crate::arch::{apic, percpu, svm, tlb, top, tsc};
 use crate::cpus::MAX_CPUS;
 use crate::irq::{self, IrqState};
 use crate::preempt;
@@ -74,7 +74,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 //    the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
 // 4. CR3 without PCIDs drops all that is not global, and user translations never are; with them
 //    it selects the tag, and drops what that holds unless bit 63 is set. The slots are this kernel's
-//    one engine's; the processor has as many tags. Nothing is mapped where windows are but by private roots.
+//    one engine's; the processor has as many tags, and `SvmTags` as many for guests. Nothing is mapped where windows are but by private roots.
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
@@ -155,6 +155,11 @@ unsafe impl Platform for KernelPlatform {
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
         // engine compared generations.
         unsafe { tlb::local().load_tagged_root(root.as_u64(), pcid, entries) };
+    }
+
+    #[inline]
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        svm::slots(cpu)
     }
 
     fn now_ns(&self) -> u64 {

@@ -30,6 +30,7 @@ pub mod course;
 pub mod dirtysync;
 pub mod fire;
 pub mod hotplug;
+pub mod kvm;
 pub mod machine;
 pub mod madvise;
 pub mod memory_file;

@@ -5,6 +5,7 @@
 pub mod apic;
 pub mod context;
 pub mod cpu;
+pub mod debug;
 pub mod descriptors;
 pub mod exit;
 pub mod extable;
@@ -15,6 +16,7 @@ pub mod paging;
 pub mod percpu;
 pub mod smap;
 pub mod stacks;
+pub mod svm;
 pub mod timer;
 pub mod tlb;
 pub mod top;

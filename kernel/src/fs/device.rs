@@ -1,7 +1,7 @@
 //! The devices: names and numbers.
 
 use super::attributes::{Attributes, Kind};
-use crate::zerocopy;
+use crate::{vm, zerocopy};
 
 /// The devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,8 @@ pub(super) enum Device {
     Random,
     /// Each `open` makes a service of it.
     ZeroCopy,
+    /// Makes virtual machines.
+    Kvm,
 }
 
 /// Name, device, number.
@@ -23,6 +25,7 @@ pub(super) const DEVICES: &[(&str, Device, u64)] = &[
     ("/dev/random", Device::Random, 0x108),
     ("/dev/urandom", Device::Random, 0x109),
     (zerocopy::abi::DEVICE, Device::ZeroCopy, 0x0a5a),
+    (vm::DEVICE, Device::Kvm, 0x0ae8),
 ];
 
 /// Permissions of devices.

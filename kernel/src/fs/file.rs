@@ -18,6 +18,7 @@ use crate::mm::file::Copy;
 use crate::random;
 use crate::sync::Mutex;
 use crate::user_memory::UserBytes;
+use crate::vm;
 use crate::zerocopy::Service;
 
 /// Most bytes of one write to a pseudo file.
@@ -228,6 +229,14 @@ impl OpenFile {
     pub fn service(&self) -> Option<Arc<Service>> {
         match &self.node {
             Node::ZeroCopy(handle) => Some(handle.service()),
+            _ => None,
+        }
+    }
+
+    /// What it is of a virtual machine, if it is.
+    pub fn vm_object(&self) -> Option<vm::Object> {
+        match &self.node {
+            Node::Kvm(object) => Some(object.clone()),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Files: console, initramfs, devices, pseudo files, pipes, event counters, and files in memory.
+//! Files: console, initramfs, devices, pseudo files, pipes, event counters, virtual machines, and files in memory.
 //!
 //! The tree is fixed: what the initramfs holds, plus a table of devices and pseudo files. Only in `/tmp` can files
 //! be made and removed; they live in memory and can be mapped (`mm::file`).
@@ -23,6 +23,7 @@ mod table;
 mod tmp;
 mod transfer;
 mod tree;
+mod vm_file;
 
 pub use attributes::{Attributes, Kind};
 pub use eventfd::{Reading, new_event};
@@ -34,3 +35,4 @@ pub use regular::Mappable;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
 pub use tmp::new_memory_file;
 pub use tree::{attributes, join, normalise, read_link};
+pub use vm_file::new_vm_file;

@@ -9,6 +9,7 @@ use super::pipe::{PipeReader, PipeWriter};
 use super::pseudo::Pseudo;
 use crate::exec::initramfs::File;
 use crate::mm::MemoryFile;
+use crate::vm;
 use crate::zerocopy::ServiceHandle;
 
 /// A file in memory with what it tells about itself.
@@ -32,6 +33,7 @@ pub(super) enum Node {
     PipeWriter(PipeWriter),
     Event(Event),
     ZeroCopy(ServiceHandle),
+    Kvm(vm::Object),
 }
 
 impl Node {
@@ -52,6 +54,8 @@ impl Node {
             }
             Self::Event(_) => Attributes::untyped(0o600, path),
             Self::ZeroCopy(_) => Device::ZeroCopy.attributes(path),
+            Self::Kvm(vm::Object::System) => Device::Kvm.attributes(path),
+            Self::Kvm(_) => Attributes::untyped(0o600, path),
         }
     }
 }

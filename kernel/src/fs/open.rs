@@ -12,6 +12,7 @@ use super::tmp;
 use super::tree::{self, normalise};
 use crate::errno::Errno;
 use crate::task::Process;
+use crate::vm;
 use crate::zerocopy::ServiceHandle;
 
 /// How a file is to be opened.
@@ -60,6 +61,8 @@ pub fn open(
     };
     let node = match node {
         Node::Device(Device::ZeroCopy) => Node::ZeroCopy(ServiceHandle::new()),
+        Node::Device(Device::Kvm) if !vm::is_supported() => return Err(Errno::ENODEV),
+        Node::Device(Device::Kvm) => Node::Kvm(vm::Object::System),
         other => other,
     };
     match &node {

@@ -9,10 +9,11 @@ use super::file::OpenFile;
 use super::node::Node;
 use super::transfer::copy_in;
 use crate::errno::Errno;
-use crate::mm::MemoryFile;
 use crate::mm::file::{Copy, PageRange};
+use crate::mm::{MemoryFile, SharedArea};
 use crate::task;
 use crate::user_memory::UserBytes;
+use crate::vm;
 
 /// Bytes moved at a time: they pass through the stack, because user memory must not be touched under a spin lock.
 const PIECE_BYTES: usize = 512;
@@ -26,6 +27,8 @@ pub enum Mappable {
     Pages(Arc<MemoryFile>),
     /// Zeroes.
     Zeroes,
+    /// One page that is the kernel's, too.
+    Shared(SharedArea),
 }
 
 impl OpenFile {
@@ -35,6 +38,7 @@ impl OpenFile {
             Node::Static(file) => Ok(Mappable::Bytes(file.data)),
             Node::Memory(regular) => Ok(Mappable::Pages(regular.file.clone())),
             Node::Device(Device::Zero) => Ok(Mappable::Zeroes),
+            Node::Kvm(vm::Object::Vcpu(vcpu)) => Ok(Mappable::Shared(vcpu.run_page())),
             Node::Directory => Err(Errno::EACCES),
             _ => Err(Errno::ENODEV),
         }

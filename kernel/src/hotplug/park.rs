@@ -7,6 +7,7 @@ use crate::latency;
 use crate::mm::frames;
 use crate::platform::SHOOTDOWN;
 use crate::task;
+use crate::vm;
 
 /// If this CPU is to go offline and has nothing left to pass on, goes, and returns when it is online again. For the idle thread;
 /// interrupts are off, before and after.
@@ -16,6 +17,7 @@ pub fn park_if_asked() {
         return;
     }
     frames::drain();
+    vm::cpu_left(me);
     apic::local().stop_timer();
     SHOOTDOWN.offline();
     apic::MAP.set_offline(me.index());

@@ -4,7 +4,7 @@
 //! [`page_table`] is one 4-level table; [`vma`] says which addresses a process may use; [`space`] ties
 //! both to the shootdown engine, and `map`, `protect`, `advise`, `brk`, `remap`, `fault` and `fork` are the
 //! operations on it; `cow` copies what a fork left shared, [`shared`] is what stays so; [`mod@file`] holds files, which
-//! know what mappings write to them, and `msync` syncs them by address. [`invalidate`] is the only module that flushes.
+//! know what mappings write to them, and `msync` syncs them by address; [`nested`] shows parts of a space to virtual machines. [`invalidate`] is the only module that flushes.
 //!
 //! It may not know threads, processes or names of files (`task`, `fs`): it is told which space it works on.
 
@@ -28,6 +28,7 @@ pub mod layout;
 pub mod lend;
 pub mod map;
 mod msync;
+pub mod nested;
 pub mod page_table;
 pub mod prot;
 pub mod protect;
@@ -52,6 +53,7 @@ pub use layout::{PAGE_SIZE, USER_END};
 pub use lend::Lending;
 pub use map::{MapRequest, Placement, Populate};
 pub use msync::SyncWhen;
+pub use nested::GuestMemory;
 pub use prot::Prot;
 pub use remap::Destination;
 pub use shared::SharedArea;

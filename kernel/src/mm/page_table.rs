@@ -56,10 +56,7 @@ pub struct PageTable {
 impl PageTable {
     /// An empty user half under the kernel half that all roots share; `None` without memory.
     pub fn new() -> Option<Self> {
-        let table = Self {
-            root: frames::alloc_zeroed()?.into_raw(),
-            top_changed: AtomicBool::new(false),
-        };
+        let table = Self::bare()?;
         let kernel_half = paging::kernel_half();
         for (cell, raw) in cells(&table, table.root)[USER_ENTRIES..]
             .iter()
@@ -68,6 +65,14 @@ impl PageTable {
             cell.fill(Pte::from_raw(raw));
         }
         Some(table)
+    }
+
+    /// An empty table without the kernel half, for guests; `None` without memory.
+    pub fn bare() -> Option<Self> {
+        Some(Self {
+            root: frames::alloc_zeroed()?.into_raw(),
+            top_changed: AtomicBool::new(false),
+        })
     }
 
     /// Physical address of the root table.

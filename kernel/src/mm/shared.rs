@@ -81,6 +81,11 @@ impl SharedArea {
         }
     }
 
+    /// A share of the first page of it, which all areas that show it have in common. `None` without memory.
+    pub fn first_page(&self) -> Option<Share> {
+        self.page(self.origin, &mut None)
+    }
+
     /// A share of the page at `addr`, which the area holds. A page that does not exist yet is made of `spare`, or of a
     /// new frame. `None` without memory.
     pub(super) fn page(&self, addr: usize, spare: &mut Option<Frame>) -> Option<Share> {

@@ -2,6 +2,7 @@
 
 use super::error::MapError;
 use super::layout::PhysAddr;
+use super::nested::Machines;
 use super::page_table::PageTable;
 use super::shared::SharedPlace;
 use super::vma::{Area, AreaKind, Areas};
@@ -30,6 +31,8 @@ pub struct MemorySpace {
     /// For the files that it maps.
     pub(super) this: Weak<Self>,
     inner: SleepMutex<Inner>,
+    /// Virtual machines that show parts of it.
+    pub(super) machines: Machines,
 }
 
 /// What the lock protects.
@@ -62,6 +65,7 @@ impl MemorySpace {
             users: AtomicUsize::new(0),
             this: this.clone(),
             inner: SleepMutex::new(inner),
+            machines: Machines::new(),
         }))
     }
 

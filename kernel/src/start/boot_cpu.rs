@@ -7,7 +7,7 @@ use shootdown_x86::{ApicId, PcidSupport};
 use super::others;
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
-use crate::arch::{apic, cpu, exit, paging, percpu, smap, timer, uaccess};
+use crate::arch::{apic, cpu, exit, paging, percpu, smap, svm, timer, uaccess};
 use crate::boot::fail::boot_fail;
 use crate::boot::memory::MemoryMap;
 use crate::boot::{acpi, info, multiboot, start_info};
@@ -56,6 +56,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     paging::load_kernel_root();
     let pcids = tlb::choose(cpu::features(), tag_use(info::option(cmdline, "pcid")));
     tlb::start();
+    svm::choose();
 
     insert_cpus(&listed, cpus);
     apic::enable(0);

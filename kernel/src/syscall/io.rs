@@ -6,7 +6,7 @@ use linux_raw_sys::ioctl;
 
 use super::args::Args;
 use super::outcome::{Outcome, done};
-use super::{clock, signals};
+use super::{clock, signals, vm};
 use crate::errno::Errno;
 use crate::fs::{CloseOnExec, MAX_FILES, OpenFile, Whence};
 use crate::task::signal::{self, SignalSet};
@@ -134,7 +134,10 @@ pub(super) fn ioctl(me: &Current, a: &Args) -> Outcome {
             let stored = file.stored()?;
             files.lock().insert(stored, CloseOnExec::Yes, 0)
         }
-        number => zero_copy(me, file, number, a.usize(2)),
+        number => match file.vm_object() {
+            Some(object) => vm::request(me, &object, number, a.usize(2)),
+            None => zero_copy(me, file, number, a.usize(2)),
+        },
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn mmap(me: &Current, a: &Args) -> Outcome {
     file.may_read().map_err(|_| Errno::EACCES)?;
     match mappable {
         Mappable::Zeroes => map_zeroes(request, shared),
+        Mappable::Shared(area) => map_shared(request, area, shared && offset == 0),
         // Writes to a file through memory are not supported.
         Mappable::Bytes(_) if shared && prot.write() => Err(Errno::EACCES),
         Mappable::Bytes(bytes) => map_bytes(request, bytes, offset),
@@ -76,6 +77,15 @@ fn map_zeroes(request: MapRequest, shared: bool) -> Outcome {
         true => AreaKind::Shared(SharedArea::new().ok_or(Errno::ENOMEM)?),
         false => AreaKind::Anonymous,
     };
+    Ok(space()?.map(MapRequest { kind, ..request })?)
+}
+
+/// A page that the kernel has, too.
+fn map_shared(request: MapRequest, area: SharedArea, is_whole: bool) -> Outcome {
+    if !is_whole || request.len > PAGE_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let kind = AreaKind::Shared(area);
     Ok(space()?.map(MapRequest { kind, ..request })?)
 }
 

@@ -24,5 +24,6 @@ mod schedule;
 mod signals;
 mod system;
 mod unknown;
+mod vm;
 
 pub use dispatch::dispatch;

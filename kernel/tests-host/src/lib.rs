@@ -12,6 +12,9 @@ extern crate alloc;
 pub mod addr;
 #[path = "../../src/cpus.rs"]
 pub mod cpus;
+#[allow(missing_docs)]
+#[path = "../../src/vm/decode.rs"]
+pub mod decode;
 #[allow(dead_code)]
 #[path = "../../src/errno.rs"]
 pub mod errno;

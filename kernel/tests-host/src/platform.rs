@@ -6,7 +6,9 @@ use crate::mm::layout::PhysAddr;
 use crate::preempt;
 use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use shootdown::{CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown};
+use shootdown::{
+    AsidSlot, CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown,
+};
 
 /// Those that threads play.
 pub const PLAYED_CPUS: u32 = 4;
@@ -21,6 +23,10 @@ pub static MEMORY: [CpuMemory<MAX_CPUS>; PLAYED_CPUS as usize] =
 /// A machine whose CPUs are played by whoever needs them.
 #[derive(Debug)]
 pub struct KernelPlatform;
+
+/// What they remember of tags of guests, of which none runs.
+static GUEST_SLOTS: [[AsidSlot; 4]; PLAYED_CPUS as usize] =
+    [const { [const { AsidSlot::new() }; 4] }; PLAYED_CPUS as usize];
 
 static FLUSHES: AtomicUsize = AtomicUsize::new(0);
 
@@ -64,6 +70,10 @@ unsafe impl Platform for KernelPlatform {
 
     fn load_root(&self, root: Root) {
         witness::loading(percpu::cpu_id(), root);
+    }
+
+    fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
+        &GUEST_SLOTS[cpu.index()]
     }
 
     fn now_ns(&self) -> u64 {

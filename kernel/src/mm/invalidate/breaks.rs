@@ -34,6 +34,10 @@ pub enum Break {
     UnmapLate,
     /// Take a window's pages away without a flush.
     WindowStays,
+    /// Take what a space loses away from its virtual machines, too, but let their CPUs run on.
+    GuestStays,
+    /// Take pages that guests wrote to down as clean, and let virtual CPUs go on writing to them.
+    LogStays,
     /// Use user memory again on a CPU that has deferred flushes, without catching up.
     StayBehind,
     /// Copy from and to user memory on a CPU that has deferred flushes, without catching up. It does before user mode.
@@ -41,7 +45,7 @@ pub enum Break {
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 10] = [
+pub const ALL: [(&str, Break); 12] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -52,6 +56,8 @@ pub const ALL: [(&str, Break); 10] = [
     ("stay-behind", Break::StayBehind),
     ("copy-behind", Break::CopyBehind),
     ("window-stays", Break::WindowStays),
+    ("guest-stays", Break::GuestStays),
+    ("log-stays", Break::LogStays),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -92,7 +98,9 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::CopyEarly
             | Break::StayBehind
             | Break::CopyBehind
-            | Break::WindowStays,
+            | Break::WindowStays
+            | Break::GuestStays
+            | Break::LogStays,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
         Some(Break::UnmapLate) => return Rest::Flush(gather),
@@ -147,6 +155,16 @@ pub fn copies_behind() -> bool {
 /// Makes the mistake of [`Break::WindowStays`], if it is selected.
 pub fn keeps_windows() -> bool {
     selected() == Some(Break::WindowStays)
+}
+
+/// Makes the mistake of [`Break::GuestStays`], if it is selected.
+pub(super) fn keeps_guests() -> bool {
+    selected() == Some(Break::GuestStays)
+}
+
+/// Makes the mistake of [`Break::LogStays`], if it is selected.
+pub(super) fn keeps_writers() -> bool {
+    selected() == Some(Break::LogStays)
 }
 
 /// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.

@@ -12,6 +12,9 @@
 //! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
 //! the engine itself under its policy `before`.
 //!
+//! Virtual machines that show parts of the space lose what it loses in step 2 ([`nested`](super::nested)): their flush goes beside that of the space,
+//! and step 4 waits for both.
+//!
 //! Frames travel through the engine's batch as whole chains, so an operation of any size is one
 //! flush, needs no memory, and never has to drop the lock half-way because a batch is full.
 //!
@@ -20,6 +23,8 @@
 #[cfg(feature = "breaks")]
 pub mod breaks;
 mod gather;
+mod guests;
 mod pending;
 
 pub use gather::Gather;
+pub use guests::GuestPending;

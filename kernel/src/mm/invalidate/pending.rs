@@ -1,6 +1,7 @@
 //! Submitting a [`Gather`], and [`Pending`]: the flush under way with what it will free.
 
 use super::gather::Gather;
+use super::guests::GuestPending;
 use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
@@ -25,7 +26,11 @@ type Ticket = FlushTicket<'static, KernelPlatform, MAX_CPUS, Reclaimed<Freed, LO
 /// A submitted flush. Finish it after the lock of the address space is released.
 #[must_use = "translations are gone and frames are freed only after finish()"]
 #[derive(Debug)]
-pub struct Pending<'a>(State<'a>);
+pub struct Pending<'a> {
+    /// Of virtual machines.
+    guests: Option<GuestPending>,
+    state: State<'a>,
+}
 
 #[derive(Debug)]
 enum State<'a> {
@@ -49,20 +54,29 @@ impl MemorySpace {
     ) -> Pending<'a> {
         // Before whoever walks tables that are unlinked is asked to stop.
         self.publish_top(inner);
-        if gather.is_empty() {
-            return Pending(State::Nothing);
-        }
+        let Some(span) = gather.span() else {
+            return Pending::NOTHING;
+        };
+        // First, and with preemption on: it takes locks that sleep.
+        let guests = self.narrow_guests(inner, span);
         #[cfg(feature = "breaks")]
         let gather = match super::breaks::apply(self, gather) {
             super::breaks::Rest::Flush(gather) => gather,
-            super::breaks::Rest::FlushLater(gather) => return Pending(State::Late(self, gather)),
-            super::breaks::Rest::Nothing => return Pending(State::Nothing),
+            super::breaks::Rest::FlushLater(gather) => {
+                let state = State::Late(self, gather);
+                return Pending { guests, state };
+            }
+            super::breaks::Rest::Nothing => {
+                let state = State::Nothing;
+                return Pending { guests, state };
+            }
         };
         let must_wait = gather.lost_writers;
-        let pending = Pending(State::Submitted(submit(self, gather)));
+        let state = State::Submitted(submit(self, gather));
+        let pending = Pending { guests, state };
         if must_wait {
             pending.finish();
-            return Pending(State::Nothing);
+            return Pending::NOTHING;
         }
         pending
     }
@@ -75,7 +89,7 @@ impl MemorySpace {
     ) -> Pending<'a> {
         #[cfg(feature = "breaks")]
         if super::breaks::forgets_syncs() {
-            return Pending(State::Nothing);
+            return Pending::NOTHING;
         }
         self.submit(inner, gather)
     }
@@ -88,17 +102,24 @@ impl MemorySpace {
     ) -> Pending<'a> {
         #[cfg(feature = "breaks")]
         if super::breaks::forgets_forks() {
-            return Pending(State::Nothing);
+            return Pending::NOTHING;
         }
         self.submit(inner, gather)
     }
 }
 
 impl Pending<'_> {
-    /// Waits until no CPU can translate to the gathered frames (I5) nor walk the gathered tables
+    /// Nothing was taken away.
+    const NOTHING: Self = Self {
+        guests: None,
+        state: State::Nothing,
+    };
+
+    /// Waits until no CPU, in guest mode or not, can translate to the gathered frames (I5) nor walk the gathered tables
     /// (I4), then frees them.
     pub fn finish(self) {
-        let ticket = match self.0 {
+        self.guests.into_iter().for_each(GuestPending::finish);
+        let ticket = match self.state {
             State::Nothing => return,
             State::Submitted(ticket) => ticket,
             State::Late(space, gather) => {

@@ -7,6 +7,7 @@
 pub mod random;
 pub mod watched;
 
+use shootdown::Root;
 use shootdown_kernel_tests::addr::PhysAddr;
 use shootdown_kernel_tests::memory;
 use shootdown_kernel_tests::mm::file::{Copy, PageRange};
@@ -134,7 +135,12 @@ pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// The leaf entry of an address, as a processor finds it.
 pub fn entry_of(space: &MemorySpace, addr: usize) -> Option<u64> {
-    let mut table = space.engine().root().as_u64();
+    entry_below(space.engine().root(), addr)
+}
+
+/// The same in the tables of that root.
+pub fn entry_below(root: Root, addr: usize) -> Option<u64> {
+    let mut table = root.as_u64();
     for level in (0..4).rev() {
         let cells = PhysAddr::new(table & ADDRESS).to_direct().cast::<u64>();
         let cell = cells.wrapping_add(addr >> (12 + 9 * level) & 511);

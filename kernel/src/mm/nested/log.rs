@@ -1,0 +1,131 @@
+//! The log of pages that a guest has written to.
+//!
+//! A page is put down as dirty when its guest gets the right to write to it. Whoever takes the page down as clean takes that right away, and returns
+//! when no virtual CPU has it any more: one flush for all pages of a request. That flush is also made where no entry had the right: whoever took
+//! it away before (an `mprotect`, a fork) may still be waiting for its own.
+
+use super::machine::GuestMemory;
+use super::slot::{Log, Slot, WORD_PAGES, new_log};
+use super::state::State;
+use crate::errno::Errno;
+use crate::mm::invalidate::GuestPending;
+
+/// A part of a slot's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRange {
+    /// The slot's number.
+    pub slot: u32,
+    /// Its first page.
+    pub first: u64,
+    /// How many pages.
+    pub pages: u64,
+}
+
+impl GuestMemory {
+    /// The pages of a slot that are dirty, a bit each, whole words. They count as clean from now on if `clears`; then no virtual CPU can write
+    /// to them unnoticed any more.
+    ///
+    /// # Errors
+    /// ENOENT without such a slot or a log of it; ENOMEM.
+    pub fn read_log(&self, slot: u32, clears: bool) -> Result<Log, Errno> {
+        let turn = self.nested.requests.lock();
+        let mut state = self.nested.state.lock();
+        let pages = state.logged(slot)?.pages();
+        let mut dirty = new_log(pages, false)?;
+        if let Some(log) = &state.logged(slot)?.log {
+            dirty.copy_from_slice(log);
+        }
+        let pending = match clears {
+            true => self.clean(&mut state, slot, 0, &dirty),
+            false => None,
+        };
+        drop(state);
+        pending.into_iter().for_each(GuestPending::finish);
+        drop(turn);
+        Ok(dirty)
+    }
+
+    /// Checks what is to be cleared; how many words of bits it takes.
+    ///
+    /// # Errors
+    /// As [`clear_log`](Self::clear_log).
+    pub fn check_clear(&self, range: LogRange) -> Result<usize, Errno> {
+        let mut state = self.nested.state.lock();
+        let slot = state.logged(range.slot)?;
+        slot.first_word(range)?;
+        Ok((range.pages as usize).div_ceil(WORD_PAGES))
+    }
+
+    /// Those pages of `range` that have a bit in `bits` count as clean from now on. Returns when no virtual CPU can write to them unnoticed any
+    /// more.
+    ///
+    /// # Errors
+    /// ENOENT without such a slot or a log of it; EINVAL for a range that does not consist of whole words.
+    pub fn clear_log(&self, range: LogRange, bits: &[u64]) -> Result<(), Errno> {
+        let turn = self.nested.requests.lock();
+        let mut state = self.nested.state.lock();
+        let first = state.logged(range.slot)?.first_word(range)?;
+        let pending = self.clean(&mut state, range.slot, first, bits);
+        drop(state);
+        pending.into_iter().for_each(GuestPending::finish);
+        drop(turn);
+        Ok(())
+    }
+
+    /// Takes pages down as clean, and the right to write to them away: the flush, if there were any.
+    fn clean(
+        &self,
+        state: &mut State,
+        slot: u32,
+        first: usize,
+        bits: &[u64],
+    ) -> Option<GuestPending> {
+        let State { slots, table } = state;
+        let slot = slots.iter_mut().find(|known| known.id == slot)?;
+        let mut is_any = false;
+        for (word, &wanted) in (first..).zip(bits) {
+            let mut rest = slot.take_dirty(word, wanted);
+            is_any |= rest != 0;
+            while rest != 0 {
+                let page = word * WORD_PAGES + rest.trailing_zeros() as usize;
+                table.protect(slot.guest_of(page));
+                rest &= rest - 1;
+            }
+        }
+        if !is_any {
+            return None;
+        }
+        GuestPending::submit_cleaned(&self.nested.engine)
+    }
+}
+
+impl State {
+    fn logged(&mut self, id: u32) -> Result<&mut Slot, Errno> {
+        let slot = self.slot_mut(id).filter(|slot| slot.log.is_some());
+        slot.ok_or(Errno::ENOENT)
+    }
+}
+
+impl Slot {
+    /// The first word of the range, which consists of whole words but at the end of the slot.
+    fn first_word(&self, range: LogRange) -> Result<usize, Errno> {
+        let (first, pages) = (range.first as usize, range.pages as usize);
+        let end = first.checked_add(pages).ok_or(Errno::EINVAL)?;
+        let is_whole = first.is_multiple_of(WORD_PAGES)
+            && (pages.is_multiple_of(WORD_PAGES) || end == self.pages());
+        match is_whole && end <= self.pages() {
+            true => Ok(first / WORD_PAGES),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Those of the bits `wanted` of a word that were set, which they are no more.
+    fn take_dirty(&mut self, word: usize, wanted: u64) -> u64 {
+        let bits = self.log.as_mut().and_then(|log| log.get_mut(word));
+        bits.map_or(0, |bits| {
+            let taken = *bits & wanted;
+            *bits &= !wanted;
+            taken
+        })
+    }
+}

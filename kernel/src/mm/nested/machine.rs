@@ -1,0 +1,96 @@
+//! [`GuestMemory`]: the memory of one machine, as whoever runs it has it.
+
+use super::slot::SlotRequest;
+use super::state::{Change, State};
+use super::table::NestedTable;
+use crate::cpus::MAX_CPUS;
+use crate::errno::Errno;
+use crate::mm::error::MapError;
+use crate::mm::invalidate::GuestPending;
+use crate::mm::space::MemorySpace;
+use crate::platform::SHOOTDOWN;
+use crate::sync::SleepMutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use shootdown::{GuestSpace, Root};
+
+/// One machine, as its space has it.
+#[derive(Debug)]
+pub(super) struct Nested {
+    pub engine: GuestSpace<MAX_CPUS>,
+    /// Requests about slots and logs come one after the other, with their flushes: who finds a page clean relies on it.
+    pub requests: SleepMutex<()>,
+    pub state: SleepMutex<State>,
+}
+
+/// The memory of a virtual machine: parts of the address space of its VMM. Dropping it ends that; no virtual CPU may run, and the caller
+/// holds no lock.
+#[derive(Debug)]
+pub struct GuestMemory {
+    pub(super) space: Arc<MemorySpace>,
+    pub(super) nested: Arc<Nested>,
+}
+
+impl GuestMemory {
+    /// Nothing yet, of this space.
+    ///
+    /// # Errors
+    /// [`MapError::NoMemory`].
+    pub fn new(space: Arc<MemorySpace>) -> Result<Self, MapError> {
+        let table = NestedTable::new().ok_or(MapError::NoMemory)?;
+        // SAFETY: 1. it is loaded for guests only, who need nothing of the kernel. 2. tables leave it through a flush of the guest, and the
+        // root when no virtual CPU is left. 3. it is no window root.
+        let root = unsafe { Root::new(table.root().as_u64()) };
+        let nested = Arc::new(Nested {
+            engine: GuestSpace::new(&SHOOTDOWN, root),
+            requests: SleepMutex::new(()),
+            state: SleepMutex::new(State {
+                slots: Vec::new(),
+                table,
+            }),
+        });
+        space.machines.add(&nested)?;
+        Ok(Self { space, nested })
+    }
+
+    /// The engine's handle.
+    pub fn engine(&self) -> &GuestSpace<MAX_CPUS> {
+        &self.nested.engine
+    }
+
+    /// Whether it is a part of that space.
+    pub fn is_of(&self, space: &Arc<MemorySpace>) -> bool {
+        Arc::ptr_eq(&self.space, space)
+    }
+
+    /// Adds, changes or removes a slot. Returns when no virtual CPU uses what it has lost. The pages of a new log are all dirty if `all_dirty`.
+    ///
+    /// # Errors
+    /// As Linux's `KVM_SET_USER_MEMORY_REGION`: EINVAL, EEXIST, ENOMEM.
+    pub fn set_slot(&self, wanted: &SlotRequest, all_dirty: bool) -> Result<(), Errno> {
+        let turn = self.nested.requests.lock();
+        let mut state = self.nested.state.lock();
+        let change = state.set(wanted, all_dirty)?;
+        let pending = match change {
+            Change::Done => None,
+            Change::Flush(tables) => Some(GuestPending::submit(&self.nested.engine, tables)),
+        };
+        drop(state);
+        pending.into_iter().for_each(GuestPending::finish);
+        drop(turn);
+        Ok(())
+    }
+
+    /// Where the VMM has what the guest has at that address.
+    pub fn user_address(&self, guest: usize) -> Option<usize> {
+        let state = self.nested.state.lock();
+        let slot = state.slots.iter().find(|slot| slot.holds(guest))?;
+        Some(slot.user_of(guest))
+    }
+}
+
+impl Drop for GuestMemory {
+    fn drop(&mut self) {
+        self.space.machines.remove(&self.nested);
+    }
+}

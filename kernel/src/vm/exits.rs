@@ -1,0 +1,187 @@
+//! What a guest was stopped for.
+
+use core::arch::asm;
+
+use super::abi::{self, exit};
+use super::machine::Machine;
+use super::run_page::RunPage;
+use super::vcpu::State;
+use super::vmcb::Field;
+use crate::errno::Errno;
+use crate::mm::nested::NestedFault;
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Guest,
+    Vmm,
+}
+
+/// Exit codes (APM vol. 2, appendix C, "SVM Intercept Exit Codes").
+pub(super) mod code {
+    pub const EXCEPTION_DB: u32 = 0x41;
+    pub const EXCEPTION_AC: u32 = 0x51;
+    pub const EXCEPTION_MC: u32 = 0x52;
+    pub const INTR: u32 = 0x60;
+    pub const NMI: u32 = 0x61;
+    pub const SMI: u32 = 0x62;
+    pub const INIT: u32 = 0x63;
+    pub const RDPMC: u32 = 0x6f;
+    pub const CPUID: u32 = 0x72;
+    pub const INVD: u32 = 0x76;
+    pub const HLT: u32 = 0x78;
+    pub const INVLPGA: u32 = 0x7a;
+    pub const IOIO: u32 = 0x7b;
+    pub const MSR: u32 = 0x7c;
+    pub const FERR_FREEZE: u32 = 0x7e;
+    pub const SHUTDOWN: u32 = 0x7f;
+    pub const VMRUN: u32 = 0x80;
+    pub const VMMCALL: u32 = 0x81;
+    pub const VMLOAD: u32 = 0x82;
+    pub const SKINIT: u32 = 0x86;
+    pub const WBINVD: u32 = 0x89;
+    pub const MONITOR: u32 = 0x8a;
+    pub const RDPRU: u32 = 0x8e;
+    pub const NPF: u32 = 0x400;
+    pub const INVALID: u32 = u32::MAX;
+}
+
+/// Bits of EVENTINJ and EXITINTINFO (APM vol. 2, "Event Injection").
+mod event {
+    pub const VALID: u64 = 1 << 31;
+    pub const HAS_CODE: u64 = 1 << 11;
+    pub const KIND_SHIFT: u32 = 8;
+    pub const KIND_MASK: u64 = 7;
+    pub const EXCEPTION: u64 = 3;
+    pub const SOFTWARE: u64 = 4;
+}
+
+/// Exceptions that are injected.
+const DEBUG: u64 = 1;
+const BREAKPOINT: u64 = 3;
+const OVERFLOW: u64 = 4;
+const INVALID_OPCODE: u64 = 6;
+const PROTECTION: u64 = 13;
+const ALIGNMENT: u64 = 17;
+
+/// Of a nested page fault: the guest wants to write, and the processor was walking the guest's tables.
+const FAULT_WRITES: u64 = 1 << 1;
+const FAULT_AT_TABLES: u64 = 1 << 33;
+
+/// What no hypercall answers (`KVM_ENOSYS`).
+const NO_SUCH_CALL: u64 = -1000i64 as u64;
+
+impl State {
+    /// Does what the guest was stopped for, or tells the VMM.
+    ///
+    /// # Errors
+    /// EFAULT or ENOMEM for memory that the VMM could not access itself.
+    pub fn handle_exit(&mut self, machine: &Machine, page: &RunPage) -> Result<Next, Errno> {
+        self.keep_event();
+        match self.exit_code() {
+            // The host's: taken when interrupts went on again.
+            code::INTR | code::NMI | code::SMI | code::INIT | code::FERR_FREEZE => {}
+            code::EXCEPTION_MC => machine_check(),
+            code::EXCEPTION_DB => self.inject(DEBUG, None),
+            code::EXCEPTION_AC => self.inject(ALIGNMENT, Some(0)),
+            code::RDPMC => self.inject(PROTECTION, Some(0)),
+            code::CPUID => self.answer_cpuid(),
+            code::INVD | code::WBINVD => self.skip(2),
+            code::MSR => self.access_register(),
+            code::VMMCALL => {
+                self.vmcb.set(Field::RAX, NO_SUCH_CALL);
+                self.skip(3);
+            }
+            // What CPUID does not have.
+            code::INVLPGA
+            | code::VMRUN
+            | code::VMLOAD..=code::SKINIT
+            | code::MONITOR..=code::RDPRU => self.inject(INVALID_OPCODE, None),
+            code::HLT => {
+                self.skip(1);
+                page.set_reason(exit::HLT);
+                return Ok(Next::Vmm);
+            }
+            code::SHUTDOWN => {
+                // The VMCB is undefined now.
+                self.reset();
+                page.set_reason(exit::SHUTDOWN);
+                return Ok(Next::Vmm);
+            }
+            code::IOIO => return Ok(self.access_port(page)),
+            code::NPF => return self.nested_fault(machine, page),
+            code => {
+                page.set_internal_error(abi::ERROR_UNEXPECTED_EXIT, &[u64::from(code)]);
+                return Ok(Next::Vmm);
+            }
+        }
+        Ok(Next::Guest)
+    }
+
+    /// Why the guest was left. QEMU widens the 32 bits of a refused entry without their sign.
+    pub fn exit_code(&self) -> u32 {
+        self.vmcb.get(Field::EXIT_CODE) as u32
+    }
+
+    fn answer_cpuid(&mut self) {
+        let function = self.vmcb.get(Field::RAX) as u32;
+        let [eax, ebx, ecx, edx] = self.cpuid.answer(function, self.registers.rcx as u32);
+        self.vmcb.set(Field::RAX, u64::from(eax));
+        self.registers.rbx = u64::from(ebx);
+        self.registers.rcx = u64::from(ecx);
+        self.registers.rdx = u64::from(edx);
+        self.skip(2);
+    }
+
+    fn nested_fault(&mut self, machine: &Machine, page: &RunPage) -> Result<Next, Errno> {
+        let address = self.vmcb.get(Field::EXIT_INFO_2);
+        let info = self.vmcb.get(Field::EXIT_INFO_1);
+        let writes = info & FAULT_WRITES != 0;
+        let place = usize::try_from(address).unwrap_or(usize::MAX);
+        match machine.memory.fault(place, writes)? {
+            NestedFault::Retry => Ok(Next::Guest),
+            NestedFault::NoMemory => {
+                // By its own page tables: they are where no memory is.
+                if info & FAULT_AT_TABLES != 0 {
+                    page.set_internal_error(abi::ERROR_EMULATION, &[]);
+                    return Ok(Next::Vmm);
+                }
+                Ok(self.access_memory(machine, page, address))
+            }
+        }
+    }
+
+    /// The guest finds an exception when it goes on, in place of whatever was to be delivered.
+    pub fn inject(&mut self, vector: u64, error: Option<u32>) {
+        let kind = event::EXCEPTION << event::KIND_SHIFT;
+        let code = error.map_or(0, |error| event::HAS_CODE | u64::from(error) << 32);
+        self.vmcb
+            .set(Field::EVENT_INJ, vector | kind | code | event::VALID);
+    }
+
+    /// #GP.
+    pub fn refuse(&mut self) {
+        self.inject(PROTECTION, Some(0));
+    }
+
+    /// An event whose delivery was cut short by the exit is delivered again, but for those that their instruction makes again.
+    fn keep_event(&mut self) {
+        let found = self.vmcb.get(Field::EXIT_INT_INFO);
+        let kind = found >> event::KIND_SHIFT & event::KIND_MASK;
+        let vector = found & 0xff;
+        let is_repeated = kind == event::SOFTWARE
+            || kind == event::EXCEPTION && matches!(vector, BREAKPOINT | OVERFLOW);
+        let kept = if found & event::VALID == 0 || is_repeated {
+            0
+        } else {
+            found
+        };
+        self.vmcb.set(Field::EVENT_INJ, kept);
+    }
+}
+
+/// The machine check is the host's: its own handler sees to it, and ends the machine.
+fn machine_check() {
+    // SAFETY: CPL 0; the handler has a stack of its own.
+    unsafe { asm!("int 18") };
+}

@@ -1,0 +1,158 @@
+//! RUN: into the guest and back, until it is the VMM's turn.
+
+use shootdown::{CpuId, GuestExit, TagEntries};
+use shootdown_x86::guest::{GuestEntries, GuestEntry, GuestTags};
+
+use super::abi::{exit, run};
+use super::exits::{Next, code};
+use super::host;
+use super::machine::Machine;
+use super::request::Caller;
+use super::vcpu::{State, Vcpu};
+use super::vmcb::{Field, Vmcb};
+use crate::arch::svm::GuestRegisters;
+use crate::arch::{debug, fpu, percpu, svm};
+use crate::errno::Errno;
+use crate::latency;
+use crate::platform::SHOOTDOWN;
+use crate::preempt;
+
+/// RFLAGS.IF.
+const INTERRUPTS: u64 = 1 << 9;
+
+/// What became of an attempt to run the guest.
+enum Attempt {
+    /// It ran.
+    Ran,
+    /// The thread has something else to do first.
+    Interrupted,
+    /// The processor, or what chooses its tags, refuses.
+    Refused(CpuId),
+}
+
+impl Vcpu {
+    /// `KVM_RUN`. The calling thread is the virtual CPU until there is something for the VMM to do.
+    ///
+    /// # Errors
+    /// EINTR for a signal, or where the VMM said so beforehand. EFAULT or ENOMEM for memory that the VMM could not access itself.
+    pub(super) fn run(&self, caller: &Caller<'_>) -> Result<(), Errno> {
+        let mut state = self.state();
+        state.finish(&self.page);
+        let done = match self.page.wants_exit() {
+            true => Err(Errno::EINTR),
+            false => self.run_until_exit(&mut state, caller),
+        };
+        if done == Err(Errno::EINTR) {
+            self.page.set_reason(exit::INTR);
+        }
+        let interrupts = state.vmcb.get(Field::RFLAGS) & INTERRUPTS != 0;
+        self.page.write(run::IF_FLAG, u8::from(interrupts));
+        self.page.write(run::CR8, state.cr8());
+        self.page.write(run::APIC_BASE, state.apic_base);
+        done
+    }
+
+    fn run_until_exit(&self, state: &mut State, caller: &Caller<'_>) -> Result<(), Errno> {
+        loop {
+            if (caller.is_interrupted)() {
+                return Err(Errno::EINTR);
+            }
+            match state.attempt(self.machine(), caller)? {
+                Attempt::Ran => {}
+                Attempt::Interrupted => {
+                    give_way();
+                    continue;
+                }
+                Attempt::Refused(cpu) => {
+                    let code = i64::from(state.exit_code() as i32) as u64;
+                    self.page.set_fail_entry(code, cpu.as_u32());
+                    return Ok(());
+                }
+            }
+            match state.handle_exit(self.machine(), &self.page)? {
+                Next::Guest => {}
+                Next::Vmm => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Lets another thread have this CPU if that is due.
+fn give_way() {
+    preempt::disable();
+    preempt::enable();
+}
+
+impl State {
+    /// Enters the guest once, on this CPU, which the thread may have come to since the last time.
+    fn attempt(&mut self, machine: &Machine, caller: &Caller<'_>) -> Result<Attempt, Errno> {
+        let attempt = host::with_tags(|cpu, tags| {
+            // Interrupts are off: whatever is asked for from here on ends the guest.
+            if (caller.is_interrupted)() || percpu::need_resched() {
+                return Attempt::Interrupted;
+            }
+            fpu::save(&mut self.callers_fpu);
+            fpu::restore(&self.fpu);
+            debug::load(&self.breakpoints);
+            let attempt = self.enter(machine, cpu, tags);
+            debug::save(&mut self.breakpoints);
+            fpu::save(&mut self.fpu);
+            fpu::restore(&self.callers_fpu);
+            attempt
+        });
+        attempt.ok_or(Errno::ENODEV)
+    }
+
+    fn enter(&mut self, machine: &Machine, cpu: CpuId, tags: &mut svm::Tags) -> Attempt {
+        let Self {
+            vmcb,
+            registers,
+            engine,
+            ..
+        } = self;
+        let space = machine.memory.engine();
+        let enter = |entry| enter_as(entry, cpu, tags, vmcb, registers);
+        // SAFETY: 1. `enter_as` enters once, as `tags` has prepared it, and says truly whether. 2. INTR is intercepted with V_INTR_MASKING, and
+        // `svm::enter` has the host's flag on at VMRUN. 3. nothing else runs a VMCB.
+        unsafe { SHOOTDOWN.run_guest(space, engine, enter) }
+    }
+}
+
+/// Enters the guest as the engine says. Interrupts are off; SVM is on on this CPU, whose tags those are, and what the guest finds in other registers is
+/// its own.
+fn enter_as(
+    entry: shootdown::GuestEntry,
+    cpu: CpuId,
+    tags: &mut svm::Tags,
+    vmcb: &mut Vmcb,
+    registers: &mut GuestRegisters,
+) -> GuestExit<Attempt> {
+    let prepared = tags.enter(in_processors_terms(entry), vmcb.control());
+    if prepared.is_err() {
+        vmcb.set(Field::EXIT_CODE, code::INVALID.into());
+        return GuestExit::NotEntered(Attempt::Refused(cpu));
+    }
+    // An interrupt ends the guest.
+    latency::irqs_on();
+    // SAFETY: 1. as described. 2. `State::reset` has set the intercepts, which nothing changes; the nested tables show what the VMM
+    // has. 3. `attempt` has loaded what the guest has of FPU and breakpoints.
+    unsafe { svm::enter(cpu, vmcb.address(), registers) };
+    latency::irqs_off();
+    if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
+        return GuestExit::NotEntered(Attempt::Refused(cpu));
+    }
+    tags.ran();
+    GuestExit::Ran(Attempt::Ran)
+}
+
+/// The same in the types of the crate that knows processors.
+fn in_processors_terms(entry: shootdown::GuestEntry) -> GuestEntry {
+    GuestEntry {
+        root: entry.root.as_u64(),
+        tag: entry.asid.as_u16(),
+        entries: match entry.entries {
+            TagEntries::Keep => GuestEntries::Keep,
+            TagEntries::Drop => GuestEntries::Drop,
+        },
+    }
+}

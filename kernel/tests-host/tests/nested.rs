@@ -1,0 +1,308 @@
+//! Memory of virtual machines: nested tables show what the space has, and no more, whatever happens to the space; and the log has
+//! every page that a guest may have written to.
+
+mod support;
+
+use shootdown::{GuestExit, TagEntries, Vcpu};
+use shootdown_kernel_tests::errno::Errno;
+use shootdown_kernel_tests::mm::frames;
+use shootdown_kernel_tests::mm::nested::{LogRange, NestedFault, SlotRequest};
+use shootdown_kernel_tests::mm::{
+    Advice, AreaKind, Destination, GuestMemory, MemorySpace, PAGE_SIZE, Prot,
+};
+use shootdown_kernel_tests::platform::SHOOTDOWN;
+use shootdown_kernel_tests::witness::{at_wait, intrude};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use support::random::Random;
+use support::watched::Watched;
+use support::*;
+
+const PAGES: usize = 70;
+/// Where the guest has the first page.
+const GUEST: usize = 0x10_0000;
+const SLOT: u32 = 3;
+
+const LOGGED: SlotRequest = SlotRequest {
+    id: SLOT,
+    guest: GUEST as u64,
+    bytes: (PAGES * PAGE_SIZE) as u64,
+    user: BASE as u64,
+    logs: true,
+    is_read_only: false,
+};
+const UNLOGGED: SlotRequest = SlotRequest {
+    logs: false,
+    ..LOGGED
+};
+
+fn machine(space: &Arc<MemorySpace>, slot: &SlotRequest) -> GuestMemory {
+    let memory = GuestMemory::new(space.clone()).unwrap();
+    memory.set_slot(slot, false).unwrap();
+    memory
+}
+
+const fn guest_at(page: usize) -> usize {
+    GUEST + page * PAGE_SIZE
+}
+
+fn nested(memory: &GuestMemory, page: usize) -> Option<u64> {
+    entry_below(memory.engine().root(), guest_at(page))
+}
+
+fn guest_may_write(memory: &GuestMemory, page: usize) -> bool {
+    nested(memory, page).is_some_and(|entry| entry & 2 != 0)
+}
+
+/// The guest touches a page; whether it could.
+fn touch(memory: &GuestMemory, page: usize, write: bool) -> bool {
+    let done = memory.fault(guest_at(page) + 8, write);
+    assert_ne!(done, Ok(NestedFault::NoMemory));
+    done.is_ok()
+}
+
+/// What the guest sees is what the space has, with no more rights.
+fn check_inside(space: &MemorySpace, memory: &GuestMemory) {
+    for page in 0..PAGES {
+        let Some(entry) = nested(memory, page) else {
+            continue;
+        };
+        let own =
+            support::entry(space, page).expect("the guest sees a page that the space has lost");
+        assert_eq!(entry & ADDRESS, own & ADDRESS, "page {page} is another one");
+        assert!(
+            own & 2 != 0 || entry & 2 == 0,
+            "the guest may write to page {page}"
+        );
+    }
+}
+
+/// Pages with a bit in the log.
+fn dirty(memory: &GuestMemory, clears: bool) -> BTreeSet<usize> {
+    let log = memory.read_log(SLOT, clears).unwrap();
+    let is_set = |page: &usize| log[page / 64] & 1 << (page % 64) != 0;
+    (0..64 * log.len()).filter(is_set).collect()
+}
+
+/// Whether what a virtual CPU has cached is dropped as it enters.
+fn is_flushed(memory: &GuestMemory, vcpu: &mut Vcpu) -> bool {
+    let enter = |entry: shootdown::GuestEntry| GuestExit::Ran(entry.entries == TagEntries::Drop);
+    // SAFETY: nobody enters anything.
+    unsafe { SHOOTDOWN.run_guest(memory.engine(), vcpu, enter) }
+}
+
+#[test]
+fn pages_are_made_as_if_the_vmm_had_touched_them() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &UNLOGGED);
+    assert_eq!(memory.fault(GUEST - 1, false), Ok(NestedFault::NoMemory));
+    assert!(touch(&memory, 5, false));
+    assert!(guest_may_write(&memory, 5));
+    put(&space, 6, 66);
+    assert!(touch(&memory, 6, true));
+    check_inside(&space, &memory);
+    protect(&space, 5, 1, Prot::READ);
+    assert!(!guest_may_write(&memory, 5) && nested(&memory, 5).is_some());
+    assert!(!touch(&memory, 5, true) && touch(&memory, 5, false));
+    protect(&space, 5, 1, Prot::NONE);
+    assert!(nested(&memory, 5).is_none() && !touch(&memory, 5, false));
+    assert_eq!(memory.user_address(guest_at(7) + 3), Some(at(7) + 3));
+}
+
+#[test]
+fn rights_gained_need_no_flush_and_rights_lost_one() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &LOGGED);
+    let vcpu = &mut Vcpu::new(&SHOOTDOWN, memory.engine());
+    is_flushed(&memory, vcpu);
+    for page in 0..PAGES {
+        assert!(touch(&memory, page, false) && !guest_may_write(&memory, page));
+        assert!(touch(&memory, page, true) && guest_may_write(&memory, page));
+    }
+    assert!(!is_flushed(&memory, vcpu));
+    assert_eq!(dirty(&memory, false).len(), PAGES);
+    assert!(!is_flushed(&memory, vcpu));
+    assert_eq!(dirty(&memory, true).len(), PAGES);
+    assert!(is_flushed(&memory, vcpu) && !is_flushed(&memory, vcpu));
+    assert_eq!(dirty(&memory, true).len(), 0);
+    assert!(!is_flushed(&memory, vcpu));
+    // Nothing that the guest sees.
+    put(&space, 0, 1);
+    discard(&space, 0, 1);
+    assert!(is_flushed(&memory, vcpu));
+    discard(&space, 0, 1);
+    assert!(!is_flushed(&memory, vcpu));
+}
+
+/// Whoever made pages read-only before may still be waiting for the flush of that.
+#[test]
+fn pages_that_nobody_may_write_to_are_flushed_when_they_are_clean() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &LOGGED);
+    let vcpu = &mut Vcpu::new(&SHOOTDOWN, memory.engine());
+    assert!(touch(&memory, 1, true));
+    protect(&space, 1, 1, Prot::READ);
+    is_flushed(&memory, vcpu);
+    assert!(!guest_may_write(&memory, 1));
+    assert_eq!(dirty(&memory, true), [1].into());
+    assert!(is_flushed(&memory, vcpu));
+}
+
+#[test]
+fn logs_are_cleared_in_whole_words() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &LOGGED);
+    for page in [3, 4, 65] {
+        assert!(touch(&memory, page, true));
+    }
+    let range = |slot, first, pages| LogRange { slot, first, pages };
+    let clear = |range, bits: &[u64]| memory.clear_log(range, bits);
+    assert_eq!(clear(range(SLOT, 0, 64), &[1 << 3 | 1 << 9]), Ok(()));
+    assert_eq!(dirty(&memory, false), [4, 65].into());
+    assert_eq!(clear(range(SLOT, 64, 6), &[u64::MAX]), Ok(()));
+    assert_eq!(dirty(&memory, false), [4].into());
+    for (first, pages) in [(1, 64), (0, 63), (64, 7), (128, 0), (u64::MAX, 1)] {
+        let refused = clear(range(SLOT, first, pages), &[0]);
+        assert_eq!(refused, Err(Errno::EINVAL), "{first}, {pages}");
+    }
+    assert_eq!(clear(range(0, 0, 64), &[0]), Err(Errno::ENOENT));
+    memory.set_slot(&UNLOGGED, false).unwrap();
+    assert_eq!(memory.read_log(SLOT, true), Err(Errno::ENOENT));
+    // A new one, of which all pages are dirty, has as many as the slot.
+    memory.set_slot(&LOGGED, true).unwrap();
+    assert_eq!(dirty(&memory, false), (0..PAGES).collect());
+}
+
+#[test]
+fn slots_that_go_give_their_tables_back() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    fill(&space, PAGES);
+    let memory = machine(&space, &UNLOGGED);
+    let free = frames::free_count();
+    (0..PAGES).for_each(|page| assert!(touch(&memory, page, true)));
+    assert_eq!(frames::free_count(), free - 3);
+    // Another one in the same table.
+    let other = SlotRequest {
+        id: 1,
+        guest: 0,
+        bytes: PAGE_SIZE as u64,
+        ..UNLOGGED
+    };
+    memory.set_slot(&other, false).unwrap();
+    assert_eq!(memory.fault(0, true), Ok(NestedFault::Retry));
+    let gone = |slot| SlotRequest { bytes: 0, ..slot };
+    memory.set_slot(&gone(UNLOGGED), false).unwrap();
+    assert!((0..PAGES).all(|page| nested(&memory, page).is_none()));
+    assert_eq!(frames::free_count(), free - 3);
+    memory.set_slot(&gone(other), false).unwrap();
+    assert_eq!(frames::free_count(), free);
+}
+
+/// Two machines, and a slot twice: each loses what the space loses.
+#[test]
+fn every_machine_follows() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let machines = [machine(&space, &UNLOGGED), machine(&space, &LOGGED)];
+    let twice = SlotRequest {
+        id: 9,
+        guest: 1 << 40,
+        ..UNLOGGED
+    };
+    machines[0].set_slot(&twice, false).unwrap();
+    assert_eq!(machines[0].fault(1 << 40, true), Ok(NestedFault::Retry));
+    for memory in &machines {
+        assert!(touch(memory, 0, true) && touch(memory, 1, false));
+    }
+    unmap(&space, 0, 1);
+    assert!(entry_below(machines[0].engine().root(), 1 << 40).is_none());
+    assert!(machines.iter().all(|memory| nested(memory, 0).is_none()));
+    assert!(machines.iter().all(|memory| nested(memory, 1).is_some()));
+}
+
+/// Where there is no memory to note a share on, it is given up in the middle of an operation: guests have lost the page by then.
+#[test]
+fn guests_lose_pages_before_their_shares_are_given_up() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let memory = Rc::new(machine(&space, &UNLOGGED));
+    let watched = Watched::new(&[&space]);
+    let child = space.fork().unwrap();
+    assert!(touch(&memory, 1, false));
+    let hoard = exhaust();
+    let (seen, found) = (memory.clone(), Rc::new(Cell::new(None)));
+    let answer = found.clone();
+    // Not asserted here: whoever panics leaves the space locked.
+    at_wait(move || answer.set(Some(nested(&seen, 1))));
+    unmap(&space, 1, 1);
+    assert_eq!(found.get(), Some(None), "a page whose share is about to go");
+    give_back(hoard);
+    drop(watched);
+    drop(child);
+}
+
+const SEEDS: u64 = 60;
+const STEPS: usize = 120;
+
+/// Whatever happens to the space, also whenever its lock is free.
+#[test]
+fn guests_see_what_their_space_has_at_any_time() {
+    let _turn = Turn::new();
+    for seed in 0..SEEDS {
+        println!("seed {seed}");
+        let space = mapped(PAGES, AreaKind::Anonymous);
+        let memory = Rc::new(machine(&space, &LOGGED));
+        let watched = Watched::new(&[&space, &space]);
+        let (seen_space, seen_memory) = (space.clone(), memory.clone());
+        let intruder = intrude(move || check_inside(&seen_space, &seen_memory));
+        run(&space, &memory, &mut Random::new(seed));
+        drop(intruder);
+        watched.watch.settle();
+        drop(watched);
+    }
+}
+
+fn run(space: &Arc<MemorySpace>, memory: &GuestMemory, random: &mut Random) {
+    let children = RefCell::new(Vec::new());
+    let mut model = BTreeSet::new();
+    for _ in 0..STEPS {
+        let page = random.below(PAGES);
+        let pages = 1 + random.below((PAGES - page).min(5));
+        match random.below(12) {
+            0..4 => {
+                let write = random.below(2) == 0;
+                if touch(memory, page, write) && write {
+                    model.insert(page);
+                }
+            }
+            4 => drop(space.advise(at(page), pages * PAGE_SIZE, Advice::Discard)),
+            5 => unmap(space, page, pages),
+            6 => drop(space.map(request(at(page), pages))),
+            7 => {
+                let prot = *random.pick(&[Prot::READ, Prot::NONE, Prot::READ_WRITE]);
+                let _holes = space.protect(at(page), pages * PAGE_SIZE, prot);
+            }
+            8 => {
+                let to = Destination::Fixed(at(random.below(PAGES - pages + 1)));
+                let _refused = remap(space, page, (pages, pages), to);
+            }
+            9 => children.borrow_mut().push(space.fork().unwrap()),
+            10 => drop(space.fault(at(page), WRITE)),
+            _ => {
+                let expected = core::mem::take(&mut model);
+                assert_eq!(dirty(memory, true), expected);
+            }
+        }
+        check_inside(space, memory);
+        let unnoticed =
+            (0..PAGES).find(|page| guest_may_write(memory, *page) && !model.contains(page));
+        assert_eq!(unnoticed, None, "no log has it");
+    }
+}
