@@ -1,5 +1,6 @@
 //! What differs from other [courses](crate::course): virtual machines, and a copy that is compared after each evacuation.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use super::vcpu::{self, Vcpu};
 use super::vm::{Vm, WORD_PAGES};
 use crate::args::{self, UsageError};
 use crate::clock::narrow;
+use crate::counters;
 use crate::course::options::MAX_PAGES;
 use crate::course::{
     Axis, Bench, Course, Entry, OwnOptions, Program, Sample, Shape, Slice, Table, Turn,
@@ -25,12 +27,14 @@ evacuate: virtual machines are copied while they run, by the log of dirty pages 
 
 usage: evacuate [OPTION]...
   --threads LIST    virtual CPUs of each machine, one thread each [1,2]
-  --pages LIST      pages that each virtual CPU writes to        [256]
+  --pages LIST      pages that each virtual CPU writes to        [64,512]
   --vms N           machines                                     [2]
   --piece N         pages whose log is cleared by one call, a multiple of 64
                                                                  [64]
-  --most-rounds N   rounds before the machines are stopped       [8]
-  --enough N        a round that sends so few pages is enough    [16]
+  --copies N        rounds of copying before the machines are stopped
+                                                                 [8]
+  --batch N         pages of a machine that such a round waits for
+                                                                 [16]
   --policies LIST   flush policies of the kernel; a kernel without a choice
                     runs its only one, `linux`                   [before,published,best]
   --slice-ms N      length of one measured slice                 [60]
@@ -42,6 +46,13 @@ usage: evacuate [OPTION]...
 
 exit status: 0 all well, 1 a lost write or a failed call, 2 bad arguments or no /dev/kvm
 ";
+
+/// Figures a dirtied page that a kernel counts, and its names for them: the reference kernel's, Linux's.
+const KERNEL_FIGURES: [(&str, &[&str]); 3] = [
+    ("exits_per_op", &["guest_exits", "kvm_exits"]),
+    ("flushes_per_op", &["guest_flushes", "kvm_remote_tlb_flush"]),
+    ("kicks_per_op", &["guest_kicks"]),
+];
 
 /// What only this program is told.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,15 +67,15 @@ impl Default for Options {
             vms: 2,
             manner: Manner {
                 piece: WORD_PAGES,
-                most_rounds: 8,
-                enough: 16,
+                rounds: 8,
+                batch: 16,
             },
         }
     }
 }
 
 impl OwnOptions for Options {
-    const NAMES: &'static [&'static str] = &["--vms", "--piece", "--most-rounds", "--enough"];
+    const NAMES: &'static [&'static str] = &["--vms", "--piece", "--copies", "--batch"];
 
     fn set(&mut self, name: &str, text: &str) -> Result<(), UsageError> {
         let number = |range| args::number(name, text, range);
@@ -78,8 +89,8 @@ impl OwnOptions for Options {
                     )));
                 }
             }
-            "--most-rounds" => self.manner.most_rounds = number(1..=1000)? as usize,
-            _ => self.manner.enough = number(0..=MAX_PAGES)?,
+            "--copies" => self.manner.rounds = number(1..=1000)? as usize,
+            _ => self.manner.batch = number(0..=MAX_PAGES)? as u32,
         }
         Ok(())
     }
@@ -97,7 +108,7 @@ impl Program for Evacuate {
         program: "evacuate",
         help: HELP,
         tasks: Axis::threads(&[1, 2]),
-        pages: Axis::pages(&[256], 1..=MAX_PAGES),
+        pages: Axis::pages(&[64, 512], 1..=MAX_PAGES),
         policies: policy::USUAL,
         is_spread: true,
         is_checked: false,
@@ -125,8 +136,8 @@ impl Program for Evacuate {
         let manner = self.options.manner;
         info["vms"] = self.options.vms.into();
         info["piece_pages"] = manner.piece.into();
-        info["most_rounds"] = manner.most_rounds.into();
-        info["enough_pages"] = manner.enough.into();
+        info["copies"] = manner.rounds.into();
+        info["batch_pages"] = manner.batch.into();
         info["clears_by_hand"] = self.device.clears_by_hand().into();
     }
 
@@ -146,6 +157,7 @@ impl Program for Evacuate {
             crew: Crew::start(vcpus)?,
             machines,
             manner: self.options.manner,
+            rows: BTreeMap::new(),
         })
     }
 }
@@ -157,16 +169,17 @@ pub struct Machines {
     crew: Crew,
     machines: Vec<Copied>,
     manner: Manner,
+    rows: BTreeMap<String, Evacuation>,
 }
 
 impl Bench for Machines {
     fn turn(&mut self, turn: Turn<'_>, around: &mut dyn FnMut()) -> io::Result<Slice> {
-        let mut slice = Slice::default();
+        let (mut slice, mut all) = (Slice::default(), Evacuation::default());
         around();
         for sample in turn.samples.iter_mut() {
             let (evacuation, wrong) = copy::evacuate(&self.machines, &self.crew, self.manner)?;
-            eprintln!("{evacuation:?}");
             *sample = sample_of(&evacuation);
+            all.add(evacuation);
             slice.samples += 1;
             slice.operations += evacuation.pages;
             slice.ticks += evacuation.ticks;
@@ -176,17 +189,34 @@ impl Bench for Machines {
             }
         }
         around();
+        if turn.is_recorded {
+            self.rows.entry(turn.row.to_owned()).or_default().add(all);
+        }
         Ok(slice)
     }
 
     fn add_fields(&mut self, entry: &Entry<'_>, row: &mut Value) {
         entry.add_calls(row);
+        let (all, evacuations) = (self.rows[&entry.row.policy], entry.row.total.samples as u64);
+        let share = |count, of| Value::from(counters::share(count, of));
+        row["evacuations"] = evacuations.into();
+        row["pages_per_evacuation"] = share(all.pages, evacuations);
+        row["clears_per_op"] = share(all.clears, all.pages);
+        row["returns_per_op"] = share(all.guests.returns, all.pages);
+        row["writes_per_op"] = share(all.guests.writes, all.pages);
+        row["clear_percent"] = share(100 * all.clear_ticks, all.ticks);
+        for (key, names) in KERNEL_FIGURES {
+            let counters = &entry.row.counters;
+            let count = names.iter().find_map(|&name| counters.get(name));
+            row[key] = count.map(|&count| counters::share(count, all.pages)).into();
+        }
+        row["stop_percent"] = share(100 * all.stop_ticks, all.ticks);
     }
 }
 
 fn sample_of(evacuation: &Evacuation) -> Sample {
     Sample {
         whole: narrow(evacuation.ticks),
-        call: narrow(evacuation.log_ticks),
+        call: narrow(evacuation.clear_ticks),
     }
 }

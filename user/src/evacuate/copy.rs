@@ -2,12 +2,19 @@
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::crew::Crew;
 use super::vcpu::Tally;
 use super::vm::{Vm, WORD_PAGES};
 use crate::clock;
 use crate::region::Region;
+
+/// Between two looks at a log.
+const PAUSE: Duration = Duration::from_micros(100);
+/// A round waits no longer, so that a machine that gets no CPU delays the others only.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A machine and its copy.
 #[derive(Debug)]
@@ -21,10 +28,10 @@ pub struct Copied {
 pub struct Manner {
     /// Pages whose bits are cleared by one call: whole words of the log.
     pub piece: usize,
-    /// Rounds at most while machines run.
-    pub most_rounds: usize,
-    /// A round that finds so few pages in all machines is the last but one.
-    pub enough: u64,
+    /// Rounds while machines run.
+    pub rounds: usize,
+    /// Pages of a machine that a round waits for.
+    pub batch: u32,
 }
 
 /// What an evacuation did.
@@ -34,16 +41,26 @@ pub struct Evacuation {
     pub pages: u64,
     /// Calls that cleared.
     pub clears: u64,
-    /// Rounds, with the last one.
-    pub rounds: u64,
     /// Until the copy was complete.
     pub ticks: u64,
-    /// Of these, in calls that read or clear the log.
-    pub log_ticks: u64,
+    /// Of these, in calls that clear the log.
+    pub clear_ticks: u64,
     /// Of these, while virtual CPUs were stopped at the end.
     pub stop_ticks: u64,
     /// What guests did.
     pub guests: Tally,
+}
+
+impl Evacuation {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
+        self.pages += other.pages;
+        self.clears += other.clears;
+        self.ticks += other.ticks;
+        self.clear_ticks += other.clear_ticks;
+        self.stop_ticks += other.stop_ticks;
+        self.guests.add(other.guests);
+    }
 }
 
 impl Copied {
@@ -65,13 +82,28 @@ impl Copied {
         }
     }
 
-    /// One round; the pages it has sent.
-    fn round(&self, manner: Manner, evacuation: &mut Evacuation) -> io::Result<u64> {
-        let begun = clock::ticks();
-        let mut log = self.vm.dirty_log()?;
-        evacuation.log_ticks += clock::ticks().wrapping_sub(begun);
-        let mut sent = 0;
-        let piece_words = manner.piece / WORD_PAGES;
+    /// Waits until the log has enough for a round, and reads it.
+    fn wait_for(&self, pages: u32) -> io::Result<Vec<u64>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let log = self.vm.dirty_log()?;
+            let logged: u32 = log.iter().map(|word| word.count_ones()).sum();
+            // Where a log is cleared as it is read, it must be sent whatever it has.
+            if logged >= pages || !self.vm.clears_by_hand() || Instant::now() > until {
+                return Ok(log);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Clears what `log` has, piece by piece, and sends each piece.
+    fn send_logged(
+        &self,
+        log: &mut [u64],
+        piece: usize,
+        evacuation: &mut Evacuation,
+    ) -> io::Result<()> {
+        let piece_words = piece / WORD_PAGES;
         for (index, piece) in log.chunks_mut(piece_words).enumerate() {
             let first = index * piece_words;
             if piece.iter().all(|&word| word == 0) {
@@ -79,15 +111,15 @@ impl Copied {
             }
             let begun = clock::ticks();
             self.vm.clear(first, piece)?;
-            evacuation.log_ticks += clock::ticks().wrapping_sub(begun);
+            evacuation.clear_ticks += clock::ticks().wrapping_sub(begun);
             evacuation.clears += 1;
             // Not before: what is written from now on is in the next round's log.
             for page in pages_of(first, piece) {
                 self.send(page);
-                sent += 1;
+                evacuation.pages += 1;
             }
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// Pages of which the copy is not what the memory has. No virtual CPU runs.
@@ -111,15 +143,12 @@ pub fn evacuate(machines: &[Copied], crew: &Crew, manner: Manner) -> io::Result<
     crew.run();
     let begun = clock::ticks();
     machines.iter().for_each(Copied::send_all);
-    for round in 1..=manner.most_rounds {
-        let sent = round_of_all(machines, manner, &mut evacuation)?;
-        if sent <= manner.enough && round > 1 {
-            break;
-        }
+    for _ in 0..manner.rounds {
+        round(machines, manner, manner.batch, &mut evacuation)?;
     }
     let stopping = clock::ticks();
     evacuation.guests = crew.stop()?;
-    round_of_all(machines, manner, &mut evacuation)?;
+    round(machines, manner, 0, &mut evacuation)?;
     let ended = clock::ticks();
     evacuation.ticks = ended.wrapping_sub(begun);
     evacuation.stop_ticks = ended.wrapping_sub(stopping);
@@ -127,18 +156,18 @@ pub fn evacuate(machines: &[Copied], crew: &Crew, manner: Manner) -> io::Result<
     Ok((evacuation, lost + evacuation.guests.wrong))
 }
 
-fn round_of_all(
+/// One round, each of whose machines has so many pages to send.
+fn round(
     machines: &[Copied],
     manner: Manner,
+    batch: u32,
     evacuation: &mut Evacuation,
-) -> io::Result<u64> {
-    let mut sent = 0;
+) -> io::Result<()> {
     for machine in machines {
-        sent += machine.round(manner, evacuation)?;
+        let mut log = machine.wait_for(batch)?;
+        machine.send_logged(&mut log, manner.piece, evacuation)?;
     }
-    evacuation.rounds += 1;
-    evacuation.pages += sent;
-    Ok(sent)
+    Ok(())
 }
 
 /// Pages whose bits are set in words of a log, the first of which has the number `first`.

@@ -27,6 +27,8 @@ struct State {
     is_running: bool,
     /// They shall end.
     is_over: bool,
+    /// Threads that have seen the last start.
+    awake: usize,
     /// Threads that do not run.
     stopped: usize,
     /// The kernel's numbers of threads.
@@ -50,13 +52,17 @@ impl Crew {
         crew.wait_until_stopped().map(|_| crew)
     }
 
-    /// Lets all run.
+    /// Lets all run, and waits until all threads are on their way into their guests.
     pub fn run(&self) {
         let mut state = self.shared.lock();
         state.starts += 1;
         state.is_running = true;
+        state.awake = 0;
         state.stopped = 0;
         self.shared.changed.notify_all();
+        let is_slow = |state: &mut State| state.awake < self.threads.len();
+        // What a poisoned lock guards is sums and counts, which are right at any time.
+        let _poisoned = self.shared.changed.wait_while(state, is_slow);
     }
 
     /// Stops all, and waits until they have stopped. What they did since they were started.
@@ -121,7 +127,9 @@ impl Shared {
         self.changed.notify_all();
         let waits = |state: &mut State| state.starts == starts && !state.is_over;
         let state = self.changed.wait_while(state, waits);
-        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.awake += 1;
+        self.changed.notify_all();
         (!state.is_over).then_some(state.starts)
     }
 }

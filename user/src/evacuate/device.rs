@@ -10,7 +10,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Kvm, VmFd};
 
 use crate::args::UsageError;
-use crate::machine::done;
+use crate::machine::{self, done};
 use crate::modules;
 
 /// In the order in which they need each other.
@@ -92,6 +92,8 @@ fn prepare() -> io::Result<()> {
     if modules::packed("kvm").is_some() && !Path::new(PATH).exists() {
         // SAFETY: the path is a constant that ends with NUL.
         done(unsafe { libc::mknod(c"/dev/kvm".as_ptr(), libc::S_IFCHR | 0o600, NUMBER) })?;
+        // Where KVM's counters are. Without them rows lack some figures.
+        let _ignored = machine::mount(c"debugfs", c"/sys/kernel/debug");
     }
     Ok(())
 }

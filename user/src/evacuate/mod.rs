@@ -11,7 +11,7 @@
 //! * [`guest`]: what runs in a virtual machine; [`start`]: the state in which it begins;
 //! * [`vm`]: one virtual machine and its log;
 //! * [`vcpu`]: threads that run virtual CPUs; [`crew`]: starting and stopping them all;
-//! * [`copy`]: rounds;
+//! * [`copy`]: copying in rounds;
 //! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;

@@ -71,6 +71,11 @@ impl Vm {
         &self.memory
     }
 
+    /// Whether reading the log leaves it as it is.
+    pub fn clears_by_hand(&self) -> bool {
+        self.clears_by_hand
+    }
+
     /// A new virtual CPU, in the state in which it was made.
     pub fn create_vcpu(&self, index: usize) -> io::Result<VcpuFd> {
         Ok(self.fd.create_vcpu(index as u64)?)
