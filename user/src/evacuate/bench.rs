@@ -32,7 +32,7 @@ usage: evacuate [OPTION]...
   --piece N         pages whose log is cleared by one call, a multiple of 64
                                                                  [64]
   --copies N        rounds of copying before the machines are stopped
-                                                                 [8]
+                                                                 [4]
   --batch N         pages of a machine that such a round waits for
                                                                  [16]
   --policies LIST   flush policies of the kernel; a kernel without a choice
@@ -67,7 +67,7 @@ impl Default for Options {
             vms: 2,
             manner: Manner {
                 piece: WORD_PAGES,
-                rounds: 8,
+                rounds: 4,
                 batch: 16,
             },
         }
@@ -218,5 +218,39 @@ fn sample_of(evacuation: &Evacuation) -> Sample {
     Sample {
         whole: narrow(evacuation.ticks),
         call: narrow(evacuation.clear_ticks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_half_a_word_of_a_log_is_refused_with_the_reason() {
+        let mut options = Options::default();
+        for (name, text) in [
+            ("--vms", "3"),
+            ("--piece", "128"),
+            ("--copies", "7"),
+            ("--batch", "5"),
+        ] {
+            options.set(name, text).unwrap();
+        }
+        let manner = Manner {
+            piece: 128,
+            rounds: 7,
+            batch: 5,
+        };
+        assert_eq!(options, Options { vms: 3, manner });
+        for (name, text) in [
+            ("--vms", "0"),
+            ("--vms", "17"),
+            ("--piece", "0"),
+            ("--copies", "0"),
+        ] {
+            assert!(options.set(name, text).is_err(), "{name} {text}");
+        }
+        let error = options.set("--piece", "65").unwrap_err().to_string();
+        assert!(error.contains("no multiple of 64"), "{error}");
     }
 }

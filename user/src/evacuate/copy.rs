@@ -14,7 +14,7 @@ use crate::region::Region;
 /// Between two looks at a log.
 const PAUSE: Duration = Duration::from_micros(100);
 /// A round waits no longer, so that a machine that gets no CPU delays the others only.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A machine and its copy.
 #[derive(Debug)]
@@ -121,20 +121,15 @@ impl Copied {
         }
         Ok(())
     }
+}
 
-    /// Pages of which the copy is not what the memory has. No virtual CPU runs.
-    fn different_pages(&self) -> u64 {
-        let is_different = |page: &usize| {
-            let mut words = self
-                .vm
-                .memory()
-                .page(*page)
-                .iter()
-                .zip(self.copy.page(*page));
-            words.any(|(one, other)| one.load(Relaxed) != other.load(Relaxed))
-        };
-        (0..self.copy.pages()).filter(is_different).count() as u64
-    }
+/// Pages of which two memories differ; nobody writes to them.
+fn different_pages(one: &Region, other: &Region) -> u64 {
+    let is_different = |page: &usize| {
+        let mut words = one.page(*page).iter().zip(other.page(*page));
+        words.any(|(one, other)| one.load(Relaxed) != other.load(Relaxed))
+    };
+    (0..one.pages()).filter(is_different).count() as u64
 }
 
 /// Evacuates all machines of the crew, which is stopped, and compares; how, and how many pages are wrong.
@@ -152,7 +147,8 @@ pub fn evacuate(machines: &[Copied], crew: &Crew, manner: Manner) -> io::Result<
     let ended = clock::ticks();
     evacuation.ticks = ended.wrapping_sub(begun);
     evacuation.stop_ticks = ended.wrapping_sub(stopping);
-    let lost: u64 = machines.iter().map(Copied::different_pages).sum();
+    let lost = |machine: &Copied| different_pages(machine.vm.memory(), &machine.copy);
+    let lost: u64 = machines.iter().map(lost).sum();
     Ok((evacuation, lost + evacuation.guests.wrong))
 }
 
@@ -187,5 +183,14 @@ mod tests {
     fn pages_are_the_set_bits_of_words_from_their_place_on() {
         let pages: Vec<usize> = pages_of(2, &[1 | 1 << 63, 0, 1 << 5]).collect();
         assert_eq!(pages, [128, 191, 261]);
+    }
+
+    #[test]
+    fn a_byte_of_difference_makes_a_page_different() {
+        let [one, other] = [0; 2].map(|_| Region::new(3).unwrap());
+        assert_eq!(different_pages(&one, &other), 0);
+        one.word(2, 511).store(1 << 56, Relaxed);
+        one.word(0, 0).store(1, Relaxed);
+        assert_eq!(different_pages(&one, &other), 2);
     }
 }
