@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::ptr;
 
+use kvm_bindings::KVM_EXIT_INTERNAL_ERROR;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::device::Device;
@@ -95,12 +96,20 @@ impl Vcpu {
         Ok(tally)
     }
 
-    fn unexpected(&self, exit: &str) -> io::Error {
+    fn unexpected(&mut self, exit: &str) -> io::Error {
         let place = self.fd.get_regs().map_or(0, |registers| registers.rip);
         let page = self.walk.first;
-        io::Error::other(format!(
-            "the guest with pages from {page} on left at {place:#x} with {exit}"
-        ))
+        let mut text =
+            format!("the guest with pages from {page} on left at {place:#x} with {exit}");
+        let run = self.fd.get_kvm_run();
+        if run.exit_reason == KVM_EXIT_INTERNAL_ERROR {
+            // SAFETY: the kernel fills this part for that reason; all of it is integers.
+            let error = unsafe { run.__bindgen_anon_1.internal };
+            let (kind, data) = (error.suberror, error.data);
+            let told = &data[..data.len().min(error.ndata as usize)];
+            text += &format!(" {kind}, {told:x?}");
+        }
+        io::Error::other(text)
     }
 }
 

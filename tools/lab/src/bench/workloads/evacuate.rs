@@ -54,12 +54,14 @@ pub const PROGRAM: Program = Program {
     )],
     needs: Some("per_s"),
     counters: &[
-        ("exits", "guest_exits"),
-        ("flushes of guests", "guest_flushes"),
-        ("CPUs kicked", "guest_kicks"),
+        ("flushes with kicks", "requests_published"),
+        ("CPUs kicked", "flushes_stray"),
         ("tags kept", "tags_kept"),
         ("tags dropped", "tags_dropped"),
     ],
+    linux_note: Some(
+        "on Linux an exit is one of any kind, and flushes are KVM's of a machine's tables; ours counts kicks instead: a flush that finds no CPU in the guest kicks none",
+    ),
     simulated: Err((
         "the simulated machine has no guests: evacuate cannot be measured there",
         "use --machine qemu",
