@@ -2,7 +2,7 @@
 //!
 //! The reference kernel names its counters in `/proc/shootdown/stats`. On Linux the interrupts
 //! that serve remote flushes are in `/proc/interrupts`: the rows `CAL` (function calls) and `TLB`
-//! (remote flushes, which are function calls).
+//! (remote flushes, which are function calls); where its KVM shows counters, they are read, too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,6 +15,17 @@ const INTERRUPTS_FILE: &str = "/proc/interrupts";
 const IPIS_SENT: &str = "ipis_sent";
 const CALL_INTERRUPTS: &str = "call_interrupts";
 const TLB_INTERRUPTS: &str = "tlb_interrupts";
+
+/// Where Linux shows the counters of KVM, a file each, once debugfs is mounted.
+const KVM_DIRECTORY: &str = "/sys/kernel/debug/kvm";
+/// Those that are read: exits of all kinds and those that clearing a log causes, flushes of a machine's tables and of virtual CPUs.
+const KVM_FILES: [&str; 5] = [
+    "exits",
+    "pf_taken",
+    "pf_fast",
+    "remote_tlb_flush",
+    "tlb_flush",
+];
 
 /// Counter values by name.
 pub type Counters = BTreeMap<String, u64>;
@@ -46,9 +57,23 @@ impl CounterSource {
         let read = File::open(name).and_then(|mut file| file.read_to_string(&mut self.text));
         match read {
             Ok(_) if name == ENGINE_FILE => parse_engine(&self.text),
-            Ok(_) => parse_interrupts(&self.text),
+            Ok(_) => {
+                let mut counters = parse_interrupts(&self.text);
+                counters.extend(self.read_kvm());
+                counters
+            }
             Err(_) => Counters::new(),
         }
+    }
+}
+
+impl CounterSource {
+    fn read_kvm(&self) -> Counters {
+        let read = |name: &&str| {
+            let text = std::fs::read_to_string(format!("{KVM_DIRECTORY}/{name}")).ok()?;
+            Some((format!("kvm_{name}"), text.trim().parse().ok()?))
+        };
+        KVM_FILES.iter().filter_map(read).collect()
     }
 }
 

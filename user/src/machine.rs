@@ -1,5 +1,6 @@
 //! What a program does with the machine below it: which CPUs there are, pinning, being init.
 
+use std::ffi::CStr;
 use std::path::Path;
 use std::{io, thread};
 
@@ -12,19 +13,17 @@ pub fn prepare() {
         return;
     }
     for (kind, place) in [(c"proc", c"/proc"), (c"sysfs", c"/sys")] {
-        // SAFETY: the pointer is to a NUL-terminated constant.
+        // SAFETY: the pointer is to a NUL-terminated string.
         let _ignored = unsafe { libc::mkdir(place.as_ptr(), 0o755) };
-        // SAFETY: all pointers are to NUL-terminated constants, and these file systems take no mount data.
-        let _ignored = unsafe {
-            libc::mount(
-                kind.as_ptr(),
-                place.as_ptr(),
-                kind.as_ptr(),
-                0,
-                std::ptr::null(),
-            )
-        };
+        let _ignored = mount(kind, place);
     }
+}
+
+/// Mounts a file system that has no device and needs no mount data.
+pub fn mount(kind: &CStr, place: &CStr) -> io::Result<()> {
+    let (kind, place) = (kind.as_ptr(), place.as_ptr());
+    // SAFETY: all pointers are to NUL-terminated strings.
+    done(unsafe { libc::mount(kind, place, kind, 0, std::ptr::null()) })
 }
 
 /// The CPUs this process may run on, in ascending order.

@@ -79,6 +79,20 @@ impl Region {
         unsafe { pointer.as_ref() }
     }
 
+    /// All words of a page.
+    pub fn page(&self, page: usize) -> &[AtomicU64; PAGE_WORDS] {
+        assert!(page < self.pages, "no page {page}");
+        // SAFETY: the page is inside the mapping, checked above.
+        let pointer = unsafe { self.base.add(page * PAGE_WORDS) };
+        // SAFETY: as in `word`, for each word of the page.
+        unsafe { pointer.cast().as_ref() }
+    }
+
+    /// Where it is in this process's memory.
+    pub fn address(&self) -> usize {
+        self.base.as_ptr().expose_provenance()
+    }
+
     /// Stores what was written to the first `pages` pages of a file (`msync`).
     pub fn sync(&self, pages: usize) -> io::Result<()> {
         assert!(pages <= self.pages, "the region has {} pages", self.pages);

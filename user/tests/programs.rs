@@ -76,6 +76,28 @@ fn preemptoff_prints_a_clean_row_for_each_shape() {
 }
 
 #[test]
+fn evacuate_prints_a_clean_row_or_says_that_there_is_no_kvm() {
+    let arguments = "--threads 1 --pages 64 --vms 1 --slice-ms 5 --rounds 2 --warmup-ms 0";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let output = run(env!("CARGO_BIN_EXE_evacuate"), &arguments);
+    let (text, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if output.status.code() == Some(2) {
+        assert!(errors.contains("cannot open /dev/kvm"), "{errors}");
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let row = text.lines().find_map(|line| line.strip_prefix("@row "));
+    let row: Value = serde_json::from_str(row.expect("a row")).expect("a row is JSON");
+    assert_eq!(row["stale"], 0);
+    let figure = |name: &str| row[name].as_f64().expect(name);
+    assert!(figure("evacuations") >= 2.0 && figure("iterations") > 0.0);
+    assert!(figure("writes_per_op") >= 0.5 && figure("per_s") > 0.0);
+}
+
+#[test]
 fn pingpong_notices_that_one_of_its_processes_died() {
     let arguments = ["--spaces", "3", "--pages", "0", "--slice-ms", "60000"];
     let program = Command::new(env!("CARGO_BIN_EXE_pingpong"))

@@ -20,7 +20,7 @@ const DEVICES: [(&str, u32, u32, u32); 3] = [
 pub fn pack(
     programs: &[(&str, &[u8])],
     symbols: Option<&str>,
-    files: &[(&str, Vec<u8>)],
+    files: &[(String, Vec<u8>)],
 ) -> io::Result<Vec<u8>> {
     let mut archive = Vec::new();
     let mut inode = 1;
@@ -44,7 +44,7 @@ pub fn pack(
     let programs = programs.map(|&(name, image)| (format!("bin/{name}"), PROGRAM, image));
     let symbols = symbols.map(|text| ("boot/System.map".to_owned(), DATA, text.as_bytes()));
     let files = files.iter();
-    let files = files.map(|(path, data)| ((*path).to_owned(), DATA, data.as_slice()));
+    let files = files.map(|(path, data)| (path.clone(), DATA, data.as_slice()));
     for (path, mode, data) in programs.chain(symbols).chain(files) {
         let size = u32::try_from(data.len()).map_err(|_| {
             io::Error::other(format!("{path} is larger than a cpio archive can hold"))

@@ -1,15 +1,15 @@
 //! A disk in memory on Linux, from what the lab has packed beside the program.
 
 use std::ffi::CStr;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::machine::done;
+use crate::modules;
 
-const DRIVER: &str = "/boot/brd.ko.xz";
+const DRIVER: &str = "brd";
 const BLOCKS: &str = "/boot/ext4.blocks";
 const DEVICE: &CStr = c"/dev/ram0";
 const DIRECTORY: &CStr = c"/tmp";
@@ -18,15 +18,15 @@ const PARAMETERS: &CStr = c"rd_nr=1 rd_size=49152";
 /// The first one.
 const NUMBER: libc::dev_t = libc::makedev(1, 0);
 const BLOCK_BYTES: usize = 4096;
-/// `MODULE_INIT_COMPRESSED_FILE`.
-const COMPRESSED: i32 = 4;
 
 /// Makes the disk and mounts its file system, if the lab has packed one; where that is then.
 pub fn mount() -> io::Result<Option<&'static Path>> {
     if !Path::new(BLOCKS).exists() {
         return Ok(None);
     }
-    load_driver()?;
+    let driver = modules::packed(DRIVER)
+        .ok_or_else(|| io::Error::other(format!("the lab has packed no module {DRIVER}")))?;
+    modules::load(&driver, PARAMETERS)?;
     // SAFETY: the path is a constant that ends with NUL.
     done(unsafe { libc::mknod(DEVICE.as_ptr(), libc::S_IFBLK | 0o600, NUMBER) })?;
     write_blocks(&std::fs::read(BLOCKS)?)?;
@@ -41,21 +41,6 @@ pub fn mount() -> io::Result<Option<&'static Path>> {
         )
     })?;
     Ok(DIRECTORY.to_str().ok().map(Path::new))
-}
-
-fn load_driver() -> io::Result<()> {
-    let driver = File::open(DRIVER)?;
-    let number = libc::c_long::from(driver.as_raw_fd());
-    // SAFETY: the parameters are a constant that ends with NUL; the call reads the file and touches no memory of ours.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_finit_module,
-            number,
-            PARAMETERS.as_ptr(),
-            COMPRESSED,
-        )
-    };
-    done(status as i32)
 }
 
 /// Puts each block where its number says.

@@ -26,4 +26,4 @@ pub use columns::grid;
 pub use course::command;
 pub use row::Row;
 pub use workload::{Contest, Program};
-pub use workloads::{CONTESTS, PROGRAMS, needs_disk};
+pub use workloads::{CONTESTS, PROGRAMS, on_linux};

@@ -44,11 +44,12 @@ fn boots(recording: &str) -> Vec<Boot<'_>> {
 /// What becomes of the boots of a bench.
 fn replay(plan: &dyn Plan, boots: &[Boot<'_>]) -> View {
     let mut found = Found::default();
+    let has_ours = boots.iter().any(|(_, machine, _)| *machine != "linux");
     for (group, starts) in plan.groups().iter().enumerate() {
         let mut rows: Vec<Vec<Row>> = Vec::new();
         for (_, machine, lines) in boots.iter().filter(|(of, _, _)| *of == group) {
-            // Ours is first.
-            let index = usize::from(*machine == "linux");
+            // Ours is first, if it is there.
+            let index = usize::from(has_ours && *machine == "linux");
             let mut heard = Heard::of(&starts[index]);
             for line in lines {
                 heard.listen(line, &mut Progress::new(), "");

@@ -1,11 +1,14 @@
 //! What describes a workload: a [`Program`] under each policy, or a [`Contest`] of calls.
 
+use std::path::Path;
+
 use super::columns::Column;
 use super::program::Metric;
-use super::row::Row;
+use super::row::{Ratio, Row};
 use super::sim::{Findings, Setup, Simulated};
 use crate::cli::Calls;
 use crate::failure::Outcome;
+use crate::machine::{Modules, Ramdisk};
 use crate::protocol::Object;
 
 /// How names of policies end under which CPUs in the kernel are left alone.
@@ -50,6 +53,8 @@ pub struct Program {
     pub columns: &'static [Column],
     /// Figures of its rows besides those of all workloads.
     pub metrics: &'static [Metric],
+    /// What is compared within each boot besides the figures of all workloads.
+    pub ratios: &'static [Ratio],
     /// A figure without which a row has measured nothing.
     pub needs: Option<&'static str>,
     /// Figures that follow from the rows of all boots; the second rows are those of the reference policy.
@@ -89,6 +94,7 @@ impl Program {
         title: |pages| pages.to_owned(),
         columns: &[],
         metrics: &[],
+        ratios: &[],
         needs: None,
         pool: |_, _, _| (),
         counters: FLUSHES,
@@ -134,8 +140,33 @@ pub enum OnLinux {
     IfAsked,
     /// As before, and without a choice only an image with a disk is compared.
     WithDisk,
+    /// Likewise with modules: what Linux would lack without them, and their paths in the package, in the order in which they are loaded.
+    WithModules(&'static str, &'static [&'static str]),
     /// Nothing, for this reason.
     Never(&'static str),
+}
+
+impl OnLinux {
+    /// What a machine with that image needs beside the program.
+    ///
+    /// # Errors
+    /// Names what is missing.
+    pub fn files(self, image: &Path) -> Outcome<Vec<(String, Vec<u8>)>> {
+        match self {
+            Self::WithDisk => Ramdisk::find(image)?.files(),
+            Self::WithModules(purpose, paths) => Modules::find(image, paths, purpose)?.files(),
+            Self::Always | Self::IfAsked | Self::Never(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Whether that image has all that a machine needs.
+    pub fn is_ready(self, image: &Path) -> bool {
+        match self {
+            Self::WithDisk => Ramdisk::find(image).is_ok(),
+            Self::WithModules(purpose, paths) => Modules::find(image, paths, purpose).is_ok(),
+            Self::Always | Self::IfAsked | Self::Never(_) => true,
+        }
+    }
 }
 
 /// Calls of the engine and of other kernels' algorithms.

@@ -10,7 +10,6 @@ use super::accel::Accel;
 use super::bochs::{Bochs, BochsModel};
 use super::child::Child;
 use super::end::End;
-use super::ramdisk::Ramdisk;
 use super::symbols;
 use crate::bench;
 use crate::failure::{Doing, Failure, Outcome};
@@ -124,13 +123,11 @@ impl Boot<'_> {
         })
     }
 
-    /// What the program needs beside itself: on Linux a disk, if it syncs files.
-    fn files(&self) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
+    /// What the program needs beside itself.
+    fn files(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
         match self.kernel {
-            Kernel::Linux(image) if bench::needs_disk(self.program.0) => {
-                Ok(Ramdisk::find(image)?.files()?.into())
-            }
-            _ => Ok(Vec::new()),
+            Kernel::Linux(image) => bench::on_linux(self.program.0).files(image),
+            Kernel::Shootdown(_) => Ok(Vec::new()),
         }
     }
 

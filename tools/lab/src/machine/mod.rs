@@ -8,6 +8,7 @@ mod child;
 mod end;
 mod fetch;
 mod linux;
+mod modules;
 mod qemu;
 mod ramdisk;
 mod symbols;
@@ -19,6 +20,7 @@ pub use child::{Child, answer};
 pub use end::{End, signal_number};
 pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
 pub use linux::{find as find_linux, version as linux_version};
+pub use modules::Modules;
 pub use qemu::{
     INSTALL as QEMU_INSTALL, find as find_qemu, find_or_install, version as qemu_version,
 };

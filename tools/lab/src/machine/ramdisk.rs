@@ -9,23 +9,24 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::child::Child;
+use super::modules::Modules;
 use crate::failure::{Doing, Failure, Outcome};
 
-/// Where programs look for the driver and the file system.
-pub const DRIVER: &str = "boot/brd.ko.xz";
-/// Blocks, each behind its offset in eight bytes.
-pub const BLOCKS: &str = "boot/ext4.blocks";
+const DRIVER: &str = "drivers/block/brd";
+/// Where programs look for the file system: blocks, each behind its offset in eight bytes.
+const BLOCKS: &str = "boot/ext4.blocks";
 
 const BLOCK_BYTES: usize = 4096;
 /// Room for the largest file that `lab bench` makes, and for what the file system needs itself.
 const DISK_MIB: usize = 48;
 const DEADLINE: Duration = Duration::from_secs(30);
+const PURPOSE: &str = "Linux would have no disk to sync a file to";
 const MAKER: &str = "mke2fs";
 
 /// What makes a disk.
 #[derive(Debug, Clone)]
 pub struct Ramdisk {
-    driver: PathBuf,
+    driver: Modules,
     maker: PathBuf,
 }
 
@@ -35,22 +36,13 @@ impl Ramdisk {
     /// # Errors
     /// Names what is missing.
     pub fn find(image: &Path) -> Outcome<Self> {
-        let missing = |what: &str, remedy: &str| {
-            let cause = format!("Linux would have no disk to sync a file to: {what}");
-            Failure::input(cause, remedy)
-        };
-        let driver = driver_of(image).ok_or_else(|| {
-            missing(
-                "there is no module brd.ko.xz beside its image",
-                "use --machine qemu, or fetch the image with ./lab doctor --get-linux",
-            )
-        })?;
+        let driver = Modules::find(image, &[DRIVER], PURPOSE)?;
         // The second is where only root's path leads.
         let maker =
             which::which(MAKER).or_else(|_| which::which(Path::new("/usr/sbin").join(MAKER)));
         let maker = maker.map_err(|_| {
             let remedy = "use --machine qemu, or install e2fsprogs";
-            missing("this host has no mke2fs", remedy)
+            Failure::input(format!("{PURPOSE}: this host has no mke2fs"), remedy)
         })?;
         Ok(Self { driver, maker })
     }
@@ -59,8 +51,8 @@ impl Ramdisk {
     ///
     /// # Errors
     /// The file system could not be made.
-    pub fn files(&self) -> Outcome<[(&'static str, Vec<u8>); 2]> {
-        let driver = std::fs::read(&self.driver).doing("read Linux's module brd")?;
+    pub fn files(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
+        let mut files = self.driver.files()?;
         let disk = tempfile::NamedTempFile::new().doing("make a temporary file")?;
         let mut command = Command::new(&self.maker);
         // No journal: the figures are to be of the file's own pages.
@@ -71,18 +63,9 @@ impl Ramdisk {
             .arg(format!("{DISK_MIB}M"));
         Child::succeed(&mut command, DEADLINE)?;
         let image = std::fs::read(disk.path()).doing("read the file system")?;
-        Ok([(DRIVER, driver), (BLOCKS, blocks(&image))])
+        files.push((BLOCKS.to_owned(), blocks(&image)));
+        Ok(files)
     }
-}
-
-/// The driver among the modules of the package that the image is from.
-fn driver_of(image: &Path) -> Option<PathBuf> {
-    let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
-    let root = image.parent()?.parent()?;
-    let driver = root.join(format!(
-        "lib/modules/{release}/kernel/drivers/block/brd.ko.xz"
-    ));
-    driver.exists().then_some(driver)
 }
 
 /// The blocks that are not zeroes.

@@ -62,6 +62,7 @@ const METRICS: [Metric; 11] = [
 pub fn merge(mut boots: Vec<Vec<Row>>, group: &Group, program: &Program) -> Vec<Row> {
     for rows in &mut boots {
         fill_ratios(rows, &RATIOS);
+        fill_ratios(rows, program.ratios);
     }
     let mut merged: Vec<Row> = Vec::new();
     for row in boots.iter().flatten() {

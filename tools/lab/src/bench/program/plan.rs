@@ -9,7 +9,6 @@ use crate::bench::machine::Start;
 use crate::bench::workload::OnLinux;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
-use crate::machine::Ramdisk;
 use crate::session::{self, Session};
 
 /// Without `--cpus`, machines have this many: one initiator and one target.
@@ -153,8 +152,7 @@ fn machines(bench: &Bench, session: &Session) -> Vec<MachineKind> {
     }
     if machines.is_empty() {
         machines.push(MachineKind::Qemu);
-        let needs_disk = bench.workload.linux == OnLinux::WithDisk;
-        let is_comparable = |image: &&PathBuf| !needs_disk || Ramdisk::find(image).is_ok();
+        let is_comparable = |image: &&PathBuf| bench.workload.linux.is_ready(image);
         let image = session.linux.as_ref().filter(is_comparable);
         machines.extend(image.map(|_| MachineKind::Linux));
     }

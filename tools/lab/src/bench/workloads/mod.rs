@@ -1,6 +1,7 @@
 //! The workloads: one file each, which names its axes, its columns, what was published of it, and how it is simulated. Nothing else knows it.
 
 mod dirtysync;
+mod evacuate;
 mod madvise;
 mod overcommit;
 mod pingpong;
@@ -20,16 +21,18 @@ pub const PROGRAMS: &[&Program] = &[
     &preemptoff::PROGRAM,
     &zerocopy::PROGRAM,
     &syscall::PROGRAM,
+    &evacuate::PROGRAM,
     &overcommit::PROGRAM,
 ];
 
 /// Those that are a contest of calls.
 pub const CONTESTS: &[&Contest] = &[&selected::CONTEST, &shoot::CONTEST];
 
-/// Whether a program needs a disk on Linux.
-pub fn needs_disk(name: &str) -> bool {
+/// What Linux has of a program; all of it where that is no workload.
+pub fn on_linux(name: &str) -> OnLinux {
     let mut programs = PROGRAMS.iter();
-    programs.any(|program| program.name == name && program.linux == OnLinux::WithDisk)
+    let program = programs.find(|program| program.name == name);
+    program.map_or(OnLinux::Always, |program| program.linux)
 }
 
 #[cfg(test)]
