@@ -8,7 +8,7 @@ use std::path::Path;
 use support::Fixture;
 
 /// Name of the files, and the words after `lab bench`: every workload, every part of its output, and as little work as that takes.
-const BENCHES: [(&str, &str); 11] = [
+const BENCHES: [(&str, &str); 12] = [
     (
         "madvise",
         "madvise --machine sim --threads 1,2 --pages 1,8 --set icr_ns=50",
@@ -38,6 +38,10 @@ const BENCHES: [(&str, &str); 11] = [
         "zerocopy --quick --threads 2 --cpus 2 --preset 16-core --sweep --policies before,best",
     ),
     ("overcommit", "overcommit --quick --threads 8,16"),
+    (
+        "evacuate",
+        "evacuate --machine sim --quick --cpus 16 --set guest_write_ns=2000",
+    ),
     (
         "selected",
         "selected --quick --function-us 0,500 --cpus 24 --initiators 1,4 --targets 4 --calls 10",

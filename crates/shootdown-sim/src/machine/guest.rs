@@ -20,9 +20,11 @@ impl<'a> Context<'a> {
 impl State {
     /// Whether an interrupt has come to the running CPU, which takes it or not.
     fn interrupt_has_come(&mut self) -> bool {
+        let now_ps = self.me().now_ps;
         let pending = &mut self.processors[self.running].pending;
         match (pending, &mut self.model) {
             (Some(pending), Model::Explore(explore)) => explore.interrupt_arrives(pending),
+            (Some(pending), Model::Timed(_)) => pending.arrival_ps <= now_ps,
             _ => false,
         }
     }

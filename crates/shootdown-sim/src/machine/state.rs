@@ -29,7 +29,7 @@ impl Model {
     /// How many tags each CPU has for guests.
     pub(crate) fn guest_slots(&self) -> usize {
         match self {
-            Self::Timed(_) => 0,
+            Self::Timed(timed) => timed.costs.guest.slots,
             Self::Explore(explore) => explore.guest_slots(),
         }
     }

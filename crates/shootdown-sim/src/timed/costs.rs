@@ -1,6 +1,6 @@
 //! [`Costs`]: the price of everything, in picoseconds.
 
-use crate::timed::{Distance, TlbShape, Topology};
+use crate::timed::{Distance, GuestCosts, TlbShape, Topology};
 
 /// One price for each distance.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -47,6 +47,8 @@ pub struct Hosting {
 pub struct Costs {
     /// How processors are shared.
     pub hosting: Hosting,
+    /// How guests run.
+    pub guest: GuestCosts,
     /// Who is near whom.
     pub topology: Topology,
     /// An access that the own cache serves.

@@ -118,9 +118,25 @@ parameters! {
     "broadcast_ns" Time broadcast_ps: u64, "dropping a page on all CPUs by an instruction, and waiting for it";
 }
 
+parameters! {
+    /// Those of machines that run guests.
+    GUEST_PARAMETERS:
+    "guest_slots" Tags guest.slots: usize, "hardware tags for guests that a CPU uses";
+    "guest_entry_ns" Time guest.entry_ps: u64, "from host to guest";
+    "guest_exit_ns" Time guest.exit_ps: u64, "from guest to host";
+    "guest_drop_ns" Time guest.drop_ps: u64, "dropping a guest's tag as it is entered";
+    "first_write_ns" Time guest.first_write_ps: u64, "the host's own work for a write to a protected page";
+    "guest_write_ns" Time guest.write_ps: u64, "what a guest does between two writes to pages";
+    "guest_turn_ns" Time guest.turn_ps: u64, "how long a virtual CPU runs in its turn";
+    "log_round_ns" Time guest.round_ps: u64, "from one reading of a log of writes to the next";
+}
+
 /// Those that not every machine has.
 pub(super) fn optional() -> impl Iterator<Item = &'static Parameter> + Clone {
-    HOSTING_PARAMETERS.iter().chain(BROADCAST_PARAMETERS)
+    HOSTING_PARAMETERS
+        .iter()
+        .chain(BROADCAST_PARAMETERS)
+        .chain(GUEST_PARAMETERS)
 }
 
 impl Costs {
@@ -129,7 +145,10 @@ impl Costs {
         let hosting = HOSTING_PARAMETERS.iter();
         let broadcast = BROADCAST_PARAMETERS.iter();
         let hosting = hosting.filter(|_| self.hosting.shares());
-        hosting.chain(broadcast.filter(|_| self.has_broadcasts()))
+        let guests = GUEST_PARAMETERS.iter();
+        hosting
+            .chain(broadcast.filter(|_| self.has_broadcasts()))
+            .chain(guests.filter(|_| self.has_guests()))
     }
 
     /// Whether the CPUs have an instruction that drops translations on all of them.

@@ -104,6 +104,12 @@ static PRESETS: &[Preset] = &[
         figures: include_str!("presets/large-server.txt"),
     },
     Preset {
+        name: "ten-guests",
+        about: "one socket of 64 cores that runs ten guests: for T5's evacuation, whose machine is not published",
+        base: Some("40-core"),
+        figures: include_str!("presets/ten-guests.txt"),
+    },
+    Preset {
         name: "kvm-2-to-1",
         about: "haswell-ep under KVM, two virtual CPUs on each processor",
         base: Some("haswell-ep"),

@@ -1,6 +1,8 @@
 //! Workloads of the timed machine: what the published tables measure, on virtual CPUs.
 
 mod engine;
+mod evacuate;
+mod evacuated;
 mod eviction;
 mod fairness;
 mod madvise;
@@ -20,6 +22,8 @@ mod volley;
 mod zerocopy;
 
 pub use engine::{MAX_CPUS, on_large_stack};
+pub use evacuate::Evacuate;
+pub use evacuated::{Counted, Evacuated, Evacuation};
 pub use eviction::{Candidates, Eviction, Victim};
 pub use fairness::unfairness;
 pub use madvise::{Madvise, PUBLISHED};

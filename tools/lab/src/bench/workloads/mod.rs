@@ -2,6 +2,7 @@
 
 mod dirtysync;
 mod evacuate;
+mod evacuated;
 mod madvise;
 mod overcommit;
 mod pingpong;
