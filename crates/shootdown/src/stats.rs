@@ -148,6 +148,12 @@ counters! {
     absent_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
+    /// Times a guest ran here, and was left ([`run_guest`](crate::Shootdown::run_guest)).
+    guest_exits,
+    /// Flushes of guests ([`submit_guest_flush`](crate::Shootdown::submit_guest_flush)).
+    guest_flushes,
+    /// CPUs that these kicked because they were in guest mode.
+    guest_kicks,
     /// Waits that ended.
     waits_finished,
 }

@@ -107,6 +107,11 @@ fn a_cpu_that_has_left_is_told_nothing_and_drops_its_tag_as_it_enters_again() {
     assert!(flush.is_done());
     assert_eq!(puppet.sent.take(), []);
     assert_eq!(vm.run(1), 11);
+    let stats = machine.total_stats();
+    assert_eq!(
+        (stats.guest_exits, stats.guest_flushes, stats.guest_kicks),
+        (2, 1, 0)
+    );
 }
 
 #[test]
@@ -140,6 +145,12 @@ fn a_flush_is_complete_when_the_cpus_in_guest_mode_have_left() {
     assert!(puppet.deliver(1));
     assert!(flush.is_done());
     assert_eq!(vm.run(1), 11);
+    let stats = machine.stats(cpu(0));
+    assert_eq!(
+        (stats.guest_flushes, stats.guest_kicks),
+        (1, 1),
+        "of the two that have run it"
+    );
 }
 
 #[test]

@@ -208,6 +208,7 @@ where
         let result = match exit {
             GuestExit::NotEntered(result) => result,
             GuestExit::Ran(result) => {
+                here.counters.guest_exits.add(1);
                 vcpu.moves += u64::from(!vcpu.stays(me, asid));
                 vcpu.last = Some((me, asid));
                 // I3: the generation was read before the tag was dropped, or is that of the tag.
@@ -304,6 +305,8 @@ where
                 running.insert(cpu);
             }
         }
+        here.counters.guest_flushes.add(1);
+        here.counters.guest_kicks.add(running.len() as u64);
         drop(irq);
         running
     }

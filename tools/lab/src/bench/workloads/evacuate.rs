@@ -54,8 +54,8 @@ pub const PROGRAM: Program = Program {
     )],
     needs: Some("per_s"),
     counters: &[
-        ("flushes with kicks", "requests_published"),
-        ("CPUs kicked", "flushes_stray"),
+        ("flushes of guests", "guest_flushes"),
+        ("CPUs kicked", "guest_kicks"),
         ("tags kept", "tags_kept"),
         ("tags dropped", "tags_dropped"),
     ],
