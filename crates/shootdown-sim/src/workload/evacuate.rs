@@ -62,6 +62,18 @@ impl Evacuate {
     }
 }
 
+/// Nested leaf entries that share a cache line.
+#[repr(align(64))]
+struct EntryLine([AtomicU64; ENTRIES_PER_LINE]);
+
+const ENTRIES_PER_LINE: usize = 8;
+
+impl EntryLine {
+    fn protected() -> Self {
+        Self([const { AtomicU64::new(FIRST_ROUND << ROUND_SHIFT) }; ENTRIES_PER_LINE])
+    }
+}
+
 /// One virtual machine.
 struct Guest<const N: usize>
 where
@@ -70,7 +82,7 @@ where
     space: GuestSpace<N>,
     first_page: u64,
     /// The nested leaf entries of the working set.
-    entries: Box<[AtomicU64]>,
+    table: Box<[EntryLine]>,
     /// Held while entries or the log are changed.
     lock: AtomicU64,
     /// Pages that were written since the last round.
@@ -170,8 +182,8 @@ where
         Self {
             space: GuestSpace::new(engine, root_at(index as u64 + 1)),
             first_page: (index as u64 + 1) * PAGES_APART,
-            entries: (0..row.pages)
-                .map(|_| AtomicU64::new(FIRST_ROUND << ROUND_SHIFT))
+            table: (0..row.pages.div_ceil(ENTRIES_PER_LINE))
+                .map(|_| EntryLine::protected())
                 .collect(),
             lock: AtomicU64::new(0),
             log: RefCell::default(),
@@ -181,6 +193,10 @@ where
                 cpus: Cell::new(CpuMask::EMPTY),
             },
         }
+    }
+
+    fn entry(&self, page: usize) -> &AtomicU64 {
+        &self.table[page / ENTRIES_PER_LINE].0[page % ENTRIES_PER_LINE]
     }
 }
 
@@ -282,7 +298,7 @@ where
 
     /// A write of the guest; false if it is not allowed.
     fn write(&self, context: Context<'_>, guest: &Guest<N>, page: usize) -> bool {
-        let entry = &guest.entries[page];
+        let entry = guest.entry(page);
         let number = guest.first_page + page as u64;
         let (Translation::Cached(found) | Translation::Walked(found)) =
             context.touch(number, entry.as_core())
@@ -308,7 +324,7 @@ where
     fn first_write(&self, context: Context<'_>, guest: &Guest<N>, page: usize) {
         context.work(self.row.costs.guest.first_write_ps);
         self.locked(guest, || {
-            let entry = &guest.entries[page];
+            let entry = guest.entry(page);
             let before = entry.fetch_or(WRITABLE, Ordering::Relaxed);
             // Else another virtual CPU came first.
             if before & WRITABLE == 0 {
@@ -355,7 +371,9 @@ where
         let taken = self.locked(guest, || {
             let taken = guest.log.take();
             for page in &taken {
-                guest.entries[*page].store(round << ROUND_SHIFT, Ordering::Relaxed);
+                guest
+                    .entry(*page)
+                    .store(round << ROUND_SHIFT, Ordering::Relaxed);
             }
             taken
         });
