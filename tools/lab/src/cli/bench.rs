@@ -84,11 +84,11 @@ impl Bench {
     #[must_use]
     pub fn settle(mut self) -> Self {
         if self.policies.is_empty() {
-            let is_on_qemu = match &self.machine[..] {
+            let is_booted = match &self.machine[..] {
                 [] => !self.workload.is_simulated_first,
-                asked => asked.contains(&MachineKind::Qemu),
+                asked => !asked.contains(&MachineKind::Sim),
             };
-            let policies = match is_on_qemu {
+            let policies = match is_booted {
                 true => self.workload.default_policies,
                 false => self.workload.simulated_policies(),
             };

@@ -56,6 +56,13 @@ fn shapes(bench: &Bench, _: &Axes) -> Outcome<Shapes> {
             "use --cpus alone",
         ));
     }
+    let is_unknown = |name: &&String| Evacuation::named(name).is_none();
+    if let Some(policy) = bench.policies.iter().find(is_unknown) {
+        return Err(Failure::input(
+            format!("evacuate has no row {policy} on the simulated machine"),
+            "choose --policies from xen, published, best",
+        ));
+    }
     let sizes = match bench.cpus {
         None => SIZES.to_vec(),
         Some(cpus) if (2..=MAX_CPUS as i64).contains(&cpus) => vec![cpus as usize],
