@@ -1,6 +1,6 @@
 //! What runs in a virtual machine: code without a stack, an interrupt or a call, and the order in which it writes to pages.
 //!
-//! The guest goes through a sequence of period [`Walk::period`] that visits every page once in each pass. A visit writes how many there
+//! The guest goes through a sequence that visits every page once in each pass ([`Walk`]). A visit writes how many there
 //! were, so the page must hold that number less a pass: the guest needs no memory to know what it wrote.
 
 use std::arch::global_asm;
