@@ -8,7 +8,7 @@ use super::exits::{Next, code};
 use super::host;
 use super::machine::Machine;
 use super::request::Caller;
-use super::vcpu::{State, Vcpu};
+use super::vcpu::{State, V_INTR_MASKING, Vcpu};
 use super::vmcb::{Field, Vmcb};
 use crate::arch::svm::GuestRegisters;
 use crate::arch::{debug, fpu, percpu, svm};
@@ -132,6 +132,8 @@ fn enter_as(
         vmcb.set(Field::EXIT_CODE, code::INVALID.into());
         return GuestExit::NotEntered(Attempt::Refused(cpu));
     }
+    // Said each time: where VMRUN refuses a guest, QEMU stores 0.
+    vmcb.set(Field::V_INTR, vmcb.get(Field::V_INTR) | V_INTR_MASKING);
     // An interrupt ends the guest.
     latency::irqs_on();
     // SAFETY: 1. as described. 2. `State::reset` has set the intercepts, which nothing changes; the nested tables show what the VMM

@@ -125,7 +125,7 @@ const MORE_INTERCEPTS: u64 = 0x7f | bit(9) | bit(10) | bit(11) | bit(12) | bit(1
 const EXCEPTIONS: u64 = bit(1) | bit(17) | bit(18);
 
 /// The host's interrupt flag, not the guest's, says whether interrupts end the guest.
-const V_INTR_MASKING: u64 = bit(24);
+pub(super) const V_INTR_MASKING: u64 = bit(24);
 
 const fn bit(number: u32) -> u64 {
     1 << number
