@@ -22,7 +22,7 @@
 //! * A forked process has the descriptors, but the machine is its parent's: EIO.
 //! * A CPU that goes offline has no guest: its threads have gone before.
 //!
-//! It may not know threads, files or system calls: whoever asks says which space it is about, and when to stop ([`Caller`]).
+//! It may not know threads, files or system calls: the caller says which space it is about, and when to stop ([`Caller`]).
 
 // The interface's own names say what they are.
 #[allow(missing_docs)]

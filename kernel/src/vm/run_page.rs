@@ -46,7 +46,7 @@ impl RunPage {
     pub fn read<T: Pod>(&self, offset: usize) -> T {
         assert!(offset + size_of::<T>() <= PAGE_BYTES && offset.is_multiple_of(align_of::<T>()));
         let place = self.start.wrapping_add(offset).cast::<T>();
-        // SAFETY: inside the page, aligned, and any bytes are a value; whoever races with it tears nothing that matters.
+        // SAFETY: inside the page, aligned, and any bytes are a value; a race with it tears nothing that matters.
         unsafe { place.read_volatile() }
     }
 

@@ -138,7 +138,7 @@ fn rights_gained_need_no_flush_and_rights_lost_one() {
     assert!(!is_flushed(&memory, vcpu));
 }
 
-/// Whoever made pages read-only before may still be waiting for the flush of that.
+/// The reader that made pages read-only before may still be waiting for the flush of that.
 #[test]
 fn pages_that_nobody_may_write_to_are_flushed_when_they_are_clean() {
     let _turn = Turn::new();
@@ -239,7 +239,7 @@ fn guests_lose_pages_before_their_shares_are_given_up() {
     let hoard = exhaust();
     let (seen, found) = (memory.clone(), Rc::new(Cell::new(None)));
     let answer = found.clone();
-    // Not asserted here: whoever panics leaves the space locked.
+    // Not asserted here: a thread that panics leaves the space locked.
     at_wait(move || answer.set(Some(nested(&seen, 1))));
     unmap(&space, 1, 1);
     assert_eq!(found.get(), Some(None), "a page whose share is about to go");

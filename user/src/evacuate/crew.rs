@@ -87,7 +87,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // Whoever cannot be stopped ends with the process; the memory would go before.
+        // A thread that cannot be stopped ends with the process; the memory would go before.
         let _ignored = self.stop();
         self.shared.lock().is_over = true;
         self.shared.changed.notify_all();

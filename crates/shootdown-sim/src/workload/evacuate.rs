@@ -1,6 +1,6 @@
 //! Virtual machines whose memory is sent elsewhere while they run (T5): their writes are logged, page by page.
 //!
-//! CPU 0 goes round the virtual machines, reads and clears their logs, and write-protects what it found. Each other CPU lets its virtual CPUs run in turns.
+//! CPU 0 goes round the virtual machines, reads and clears their logs, and write-protects what it found. On each other CPU virtual CPUs take turns.
 //! They write pages of their working sets at random; the first write to a page since it was protected leaves the guest, is logged, and makes the page
 //! writable. What rows differ in is who is told of what: [`Evacuation`].
 
@@ -210,7 +210,7 @@ where
         self.counted.set(counted);
     }
 
-    /// Lets the virtual CPUs of this CPU run in turns.
+    /// Lets the virtual CPUs of this CPU run, one turn after the other.
     fn host(&self, cpu: usize, context: Context<'_>) {
         let all = self.row.machines * self.row.vcpus;
         let mine = (cpu - 1..all).step_by(self.row.cpus - 1);

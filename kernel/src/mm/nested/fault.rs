@@ -52,7 +52,7 @@ impl GuestMemory {
 }
 
 impl State {
-    /// Shows what the space has, if that is enough. Both locks are held, so that whoever takes the page away from the space finds it
+    /// Shows what the space has, if that is enough. Both locks are held, so that a task that takes the page away from the space finds it
     /// here.
     fn show(&mut self, inner: &Inner, page: usize, write: bool) -> Result<Tried, FaultError> {
         let slot = self.slots.iter_mut().find(|slot| slot.holds(page));

@@ -33,7 +33,7 @@ impl Machines {
         let mut list = self.list.lock();
         list.try_reserve(1).map_err(|_| MapError::NoMemory)?;
         list.push(machine.clone());
-        // Before it shows anything: its first entry is made under the lock of the space, which orders this for whoever takes that.
+        // Before it shows anything: its first entry is made under the lock of the space, which orders this for all that take it.
         self.any.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The log of pages that a guest has written to.
 //!
-//! A page is put down as dirty when its guest gets the right to write to it. Whoever takes the page down as clean takes that right away, and returns
-//! when no virtual CPU has it any more: one flush for all pages of a request. That flush is also made where no entry had the right: whoever took
+//! A page is put down as dirty when its guest gets the right to write to it. A reader that takes the page down as clean takes that right away, and returns
+//! when no virtual CPU has it any more: one flush for all pages of a request. That flush is also made where no entry had the right: the reader that took
 //! it away before (an `mprotect`, a fork) may still be waiting for its own.
 
 use super::machine::GuestMemory;

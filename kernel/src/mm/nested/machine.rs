@@ -1,4 +1,4 @@
-//! [`GuestMemory`]: the memory of one machine, as whoever runs it has it.
+//! [`GuestMemory`]: the memory of one machine, for the code that runs it.
 
 use super::slot::SlotRequest;
 use super::state::{Change, State};

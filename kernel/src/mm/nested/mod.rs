@@ -5,7 +5,7 @@
 //!
 //! * An entry is made at a nested page fault, from the space's own entry, under the lock of the space. So what an unmap has passed is not
 //!   installed behind its back (Linux needs a sequence number for that, `mmu_notifier_invalidate`).
-//! * Whoever takes something away in the space submits that under the same lock, and there the nested tables follow (`follow`): one flush of
+//! * A task that takes something away in the space submits that under the same lock, and there the nested tables follow (`follow`): one flush of
 //!   each guest that lost something, beside that of the space. Frames are free when both are over (I5).
 //! * A right gained is found at the next nested page fault, and needs no flush.
 //!

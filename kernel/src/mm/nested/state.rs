@@ -115,7 +115,7 @@ impl State {
             return Ok(Change::Done);
         }
         self.table.protect_all(self.slots[at].guest);
-        // Also where all of them were read-only already: whoever made them so may still be waiting for the flush.
+        // Also where all of them were read-only already: the reader that made them so may still be waiting for the flush.
         Ok(Change::Flush(FrameChain::new()))
     }
 

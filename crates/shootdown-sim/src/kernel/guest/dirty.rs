@@ -1,6 +1,6 @@
 //! The log of what guests write: while it is on, a page is read-only until the first store to it, which is recorded.
 //!
-//! Whoever reads the log clears it, makes the pages in it read-only again, and copies them when the flush is over. So a store must be in the log at that
+//! A reader of the log clears it, makes the pages in it read-only again, and copies them when the flush is over. So a store must be in the log at that
 //! moment, or in what somebody has read and not copied yet; and after a reader's flush no store goes past the log any more, also not by an entry that another
 //! reader has made read-only before. So that flush is due also when nothing was in the log.
 
@@ -64,7 +64,7 @@ impl DirtyLog {
         *self.judge.borrow_mut() = Judge::default();
     }
 
-    /// A page is about to become writable, under the lock; tells whether that is in the log.
+    /// A page is about to become writable, under the lock; true if that is in the log.
     pub(super) fn record(&self, page: usize) -> bool {
         if self.is_on() {
             self.dirty.fetch_or(1 << page, Ordering::Relaxed);

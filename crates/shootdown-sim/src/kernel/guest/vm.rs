@@ -65,7 +65,7 @@ impl NestedTables {
     }
 }
 
-/// A virtual CPU. Whoever holds it runs it, and no one else.
+/// A virtual CPU. The task that holds it runs it, and no one else.
 #[derive(Debug)]
 pub(super) struct VirtualCpu {
     /// Its name in the oracle's book.
@@ -224,7 +224,7 @@ where
         self.release_table(vm.root);
     }
 
-    /// Takes a virtual machine from its place: whoever runs it goes on, and the last of them takes it apart.
+    /// Takes a virtual machine from its place: tasks that run it go on, and the last of them takes it apart.
     pub(super) fn end_vm(&self, place: usize) {
         let held = self.guests.directory.take(&self.engine);
         let vm = self.guests.places.borrow_mut()[place].take();
