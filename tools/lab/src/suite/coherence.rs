@@ -60,7 +60,7 @@ const NOTICED: [(&str, &str, &str); 8] = [
 /// Within so many seconds it has to notice.
 const BREAK_SECONDS: u32 = 60;
 /// So often the mistake may bring down who is to notice it.
-const VICTIMS: usize = 3;
+const VICTIMS: usize = 5;
 
 /// What the rows of a run add up to.
 #[derive(Debug, Default)]
