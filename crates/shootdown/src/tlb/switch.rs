@@ -157,9 +157,9 @@ where
         let state = self.state(me);
         // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still: NMI-like contexts must not
         // believe the mark alone before the load, or the look after it.
-        let passed_by = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
+        let may_be_behind = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
             || self.platform.flushes_remotely();
-        if passed_by {
+        if may_be_behind {
             state.tlb.set_owes_flush(true);
         }
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
@@ -182,7 +182,7 @@ where
             self.load::<WINDOWS>(me, &wanted, generation);
             self.settle::<WINDOWS>(state, resident);
         }
-        if passed_by {
+        if may_be_behind {
             state.tlb.set_owes_flush(false);
         }
     }
