@@ -69,12 +69,33 @@ impl Policy {
         ("best", Self::BEST),
     ];
 
-    /// The policy with this name: `before`, `published` or `best`.
+    /// What may be switched on by name, one by one.
+    const IMPROVEMENTS: [(&'static str, u64); 6] = [
+        ("concurrent", CONCURRENT),
+        ("inline", INLINE),
+        ("early-ack", EARLY_ACK),
+        ("serve-early", SERVE_EARLY),
+        ("prefetch", PREFETCH),
+        ("defer", DEFERRAL),
+    ];
+
+    /// The policy with this name: `before`, `published` or `best`. Behind it may stand what is on besides, each after a `+`:
+    /// `concurrent`, `inline`, `early-ack`, `serve-early`, `prefetch`, `defer`.
+    ///
+    /// `None` if a word is not known.
+    ///
+    /// ```
+    /// let policy = shootdown::Policy::from_name("before+concurrent+inline").unwrap();
+    /// assert!(policy.is_concurrent() && policy.is_inline() && !policy.acknowledges_early());
+    /// ```
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::NAMED
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, policy)| *policy)
+        let mut words = name.split('+');
+        let name = words.next()?;
+        let (_, policy) = Self::NAMED.iter().find(|(known, _)| *known == name)?;
+        words.try_fold(*policy, |policy, word| {
+            let improvement = Self::IMPROVEMENTS.iter().find(|(known, _)| *known == word);
+            improvement.map(|(_, bit)| policy.with(*bit, true))
+        })
     }
 
     /// Its name; `custom` for any other combination.

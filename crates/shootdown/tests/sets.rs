@@ -151,8 +151,40 @@ fn policies_have_names() {
     for name in ["before", "published", "best"] {
         assert_eq!(Policy::from_name(name).map(Policy::name), Some(name));
     }
-    assert_eq!(Policy::from_name("Best"), None);
+    for unknown in [
+        "Best",
+        "",
+        "before+",
+        "before+best",
+        "concurrent",
+        "before+Inline",
+    ] {
+        assert_eq!(Policy::from_name(unknown), None, "{unknown}");
+    }
     assert_eq!(Policy::default(), Policy::BEST);
+}
+
+/// What stands behind a `+` is on, and nothing else changes.
+#[test]
+fn improvements_are_switched_on_by_name() {
+    type Getter = fn(Policy) -> bool;
+    let improvements: [(&str, Getter); 6] = [
+        ("concurrent", Policy::is_concurrent),
+        ("inline", Policy::is_inline),
+        ("early-ack", Policy::acknowledges_early),
+        ("serve-early", Policy::serves_early),
+        ("prefetch", Policy::prefetches),
+        ("defer", Policy::defers),
+    ];
+    for (word, _) in improvements {
+        let policy = Policy::from_name(&format!("before+{word}")).unwrap();
+        let on = improvements.map(|(_, is_on)| is_on(policy));
+        assert_eq!(on, improvements.map(|(other, _)| other == word), "{word}");
+        assert_eq!(policy.name(), "custom");
+    }
+    let all = Policy::from_name("before+concurrent+inline+early-ack").unwrap();
+    let published = Policy::PUBLISHED.with_tags(Tags::None).with_lazy(false);
+    assert_eq!(all.with_preemptible_waits(true), published);
 }
 
 /// Each number that the documentation promises has an engine.

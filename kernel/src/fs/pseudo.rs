@@ -143,7 +143,9 @@ impl Pseudo {
     pub fn accept(self, bytes: &[u8]) -> Result<(), Errno> {
         let word = || core::str::from_utf8(bytes).map_or("", str::trim);
         match self {
-            Self::Policy => SHOOTDOWN.set_policy(policy(word()).ok_or(Errno::EINVAL)?),
+            Self::Policy => {
+                SHOOTDOWN.set_policy(Policy::from_name(word()).ok_or(Errno::EINVAL)?);
+            }
             Self::Idle => {
                 task::set_idle_mode(task::IdleMode::from_name(word()).ok_or(Errno::EINVAL)?);
             }
@@ -160,15 +162,7 @@ impl Pseudo {
 /// What is said behind the name of a policy that defers as well.
 const DEFERS: &str = "+defer";
 
-/// The policy with this name.
-fn policy(name: &str) -> Option<Policy> {
-    match name.strip_suffix(DEFERS) {
-        Some(name) => Policy::from_name(name).map(|policy| policy.with_deferral(true)),
-        None => Policy::from_name(name),
-    }
-}
-
-/// Its name.
+/// The name of a policy.
 fn policy_name(policy: Policy) -> String {
     let suffix = if policy.defers() { DEFERS } else { "" };
     format!("{}{suffix}", policy.with_deferral(false).name())

@@ -1,10 +1,13 @@
 //! [`Axes`]: what the caller asks of a program.
 
+use shootdown::Policy;
+
 use crate::bench::workload::Program;
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
-const POLICIES: [&str; 4] = ["before", "published", "best", "best+defer"];
+/// Shown in an error; [`Policy::from_name`] knows them, and what may stand behind a `+`.
+const POLICIES: &str = "before, published, best; behind it +concurrent, +inline, +early-ack, +serve-early, +prefetch, +defer";
 
 /// What is measured, but for the policies.
 #[derive(Debug, Clone)]
@@ -40,14 +43,14 @@ impl Axes {
         check(&actors, program.actor_bounds, own)?;
         check(&pages, program.page_bounds, "pages")?;
         let is_known = |policy: &&String| {
-            POLICIES.contains(&policy.as_str())
+            Policy::from_name(policy).is_some()
                 || program.own_policy == Some(policy)
                 || program.simulated_policies().contains(&policy.as_str())
         };
         if let Some(policy) = bench.policies.iter().find(|policy| !is_known(policy)) {
             return Err(Failure::input(
                 format!("no policy is called {policy:?}"),
-                format!("choose from {}", POLICIES.join(", ")),
+                format!("choose from {POLICIES}"),
             ));
         }
         Ok(Self {
