@@ -56,6 +56,15 @@ impl Findings {
         quantile_ns(self.maxima.iter().flatten().map(figure), per_mille)
     }
 
+    /// How many of the longest spans took from so many milliseconds to less than so many.
+    pub fn count_ms(&self, from_ms: u64, to_ms: u64) -> usize {
+        let ps = |ms: u64| ms * 1_000_000_000;
+        let spans = self.maxima.iter().flatten().map(|maxima| maxima.all_ps);
+        spans
+            .filter(|span| (ps(from_ms)..ps(to_ms)).contains(span))
+            .count()
+    }
+
     /// The median of each CPU's maxima, in nanoseconds.
     pub fn medians_ns(&self, figure: fn(&Maxima) -> u64) -> Vec<f64> {
         let median = |maxima: &Vec<Maxima>| quantile_ns(maxima.iter().map(figure), 500);

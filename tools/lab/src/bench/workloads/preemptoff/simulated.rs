@@ -121,6 +121,8 @@ fn row(run: &Run<'_>, shape: Shape<'_>, intervals: usize) -> Value {
         "min_ns": measured.wake_quantile_ns(0), "max_ns": measured.wake_quantile_ns(1000),
         "wakeups": measured.wakes_ps.len(),
         "off_spans": intervals * cpus,
+        "off_1_to_10_ms": measured.count_ms(1, 10), "off_10_to_50_ms": measured.count_ms(10, 50),
+        "off_50_to_100_ms": measured.count_ms(50, 100),
         "off_p50_ns": all_ns(500), "off_p99_ns": all_ns(990), "off_max_ns": all_ns(1000),
         "off_p50_least_cpu_ns": medians.iter().copied().fold(f64::INFINITY, f64::min),
         "off_p50_most_cpu_ns": medians.iter().copied().fold(0.0, f64::max),
