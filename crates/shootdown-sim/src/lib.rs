@@ -22,6 +22,7 @@ pub mod oracle;
 pub mod timed;
 pub mod torture;
 pub mod trace;
+pub mod walkthrough;
 pub mod workload;
 
 pub use machine::{Engine, Failure, FailureKind, Machine, Program, SimPlatform, root_at};

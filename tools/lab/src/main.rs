@@ -45,7 +45,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         }
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
-        Command::Sim(arguments) => Ok(sim::command(&arguments)),
+        Command::Sim(arguments) => sim::command(&arguments),
         Command::Torture(arguments) => torture::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Footprint => footprint::command(),

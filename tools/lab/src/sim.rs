@@ -2,20 +2,29 @@
 //!
 //! docs/verification.md says what is simulated and how failures are read.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use shootdown_sim::fuzz::{Campaign, CampaignReport, Case, run, run_with_story, shrink};
+use shootdown_sim::fuzz::{
+    Campaign, CampaignReport, Case, Report, run, run_to_walk, run_with_story, shrink,
+};
+use shootdown_sim::walkthrough::page;
 
+use crate::bench::report::{probe, unwritable};
 use crate::cli::{Sim, SimFuzz, SimReplay};
+use crate::failure::Outcome;
 use crate::progress::Progress;
 
 /// A longer schedule is of no use to a reader, and the seed says the same.
 const MOST_SHOWN: usize = 2_000;
 
 /// Runs one of the subcommands. Exit code 1 if the engine broke a promise.
-pub fn command(arguments: &Sim) -> ExitCode {
+///
+/// # Errors
+/// The options make no sense, or a file cannot be written (exit code 2).
+pub fn command(arguments: &Sim) -> Outcome<ExitCode> {
     match arguments {
-        Sim::Fuzz(arguments) => fuzz(arguments),
+        Sim::Fuzz(arguments) => Ok(fuzz(arguments)),
         Sim::Replay(arguments) => replay(arguments),
     }
 }
@@ -42,6 +51,7 @@ fn fuzz(arguments: &SimFuzz) -> ExitCode {
     };
     println!("replay with    ./lab sim replay {case}");
     println!("or, shrunk,    ./lab sim replay {}", shrink(case, failed));
+    println!("add --story to read it, --html FILE to walk through it");
     if let Some(failure) = &failed.failure {
         let schedules = case.seed.wrapping_sub(plan.seed) + 1;
         println!("failed after {schedules} schedules: {failure}");
@@ -70,7 +80,7 @@ fn rate(report: &CampaignReport) -> String {
 }
 
 /// Runs the case and reports; the last line is the verdict.
-fn replay(arguments: &SimReplay) -> ExitCode {
+fn replay(arguments: &SimReplay) -> Outcome<ExitCode> {
     let cpus = usize::from(arguments.cpus);
     let usual = Case::with_guests(cpus, arguments.seed, arguments.guests);
     let case = Case {
@@ -81,11 +91,15 @@ fn replay(arguments: &SimReplay) -> ExitCode {
     };
     if let Err(message) = case.check() {
         eprintln!("lab: {message}");
-        return ExitCode::from(2);
+        return Ok(ExitCode::from(2));
     }
-    let run = if arguments.story { run_with_story } else { run };
-    let report = run(&case);
-    for line in &report.story {
+    probe(arguments.html.as_deref(), "--html")?;
+    let report = match &arguments.html {
+        Some(path) => run_onto(path, &case)?,
+        None if arguments.story => run_with_story(&case),
+        None => run(&case),
+    };
+    for line in report.story.iter().filter(|_| arguments.story) {
         println!("{line}");
     }
     println!(
@@ -99,8 +113,24 @@ fn replay(arguments: &SimReplay) -> ExitCode {
     }
     if let Some(failure) = report.failure {
         println!("failed: {failure}");
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     println!("ok: nothing went wrong");
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the case and writes the page that walks through it.
+fn run_onto(path: &Path, case: &Case) -> Outcome<Report> {
+    let (report, walkthrough) = run_to_walk(case);
+    if walkthrough.left_out > 0 {
+        let kept = walkthrough.steps.len();
+        println!(
+            "a long run: the page has its last {kept} steps, {} are left out",
+            walkthrough.left_out
+        );
+    }
+    std::fs::write(path, page(&[walkthrough]))
+        .map_err(|error| unwritable(path, &error, "--html"))?;
+    println!("page to walk through: {}", path.display());
+    Ok(report)
 }

@@ -273,12 +273,14 @@ fn mutants_that_do_not_exist_and_efforts_that_prove_nothing() {
 #[test]
 fn traces_and_pictures_that_cannot_be_written() {
     let fixture = Fixture::new();
-    for option in ["--trace", "--picture"] {
+    for option in ["--trace", "--picture", "--html"] {
         assert_refused(
             &fixture.lab(&["bench", "madvise", option, "/nonexistent/file"]),
             &["/nonexistent/file", option, "can be written"],
         );
     }
+    let page = ["sim", "replay", "--cpus", "2", "--seed", "1", "--html", "/"];
+    assert_refused(&fixture.lab(&page), &["cannot write /", "--html"]);
     let trace = ["bench", "--trace", "/dev/null", "--policies", "fast"];
     assert_refused(&fixture.lab(&trace), &["no policy is called fast"]);
     let picture = ["bench", "--picture", "/dev/null", "--machine", "qemu"];

@@ -13,6 +13,7 @@ use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
 use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
 use crate::machine::{FailureKind, Model, Processor, State, Status, new_global_tags};
+use crate::walkthrough::{Fact, Subject};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
@@ -37,6 +38,14 @@ pub trait Hardware: fmt::Debug {
     }
     /// The page tables, if there are any.
     fn tables(&self) -> Option<Rc<dyn Tables>> {
+        None
+    }
+    /// All that TLBs, page tables and the oracle hold; asked only when the run is recorded step by step.
+    fn facts(&self) -> Vec<Fact> {
+        Vec::new()
+    }
+    /// What the promise that was broken last is about.
+    fn subject(&self) -> Option<Subject> {
         None
     }
     /// What the hardware has just done by itself, in words; asked only when a story is told.
@@ -308,9 +317,21 @@ fn is_able(cpu: &Processor) -> bool {
 }
 
 impl State {
+    fn tell_last_act(&mut self) {
+        if self.story.is_none() && self.steps.is_none() {
+            return;
+        }
+        let act = self.explore().and_then(|it| it.hardware.last_act());
+        if let (Some(story), Some(act)) = (&mut self.story, &act) {
+            story.push(format!("{:>6} {act}", self.events));
+        }
+        self.hear_hardware(act.as_deref());
+    }
+
     /// Lets the hardware act and decides who goes on; tells whether that is somebody else.
     pub(crate) fn explore_event(&mut self) -> bool {
         let (events, running) = (self.events, self.running);
+        self.hear_hardware(None);
         let Some(explore) = self.explore() else {
             return false;
         };
@@ -319,12 +340,7 @@ impl State {
             .at_event(&mut explore.memory, &mut explore.chooser);
         let (fruitless, most_events) = (explore.fruitless, explore.most_events);
         let most_turns = FRUITLESS_TURNS * explore.clocks.len().div_ceil(FEW_CPUS) as u64;
-        if let Some(story) = &mut self.story
-            && let Model::Explore(explore) = &mut self.model
-            && let Some(act) = explore.hardware.last_act()
-        {
-            story.push(format!("{events:>6} {act}"));
-        }
+        self.tell_last_act();
         if let Err((kind, message)) = broken {
             self.fail(kind, message);
         } else if fruitless > most_turns {

@@ -9,6 +9,7 @@ use crate::fuzz::setting::Setting;
 use crate::fuzz::{Case, Conduct};
 use crate::kernel::{Plan, Sight, Sightings, World};
 use crate::machine::{Failure, FailureKind, Machine, Model, Program};
+use crate::walkthrough::{Recorded, Titles, Walkthrough};
 
 /// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
 const MOST_EVENTS: u64 = 2_000_000;
@@ -35,7 +36,7 @@ pub struct Report {
 
 /// Runs a case. Deterministic.
 pub fn run(case: &Case) -> Report {
-    run_either(case, false)
+    run_as(case, Heard::Nothing).0
 }
 
 /// What may happen in a run.
@@ -66,20 +67,40 @@ where
 
 /// Runs a case and tells what happens.
 pub fn run_with_story(case: &Case) -> Report {
-    run_either(case, true)
+    run_as(case, Heard::Story).0
 }
 
-fn run_either(case: &Case, tells: bool) -> Report {
+/// Runs a case, tells what happens, and records it for people to walk through.
+pub fn run_to_walk(case: &Case) -> (Report, Walkthrough) {
+    let (report, recorded) = run_as(case, Heard::Steps);
+    let titles = Titles {
+        title: &format!("A schedule of {} CPUs, seed {}", case.cpus, case.seed),
+        command: &format!("./lab sim replay {case}"),
+    };
+    let recorded = recorded.expect("it was asked for");
+    let walkthrough = recorded.explored(titles, report.failure.as_ref());
+    (report, walkthrough)
+}
+
+/// How much of a run somebody wants to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    Nothing,
+    Story,
+    Steps,
+}
+
+fn run_as(case: &Case, heard: Heard) -> (Report, Option<Recorded>) {
     let setting = Setting::of(case);
     match setting.capacity {
-        64 => run_on::<64>(case, setting, tells),
-        66 => run_on::<66>(case, setting, tells),
-        68 => run_on::<68>(case, setting, tells),
-        _ => run_on::<128>(case, setting, tells),
+        64 => run_on::<64>(case, setting, heard),
+        66 => run_on::<66>(case, setting, heard),
+        68 => run_on::<68>(case, setting, heard),
+        _ => run_on::<128>(case, setting, heard),
     }
 }
 
-fn run_on<const N: usize>(case: &Case, setting: Setting, tells: bool) -> Report
+fn run_on<const N: usize>(case: &Case, setting: Setting, heard: Heard) -> (Report, Option<Recorded>)
 where
     Cpus<N>: Capacity,
 {
@@ -95,8 +116,11 @@ where
     if threads > 0 {
         machine = machine.with_host(&world, threads);
     }
-    if tells {
+    if heard != Heard::Nothing {
         machine = machine.with_story();
+    }
+    if heard == Heard::Steps {
+        machine = machine.with_steps(|address| world.line_name(address));
     }
     let plan = Plan {
         seed: case.seed,
@@ -115,13 +139,11 @@ where
     if failure.is_none()
         && let Err(message) = world.check_end()
     {
-        failure = Some(Failure {
-            kind: FailureKind::WrongCall,
-            cpu: 0,
-            event: state.events,
-            message,
-        });
+        state.running = 0;
+        state.fail(FailureKind::WrongCall, message);
+        failure = state.failure.clone();
     }
+    let recorded = Recorded::of(&mut state);
     let events = state.events;
     let story = state.story.take().unwrap_or_default();
     let given_again = (state.explore()).map_or(0, |explore| explore.tags_given_again());
@@ -139,5 +161,5 @@ where
         // Spaces are still loaded on CPUs that no longer exist, which their drop would rightly refuse.
         mem::forget(world);
     }
-    report
+    (report, recorded)
 }

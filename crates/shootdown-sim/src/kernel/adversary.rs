@@ -15,6 +15,7 @@ use crate::kernel::layout::PAGES_PER_TABLE;
 use crate::kernel::physical::{Pte, SharedHardware};
 use crate::kernel::tlb::{Act, Leaf, Structure};
 use crate::oracle::Breach;
+use crate::walkthrough::{Fact, Subject};
 
 impl SharedHardware {
     /// The translation that an access by `cpu` uses, if there is any: a cached one or that of a fresh walk.
@@ -201,6 +202,14 @@ impl Hardware for Adversary {
         Some(self.0.clone())
     }
 
+    fn facts(&self) -> Vec<Fact> {
+        self.0.facts()
+    }
+
+    fn subject(&self) -> Option<Subject> {
+        self.0.book.borrow().subject()
+    }
+
     fn last_act(&mut self) -> Option<String> {
         self.0.last_act()
     }
@@ -264,6 +273,14 @@ impl Hardware for Focused {
 
     fn tables(&self) -> Option<Rc<dyn Tables>> {
         self.adversary.tables()
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.adversary.facts()
+    }
+
+    fn subject(&self) -> Option<Subject> {
+        self.adversary.subject()
     }
 
     fn last_act(&mut self) -> Option<String> {

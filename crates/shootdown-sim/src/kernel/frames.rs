@@ -11,6 +11,7 @@ use crate::kernel::layout::{ENTRIES, FRAMES};
 use crate::kernel::{Held, Lock, REGIONS, World};
 use crate::machine::{FailureKind, context};
 use crate::oracle::FrameKind;
+use crate::walkthrough::Subject;
 
 /// The free frames, and how many pages share each used one.
 #[derive(Debug)]
@@ -89,10 +90,9 @@ where
     pub(super) fn release_table(&self, table: u16) {
         let walker = (self.hardware.tlbs.borrow().iter()).position(|tlb| tlb.reaches_table(table));
         if let Some(walker) = walker {
-            context().fail(
-                FailureKind::FreedTable,
-                format!("the table in frame {table} is freed, and cpu{walker} can still walk it"),
-            );
+            let story =
+                format!("the table in frame {table} is freed, and cpu{walker} can still walk it");
+            self.fail_walk(table, story);
         }
         self.check_unlinked(table);
         self.check_no_guest_walks(table);
@@ -110,6 +110,11 @@ where
         }
     }
 
+    fn fail_walk(&self, table: u16, story: String) -> ! {
+        self.hardware.book.borrow().blame(Subject::Table(table));
+        context().fail(FailureKind::FreedTable, story)
+    }
+
     /// No root that is loaded leads to the table, whoever walks it now.
     fn check_unlinked(&self, table: u16) {
         for (cpu, tlb) in self.hardware.tlbs.borrow().iter().enumerate() {
@@ -120,7 +125,7 @@ where
                 let story = format!(
                     "the table in frame {table} is freed, and the root in frame {root} that cpu{cpu} has loaded leads to it"
                 );
-                context().fail(FailureKind::FreedTable, story);
+                self.fail_walk(table, story);
             }
         }
     }
@@ -139,7 +144,7 @@ where
             let story = format!(
                 "the table in frame {table} is freed, and the guest on cpu{walker} can still walk it"
             );
-            context().fail(FailureKind::FreedTable, story);
+            self.fail_walk(table, story);
         }
     }
 

@@ -3,7 +3,8 @@
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, Cpus, Platform, Shootdown};
 
-use crate::machine::SimPlatform;
+use crate::machine::{SimPlatform, context};
+use crate::walkthrough::Sort;
 
 /// A spin lock whose waiters serve the engine, as the engine asks of hosts.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl Lock {
             engine.poll();
             SimPlatform.relax();
         }
+        context().hear(Sort::Lock, "takes a lock");
         Held(self)
     }
 }
@@ -44,6 +46,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         // ORDERING: Release publishes what was done under the lock; pairs with the Acquire in `take`.
         self.0.0.store(0, Ordering::Release);
+        context().hear(Sort::Lock, "leaves the lock");
         SimPlatform.preempt_enable();
     }
 }

@@ -80,6 +80,12 @@ where
         })
     }
 
+    /// What the line at an address holds, if it is one of the engine's view of it.
+    pub(super) fn line_name(&self, address: usize) -> Option<&'static str> {
+        let context = self.context.try_borrow().ok()?;
+        context.as_ref()?.line_name(address)
+    }
+
     /// No CPU has it loaded, and none will: its tag may be another's.
     pub(super) fn end(&self) {
         let holders = self.context().cpus();

@@ -9,6 +9,7 @@ use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
 
 use crate::explore::Walk;
 use crate::kernel::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};
+use crate::walkthrough::{Fact, Key, Value};
 
 /// A cached translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +20,15 @@ pub struct Leaf {
     pub frame: u16,
     /// Whether it allows stores.
     pub writable: bool,
+}
+
+impl Leaf {
+    pub(in crate::kernel) fn fact(&self) -> Value {
+        Value::Frame {
+            frame: self.frame.into(),
+            writable: self.writable,
+        }
+    }
 }
 
 /// A cached entry of the root table. It belongs to a tag, whatever it leads to: only translations are global.
@@ -104,6 +114,19 @@ impl Tlb {
         let leaves = self.leaves.iter();
         let leaves = leaves.filter(move |(tag, _)| self.is_usable(*tag));
         leaves.map(|(_, leaf)| *leaf)
+    }
+
+    /// All that it holds, for those who look at it.
+    pub(super) fn add_facts(&self, cpu: usize, facts: &mut Vec<Fact>) {
+        facts.push((Key::Root(cpu), Value::Tagged(self.root, self.tag.as_u16())));
+        facts.extend(self.leaves.iter().map(|(tag, leaf)| {
+            let key = Key::Leaf(cpu, leaf.page as u64, tag.map(Asid::as_u16));
+            (key, leaf.fact())
+        }));
+        facts.extend(self.structures.iter().map(|(tag, entry)| {
+            let key = Key::Structure(cpu, entry.region, tag.as_u16());
+            (key, Value::Table(entry.table))
+        }));
     }
 
     /// Whether a walk from here could still go through this table. Under another tag it could not, before that

@@ -287,6 +287,7 @@ impl<'a> Context<'a> {
                 Model::Explore(explore) => explore.access(cpu, cell, operation, order),
             }
         });
+        self.heard_access(cell, operation, value);
         self.boundary();
         value
     }
@@ -317,6 +318,7 @@ impl<'a> Context<'a> {
         if let Some(race) = raced {
             self.fail(FailureKind::DataRace, race);
         }
+        self.heard_line(address, access == Plain::Write, false);
     }
 
     /// A non-maskable interrupt may come here; only exploration asks, and only if the machine has a handler.

@@ -8,6 +8,7 @@ use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEven
 
 use crate::machine::deeds::Deed;
 use crate::machine::{Model, Pending, State, Status, StealTime};
+use crate::walkthrough::Sort;
 
 impl State {
     /// Who goes on, seen from the run loop.
@@ -58,9 +59,9 @@ impl State {
         let running = self.running;
         let cpu = &mut self.processors[running];
         let pending = cpu.pending.take();
-        if let Some(recorder) = &mut self.recorder {
-            recorder.taken(running, cpu.now_ps);
-        }
+        self.hear(Sort::Interrupt, || "takes its interrupt".to_owned());
+        self.record(|recorder, cpu, now| recorder.taken(cpu, now));
+        let cpu = &mut self.processors[running];
         cpu.interrupts_on = false;
         cpu.in_handler = true;
         match &mut self.model {
@@ -77,9 +78,8 @@ impl State {
         if let Model::Timed(timed) = &mut self.model {
             timed.leave_handler(running, cpu);
         }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.returned(running, cpu.now_ps);
-        }
+        self.hear(Sort::Interrupt, || "returns from it".to_owned());
+        self.record(|recorder, cpu, now| recorder.returned(cpu, now));
     }
 
     pub(crate) fn charge_access(&mut self, cell: &AtomicU64, operation: Operation) {
@@ -154,6 +154,7 @@ impl State {
             Model::Timed(timed) => timed.flush(running, &mut self.processors[running], operation),
             Model::Explore(explore) => explore.flush(running, operation),
         }
+        self.attach();
     }
 
     pub(crate) fn load_root(&mut self, root: Root, asid: Asid, entries: TagEntries) {
@@ -165,6 +166,7 @@ impl State {
             }
             Model::Explore(explore) => explore.load_root(running, root, asid, entries),
         }
+        self.attach();
     }
 
     /// The running CPU interrupts others, as far as its controller takes the interrupts.
@@ -197,13 +199,19 @@ impl State {
 
     /// The running CPU interrupts others. An interrupt that its target has not taken yet absorbs a new one.
     fn send(&mut self, targets: impl Iterator<Item = usize>) {
+        if self.recorder.is_none() {
+            return self.send_unheard(targets);
+        }
+        let targets: Vec<usize> = targets.collect();
+        for target in &targets {
+            self.hear(Sort::Interrupt, || format!("interrupts cpu{target}"));
+            self.record(|recorder, cpu, now| recorder.sent(cpu, now, *target));
+        }
+        self.send_unheard(targets.into_iter());
+    }
+
+    fn send_unheard(&mut self, targets: impl Iterator<Item = usize>) {
         let running = self.running;
-        let now_ps = self.processors[running].now_ps;
-        let targets = targets.inspect(|target| {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.sent(running, now_ps, *target);
-            }
-        });
         match &mut self.model {
             Model::Timed(timed) => {
                 timed.send(&mut self.processors, running, targets);
@@ -262,9 +270,6 @@ impl State {
     }
 
     pub(crate) fn trace(&mut self, event: TraceEvent) {
-        let running = self.running;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.engine(running, self.processors[running].now_ps, event);
-        }
+        self.record(|recorder, cpu, now| recorder.engine(cpu, now, event));
     }
 }

@@ -7,6 +7,7 @@ use shootdown::{
 
 use crate::machine::deeds::Deed;
 use crate::machine::{Note, State, context};
+use crate::walkthrough::Sort;
 
 /// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -86,7 +87,7 @@ unsafe impl Platform for SimPlatform {
         let context = context();
         context.choice();
         context.maybe_nmi();
-        context.tell(|| format!("drops {operation:?}"));
+        context.with(|state| state.tell_flush(operation));
         context.with(|state| state.flush(operation));
         context.event();
     }
@@ -107,7 +108,13 @@ unsafe impl Platform for SimPlatform {
         let context = context();
         context.choice();
         context.maybe_nmi();
-        context.tell(|| format!("loads {root:?} under {asid:?}, {entries:?}"));
+        context.with(|state| {
+            state.tell_as(|| {
+                let label = format!("loads root {}", root.as_u64());
+                let text = format!("loads {root:?} under {asid:?}, {entries:?}");
+                (Sort::Engine, label, text)
+            });
+        });
         context.with(|state| state.load_root(root, asid, entries));
         context.event();
     }
@@ -170,7 +177,7 @@ unsafe impl Platform for SimPlatform {
 
     fn on_trace(&self, event: shootdown::TraceEvent) {
         let context = context();
-        context.tell(|| format!("{event:?}"));
+        context.with(|state| state.tell_engine(event));
         context.with(|state| state.trace(event));
         context.note(Note::Engine(event));
         context.maybe_nmi();

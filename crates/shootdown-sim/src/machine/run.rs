@@ -14,9 +14,13 @@ use crate::machine::quiet;
 use crate::machine::{Failure, FailureKind, Host, Model, State, StealTime};
 use crate::timed::Timed;
 use crate::trace::Recorder;
+use crate::walkthrough::Steps;
 
 /// What one virtual CPU executes.
 pub type Program<'a> = Box<dyn FnOnce(Context<'_>) + 'a>;
+
+/// Names the line at an address, if it is of interest.
+pub(crate) type LineNames<'a> = dyn Fn(usize) -> Option<String> + 'a;
 
 /// How a coroutine gives way; set while it exists.
 pub(crate) type GiveWay = Cell<Option<NonNull<Yielder<(), ()>>>>;
@@ -35,6 +39,8 @@ pub struct Machine<'a> {
     pub(crate) handler: Box<dyn Fn() + 'a>,
     pub(crate) nmi: Option<Box<dyn Fn() + 'a>>,
     pub(crate) host: Option<Box<dyn Host + 'a>>,
+    /// What the line at an address holds, for those who walk through the run.
+    pub(crate) line_names: Option<Box<LineNames<'a>>>,
     /// Of each task.
     pub(crate) yielders: Vec<GiveWay>,
     /// Whether CPUs may be taken off their processors.
@@ -73,6 +79,7 @@ impl<'a> Machine<'a> {
             handler: Box::new(handler),
             nmi: None,
             host: None,
+            line_names: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             has_hypervisor,
             steal_times: (0..cpus).map(|_| StealTime::new()).collect(),
@@ -90,6 +97,22 @@ impl<'a> Machine<'a> {
     /// Records what happens from now on; the recorder comes back in the state.
     pub fn record(&mut self, recorder: Recorder) {
         self.state.get_mut().recorder = Some(Box::new(recorder));
+    }
+
+    /// Once the CPUs have their numbers: records the run step by step, and which CPUs have the lines that `line_name` names; both come back in the state.
+    #[must_use]
+    pub fn with_steps(mut self, line_name: impl Fn(usize) -> Option<String> + 'a) -> Self {
+        self.hear_steps(line_name);
+        self
+    }
+
+    /// The same.
+    pub fn hear_steps(&mut self, line_name: impl Fn(usize) -> Option<String> + 'a) {
+        let numbers = &self.state.get_mut().numbers;
+        let recorder = Recorder::new(numbers.len()).with_numbers(numbers);
+        self.record(recorder);
+        self.state.get_mut().steps = Some(Box::new(Steps::new()));
+        self.line_names = Some(Box::new(line_name));
     }
 
     /// Gives the virtual CPUs other numbers than 0 and so on.

@@ -7,6 +7,7 @@ use crate::machine::deeds::{Deed, Deeds};
 use crate::machine::{Failure, FailureKind, Processor, Status, new_global_tags};
 use crate::timed::Timed;
 use crate::trace::Recorder;
+use crate::walkthrough::{Steps, sort_of};
 
 /// What an event means.
 #[derive(Debug)]
@@ -77,8 +78,10 @@ pub struct State {
     pub story: Option<Vec<String>>,
     /// Programs that are not over.
     pub unfinished: usize,
-    /// What hears everything that happens, if a trace is wanted (timed model).
+    /// What hears everything that happens, if a trace is wanted.
     pub recorder: Option<Box<Recorder>>,
+    /// What hears step by step, if somebody wants to walk through the run.
+    pub steps: Option<Box<Steps>>,
 }
 
 impl State {
@@ -95,6 +98,7 @@ impl State {
             story: None,
             unfinished: cpus,
             recorder: None,
+            steps: None,
         }
     }
 
@@ -130,20 +134,23 @@ impl State {
 
     /// Adds to the story, if it is wanted.
     pub fn tell(&mut self, what: impl FnOnce() -> String) {
-        if let Some(story) = &mut self.story {
-            story.push(format!("{:>6} cpu{} {}", self.events, self.running, what()));
-        }
+        self.tell_as(|| {
+            let text = what();
+            (sort_of(&text), text.clone(), text)
+        });
     }
 
     /// Ends the run; the first failure counts.
     pub fn fail(&mut self, kind: FailureKind, message: String) {
         if self.failure.is_none() {
-            self.failure = Some(Failure {
+            let failure = Failure {
                 kind,
                 cpu: self.running,
                 event: self.events,
                 message,
-            });
+            };
+            self.hear_failure(&failure);
+            self.failure = Some(failure);
         }
     }
 

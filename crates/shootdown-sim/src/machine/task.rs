@@ -164,6 +164,7 @@ impl State {
         );
         let mine = std::mem::replace(&mut self.current[running], next);
         self.tell(|| format!("leaves task {mine} for task {next}"));
+        self.record(|recorder, cpu, now| recorder.leaves(cpu, now, mine));
         match &mut self.model {
             Model::Timed(timed) => timed.stays(&self.processors[running], running),
             Model::Explore(explore) => explore.park(running, mine),
@@ -173,6 +174,7 @@ impl State {
     fn arrive(&mut self) {
         let running = self.running;
         let mine = self.current[running];
+        self.record(|recorder, cpu, now| recorder.arrives(cpu, now, mine));
         if let Model::Explore(explore) = &mut self.model {
             explore.unpark(running, mine);
         }

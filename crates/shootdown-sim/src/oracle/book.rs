@@ -1,8 +1,11 @@
 //! [`Book`]: frames, and what was promised about them.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 
 use crate::machine::FailureKind;
+use crate::walkthrough::{Fact, Key, Subject, Value};
 
 /// A broken promise: its kind, and the story.
 pub type Breach = (FailureKind, String);
@@ -52,6 +55,8 @@ pub struct Book {
     frames: Vec<Frame>,
     pages: FxHashMap<(u64, usize), Page>,
     promises: u64,
+    /// What the last breach was about.
+    subject: Cell<Option<Subject>>,
 }
 
 impl Book {
@@ -65,6 +70,7 @@ impl Book {
             frames: vec![free; frames],
             pages: FxHashMap::default(),
             promises: 0,
+            subject: Cell::default(),
         }
     }
 
@@ -89,6 +95,7 @@ impl Book {
         if entry.kind == FrameKind::Table {
             return Ok(entry.life);
         }
+        self.blame(Subject::Table(frame));
         let kind = format!("{:?}", entry.kind).to_lowercase();
         Err((
             FailureKind::FreedTable,
@@ -105,6 +112,7 @@ impl Book {
         if now == life {
             return Ok(());
         }
+        self.blame(Subject::Table(frame));
         Err((
             FailureKind::FreedTable,
             format!("a page walk goes through frame {frame}, which has become another table since"),
@@ -146,6 +154,33 @@ impl Book {
         }
     }
 
+    /// What a broken promise is about.
+    pub fn blame(&self, subject: Subject) {
+        self.subject.set(Some(subject));
+    }
+
+    /// What was blamed last.
+    pub fn subject(&self) -> Option<Subject> {
+        self.subject.get()
+    }
+
+    /// The frames in use and the open promises, for those who look at them.
+    pub(crate) fn add_facts(&self, facts: &mut Vec<Fact>) {
+        let frames = self.frames.iter().enumerate();
+        let used = frames.filter(|(_, frame)| frame.kind != FrameKind::Free);
+        facts
+            .extend(used.map(|(index, frame)| (Key::Frame(index as u16), Value::Used(frame.kind))));
+        for ((space, page), promised) in &self.pages {
+            facts.extend(promised.open.iter().map(|promise| {
+                let key = Key::Promise(*space, *page, promise.frame);
+                let same = |other: &&Promise| other.frame == promise.frame;
+                let writable = promised.open.iter().filter(same).any(|it| it.writable);
+                let frame = promise.frame.into();
+                (key, Value::Frame { frame, writable })
+            }));
+        }
+    }
+
     /// An access happens.
     ///
     /// # Errors
@@ -165,6 +200,7 @@ impl Book {
         if covered {
             return Ok(());
         }
+        self.blame(Subject::Page { page, frame });
         let verb = if writes { "stores to" } else { "loads from" };
         let struck_at = entry.map_or(0, |entry| entry.struck_at);
         Err((

@@ -70,6 +70,11 @@ impl Cache {
         set.insert(0, entry);
     }
 
+    /// All entries, in no order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.sets.iter().flatten()
+    }
+
     /// Drops one page of a tag.
     pub(crate) fn drop_page(&mut self, sets: usize, tag: Asid, page: u64) {
         self.set(sets, page)

@@ -34,7 +34,7 @@ pub use costs::{Costs, Hosting, PerDistance};
 pub use guests::GuestCosts;
 pub use hypervisor::HostCounts;
 pub(crate) use hypervisor::Hypervisor;
-pub use lines::{Lines, Transfers};
+pub use lines::{LINE_BYTES, Lines, Transfers};
 pub use model::Timed;
 pub use moves::{Motive, Moved, Moves};
 pub use parameters::{PARAMETERS, Parameter, ParameterError, Unit};

@@ -7,6 +7,7 @@ use shootdown::{Asid, FlushRange, TagEntries};
 
 use crate::timed::cache::{Cache, Entry, Replacement};
 use crate::timed::{Costs, TlbCounts, TlbShape};
+use crate::walkthrough::{Fact, Key, Value};
 
 /// Page numbers count pages of 4 KiB.
 const PAGE_SHIFT: usize = 12;
@@ -124,6 +125,16 @@ impl Tlb {
     /// The tag that is loaded.
     pub fn tag(&self) -> Asid {
         self.tags[0]
+    }
+
+    /// All translations of pages, for those who look at them.
+    pub(super) fn add_facts(&self, cpu: usize, facts: &mut Vec<Fact>) {
+        let entries = self.second.entries().chain(self.first.entries());
+        facts.extend(entries.map(|entry| {
+            let key = Key::Leaf(cpu, entry.page, Some(entry.tag.as_u16()));
+            let (frame, writable) = (entry.frame, true);
+            (key, Value::Frame { frame, writable })
+        }));
     }
 
     /// What was counted so far.

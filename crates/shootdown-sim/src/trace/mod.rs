@@ -1,4 +1,5 @@
-//! What happened when, on which virtual CPU: recorded in the timed model, written for people.
+//! What happened when, on which virtual CPU: recorded, written for people. In the timed model times are picoseconds; a run
+//! that is explored step by step ([`walkthrough`](crate::walkthrough)) has the numbers of steps instead.
 //!
 //! Recording is off unless [`State::recorder`](crate::machine::State::recorder) is set, and then costs one look
 //! at an empty option a hook. A program says what its CPU is doing ([`Context::doing`]); the rest comes from the

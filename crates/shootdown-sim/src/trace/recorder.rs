@@ -1,6 +1,7 @@
 //! [`Recorder`]: hears what happens, in the order in which it does, and makes spans, instants and flows of it.
 
-use shootdown::TraceEvent;
+use rustc_hash::FxHashMap;
+use shootdown::{CpuId, TraceEvent};
 
 use crate::trace::{Flow, Instant, InstantKind, Span, SpanKind, Trace};
 
@@ -11,15 +12,22 @@ const ENGINE_HANDLER: &str = "handle_ipi";
 #[derive(Clone, Debug)]
 pub struct Recorder {
     lanes: Vec<Lane>,
+    /// What the engine calls each CPU.
+    numbers: Vec<CpuId>,
     open_flows: Vec<OpenFlow>,
+    /// What tasks are in that have no CPU.
+    parked: FxHashMap<usize, Vec<Open>>,
     trace: Trace,
 }
+
+/// A span that has begun and not ended.
+type Open = (SpanKind, &'static str, u64);
 
 /// One CPU.
 #[derive(Clone, Default, Debug)]
 struct Lane {
     /// Spans that have begun and not ended, the outermost first.
-    open: Vec<(SpanKind, &'static str, u64)>,
+    open: Vec<Open>,
     /// Requests submitted so far.
     requests: u64,
     /// Acknowledgements of those that have still to come.
@@ -44,12 +52,27 @@ impl Recorder {
     pub fn new(cpus: usize) -> Self {
         Self {
             lanes: vec![Lane::default(); cpus],
+            numbers: (0..cpus as u32).map(CpuId::new).collect(),
             open_flows: Vec::new(),
+            parked: FxHashMap::default(),
             trace: Trace {
                 cpus,
                 ..Trace::default()
             },
         }
+    }
+
+    /// For CPUs that the engine calls otherwise.
+    #[must_use]
+    pub(crate) fn with_numbers(mut self, numbers: &[CpuId]) -> Self {
+        self.numbers = numbers.to_vec();
+        self
+    }
+
+    fn index_of(&self, number: CpuId) -> usize {
+        let mut numbers = self.numbers.iter();
+        let index = numbers.position(|it| *it == number);
+        index.expect("a CPU of the machine")
     }
 
     /// Ends what has not ended. Flows whose initiator has not seen the acknowledgement are left out.
@@ -62,6 +85,28 @@ impl Recorder {
         }
         self.trace.sort();
         self.trace
+    }
+
+    /// Interrupts whose initiator has not seen the acknowledgement: initiator, target, when each was sent and taken.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (usize, usize, u64, Option<u64>)> {
+        let flows = self.open_flows.iter();
+        flows.map(|flow| (flow.initiator, flow.target, flow.sent_ps, flow.taken_ps))
+    }
+
+    /// `cpu` loses its task, which takes along what it is in.
+    pub(crate) fn leaves(&mut self, cpu: usize, now_ps: u64, task: usize) {
+        let open = self.lanes[cpu].open.clone();
+        while !self.lanes[cpu].open.is_empty() {
+            self.end_innermost(cpu, now_ps);
+        }
+        self.parked.insert(task, open);
+    }
+
+    /// A task has got `cpu`, and goes on in what it was in.
+    pub(crate) fn arrives(&mut self, cpu: usize, now_ps: u64, task: usize) {
+        for (kind, name, _) in self.parked.remove(&task).unwrap_or_default() {
+            self.begin(cpu, now_ps, kind, name);
+        }
     }
 
     /// From now on `cpu` executes its program's `name`. Inside an interrupt, a wait or a flush it is not heard.
@@ -127,7 +172,7 @@ impl Recorder {
             TraceEvent::FlushFinished { .. } => self.end(cpu, now_ps, SpanKind::Flush),
             TraceEvent::Acknowledged { initiator, .. } => {
                 self.instant(cpu, now_ps, InstantKind::Acknowledged);
-                self.acknowledged(initiator.index(), cpu, now_ps);
+                self.acknowledged(self.index_of(initiator), cpu, now_ps);
             }
             TraceEvent::FunctionStarted { .. } => {
                 self.begin(cpu, now_ps, SpanKind::Function, "function")
@@ -138,7 +183,7 @@ impl Recorder {
                 self.seen(cpu, now_ps);
                 self.end(cpu, now_ps, SpanKind::Wait);
             }
-            TraceEvent::FoundDone { initiator } => self.seen(initiator.index(), now_ps),
+            TraceEvent::FoundDone { initiator } => self.seen(self.index_of(initiator), now_ps),
             _ => {}
         }
     }
@@ -229,7 +274,6 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shootdown::CpuId;
 
     fn acknowledged(cpu: u32) -> TraceEvent {
         TraceEvent::Acknowledged {

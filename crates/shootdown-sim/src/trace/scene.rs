@@ -1,13 +1,15 @@
 //! One shootdown as the README shows it: a thread discards a page that other CPUs may have cached.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Engine, Machine, root_at};
+use crate::machine::{Context, Engine, Machine, State, root_at};
 use crate::timed::{Costs, Preset, Timed};
 use crate::trace::picture::{self, Panel};
 use crate::trace::{Recorder, Span, SpanKind, Trace};
+use crate::walkthrough::{Recorded, Titles, Walkthrough};
 
 /// CPUs of the scene: the initiator and three targets.
 pub const CPUS: usize = 4;
@@ -19,6 +21,9 @@ pub const POLICIES: [(&str, Policy); 3] = [
 ];
 /// Iterations until every line is where it will be at the start of each.
 const WARM_UP: usize = 8;
+const ITERATIONS: usize = WARM_UP + 2;
+/// Where the first iteration's page is, if programs use it.
+const FIRST_FRAME: u64 = 100;
 /// How the initiator marks the start of an iteration.
 const ITERATION: &str = "iteration";
 /// What the memory manager does around the flush, and user code between two calls.
@@ -41,54 +46,129 @@ pub fn costs() -> Costs {
 /// # Panics
 /// When the engine fails.
 pub fn steady_iteration(policy: Policy) -> Trace {
-    let trace = run(policy);
+    let stage = Stage::new(policy, false);
+    let trace = stage.play(|machine| machine.record(Recorder::new(CPUS)));
+    steady(&trace.recorder.expect("set above").finish())
+}
+
+/// The same iteration to walk through: its page is used by all CPUs before it is discarded.
+///
+/// # Panics
+/// When the engine fails.
+pub fn walkthrough(name: &str, policy: Policy) -> Walkthrough {
+    let stage = Stage::new(policy, true);
+    let line_name = |address| stage.line_name(address);
+    let mut state = stage.play(|machine| machine.hear_steps(line_name));
+    let recorded = Recorded::of(&mut state).expect("set above");
+    let call = steady(recorded.trace());
+    let from_ps = call_of(&call).start_ps - MARGIN_PS;
+    let to_ps = from_ps + busy_ps(&call) + 2 * MARGIN_PS;
+    let titles = Titles {
+        title: &format!(
+            "One madvise on the simulated machine, {name}: {} ns",
+            madvise_ns(&call)
+        ),
+        command: &format!("./lab bench madvise --machine sim --policies {name} --html FILE"),
+    };
+    recorded.timed(titles, from_ps, to_ps)
+}
+
+/// The iteration after those in which lines still find their places.
+fn steady(trace: &Trace) -> Trace {
     let starts = trace.marks(0, ITERATION);
     trace.window(starts[WARM_UP], starts[WARM_UP + 1])
 }
 
-fn run(policy: Policy) -> Trace {
-    let engine = Engine::new(CPUS);
-    engine.set_policy(policy);
-    let space = AddressSpace::new(&engine, root_at(1));
-    let done = Cell::new(false);
-    let mut machine = Machine::timed(Timed::new(CPUS, costs()), || engine.handle_ipi());
-    machine.record(Recorder::new(CPUS));
-    let mut state = machine.run_each("the scene of the picture", |cpu, context| {
-        engine.online();
-        engine.switch_to(None, &space);
-        context.doing(SpanKind::User, "user");
-        if cpu == 0 {
-            discard_pages(context, &engine, &space, &done);
-        }
-        while !done.get() {
-            context.work(BETWEEN_PS);
-        }
-        engine.switch_away(&space, root_at(0));
-    });
-    state.recorder.take().expect("set above").finish()
+/// What the CPUs of the scene share.
+struct Stage {
+    engine: Engine<CPUS>,
+    space: AddressSpace<CPUS>,
+    done: Cell<bool>,
+    /// The entry of each iteration's page, if programs use it: its frame, or 0.
+    entries: Option<Vec<AtomicU64>>,
 }
 
-fn discard_pages(
-    context: Context<'_>,
-    engine: &Engine<CPUS>,
-    space: &AddressSpace<CPUS>,
-    done: &Cell<bool>,
-) {
-    while engine.ready_cpus().len() < CPUS {
-        context.work(BETWEEN_PS);
+impl Stage {
+    fn new(policy: Policy, uses_pages: bool) -> Self {
+        let engine = Engine::new(CPUS);
+        engine.set_policy(policy);
+        let entries = (0..ITERATIONS).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            space: AddressSpace::new(&engine, root_at(1)),
+            engine,
+            done: Cell::new(false),
+            entries: uses_pages.then_some(entries),
+        }
     }
-    for iteration in 0..WARM_UP + 2 {
-        context.work(BETWEEN_PS);
-        context.mark(ITERATION);
-        context.work(BEFORE_FLUSH_PS);
-        context.doing(SpanKind::Kernel, "madvise");
-        context.work(BEFORE_FLUSH_PS);
-        let page = FlushRange::pages(iteration << 12, 1, PageSize::SIZE_4K);
-        engine.flush(space, page, FreedTables::No);
-        context.work(AFTER_FLUSH_PS);
-        context.doing(SpanKind::User, "user");
+
+    fn play<'a>(&'a self, prepare: impl FnOnce(&mut Machine<'a>)) -> State {
+        let timed = Timed::new(CPUS, costs());
+        let mut machine = Machine::timed(timed, || self.engine.handle_ipi());
+        prepare(&mut machine);
+        machine.run_each("the scene of the picture", |cpu, context| {
+            self.engine.online();
+            self.engine.switch_to(None, &self.space);
+            context.doing(SpanKind::User, "user");
+            if cpu == 0 {
+                self.discard_pages(context);
+            }
+            while !self.done.get() {
+                context.work(BETWEEN_PS);
+                self.use_pages(context);
+            }
+            self.engine.switch_away(&self.space, root_at(0));
+        })
     }
-    done.set(true);
+
+    fn discard_pages(&self, context: Context<'_>) {
+        while self.engine.ready_cpus().len() < CPUS {
+            context.work(BETWEEN_PS);
+        }
+        for iteration in 0..ITERATIONS {
+            self.map(iteration, FIRST_FRAME + iteration as u64);
+            context.work(BETWEEN_PS);
+            self.use_pages(context);
+            context.mark(ITERATION);
+            context.work(BEFORE_FLUSH_PS);
+            context.doing(SpanKind::Kernel, "madvise");
+            context.work(BEFORE_FLUSH_PS);
+            self.unmap(context, iteration);
+            let page = FlushRange::pages(iteration << 12, 1, PageSize::SIZE_4K);
+            self.engine.flush(&self.space, page, FreedTables::No);
+            context.work(AFTER_FLUSH_PS);
+            context.doing(SpanKind::User, "user");
+        }
+        self.done.set(true);
+    }
+
+    fn map(&self, page: usize, frame: u64) {
+        if let Some(entries) = &self.entries {
+            entries[page].store(frame, Ordering::Relaxed);
+        }
+    }
+
+    fn unmap(&self, context: Context<'_>, page: usize) {
+        if self.entries.is_some() {
+            self.map(page, 0);
+            context.tell(|| format!("empties the entry of page {page}"));
+        }
+    }
+
+    /// Loads from every page that is mapped.
+    fn use_pages(&self, context: Context<'_>) {
+        for (page, entry) in self.entries.iter().flatten().enumerate() {
+            let frame = entry.load(Ordering::Relaxed);
+            if frame != 0 {
+                context.touch(page as u64, entry);
+                context.tell(|| format!("loads from page {page} at frame {frame}"));
+            }
+        }
+    }
+
+    fn line_name(&self, address: usize) -> Option<String> {
+        let of_space = self.space.line_name(address).map(str::to_owned);
+        of_space.or_else(|| self.engine.full_line_name(address))
+    }
 }
 
 /// The picture of the scene: what kernels did, above what this engine does.

@@ -6,7 +6,8 @@ use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, Platform, Wait};
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, SimPlatform};
 
-use crate::scene::{Scene, explore, explore_offline};
+use crate::play::{explore, explore_offline};
+use crate::scene::Scene;
 
 const CPUS: usize = 3;
 

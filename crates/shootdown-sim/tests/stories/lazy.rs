@@ -5,7 +5,8 @@ use shootdown_sim::machine::context;
 use shootdown_sim::root_at;
 
 use crate::moves::{LOADS, ROUNDS, VISITS, page, relinks, unmaps};
-use crate::scene::{FIRST_FRAME, Part, Scene, Stage, explore, explore_on};
+use crate::play::{Part, Stage, explore, explore_on};
+use crate::scene::{FIRST_FRAME, Scene};
 
 /// Runs in the space, is lazy in it for a while, and runs in it again.
 fn dozes(scene: &Scene) {

@@ -6,7 +6,8 @@ use shootdown_sim::machine::context;
 use shootdown_sim::oracle::FrameKind;
 use shootdown_sim::{FailureKind, root_at};
 
-use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Part, Scene, TABLE};
+use crate::play::Part;
+use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE};
 
 /// Changes that the initiator of a story makes.
 pub const ROUNDS: u16 = 4;

@@ -3,26 +3,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::mem;
 use std::rc::Rc;
 
 use shootdown::sim::{Ordering, Plain};
-use shootdown::{AddressSpace, Asid, LocalFlush, Platform, Root, TagEntries};
-use shootdown_sim::explore::{Chooser, Explore, Hardware, Question, Strategy, Walk, Weak};
-use shootdown_sim::kernel::{
-    Adversary, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware,
-};
-use shootdown_sim::machine::{Model, context};
-use shootdown_sim::oracle::{Breach, FrameKind};
-use shootdown_sim::{FailureKind, Machine, Program, SimPlatform, root_at};
+use shootdown::{AddressSpace, Platform};
+use shootdown_sim::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, SharedHardware};
+use shootdown_sim::machine::context;
+use shootdown_sim::oracle::FrameKind;
+use shootdown_sim::walkthrough::Subject;
+use shootdown_sim::{FailureKind, SimPlatform, root_at};
+
+use crate::play::Stage;
 
 /// The engine of a scene.
 pub type Engine = shootdown_sim::Engine<4>;
-
-/// Schedules of each story.
-const RUNS: u64 = 1500;
-/// More events than any story has that gets on.
-const MOST_EVENTS: u64 = 60_000;
 
 const KERNEL_ROOT: u16 = 0;
 const KERNEL_TABLE: u16 = 1;
@@ -55,7 +49,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    fn new(cpus: usize, stage: Stage) -> Self {
+    pub fn new(cpus: usize, stage: Stage) -> Self {
         let engine = Engine::new(cpus);
         let space = AddressSpace::new(&engine, root_at(u64::from(ROOT)));
         let other = |index| AddressSpace::new(&engine, root_at(u64::from(OTHER_ROOT + index)));
@@ -151,6 +145,10 @@ impl Scene {
             && self.forbidden.borrow().contains(&(page, frame))
         {
             let story = format!("page {page} still leads to frame {frame}");
+            self.hardware
+                .book
+                .borrow()
+                .blame(Subject::Page { page, frame });
             context().fail(FailureKind::StaleAccess, story);
         }
     }
@@ -202,8 +200,15 @@ impl Scene {
         drop(tlbs);
         if let Some(walker) = walker {
             let story = format!("cpu{walker} can still walk table {table}");
+            self.hardware.book.borrow().blame(Subject::Table(table));
             context().fail(FailureKind::FreedTable, story);
         }
+    }
+
+    /// What the line at an address holds, if it is one of the engine's.
+    pub fn line_name(&self, address: usize) -> Option<String> {
+        let of_space = self.space.line_name(address).map(str::to_owned);
+        of_space.or_else(|| self.engine.full_line_name(address))
     }
 
     /// Whether the TLB of a CPU that is online holds this translation.
@@ -211,112 +216,5 @@ impl Scene {
         let tlbs = self.hardware.tlbs.borrow();
         let mut leaves = tlbs[cpu].usable();
         self.online[cpu].get() && leaves.any(|leaf| (leaf.page, leaf.frame) == (page, frame))
-    }
-}
-
-/// The adversary, which knows what a scene is about: pages 0 and 1.
-#[derive(Debug)]
-struct Eager(Adversary);
-
-impl Hardware for Eager {
-    fn flush(&mut self, cpu: usize, operation: LocalFlush, now: &Walk) {
-        self.0.flush(cpu, operation, now);
-    }
-
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
-        self.0.load_root(cpu, root, asid, entries);
-    }
-
-    fn at_event(&mut self, memory: &mut Weak, chooser: &mut Chooser) -> Result<(), Breach> {
-        let shared = &self.0.0;
-        let cpus = shared.tlbs.borrow().len();
-        let wish = chooser.choose(Question::Tlb, 1 + 2 * cpus).checked_sub(1);
-        if let Some(wish) = wish {
-            shared.translate(memory, chooser, wish / 2, wish % 2)?;
-        }
-        self.0.at_event(memory, chooser)
-    }
-}
-
-/// One CPU's part in a story.
-pub type Part = fn(&Scene);
-
-/// What a story needs of the machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Stage {
-    /// Hardware tags of each CPU.
-    pub asid_slots: usize,
-    pub kernel_pages: KernelPages,
-    /// Where non-maskable interrupts lead.
-    pub nmi: Part,
-    /// Parts begin when all CPUs are online, not before their own is.
-    pub is_online: bool,
-}
-
-impl Stage {
-    /// No tags, and nothing that is not maskable.
-    pub const PLAIN: Self = Self {
-        asid_slots: 0,
-        kernel_pages: KernelPages::Global,
-        nmi: |_| (),
-        is_online: true,
-    };
-    /// Each part comes online by itself.
-    pub const OFFLINE: Self = Self {
-        is_online: false,
-        ..Self::PLAIN
-    };
-    /// Tags for some spaces.
-    pub const TAGGED: Self = Self {
-        asid_slots: 4,
-        ..Self::PLAIN
-    };
-}
-
-/// Tells a story under many schedules; part `n` is CPU n's.
-pub fn explore(parts: &[Part]) {
-    explore_on(Stage::PLAIN, parts);
-}
-
-/// The same for parts that come online by themselves.
-pub fn explore_offline(parts: &[Part]) {
-    explore_on(Stage::OFFLINE, parts);
-}
-
-/// The same on a machine that is not plain.
-pub fn explore_on(stage: Stage, parts: &[Part]) {
-    for seed in 0..RUNS {
-        let strategy = match seed % 3 {
-            0 => Strategy::Priorities {
-                seed,
-                changes: 1 + (seed / 3 % 6) as u32,
-            },
-            _ => Strategy::Random(seed),
-        };
-        let scene = Scene::new(parts.len(), stage);
-        let chooser = Chooser::new(strategy, parts.len());
-        let tlbs = Box::new(Eager(Adversary(scene.hardware.clone())));
-        let model =
-            Explore::new(parts.len(), chooser, tlbs, MOST_EVENTS).with_asid_slots(stage.asid_slots);
-        let handler = || {
-            scene.engine.handle_ipi();
-        };
-        let machine = Machine::new(parts.len(), Model::Explore(Box::new(model)), handler)
-            .with_nmi(|| (stage.nmi)(&scene));
-        let programs = parts.iter().map(|part| -> Program<'_> {
-            let scene = &scene;
-            Box::new(move |_| {
-                if stage.is_online {
-                    scene.online_all(parts.len());
-                }
-                part(scene);
-            })
-        });
-        let (_, failure) = machine.run(programs.collect());
-        if let Some(failure) = failure {
-            // The space is still loaded on CPUs that no longer exist, which its drop would rightly refuse.
-            mem::forget(scene);
-            panic!("seed {seed}: {failure}");
-        }
     }
 }

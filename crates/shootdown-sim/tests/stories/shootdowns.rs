@@ -8,9 +8,8 @@ use crate::moves::{
     LOADS, ROUNDS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, comes_and_goes, page, relinks, unmaps,
     unmaps_kernel,
 };
-use crate::scene::{
-    FIRST_FRAME, KERNEL_PAGE, Part, Scene, Stage, explore, explore_offline, explore_on,
-};
+use crate::play::{Part, Stage, explore, explore_offline, explore_on};
+use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene};
 
 fn stays(scene: &Scene) {
     scene.engine.switch_to(None, &scene.space);

@@ -8,7 +8,8 @@ use shootdown_sim::{FailureKind, root_at};
 use crate::moves::{
     LOADS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, VISITS, comes_and_goes, relinks, unmaps_kernel,
 };
-use crate::scene::{KERNEL_PAGE, Scene, Stage, explore_on};
+use crate::play::{Stage, explore_on};
+use crate::scene::{KERNEL_PAGE, Scene};
 
 /// Rounds through several spaces.
 const ROUNDS: usize = 4;

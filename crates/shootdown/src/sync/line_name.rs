@@ -1,6 +1,7 @@
 //! What each cache line of an engine holds, for the simulator.
 
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::Platform;
@@ -36,6 +37,13 @@ where
             .find_map(|ring| ring.line_name(address))
             .or_else(|| states.find_map(|state| state.line_name(address)))
             .or_else(|| touches(self, address).then_some("engine"))
+    }
+
+    /// The CPU whose memory has bytes in the line at `address`.
+    pub fn line_owner(&self, address: usize) -> Option<CpuId> {
+        let mut cpus = self.cpus.iter();
+        let owner = cpus.position(|it| it.get().is_some_and(|state| touches(state, address)))?;
+        Some(CpuId::new(owner as u32))
     }
 }
 

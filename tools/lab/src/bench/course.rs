@@ -21,7 +21,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     if trace::write(bench)? && bench.machine.is_empty() {
         return Ok(());
     }
-    report::probe(bench.result())?;
+    report::probe(bench.result(), "--json")?;
     if sim::is_meant(bench)? {
         return sim::command(bench);
     }

@@ -15,7 +15,7 @@ mod plan;
 mod program;
 #[cfg(test)]
 mod recorded;
-mod report;
+pub mod report;
 mod row;
 mod sim;
 mod trace;

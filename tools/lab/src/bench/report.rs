@@ -38,13 +38,13 @@ fn keep(result: &Value) -> Outcome<PathBuf> {
 }
 
 /// Finds out before measuring whether the result can be written.
-pub fn probe(path: Option<&Path>) -> Outcome<()> {
+pub fn probe(path: Option<&Path>, option: &str) -> Outcome<()> {
     let Some(path) = path else {
         return Ok(());
     };
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map(drop)
-        .map_err(|error| unwritable(path, &error, "--json"))
+        .map_err(|error| unwritable(path, &error, option))
 }
 
 /// The caller has named a file that cannot be written.

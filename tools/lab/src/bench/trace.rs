@@ -1,8 +1,10 @@
-//! `--trace` and `--picture`: one shootdown on the simulated machine, for people to look at.
+//! `--trace`, `--picture` and `--html`: one shootdown on the simulated machine, for people to look at.
 
+use shootdown::Policy;
 use shootdown_sim::trace::{Trace, chrome, scene};
+use shootdown_sim::walkthrough;
 
-use super::report::unwritable;
+use super::report::{self, unwritable};
 use super::workloads;
 use crate::cli::{Bench, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -12,6 +14,7 @@ use crate::failure::{Failure, Outcome};
 /// # Errors
 /// A file cannot be written, or the options contradict each other (exit code 2).
 pub fn write(bench: &Bench) -> Outcome<bool> {
+    probe(bench)?;
     if let Some(path) = &bench.trace {
         check_machines(bench, "--trace")?;
         let text = trace(&bench.policies)?;
@@ -27,7 +30,21 @@ pub fn write(bench: &Bench) -> Outcome<bool> {
             .map_err(|error| unwritable(path, &error, "--picture"))?;
         println!("picture of one shootdown: {}", path.display());
     }
-    Ok(bench.trace.is_some() || bench.picture.is_some())
+    if let Some(path) = &bench.html {
+        check_machines(bench, "--html")?;
+        let runs = named(&bench.policies)?.map(|(name, policy)| scene::walkthrough(name, policy));
+        let page = walkthrough::page(&runs.collect::<Vec<_>>());
+        std::fs::write(path, page).map_err(|error| unwritable(path, &error, "--html"))?;
+        println!("one shootdown, step by step: {}", path.display());
+    }
+    Ok(bench.trace.is_some() || bench.picture.is_some() || bench.html.is_some())
+}
+
+/// Whatever is written can be, or nothing runs.
+fn probe(bench: &Bench) -> Outcome<()> {
+    report::probe(bench.trace.as_deref(), "--trace")?;
+    report::probe(bench.picture.as_deref(), "--picture")?;
+    report::probe(bench.html.as_deref(), "--html")
 }
 
 /// Time stands still while somebody looks only on the simulated machine, and there is something to see in madvise.
@@ -51,16 +68,24 @@ fn check_machines(bench: &Bench, option: &str) -> Outcome<()> {
     ))
 }
 
-fn trace(policies: &[String]) -> Outcome<String> {
+type Named = (&'static str, Policy);
+
+/// The policies of these names.
+fn named(policies: &[String]) -> Outcome<impl Iterator<Item = Named> + use<>> {
     let known = |asked: &String| {
         let policy = scene::POLICIES.iter().find(|(name, _)| name == asked);
-        let (name, policy) = policy.ok_or_else(|| {
+        policy.copied().ok_or_else(|| {
             let cause = format!("no policy is called {asked}");
             Failure::input(cause, "use before, published or best")
-        })?;
-        Ok((*name, scene::steady_iteration(*policy)))
+        })
     };
-    let traces = policies.iter().map(known).collect::<Outcome<Vec<_>>>()?;
+    let policies = policies.iter().map(known).collect::<Outcome<Vec<_>>>()?;
+    Ok(policies.into_iter())
+}
+
+fn trace(policies: &[String]) -> Outcome<String> {
+    let traces = named(policies)?.map(|(name, policy)| (name, scene::steady_iteration(policy)));
+    let traces: Vec<(&str, Trace)> = traces.collect();
     let named: Vec<(&str, &Trace)> = traces.iter().map(|(name, trace)| (*name, trace)).collect();
     Ok(chrome::text(&named))
 }

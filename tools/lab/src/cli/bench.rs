@@ -60,6 +60,9 @@ pub struct Bench {
     /// Draw one shootdown on the simulated machine here, as SVG
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
+    /// Write a page here that walks through one shootdown on the simulated machine, step by step
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -1,5 +1,7 @@
 //! The command lines of `lab sim` and `lab torture`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
@@ -68,6 +70,9 @@ pub struct SimReplay {
     /// Tell what happens, a line each: event, CPU, what
     #[arg(long)]
     pub story: bool,
+    /// Write a page here that walks through the run, step by step
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// `lab torture`

@@ -12,6 +12,7 @@ use shootdown::{Asid, TagEntries};
 use crate::kernel::Leaf;
 use crate::kernel::guest::layout::VIRTUAL_PAGES;
 use crate::kernel::tlb::Structure;
+use crate::walkthrough::{Fact, Key, Value};
 
 /// No CPU has more tags for guests.
 const MOST_TAGS: u16 = 12;
@@ -73,6 +74,26 @@ impl GuestTlb {
     /// The nested root that is loaded.
     pub(in crate::kernel) fn root(&self) -> Option<u16> {
         self.running.as_ref().map(|running| running.root)
+    }
+
+    /// All that it holds, for those who look at it.
+    pub(in crate::kernel) fn add_facts(&self, cpu: usize, facts: &mut Vec<Fact>) {
+        facts.extend(self.running.iter().map(|running| {
+            let value = Value::Tagged(running.root, running.asid.as_u16());
+            (Key::GuestRoot(cpu), value)
+        }));
+        facts.extend(self.combined.iter().map(|(tag, entry)| {
+            let key = Key::GuestPage(cpu, entry.virtual_page, tag.as_u16());
+            (key, entry.leaf.fact())
+        }));
+        facts.extend(self.leaves.iter().map(|(tag, leaf)| {
+            let key = Key::GuestLeaf(cpu, leaf.page, tag.as_u16());
+            (key, leaf.fact())
+        }));
+        facts.extend(self.structures.iter().map(|(tag, entry)| {
+            let key = Key::GuestStructure(cpu, entry.region, tag.as_u16());
+            (key, Value::Table(entry.table))
+        }));
     }
 
     /// Whether a walk from here could go through this nested table now.

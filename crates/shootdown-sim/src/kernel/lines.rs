@@ -1,0 +1,37 @@
+//! What the cache lines of the engine and its spaces are called, for those who walk through a run.
+
+use shootdown::{Capacity, Cpus};
+
+use crate::kernel::World;
+use crate::machine::Engine;
+
+impl<const N: usize> Engine<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// What the line at an address holds, and whose it is; `None` if it is none of this engine.
+    pub fn full_line_name(&self, address: usize) -> Option<String> {
+        let name = self.line_name(address)?;
+        Some(match self.line_owner(address) {
+            Some(cpu) => format!("{cpu}: {name}"),
+            None => name.to_owned(),
+        })
+    }
+}
+
+impl<const N: usize> World<N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The same for a line of the engine or of a space.
+    pub(crate) fn line_name(&self, address: usize) -> Option<String> {
+        let of_engine = self.engine.full_line_name(address);
+        of_engine.or_else(|| {
+            let spaces = self.all_spaces.try_borrow().ok()?;
+            spaces.iter().find_map(|space| {
+                let name = space.line_name(address)?;
+                Some(format!("{name} of space {}", space.number))
+            })
+        })
+    }
+}
