@@ -38,7 +38,12 @@ fn drawn(page: &Path, fragment: &str) -> Option<String> {
         return None;
     };
     let answer = Command::new(browser)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"])
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=5000",
+        ])
         .args(["--window-size=1280,1000", "--dump-dom"])
         .arg(format!("file://{}#{fragment}", page.display()))
         .output()

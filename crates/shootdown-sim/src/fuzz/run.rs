@@ -8,7 +8,7 @@ use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
 use crate::fuzz::{Case, Conduct};
 use crate::kernel::{Plan, Sight, Sightings, World};
-use crate::machine::{Failure, FailureKind, Machine, Model, Program};
+use crate::machine::{Failure, FailureKind, Machine, Model, Program, State};
 use crate::walkthrough::{Recorded, Titles, Walkthrough};
 
 /// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
@@ -122,20 +122,8 @@ where
     if heard == Heard::Steps {
         machine = machine.with_steps(|address| world.line_name(address));
     }
-    let plan = Plan {
-        seed: case.seed,
-        operations: case.operations,
-        guests: case.guest_share(),
-    };
-    let programs = (0..case.cpus + threads).map(|task| -> Program<'_> {
-        let world = &world;
-        match case.scenario {
-            Some(scenario) => Box::new(move |_| world.play(scenario)),
-            None if task < case.cpus => Box::new(move |_| world.run(plan)),
-            None => Box::new(move |_| world.run_thread(plan)),
-        }
-    });
-    let (mut state, mut failure) = machine.run(programs.collect());
+    let programs = programs(case, &world, threads);
+    let (mut state, mut failure) = machine.run(programs);
     if failure.is_none()
         && let Err(message) = world.check_end()
     {
@@ -144,22 +132,53 @@ where
         failure = state.failure.clone();
     }
     let recorded = Recorded::of(&mut state);
-    let events = state.events;
-    let story = state.story.take().unwrap_or_default();
-    let given_again = (state.explore()).map_or(0, |explore| explore.tags_given_again());
-    let chooser = state.explore().map(|explore| &explore.chooser);
-    let report = Report {
-        failure,
-        events,
-        questions: chooser.map_or(0, Chooser::asked),
-        schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
-        conduct: Conduct::of(&state, &world.engine.total_stats()),
-        sightings: (world.sightings()).with(Sight::TagGivenAgain, given_again),
-        story,
-    };
+    let report = report(state, &world, failure);
     if report.failure.is_some() {
         // Spaces are still loaded on CPUs that no longer exist, which their drop would rightly refuse.
         mem::forget(world);
     }
     (report, recorded)
+}
+
+/// What each CPU does, and each kernel thread.
+fn programs<'a, const N: usize>(
+    case: &Case,
+    world: &'a World<N>,
+    threads: usize,
+) -> Vec<Program<'a>>
+where
+    Cpus<N>: Capacity,
+{
+    let plan = Plan {
+        seed: case.seed,
+        operations: case.operations,
+        guests: case.guest_share(),
+    };
+    let scenario = case.scenario;
+    let program = |task| -> Program<'a> {
+        match scenario {
+            Some(scenario) => Box::new(move |_| world.play(scenario)),
+            None if task < case.cpus => Box::new(move |_| world.run(plan)),
+            None => Box::new(move |_| world.run_thread(plan)),
+        }
+    };
+    (0..case.cpus + threads).map(program).collect()
+}
+
+fn report<const N: usize>(mut state: State, world: &World<N>, failure: Option<Failure>) -> Report
+where
+    Cpus<N>: Capacity,
+{
+    let story = state.story.take().unwrap_or_default();
+    let given_again = (state.explore()).map_or(0, |explore| explore.tags_given_again());
+    let chooser = state.explore().map(|explore| &explore.chooser);
+    Report {
+        failure,
+        questions: chooser.map_or(0, Chooser::asked),
+        schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
+        events: state.events,
+        conduct: Conduct::of(&state, &world.engine.total_stats()),
+        sightings: (world.sightings()).with(Sight::TagGivenAgain, given_again),
+        story,
+    }
 }

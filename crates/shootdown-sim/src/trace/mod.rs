@@ -17,6 +17,8 @@ pub mod picture;
 mod program;
 mod record;
 mod recorder;
+#[cfg(test)]
+mod recorder_tests;
 pub mod scene;
 
 pub use record::{Flow, Instant, InstantKind, Span, SpanKind, Trace};

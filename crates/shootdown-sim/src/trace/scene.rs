@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
+use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
 
 use crate::machine::{Context, Engine, Machine, State, root_at};
 use crate::timed::{Costs, Preset, Timed};
@@ -167,7 +167,7 @@ impl Stage {
 
     fn line_name(&self, address: usize) -> Option<String> {
         let of_space = self.space.line_name(address).map(str::to_owned);
-        of_space.or_else(|| self.engine.full_line_name(address))
+        of_space.or_else(|| self.engine.full_line_name(address, CpuId::index))
     }
 }
 

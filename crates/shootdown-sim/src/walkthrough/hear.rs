@@ -17,9 +17,11 @@ impl Context<'_> {
 
     /// This CPU has accessed an atomic word and found `value`.
     pub(crate) fn heard_access(self, cell: &AtomicU64, operation: Operation, value: u64) {
-        let is_old = operation == Operation::Load
-            && value != cell.load(std::sync::atomic::Ordering::Relaxed);
-        self.heard_line(cell.as_ptr().addr(), operation.writes(), is_old);
+        if self.machine().line_names.is_some() {
+            let newest = cell.load(std::sync::atomic::Ordering::Relaxed);
+            let is_old = operation == Operation::Load && value != newest;
+            self.heard_line(cell.as_ptr().addr(), operation.writes(), is_old);
+        }
     }
 
     /// This CPU has accessed a line, and perhaps found what is no longer there.

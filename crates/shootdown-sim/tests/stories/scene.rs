@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use shootdown::sim::{Ordering, Plain};
-use shootdown::{AddressSpace, Platform};
+use shootdown::{AddressSpace, CpuId, Platform};
 use shootdown_sim::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, SharedHardware};
 use shootdown_sim::machine::context;
 use shootdown_sim::oracle::FrameKind;
@@ -208,7 +208,7 @@ impl Scene {
     /// What the line at an address holds, if it is one of the engine's.
     pub fn line_name(&self, address: usize) -> Option<String> {
         let of_space = self.space.line_name(address).map(str::to_owned);
-        of_space.or_else(|| self.engine.full_line_name(address))
+        of_space.or_else(|| self.engine.full_line_name(address, CpuId::index))
     }
 
     /// Whether the TLB of a CPU that is online holds this translation.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use shootdown_sim::FailureKind;
+use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
 use shootdown_sim::walkthrough::{Sort, Walkthrough, page};
 
 use crate::moves::{LOADS, unmaps};
 use crate::play::{Part, Stage, walk};
-use crate::scene::{FIRST_FRAME, Scene};
+use crate::scene::{FIRST_FRAME, Scene, TABLE};
 
 const CACHED: &str = "the TLB of cpu1 has page 0";
 const UNMAPPED: &str = "table 3, entry 0 led to frame 4";
@@ -86,6 +87,24 @@ fn what_broke_a_promise_is_in_the_state_of_its_step() {
     let maps = |step| held(&walk, "page tables", step).contains_key("table 3, entry 0");
     let unmapped = cause(&walk, UNMAPPED);
     assert!(maps(unmapped - 1) && !maps(unmapped) && !maps(last));
+}
+
+#[test]
+fn a_table_that_can_still_be_walked_was_loaded_and_unlinked() {
+    let parts: [Part; 2] = [
+        |scene| {
+            (0..LOADS / 2).for_each(|_| context().work(1));
+            scene.link(Pte::EMPTY);
+            scene.insist_unreachable(TABLE);
+        },
+        loads,
+    ];
+    let mut walks = (0..1000).map(|seed| walk(Stage::PLAIN, &parts, seed));
+    let failing = walks.find(|walk| walk.violation.is_some());
+    let failing = failing.expect("nobody has flushed");
+    let last = failing.steps.len() - 1;
+    assert!(cause(&failing, "the TLB of cpu1 has root's entry 0") < last);
+    assert!(cause(&failing, "table 2, entry 0 led to frame 3") < last);
 }
 
 #[test]
