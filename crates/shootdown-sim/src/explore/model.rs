@@ -317,17 +317,6 @@ fn is_able(cpu: &Processor) -> bool {
 }
 
 impl State {
-    fn tell_last_act(&mut self) {
-        if self.story.is_none() && self.steps.is_none() {
-            return;
-        }
-        let act = self.explore().and_then(|it| it.hardware.last_act());
-        if let (Some(story), Some(act)) = (&mut self.story, &act) {
-            story.push(format!("{:>6} {act}", self.events));
-        }
-        self.hear_hardware(act.as_deref());
-    }
-
     /// Lets the hardware act and decides who goes on; tells whether that is somebody else.
     pub(crate) fn explore_event(&mut self) -> bool {
         let (events, running) = (self.events, self.running);

@@ -11,7 +11,6 @@ use crate::timed::broadcast::Broadcasts;
 use crate::timed::lines::LINE_BYTES;
 use crate::timed::spin::{Resumed, Spins};
 use crate::timed::{Activity, Clock, Costs, Hypervisor, Lines, Tlb, Translation};
-use crate::walkthrough::Fact;
 
 /// The timed model of one machine.
 #[derive(Debug)]
@@ -78,15 +77,6 @@ impl Timed {
     pub fn activities(&self) -> Activity {
         let sums = self.diaries.iter().map(|diary| diary.sums);
         sums.fold(Activity::default(), Activity::add)
-    }
-
-    /// All that its TLBs hold, for those who look at it.
-    pub(crate) fn facts(&self) -> Vec<Fact> {
-        let mut facts = Vec::new();
-        for (cpu, tlb) in self.tlbs.iter().enumerate() {
-            tlb.add_facts(cpu, &mut facts);
-        }
-        facts
     }
 
     /// When a CPU's last interrupt was sent.

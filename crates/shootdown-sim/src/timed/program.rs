@@ -6,6 +6,7 @@ use shootdown::Asid;
 
 use crate::machine::{Context, State};
 use crate::timed::{Timed, Translation};
+use crate::walkthrough::Fact;
 
 impl Context<'_> {
     /// Accesses a user page (the number of a 4 KiB page) whose leaf page-table entry is `entry`: zero where
@@ -47,6 +48,17 @@ impl Context<'_> {
     /// On a machine that is not timed.
     pub fn timed<R>(self, look: impl FnOnce(&mut Timed) -> R) -> R {
         self.with(|state| look(timed(state)))
+    }
+}
+
+impl Timed {
+    /// All that its TLBs hold, for those who look at it.
+    pub(crate) fn facts(&self) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for (cpu, tlb) in self.tlbs.iter().enumerate() {
+            tlb.add_facts(cpu, &mut facts);
+        }
+        facts
     }
 }
 

@@ -90,6 +90,18 @@ impl State {
         }
     }
 
+    /// What the hardware has just done by itself, and whatever has changed without a word.
+    pub(crate) fn tell_last_act(&mut self) {
+        if self.story.is_none() && self.steps.is_none() {
+            return;
+        }
+        let act = self.explore().and_then(|it| it.hardware.last_act());
+        if let (Some(story), Some(act)) = (&mut self.story, &act) {
+            story.push(format!("{:>6} {act}", self.events));
+        }
+        self.hear_hardware(act.as_deref());
+    }
+
     /// The hardware has done something by itself, which the story tells without a CPU.
     pub(crate) fn hear_hardware(&mut self, told: Option<&str>) {
         if self.steps.is_none() {

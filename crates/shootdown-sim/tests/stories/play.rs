@@ -96,11 +96,11 @@ pub fn walk(stage: Stage, parts: &[Part], seed: u64) -> Walkthrough {
 
 fn test_name() -> String {
     let thread = std::thread::current();
-    thread.name().unwrap_or("story").replace("::", "-")
+    thread.name().unwrap_or("story").to_owned()
 }
 
 fn write_page(folder: &Path, walkthrough: Walkthrough) {
-    let path = folder.join(test_name() + ".html");
+    let path = folder.join(test_name().replace("::", "-") + ".html");
     std::fs::write(&path, page(&[walkthrough]))
         .expect("STORIES_HTML is a folder that can be written");
 }
