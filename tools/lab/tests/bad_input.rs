@@ -3,6 +3,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use support::{Answer, Fixture};
 
@@ -210,12 +211,34 @@ fn garbage_on_the_command_line() {
         &["run"],
         &["run", "--cpus"],
         &["test", "--fast", "--soak"],
-        &[],
     ] {
         assert_refused(&fixture.lab(words), &["--help"]);
     }
     let odd = std::ffi::OsStr::new("\u{1b}[2J");
     assert_refused(&fixture.lab(&[odd.to_str().unwrap()]), &["--help"]);
+}
+
+#[test]
+fn without_words_it_says_what_there_is() {
+    let answer = Fixture::new().lab(&[]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    for command in ["bench", "test", "doctor"] {
+        assert!(answer.errors.contains(command), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+    let output = lab
+        .arg("--help")
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]

@@ -15,14 +15,14 @@ mod plan;
 mod program;
 #[cfg(test)]
 mod recorded;
-mod report;
+pub mod report;
 mod row;
 mod sim;
 mod trace;
 mod workload;
 mod workloads;
 
-pub use columns::grid;
+pub use columns::{grid, short, time};
 pub use course::command;
 pub use row::Row;
 pub use workload::{Contest, Program};
