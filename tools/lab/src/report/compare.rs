@@ -67,6 +67,13 @@ pub enum Verdict {
 }
 
 impl Part<'_> {
+    /// Whether any of its rows tells boots or rounds apart, or needs none.
+    pub fn is_judged(&self) -> bool {
+        let is_open =
+            |pair: &Pair<'_>| matches!(pair.verdict, Verdict::TooFew(0, _) | Verdict::TooFew(_, 0));
+        !self.pairs.iter().all(is_open)
+    }
+
     /// What stands above it.
     pub fn title(&self) -> String {
         match &self.relative_to {
@@ -129,7 +136,11 @@ impl<'a> Comparison<'a> {
         let layouts = [Layout::new(&first.rows), Layout::new(&second.rows)];
         let parts = principal(&layouts[0].rows).into_iter();
         let parts = parts.flat_map(|key| [absolute(&layouts, key), relative(&layouts, key)]);
-        let parts: Vec<Part<'_>> = parts.filter(|part| !part.pairs.is_empty()).collect();
+        // Ratios of which no boot is known say nothing that the figures do not.
+        let is_wanted = |part: &Part<'_>| {
+            !part.pairs.is_empty() && (part.relative_to.is_none() || part.is_judged())
+        };
+        let parts: Vec<Part<'_>> = parts.filter(is_wanted).collect();
         if parts.is_empty() {
             return Err(Failure::input(
                 format!("{} and {} have no row in common", first.name, second.name),

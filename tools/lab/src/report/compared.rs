@@ -6,10 +6,10 @@ use super::figure::Unit;
 use super::tables::{Cell, Table, axis_cells, axis_heads};
 
 /// What stands above the columns behind those of axes.
-const HEADS: [&str; 6] = ["A", "B", "B / A", "95 % interval", "verdict", "why"];
+const HEADS: [&str; 5] = ["A", "B", "B / A", "95 % interval", "verdict"];
 
-/// The rows that two files have, a table for each part.
-pub fn tables(comparison: &Comparison<'_>) -> Vec<Table> {
+/// The rows that two files have, a table for each part: those that were judged, or the others.
+pub fn tables(comparison: &Comparison<'_>, judged: bool) -> Vec<Table> {
     let layout = comparison.layout();
     let axes = varying(&layout.rows);
     let table = |part: &Part<'_>| {
@@ -31,7 +31,9 @@ pub fn tables(comparison: &Comparison<'_>) -> Vec<Table> {
                 .collect(),
         }
     };
-    comparison.parts.iter().map(table).collect()
+    let parts = comparison.parts.iter();
+    let wanted = parts.filter(|part| part.is_judged() == judged);
+    wanted.map(table).collect()
 }
 
 fn line(layout: &Layout<'_>, axes: &[&str], pair: &Pair<'_>, unit: Unit) -> Vec<Cell> {
@@ -44,7 +46,11 @@ fn line(layout: &Layout<'_>, axes: &[&str], pair: &Pair<'_>, unit: Unit) -> Vec<
         let ends = [interval.low, interval.high].map(|end| Unit::Ratio.write(end));
         Cell::Figure(interval.low, ends.join(" to "))
     }));
-    cells.push(Cell::Words(pair.verdict.words().into()));
-    cells.push(Cell::Words(pair.verdict.reason().unwrap_or_default()));
+    let words = pair.verdict.words();
+    let reason = pair.verdict.reason();
+    cells.push(Cell::Words(match reason {
+        None => words.into(),
+        Some(reason) => format!("{words}: {reason}"),
+    }));
     cells
 }

@@ -20,7 +20,8 @@ const COUNTS: [&[&str]; 2] = [
     &["lines_per_op", "lines_per_target", "lines"],
 ];
 /// Parts of keys that are written otherwise.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 11] = [
+    ("off", "preemption off"),
     ("whole", "time of all calls"),
     ("ipis", "IPIs"),
     ("ipi", "IPI"),
@@ -148,6 +149,16 @@ pub fn units(row: &Row, key: &str) -> Vec<f64> {
         "median_ns" => row.numbers("boot_medians_ns").collect(),
         _ => row.numbers(key).collect(),
     }
+}
+
+/// Figures of which rows may have samples.
+pub fn sampled(rows: &[&Row]) -> Vec<&'static str> {
+    let mut keys = principal(rows);
+    // Samples are of it, whatever stands for the rows.
+    if !keys.contains(&"median_ns") {
+        keys.push("median_ns");
+    }
+    keys
 }
 
 /// The samples of a figure.

@@ -51,8 +51,9 @@ pub fn of_two(comparison: &Comparison<'_>) -> Outcome<String> {
         (origin(&both))
         p.headline { (summary::verdicts(comparison)) }
         (notes(&warnings))
-        @for table in compared::tables(comparison) { (table.markup()) }
+        @for table in compared::tables(comparison, true) { (table.markup()) }
         @for group in plots::of_two(comparison)? { (plots_markup(&group)) }
+        (others(comparison))
         (changes(comparison))
         div.pair { @for (name, document) in both {
             section {
@@ -79,7 +80,7 @@ fn whole(title: &str, body: Markup) -> String {
             }
             body {
                 main { (body) }
-                footer { "Made by lab report " (env!("CARGO_PKG_VERSION")) ". Tables sort by a click on a head." }
+                footer { "Made by lab report " (env!("CARGO_PKG_VERSION")) ". Tables sort by a click on a head. In plots, series are moved a little aside, so that equal ones do not hide each other." }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -94,7 +95,8 @@ fn origin(documents: &[(&str, &Document)]) -> Markup {
             dl {
                 @if !name.is_empty() { dt { "file " (name) } dd { (document.name) } }
                 dt { "machine" } dd { (document.word("machine")) }
-                dt { "runs on" } dd { (grounds(document)) }
+                @let grounds = grounds(document);
+                @if !grounds.is_empty() { dt { "runs on" } dd { (grounds) } }
                 dt { "commit" } dd { (document.word("commit")) }
                 dt { "date" } dd { (document.date()) }
             }
@@ -158,6 +160,19 @@ fn plot_markup(plot: &Plot, of: &str) -> Markup {
 
 fn settings(document: &Document, title: &str) -> Markup {
     html! { details.settings { summary { (title) } (params::markup(&document.settings())) } }
+}
+
+/// Figures of which no boot or round is known.
+fn others(comparison: &Comparison<'_>) -> Markup {
+    let tables = compared::tables(comparison, false);
+    html! {
+        @if !tables.is_empty() {
+            details {
+                summary { "Figures without a verdict" }
+                @for table in tables { (table.markup()) }
+            }
+        }
+    }
 }
 
 /// Parameters that are not the same.

@@ -2,7 +2,7 @@
 
 use super::axes::{Layout, Panel};
 use super::compare::{Comparison, Part};
-use super::figure::{Unit, counts, heading, principal, spread, title, value};
+use super::figure::{Unit, counts, heading, principal, sampled, spread, title, value};
 use super::palette::Look;
 use super::scale::Scale;
 use super::{curves, samples};
@@ -47,17 +47,27 @@ pub fn of_one(layout: &Layout<'_>) -> Outcome<Vec<Group>> {
     let mut groups = Vec::new();
     for key in principal(&layout.rows) {
         let drawn = |row: &Row| Some((value(row, key)?, None));
-        groups.push(lines(layout, title(key), (key, Unit::of(key)), &drawn)?);
+        groups.push(lines(
+            layout,
+            title(key),
+            (&heading(key), Unit::of(key)),
+            &drawn,
+        )?);
         groups.push(ratios(layout, key)?);
     }
     for key in counts(&layout.rows) {
         let has_any = layout.rows.iter().any(|row| value(row, key) > Some(0.0));
         if has_any {
             let drawn = |row: &Row| Some((value(row, key)?, None));
-            groups.push(lines(layout, title(key), (key, Unit::Number), &drawn)?);
+            groups.push(lines(
+                layout,
+                title(key),
+                (&heading(key), Unit::Number),
+                &drawn,
+            )?);
         }
     }
-    for key in principal(&layout.rows) {
+    for key in sampled(&layout.rows) {
         groups.push(samples::group(layout, key)?);
     }
     groups.retain(|group| !group.plots.is_empty());
@@ -77,11 +87,14 @@ pub fn of_two(comparison: &Comparison<'_>) -> Outcome<Vec<Group>> {
             Some((pair.ratio()?, spread))
         };
         let title = format!("{}: B / A", part.title());
-        let mut group = lines(&layout, title, ("ratio", Unit::Ratio), &drawn)?;
-        group.note = "Bars are 95 % intervals, where there are enough boots or rounds.".into();
+        let mut group = lines(&layout, title, ("B / A", Unit::Ratio), &drawn)?;
+        if part.pairs.iter().any(|pair| pair.interval.is_some()) {
+            group.note = "Bars are 95 % intervals, where there are enough boots or rounds.".into();
+        }
         Ok(group)
     };
-    comparison.parts.iter().map(of).collect()
+    let judged = comparison.parts.iter().filter(|part| part.is_judged());
+    judged.map(of).collect()
 }
 
 fn ratios(layout: &Layout<'_>, key: &str) -> Outcome<Group> {
@@ -95,10 +108,19 @@ fn ratios(layout: &Layout<'_>, key: &str) -> Outcome<Group> {
         Some((value(row, key)? / base, spread(row, other, key)))
     };
     let title = format!("{}: ratio to {reference}", title(key));
-    let mut group = lines(layout, title, ("ratio", Unit::Ratio), &drawn)?;
-    group.note =
-        "Bars go from the least to the most of the boots or rounds, where there are several."
-            .into();
+    let mut group = lines(
+        layout,
+        title,
+        (&format!("to {reference}"), Unit::Ratio),
+        &drawn,
+    )?;
+    let has_bars = |row: &&Row| {
+        let other = layout.beside(row, layout.reference);
+        other.is_some_and(|other| spread(row, other, key).is_some())
+    };
+    if layout.rows.iter().any(has_bars) {
+        group.note = "Bars go from the least to the most of the boots or rounds.".into();
+    }
     Ok(group)
 }
 
@@ -106,12 +128,11 @@ fn ratios(layout: &Layout<'_>, key: &str) -> Outcome<Group> {
 fn lines(
     layout: &Layout<'_>,
     title: String,
-    (key, unit): (&str, Unit),
+    (name, unit): (&str, Unit),
     drawn: Drawn<'_>,
 ) -> Outcome<Group> {
-    let axis = heading(key);
     let level = (unit == Unit::Ratio).then_some(1.0);
-    let plot = |panel: &Panel<'_>| curves::plot(layout, panel, (&axis, unit, level), drawn);
+    let plot = |panel: &Panel<'_>| curves::plot(layout, panel, (name, unit, level), drawn);
     group(layout, title, plot)
 }
 

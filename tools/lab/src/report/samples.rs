@@ -35,9 +35,10 @@ fn plot(layout: &Layout<'_>, panel: &Panel<'_>, key: &str) -> Outcome<Option<Plo
     let across = panel
         .across
         .map(|axis| format!("{} (number)", heading(axis)));
+    let across = across.unwrap_or_else(|| "series".into());
     let strips = Strips {
         frame: Frame {
-            across: (across.unwrap_or_default(), Scale::of_names(&names)),
+            across: (across, Scale::of_names(&names)),
             up: (labelled("sample / median", &up), up),
             level: Some(1.0),
         },

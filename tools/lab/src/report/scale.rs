@@ -10,6 +10,8 @@ use super::figure::Unit;
 const DRAWN: (f64, f64) = (1e-9, 1e15);
 /// From this factor between ends on, an axis is logarithmic.
 const WIDE: f64 = 8.0;
+/// The most letters below an axis.
+const MOST_LETTERS: usize = 56;
 /// The most numbers beside an axis.
 const MOST_TICKS: usize = 9;
 
@@ -86,15 +88,20 @@ impl Scale {
         Some(scale)
     }
 
-    /// From left to right, one place for each of these.
+    /// From left to right, one place for each of these, which are written if they are short enough.
     pub fn of_names(names: &[String]) -> Self {
-        let names = names.iter().enumerate();
-        let ticks: Vec<(f64, String)> = names.map(|(at, name)| (at as f64, name.clone())).collect();
+        let letters: usize = names.iter().map(|name| name.chars().count() + 2).sum();
+        let place = |(place, name): (usize, &String)| (place as f64, name.clone());
+        let ticks: Vec<(f64, String)> = names.iter().enumerate().map(place).collect();
         Self {
             is_logarithmic: false,
             unit: "",
-            ends: (-0.5, ticks.len() as f64 - 0.5),
-            ticks,
+            ends: (-0.5, names.len() as f64 - 0.5),
+            ticks: if letters <= MOST_LETTERS {
+                ticks
+            } else {
+                Vec::new()
+            },
         }
     }
 

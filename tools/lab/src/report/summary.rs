@@ -95,7 +95,8 @@ fn alone(layout: &Layout<'_>, key: &str) -> String {
 
 /// The main result of two files: by the first figure, and by its ratio to the reference.
 pub fn verdicts(comparison: &Comparison<'_>) -> String {
-    let key = comparison.parts[0].key;
+    let judged = comparison.parts.iter().find(|part| part.is_judged());
+    let key = judged.unwrap_or(&comparison.parts[0]).key;
     let parts = comparison.parts.iter().filter(|part| part.key == key);
     let parts: Vec<String> = parts.map(tally).collect();
     format!("B against A, {}.", parts.join("; "))
@@ -137,8 +138,9 @@ pub fn caveats(comparison: &Comparison<'_>) -> Vec<String> {
     let judged = pairs().filter(|pair| pair.interval.is_some()).count();
     if judged > 0 {
         notes.push(format!(
-            "Intervals are of Hodges and Lehmann, with the exact distribution of Mann and Whitney, over boots (or rounds of a boot), which are \
-             independent; single iterations are not. Of {judged} intervals, {} would miss 1 by chance if nothing differed.",
+            "Intervals are of Hodges and Lehmann, with the exact distribution of Mann and Whitney, over boots, or over rounds where a machine boots \
+             once: these share that boot and say less. Single iterations are not independent. Of {judged} intervals, {} would miss 1 by chance if \
+             nothing differed.",
             short_of(judged as f64 * 0.05)
         ));
         notes.push(

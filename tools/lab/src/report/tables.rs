@@ -125,16 +125,27 @@ fn of_figure(layout: &Layout<'_>, key: &str, id: String) -> Table {
     };
     Table {
         id,
-        caption: match others().next() {
-            None => title(key),
-            Some(_) => format!(
-                "{}, and its ratio to {} (in brackets: least and most of the boots or rounds)",
-                title(key),
-                layout.series[layout.reference]
-            ),
-        },
+        caption: caption(layout, key),
         heads,
         lines: layout.shapes().into_iter().map(line).collect(),
+    }
+}
+
+fn caption(layout: &Layout<'_>, key: &str) -> String {
+    let reference = &layout.series[layout.reference];
+    let has_spread = |row: &&Row| {
+        let other = layout.beside(row, layout.reference);
+        other.is_some_and(|other| spread(row, other, key).is_some())
+    };
+    let title = title(key);
+    match layout.series.len() {
+        1 => title,
+        _ if layout.rows.iter().any(has_spread) => {
+            format!(
+                "{title}, and its ratio to {reference} (in brackets: least and most of the boots or rounds)"
+            )
+        }
+        _ => format!("{title}, and its ratio to {reference}"),
     }
 }
 
