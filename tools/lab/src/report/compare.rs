@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::axes::{Layout, same};
 use super::document::{Document, is_simulated};
-use super::figure::{boot_ratios, is_better_high, principal, title, units, value};
+use super::figure::{boot_ratios, is_better_high, ratio, title, units, value};
 use super::interval::{self, Interval};
+use super::principal::principal;
 use crate::bench::Row;
 use crate::failure::{Failure, Outcome};
 
@@ -187,9 +188,8 @@ fn relative<'a>(layouts: &[Layout<'a>; 2], key: &'static str) -> Part<'a> {
     let measured = |layout: &Layout<'a>, row: &Row| {
         let series = layout.series.iter().position(|name| name == reference)?;
         let other = layout.beside(row, series)?;
-        let base = value(other, key).filter(|base| *base > 0.0)?;
         let is_relative = !is_simulated(row) && layout.index(row) != series;
-        is_relative.then_some((value(row, key)? / base, boot_ratios(row, other, key)))
+        is_relative.then_some((ratio(row, other, key)?, boot_ratios(row, other, key)))
     };
     Part {
         key,

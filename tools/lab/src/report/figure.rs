@@ -2,22 +2,11 @@
 
 use crate::bench::{Row, median, number, short, time};
 
-/// Figures that stand for a row, the most important first, each beside the key of its ratio, which says that it does; the last two
-/// stand for rows without one.
-const PRINCIPAL: [(&str, &str); 8] = [
+/// Ratios that a bench takes, within each boot where there are boots, and the figures that they are of.
+const RECORDED: [(&str, &str); 3] = [
     ("off_ratio", "off_p99_ns"),
-    ("change_percent", "whole_ns"),
-    ("ratio", "median_ns"),
     ("call_ratio", "call_median_ns"),
-    ("ratio", "per_s"),
     ("per_s_ratio", "per_s"),
-    ("peer", "whole_ns"),
-    ("peer", "median_ns"),
-];
-/// Figures of which there is one plot each, if they are there: of several that mean the same, the first.
-const COUNTS: [&[&str]; 2] = [
-    &["ipis_per_op", "ipis_per_target", "ipis"],
-    &["lines_per_op", "lines_per_target", "lines"],
 ];
 /// Parts of keys that are written otherwise.
 const WORDS: [(&str, &str); 11] = [
@@ -115,29 +104,6 @@ pub fn is_better_high(key: &str) -> bool {
     Unit::of(key) == Unit::Rate
 }
 
-/// What stands for rows, the most important first.
-pub fn principal(rows: &[&Row]) -> Vec<&'static str> {
-    let mut found: Vec<&str> = Vec::new();
-    for (sign, key) in PRINCIPAL {
-        // A figure that has a better one beside it, of the same ratio, does not stand for the row.
-        let is_there = |row: &&Row| row.0.contains_key(sign) && value(row, key).is_some();
-        let has_better = sign == "ratio" && key == "per_s" && found.contains(&"median_ns");
-        let has_any = sign == "peer" && !found.is_empty();
-        let is_new = !found.contains(&key) && !has_better && !has_any;
-        if is_new && rows.iter().any(is_there) {
-            found.push(key);
-        }
-    }
-    found
-}
-
-/// Which counts there are to draw.
-pub fn counts(rows: &[&Row]) -> Vec<&'static str> {
-    let is_there = |key: &&&str| rows.iter().any(|row| value(row, key).is_some());
-    let found = COUNTS.iter().map(|keys| keys.iter().find(is_there));
-    found.flatten().copied().collect()
-}
-
 /// A figure of a row, which may be the middle of a list.
 pub fn value(row: &Row, key: &str) -> Option<f64> {
     row.number(key).or_else(|| median(row.numbers(key)))
@@ -149,16 +115,6 @@ pub fn units(row: &Row, key: &str) -> Vec<f64> {
         "median_ns" => row.numbers("boot_medians_ns").collect(),
         _ => row.numbers(key).collect(),
     }
-}
-
-/// Figures of which rows may have samples.
-pub fn sampled(rows: &[&Row]) -> Vec<&'static str> {
-    let mut keys = principal(rows);
-    // Samples are of it, whatever stands for the rows.
-    if !keys.contains(&"median_ns") {
-        keys.push("median_ns");
-    }
-    keys
 }
 
 /// The samples of a figure.
@@ -180,6 +136,24 @@ pub fn boot_ratios(row: &Row, other: &Row, key: &str) -> Vec<f64> {
             .collect(),
         false => Vec::new(),
     }
+}
+
+/// A figure's ratio to that of another row: the median of those of boots, or what the bench has taken so, or of what there is.
+pub fn ratio(row: &Row, other: &Row, key: &str) -> Option<f64> {
+    let of_boots = median(boot_ratios(row, other, key).into_iter());
+    let quotient = || {
+        let base = value(other, key).filter(|base| *base > 0.0)?;
+        Some(value(row, key)? / base)
+    };
+    of_boots
+        .or_else(|| recorded(row, other, key))
+        .or_else(quotient)
+}
+
+/// The ratio that a row has, if it is to that other row, which then has 1.
+fn recorded(row: &Row, other: &Row, key: &str) -> Option<f64> {
+    let (sign, _) = RECORDED.iter().find(|(_, of)| *of == key)?;
+    row.number(sign).filter(|_| other.number(sign) == Some(1.0))
 }
 
 /// The least and the most of these ratios, where there are several.

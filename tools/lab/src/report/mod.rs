@@ -2,6 +2,7 @@
 //!
 //! * [`mod@command`]: reads files, writes the page; [`document`]: what a file holds;
 //! * [`axes`]: what tells rows apart, and how rows become series and panels; [`figure`]: what figures are, by their keys;
+//! * [`mod@principal`]: which figures stand for rows;
 //! * [`interval`], [`compare`]: how a row of one file is to that of the other, and whether that is more than chance;
 //! * [`summary`]: what the page says first; [`tables`], [`compared`], [`params`]: what it lists;
 //! * [`plots`]: which plots there are; [`curves`], [`samples`]: what is in them;
@@ -23,6 +24,7 @@ mod page;
 mod palette;
 mod params;
 mod plots;
+mod principal;
 mod samples;
 mod scale;
 mod strip;

@@ -182,7 +182,7 @@ fn changes(comparison: &Comparison<'_>) -> Markup {
         details open[(1..=12).contains(&changes.len())] {
             summary { "Parameters that differ: " (changes.len()) }
             div.scroll tabindex="0" { table {
-                thead { tr { th scope="col" { "parameter" } th scope="col" { "A" } th scope="col" { "B" } } }
+                thead { tr { th.words scope="col" { "parameter" } th.words scope="col" { "A" } th.words scope="col" { "B" } } }
                 tbody { @for (path, first, second) in changes {
                     tr { td.words { (path) } td.words { (first) } td.words { (second) } }
                 } }

@@ -53,8 +53,8 @@ fn table(lines: Vec<(Option<&String>, &Value)>) -> Markup {
     html! {
         div.scroll tabindex="0" { table {
             thead { tr {
-                @if lines.iter().any(|(name, _)| name.is_some()) { th scope="col" { "name" } }
-                @for head in &heads { th scope="col" { (head.replace('_', " ")) } }
+                @if lines.iter().any(|(name, _)| name.is_some()) { th.words scope="col" { "name" } }
+                @for head in &heads { th.words scope="col" { (head.replace('_', " ")) } }
             } }
             tbody { @for (name, value) in &lines { tr {
                 @if let Some(name) = name { td.words { (name) } }

@@ -2,8 +2,9 @@
 
 use super::axes::{Layout, Panel};
 use super::compare::{Comparison, Part};
-use super::figure::{Unit, counts, heading, principal, sampled, spread, title, value};
+use super::figure::{Unit, heading, ratio, spread, title, value};
 use super::palette::Look;
+use super::principal::{counts, principal, sampled};
 use super::scale::Scale;
 use super::{curves, samples};
 use crate::bench::Row;
@@ -104,8 +105,7 @@ fn ratios(layout: &Layout<'_>, key: &str) -> Outcome<Group> {
             return None;
         }
         let other = layout.beside(row, layout.reference)?;
-        let base = value(other, key).filter(|base| *base > 0.0)?;
-        Some((value(row, key)? / base, spread(row, other, key)))
+        Some((ratio(row, other, key)?, spread(row, other, key)))
     };
     let title = format!("{}: ratio to {reference}", title(key));
     let mut group = lines(

@@ -3,7 +3,8 @@
 use super::axes::{Layout, title, varying};
 use super::compare::{Comparison, Part, Verdict};
 use super::document::Document;
-use super::figure::{Unit, heading, is_better_high, principal, value};
+use super::figure::{Unit, heading, is_better_high, ratio, value};
+use super::principal::principal;
 use crate::bench::{Row, counted, median, remarks};
 
 /// The main result of one file.
@@ -15,14 +16,13 @@ pub fn headline(layout: &Layout<'_>) -> String {
             counted(layout.rows.len(), "rows")
         );
     };
-    let pairs: Vec<(&Row, f64, f64)> = layout
+    let pairs: Vec<Pair<'_>> = layout
         .shapes()
         .into_iter()
         .filter_map(|shape| {
             let subject = layout.beside(shape, layout.subject)?;
-            let own = value(subject, key)?;
-            let other = value(layout.beside(shape, layout.reference)?, key)?;
-            (other > 0.0).then_some((subject, own, other))
+            let reference = layout.beside(shape, layout.reference)?;
+            Some((subject, reference, ratio(subject, reference, key)?))
         })
         .collect();
     // Times of crowded rows are those of the host's scheduler, too.
@@ -39,17 +39,19 @@ pub fn headline(layout: &Layout<'_>) -> String {
     }
 }
 
+/// A row, the reference's row of the same shape, and the ratio of their figures.
+type Pair<'a> = (&'a Row, &'a Row, f64);
+
 /// One series against another.
 fn against(
     layout: &Layout<'_>,
     key: &str,
-    pairs: &[(&Row, f64, f64)],
-    (row, own, other): (&Row, f64, f64),
+    pairs: &[Pair<'_>],
+    (row, beside, _): Pair<'_>,
 ) -> String {
-    let ratios: Vec<f64> = pairs.iter().map(|(_, own, other)| own / other).collect();
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
-    let ratio = |value| Unit::Ratio.write(value);
+    let ratios: Vec<f64> = pairs.iter().map(|(.., ratio)| *ratio).collect();
+    let (least, most) = ends(&ratios);
+    let written = |value| Unit::Ratio.write(value);
     let (subject, reference) = (
         &layout.series[layout.subject],
         &layout.series[layout.reference],
@@ -61,28 +63,38 @@ fn against(
     };
     let verb = if is_better_high(key) { "does" } else { "takes" };
     let unit = Unit::of(key);
-    let (own, other) = (unit.write(own), unit.write(other));
+    let figure = |row| {
+        value(row, key)
+            .map(|value| unit.write(value))
+            .unwrap_or_default()
+    };
+    let (own, other) = (figure(row), figure(beside));
     let place = match varying(&layout.rows) {
         axes if axes.is_empty() => String::new(),
         axes => format!(" with {}", title(row, &axes)),
     };
-    let middle = ratio(median(ratios.into_iter()).unwrap_or(1.0));
+    let middle = written(median(ratios.into_iter()).unwrap_or(1.0));
     match pairs.len() {
         1 => format!("{subject} {verb} {middle} {comparison}: {own} against {other}{place}."),
         count => format!(
             "{subject} {verb} {middle} {comparison} (median over {count} shapes, which range from {} to {}): {own} against {other}{place}.",
-            ratio(least),
-            ratio(most)
+            written(least),
+            written(most)
         ),
     }
+}
+
+/// The least and the greatest.
+fn ends(values: &[f64]) -> (f64, f64) {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, values.iter().copied().fold(0.0, f64::max))
 }
 
 /// Nothing to compare with.
 fn alone(layout: &Layout<'_>, key: &str) -> String {
     let values = layout.rows.iter().filter_map(|row| value(row, key));
     let values: Vec<f64> = values.collect();
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(0.0, f64::max);
+    let (least, most) = ends(&values);
     let unit = Unit::of(key);
     format!(
         "{}: {} from {} to {}.",

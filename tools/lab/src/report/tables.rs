@@ -6,7 +6,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::axes::{Layout, varying, written};
-use super::figure::{Unit, heading, principal, spread, title, value};
+use super::figure::{self, Unit, heading, spread, title, value};
+use super::principal::principal;
 use crate::bench::Row;
 
 /// Keys that are shown elsewhere, or are no figures.
@@ -153,25 +154,17 @@ fn ratio(row: Option<&Row>, reference: Option<&Row>, key: &str) -> Cell {
     let (Some(row), Some(reference)) = (row, reference) else {
         return Cell::Missing;
     };
-    let (Some(own), Some(other)) = (value(row, key), value(reference, key)) else {
+    let Some(ratio) = figure::ratio(row, reference, key) else {
         return Cell::Missing;
     };
-    if other <= 0.0 {
-        return Cell::Missing;
-    }
     let written = |value| Unit::Ratio.write(value);
     let text = match spread(row, reference, key) {
-        None => written(own / other),
+        None => written(ratio),
         Some((low, high)) => {
-            format!(
-                "{} [{}, {}]",
-                written(own / other),
-                written(low),
-                written(high)
-            )
+            format!("{} [{}, {}]", written(ratio), written(low), written(high))
         }
     };
-    Cell::Figure(own / other, text)
+    Cell::Figure(ratio, text)
 }
 
 /// A line for each row, a column for each figure.
