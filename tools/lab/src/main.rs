@@ -17,6 +17,7 @@ mod place;
 mod program;
 mod progress;
 mod protocol;
+mod report;
 mod run;
 mod session;
 mod sim;
@@ -54,6 +55,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Sim(arguments) => Ok(sim::command(&arguments)),
         Command::Torture(arguments) => torture::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
+        Command::Report(arguments) => report::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Footprint(arguments) => footprint::command(&arguments),
         Command::Figures(arguments) => figures::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => {

@@ -381,3 +381,55 @@ fn calls_that_cannot_be_simulated() {
         assert_refused(&fixture.lab(&words), &[remedy]);
     }
 }
+
+#[test]
+fn results_that_are_none() {
+    let fixture = Fixture::new();
+    let result = br#"{"workload": "w", "rows": [{"policy": "a", "ratio": 1, "median_ns": 1}]}"#;
+    let good = fixture.file("good.json", result);
+    for (text, words) in [
+        (&b""[..], "is empty"),
+        (b"no json", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"{}", "names no workload"),
+        (br#"{"workload": "w", "rows": []}"#, "has no rows"),
+    ] {
+        let bad = fixture.file("bad.json", text);
+        for words_given in [vec!["report", &bad], vec!["report", &good, &bad]] {
+            assert_refused(
+                &fixture.lab(&words_given),
+                &["bad.json", words, "bench --json"],
+            );
+        }
+    }
+    assert_refused(
+        &fixture.lab(&["report", "/nowhere.json"]),
+        &["/nowhere.json", "bench --json"],
+    );
+    assert_refused(&fixture.lab(&["report", fixture.path()]), &["cannot read"]);
+    assert_refused(&fixture.lab(&["report"]), &["--help"]);
+}
+
+#[test]
+fn pages_that_cannot_be_written_and_results_that_have_nothing_in_common() {
+    let fixture = Fixture::new();
+    let result = |workload: &str, policy: &str| {
+        format!(
+            r#"{{"workload": "{workload}", "rows": [{{"policy": "{policy}", "ratio": 1, "median_ns": 1}}]}}"#
+        )
+    };
+    let good = fixture.file("good.json", result("w", "a").as_bytes());
+    let workload = fixture.file("workload.json", result("v", "a").as_bytes());
+    let policy = fixture.file("policy.json", result("w", "b").as_bytes());
+    let page = fixture.file("page.html", result("w", "a").as_bytes());
+    for (words, remedy) in [
+        (&["report", &good, &workload][..], "same workload"),
+        (&["report", &good, &policy], "no row in common"),
+        (&["report", &good, "-o", "/nowhere/page.html"], "give -o"),
+        (&["report", &good, "-o", &good], "would replace"),
+        (&["report", &good, &policy, "-o", &policy], "would replace"),
+        (&["report", &page], "would replace"),
+    ] {
+        assert_refused(&fixture.lab(words), &[remedy]);
+    }
+}

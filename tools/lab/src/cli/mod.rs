@@ -30,6 +30,8 @@ pub enum Command {
     /// Measure a workload under every policy and print the table.
     #[command(after_help = "Example: ./lab bench madvise --machine qemu,linux --threads 1,2")]
     Bench(Box<Bench>),
+    /// Make one HTML page of a result that bench wrote, or of two beside each other.
+    Report(Report),
     /// Boot a machine and run one static program from this host in it.
     #[command(after_help = "Example: ./lab run --cpus 4 ./hello world")]
     Run(Run),
@@ -120,6 +122,20 @@ impl CpuMachine {
             Self::Sim => "sim",
         }
     }
+}
+
+/// `lab report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A result: what `lab bench --json FILE` wrote, or one of .lab/runs
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Another result of the same workload, to compare with the first
+    #[arg(value_name = "FILE2")]
+    pub other: Option<PathBuf>,
+    /// Where to write the page [default: FILE with .html]
+    #[arg(short, long, value_name = "OUT.html")]
+    pub out: Option<PathBuf>,
 }
 
 /// `lab run`
