@@ -126,6 +126,18 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "rustup toolchain install nightly --component miri",
         ),
         optional(
+            "mdbook",
+            answer(Command::new("mdbook").arg("--version")),
+            "builds the book",
+            "cargo install --locked mdbook",
+        ),
+        optional(
+            "chromium",
+            answer(Command::new("chromium").arg("--version")),
+            "opens the pages that the lab writes, in tests",
+            "sudo apt-get install chromium",
+        ),
+        optional(
             "git",
             answer(Command::new("git").arg("--version")),
             "names the commit in results",

@@ -74,6 +74,7 @@ pub fn check(test: &Test, tally: &mut Tally) {
         for what in [
             "clippy, breakable kernel",
             "documentation",
+            "the book",
             "bytes, instructions and stack of a call",
             "loom models",
             "licences",
@@ -86,6 +87,11 @@ pub fn check(test: &Test, tally: &mut Tally) {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
     tally.check("source: documentation", documentation);
+    let book = "source: the book";
+    match answer(Command::new("mdbook").arg("--version")) {
+        None => tally.skip(book, NO_TOOL),
+        Some(_) => tally.check(book, build_book),
+    }
     tally.check("source: bytes, instructions and stack of a call", || {
         let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
         quiet(cargo::command(run))
@@ -165,6 +171,19 @@ fn quiet(mut command: Command) -> Outcome<String> {
         reason(&child),
         cargo::tail(&format!("{}{}", child.output, child.errors))
     )))
+}
+
+/// The documents as a book, in `target/book`; what it warns of is wrong.
+fn build_book() -> Outcome<String> {
+    let mut mdbook = Command::new("mdbook");
+    let child = Child::succeed(
+        mdbook.arg("build").arg(place::root().join("docs")),
+        BUILD_DEADLINE,
+    )?;
+    match child.errors.contains("WARN") {
+        true => Err(Failure::work(child.errors)),
+        false => Ok(String::new()),
+    }
 }
 
 /// A test runner: counts what it counted.
