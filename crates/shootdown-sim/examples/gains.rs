@@ -1,4 +1,4 @@
-//! How much faster all slots are than six, whatever the TLB: the figures of `docs/measuring.md`.
+//! How much faster all slots are than six, whatever the TLB: the figures of `docs/systems/t4.md`.
 //!
 //! `cargo run --release -p shootdown-sim --example gains`
 

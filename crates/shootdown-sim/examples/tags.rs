@@ -1,5 +1,5 @@
 //! How many hardware tags are worth having, and which one to take when all are taken: the tables of
-//! `docs/measuring.md`.
+//! `docs/systems/t4-slots.md`.
 //!
 //! `cargo run --release -p shootdown-sim --example tags`
 

@@ -94,7 +94,7 @@ impl Churn {
         Cpus<N>: Capacity,
     {
         let Steady { epoch, mut cpus } = steady;
-        if !epoch.is_multiple_of(2) || self.epoch.get_published() != epoch {
+        if epoch % 2 != 0 || self.epoch.get_published() != epoch {
             return CpuMask::EMPTY;
         }
         cpus.subtract(ran);

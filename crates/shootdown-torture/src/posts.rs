@@ -68,7 +68,8 @@ where
         let (torture, worker, operation) = (self.torture, self.worker, self.operation);
         let sequence = self.record().open();
         let count = 1 + rng.below(TICKETS as u64) as usize;
-        let mut tickets: [Option<CallTicket<'_, H::Platform, N>>; TICKETS] = [const { None }; _];
+        let mut tickets: [Option<CallTicket<'_, H::Platform, N>>; TICKETS] =
+            [const { None }; TICKETS];
         let mut masks = [CpuMask::<N>::EMPTY; TICKETS];
         for (ticket, mask) in tickets.iter_mut().zip(&mut masks).take(count) {
             let targets = self.some_cpus(rng);

@@ -44,7 +44,7 @@
 //! # SHOOTDOWN.switch_away(&space, root);
 //! ```
 //!
-//! The invariants I1 to I14 that comments cite are listed in the project's `ARCHITECTURE.md`.
+//! The invariants I1 to I17 that comments cite are listed in the project's `ARCHITECTURE.md`.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]

@@ -85,8 +85,8 @@ where
             Self {
                 inbox: Inbox::new(),
                 posted: Padded(PostedList::new()),
-                slots: array_of!(Slot::new()),
-                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE))),
+                slots: array_of!(Slot::new(); SLOTS),
+                indirect: array_of!(Padded(PlainCell::new(FlushRequest::NONE)); SLOTS),
                 lazy: LazyMark::new(),
                 own: Padded(OwnState {
                     tlb: CpuTlb::new(),

@@ -44,11 +44,11 @@ macro_rules! const_fn {
 }
 pub(crate) use const_fn;
 
-/// An array of `N` freshly built values, in const context where atomics allow it.
+/// An array of freshly built values, in const context where atomics allow it.
 macro_rules! array_of {
-    ($value:expr) => {{
+    ($value:expr; $length:expr) => {{
         #[cfg(not(loom))]
-        let array = [const { $value }; _];
+        let array = [const { $value }; $length];
         #[cfg(loom)]
         let array = core::array::from_fn(|_| $value);
         array

@@ -101,7 +101,7 @@ proptest! {
         let range = FlushRange::new(start, end, size);
         if end > start {
             prop_assert!(range.start() <= start && range.end() >= end);
-            prop_assert!(range == FlushRange::WHOLE || range.start().is_multiple_of(size.bytes()));
+            prop_assert!(range == FlushRange::WHOLE || range.start() % size.bytes() == 0);
         } else {
             prop_assert!(range.is_empty());
         }

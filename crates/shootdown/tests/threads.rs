@@ -195,14 +195,14 @@ impl World {
     fn leave_for_a_while(&self, how: usize) {
         let engine = &self.engine;
         let rest = || (0..how).for_each(|_| self.take_interrupt());
-        if how.is_multiple_of(2) {
+        if how % 2 == 0 {
             engine.enter_lazy(&self.space, KERNEL_ROOT);
             rest();
             engine.switch_to(Some(&self.space), &self.space);
             return;
         }
         engine.switch_away(&self.space, KERNEL_ROOT);
-        if how.is_multiple_of(3) {
+        if how % 3 == 0 {
             let state = engine.platform().irq_save();
             engine.offline();
             engine.online();

@@ -126,6 +126,24 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "rustup toolchain install nightly --component miri",
         ),
         optional(
+            "Rust 1.85",
+            tool("+1.85.0 --version"),
+            "builds what adopters build",
+            "rustup toolchain install 1.85.0 --profile minimal --target x86_64-unknown-none",
+        ),
+        optional(
+            "mdbook",
+            answer(Command::new("mdbook").arg("--version")),
+            "builds the book",
+            "cargo install --locked mdbook",
+        ),
+        optional(
+            "chromium",
+            answer(Command::new("chromium").arg("--version")),
+            "opens the pages that the lab writes, in tests",
+            "sudo apt-get install chromium",
+        ),
+        optional(
             "git",
             answer(Command::new("git").arg("--version")),
             "names the commit in results",

@@ -17,6 +17,9 @@ pub enum Failure {
         /// What to do about it.
         remedy: String,
     },
+    /// The caller has not said what to do: this text says what there is. Exit code 2.
+    #[error("{0}")]
+    Usage(String),
     /// The work was started and went wrong. Exit code 1.
     #[error("{0}")]
     Work(String),
@@ -42,7 +45,7 @@ impl Failure {
     /// The exit code of the whole command.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Input { .. } => ExitCode::from(2),
+            Self::Input { .. } | Self::Usage(_) => ExitCode::from(2),
             Self::Work(_) => ExitCode::from(1),
             Self::Machine(_) => ExitCode::from(125),
         }

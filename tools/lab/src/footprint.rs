@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::bench::grid;
+use crate::bench::{grid, report};
 use crate::cargo;
+use crate::cli::Footprint;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 use crate::mutants::{Copy, Edit, Scratch, read_files};
+use crate::place;
 use crate::progress::Progress;
 
 /// What the engine promises, and what would go if it did not.
@@ -40,7 +43,8 @@ pub fn read_promises() -> Outcome<Vec<(String, Promise)>> {
 ///
 /// # Errors
 /// An edit does not apply, or what is left does not build.
-pub fn command() -> Outcome<ExitCode> {
+pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
+    report::probe(arguments.json.as_deref())?;
     let mut promises = read_promises()?;
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
@@ -49,15 +53,20 @@ pub fn command() -> Outcome<ExitCode> {
     progress.step(0, total, "as it is");
     let whole = count(&copy, &[])?;
     let mut rows = vec![row("(as it is)", &whole, &Counts::new(), "")];
+    let mut result = vec![json_row("", &whole)];
     for (done, (name, promise)) in promises.iter().enumerate() {
         progress.step(done as u64 + 1, total, name);
         let counts = count(&copy, &promise.edits)?;
         rows.push(row(name, &counts, &whole, &promise.gives_up));
+        result.push(json_row(name, &counts));
     }
     progress.step(total - 1, total, "without any");
     let edits: Vec<Edit> = promises.drain(..).flat_map(|(_, it)| it.edits).collect();
     let bare = count(&copy, &edits)?;
     rows.push(row("all of them", &bare, &whole, ""));
+    result.push(json_row("all", &bare));
+    let result = json!({ "workload": "footprint", "commit": place::commit(), "rows": result });
+    report::write(arguments.json.as_deref(), &result)?;
     drop(progress);
     let heading = ["without", "call", "call_one", "flush", "gives up"];
     let has_words = |column| [0, 4].contains(&column);
@@ -80,6 +89,13 @@ fn row(name: &str, counts: &Counts, than: &Counts, gives_up: &str) -> Vec<String
     };
     let [call, call_one, flush] = OPERATIONS.map(cell);
     vec![name.to_owned(), call, call_one, flush, gives_up.to_owned()]
+}
+
+/// The same in the result that is written: the counts, by what was taken out.
+fn json_row(without: &str, counts: &Counts) -> Value {
+    let mut row = json!(counts);
+    row["without"] = without.into();
+    row
 }
 
 /// Builds and runs the example in a copy with these edits.
@@ -115,7 +131,6 @@ fn parse(output: &str) -> Outcome<Counts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place;
 
     /// Each alone, and all together.
     #[test]

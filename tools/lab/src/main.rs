@@ -7,6 +7,7 @@ mod cargo;
 mod cli;
 mod doctor;
 mod failure;
+mod figures;
 mod footprint;
 mod host;
 mod initramfs;
@@ -16,6 +17,7 @@ mod place;
 mod program;
 mod progress;
 mod protocol;
+mod report;
 mod run;
 mod session;
 mod sim;
@@ -24,16 +26,21 @@ mod torture;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
+    end_with_reader();
     let outcome = parse().and_then(|cli| cli.map_or(Ok(ExitCode::SUCCESS), dispatch));
     cargo::forget_copies();
     outcome.unwrap_or_else(|failure| {
-        eprintln!("lab: {failure}");
+        match &failure {
+            Failure::Usage(help) => eprint!("{help}"),
+            failure => eprintln!("lab: {failure}"),
+        }
         failure.exit_code()
     })
 }
@@ -48,8 +55,23 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Sim(arguments) => sim::command(&arguments),
         Command::Torture(arguments) => torture::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
-        Command::Footprint => footprint::command(),
+        Command::Report(arguments) => report::command(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Footprint(arguments) => footprint::command(&arguments),
+        Command::Figures(arguments) => figures::command(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => {
+            let name = env!("CARGO_PKG_NAME");
+            clap_complete::generate(shell, &mut Cli::command(), name, &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Doctor(arguments) => doctor::command(&arguments),
+    }
+}
+
+/// A reader that has seen enough, as of `./lab ... | head`, ends the lab: what it writes to files is written before it prints.
+fn end_with_reader() {
+    // SAFETY: no other thread runs yet, and the default action runs no code of this process.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
 }
 
@@ -61,6 +83,9 @@ fn parse() -> Outcome<Option<Cli>> {
             print!("{text}");
             Ok(None)
         }
+        Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::Usage(help.to_string()))
+        }
         Err(error) => Err(Failure::input(
             one_line(&error.to_string()),
             "see `./lab --help`",
@@ -71,8 +96,6 @@ fn parse() -> Outcome<Option<Cli>> {
 /// The first paragraph of clap's message, without its title.
 fn one_line(message: &str) -> String {
     let paragraph = message.split("\n\n").next().unwrap_or(message);
-    match paragraph.strip_prefix("error:") {
-        None => "no command given".to_owned(),
-        Some(words) => words.split_whitespace().collect::<Vec<_>>().join(" "),
-    }
+    let words = paragraph.strip_prefix("error:").unwrap_or(paragraph);
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -18,7 +18,9 @@ pub struct Progress {
 impl Progress {
     /// A display that shows nothing yet.
     pub fn new() -> Self {
-        let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} {msg}");
+        let style = ProgressStyle::with_template(
+            "{elapsed_precise} {bar:30} {pos}/{len}, {eta} left  {msg}",
+        );
         let style = style.ok().filter(|_| std::io::stderr().is_terminal());
         Self {
             bar: style.map(|style| ProgressBar::new(0).with_style(style)),

@@ -23,6 +23,11 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
     };
     let path = Path::new(path);
     check_arguments(arguments)?;
+    if let Some(option) = arguments.iter().find(|word| is_own_option(word)) {
+        eprintln!(
+            "lab: {option} stands behind the program and goes to it; options of run stand before it"
+        );
+    }
     if run.deadline == 0 {
         let cause = "a deadline of 0 s leaves no time";
         return Err(Failure::input(cause, "--deadline takes 1 or more"));
@@ -49,6 +54,19 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         }
         _ => Err(Failure::Machine(finished.account())),
     }
+}
+
+/// Whether `run` has an option of this name.
+fn is_own_option(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or_default();
+    [
+        "--machine",
+        "--cpus",
+        "--deadline",
+        "--options",
+        "--verbose",
+    ]
+    .contains(&name)
 }
 
 /// Kernels split their command line at spaces and know no quoting that both share.

@@ -1,6 +1,6 @@
 //! `lab sim`: the engine on the simulated machine, against an adversarial TLB and under weak memory.
 //!
-//! docs/verification.md says what is simulated and how failures are read.
+//! docs/verification/simulator.md says what is simulated, fuzzing.md beside it how failures are read.
 
 use std::path::Path;
 use std::process::ExitCode;

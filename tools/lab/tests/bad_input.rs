@@ -3,6 +3,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use support::{Answer, Fixture};
 
@@ -210,12 +211,34 @@ fn garbage_on_the_command_line() {
         &["run"],
         &["run", "--cpus"],
         &["test", "--fast", "--soak"],
-        &[],
     ] {
         assert_refused(&fixture.lab(words), &["--help"]);
     }
     let odd = std::ffi::OsStr::new("\u{1b}[2J");
     assert_refused(&fixture.lab(&[odd.to_str().unwrap()]), &["--help"]);
+}
+
+#[test]
+fn without_words_it_says_what_there_is() {
+    let answer = Fixture::new().lab(&[]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    for command in ["bench", "test", "doctor"] {
+        assert!(answer.errors.contains(command), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+    let output = lab
+        .arg("--help")
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]
@@ -358,5 +381,57 @@ fn calls_that_cannot_be_simulated() {
     ] {
         let words: Vec<&str> = ["bench"].into_iter().chain(words.split(' ')).collect();
         assert_refused(&fixture.lab(&words), &[remedy]);
+    }
+}
+
+#[test]
+fn results_that_are_none() {
+    let fixture = Fixture::new();
+    let result = br#"{"workload": "w", "rows": [{"policy": "a", "ratio": 1, "median_ns": 1}]}"#;
+    let good = fixture.file("good.json", result);
+    for (text, words) in [
+        (&b""[..], "is empty"),
+        (b"no json", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"{}", "names no workload"),
+        (br#"{"workload": "w", "rows": []}"#, "has no rows"),
+    ] {
+        let bad = fixture.file("bad.json", text);
+        for words_given in [vec!["report", &bad], vec!["report", &good, &bad]] {
+            assert_refused(
+                &fixture.lab(&words_given),
+                &["bad.json", words, "bench --json"],
+            );
+        }
+    }
+    assert_refused(
+        &fixture.lab(&["report", "/nowhere.json"]),
+        &["/nowhere.json", "bench --json"],
+    );
+    assert_refused(&fixture.lab(&["report", fixture.path()]), &["cannot read"]);
+    assert_refused(&fixture.lab(&["report"]), &["--help"]);
+}
+
+#[test]
+fn pages_that_cannot_be_written_and_results_that_have_nothing_in_common() {
+    let fixture = Fixture::new();
+    let result = |workload: &str, policy: &str| {
+        format!(
+            r#"{{"workload": "{workload}", "rows": [{{"policy": "{policy}", "ratio": 1, "median_ns": 1}}]}}"#
+        )
+    };
+    let good = fixture.file("good.json", result("w", "a").as_bytes());
+    let workload = fixture.file("workload.json", result("v", "a").as_bytes());
+    let policy = fixture.file("policy.json", result("w", "b").as_bytes());
+    let page = fixture.file("page.html", result("w", "a").as_bytes());
+    for (words, remedy) in [
+        (&["report", &good, &workload][..], "same workload"),
+        (&["report", &good, &policy], "no row in common"),
+        (&["report", &good, "-o", "/nowhere/page.html"], "give -o"),
+        (&["report", &good, "-o", &good], "would replace"),
+        (&["report", &good, &policy, "-o", &policy], "would replace"),
+        (&["report", &page], "would replace"),
+    ] {
+        assert_refused(&fixture.lab(words), &[remedy]);
     }
 }

@@ -115,9 +115,12 @@ impl Backlog {
     #[inline]
     pub(super) fn add(&self, new: Found) {
         let is_known = self.all().iter().any(|known| known.place() == new.place);
-        if !is_known && let Some(entry) = self.entries.get(self.len()) {
-            entry.set(new);
-            self.len.set(self.len.get() + 1);
+        match self.entries.get(self.len()) {
+            Some(entry) if !is_known => {
+                entry.set(new);
+                self.len.set(self.len.get() + 1);
+            }
+            _ => {}
         }
     }
 
@@ -144,11 +147,12 @@ impl Backlog {
     fn take(&self, at: usize) -> Found {
         let all = self.all();
         let found = all[at].get();
-        if let Some((last, _)) = all.split_last()
-            && at != all.len() - 1
-        {
-            all[at].set(last.get());
-            all[at].number.set(last.number.get());
+        match all.split_last() {
+            Some((last, _)) if at != all.len() - 1 => {
+                all[at].set(last.get());
+                all[at].number.set(last.number.get());
+            }
+            _ => {}
         }
         self.len.set(all.len() as u64 - 1);
         found
@@ -226,7 +230,7 @@ mod tests {
         for initiator in 1..=4 {
             backlog.add(found(initiator, 0, u64::from(initiator)));
         }
-        let is_even = |found: &Found| found.place.initiator().as_u32().is_multiple_of(2);
+        let is_even = |found: &Found| found.place.initiator().as_u32() % 2 == 0;
         assert_eq!(backlog.merge(is_even), 2);
         let merged = core::iter::from_fn(|| backlog.take_merged());
         assert!(

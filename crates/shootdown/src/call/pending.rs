@@ -86,9 +86,10 @@ where
         // group did, for the group's bit; pairs with `is_empty`. As a locked operation it also orders an early
         // acknowledgement before the flush that follows (T1).
         let before = word.fetch_and(!targets, Ordering::AcqRel);
-        if before & !targets == 0
-            && let Some(groups) = self.groups()
-        {
+        if before & !targets != 0 {
+            return;
+        }
+        if let Some(groups) = self.groups() {
             // ORDERING: Release: as above, for the whole group; pairs with `is_empty`.
             groups.fetch_and(!(1 << group), Ordering::Release);
         }

@@ -82,9 +82,9 @@ impl Ring {
                 entries: Padded(array_of!(Entry {
                     word: AtomicU64::new(0),
                     targets: AtomicU64::new(0),
-                })),
-                leaves: Padded(array_of!(array_of!(Leaf(AtomicU64::new(0))))),
-                numbers: Padded(array_of!(AtomicU64::new(0))),
+                }; LEN)),
+                leaves: Padded(array_of!(array_of!(Leaf(AtomicU64::new(0)); LEAVES); LEN)),
+                numbers: Padded(array_of!(AtomicU64::new(0); LEN)),
                 #[cfg(loom)]
                 is_used: OwnWord::new(),
                 #[cfg(feature = "sim")]

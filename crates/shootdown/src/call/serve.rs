@@ -5,7 +5,7 @@
 //! Functions that arrive then wait for the next interrupt. Those that are found run at once, each responder beginning with the initiator
 //! that follows it, so low CPU numbers have no advantage. Where functions are slow they are taken one at a time, the
 //! oldest first, so that the targets of two calls agree which goes first: if they did not, both calls would end
-//! late. (That is worth up to 10 % of the whole time where two callers share 64 targets: docs/measuring.md.)
+//! late. (That is worth up to 10 % of the whole time where two callers share 64 targets: docs/systems/t5.md.)
 //!
 //! Functions run in the interrupt, and where a task waits for functions itself. Everything else that looks serves flushes only: they
 //! take no lock of the host, so they may be served under any.

@@ -30,10 +30,10 @@ where
     #[inline]
     pub(crate) fn watch(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
         watch.turns = watch.turns.wrapping_add(1);
-        if watch.turns.is_multiple_of(LOOK_TURNS)
-            && let Some(waited_ns) = self.look_at_the_clock(watch)
-            && let Some(stall) = stall(waited_ns)
-        {
+        if watch.turns % LOOK_TURNS != 0 {
+            return;
+        }
+        if let Some(stall) = self.look_at_the_clock(watch).and_then(stall) {
             self.report(watch, &stall);
         }
     }

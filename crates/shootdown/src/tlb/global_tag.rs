@@ -46,7 +46,7 @@ impl TagSet {
         #[allow(clippy::new_without_default, reason = "not const under loom")]
         pub fn new() -> Self {
             Self {
-                owners: array_of!(Owner(AtomicU64::new(0))),
+                owners: array_of!(Owner(AtomicU64::new(0)); Self::TAGS),
             }
         }
     }

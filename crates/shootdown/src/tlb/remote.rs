@@ -120,12 +120,11 @@ where
             let taken = named - here.targets.len();
             here.counters.cpus_taken.add(taken as u64);
             // Where there are global tags a run is what was dropped under them, on CPUs that were elsewhere too.
-            if let Some(space) = space
-                && here.targets.is_empty()
-                && here.spared() == spared
-                && self.platform.global_tags().is_none()
-            {
-                space.taken_run().add(request.generation());
+            let is_whole = here.targets.is_empty() && here.spared() == spared;
+            if is_whole && self.platform.global_tags().is_none() {
+                if let Some(space) = space {
+                    space.taken_run().add(request.generation());
+                }
             }
         }
         here.targets.iter().for_each(note_run);

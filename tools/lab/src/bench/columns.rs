@@ -1,7 +1,7 @@
 //! [`Column`]: a key of rows, its heading, and how the figure is written. Tables are made here.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::row::Row;
 
@@ -96,6 +96,11 @@ pub fn grid(
 ) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(heading);
+    if let Some(width) = terminal_width() {
+        // Cells of a table that is too wide are broken into lines; its borders stay.
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
     table.add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         if !has_words(index) {
@@ -103,6 +108,13 @@ pub fn grid(
         }
     }
     table.to_string()
+}
+
+/// How many characters a line has, if people read what is printed as it comes.
+fn terminal_width() -> Option<u16> {
+    let output = rustix::stdio::stdout();
+    let size = rustix::termios::tcgetwinsize(output).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
 }
 
 /// What is shown of something that may be missing.

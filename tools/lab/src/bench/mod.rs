@@ -22,8 +22,9 @@ mod trace;
 mod workload;
 mod workloads;
 
-pub use columns::grid;
+pub use columns::{counted, grid, number, short, time};
 pub use course::command;
-pub use row::Row;
+pub use report::remarks;
+pub use row::{REFERENCE, Row, median};
 pub use workload::{Contest, Program};
 pub use workloads::{CONTESTS, PROGRAMS, on_linux};

@@ -14,7 +14,7 @@ use crate::place;
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
 const NOISE_CORES: f64 = 0.1;
 
-/// Prints tables. A reader that has seen enough may have gone.
+/// Prints tables; what is kept has been written before, for the reader may go.
 pub fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
@@ -90,9 +90,9 @@ pub fn verdict(stale: u64) -> Option<String> {
 
 /// Prints, keeps, writes and judges what machines with real CPUs have found.
 pub fn finish(view: &View, path: Option<&Path>) -> Outcome<()> {
-    print(&view.tables);
     let raw = keep(&view.result)?;
     write(path, &view.result)?;
+    print(&view.tables);
     let [before, behind] = &view.closing;
     println!("{before}{}{behind}", raw.display());
     judge(view.failure.as_ref())

@@ -187,6 +187,15 @@ pub fn thin<T>(samples: Vec<T>, kept: usize) -> Vec<T> {
     samples.into_iter().step_by(stride).collect()
 }
 
+/// The median; the mean of the middle two if there is no middle one.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -219,5 +228,11 @@ mod tests {
         let kept = thin((0..10_000).collect(), 2000);
         assert_eq!((kept.len(), kept[0], kept[1]), (2000, 0, 5));
         assert_eq!(thin(vec![1.0], 2000), [1.0]);
+    }
+
+    #[test]
+    fn median_of_even_counts_is_the_middle() {
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
+        assert_eq!(median([].into_iter()), None);
     }
 }

@@ -48,6 +48,9 @@ pub struct Bench {
     /// Also halve and double every figure of the simulated machine, and show what that does
     #[arg(long)]
     pub sweep: bool,
+    /// Show every figure of the simulated machine, with its source
+    #[arg(long)]
+    pub figures: bool,
     /// Fewer and shorter boots: done within 45 s
     #[arg(long)]
     pub quick: bool,
@@ -98,6 +101,13 @@ impl Bench {
             self.policies = policies.map(str::to_owned).to_vec();
         }
         self
+    }
+
+    /// Whether the simulated machine's figures are shown.
+    pub fn shows_figures(&self) -> bool {
+        self.calls
+            .as_ref()
+            .map_or(self.figures, |it| it.calls.figures)
     }
 
     /// Where the result is written, besides where it is kept.
@@ -187,6 +197,9 @@ pub struct Calls {
     /// Change a figure of the simulated machine; may be given again
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// Show every figure of the simulated machine, with its source
+    #[arg(long)]
+    pub figures: bool,
     /// On sim: draw the tables into this directory, as SVG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,

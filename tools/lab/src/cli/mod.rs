@@ -28,21 +28,41 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure a workload under every policy and print the table.
+    #[command(after_help = "Example: ./lab bench madvise --machine qemu,linux --threads 1,2")]
     Bench(Box<Bench>),
+    /// Make one HTML page of a result that bench wrote, or of two beside each other.
+    Report(Report),
     /// Boot a machine and run one static program from this host in it.
+    #[command(after_help = "Example: ./lab run --cpus 4 ./hello world")]
     Run(Run),
     /// Run every check and end with the totals.
+    #[command(after_help = "Example: ./lab test --only \"kernel: t_memory\"")]
     Test(Test),
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
     #[command(subcommand)]
     Sim(Sim),
     /// Do everything that the engine offers at once, at random, and check what it promises.
+    #[command(
+        after_help = "Example: ./lab torture --machine hosted --cpus 8 --seconds 60 --seed 3"
+    )]
     Torture(Torture),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
+    #[command(after_help = "Example: ./lab mutants clear-gen-after-ipi --keep")]
     Mutants(Mutants),
     /// Count the instructions of a call, and what each promise of the engine adds to them.
-    Footprint,
+    #[command(after_help = "Example: ./lab footprint")]
+    Footprint(Footprint),
+    /// Make the tables of the documents anew from what the benches print.
+    #[command(after_help = "Example: ./lab figures --check")]
+    Figures(Figures),
+    /// Print a script that completes the words of this command line in a shell.
+    #[command(after_help = "Example: source <(./lab completions bash)")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
     /// Say what is present or missing, and the command that installs it.
+    #[command(after_help = "Example: ./lab doctor --get-linux")]
     Doctor(Doctor),
 }
 
@@ -102,6 +122,20 @@ impl CpuMachine {
             Self::Sim => "sim",
         }
     }
+}
+
+/// `lab report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A result: what `lab bench --json FILE` wrote, or one of .lab/runs
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Another result of the same workload, to compare with the first
+    #[arg(value_name = "FILE2")]
+    pub other: Option<PathBuf>,
+    /// Where to write the page [default: FILE with .html]
+    #[arg(short, long, value_name = "OUT.html")]
+    pub out: Option<PathBuf>,
 }
 
 /// `lab run`
@@ -187,6 +221,25 @@ pub struct Mutants {
     /// Keep the copies and their builds in .lab/mutants: the next run is faster
     #[arg(long)]
     pub keep: bool,
+}
+
+/// `lab footprint`
+#[derive(Debug, Args)]
+pub struct Footprint {
+    /// Also write the counts here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `lab figures`
+#[derive(Debug, Args)]
+pub struct Figures {
+    /// Which, by the names of their files in docs/figures; without it all of the simulated machine
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Write nothing: fail if a table is not what its record says, or a record not what a fresh run prints
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// `lab doctor`

@@ -10,6 +10,7 @@ use super::tally::Tally;
 use crate::cargo;
 use crate::cli::Test;
 use crate::failure::{Doing, Failure, Outcome};
+use crate::figures;
 use crate::machine::Child;
 
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -21,6 +22,11 @@ const ROW_KEYS: &str = "policy threads pages median_ns p99_ns ratio ipis_per_op 
 /// Runs them all.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     tally.check("lab: run hands over output and exit status", || run(fleet));
+    let name = "lab: figures of the documents";
+    match test.fast {
+        true => tally.skip(name, "left out by --fast"),
+        false => tally.check(name, || figures::check_quickly().map(|()| String::new())),
+    }
     let name = "lab: bench --quick prints every row and writes JSON";
     match test.fast {
         true => tally.skip(name, "left out by --fast"),

@@ -21,6 +21,8 @@ const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shoo
 const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
+/// The `rust-version` of the crates that adopters build.
+const OLDEST: &str = "+1.85.0";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
@@ -73,7 +75,9 @@ pub fn check(test: &Test, tally: &mut Tally) {
     if test.fast {
         for what in [
             "clippy, breakable kernel",
+            "what adopters build, by the oldest compiler that it names",
             "documentation",
+            "the book",
             "bytes, instructions and stack of a call",
             "loom models",
             "licences",
@@ -85,7 +89,17 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: clippy, breakable kernel", || {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
+    let oldest = "source: what adopters build, by the oldest compiler that it names";
+    match answer(&mut cargo::command(&format!("{OLDEST} --version"))) {
+        None => tally.skip(oldest, NO_TOOL),
+        Some(_) => tally.check(oldest, check_with_oldest),
+    }
     tally.check("source: documentation", documentation);
+    let book = "source: the book";
+    match answer(Command::new("mdbook").arg("--version")) {
+        None => tally.skip(book, NO_TOOL),
+        Some(_) => tally.check(book, build_book),
+    }
     tally.check("source: bytes, instructions and stack of a call", || {
         let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
         quiet(cargo::command(run))
@@ -165,6 +179,29 @@ fn quiet(mut command: Command) -> Outcome<String> {
         reason(&child),
         cargo::tail(&format!("{}{}", child.output, child.errors))
     )))
+}
+
+/// The crates that adopters build with a compiler of theirs, for a machine without an operating system; what they built before stays.
+fn check_with_oldest() -> Outcome<String> {
+    let words = format!(
+        "{OLDEST} check --quiet --target x86_64-unknown-none -p shootdown -p shootdown-x86 -p shootdown-torture"
+    );
+    let mut command = cargo::command(&words);
+    command.env("CARGO_TARGET_DIR", place::target().join("oldest"));
+    quiet(command)
+}
+
+/// The documents as a book, in `target/book`; what it warns of is wrong.
+fn build_book() -> Outcome<String> {
+    let mut mdbook = Command::new("mdbook");
+    let child = Child::succeed(
+        mdbook.arg("build").arg(place::root().join("docs")),
+        BUILD_DEADLINE,
+    )?;
+    match child.errors.contains("WARN") {
+        true => Err(Failure::work(child.errors)),
+        false => Ok(String::new()),
+    }
 }
 
 /// A test runner: counts what it counted.

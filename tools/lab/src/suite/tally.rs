@@ -1,9 +1,22 @@
 //! Counts checks and prints one line for each.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::failure::{Failure, Outcome};
+
+const RED: u8 = 31;
+const GREEN: u8 = 32;
+const YELLOW: u8 = 33;
+
+/// A word in a colour where there is a terminal and nobody forbids it (`NO_COLOR`).
+fn coloured(word: &str, colour: u8) -> String {
+    match std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        true => format!("\x1b[{colour}m{word}\x1b[0m"),
+        false => word.to_owned(),
+    }
+}
 
 /// The count so far.
 #[derive(Debug)]
@@ -70,7 +83,10 @@ impl Tally {
                 self.add(counts);
                 let seconds = started.elapsed().as_secs_f64();
                 let gap = if remark.is_empty() { "" } else { ": " };
-                println!("pass  {name} ({seconds:.1} s){gap}{remark}");
+                println!(
+                    "{}  {name} ({seconds:.1} s){gap}{remark}",
+                    coloured("pass", GREEN)
+                );
             }
             Ok((counts, evidence)) => {
                 self.add(counts);
@@ -85,7 +101,7 @@ impl Tally {
     pub fn skip(&mut self, name: &str, reason: &str) {
         if self.is_wanted(name) {
             self.counts.skipped += 1;
-            println!("skip  {name}: {reason}");
+            println!("{}  {name}: {reason}", coloured("skip", YELLOW));
         }
     }
 
@@ -115,7 +131,7 @@ impl Tally {
     }
 
     fn tell_failure(&mut self, name: &str, reason: &str) {
-        println!("FAIL  {name}: {reason}");
+        println!("{}  {name}: {reason}", coloured("FAIL", RED));
         self.failures.push(name.to_owned());
     }
 

@@ -1,7 +1,7 @@
 //! `lab torture`: everything that the engine offers at once, at random and checked, on a machine of your choice.
 //!
 //! The mix and its checks are `shootdown-torture`; this starts a machine that runs it, listens, ends it when it hangs, and
-//! says what came of it. docs/verification.md says what is checked.
+//! says what came of it. docs/verification/torture.md says what is checked.
 
 mod hearing;
 mod hosted;

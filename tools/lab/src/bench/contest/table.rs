@@ -2,7 +2,7 @@
 
 use super::ContestPlan;
 use super::plan::{Clock, Group, LONG_FUNCTION_NS};
-use crate::bench::columns::{grid, or_dash};
+use crate::bench::columns::{Column, Format, grid, or_dash, table};
 use crate::bench::report;
 use crate::bench::row::Row;
 use crate::machine::host_cores;
@@ -84,32 +84,85 @@ fn group(plan: &ContestPlan<'_>, group: &Group, rows: &[Row]) -> String {
         rows[0].us("function_ns"),
     );
     let timed: Vec<Row> = rows.iter().filter(|row| row.has_times()).cloned().collect();
-    if !timed.is_empty() {
-        let (clock, has_rounds) = (group.clock, plan.contest.has_rounds);
-        let unit = match clock {
-            Clock::Host => "us",
-            Clock::Instructions => "thousands of instructions, of all CPUs together",
-        };
-        if clock == Clock::Host && has_rounds {
-            text += &whole(&timed);
-        }
-        text += &format!(
-            "a call: median, 99th percentile in {unit}; the slowest initiator's 99th percentile by the fastest one's\n{}\n",
-            of_all(&timed, &[], times)
-        );
+    if !timed.is_empty() && group.clock == Clock::Host && plan.contest.has_rounds {
+        text += &whole(&timed);
     }
+    let times = match group.clock {
+        Clock::Host => &TIMES_US,
+        Clock::Instructions => &TIMES_INSTRUCTIONS,
+    };
+    let mut columns = SHAPES.to_vec();
+    columns.extend(times.iter().filter(|_| !timed.is_empty()));
+    columns.extend(COUNTS);
+    columns.extend(rows.iter().any(Row::may_merge).then_some(RUNS));
     text + &format!(
-        "a call: interrupts sent, times sent, handlers entered, of these for nothing; functions run, where they may be merged\n{}\n",
-        of_all(rows, &[], counts)
+        "one call; spread: the slowest initiator's p99 by the fastest one's\n{}\n",
+        table(&columns, rows)
     )
+}
+
+/// Whose calls, and of what shape.
+const SHAPES: [Column; 4] = [
+    Column::new("masks", "masks", Format::Of(masks)),
+    Column::new("initiators", "initiators", Format::Digits(0)),
+    Column::new("targets", "targets", Format::Digits(0)),
+    Column::new("peer", "peer", Format::Words),
+];
+/// Times by the host's clock.
+const TIMES_US: [Column; 3] = [
+    Column::new(
+        "median_ns",
+        "median us",
+        Format::Of(|row| row.time(1, "median_ns")),
+    ),
+    Column::new("p99_ns", "p99 us", Format::Of(|row| row.time(1, "p99_ns"))),
+    SPREAD,
+];
+/// Times by the number of instructions that all CPUs execute.
+const TIMES_INSTRUCTIONS: [Column; 3] = [
+    Column::new("median_ns", "median, 1000 instr.", TIMES_US[0].format),
+    Column::new("p99_ns", "p99, 1000 instr.", TIMES_US[1].format),
+    SPREAD,
+];
+const SPREAD: Column = Column::new(
+    "",
+    "spread",
+    Format::Of(|row| row.has_times().then(|| format!("{:.2}", row.unfairness()))),
+);
+/// Counts of a call.
+const COUNTS: [Column; 4] = [
+    Column::new("ipis", "IPIs", Format::Of(|row| row.count_of_call("ipis"))),
+    Column::new(
+        "sends",
+        "sends",
+        Format::Of(|row| row.count_of_call("sends")),
+    ),
+    Column::new(
+        "entries",
+        "entries",
+        Format::Of(|row| row.count_of_call("entries")),
+    ),
+    Column::new(
+        "spurious",
+        "for nothing",
+        Format::Of(|row| row.count_of_call("spurious")),
+    ),
+];
+/// Where they may be merged.
+const RUNS: Column = Column::new(
+    "runs",
+    "runs",
+    Format::Of(|row| row.may_merge().then(|| row.count_of_call("runs"))?),
+);
+
+fn masks(row: &Row) -> Option<String> {
+    let mark = if row.crowds_host() { " *" } else { "" };
+    Some(format!("{}{mark}", row.text("masks")))
 }
 
 /// `cell` for each shape and all contenders.
 fn of_all(rows: &[Row], further: &[Axis<'_>], cell: impl Fn(&Row) -> String) -> String {
-    let masks = |row: &Row| {
-        let mark = if row.crowds_host() { " *" } else { "" };
-        format!("{}{mark}", row.text("masks"))
-    };
+    let masks = |row: &Row| masks(row).unwrap_or_default();
     let first = rows.iter().take_while(|row| row.agrees(&rows[0], &SHAPE));
     let masks: [Axis<'_>; 1] = [("masks", &masks)];
     let axes = [&masks, &AXES[..], further].concat();
@@ -137,22 +190,6 @@ fn whole(rows: &[Row]) -> String {
         "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}\n",
         of_all(rows, &[(&heading, &lock_us), ("limit", &limit)], change)
     )
-}
-
-/// Times of a row.
-fn times(row: &Row) -> String {
-    let (median, p99) = (row.us("median_ns"), row.us("p99_ns"));
-    format!("{median:.1} {p99:.1} {:.2}", row.unfairness())
-}
-
-/// Counts of a row.
-fn counts(row: &Row) -> String {
-    let shown = if row.may_merge() { 5 } else { 4 };
-    let keys = ["ipis", "sends", "entries", "spurious", "runs"];
-    let words = keys[..shown]
-        .iter()
-        .map(|key| format!("{:.2}", row.per_call(key)));
-    words.collect::<Vec<_>>().join(" ")
 }
 
 fn percent(change: f64) -> String {
@@ -197,6 +234,17 @@ impl Row {
         let p99_ns = || self.numbers("initiator_p99_ns");
         let most = p99_ns().fold(0.0, f64::max);
         most / p99_ns().reduce(f64::min).unwrap_or(0.0).max(1.0)
+    }
+
+    /// So many of a count a call, as it is shown.
+    fn count_of_call(&self, key: &str) -> Option<String> {
+        Some(format!("{:.2}", self.per_call(key)))
+    }
+
+    /// A thousandth of a time, if times say something.
+    fn time(&self, digits: usize, key: &str) -> Option<String> {
+        self.has_times()
+            .then(|| format!("{:.digits$}", self.us(key)))
     }
 
     /// Whether one run may serve several calls.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::group::Group;
-use crate::bench::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, thin};
+use crate::bench::row::{Change, REFERENCE, Ratio, Row, fill_page_ns, fill_ratios, median, thin};
 use crate::bench::workload::Program;
 
 /// How many samples a merged row keeps.
@@ -136,15 +136,6 @@ fn figure(rows: &[&Row], key: &str, how: Merge) -> Option<Value> {
     })
 }
 
-/// The median; the mean of the middle two if there is no middle one.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(f64::midpoint(lower, upper))
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -237,11 +228,5 @@ pub mod tests {
         assert_eq!(figures, [Some(1.0), Some(1.0), None]);
         assert_eq!(rows[0].numbers("samples").count(), 4);
         assert!(rows[0].0.contains_key("ratio"));
-    }
-
-    #[test]
-    fn median_of_even_counts_is_the_middle() {
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
-        assert_eq!(median([].into_iter()), None);
     }
 }

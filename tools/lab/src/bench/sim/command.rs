@@ -67,8 +67,8 @@ pub fn command(bench: &Bench) -> Outcome<()> {
         Some(calls) => contest(calls)?,
     };
     let mut text = findings.tables;
-    text.extend(setups.iter().map(Setup::render));
-    report::print(&(text + &closing));
+    let shows_figures = bench.shows_figures();
+    text.extend(setups.iter().map(|setup| setup.render(shows_figures)));
     let mut result = Map::new();
     result.insert("workload".into(), name.into());
     result.insert("machine".into(), MachineKind::Sim.name().into());
@@ -78,6 +78,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     result.insert("params".into(), findings.params);
     result.insert("rows".into(), json!(findings.rows));
     report::write(bench.result(), &result.into())?;
+    report::print(&(text + &closing));
     let calls = bench.calls.as_ref();
     if let Some(directory) = calls.and_then(|it| it.calls.plot.as_ref()) {
         report::draw(directory, &findings.pictures)?;

@@ -65,9 +65,20 @@ impl Setup {
         self.load.as_ref().expect("the workload has a load")
     }
 
-    /// The machine's description and all of its figures.
-    pub fn render(&self) -> String {
+    /// The machine's description, and all of its figures if they are asked for.
+    pub fn render(&self, shows_figures: bool) -> String {
         let Preset { name, about, .. } = self.preset;
+        if !shows_figures {
+            let figures = self.figures();
+            let set = figures.iter().filter(|figure| figure.origin == "set");
+            let set: String = set
+                .map(|it| format!("{} = {}, set {}\n", it.name, number(it.value), it.source))
+                .collect();
+            return format!(
+                "\n{name}: {about}; --figures shows its {} figures with their sources\n{set}",
+                figures.len()
+            );
+        }
         let heading = ["figure", "value", "origin", "source or reason"];
         let cells = |figure: Figure| {
             let value = number(figure.value);
@@ -129,7 +140,7 @@ impl Setup {
 
 /// Carries out `NAME=VALUE`; returns the name.
 fn set(costs: &mut Costs, load: Option<&mut Load>, words: &str) -> Outcome<&'static str> {
-    let remedy = "the table of every run names the figures; use --set NAME=VALUE";
+    let remedy = "--figures shows all names; use --set NAME=VALUE";
     let refused = |cause: String| Failure::input(cause, remedy);
     let (name, value) = words
         .split_once('=')

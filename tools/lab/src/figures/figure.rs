@@ -1,0 +1,328 @@
+//! [`Figure`]: which rows and columns of a bench's result a table shows; how it is written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::bench::{short, time};
+use crate::failure::{Failure, Outcome};
+
+/// Keys and the values that a row must have.
+type Axes = BTreeMap<String, Value>;
+
+/// A table, or a sentence, of a document.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// What is asked of the lab: words behind `./lab`.
+    pub command: String,
+    /// Whether the host's clock timed it, so that another run has other figures; such a figure is made only if it is named.
+    #[serde(default)]
+    pub is_timed_by_host: bool,
+    /// Whether its bench takes minutes, so that `lab test` compares the table with the record only.
+    #[serde(default)]
+    pub takes_minutes: bool,
+    /// Only rows with these values are shown.
+    #[serde(default)]
+    only: Axes,
+    /// The keys whose values tell lines apart.
+    lines: Vec<String>,
+    /// From left to right.
+    columns: Vec<Column>,
+    /// In place of a table: text with `{HEADING}` where figures of the first line go.
+    sentence: Option<String>,
+}
+
+/// A column of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    heading: String,
+    /// The key in the rows.
+    key: String,
+    /// Which row of a line, where it has several.
+    #[serde(default)]
+    of: Axes,
+    /// Which row to divide by.
+    #[serde(default)]
+    to: Axes,
+    #[serde(default)]
+    format: Format,
+}
+
+/// How a figure is written.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// Words and whole numbers as they are.
+    #[default]
+    Plain,
+    /// Nanoseconds, rounded.
+    Ns,
+    /// Nanoseconds, in the unit in which they have three or four digits.
+    Time,
+    /// Nanoseconds, in microseconds with one decimal.
+    Us,
+    /// Nanoseconds, in milliseconds with two decimals.
+    Ms,
+    /// A whole number, with spaces between thousands.
+    Count,
+    /// A ratio with three decimals.
+    Ratio,
+    /// A number with as many digits as say something.
+    Short,
+    /// A change in percent, with its sign.
+    Change,
+}
+
+impl Figure {
+    /// What the table needs of a result.
+    ///
+    /// # Errors
+    /// The result has no rows, or none of a line or column.
+    pub fn record(&self, result: &Value) -> Outcome<Value> {
+        let empty = Vec::new();
+        let rows = result["rows"].as_array().unwrap_or(&empty);
+        let keys: Vec<&String> = self.keys();
+        let is_shown = |row: &&Value| {
+            has(row, &self.only)
+                && self
+                    .columns
+                    .iter()
+                    .any(|it| has(row, &it.of) || has(row, &it.to))
+        };
+        let kept = |row: &Value| {
+            let pairs = keys
+                .iter()
+                .filter_map(|key| Some(((*key).clone(), row.get(*key)?.clone())));
+            Value::Object(pairs.collect::<Map<_, _>>())
+        };
+        let rows: Vec<Value> = rows.iter().filter(is_shown).map(kept).collect();
+        let mut record = json!({ "command": self.command });
+        if self.is_timed_by_host {
+            for key in ["date", "commit", "accel"] {
+                record[key] = result[key].clone();
+            }
+        }
+        record["rows"] = rows.into();
+        self.render(&record).map(|_| record)
+    }
+
+    /// The text between the marks.
+    ///
+    /// # Errors
+    /// A figure is not there.
+    pub fn render(&self, record: &Value) -> Outcome<String> {
+        let empty = Vec::new();
+        let rows = record["rows"].as_array().unwrap_or(&empty);
+        let mut lines: Vec<Axes> = Vec::new();
+        for row in rows.iter().filter(|row| has(row, &self.only)) {
+            let axes = self.lines.iter().map(|key| (key.clone(), row[key].clone()));
+            let axes: Axes = axes.collect();
+            if !lines.contains(&axes) {
+                lines.push(axes);
+            }
+        }
+        if lines.is_empty() {
+            return Err(Failure::work(format!(
+                "./lab {}  prints no row of the figure",
+                self.command
+            )));
+        }
+        let cells = lines.iter().map(|line| self.cells(rows, line));
+        let cells = cells.collect::<Outcome<Vec<Vec<String>>>>()?;
+        Ok(match &self.sentence {
+            None => self.table(&cells, record),
+            Some(sentence) => self.say(sentence, &cells[0]),
+        })
+    }
+
+    fn cells(&self, rows: &[Value], line: &Axes) -> Outcome<Vec<String>> {
+        let of = |axes: &Axes, key: &str| {
+            let row = rows
+                .iter()
+                .find(|row| has(row, line) && has(row, &self.only) && has(row, axes))?;
+            row.get(key)
+        };
+        let cell = |column: &Column| {
+            let key = &column.key;
+            let Some(figure) = of(&column.of, key) else {
+                return Err(Failure::work(format!(
+                    "./lab {}  prints no {key} for the column {} of {line:?}",
+                    self.command, column.heading
+                )));
+            };
+            if column.to.is_empty() {
+                return Ok(column.format.write(figure));
+            }
+            let reference = of(&column.to, key).and_then(Value::as_f64);
+            let ratio = figure
+                .as_f64()
+                .zip(reference)
+                .map(|(figure, to)| figure / to);
+            Ok(column.format.write(&ratio.into()))
+        };
+        self.columns.iter().map(cell).collect()
+    }
+
+    fn table(&self, cells: &[Vec<String>], record: &Value) -> String {
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let cells: Vec<&str> = cells.collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut text = line(&mut self.columns.iter().map(|it| it.heading.as_str()));
+        text += &format!("|{}\n", "---|".repeat(self.columns.len()));
+        text.extend(
+            cells
+                .iter()
+                .map(|cells| line(&mut cells.iter().map(String::as_str))),
+        );
+        let when = match (record["date"].as_str(), record["commit"].as_str()) {
+            (Some(date), Some(commit)) => {
+                format!(", {}, commit {commit}", date.get(..8).unwrap_or(date))
+            }
+            _ => String::new(),
+        };
+        text + &format!("\n`./lab {}`{when}\n", self.command)
+    }
+
+    fn say(&self, sentence: &str, cells: &[String]) -> String {
+        let figures = self.columns.iter().zip(cells);
+        let text = figures.fold(sentence.to_owned(), |text, (column, cell)| {
+            text.replace(&format!("{{{}}}", column.heading), cell)
+        });
+        text.trim_end().to_owned() + "\n"
+    }
+
+    /// All keys of rows that the table needs, each once.
+    fn keys(&self) -> Vec<&String> {
+        let of = self.columns.iter();
+        let of = of.flat_map(|it| it.of.keys().chain(it.to.keys()).chain([&it.key]));
+        let mut keys: Vec<&String> = self.only.keys().chain(&self.lines).collect();
+        for key in of {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+}
+
+/// Whether a row has these values; of a list, one of them.
+fn has(row: &Value, axes: &Axes) -> bool {
+    axes.iter().all(|(key, value)| match value.as_array() {
+        Some(several) => row.get(key).is_some_and(|it| several.contains(it)),
+        None => row.get(key) == Some(value),
+    })
+}
+
+impl Format {
+    /// A figure in a cell; nothing of null.
+    fn write(self, figure: &Value) -> String {
+        let Some(number) = figure.as_f64() else {
+            return figure.as_str().unwrap_or_default().to_owned();
+        };
+        match self {
+            Self::Plain => figure.to_string(),
+            Self::Ns => format!("{number:.0} ns"),
+            Self::Time => time(number),
+            Self::Us => format!("{:.1}", number / 1e3),
+            Self::Ms => format!("{:.2}", number / 1e6),
+            Self::Count => thousands(number),
+            Self::Ratio => format!("{number:.3}"),
+            Self::Short => short(number),
+            Self::Change => format!("{number:+.1}"),
+        }
+    }
+}
+
+/// `1 053 200`.
+fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two policies, two numbers of threads, and a row that is not shown.
+    fn result() -> Value {
+        json!({ "workload": "w", "date": "20260131T120000Z", "rows": [
+            { "policy": "before", "threads": 1, "pages": 1, "ns": 660.2, "other": 1 },
+            { "policy": "best", "threads": 1, "pages": 1, "ns": 330.1 },
+            { "policy": "before", "threads": 2, "pages": 1, "ns": 1_423_000.0 },
+            { "policy": "best", "threads": 2, "pages": 1, "ns": null },
+            { "policy": "best", "threads": 2, "pages": 8, "ns": 1 },
+        ] })
+    }
+
+    const TABLE: &str = r#"
+        command = "bench w"
+        lines = ["threads"]
+        only = { pages = 1 }
+        columns = [
+            { heading = "threads", key = "threads" },
+            { heading = "before", key = "ns", of = { policy = "before" }, format = "time" },
+            { heading = "best", key = "ns", of = { policy = "best" }, to = { policy = "before" }, format = "ratio" },
+        ]"#;
+
+    fn figure(text: &str) -> Figure {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_value_and_names_its_command() {
+        let figure = figure(TABLE);
+        let record = figure.record(&result()).unwrap();
+        let expected = "| threads | before | best |\n|---|---|---|\n| 1 | 660 ns | 0.500 |\n| 2 | 1423 us |  |\n\n`./lab bench w`\n";
+        assert_eq!(figure.render(&record).unwrap(), expected);
+    }
+
+    #[test]
+    fn one_of_several_values_is_enough_for_a_row_to_be_shown() {
+        let figure = figure(&TABLE.replace("pages = 1", "pages = 1, threads = [2, 4]"));
+        let record = figure.record(&result()).unwrap();
+        assert_eq!(record["rows"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_record_has_what_the_table_needs_and_no_more() {
+        let record = figure(TABLE).record(&result()).unwrap();
+        let rows = record["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 4);
+        assert!(rows[0].get("other").is_none() && rows[0].get("ns").is_some());
+        assert!(record.get("date").is_none(), "another day is no difference");
+        let timed = figure(&format!("is_timed_by_host = true\n{TABLE}"));
+        assert_eq!(timed.record(&result()).unwrap()["date"], "20260131T120000Z");
+    }
+
+    #[test]
+    fn a_sentence_takes_the_figures_of_the_first_line() {
+        let text = format!("sentence = \"{{before}}, {{best}} of it\"\n{TABLE}");
+        let figure = figure(&text);
+        let record = figure.record(&result()).unwrap();
+        assert_eq!(figure.render(&record).unwrap(), "660 ns, 0.500 of it\n");
+    }
+
+    #[test]
+    fn what_a_bench_no_longer_prints_is_an_error() {
+        let figure = figure(&TABLE.replace("key = \"ns\"", "key = \"us\""));
+        let error = figure.record(&result()).unwrap_err().to_string();
+        assert!(error.contains("no us for the column before"), "{error}");
+        let none = json!({ "rows": [] });
+        assert!(figure.record(&none).is_err());
+    }
+
+    #[test]
+    fn numbers_are_written_as_people_read_them() {
+        assert_eq!(thousands(9_472_891.4), "9 472 891");
+        assert_eq!(thousands(12.0), "12");
+        assert_eq!(Format::Change.write(&json!(-75.04)), "-75.0");
+        assert_eq!(Format::Plain.write(&json!(16)), "16");
+        assert_eq!(Format::Ms.write(&json!(1_250_000.0)), "1.25");
+    }
+}

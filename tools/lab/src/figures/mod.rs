@@ -1,0 +1,148 @@
+//! `lab figures`: the tables of the documents, made from what benches print.
+//!
+//! A file `docs/figures/NAME.toml` says which bench is run and what of its rows a table shows ([`figure`]). What the table needs of the
+//! result is kept in `NAME.json` beside it ([`record`]). The table stands in a document between marks ([`document`]). A file
+//! `docs/pictures/NAME.toml` does the same for a drawing ([`picture`]).
+
+mod document;
+mod figure;
+mod picture;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use self::document::Document;
+use self::figure::Figure;
+use self::picture::Picture;
+use self::record::{Results, read, write};
+use crate::cli::Figures;
+use crate::failure::{Failure, Outcome};
+use crate::mutants::read_files;
+
+/// Where descriptions and records are.
+const DIRECTORY: &str = "docs/figures";
+/// Where pictures are described.
+const PICTURES: &str = "docs/pictures";
+
+/// Runs the benches of the figures that were named, or of all on the simulated machine; writes records and tables.
+///
+/// # Errors
+/// A name is unknown (exit code 2), a bench failed, or with `--check` something is not as a fresh run has it.
+pub fn command(arguments: &Figures) -> Outcome<()> {
+    let all: BTreeMap<String, Figure> = read_files(DIRECTORY)?.into_iter().collect();
+    let known = |name: &&String| !all.contains_key(*name);
+    if let Some(name) = arguments.names.iter().find(known) {
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        return Err(Failure::input(
+            format!("there is no figure {name}"),
+            format!("name one of {}", names.join(", ")),
+        ));
+    }
+    let is_due = |(name, figure): &(&String, &Figure)| match &arguments.names[..] {
+        [] => !figure.is_timed_by_host,
+        names => names.contains(name),
+    };
+    let due: Vec<_> = all.iter().filter(is_due).collect();
+    let pictures = match arguments.names[..] {
+        [] => read_files::<Picture>(PICTURES)?,
+        _ => Vec::new(),
+    };
+    if arguments.check {
+        check(&all, &due)?;
+        return pictures.iter().try_for_each(|(_, picture)| picture.check());
+    }
+    make(&all, &due)?;
+    pictures.iter().try_for_each(|(_, picture)| picture.make())
+}
+
+/// Checks all but what takes minutes.
+///
+/// # Errors
+/// Says which table or record is not as it should be.
+pub fn check_quickly() -> Outcome<()> {
+    let all: BTreeMap<String, Figure> = read_files(DIRECTORY)?.into_iter().collect();
+    let quick = all
+        .iter()
+        .filter(|(_, it)| !it.is_timed_by_host && !it.takes_minutes);
+    check(&all, &quick.collect::<Vec<_>>())?;
+    let mut pictures = read_files::<Picture>(PICTURES)?.into_iter();
+    pictures.try_for_each(|(_, it)| if it.takes_minutes { Ok(()) } else { it.check() })
+}
+
+/// Runs benches, and writes what came of them.
+fn make(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<()> {
+    let mut results = Results::new(due);
+    for (name, figure) in due {
+        write(name, &figure.record(results.of(&figure.command)?)?)?;
+    }
+    drop(results);
+    let tables = tables(all)?;
+    for document in documents()? {
+        document.replace(&tables)?;
+    }
+    println!(
+        "{} figures made; see what changed with  git diff",
+        due.len()
+    );
+    Ok(())
+}
+
+/// Compares the tables with the records, and the records of the simulated machine with a fresh run.
+fn check(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<()> {
+    let tables = tables(all)?;
+    let mut shown = BTreeSet::new();
+    for document in documents()? {
+        shown.extend(document.check(&tables)?);
+    }
+    if let Some(name) = all.keys().find(|name| !shown.contains(*name)) {
+        return Err(Failure::work(format!(
+            "no document shows the figure {name}"
+        )));
+    }
+    let mut results = Results::new(due);
+    for (name, figure) in due.iter().filter(|(_, it)| !it.is_timed_by_host) {
+        if figure.record(results.of(&figure.command)?)? != read(name)? {
+            return Err(Failure::work(format!(
+                "{DIRECTORY}/{name}.json is not what  ./lab {}  prints today: run  ./lab figures {name}",
+                figure.command
+            )));
+        }
+    }
+    drop(results);
+    println!("{} figures as their benches print them", shown.len());
+    Ok(())
+}
+
+/// What stands between the marks of each figure.
+fn tables(all: &BTreeMap<String, Figure>) -> Outcome<BTreeMap<String, String>> {
+    let table = |(name, figure): (&String, &Figure)| {
+        let record = read(name)?;
+        Ok((name.clone(), figure.render(&record)?))
+    };
+    all.iter().map(table).collect()
+}
+
+/// README and all of `docs`.
+fn documents() -> Outcome<Vec<Document>> {
+    let root = crate::place::root();
+    let mut paths = vec![root.join("README.md")];
+    collect(&root.join("docs"), &mut paths)?;
+    paths.into_iter().map(Document::read).collect()
+}
+
+/// Adds the Markdown files of a directory, with those below it.
+fn collect(directory: &std::path::Path, paths: &mut Vec<PathBuf>) -> Outcome<()> {
+    use crate::failure::Doing;
+    let entries = std::fs::read_dir(directory).doing(format!("list {}", directory.display()))?;
+    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        match path.is_dir() {
+            true => collect(&path, paths)?,
+            false if path.extension().is_some_and(|it| it == "md") => paths.push(path),
+            false => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The results that figures are made of: run once for all that need them, and kept in part.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::DIRECTORY;
+use super::figure::Figure;
+use crate::failure::{Doing, Outcome};
+use crate::machine::Child;
+use crate::place;
+use crate::progress::Progress;
+
+/// The longest bench takes a few minutes.
+pub const DEADLINE: Duration = Duration::from_secs(3600);
+
+/// Results by command.
+pub struct Results {
+    done: BTreeMap<String, Value>,
+    total: usize,
+    progress: Progress,
+}
+
+impl Results {
+    /// None yet of those that these figures need.
+    pub fn new(figures: &[(&String, &Figure)]) -> Self {
+        let commands = figures.iter().map(|(_, figure)| &figure.command);
+        Self {
+            done: BTreeMap::new(),
+            total: commands.collect::<std::collections::BTreeSet<_>>().len(),
+            progress: Progress::new(),
+        }
+    }
+
+    /// The result of a bench, which is run if no figure needed it before.
+    ///
+    /// # Errors
+    /// The bench fails.
+    pub fn of(&mut self, command: &str) -> Outcome<&Value> {
+        if !self.done.contains_key(command) {
+            let done = self.done.len();
+            self.progress
+                .stage(&format!("{} of {}: ./lab {command}", done + 1, self.total));
+            self.done.insert(command.to_owned(), run(command)?);
+        }
+        Ok(&self.done[command])
+    }
+}
+
+/// Starts the lab as a user would.
+fn run(command: &str) -> Outcome<Value> {
+    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
+    let mut lab = Command::new(std::env::current_exe().doing("find the lab itself")?);
+    lab.args(command.split_whitespace())
+        .arg("--json")
+        .arg(file.path());
+    Child::succeed(&mut lab, DEADLINE)?;
+    let text = std::fs::read_to_string(file.path()).doing("read the result")?;
+    serde_json::from_str(&text).doing("understand the result")
+}
+
+fn path(name: &str) -> PathBuf {
+    place::root().join(DIRECTORY).join(format!("{name}.json"))
+}
+
+/// What is kept of a result.
+///
+/// # Errors
+/// Nothing is: the figure was never made.
+pub fn read(name: &str) -> Outcome<Value> {
+    let text = std::fs::read_to_string(path(name));
+    let text = text.doing(format!(
+        "read {DIRECTORY}/{name}.json; make it with  ./lab figures {name}"
+    ))?;
+    serde_json::from_str(&text).doing(format!("understand {DIRECTORY}/{name}.json"))
+}
+
+/// Keeps it: one row a line, so that changes can be read.
+pub fn write(name: &str, record: &Value) -> Outcome<()> {
+    let mut text = String::from("{");
+    let empty = serde_json::Map::new();
+    for (key, value) in record.as_object().unwrap_or(&empty) {
+        if key != "rows" {
+            text += &format!("{}:{value},\n", Value::from(key.as_str()));
+        }
+    }
+    let rows = record["rows"].as_array().into_iter().flatten();
+    let rows: Vec<String> = rows.map(Value::to_string).collect();
+    text += &format!("\"rows\":[\n{}\n]}}\n", rows.join(",\n"));
+    std::fs::write(path(name), text).doing(format!("write {DIRECTORY}/{name}.json"))
+}

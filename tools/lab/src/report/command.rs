@@ -1,0 +1,52 @@
+//! The command: files in, one page out.
+
+use std::path::{Path, PathBuf};
+
+use super::compare::Comparison;
+use super::document::Document;
+use super::page;
+use crate::cli::Report;
+use crate::failure::{Failure, Outcome};
+
+/// Reads one result or two, and writes the page.
+///
+/// # Errors
+/// A file is no result, two results have nothing in common, or the page cannot be written (exit code 2).
+pub fn command(report: &Report) -> Outcome<()> {
+    let out = destination(report)?;
+    let first = Document::read(&report.file)?;
+    let page = match &report.other {
+        None => page::of_one(&first)?,
+        Some(other) => {
+            let second = Document::read(other)?;
+            page::of_two(&Comparison::new(&first, &second)?)?
+        }
+    };
+    std::fs::write(&out, page).map_err(|error| {
+        Failure::input(
+            format!("cannot write {}: {error}", out.display()),
+            "give -o a file that can be written",
+        )
+    })?;
+    println!("report: {}", out.display());
+    Ok(())
+}
+
+/// Where the page goes: never over what it is made from.
+fn destination(report: &Report) -> Outcome<PathBuf> {
+    let out = match &report.out {
+        Some(out) => out.clone(),
+        None => report.file.with_extension("html"),
+    };
+    let is_source = |path: &Path| match (path.canonicalize(), out.canonicalize()) {
+        (Ok(path), Ok(out)) => path == out,
+        _ => false,
+    };
+    if is_source(&report.file) || report.other.as_deref().is_some_and(is_source) {
+        return Err(Failure::input(
+            format!("the page would replace {}", out.display()),
+            "give -o another file",
+        ));
+    }
+    Ok(out)
+}
