@@ -242,7 +242,7 @@ function listen() {
   at('choice').hidden = runs.length < 2;
   at('run').onchange = () => { choose(Number(at('run').value)); goUsual(); };
   document.addEventListener('keydown', key);
-  window.addEventListener('resize', drawTracks);
+  window.addEventListener('resize', show);
   window.addEventListener('hashchange', start);
 }
 
