@@ -39,12 +39,14 @@ fn keep(result: &Value) -> Outcome<PathBuf> {
 
 /// Finds out before measuring whether the result can be written.
 pub fn probe(path: Option<&Path>) -> Outcome<()> {
-    let Some(path) = path else {
-        return Ok(());
-    };
+    path.map_or(Ok(()), |path| probe_for("--json", path))
+}
+
+/// Finds out beforehand whether the file of an option can be written.
+pub fn probe_for(option: &str, path: &Path) -> Outcome<()> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map(drop)
-        .map_err(|error| unwritable(path, &error, "--json"))
+        .map_err(|error| unwritable(path, &error, option))
 }
 
 /// The caller has named a file that cannot be written.
