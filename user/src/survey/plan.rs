@@ -107,7 +107,7 @@ pub fn benches(effort: Effort, cpus: usize) -> Vec<Bench> {
     };
     let (pages, spaces, touched) = match is_least {
         true => ("1", "2", "8"),
-        false => ("1,32", "2,8", "0,128"),
+        false => ("1,32", "2,8,12", "128"),
     };
     let program = |name, page, axes: [(&str, &str); 2], times: [u32; 3]| {
         let mut arguments: Vec<String> = axes
