@@ -40,7 +40,7 @@ pub struct Grid {
 
 impl Grid {
     /// An empty screen, all of which has changed.
-    pub const fn new() -> Self {
+    pub const fn blank() -> Self {
         Self {
             cells: [[BLANK; COLUMNS]; ROWS],
             row: 0,

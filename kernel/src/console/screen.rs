@@ -25,7 +25,7 @@ impl Screen {
     /// Nothing is written to it until it is [switched on](Self::switch_on).
     pub(super) const fn new() -> Self {
         Self {
-            grid: Grid::new(),
+            grid: Grid::blank(),
             is_on: false,
         }
     }

@@ -4,7 +4,7 @@ use shootdown_kernel_tests::grid::{COLUMNS, Grid, ROWS};
 
 /// All rows after this text, without the blanks at their ends.
 fn rows(text: &str) -> Vec<String> {
-    let mut grid = Grid::new();
+    let mut grid = Grid::blank();
     text.bytes().for_each(|byte| grid.put(byte));
     let rows = grid.take_changed().map(|(_, cells)| {
         let row: String = cells.iter().map(|&cell| cell as u8 as char).collect();
@@ -51,7 +51,7 @@ fn what_the_font_lacks_is_one_question_mark() {
 
 #[test]
 fn only_rows_that_changed_are_drawn_again() {
-    let mut grid = Grid::new();
+    let mut grid = Grid::blank();
     let changed = |grid: &mut Grid| grid.take_changed().map(|(row, _)| row).collect::<Vec<_>>();
     assert_eq!(changed(&mut grid).len(), ROWS);
     "a\n@row\n".bytes().for_each(|byte| grid.put(byte));

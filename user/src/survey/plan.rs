@@ -1,9 +1,10 @@
 //! Which programs run, with which arguments.
 
+use serde_json::Value;
+
 use super::pages;
 use super::table::Table;
 use crate::args::UsageError;
-use serde_json::Value;
 
 /// How long a survey takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,62 +99,50 @@ pub struct Bench {
 
 /// All benches that a machine of so many CPUs can carry out, in order. Calls are last: what answers them stays.
 pub fn benches(effort: Effort, cpus: usize) -> Vec<Bench> {
-    let is_least = effort == Effort::Least;
+    let all = cpus.to_string();
     let threads = match cpus {
         1 => "1".to_owned(),
         2 => "1,2".to_owned(),
-        cpus if is_least => cpus.to_string(),
+        _ if effort == Effort::Least => all.clone(),
         cpus => format!("2,{cpus}"),
     };
-    let (pages, spaces, touched) = match is_least {
-        true => ("1", "2", "8"),
-        false => ("1,32", "2,8,12", "128"),
+    let (pages, spaces, touched) = match effort {
+        Effort::Least => ("1", "2", "8"),
+        Effort::Full | Effort::Quick => ("1,32", "2,8,12", "128"),
     };
-    let program = |name, page, axes: [(&str, &str); 2], times: [u32; 3]| {
-        let mut arguments: Vec<String> = axes
-            .iter()
-            .map(|(axis, list)| format!("--{axis}={list}"))
-            .collect();
-        for (option, value) in ["slice-ms", "rounds", "warmup-ms"].iter().zip(times) {
-            arguments.push(format!("--{option}={value}"));
-        }
-        arguments.push(format!("--samples={}", effort.samples()));
-        let way = Way::Program(arguments);
-        Bench { name, way, page }
-    };
-    let all = cpus.to_string();
     let (slices, intervals) = (effort.slices(), effort.intervals());
+    let arguments = |axes: &str, times| arguments(effort, axes, times);
+    let madvise = arguments(&format!("--threads={threads} --pages={pages}"), slices);
+    let pingpong = arguments(&format!("--spaces={spaces} --pages={touched}"), slices);
+    let preemptoff = arguments(&format!("--threads={all} --pages=8"), intervals);
     let mut benches = vec![
-        program(
-            "madvise",
-            pages::madvise,
-            [("threads", &threads), ("pages", pages)],
-            slices,
-        ),
-        program(
-            "pingpong",
-            pages::pingpong,
-            [("spaces", spaces), ("pages", touched)],
-            slices,
-        ),
-        program(
-            "preemptoff",
-            pages::preemptoff,
-            [("threads", &all), ("pages", "8")],
-            intervals,
-        ),
+        bench("madvise", Way::Program(madvise), pages::madvise),
+        bench("pingpong", Way::Program(pingpong), pages::pingpong),
+        bench("preemptoff", Way::Program(preemptoff), pages::preemptoff),
     ];
     if cpus > 1 {
         let [calls, rounds] = effort.calls();
-        benches.push(Bench {
-            name: "shoot",
-            way: Way::Calls(format!(
-                "shoot,initiators=1:all,targets=1:all,calls={calls},rounds={rounds}"
-            )),
-            page: pages::shoot,
-        });
+        let plan = format!("shoot,initiators=1:all,targets=1:all,calls={calls},rounds={rounds}");
+        benches.push(bench("shoot", Way::Calls(plan), pages::shoot));
     }
     benches
+}
+
+fn bench(name: &'static str, way: Way, page: fn(&[Value]) -> Table) -> Bench {
+    Bench { name, way, page }
+}
+
+/// What a program is told: its axes, its times, and how many samples it shows.
+fn arguments(effort: Effort, axes: &str, times: [u32; 3]) -> Vec<String> {
+    let [slice, rounds, warmup] = times;
+    let mut arguments: Vec<String> = axes.split(' ').map(str::to_owned).collect();
+    arguments.extend([
+        format!("--slice-ms={slice}"),
+        format!("--rounds={rounds}"),
+        format!("--warmup-ms={warmup}"),
+        format!("--samples={}", effort.samples()),
+    ]);
+    arguments
 }
 
 #[cfg(test)]
