@@ -67,7 +67,7 @@ impl Bochs {
         }
     }
 
-    /// The command that runs a machine of so many processors in `directory`, where its [disc](super::disc) is. The serial line comes out of
+    /// The command that runs a machine of so many processors in `directory`, where its [disc] is. The serial line comes out of
     /// standard output; what Bochs draws there goes nowhere.
     ///
     /// # Errors
