@@ -41,6 +41,9 @@ pub enum Command {
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
     #[command(subcommand)]
     Sim(Sim),
+    /// Make an image from which a PC boots and measures itself, or read what such a PC said.
+    #[command(after_help = "Example: ./lab iso --read SERIAL.txt --json pc.json")]
+    Iso(Iso),
     /// Do everything that the engine offers at once, at random, and check what it promises.
     #[command(
         after_help = "Example: ./lab torture --machine hosted --cpus 8 --seconds 60 --seed 3"
@@ -175,6 +178,29 @@ pub struct Run {
     pub verbose: bool,
     #[command(flatten)]
     pub emulator: Emulator,
+}
+
+/// `lab iso`
+#[derive(Debug, Args)]
+pub struct Iso {
+    /// Where to write the image
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "shootdown.iso",
+        conflicts_with = "read"
+    )]
+    pub output: PathBuf,
+    /// Have it measure for a look only: done within a minute
+    #[arg(long, conflicts_with = "read")]
+    pub quick: bool,
+    /// Make no image, but read the text that the serial port of a PC has sent, and show its last page
+    #[arg(long, value_name = "SERIAL.txt")]
+    pub read: Option<PathBuf>,
+    /// Write what was read to a file as JSON
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub json: Option<PathBuf>,
 }
 
 /// `lab test`

@@ -5,6 +5,7 @@ mod calls;
 mod churn;
 mod coherence;
 mod fleet;
+mod image;
 mod itself;
 mod machines;
 mod mistakes;
@@ -48,6 +49,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 machines::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
+                image::check(test, &fleet, &mut tally);
                 if others.join().is_err() {
                     let why = Failure::work("the lab panicked there");
                     tally.refuse("bochs, linux and coherence", &why);
