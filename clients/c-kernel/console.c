@@ -63,28 +63,18 @@ void check(shootdown_status_t status, const char *what)
     end(false, what);
 }
 
-/* What follows `word` in `text`; NULL if it does not begin so. */
-static const char *after(const char *text, const char *word)
-{
-    for (; *word != 0; text++, word++)
-        if (*text != *word)
-            return NULL;
-    return text;
-}
-
+/* Words differ in their first letters. */
 static void read_word(const char *word)
 {
     uint32_t number = 0;
-    const char *value = word;
-    while (*value != 0 && *value++ != '=')
-        continue;
-    for (; *value >= '0' && *value <= '9' && number < 1000000; value++)
-        number = number * 10 + (uint32_t)(*value - '0');
-    if (after(word, "cpus="))
+    for (const char *at = word; *at != 0 && *at != ' '; at++)
+        if (*at >= '0' && *at <= '9' && number < 1000000)
+            number = number * 10 + (uint32_t)(*at - '0');
+    if (*word == 'c')
         cpu_count = number;
-    else if (after(word, "seconds="))
+    else if (*word == 's')
         seconds = number;
-    else if (after(word, "break=no-flush"))
+    else if (*word == 'b')
         is_broken = true;
 }
 

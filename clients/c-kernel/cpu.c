@@ -33,7 +33,6 @@ static volatile uint32_t *apic(uint32_t offset)
 uint32_t cpu_number(void *user)
 {
     uint32_t number;
-    (void)user;
     __asm__ volatile("movl %%gs:0, %0" : "=r"(number));
     return number;
 }
@@ -41,14 +40,12 @@ uint32_t cpu_number(void *user)
 size_t irqs_off(void *user)
 {
     size_t flags;
-    (void)user;
     __asm__ volatile("pushfq; popq %0; cli" : "=r"(flags) : : "memory");
     return flags;
 }
 
 void irqs_restore(void *user, size_t flags)
 {
-    (void)user;
     if ((flags & 1 << 9) != 0)
         __asm__ volatile("sti" : : : "memory");
 }
@@ -124,7 +121,6 @@ void start_clock(void)
 uint64_t now_ns(void *user)
 {
     uint64_t now = ticks();
-    (void)user;
     return now / ticks_per_ms * 1000000 + now % ticks_per_ms * 1000000 / ticks_per_ms;
 }
 
@@ -149,7 +145,6 @@ void start_others(void)
 /* Refused while the one before is on its way. The store to the uncached page is ordered after all that was written before it. */
 static int send_ipi(void *user, uint32_t target)
 {
-    (void)user;
     if ((*apic(APIC_ICR) & ICR_BUSY) != 0)
         return 1;
     *apic(APIC_ICR_TARGET) = cpus[target].apic_id << 24;
@@ -160,7 +155,6 @@ static int send_ipi(void *user, uint32_t target)
 /* INVLPG drops cached page-table entries too, freed or not. */
 static void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed)
 {
-    (void)user, (void)freed;
     for (size_t page = 0; page < count; page++)
         __asm__ volatile("invlpg (%0)" : : "r"(start + (page << page_shift)) : "memory");
 }
@@ -169,19 +163,16 @@ static void flush_pages(void *user, size_t start, size_t count, uint32_t page_sh
 static void flush_all(void *user)
 {
     uint64_t root;
-    (void)user;
     __asm__ volatile("movq %%cr3, %0; movq %0, %%cr3" : "=r"(root) : : "memory");
 }
 
 static void load_root(void *user, uint64_t root)
 {
-    (void)user;
     __asm__ volatile("movq %0, %%cr3" : : "r"(root) : "memory");
 }
 
 static void on_stall(void *user, const shootdown_stall_t *stall)
 {
-    (void)user;
     print("c-kernel: stall: %s\n", stall->text);
 }
 

@@ -91,17 +91,11 @@ static void step(uint32_t cpu)
         stir(cpu, random);
 }
 
-static uint64_t stat(const char *name)
-{
-    uint64_t value = 0;
-    check(shootdown_stat(&engine, SHOOTDOWN_ALL_CPUS, name, &value), name);
-    return value;
-}
-
 /* CPU 0: waits for the others, and for what was posted; then says what was found. */
 static _Noreturn void conclude(void)
 {
-    uint64_t ran, due, sums[COUNTS] = {0}, begin = now_ns(NULL);
+    char name[64];
+    uint64_t value, ran, due, sums[COUNTS] = {0}, begin = now_ns(NULL);
     while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < cpu_count)
         if (now_ns(NULL) - begin > PATIENCE_NS)
             end(false, "a CPU does not come to its end");
@@ -112,9 +106,12 @@ static _Noreturn void conclude(void)
         for (uint32_t i = 0; i < COUNTS; i++)
             sums[i] += own[cpu].counts[i];
     check(shootdown_space_deinit(&engine, &space), "shootdown_space_deinit");
-    print("c-kernel: functions_run=%u remote_flushes=%u early_acks=%u ipis_sent=%u lazy_skipped=%u\n", stat("functions_run"),
-          stat("remote_flushes"), stat("early_acks"), stat("ipis_sent"), stat("lazy_skipped"));
-    print("c-kernel: cpus=%u seconds=%u reads=%u faults=%u replaced=%u tables=%u switches=%u offlines=%u calls=%u ",
+    for (size_t i = 0; shootdown_stat_name(i, name, sizeof name) == SHOOTDOWN_OK; i++) {
+        check(shootdown_stat(&engine, SHOOTDOWN_ALL_CPUS, name, &value), name);
+        if (value != 0)
+            print("%s=%u ", name, value);
+    }
+    print("\nc-kernel: cpus=%u seconds=%u reads=%u faults=%u replaced=%u tables=%u switches=%u offlines=%u calls=%u ",
           (uint64_t)cpu_count, (uint64_t)seconds, sums[READ], sums[FAULT], sums[REPLACED], sums[TABLES], sums[SWITCHES],
           sums[OFFLINES], due);
     print("lost=%u stale=%u\n", due - ran, sums[STALE]);

@@ -5,6 +5,7 @@
 mod bench;
 mod cargo;
 mod cli;
+mod client;
 mod doctor;
 mod failure;
 mod figures;
@@ -53,6 +54,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => Ok(sim::command(&arguments)),
         Command::Torture(arguments) => torture::command(&arguments),
+        Command::Client(arguments) => client::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Footprint(arguments) => footprint::command(&arguments),
         Command::Figures(arguments) => figures::command(&arguments).map(|()| ExitCode::SUCCESS),
