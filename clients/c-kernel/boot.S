@@ -16,7 +16,7 @@
     wrmsr
     movl $(1 << 31 | 1 << 16 | 1), %eax
     movl %eax, %cr0
-    ljmp $0x08, $arrive
+    ljmpl $0x08, $arrive
 .endm
 
     // The note by which the loader finds the entry: owner "Xen", type 18 (PHYS32_ENTRY).
@@ -40,7 +40,6 @@ pvh_entry:
 arrive:
     movw $0x10, %ax
     movw %ax, %ds
-    movw %ax, %es
     movw %ax, %ss
     movl $1, %edi
     lock xaddl %edi, arrived        // the number of this CPU
@@ -49,13 +48,11 @@ arrive:
     leal 1(%rdi), %eax
     imull $STACK_BYTES, %eax
     leaq stacks(%rax), %rsp
-    xorl %ebp, %ebp
     call cpu_main
-1:  cli
-    hlt
+1:  hlt
     jmp 1b
 
-    // Copied to START; real mode.
+    // Copied to START; from real mode at once.
     .code16
     .global start_of_others, end_of_others
 start_of_others:
@@ -63,13 +60,6 @@ start_of_others:
     xorw %ax, %ax
     movw %ax, %ds
     lgdtl AT(start_gdt_pointer)
-    movl $1, %eax
-    movl %eax, %cr0
-    ljmpl $0x18, $AT(start_32)
-    .code32
-start_32:
-    movw $0x10, %ax
-    movw %ax, %ds
     enter_long_mode
 start_gdt_pointer:
     .word gdt_end - gdt - 1
@@ -132,7 +122,6 @@ gdt:
     .quad 0
     .quad 0x00af9b000000ffff        // 0x08: 64-bit code
     .quad 0x00cf93000000ffff        // 0x10: data
-    .quad 0x00cf9b000000ffff        // 0x18: 32-bit code
 gdt_end:
 gdt_pointer:
     .word gdt_end - gdt - 1
@@ -142,4 +131,3 @@ start_info: .long 0
     .bss
     .balign 16
 stacks: .skip MAX_CPUS * STACK_BYTES
-    .section .note.GNU-stack, "", @progbits

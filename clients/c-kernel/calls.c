@@ -29,12 +29,12 @@ void calls_start(void)
 }
 
 /* Notes that these CPUs have been sent a function; others that were named were not online, or nothing was sent. */
-static void note(uint32_t cpu, shootdown_cpus_t sent, shootdown_status_t status, const char *what)
+static void check_sent(uint32_t cpu, const shootdown_cpus_t *sent, shootdown_status_t status)
 {
-    for (uint64_t word = sent.words[0]; word != 0; word &= word - 1)
+    for (uint64_t word = sent->words[0]; word != 0; word &= word - 1)
         counts[cpu].due += status == SHOOTDOWN_OK;
     if (status != SHOOTDOWN_BUSY && status != SHOOTDOWN_NOT_ONLINE)
-        check(status, what);
+        check(status, "a call or a post");
 }
 
 /* Calls one, some or all CPUs, this one too, and waits; at once, or by a ticket (two that never go offline at that time). */
@@ -45,19 +45,18 @@ void call_others(uint32_t cpu, uint64_t random)
     uint32_t target = (uint32_t)(random >> 40) % cpu_count;
     switch (random % 4) {
     case 0:
-        note(cpu, one, shootdown_call_one(&engine, target, hit, &counts), "shootdown_call_one");
+        check_sent(cpu, &one, shootdown_call_one(&engine, target, hit, &counts));
         break;
     case 1:
-        check(shootdown_call_many(&engine, &some, hit, &counts, &ran), "shootdown_call_many");
+        check_sent(cpu, &ran, shootdown_call_many(&engine, &some, hit, &counts, &ran));
         break;
     case 2:
         check(shootdown_submit_call(&engine, &two, hit, &counts, &ticket), "shootdown_submit_call");
-        note(cpu, two, shootdown_ticket_wait(&ticket), "shootdown_ticket_wait");
+        check_sent(cpu, &two, shootdown_ticket_wait(&ticket));
         break;
     default:
-        check(shootdown_call_all(&engine, hit, &counts, &ran), "shootdown_call_all");
+        check_sent(cpu, &ran, shootdown_call_all(&engine, hit, &counts, &ran));
     }
-    note(cpu, ran, SHOOTDOWN_OK, NULL);
 }
 
 /* The same without waiting: through the engine's slots, or by a node. */
@@ -65,13 +64,11 @@ void post_to_others(uint32_t cpu, uint64_t random)
 {
     shootdown_cpus_t some = {{random >> 8}}, one = {{1}}, sent = {{0}};
     uint32_t target = (uint32_t)(random >> 40) % cpu_count;
-    if (random % 2 == 0) {
-        shootdown_status_t status = shootdown_post(&engine, &some, hit, &counts, &sent);
-        note(cpu, sent, status, "shootdown_post");
-    } else {
-        shootdown_node_t *node = &counts[cpu].nodes[random / 2 % NODES];
-        note(cpu, one, shootdown_post_node(&engine, target, node), "shootdown_post_node");
-    }
+    shootdown_node_t *node = &counts[cpu].nodes[random / 2 % NODES];
+    if (random % 2 == 0)
+        check_sent(cpu, &sent, shootdown_post(&engine, &some, hit, &counts, &sent));
+    else
+        check_sent(cpu, &one, shootdown_post_node(&engine, target, node));
 }
 
 void calls_count(uint64_t *ran, uint64_t *due)

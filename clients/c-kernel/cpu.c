@@ -2,18 +2,12 @@
 #include "kernel.h"
 
 #define APIC 0xfee00000UL
-#define APIC_ID 0x20
-#define APIC_EOI 0xb0
-#define APIC_SPURIOUS 0xf0
-#define APIC_ICR 0x300
-#define APIC_ICR_TARGET 0x310
 #define ICR_BUSY (1u << 12)
 #define ICR_TO_OTHERS 0xc4000u
-#define VECTOR_PAGE_FAULT 14
-#define VECTOR_IPI 0x28
-#define VECTOR_SPURIOUS 0x2f
 #define START_PAGE 0x8000UL
 #define GS_BASE 0xc0000101
+enum { APIC_ID = 0x20, APIC_EOI = 0xb0, APIC_SPURIOUS = 0xf0, APIC_ICR = 0x300, APIC_ICR_TARGET = 0x310 };
+enum { VECTOR_PAGE_FAULT = 14, VECTOR_IPI = 0x28, VECTOR_SPURIOUS = 0x2f };
 
 static struct {
     uint16_t low, selector, attributes, middle;

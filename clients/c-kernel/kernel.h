@@ -1,7 +1,7 @@
 /* A kernel whose only purpose is to use the engine from C: what its files offer to each other. */
 #define MAX_CPUS 16
 #define STACK_BYTES 16384
-#define PROBE_FAULT -1
+#define PROBE_FAULT -1 /* what `probe` answers where nothing is mapped */
 #ifndef __ASSEMBLER__
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 //!
 //! C has no types that prevent a mistake, so what the engine's types forbid is checked here where it can be seen, and answered by a
 //! [status](Status); what cannot be seen is a duty that the header states. Nothing is allocated: C gives the memory, zeroed, and each
-//! piece of it remembers by a [mark](opaque::Opaque) what it holds.
+//! piece of it remembers by a mark what it holds.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]

@@ -14,6 +14,34 @@ const COMPILERS: [(&str, &str, &str); 4] = [
 ];
 const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
 
+/// C and C++, with something of every kind.
+const BOTH: &str = r#"
+#include "shootdown.h"
+#include "shootdown.h"
+
+static shootdown_engine_t engine;
+static shootdown_memory_t memory[SHOOTDOWN_MAX_CPUS];
+
+static void hit(void *data, uint32_t cpu)
+{
+    (void)data;
+    (void)cpu;
+}
+
+int main(void)
+{
+    shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;
+    shootdown_node_t node = SHOOTDOWN_NODE_INIT;
+    shootdown_cpus_t ran;
+    shootdown_range_t all = {0, SHOOTDOWN_ALL_PAGES, 12};
+    shootdown_status_t status = shootdown_attach(&engine, 0, &memory[0]);
+    status |= shootdown_submit_flush_kernel(&engine, &all, 1, SHOOTDOWN_FREED_TABLES, &ticket);
+    status |= shootdown_node_init(&engine, &node, hit, NULL);
+    status |= shootdown_call_all(&engine, hit, NULL, &ran);
+    return shootdown_ticket_drop(&ticket) == SHOOTDOWN_OK ? status : 1;
+}
+"#;
+
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -67,46 +95,46 @@ fn the_header_is_what_the_source_says() {
 #[test]
 fn compilers_accept_it() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut tried = 0;
-    for (compiler, language, standard) in COMPILERS {
-        if which::which(compiler).is_err() {
-            continue;
-        }
-        for defines in [&[][..], &["-DSHOOTDOWN_CPUS_256"]] {
-            tried += 1;
-            let output = Command::new(compiler)
-                .args(WARNINGS)
-                .args(defines)
-                .args(["-x", language, &format!("-std={standard}")])
-                .arg("-I")
-                .arg(folder().join("include"))
-                .arg(source(directory.path()))
-                .output()
-                .expect("it starts");
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{compiler} {defines:?}: {said}");
-        }
+    let source = write(directory.path(), BOTH);
+    for compiler in COMPILERS {
+        accepts(compiler, &[], &source);
+        accepts(compiler, &["-DSHOOTDOWN_CPUS_256"], &source);
     }
-    println!("{tried} compilations");
 }
 
-/// A file that is C and C++, and names something of every kind.
-fn source(directory: &Path) -> PathBuf {
-    let path = directory.join("both.c");
-    let text = "#include \"shootdown.h\"\n#include \"shootdown.h\"\n\
-        static shootdown_engine_t engine;\n\
-        static shootdown_memory_t memory[SHOOTDOWN_MAX_CPUS];\n\
-        static void hit(void *data, uint32_t cpu) { (void)data; (void)cpu; }\n\
-        int main(void)\n{\n\
-            shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;\n\
-            shootdown_node_t node = SHOOTDOWN_NODE_INIT;\n\
-            shootdown_cpus_t ran;\n\
-            shootdown_status_t status = shootdown_attach(&engine, 0, &memory[0]);\n\
-            shootdown_range_t all = {0, SHOOTDOWN_ALL_PAGES, 12};\n\
-            status |= shootdown_submit_flush_kernel(&engine, &all, 1, SHOOTDOWN_FREED_TABLES, &ticket);\n\
-            status |= shootdown_node_init(&engine, &node, hit, NULL);\n\
-            status |= shootdown_call_all(&engine, hit, NULL, &ran);\n\
-            return shootdown_ticket_drop(&ticket) == SHOOTDOWN_OK ? status : 1;\n}\n";
+#[test]
+fn compilers_accept_the_example_of_the_readme() {
+    let readme = std::fs::read_to_string(folder().join("README.md")).expect("it is there");
+    let (_, rest) = readme.split_once("```c\n").expect("it has an example");
+    let (example, _) = rest.split_once("```").expect("the example ends");
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = write(directory.path(), example);
+    for compiler in COMPILERS.iter().filter(|(_, language, _)| *language == "c") {
+        accepts(*compiler, &[], &source);
+    }
+}
+
+/// Has a compiler, if it is here, read the file.
+#[track_caller]
+fn accepts((compiler, language, standard): (&str, &str, &str), defines: &[&str], source: &Path) {
+    if which::which(compiler).is_err() {
+        return;
+    }
+    let output = Command::new(compiler)
+        .args(WARNINGS)
+        .args(defines)
+        .args(["-x", language, &format!("-std={standard}")])
+        .arg("-I")
+        .arg(folder().join("include"))
+        .arg(source)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{compiler} {defines:?}: {said}");
+}
+
+fn write(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("source.c");
     std::fs::write(&path, text).expect("it can be written");
     path
 }
