@@ -1,5 +1,7 @@
 //! A machine whose CPUs are threads that look for interrupts in a loop.
 
+#![allow(dead_code, reason = "not every test program uses every helper")]
+
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +11,24 @@ use shootdown_c::*;
 
 const CPUS: usize = 2;
 
+/// Calls a function as a C kernel would, perhaps with a mistake.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: the pointers are null, or what the header says.
+        unsafe { $function($($argument),*) }
+    }};
+}
+
+/// Calls one, which answers with this status.
+macro_rules! told {
+    ($status:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        assert_eq!(call!($function($($argument),*)), $status)
+    };
+}
+
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
+    static FLUSHED: Cell<Option<Flushed>> = const { Cell::new(None) };
 }
 
 /// One machine; it stays for ever.
@@ -23,6 +41,20 @@ struct Parts {
 
 // SAFETY: only the library looks at the storage, and it may be used from all threads.
 unsafe impl Sync for Parts {}
+
+/// What the platform was asked to drop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flushed {
+    /// Start, count, shift, freed.
+    Pages(usize, usize, u32, u32),
+    Space,
+    All,
+}
+
+/// What this thread has dropped last.
+pub fn flushed() -> Option<Flushed> {
+    FLUSHED.take()
+}
 
 /// Ends the other thread, also when the work panics.
 struct SetOnDrop<'a>(&'a AtomicBool);
@@ -62,11 +94,23 @@ unsafe extern "C" fn send_ipi(user: *mut c_void, target: u32) -> c_int {
     0
 }
 
-unsafe extern "C" fn flush_pages(_: *mut c_void, _: usize, count: usize, shift: u32, _: u32) {
-    assert!(count <= 33 && shift >= 12);
+unsafe extern "C" fn flush_pages(
+    _: *mut c_void,
+    start: usize,
+    count: usize,
+    shift: u32,
+    freed: u32,
+) {
+    FLUSHED.set(Some(Flushed::Pages(start, count, shift, freed)));
 }
 
-unsafe extern "C" fn flush_all(_: *mut c_void) {}
+unsafe extern "C" fn flush_space(_: *mut c_void) {
+    FLUSHED.set(Some(Flushed::Space));
+}
+
+unsafe extern "C" fn flush_all(_: *mut c_void) {
+    FLUSHED.set(Some(Flushed::All));
+}
 
 unsafe extern "C" fn load_root(_: *mut c_void, _: u64) {}
 
@@ -86,7 +130,7 @@ pub fn table() -> Platform {
         irq_restore: Some(irq_restore),
         send_ipi: Some(send_ipi),
         flush_pages: Some(flush_pages),
-        flush_space: Some(flush_all),
+        flush_space: Some(flush_space),
         flush_all: Some(flush_all),
         load_root: Some(load_root),
         now_ns: Some(now_ns),
