@@ -28,7 +28,7 @@
 
     .text
     .code32
-    .global pvh_entry
+    .global pvh_entry, start_of_others, end_of_others, vectors, probe, probe_fault
 pvh_entry:
     cli
     cld
@@ -54,7 +54,6 @@ arrive:
 
     // Copied to START; from real mode at once.
     .code16
-    .global start_of_others, end_of_others
 start_of_others:
     cli
     xorw %ax, %ax
@@ -69,7 +68,6 @@ end_of_others:
     // 48 entries of 16 bytes: an error code (the processor's own for the vectors in the mask), the vector, and what is common.
     .code64
     .balign 16
-    .global vectors
 vectors:
     i = 0
     .rept 48
@@ -95,7 +93,6 @@ common:
     iretq
 
     // uint64_t probe(uintptr_t address): what is there, or PROBE_FAULT where nothing is mapped: `trap` skips the load.
-    .global probe, probe_fault
 probe:
     movq (%rdi), %rax
     ret

@@ -6,7 +6,7 @@
 #define COM1 0x3f8
 
 uint32_t cpu_count = 1, seconds = 3;
-bool is_broken;
+bool is_broken, is_deaf;
 
 static void put(char c)
 {
@@ -63,19 +63,20 @@ void check(shootdown_status_t status, const char *what)
     end(false, what);
 }
 
-/* Words differ in their first letters. */
+/* Words differ in their first letters, breaks in their last. */
 static void read_word(const char *word)
 {
     uint32_t number = 0;
+    char last = 0;
     for (const char *at = word; *at != 0 && *at != ' '; at++)
-        if (*at >= '0' && *at <= '9' && number < 1000000)
+        if ((last = *at) >= '0' && *at <= '9')
             number = number * 10 + (uint32_t)(*at - '0');
     if (*word == 'c')
         cpu_count = number;
     else if (*word == 's')
         seconds = number;
-    else if (*word == 'b')
-        is_broken = true;
+    is_broken |= *word == 'b' && last == 'h';
+    is_deaf |= *word == 'b' && last == 'l';
 }
 
 /* The start info has the address of the command line at offset 24 ("x86/HVM direct boot ABI"). */

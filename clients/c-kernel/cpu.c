@@ -2,10 +2,8 @@
 #include "kernel.h"
 
 #define APIC 0xfee00000UL
-#define ICR_BUSY (1u << 12)
 #define ICR_TO_OTHERS 0xc4000u
 #define START_PAGE 0x8000UL
-#define GS_BASE 0xc0000101
 enum { APIC_ID = 0x20, APIC_EOI = 0xb0, APIC_SPURIOUS = 0xf0, APIC_ICR = 0x300, APIC_ICR_TARGET = 0x310 };
 enum { VECTOR_PAGE_FAULT = 14, VECTOR_IPI = 0x28, VECTOR_SPURIOUS = 0x2f };
 
@@ -87,7 +85,7 @@ void cpu_start(uint32_t cpu)
     __asm__ volatile("lidt %0" : : "m"(pointer));
     cpus[cpu].number = cpu;
     cpus[cpu].apic_id = *apic(APIC_ID) >> 24;
-    __asm__ volatile("wrmsr" : : "c"(GS_BASE), "a"((uint32_t)own), "d"((uint32_t)(own >> 32)) : "memory");
+    __asm__ volatile("wrmsr" : : "c"(0xc0000101 /* GS base */), "a"((uint32_t)own), "d"((uint32_t)(own >> 32)) : "memory");
     *apic(APIC_SPURIOUS) = 1 << 8 | VECTOR_SPURIOUS;
 }
 
@@ -101,7 +99,7 @@ static uint64_t ticks(void)
 /* Counts the TSC's ticks while the PIT's second channel counts 50 ms (1193182 Hz). */
 void start_clock(void)
 {
-    const uint32_t count = 1193182 / 20;
+    uint32_t count = 1193182 / 20;
     out8(0x61, (in8(0x61) & 0xfd) | 1);
     out8(0x43, 0xb0);
     out8(0x42, (uint8_t)count);
@@ -139,7 +137,7 @@ void start_others(void)
 /* Refused while the one before is on its way. The store to the uncached page is ordered after all that was written before it. */
 static int send_ipi(void *user, uint32_t target)
 {
-    if ((*apic(APIC_ICR) & ICR_BUSY) != 0)
+    if ((*apic(APIC_ICR) & 1 << 12) != 0)
         return 1;
     *apic(APIC_ICR_TARGET) = cpus[target].apic_id << 24;
     *apic(APIC_ICR) = 1 << 14 | VECTOR_IPI;
@@ -165,9 +163,10 @@ static void load_root(void *user, uint64_t root)
     __asm__ volatile("movq %0, %%cr3" : : "r"(root) : "memory");
 }
 
+/* A wait has taken ten seconds. */
 static void on_stall(void *user, const shootdown_stall_t *stall)
 {
-    print("c-kernel: stall: %s\n", stall->text);
+    end(false, stall->text);
 }
 
 /* The library has found a broken duty. */

@@ -13,7 +13,7 @@ extern shootdown_engine_t engine;
 
 /* console.c */
 extern uint32_t cpu_count, seconds;
-extern bool is_broken; /* break=no-flush: pages are unmapped without a flush */
+extern bool is_broken, is_deaf; /* break=no-flush: nothing is flushed; break=no-poll: who spins for a lock does not poll */
 void print(const char *format, ...); /* %s is a text; %u and %x are numbers of 64 bits */
 _Noreturn void end(bool is_good, const char *why);
 void check(shootdown_status_t status, const char *what);
@@ -51,7 +51,8 @@ static inline size_t lock(uint32_t *word)
 {
     size_t flags = irqs_off(NULL);
     while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) != 0) {
-        shootdown_poll(&engine);
+        if (!is_deaf)
+            shootdown_poll(&engine);
         pause();
     }
     return flags;
@@ -73,7 +74,7 @@ extern shootdown_space_t space;
 extern uint64_t kernel_root;
 void memory_start(void);
 bool page_check(uint32_t page, bool *was_mapped);
-bool page_replace(uint32_t page, bool at_once);
+bool page_replace(uint32_t page, uint64_t how);
 bool table_replace(void);
 
 /* calls.c */

@@ -93,9 +93,10 @@ static void submit(bool is_users, uintptr_t address, uint32_t shift, shootdown_t
           "the submission of a flush");
 }
 
-/* Unmaps a page, or maps it elsewhere at once, and flushes; false if another CPU does. */
-bool page_replace(uint32_t page, bool at_once)
+/* Unmaps a page, or (bit 0) maps it elsewhere at once, and flushes; waits (bit 1) under the lock, or after it. False if another CPU does. */
+bool page_replace(uint32_t page, uint64_t how)
 {
+    bool at_once = how & 1;
     shootdown_ticket_t ticket = SHOOTDOWN_TICKET_INIT;
     size_t flags = lock(&tables_lock);
     if (pages[page].is_changing) {
@@ -109,6 +110,8 @@ bool page_replace(uint32_t page, bool at_once)
     else
         *entry_of(page) = 0;
     submit(page < USER_PAGES, address_of(page), 12, &ticket);
+    if (how & 2)
+        check(shootdown_ticket_drop(&ticket), "a wait under the lock");
     unlock(&tables_lock, flags);
     check(shootdown_ticket_drop(&ticket), "shootdown_ticket_drop");
     /* From here on nobody reads the old frame. */

@@ -2,8 +2,6 @@
 #include "kernel.h"
 
 #define READS 8
-#define LAZY_READS 64
-#define PATIENCE_NS 20000000000UL
 
 enum { READ, FAULT, STALE, REPLACED, TABLES, SWITCHES, OFFLINES, COUNTS };
 
@@ -42,7 +40,7 @@ static void leave_space(uint32_t cpu, uint64_t random)
 {
     if (random % 2 == 0) {
         check(shootdown_enter_lazy(&engine, kernel_root), "shootdown_enter_lazy");
-        read_pages(cpu, LAZY_READS, USER_PAGES);
+        read_pages(cpu, 8 * READS, USER_PAGES);
     } else {
         check(shootdown_switch_away(&engine, kernel_root), "shootdown_switch_away");
         read_pages(cpu, READS, USER_PAGES);
@@ -78,7 +76,7 @@ static void step(uint32_t cpu)
     if (choice < 40)
         read_pages(cpu, READS, 0);
     else if (choice < 52)
-        own[cpu].counts[REPLACED] += page_replace((uint32_t)(random >> 8) % PAGES, random % 2);
+        own[cpu].counts[REPLACED] += page_replace((uint32_t)(random >> 8) % PAGES, random);
     else if (choice < 54)
         own[cpu].counts[TABLES] += table_replace();
     else if (choice < 58)
@@ -95,13 +93,13 @@ static void step(uint32_t cpu)
 static _Noreturn void conclude(void)
 {
     char name[64];
-    uint64_t value, ran, due, sums[COUNTS] = {0}, begin = now_ns(NULL);
+    uint64_t value, ran, due, sums[COUNTS] = {0}, begin = now_ns(NULL), patience = 20000000000;
     while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < cpu_count)
-        if (now_ns(NULL) - begin > PATIENCE_NS)
+        if (now_ns(NULL) - begin > patience)
             end(false, "a CPU does not come to its end");
     do
         calls_count(&ran, &due);
-    while (ran != due && now_ns(NULL) - begin < PATIENCE_NS);
+    while (ran != due && now_ns(NULL) - begin < patience);
     for (uint32_t cpu = 0; cpu < cpu_count; cpu++)
         for (uint32_t i = 0; i < COUNTS; i++)
             sums[i] += own[cpu].counts[i];
