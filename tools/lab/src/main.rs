@@ -5,6 +5,7 @@
 mod bench;
 mod cargo;
 mod cli;
+mod client;
 mod doctor;
 mod failure;
 mod figures;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Sim(arguments) => sim::command(&arguments),
         Command::Iso(arguments) => iso::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Torture(arguments) => torture::command(&arguments),
+        Command::Client(arguments) => client::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Report(arguments) => report::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Footprint(arguments) => footprint::command(&arguments),

@@ -49,6 +49,9 @@ pub enum Command {
         after_help = "Example: ./lab torture --machine hosted --cpus 8 --seconds 60 --seed 3"
     )]
     Torture(Torture),
+    /// Build and boot a kernel of a stranger's that uses the engine; without a name, list them.
+    #[command(after_help = "Example: ./lab client c-kernel --cpus 4 --seconds 60")]
+    Client(Client),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
     #[command(after_help = "Example: ./lab mutants clear-gen-after-ipi --keep")]
     Mutants(Mutants),
@@ -227,6 +230,35 @@ pub struct Test {
 pub enum TestMachine {
     /// Bochs, whose processors have tags (PCIDs); without it these checks fail instead of being skipped
     Bochs,
+}
+
+/// `lab client`
+#[derive(Debug, Args)]
+pub struct Client {
+    /// A folder of clients/
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// For how long it is to run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub seconds: u32,
+    /// Virtual CPUs (1 to 16)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Further words for its command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub options: String,
+    #[command(flatten)]
+    pub emulator: Emulator,
 }
 
 /// `lab mutants`

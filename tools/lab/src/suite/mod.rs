@@ -3,6 +3,7 @@
 mod bochs;
 mod calls;
 mod churn;
+mod clients;
 mod coherence;
 mod fleet;
 mod image;
@@ -62,5 +63,6 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
         }
         Err(failure) => tally.refuse("kernel and programs can be built", &failure),
     }
+    clients::check(test, &mut tally);
     Ok(tally.close())
 }
