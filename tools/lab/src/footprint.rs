@@ -44,7 +44,7 @@ pub fn read_promises() -> Outcome<Vec<(String, Promise)>> {
 /// # Errors
 /// An edit does not apply, or what is left does not build.
 pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
-    report::probe(arguments.json.as_deref())?;
+    report::probe(arguments.json.as_deref(), "--json")?;
     let mut promises = read_promises()?;
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
