@@ -16,6 +16,8 @@
 //! * [`torture`] changes mappings at random from every CPU while other threads read and write
 //!   through them, and reports every access that used a translation which was no longer valid.
 //!
+//! [`survey`] runs most of them on the machine that it finds, and shows their tables: the first process on a PC.
+//!
 //! What both print for the lab is described in [`report`].
 #![deny(missing_docs)]
 
@@ -46,6 +48,7 @@ pub mod region;
 pub mod report;
 pub mod signals;
 pub mod summary;
+pub mod survey;
 pub mod torture;
 pub mod wanderer;
 pub mod zerocopy;

@@ -29,20 +29,30 @@ const ALL_SENT: u8 = 1 << 6;
 const STATUS_READS: u32 = 1_000_000;
 /// Any port could belong to something on another machine, so Bochs must be named.
 static IS_BOCHS: AtomicBool = AtomicBool::new(false);
+/// Whether a machine that does not end stays as it is.
+static HALTS: AtomicBool = AtomicBool::new(false);
 
 /// From now on [`qemu_exit`] ends Bochs, which has no exit codes.
 pub fn use_bochs() {
     IS_BOCHS.store(true, Ordering::Relaxed);
 }
 
-/// Ends QEMU with the process exit code `code << 1 | 1`; machines without that device are reset,
-/// by the keyboard controller, else by a triple fault. Any context.
+/// From now on [`qemu_exit`] leaves a machine that does not end as it is, with its last words on the screen.
+pub fn halt_at_end() {
+    HALTS.store(true, Ordering::Relaxed);
+}
+
+/// Ends QEMU with the process exit code `code << 1 | 1`; machines without that device halt if they were [told
+/// to](halt_at_end), and are reset otherwise, by the keyboard controller, else by a triple fault. Any context.
 pub fn qemu_exit(code: u8) -> ! {
     let _ = irq::save();
     // SAFETY: the device ends the emulator; without it the port belongs to nothing.
     unsafe { PortWriteOnly::new(DEBUG_EXIT).write(u32::from(code)) };
     if IS_BOCHS.load(Ordering::Relaxed) {
         end_bochs();
+    }
+    while HALTS.load(Ordering::Relaxed) {
+        x86_64::instructions::hlt();
     }
     // SAFETY: resets the machine, which is what is wanted.
     unsafe { PortWriteOnly::new(KEYBOARD_COMMAND).write(PULSE_RESET) };

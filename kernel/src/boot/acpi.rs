@@ -12,6 +12,8 @@ use super::physical;
 /// Most CPUs that are looked at; more are counted only.
 pub const MAX_LISTED: usize = 256;
 
+/// Who made the root pointer.
+const MAKER: core::ops::Range<usize> = 9..15;
 const HEADER_BYTES: usize = 36;
 const MADT_ENTRIES: usize = 44;
 /// Largest table believed.
@@ -52,11 +54,20 @@ pub fn cpus(rsdp: u64) -> ArrayVec<ApicId, MAX_LISTED> {
     found
 }
 
+/// Whether the firmware is that of an emulator: Bochs's own, or SeaBIOS, which has kept its name.
+pub fn is_of_emulator(rsdp: u64) -> bool {
+    find_root_pointer(rsdp).is_some_and(|pointer| pointer[MAKER].starts_with(b"BOCHS"))
+}
+
+fn find_root_pointer(rsdp: u64) -> Option<&'static [u8]> {
+    match rsdp {
+        0 => scan_for_root_pointer(),
+        at => root_pointer(at),
+    }
+}
+
 fn find_madt(rsdp: u64) -> Option<&'static [u8]> {
-    let pointer = match rsdp {
-        0 => scan_for_root_pointer()?,
-        at => root_pointer(at)?,
-    };
+    let pointer = find_root_pointer(rsdp)?;
     // Revision 2 and up have a 64-bit table.
     let xsdt = (pointer.len() >= 36).then(|| quad(pointer, 24));
     let (root, width) = match xsdt {

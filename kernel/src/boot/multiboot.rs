@@ -6,6 +6,7 @@ use super::fail::boot_fail;
 use super::memory::{self, Ram};
 use super::physical;
 use super::start_info::{self, Loader};
+use crate::console::{self, COLUMNS, ROWS, SCREEN_MEMORY};
 
 /// In EAX at entry.
 const MAGIC: u32 = 0x36d7_6289;
@@ -19,12 +20,29 @@ const END: u32 = 0;
 const COMMAND_LINE: u32 = 1;
 const MODULE: u32 = 3;
 const MEMORY_MAP: u32 = 6;
+const FRAMEBUFFER: u32 = 8;
 const ACPI_OLD: u32 = 14;
 const ACPI_NEW: u32 = 15;
 
 /// Type and size, the header included.
 type TagHeader = [u32; 2];
 const HEADER_BYTES: u64 = size_of::<TagHeader>() as u64;
+
+/// The tag of the framebuffer, as far as all its types have it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Framebuffer {
+    address: u64,
+    /// Bytes of a row.
+    pitch: u32,
+    /// In characters, where it shows text.
+    width: u32,
+    height: u32,
+    bits: u8,
+    kind: u8,
+}
+/// The type of a framebuffer that shows text.
+const EGA_TEXT: u8 = 2;
 
 /// Reads the loader's data at physical address `at`. Boot page tables are loaded.
 pub fn read(magic: u32, at: u64) -> Loader {
@@ -42,6 +60,7 @@ pub fn read(magic: u32, at: u64) -> Loader {
             COMMAND_LINE => loader.cmdline = start_info::cmdline(content),
             MODULE if loader.initramfs.is_empty() => loader.initramfs = module(content),
             MEMORY_MAP => loader.ram = memory_map(content, size),
+            FRAMEBUFFER if is_text_screen(content) => console::show_on_screen(),
             // A copy of the root pointer; a newer one is better.
             ACPI_OLD if loader.rsdp == 0 => loader.rsdp = content,
             ACPI_NEW => loader.rsdp = content,
@@ -79,6 +98,18 @@ fn tags(at: u64) -> impl Iterator<Item = (u32, u64, u64)> {
         }
         Some((kind, here + HEADER_BYTES, size - HEADER_BYTES))
     })
+}
+
+/// Whether the display adapter is in the text mode that the console knows. Where pixels are shown instead, the console has no screen.
+fn is_text_screen(content: u64) -> bool {
+    let Some(screen) = physical::read::<Framebuffer>(content) else {
+        damaged();
+    };
+    let (columns, rows) = (COLUMNS as u32, ROWS as u32);
+    let size = (screen.pitch, screen.width, screen.height);
+    screen.kind == EGA_TEXT
+        && screen.address == SCREEN_MEMORY
+        && size == (columns * 2, columns, rows)
 }
 
 /// The module's first byte and the one behind its last are in the tag.

@@ -5,9 +5,9 @@ use core::fmt;
 use shootdown::{CpuId, CpuMemory, Shootdown};
 use shootdown_callbench::{Counted, Host, Tallies};
 
+use super::lines;
 use super::platform::CallsPlatform;
 use crate::arch::{percpu, tlb};
-use crate::console::print;
 use crate::cpus::MAX_CPUS;
 use crate::irq;
 use crate::platform::SHOOTDOWN;
@@ -67,6 +67,6 @@ impl Host for Machine {
     }
 
     fn print(&self, line: fmt::Arguments<'_>) {
-        print(format_args!("{line}\n"));
+        lines::add(line);
     }
 }

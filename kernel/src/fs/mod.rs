@@ -30,7 +30,7 @@ pub use eventfd::{Reading, new_event};
 pub use file::{OpenFile, Whence};
 pub use open::{OpenRequest, executable, open, remove, set_size};
 pub use pipe::new_pipe;
-pub use pseudo::CPU_COMMAND;
+pub use pseudo::{CALLS, CPU_COMMAND, Calls};
 pub use regular::Mappable;
 pub use table::{CloseOnExec, FdTable, MAX_FILES};
 pub use tmp::new_memory_file;

@@ -35,6 +35,8 @@ pub(super) enum Pseudo {
     Latency,
     /// Writing anything has every CPU's backtrace printed on the console.
     Backtrace,
+    /// Writing a plan has cross-CPU calls measured; the lines of that.
+    Calls,
     /// Writing a number of nanoseconds keeps interrupts off for that long.
     IrqOff,
     /// The mappings of the reading process.
@@ -64,6 +66,7 @@ const FILES: &[(&str, Pseudo)] = &[
     ("/proc/shootdown/info", Pseudo::Info),
     ("/proc/shootdown/latency", Pseudo::Latency),
     ("/proc/shootdown/backtrace", Pseudo::Backtrace),
+    ("/proc/shootdown/calls", Pseudo::Calls),
     ("/proc/shootdown/irqoff", Pseudo::IrqOff),
     ("/proc/self/maps", Pseudo::Maps),
     ("/proc/self/comm", Pseudo::Comm),
@@ -82,6 +85,18 @@ type CpuCommand = fn(CpuId, &[u8]) -> Result<(), Errno>;
 
 /// Does what was written to the file of a CPU: hotplug's.
 pub static CPU_COMMAND: Once<CpuCommand> = Once::new();
+
+/// Cross-CPU calls measured in ring 0.
+#[derive(Debug)]
+pub struct Calls {
+    /// Carries out a plan.
+    pub run: fn(&str) -> Result<(), Errno>,
+    /// What it said.
+    pub lines: fn() -> Result<String, Errno>,
+}
+
+/// Does what was written to the file of the calls, and has what is read from it.
+pub static CALLS: Once<Calls> = Once::new();
 
 /// The paths of all files that this machine has.
 pub(super) fn paths() -> impl Iterator<Item = String> {
@@ -112,7 +127,7 @@ impl Pseudo {
     pub fn permissions(self) -> u32 {
         match self {
             Self::Backtrace | Self::IrqOff => 0o200,
-            Self::Policy | Self::Idle | Self::Latency | Self::CpuOnline(_) => 0o644,
+            Self::Policy | Self::Idle | Self::Latency | Self::Calls | Self::CpuOnline(_) => 0o644,
             _ => 0o444,
         }
     }
@@ -126,6 +141,7 @@ impl Pseudo {
             Self::Idle => writeln!(text, "{}", task::idle_mode().name()),
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text, task::usable_cpu_bits()),
+            Self::Calls => return (CALLS.get().ok_or(Errno::EINVAL)?.lines)(),
             Self::IrqOff | Self::Backtrace => return Err(Errno::EINVAL),
             Self::Maps => maps(&mut text),
             Self::CpuInfo => cpu_info(&mut text),
@@ -151,6 +167,7 @@ impl Pseudo {
             }
             Self::Latency => latency::command(bytes)?,
             Self::Backtrace => backtrace::print_all(),
+            Self::Calls => (CALLS.get().ok_or(Errno::EINVAL)?.run)(word())?,
             Self::IrqOff => irqoff::keep_irqs_off(word())?,
             Self::CpuOnline(cpu) => CPU_COMMAND.get().ok_or(Errno::EINVAL)?(cpu, bytes)?,
             _ => return Err(Errno::EACCES),
@@ -183,6 +200,9 @@ fn info(out: &mut String) -> fmt::Result {
     writeln!(out, "cpus {}", task::cpu_count())?;
     writeln!(out, "apic {}", machine::apic_mode_name())?;
     writeln!(out, "accel_hint {}", machine::hypervisor_name())?;
+    writeln!(out, "tags {}", machine::tags_a_cpu())?;
+    writeln!(out, "invpcid {}", u8::from(machine::has_invpcid()))?;
+    writeln!(out, "processor {}", machine::processor_name())?;
     if let Some(commit) = option_env!("SHOOTDOWN_COMMIT") {
         writeln!(out, "commit {commit}")?;
     }

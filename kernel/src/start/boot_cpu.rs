@@ -2,7 +2,7 @@
 //! first program. Each step needs only those before it.
 
 use arrayvec::ArrayVec;
-use shootdown_x86::{ApicId, PcidSupport};
+use shootdown_x86::{ApicId, Hypervisor, PcidSupport};
 
 use super::others;
 use crate::addr::{PAGE_BYTES, PhysAddr};
@@ -32,9 +32,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     };
     let cmdline = info::keep_cmdline(loader.cmdline);
     console::set_level(info::option(cmdline, "loglevel"));
-    if info::option(cmdline, "machine") == Some("bochs") {
-        exit::use_bochs();
-    }
+    choose_end(cmdline, loader.rsdp);
     if !cpu::has_local_apic() {
         boot_fail!("this CPU has no local APIC; use another -cpu");
     }
@@ -108,6 +106,28 @@ fn install_hooks() {
     sync::RUNNING.call_once(|| task::current_sleeper);
     ON_STALL.call_once(|| watchdog::report);
     fs::CPU_COMMAND.call_once(|| hotplug::command);
+    fs::CALLS.call_once(|| fs::Calls {
+        run: calls::run,
+        lines: calls::lines,
+    });
+}
+
+/// What the machine does at its end. `end=halt` is for machines that somebody looks at, and that nobody knows beforehand.
+fn choose_end(cmdline: &'static str, rsdp: u64) {
+    let halts = match info::option(cmdline, "end") {
+        None | Some("reset") => false,
+        Some("halt") => true,
+        Some(other) => boot_fail!("end={other} is neither reset nor halt; correct -append"),
+    };
+    // Other emulators with this firmware say what they are.
+    let is_bochs =
+        halts && acpi::is_of_emulator(rsdp) && cpu::features().hypervisor() == Hypervisor::None;
+    if is_bochs || info::option(cmdline, "machine") == Some("bochs") {
+        exit::use_bochs();
+    }
+    if halts {
+        exit::halt_at_end();
+    }
 }
 
 /// How many CPUs to use: all listed, up to the kernel's limit or the command line's.

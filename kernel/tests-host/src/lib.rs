@@ -21,6 +21,8 @@ pub mod errno;
 #[allow(dead_code)]
 #[path = "../../src/exec/mod.rs"]
 pub mod exec;
+#[path = "../../src/console/grid.rs"]
+pub mod grid;
 #[allow(dead_code)]
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;

@@ -57,6 +57,18 @@ pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
     build(&words, "the user programs")
 }
 
+/// Builds a static library for a bare target, and says where it is.
+pub fn build_library(package: &str, target: &str, features: &[String]) -> Outcome<PathBuf> {
+    let features = match features {
+        [] => String::new(),
+        some => format!("--features {}", some.join(",")),
+    };
+    let words = format!("build --release -p {package} --target {target} {features}");
+    build(&words, package)?;
+    let file = format!("lib{}.a", package.replace('-', "_"));
+    Ok(place::target().join(target).join("release").join(file))
+}
+
 /// Builds a program that runs the engine on threads of this host.
 pub fn build_hosted(name: &str) -> Outcome<PathBuf> {
     build_hosted_by(command(&hosted(name)), name)

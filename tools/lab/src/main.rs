@@ -5,12 +5,14 @@
 mod bench;
 mod cargo;
 mod cli;
+mod client;
 mod doctor;
 mod failure;
 mod figures;
 mod footprint;
 mod host;
 mod initramfs;
+mod iso;
 mod machine;
 mod mutants;
 mod place;
@@ -53,7 +55,9 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => sim::command(&arguments),
+        Command::Iso(arguments) => iso::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Torture(arguments) => torture::command(&arguments),
+        Command::Client(arguments) => client::command(&arguments),
         Command::Mutants(arguments) => mutants::command(&arguments),
         Command::Report(arguments) => report::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Footprint(arguments) => footprint::command(&arguments),

@@ -183,6 +183,29 @@ fn no_qemu() {
 }
 
 #[test]
+fn image_where_nothing_can_make_one() {
+    let answer = Fixture::new().lab_alone(&["iso"]);
+    assert_refused(
+        &answer,
+        &[
+            "grub-mkrescue is missing",
+            "apt-get install --no-install-recommends grub-common",
+        ],
+    );
+}
+
+#[test]
+fn text_that_is_of_no_survey() {
+    let fixture = Fixture::new();
+    let text = fixture.file("hello.txt", b"hello\n");
+    for path in ["nowhere.txt", fixture.path(), &text] {
+        assert_refused(&fixture.lab(&["iso", "--read", path]), &[path, "--read"]);
+    }
+    let words = ["iso", "--read", &text, "--json", "nowhere/at.json"];
+    assert_refused(&fixture.lab(&words), &["nowhere/at.json", "--json"]);
+}
+
+#[test]
 fn kernel_image_that_cannot_be_used() {
     let fixture = Fixture::new();
     let program = fixture.program();
@@ -210,6 +233,8 @@ fn garbage_on_the_command_line() {
         &["bench", "--accel", "warp"],
         &["run"],
         &["run", "--cpus"],
+        &["iso", "--json", "x"],
+        &["iso", "--quick", "--read", "x"],
         &["test", "--fast", "--soak"],
     ] {
         assert_refused(&fixture.lab(words), &["--help"]);

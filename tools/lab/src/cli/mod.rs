@@ -41,11 +41,17 @@ pub enum Command {
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
     #[command(subcommand)]
     Sim(Sim),
+    /// Make an image from which a PC boots and measures itself, or read what such a PC said.
+    #[command(after_help = "Example: ./lab iso --read SERIAL.txt --json pc.json")]
+    Iso(Iso),
     /// Do everything that the engine offers at once, at random, and check what it promises.
     #[command(
         after_help = "Example: ./lab torture --machine hosted --cpus 8 --seconds 60 --seed 3"
     )]
     Torture(Torture),
+    /// Build and boot a kernel of a stranger's that uses the engine; without a name, list them.
+    #[command(after_help = "Example: ./lab client c-kernel --cpus 4 --seconds 60")]
+    Client(Client),
     /// Make deliberate mistakes in a copy of the code, and expect the checks to notice each.
     #[command(after_help = "Example: ./lab mutants clear-gen-after-ipi --keep")]
     Mutants(Mutants),
@@ -177,6 +183,29 @@ pub struct Run {
     pub emulator: Emulator,
 }
 
+/// `lab iso`
+#[derive(Debug, Args)]
+pub struct Iso {
+    /// Where to write the image
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "shootdown.iso",
+        conflicts_with = "read"
+    )]
+    pub output: PathBuf,
+    /// Have it measure for a look only: done within a minute
+    #[arg(long, conflicts_with = "read")]
+    pub quick: bool,
+    /// Make no image, but read the text that the serial port of a PC has sent, and show its last page
+    #[arg(long, value_name = "SERIAL.txt")]
+    pub read: Option<PathBuf>,
+    /// Write what was read to a file as JSON
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub json: Option<PathBuf>,
+}
+
 /// `lab test`
 #[derive(Debug, Args)]
 pub struct Test {
@@ -201,6 +230,35 @@ pub struct Test {
 pub enum TestMachine {
     /// Bochs, whose processors have tags (PCIDs); without it these checks fail instead of being skipped
     Bochs,
+}
+
+/// `lab client`
+#[derive(Debug, Args)]
+pub struct Client {
+    /// A folder of clients/
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// For how long it is to run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub seconds: u32,
+    /// Virtual CPUs (1 to 16)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        allow_negative_numbers = true
+    )]
+    pub cpus: i64,
+    /// Further words for its command line
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
+    pub options: String,
+    #[command(flatten)]
+    pub emulator: Emulator,
 }
 
 /// `lab mutants`

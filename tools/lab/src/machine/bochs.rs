@@ -1,5 +1,5 @@
 //! Bochs: an emulator whose processors have PCIDs and INVPCID, which QEMU's translator lacks, and which faults
-//! where the manual says so. It boots from a disc ([`super::bochs_disc`]), takes seconds for what QEMU does at once, and
+//! where the manual says so. It boots from a disc ([`super::disc`]), takes seconds for what QEMU does at once, and
 //! tells nothing by its exit code.
 //!
 //! Its TLB has no tags (every CR3 write drops all that is not global), so a program that runs here proves that
@@ -9,16 +9,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::bochs_disc;
+use super::disc;
 use crate::failure::{Doing, Failure, Outcome};
 
 /// What installs it, with what makes its disc.
 pub const INSTALL: &str = "sudo apt-get install --no-install-recommends bochs bochs-term \
                            bochsbios vgabios grub-common grub-pc-bin xorriso mtools";
-/// What is run, and what the disc maker runs.
-const COMMANDS: [&str; 4] = ["bochs", "grub-mkrescue", "xorriso", "mformat"];
-/// What Bochs and the disc maker load.
-const FILES: [&str; 3] = [BIOS, VGA_BIOS, "/usr/lib/grub/i386-pc/multiboot2.mod"];
+const COMMAND: &str = "bochs";
+/// What Bochs loads.
+const FILES: [&str; 2] = [BIOS, VGA_BIOS];
 const BIOS: &str = "/usr/share/bochs/BIOS-bochs-latest";
 const VGA_BIOS: &str = "/usr/share/vgabios/vgabios.bin";
 /// How many instructions the emulated clock takes for a second: about what a host does, so that
@@ -58,31 +57,22 @@ impl Bochs {
     /// The first thing that is missing, and what installs it.
     pub fn find() -> Outcome<Self> {
         let missing = |what: &str| Failure::input(format!("{what} is missing"), install_words());
-        let find = |command| which::which(command).map_err(|_| missing(command));
-        let paths = COMMANDS
-            .map(find)
-            .into_iter()
-            .collect::<Outcome<Vec<_>>>()?;
+        let path = which::which(COMMAND).map_err(|_| missing(COMMAND))?;
+        if let Some(what) = disc::missing() {
+            return Err(missing(&what));
+        }
         match FILES.into_iter().find(|file| !Path::new(file).exists()) {
             Some(file) => Err(missing(file)),
-            None => Ok(Self {
-                path: paths[0].clone(),
-            }),
+            None => Ok(Self { path }),
         }
     }
 
-    /// The command that runs a machine of so many processors in `directory`, where its disc is made of kernel, command line and initial
-    /// file system. The serial line comes out of standard output; what Bochs draws there goes nowhere.
+    /// The command that runs a machine of so many processors in `directory`, where its [disc] is. The serial line comes out of
+    /// standard output; what Bochs draws there goes nowhere.
     ///
     /// # Errors
-    /// The disc could not be made, or a file not be written.
-    pub fn command(
-        &self,
-        directory: &Path,
-        processors: (BochsModel, usize),
-        (kernel, line, archive): (&Path, &str, &[u8]),
-    ) -> Outcome<Command> {
-        bochs_disc::make(directory, kernel, archive, line)?;
+    /// A file could not be written.
+    pub fn command(&self, directory: &Path, processors: (BochsModel, usize)) -> Outcome<Command> {
         let write = |name: &str, text: &str| {
             std::fs::write(directory.join(name), text).doing(format!("write {name}"))
         };
@@ -108,7 +98,7 @@ pub fn install_words() -> String {
 
 /// Bochs's configuration file.
 fn description((model, cpus): (BochsModel, usize)) -> String {
-    let (model, disc) = (model.name(), bochs_disc::NAME);
+    let (model, disc) = (model.name(), disc::NAME);
     format!(
         "\
 config_interface: textconfig

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::accel::Accel;
 use super::bochs::{Bochs, BochsModel};
 use super::child::Child;
+use super::disc;
 use super::end::End;
 use super::symbols;
 use crate::bench;
@@ -102,11 +103,10 @@ impl Boot<'_> {
         let (image, line) = (self.kernel.image(), self.command_line());
         let mut command = match self.emulator {
             Emulator::Qemu(..) => self.qemu(directory.path(), &archive)?,
-            Emulator::Bochs(bochs, model) => bochs.command(
-                directory.path(),
-                (model, self.cpus),
-                (image, &line, &archive),
-            )?,
+            Emulator::Bochs(bochs, model) => {
+                disc::make(directory.path(), image, &archive, &line)?;
+                bochs.command(directory.path(), (model, self.cpus))?
+            }
         };
         let child = Child::run_until(&mut command, self.deadline, on_line, gives_up);
         let child = child.map_err(|error| self.emulator.unusable(&error))?;
@@ -176,7 +176,8 @@ impl Boot<'_> {
 }
 
 impl Kernel {
-    fn image(&self) -> &Path {
+    /// Its file.
+    pub fn image(&self) -> &Path {
         match self {
             Self::Shootdown(image) | Self::Linux(image) => image,
         }

@@ -2,16 +2,17 @@
 
 mod accel;
 mod bochs;
-mod bochs_disc;
 mod boot;
 mod child;
+pub mod disc;
 mod end;
 mod fetch;
+mod image_boot;
 mod linux;
 mod modules;
 mod qemu;
 mod ramdisk;
-mod symbols;
+pub mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};
 pub use bochs::{Bochs, BochsModel, INSTALL as BOCHS_INSTALL};
@@ -19,6 +20,7 @@ pub use boot::{Boot, Emulator, Finished, Kernel, MEMORY_MIB};
 pub use child::{Child, answer};
 pub use end::{End, signal_number};
 pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
+pub use image_boot::ImageBoot;
 pub use linux::{find as find_linux, version as linux_version};
 pub use modules::Modules;
 pub use qemu::{

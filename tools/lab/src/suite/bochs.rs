@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::churn::ring0_verdict;
 use super::coherence::clean;
 use super::fleet::{Fleet, Start};
+use super::image;
 use super::tally::Tally;
 use crate::bench::Row;
 use crate::cli::Test;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::iso::{Effort, Survey};
 use crate::machine::BochsModel::{self, SandyBridge, Skylake};
-use crate::machine::{BOCHS_INSTALL, Bochs, Emulator, Finished, Kernel};
+use crate::machine::{BOCHS_INSTALL, Bochs, Child, Emulator, End, Finished, Kernel};
 
 /// Ten times what the slowest check takes on an idle host.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -20,7 +22,7 @@ const CPUS: usize = 2;
 /// A check: its name, what it does, and on which processors.
 type Check = (&'static str, fn(&On<'_>) -> Outcome<String>, BochsModel);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("bochs: self-tests with INVPCID", self_tests, Skylake),
     ("bochs: self-tests without INVPCID", self_tests, SandyBridge),
     ("bochs: hello with pcid=off", hello_untagged, Skylake),
@@ -29,6 +31,7 @@ const CHECKS: [Check; 8] = [
     ("bochs: tlbtorture, best, 1 s", torture, Skylake),
     ("bochs: t_servers under tags", servers, Skylake),
     ("bochs: torture in ring 0, 1 s", torture_ring0, Skylake),
+    ("bochs: a disc surveys a PC", survey, Skylake),
 ];
 /// So many of them are run by `--fast`.
 const FAST: usize = 1;
@@ -157,6 +160,30 @@ fn pingpong(on: &On<'_>) -> Outcome<String> {
             "tags kept a turn: {before:?} under before, {best:?} under best; {}",
             finished.account()
         ))),
+    }
+}
+
+/// The disc that `lab iso` makes, on a machine that is no different from a PC until it is switched off.
+fn survey(on: &On<'_>) -> Outcome<String> {
+    let Emulator::Bochs(bochs, model) = on.emulator else {
+        unreachable!("all checks here are on Bochs")
+    };
+    let directory = tempfile::tempdir().doing("make a temporary directory")?;
+    on.fleet.pc_image(directory.path(), Effort::Least)?;
+    let mut command = bochs.command(directory.path(), (model, CPUS))?;
+    let child = Child::run(&mut command, DEADLINE, &mut |_| ()).doing("start Bochs")?;
+    let end = End::of_bochs(&child, DEADLINE);
+    if end != End::Exited(0) {
+        let last = child.output.lines().next_back();
+        return Err(Failure::work(format!(
+            "{end}; the console ends with {last:?}"
+        )));
+    }
+    let rows = image::whole(&child.output, Effort::Least)?;
+    let tags = Survey::read(&child.output)?.map_or(0, |survey| survey.tags());
+    match tags {
+        0 => Err(Failure::work("the survey found no tags")),
+        tags => Ok(format!("{rows} rows, {tags} tags a CPU")),
     }
 }
 

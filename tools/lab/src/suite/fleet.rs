@@ -1,14 +1,15 @@
 //! Everything that the checks boot: kernels and programs, built once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::tally::Tally;
 use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
-use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, Kernel, MEMORY_MIB};
+use crate::iso::{self, Effort};
+use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, ImageBoot, Kernel, MEMORY_MIB};
 use crate::session::{self, Session};
 
 /// How often Linux is booted when it panics. It patches its own code while other CPUs run it, by way of INT3, and multi-threaded
@@ -98,6 +99,27 @@ impl Fleet {
     /// The emulator.
     pub fn qemu(&self) -> &Path {
         &self.session.qemu
+    }
+
+    /// An image from which a PC surveys itself, made in `directory`.
+    pub fn pc_image(&self, directory: &Path, effort: Effort) -> Outcome<PathBuf> {
+        iso::make(directory, self.kernel.image(), &self.programs, effort)
+    }
+
+    /// A machine that boots such an image.
+    pub fn image_boot<'a>(
+        &'a self,
+        image: &'a Path,
+        cpus: usize,
+        deadline: Duration,
+    ) -> Outcome<ImageBoot<'a>> {
+        Ok(ImageBoot {
+            qemu: &self.session.qemu,
+            accel: self.accel.settle(1)?,
+            image,
+            cpus,
+            deadline,
+        })
     }
 
     /// The names of the programs of `user/`.

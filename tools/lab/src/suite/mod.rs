@@ -3,8 +3,10 @@
 mod bochs;
 mod calls;
 mod churn;
+mod clients;
 mod coherence;
 mod fleet;
+mod image;
 mod itself;
 mod machines;
 mod mistakes;
@@ -48,6 +50,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 machines::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
+                image::check(test, &fleet, &mut tally);
                 if others.join().is_err() {
                     let why = Failure::work("the lab panicked there");
                     tally.refuse("bochs, linux and coherence", &why);
@@ -60,5 +63,6 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
         }
         Err(failure) => tally.refuse("kernel and programs can be built", &failure),
     }
+    clients::check(test, &mut tally);
     Ok(tally.close())
 }

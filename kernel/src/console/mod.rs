@@ -1,35 +1,54 @@
-//! The serial console: log lines and the raw output of programs, through COM1.
+//! The console: log lines and the raw output of programs, through COM1 and, where the loader left one, on a text screen.
+//!
+//! | file | what |
+//! |---|---|
+//! | `serial` | the serial port |
+//! | `screen` | the display adapter's text screen |
+//! | `grid` | what is on it |
+
+mod grid;
+mod screen;
+mod serial;
 
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use log::{LevelFilter, Log, Metadata, Record};
-use uart_16550::backend::PioBackend;
-use uart_16550::{Config, Uart16550};
 
 use crate::arch::{percpu, tsc};
 use crate::platform::SHOOTDOWN;
 use crate::sync::IrqMutex;
+use screen::Screen;
+use serial::Serial;
 
-/// COM1.
-const PORT: u16 = 0x3f8;
-/// What the device takes at once.
-const FIFO_BYTES: usize = 16;
+pub use grid::{COLUMNS, ROWS};
+pub use screen::MEMORY as SCREEN_MEMORY;
 
-static UART: IrqMutex<Uart> = IrqMutex::new(Uart(None));
+static OUTPUT: IrqMutex<Output> = IrqMutex::new(Output {
+    serial: None,
+    screen: Screen::new(),
+});
+/// Whether there is a serial port: for those who cannot wait for the lock.
+static HAS_SERIAL: AtomicBool = AtomicBool::new(false);
 
-/// The device; None when the machine has none, and output is dropped.
-struct Uart(Option<Uart16550<PioBackend>>);
+/// Where output goes.
+struct Output {
+    /// None when the machine has none.
+    serial: Option<Serial>,
+    screen: Screen,
+}
 
-impl Uart {
+impl Output {
     fn send(&mut self, bytes: &[u8]) {
-        if let Some(device) = &mut self.0 {
+        if let Some(device) = &mut self.serial {
             device.send_bytes_exact(bytes);
         }
+        self.screen.show(bytes);
     }
 }
 
 /// For panics and reports: bytes and nothing else.
-impl Write for Uart {
+impl Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.send(text.as_bytes());
         Ok(())
@@ -38,7 +57,7 @@ impl Write for Uart {
 
 /// For everybody else: interrupts are off while the lock is held, and a long line takes a second at
 /// 115200 baud, so flushes are served in between. Functions that other CPUs have this one run wait until the lock is free.
-struct Serving<'a>(&'a mut Uart);
+struct Serving<'a>(&'a mut Output);
 
 impl Write for Serving<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -49,23 +68,26 @@ impl Write for Serving<'_> {
 
 impl Serving<'_> {
     fn send(&mut self, bytes: &[u8]) {
-        for burst in bytes.chunks(FIFO_BYTES) {
+        for burst in bytes.chunks(serial::FIFO_BYTES) {
             self.0.send(burst);
             SHOOTDOWN.poll();
         }
     }
 }
 
-/// Finds the device and makes it the target of `log`. Boot CPU, once.
+/// Finds the serial port and makes the console the target of `log`. Boot CPU, once.
 pub fn init() {
-    // SAFETY: COM1 by convention; this lock is its only user.
-    if let Ok(mut device) = unsafe { Uart16550::new_port(PORT) }
-        && device.init(Config::default()).is_ok()
-    {
-        UART.lock().0 = Some(device);
-    }
+    let serial = serial::find();
+    HAS_SERIAL.store(serial.is_some(), Ordering::Relaxed);
+    OUTPUT.lock().serial = serial;
     log::set_logger(&Logger).expect("the only logger");
     log::set_max_level(LevelFilter::Info);
+}
+
+/// From now on the text screen at [`SCREEN_MEMORY`] shows what is printed. Boot CPU, once; the adapter is in a text mode of [`COLUMNS`]
+/// and [`ROWS`].
+pub fn show_on_screen() {
+    OUTPUT.lock().screen.switch_on();
 }
 
 /// Sets the log level from the value of `loglevel=`: error, warn, info, debug or trace.
@@ -82,30 +104,42 @@ pub fn set_level(name: Option<&str>) {
 
 /// Writes bytes as they are, as one piece: output of other CPUs never lands in between.
 pub fn write(bytes: &[u8]) {
-    Serving(&mut UART.lock()).send(bytes);
+    Serving(&mut OUTPUT.lock()).send(bytes);
 }
 
 /// Writes formatted text as one piece, without the prefix of log lines.
 pub fn print(text: fmt::Arguments<'_>) {
-    // Errors: `Uart` has none.
-    let _ = Serving(&mut UART.lock()).write_fmt(text);
+    // Errors: `Output` has none.
+    let _ = Serving(&mut OUTPUT.lock()).write_fmt(text);
 }
 
-/// As [`print`], for a panic and for reports of CPUs that are stuck: takes the device even if the lock does not become free,
+/// As [`print`], for a panic and for reports of CPUs that are stuck: takes the serial port even if the lock does not become free,
 /// because its owner was stopped, is what is stuck, or is this CPU. Then output may be mixed.
 pub fn print_regardless(text: fmt::Arguments<'_>) {
     /// Long enough for another CPU to finish its line at 115200 baud.
     const PATIENCE: u32 = 1_000_000;
     for _ in 0..PATIENCE {
-        if let Some(mut uart) = UART.try_lock() {
-            let _ = uart.write_fmt(text);
+        if let Some(mut output) = OUTPUT.try_lock() {
+            let _ = output.write_fmt(text);
             return;
         }
         core::hint::spin_loop();
     }
-    // SAFETY: COM1, a device of our own: whoever else writes to it now only sends bytes in between.
-    if let Ok(device) = unsafe { Uart16550::new_port(PORT) } {
-        let _ = Uart(Some(device)).write_fmt(text);
+    if HAS_SERIAL.load(Ordering::Relaxed)
+        && let Some(device) = serial::device()
+    {
+        // Whoever else writes to it now only sends bytes in between. The screen is left to its owner.
+        let _ = Bare(device).write_fmt(text);
+    }
+}
+
+/// The serial port without its lock.
+struct Bare(Serial);
+
+impl Write for Bare {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.send_bytes_exact(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -1,0 +1,150 @@
+//! Tickets: what was submitted and not yet waited for, in memory of C's; and kicks, which have nothing else.
+
+use shootdown::{CallTicket, FlushTicket, KickTicket};
+
+use crate::cpus::{CpuSet, mask_at};
+use crate::host::Host;
+use crate::layout::{EngineStorage, TicketStorage};
+use crate::machine::{Machine, N, machine};
+use crate::opaque::{Opaque, Stored, check_pointer};
+use crate::status::{Outcome, SHOOTDOWN_NOT_INITIALISED, Status, status};
+
+/// What lies in the memory of a ticket. Dropping it waits, but for a kick.
+#[derive(Debug)]
+pub(crate) enum Ticket {
+    Flush(FlushTicket<'static, Host, N>),
+    Kick(KickTicket<'static, Host, N>),
+    Call(CallTicket<'static, Host, N>, &'static Machine),
+}
+
+// SAFETY: 1. `Opaque::at` asserts it.
+unsafe impl Stored for Ticket {
+    type Storage = TicketStorage;
+    const MARK: u64 = 0x7469_636b_6574_2d43;
+}
+
+impl Ticket {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Flush(ticket) => ticket.is_done(),
+            Self::Kick(ticket) => ticket.is_done(),
+            Self::Call(ticket, _) => ticket.is_done(),
+        }
+    }
+
+    /// Whether waiting is allowed here.
+    fn check_wait(&self) -> Outcome {
+        match self {
+            Self::Call(ticket, machine) if !ticket.is_done() => machine.check_outside_function(),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(self) {
+        match self {
+            Self::Flush(ticket) => ticket.wait(),
+            Self::Kick(ticket) => ticket.wait(),
+            Self::Call(ticket, _) => {
+                ticket.wait();
+            }
+        }
+    }
+}
+
+/// Waits for what is in the memory, and empties it.
+fn wait(memory: &Opaque<Ticket>) -> Outcome {
+    memory.get()?.check_wait()?;
+    memory.take()?.wait();
+    Ok(())
+}
+
+/// Writes to is_done whether waiting would return at once; an empty ticket is done. Any context; does not block.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_ticket_is_done(
+    ticket: *const TicketStorage,
+    is_done: *mut bool,
+) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        check_pointer(is_done)?;
+        let answer = memory.get().map_or(true, Ticket::is_done);
+        // SAFETY: duty 1.
+        unsafe { is_done.write(answer) };
+        Ok(())
+    })())
+}
+
+/// Waits and empties the ticket. Of a flush: when it returns SHOOTDOWN_OK, no CPU uses the old translations any more, and frames and tables that
+/// they led to may be reused; of a kick: all targets have answered; of a call: all targets have run it. Interrupts and preemption in any
+/// state; spins, serving the flushes of this CPU, and for a call its functions too (context as shootdown_call_one).
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (it is empty: nothing was submitted, or it was waited for before),
+/// SHOOTDOWN_IN_FUNCTION (of a call, inside a called function: the ticket stays as it was).
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_ticket_wait(ticket: *mut TicketStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        wait(memory)
+    })())
+}
+
+/// What a ticket must meet before its memory goes out of use, on every path: waits if it was not waited for, and does nothing if it is empty.
+/// Otherwise as shootdown_ticket_wait.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_ticket_drop(ticket: *mut TicketStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        match wait(memory) {
+            Err(SHOOTDOWN_NOT_INITIALISED) => Ok(()),
+            outcome => outcome,
+        }
+    })())
+}
+
+/// Has every online CPU of targets, or of all if that is null, pass through the engine once, but for this one: a halted CPU is awake then, a virtual
+/// CPU has left its guest, a CPU in a stretch with interrupts off that does not poll has left it. Puts into ticket, which is empty, the
+/// right to wait for that; if ticket is null, nobody waits. Any context but NMI, also inside a called function; it may wait for a free
+/// slot, serving flushes.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY (the ticket is not empty).
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_kick(
+    engine: *mut EngineStorage,
+    targets: *const CpuSet,
+    ticket: *mut TicketStorage,
+) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        let targets = match targets.is_null() {
+            true => machine.engine.ready_cpus(),
+            // SAFETY: duty 1.
+            false => unsafe { mask_at(targets) }?,
+        };
+        machine.check_memory()?;
+        if ticket.is_null() {
+            let _ = machine.engine.kick(&targets);
+            return Ok(());
+        }
+        // SAFETY: duty 1.
+        let memory = unsafe { Opaque::<Ticket>::at(ticket) }?;
+        memory.fill(|| Ticket::Kick(machine.engine.kick(&targets)))
+    })())
+}

@@ -1,0 +1,216 @@
+//! What the platform is asked for on one CPU; and two threads that play CPUs, with everything that waits.
+
+#[macro_use]
+mod support;
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shootdown_c::*;
+use support::{Flushed, Machine, cpus, flushed};
+
+/// Counts where it is told to.
+unsafe extern "C" fn hit(count: *mut c_void, _: u32) {
+    // SAFETY: every test gives a count that lives as long.
+    let count = unsafe { &*count.cast::<AtomicU64>() };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// As C passes it.
+fn data(count: &AtomicU64) -> *mut c_void {
+    std::ptr::from_ref(count).cast_mut().cast()
+}
+
+#[test]
+fn flushes_arrive_as_they_were_asked_for() {
+    let machine = Machine::with_cpus(1);
+    let engine = machine.engine();
+    assert_eq!(flushed(), Some(Flushed::All), "as the CPU came online");
+    let flush = |range: Range, flags| {
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_flush_kernel(engine, &range, 1, flags)
+        );
+        flushed()
+    };
+    let range = |count, page_shift| Range {
+        start: 0x4000_0123,
+        count,
+        page_shift,
+    };
+    assert_eq!(
+        flush(range(2, 12), 0),
+        Some(Flushed::Pages(0x4000_0000, 2, 12, 0))
+    );
+    assert_eq!(
+        flush(range(1, 21), SHOOTDOWN_FREED_TABLES),
+        Some(Flushed::Pages(0x4000_0000, 1, 21, 1))
+    );
+    assert_eq!(flush(range(0, 12), 0), None);
+    for many in [34, SHOOTDOWN_ALL_PAGES] {
+        assert_eq!(flush(range(many, 12), 0), Some(Flushed::All));
+    }
+}
+
+#[test]
+fn only_who_has_a_space_loaded_flushes_it() {
+    let machine = Machine::with_cpus(1);
+    let engine = machine.engine();
+    let range = |count| Range {
+        start: 0x4000_0123,
+        count,
+        page_shift: 12,
+    };
+    flushed();
+    let mut space = SpaceStorage::ZERO;
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_space_init(engine, &mut space, 0x1000)
+    );
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush(engine, &mut space, &range(1), 1, 0)
+    );
+    assert_eq!(flushed(), None, "no CPU has it loaded");
+    told!(SHOOTDOWN_OK, shootdown_switch_to(engine, &mut space));
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush(engine, &mut space, &range(1), 1, 0)
+    );
+    assert_eq!(flushed(), Some(Flushed::Pages(0x4000_0000, 1, 12, 0)));
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush(engine, &mut space, &range(99), 1, 0)
+    );
+    assert_eq!(flushed(), Some(Flushed::Space));
+}
+
+/// What a called function finds that calls.
+unsafe extern "C" fn calls_others(engine: *mut c_void, _: u32) {
+    let engine = engine.cast();
+    let mut ticket = TicketStorage::ZERO;
+    told!(
+        SHOOTDOWN_IN_FUNCTION,
+        shootdown_call_all(engine, Some(hit), null_mut(), null_mut())
+    );
+    told!(
+        SHOOTDOWN_IN_FUNCTION,
+        shootdown_submit_call(engine, &cpus(1), Some(hit), null_mut(), &mut ticket)
+    );
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_flush_kernel(engine, null(), 0, SHOOTDOWN_FREED_TABLES)
+    );
+}
+
+#[test]
+fn two_cpus_call_each_other() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    let count = AtomicU64::new(0);
+    machine.beside(1, || {
+        let hits = data(&count);
+        let mut ran = CpuSet::default();
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_call_all(engine, Some(hit), hits, &mut ran)
+        );
+        assert_eq!((ran, count.load(Ordering::Relaxed)), (cpus(0b11), 2));
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_call_many(engine, &cpus(0b110), Some(hit), hits, &mut ran)
+        );
+        assert_eq!((ran, count.load(Ordering::Relaxed)), (cpus(0b10), 3));
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_call_one(engine, 1, Some(calls_others), engine.cast())
+        );
+        let mut ticket = TicketStorage::ZERO;
+        let submit = shootdown_submit_call;
+        told!(
+            SHOOTDOWN_OK,
+            submit(engine, &cpus(0b10), Some(hit), hits, &mut ticket)
+        );
+        told!(SHOOTDOWN_OK, shootdown_ticket_wait(&mut ticket));
+        assert_eq!(count.load(Ordering::Relaxed), 4);
+    });
+}
+
+#[test]
+fn what_is_posted_runs_in_the_end() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    let count = AtomicU64::new(0);
+    let node: &'static mut NodeStorage = Box::leak(Box::new(NodeStorage::ZERO));
+    machine.beside(1, || {
+        let hits = data(&count);
+        let mut sent = CpuSet::default();
+        told!(
+            SHOOTDOWN_NOT_INITIALISED,
+            shootdown_post_node(engine, 1, node)
+        );
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_node_init(engine, node, Some(hit), hits)
+        );
+        told!(
+            SHOOTDOWN_ALREADY,
+            shootdown_node_init(engine, node, Some(hit), hits)
+        );
+        told!(SHOOTDOWN_OK, shootdown_post_node(engine, 1, node));
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_post(engine, &cpus(0b10), Some(hit), hits, &mut sent)
+        );
+        assert_eq!(sent, cpus(0b10));
+        while count.load(Ordering::Relaxed) < 2 {
+            std::hint::spin_loop();
+        }
+        let mut is_posted = true;
+        told!(SHOOTDOWN_OK, shootdown_node_is_posted(node, &mut is_posted));
+        assert!(!is_posted);
+    });
+}
+
+#[test]
+fn a_ticket_waits_for_the_other_cpu() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    machine.beside(1, || {
+        let mut ticket = TicketStorage::ZERO;
+        let ranges = [12, 21, 30].map(|page_shift| Range {
+            start: 1 << 30,
+            count: 2,
+            page_shift,
+        });
+        let submit = shootdown_submit_flush_kernel;
+        told!(
+            SHOOTDOWN_OK,
+            submit(
+                engine,
+                ranges.as_ptr(),
+                3,
+                SHOOTDOWN_FREED_TABLES,
+                &mut ticket
+            )
+        );
+        told!(
+            SHOOTDOWN_ALREADY,
+            submit(engine, ranges.as_ptr(), 3, 0, &mut ticket)
+        );
+        told!(SHOOTDOWN_OK, shootdown_ticket_drop(&mut ticket));
+        let mut is_done = false;
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_ticket_is_done(&ticket, &mut is_done)
+        );
+        assert!(is_done, "an empty ticket is done");
+        let mut value = 0;
+        told!(
+            SHOOTDOWN_OK,
+            shootdown_stat(engine, 1, c"remote_flushes".as_ptr(), &mut value)
+        );
+        assert_eq!(value, 1);
+    });
+}

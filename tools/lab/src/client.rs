@@ -1,0 +1,288 @@
+//! `lab client`: kernels that use the engine as a stranger would. Each is a folder of `clients/` with a file `client.toml`, and nothing else
+//! names it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::cargo;
+use crate::cli;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::{self, AccelChoice, Child};
+use crate::{place, session};
+
+/// A compiler of C takes seconds, one of Rust a minute.
+const BUILD_DEADLINE: Duration = Duration::from_secs(600);
+/// Beside the seconds that it is to run, four times: an emulator on a busy host.
+const BOOT_DEADLINE: Duration = Duration::from_secs(90);
+/// What suffices for a small kernel.
+const MEMORY: &str = "64M";
+/// How much of the console an error shows.
+const TAIL_LINES: usize = 12;
+
+/// One client: how it is built, booted, and judged. `{library}`, `{image}`, `{cpus}` and `{seconds}` stand for what they name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// That of its folder.
+    #[serde(skip)]
+    pub name: String,
+    /// What it is, in a line.
+    about: String,
+    /// Programs that building takes; for `cc` what `CC` in the environment names, if it does.
+    needs: Vec<String>,
+    /// The static library that cargo builds for it, if it wants one.
+    package: Option<String>,
+    /// For which target.
+    target: String,
+    /// With which features.
+    #[serde(default)]
+    features: Vec<String>,
+    /// The program that builds the image, and its arguments; run in the folder.
+    build: Vec<String>,
+    /// Its command line.
+    options: String,
+    /// How it ends if all is well.
+    #[serde(flatten)]
+    success: Ending,
+    /// What makes it fail on purpose, and how it ends then.
+    #[serde(default)]
+    pub breaks: Vec<Break>,
+}
+
+/// How a run ends.
+#[derive(Debug, Deserialize)]
+pub struct Ending {
+    /// QEMU's exit code.
+    exit: i32,
+    /// What a line of the console has.
+    says: String,
+}
+
+/// A deliberate mistake, which its own check has to notice.
+#[derive(Debug, Deserialize)]
+pub struct Break {
+    /// Further words for its command line.
+    pub options: String,
+    #[serde(flatten)]
+    ending: Ending,
+}
+
+/// On what a client runs, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The emulator.
+    pub qemu: &'a Path,
+    /// What its virtual CPUs run on.
+    pub accel: AccelChoice,
+    /// How many virtual CPUs.
+    pub cpus: usize,
+    /// Seconds.
+    pub seconds: u32,
+}
+
+/// Builds and boots one client, or lists them all.
+///
+/// # Errors
+/// There is no such client or no QEMU, it cannot be built, or it does not end as it should.
+pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
+    let clients = read_all()?;
+    let Some(name) = &arguments.name else {
+        for client in clients {
+            println!("{:<16} {}", client.name, client.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let cpus = session::cpus(arguments.cpus)?;
+    let found = clients.iter().find(|client| client.name == *name);
+    let unknown = || {
+        Failure::input(
+            format!("there is no client {name}"),
+            "`./lab client` lists them",
+        )
+    };
+    let client = found.ok_or_else(unknown)?;
+    if let Some(missing) = client.missing() {
+        return Err(Failure::input(
+            format!("{missing} is missing"),
+            "install it",
+        ));
+    }
+    let emulator = &arguments.emulator;
+    let run = Run {
+        qemu: &machine::find_or_install(session::qemu_name(emulator).as_deref())?,
+        accel: emulator.accel,
+        cpus,
+        seconds: arguments.seconds,
+    };
+    let image = client.build()?;
+    client.boot(&image, run, &arguments.options, &mut |line| {
+        println!("{line}")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All clients, by name.
+pub fn read_all() -> Outcome<Vec<Client>> {
+    let folders = std::fs::read_dir(place::root().join("clients")).doing("list clients")?;
+    let files = folders
+        .flatten()
+        .map(|entry| entry.path().join("client.toml"));
+    let mut files: Vec<PathBuf> = files.filter(|file| file.exists()).collect();
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
+}
+
+fn read(file: &Path) -> Outcome<Client> {
+    let name = file.parent().and_then(Path::file_name);
+    let name = name.unwrap_or_default().to_string_lossy().into_owned();
+    let text = std::fs::read_to_string(file).doing(format!("read {name}/client.toml"))?;
+    let client: Client = toml::from_str(&text).doing(format!("understand {name}/client.toml"))?;
+    Ok(Client { name, ..client })
+}
+
+/// `text` with what stands for something in its place.
+fn filled(text: &str, values: &[(&str, &str)]) -> String {
+    let replace =
+        |text: String, (name, value): &(&str, &str)| text.replace(&format!("{{{name}}}"), value);
+    values.iter().fold(text.to_owned(), replace)
+}
+
+impl Client {
+    /// A program that it needs and that is not there.
+    pub fn missing(&self) -> Option<String> {
+        let compiler = std::env::var("CC").ok().filter(|name| !name.is_empty());
+        let named = |name: &String| match (&**name, &compiler) {
+            ("cc", Some(compiler)) => compiler.clone(),
+            _ => name.clone(),
+        };
+        let mut needed = self.needs.iter().map(named);
+        needed.find(|name| which::which(name).is_err())
+    }
+
+    /// Builds its library and its image, and returns where that is until this process ends.
+    pub fn build(&self) -> Outcome<PathBuf> {
+        let name = &self.name;
+        let library = match &self.package {
+            Some(package) => cargo::build_library(package, &self.target, &self.features)?,
+            None => PathBuf::new(),
+        };
+        let image =
+            place::keep("images")?.join(format!("client-{name}-{}.elf", std::process::id()));
+        let (library, path) = (library.to_string_lossy(), image.to_string_lossy());
+        let values = [("library", &*library), ("image", &*path)];
+        let mut words = self.build.iter().map(|word| filled(word, &values));
+        let program = words.next().unwrap_or_default();
+        let folder = place::root().join("clients").join(name);
+        let mut command = Command::new(folder.join(program));
+        command.args(words).current_dir(folder);
+        let built =
+            Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing(format!("build {name}"))?;
+        match built.has_succeeded() {
+            true => Ok(image),
+            false => Err(Failure::work(format!(
+                "cannot build {name}:\n{}",
+                cargo::tail(&built.errors)
+            ))),
+        }
+    }
+
+    /// Boots it, with further words for its command line, hands each line of its console to `on_line`, and returns the one that tells of its
+    /// success. Blocks.
+    ///
+    /// # Errors
+    /// It did not end as it should.
+    pub fn boot(
+        &self,
+        image: &Path,
+        run: Run<'_>,
+        options: &str,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Outcome<String> {
+        self.ends(image, run, options, &self.success, on_line)
+    }
+
+    /// Boots it with a mistake, which it has to notice. Blocks.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn boot_broken(&self, image: &Path, run: Run<'_>, mistake: &Break) -> Outcome<String> {
+        self.ends(image, run, &mistake.options, &mistake.ending, &mut |_| ())
+    }
+
+    fn ends(
+        &self,
+        image: &Path,
+        run: Run<'_>,
+        options: &str,
+        due: &Ending,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Outcome<String> {
+        let mut command = self.qemu(image, run, options)?;
+        let deadline = BOOT_DEADLINE + Duration::from_secs(u64::from(run.seconds) * 4);
+        let child = Child::run(&mut command, deadline, on_line).doing("start QEMU")?;
+        let code = child.status.and_then(|status| status.code());
+        let told = child.output.lines().find(|line| line.contains(&due.says));
+        match told {
+            Some(line) if code == Some(due.exit) => Ok(line.trim_end().to_owned()),
+            _ => Err(Failure::work(account(&self.name, &child, due))),
+        }
+    }
+
+    fn qemu(&self, image: &Path, run: Run<'_>, options: &str) -> Outcome<Command> {
+        let (cpus, seconds) = (run.cpus.to_string(), run.seconds.to_string());
+        let line = filled(&self.options, &[("cpus", &cpus), ("seconds", &seconds)]);
+        let mut command = Command::new(run.qemu);
+        command
+            .args(run.accel.settle(run.cpus)?.arguments().split(' '))
+            .args(["-smp", &cpus, "-m", MEMORY, "-kernel"])
+            .arg(image)
+            .args(["-append", format!("{line} {options}").trim_end()])
+            .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '))
+            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        Ok(command)
+    }
+}
+
+/// How it ended instead.
+fn account(name: &str, child: &Child, due: &Ending) -> String {
+    let ended = match (child.stopped, child.status) {
+        (Some(why), _) => format!("was ended ({why:?})"),
+        (None, Some(status)) => format!("ended with {status}"),
+        (None, None) => "ended".into(),
+    };
+    let (exit, says) = (due.exit, &due.says);
+    let lines: Vec<&str> = child.output.lines().chain(child.errors.lines()).collect();
+    let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n    | ");
+    format!("{name}: exit status {exit} and {says:?} were due, but it {ended}\n    | {tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_client_is_understood_and_has_a_mistake_to_notice() {
+        let clients = read_all().unwrap();
+        assert!(!clients.is_empty());
+        for client in clients {
+            assert!(
+                !client.build.is_empty() && !client.about.is_empty(),
+                "{}",
+                client.name
+            );
+            assert!(!client.breaks.is_empty(), "{} cannot fail", client.name);
+        }
+    }
+
+    #[test]
+    fn names_in_braces_are_filled_in() {
+        let values = [("cpus", "4"), ("seconds", "3")];
+        assert_eq!(
+            filled("cpus={cpus} s={seconds} {x}", &values),
+            "cpus=4 s=3 {x}"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! A machine of QEMU's that boots an image by its own firmware, as a PC does.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::accel::Accel;
+use super::boot::MEMORY_MIB;
+use super::child::Child;
+use super::end::End;
+use crate::failure::{Doing, Failure, Outcome};
+
+/// The text screen: 25 rows of 80 characters, each with a byte for its colours (IBM VGA, text modes).
+const SCREEN: u64 = 0xb8000;
+const SCREEN_BYTES: usize = 4000;
+const ROW_BYTES: usize = 160;
+/// The kernel's last words.
+const LAST_WORDS: &str = "init exited with status ";
+/// How long the screen may be behind the serial line, and between two looks at it.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One machine, and what it boots from.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageBoot<'a> {
+    /// The emulator.
+    pub qemu: &'a Path,
+    /// What it runs on.
+    pub accel: Accel,
+    /// The image.
+    pub image: &'a Path,
+    /// How many virtual CPUs.
+    pub cpus: usize,
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+/// A machine that has said its last words and stays as it is.
+#[derive(Debug)]
+pub struct Halted {
+    /// What came over the serial line.
+    pub console: String,
+    /// What its screen shows.
+    pub screen: String,
+}
+
+impl ImageBoot<'_> {
+    /// Boots the image as a disc; the machine ends with the status of its first process. Returns that, and what came over the serial
+    /// line. Blocks.
+    ///
+    /// # Errors
+    /// The emulator could not be started.
+    pub fn run(&self) -> Outcome<(End, String)> {
+        let mut command = self.command();
+        command.arg("-cdrom").arg(self.image);
+        command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        let child = Child::run(&mut command, self.deadline, &mut |_| ()).doing("start QEMU")?;
+        Ok((End::of_shootdown(&child, self.deadline), child.output))
+    }
+
+    /// Boots the image as a stick, in a machine that nothing inside can end, until its last words. `directory` is for files in between.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// The emulator could not be started, or the screen not be read; the last words did not come.
+    pub fn run_to_halt(&self, directory: &Path) -> Outcome<Halted> {
+        let socket = directory.join("monitor");
+        let mut drive = std::ffi::OsString::from("format=raw,snapshot=on,file=");
+        drive.push(self.image);
+        let mut monitor = std::ffi::OsString::from("server=on,wait=off,path=");
+        monitor.push(&socket);
+        let mut command = self.command();
+        command.arg("-drive").arg(drive);
+        command.args(["-mon", "chardev=monitor,mode=readline"]);
+        let mut chardev = std::ffi::OsString::from("socket,id=monitor,");
+        chardev.push(monitor);
+        command.arg("-chardev").arg(chardev);
+        let (is_over, screen) = (Cell::new(false), RefCell::new(None));
+        let child = Child::run_until(
+            &mut command,
+            self.deadline,
+            &mut |line| is_over.set(is_over.get() || line.contains(LAST_WORDS)),
+            &mut || {
+                if is_over.get() {
+                    screen.replace(Some(read_screen(&socket, directory)));
+                }
+                is_over.get()
+            },
+        );
+        let child = child.doing("start QEMU")?;
+        match screen.into_inner() {
+            Some(screen) => Ok(Halted {
+                screen: screen?,
+                console: child.output,
+            }),
+            None => Err(Failure::work(format!(
+                "no last words in {} s; the console ends with {:?}",
+                self.deadline.as_secs(),
+                child.output.lines().next_back()
+            ))),
+        }
+    }
+
+    /// A machine with a screen that nobody looks at, and a serial line.
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.qemu);
+        command
+            .args(self.accel.arguments().split(' '))
+            .args(["-smp", &self.cpus.to_string()])
+            .args(["-m", &format!("{MEMORY_MIB}M")])
+            .args("-nodefaults -no-user-config -display none -vga std".split(' '))
+            .args("-no-reboot -serial stdio".split(' '));
+        command
+    }
+}
+
+/// The screen as soon as it shows the last words.
+fn read_screen(socket: &Path, directory: &Path) -> Outcome<String> {
+    let file = directory.join("screen");
+    let mut monitor = UnixStream::connect(socket).doing("reach QEMU's monitor")?;
+    let started = Instant::now();
+    loop {
+        writeln!(
+            monitor,
+            "pmemsave {SCREEN} {SCREEN_BYTES} \"{}\"",
+            file.display()
+        )
+        .doing("ask QEMU's monitor")?;
+        std::thread::sleep(LOOK);
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        let text = text(&bytes);
+        if text.contains(LAST_WORDS) {
+            return Ok(text);
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(Failure::work(format!(
+                "the screen lacks the last words:\n{text}"
+            )));
+        }
+    }
+}
+
+/// The characters on a screen, a line each row.
+fn text(bytes: &[u8]) -> String {
+    let rows = bytes.chunks(ROW_BYTES);
+    let rows = rows.map(|row| {
+        let row: String = row
+            .iter()
+            .step_by(2)
+            .map(|&byte| char::from(byte))
+            .collect();
+        row.trim_end().to_owned()
+    });
+    rows.collect::<Vec<String>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_read_without_its_colours() {
+        let mut bytes = [b' ', 7].repeat(SCREEN_BYTES / 2);
+        (bytes[0], bytes[2], bytes[ROW_BYTES]) = (b'a', b'b', b'c');
+        let text = text(&bytes);
+        assert!(
+            text.starts_with("ab\nc\n") && text.lines().count() == 24,
+            "{text:?}"
+        );
+    }
+}

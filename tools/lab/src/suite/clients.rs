@@ -1,0 +1,64 @@
+//! Checks of clients: each does what it should on machines of several sizes, and notices its own mistakes.
+
+use std::path::Path;
+
+use super::tally::Tally;
+use crate::cli::Test;
+use crate::client::{self, Client, Run};
+use crate::machine;
+use crate::session;
+
+const SECONDS: u32 = 3;
+
+/// Runs them all, where there is an emulator and what building them takes.
+pub fn check(test: &Test, tally: &mut Tally) {
+    let clients = match client::read_all() {
+        Ok(clients) => clients,
+        Err(failure) => return tally.check("clients: descriptions", || Err(failure)),
+    };
+    let named = session::qemu_name(&test.emulator);
+    let qemu = machine::find_qemu(named.as_deref()).ok().flatten();
+    for client in clients {
+        let name = format!("clients: {}", client.name);
+        match (&qemu, client.missing()) {
+            (None, _) => tally.skip(&name, "there is no QEMU here"),
+            (_, Some(missing)) => tally.skip(&name, &format!("there is no {missing} here")),
+            (Some(qemu), None) => check_one(test, qemu, &client, tally),
+        }
+    }
+}
+
+fn check_one(test: &Test, qemu: &Path, client: &Client, tally: &mut Tally) {
+    let machines: &[usize] = if test.fast { &[2] } else { &[2, 4] };
+    let run = |cpus| Run {
+        qemu,
+        accel: test.emulator.accel,
+        cpus,
+        seconds: SECONDS,
+    };
+    let label = |what: &str| format!("clients: {} {what}", client.name);
+    let on = |cpus: &usize| label(&format!("on {cpus} CPUs"));
+    let notices = |options: &str| label(&format!("notices {options}"));
+    let is_wanted = machines.iter().any(|cpus| tally.is_wanted(&on(cpus)))
+        || client
+            .breaks
+            .iter()
+            .any(|it| tally.is_wanted(&notices(&it.options)));
+    if !is_wanted {
+        return;
+    }
+    let image = match client.build() {
+        Ok(image) => image,
+        Err(failure) => return tally.refuse(&label("can be built"), &failure),
+    };
+    for cpus in machines {
+        tally.check(&on(cpus), || {
+            client.boot(&image, run(*cpus), "", &mut |_| ())
+        });
+    }
+    for mistake in &client.breaks {
+        tally.check(&notices(&mistake.options), || {
+            client.boot_broken(&image, run(2), mistake)
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! Checks of the image that `lab iso` makes: firmware, GRUB and the kernel as on a PC, all benches, and their tables on the screen.
+
+use std::time::Duration;
+
+use super::fleet::Fleet;
+use super::tally::Tally;
+use crate::bench::Row;
+use crate::cli::Test;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::iso::{Effort, Survey};
+use crate::machine::{End, disc};
+
+/// Ten times what it takes on an idle host.
+const DEADLINE: Duration = Duration::from_secs(300);
+const CPUS: usize = 2;
+/// The benches, and how many rows of each a quick survey and the least one have on two CPUs.
+const BENCHES: [(&str, usize, usize); 4] = [
+    ("madvise", 12, 6),
+    ("pingpong", 9, 3),
+    ("preemptoff", 3, 3),
+    ("shoot", 12, 12),
+];
+
+/// Runs them all, or skips them where no image can be made.
+pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
+    let (stick, other) = (
+        "image: a stick surveys a PC and shows its tables",
+        "image: a disc surveys an emulator and ends it",
+    );
+    for name in [stick, other] {
+        if let Err(missing) = disc::can_make() {
+            tally.skip(name, &missing.to_string());
+        } else if test.fast {
+            tally.skip(name, "left out by --fast");
+        } else if name == stick {
+            tally.check(name, || boot_stick(fleet));
+        } else {
+            tally.check(name, || boot_disc(fleet));
+        }
+    }
+}
+
+/// On a machine that cannot be ended from inside.
+fn boot_stick(fleet: &Fleet) -> Outcome<String> {
+    let directory = tempfile::tempdir().doing("make a temporary directory")?;
+    let image = fleet.pc_image(directory.path(), Effort::Quick)?;
+    let halted = fleet
+        .image_boot(&image, CPUS, DEADLINE)?
+        .run_to_halt(directory.path())?;
+    let rows = whole(&halted.console, Effort::Quick)?;
+    let titles = BENCHES.iter().map(|(name, ..)| format!("\n{name}: "));
+    let due = ["shootdown ".to_owned(), "\ndone: ".to_owned()];
+    for words in titles.chain(due) {
+        if !halted.screen.contains(&words) {
+            return Err(Failure::work(format!(
+                "no {words:?} on the screen:\n{}",
+                halted.screen
+            )));
+        }
+    }
+    Ok(format!("{rows} rows"))
+}
+
+fn boot_disc(fleet: &Fleet) -> Outcome<String> {
+    let directory = tempfile::tempdir().doing("make a temporary directory")?;
+    let image = fleet.pc_image(directory.path(), Effort::Least)?;
+    let (end, console) = fleet.image_boot(&image, CPUS, DEADLINE)?.run()?;
+    if end != End::Exited(0) {
+        let last = console.lines().next_back();
+        return Err(Failure::work(format!(
+            "{end}; the console ends with {last:?}"
+        )));
+    }
+    whole(&console, Effort::Least).map(|rows| format!("{rows} rows"))
+}
+
+/// Passes if all benches have printed all of their rows on two CPUs, and none was wrong; how many rows there are.
+pub fn whole(console: &str, effort: Effort) -> Outcome<usize> {
+    let survey = Survey::read(console)?.ok_or_else(|| Failure::work("no survey began"))?;
+    survey.judge()?;
+    for (name, quick, least) in BENCHES {
+        let due = if effort == Effort::Least {
+            least
+        } else {
+            quick
+        };
+        let mut benches = survey.benches.iter();
+        let found = benches.find(|bench| bench.name() == name);
+        let rows = found.map_or(0, |bench| bench.rows.len());
+        if rows != due {
+            return Err(Failure::work(format!(
+                "{rows} rows of {name} where {due} were due"
+            )));
+        }
+    }
+    let rows = Row::all_of(console)?;
+    let is_empty = |row: &&Row| row.number("median_ns").is_none_or(|ns| ns <= 0.0);
+    match rows.iter().find(is_empty) {
+        None => Ok(rows.len()),
+        Some(row) => Err(Failure::work(format!("nothing was measured in {row:?}"))),
+    }
+}
