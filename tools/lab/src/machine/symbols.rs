@@ -35,12 +35,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_test_is_in_its_own_table() {
+    fn a_program_that_runs_has_its_start_in_its_table() {
         let image = std::env::current_exe().unwrap();
         let table = table(&image).expect("test binaries have symbols");
         let mut lines = table.lines();
-        let line = lines.find(|line| line.contains("this_test_is_in_its_own_table"));
-        let line = line.expect("a function of this module");
+        // Names of Rust's functions may be gone: they are inlined, or folded with others.
+        let line = lines.find(|line| line.ends_with(" main"));
+        let line = line.expect("every program has a main");
         let mut words = line.split(' ');
         assert!(u64::from_str_radix(words.next().unwrap(), 16).unwrap() > 0);
         assert_eq!(words.next(), Some("t"));
