@@ -53,18 +53,18 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     progress.step(0, total, "as it is");
     let whole = count(&copy, &[])?;
     let mut rows = vec![row("(as it is)", &whole, &Counts::new(), "")];
-    let mut result = vec![json_row("", &whole)];
+    let mut result = vec![json_row("", &whole, &whole, "")];
     for (done, (name, promise)) in promises.iter().enumerate() {
         progress.step(done as u64 + 1, total, name);
         let counts = count(&copy, &promise.edits)?;
         rows.push(row(name, &counts, &whole, &promise.gives_up));
-        result.push(json_row(name, &counts));
+        result.push(json_row(name, &counts, &whole, &promise.gives_up));
     }
     progress.step(total - 1, total, "without any");
     let edits: Vec<Edit> = promises.drain(..).flat_map(|(_, it)| it.edits).collect();
     let bare = count(&copy, &edits)?;
     rows.push(row("all of them", &bare, &whole, ""));
-    result.push(json_row("all", &bare));
+    result.push(json_row("all of them", &bare, &whole, ""));
     let result = json!({ "workload": "footprint", "commit": place::commit(), "rows": result });
     report::write(arguments.json.as_deref(), &result)?;
     drop(progress);
@@ -91,10 +91,14 @@ fn row(name: &str, counts: &Counts, than: &Counts, gives_up: &str) -> Vec<String
     vec![name.to_owned(), call, call_one, flush, gives_up.to_owned()]
 }
 
-/// The same in the result that is written: the counts, by what was taken out.
-fn json_row(without: &str, counts: &Counts) -> Value {
+/// The same in the result that is written: counts, and by how much they differ from those of the whole engine.
+fn json_row(without: &str, counts: &Counts, whole: &Counts, gives_up: &str) -> Value {
     let mut row = json!(counts);
+    for operation in OPERATIONS {
+        row[format!("{operation}_change")] = (counts[operation] - whole[operation]).into();
+    }
     row["without"] = without.into();
+    row["gives_up"] = gives_up.into();
     row
 }
 
