@@ -82,10 +82,9 @@ bool page_check(uint32_t page, bool *was_mapped)
 }
 
 /* Entries for a page of 2^shift bytes at this address have changed. Under the lock. */
-static void submit(bool is_users, uintptr_t address, uint32_t shift, shootdown_ticket_t *ticket)
+static void submit(bool is_users, uintptr_t address, size_t count, uint32_t flags, shootdown_ticket_t *ticket)
 {
-    shootdown_range_t range = {address, 1, shift};
-    uint32_t flags = shift > 12 ? SHOOTDOWN_FREED_TABLES : 0;
+    shootdown_range_t range = {address, count, 12};
     if (is_broken)
         return;
     check(is_users ? shootdown_submit_flush(&engine, &space, &range, 1, flags, ticket)
@@ -109,7 +108,7 @@ bool page_replace(uint32_t page, uint64_t how)
         map_next(page);
     else
         *entry_of(page) = 0;
-    submit(page < USER_PAGES, address_of(page), 12, &ticket);
+    submit(page < USER_PAGES, address_of(page), 1, 0, &ticket);
     if (how & 2)
         check(shootdown_ticket_drop(&ticket), "a wait under the lock");
     unlock(&tables_lock, flags);
@@ -137,7 +136,7 @@ bool table_replace(void)
     for (uint32_t page = 0; page < USER_PAGES; page++)
         new->word[page] = old->word[page];
     user_tables[1].word[0] = entry(new);
-    submit(true, USER_SLOT * SLOT_BYTES, 21, &ticket);
+    submit(true, USER_SLOT * SLOT_BYTES, 512, SHOOTDOWN_FREED_TABLES, &ticket);
     unlock(&tables_lock, flags);
     check(shootdown_ticket_drop(&ticket), "shootdown_ticket_drop");
     /* From here on nobody walks the old table. */

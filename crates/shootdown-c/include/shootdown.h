@@ -6,12 +6,14 @@
  * The order of boot: shootdown_init, shootdown_attach for each CPU, the interrupt's vector (which acknowledges to the controller, then calls
  * shootdown_handle_ipi), shootdown_online on each CPU. Every spin loop that may run with interrupts off calls shootdown_poll.
  *
- * Each function says in which context it may be called, and which errors it answers with; an error means that nothing was done. What C
+ * Each function says in which context it may be called, and which errors it answers with; an error means that nothing was done.
+ * SHOOTDOWN_INVALID is also the answer to a pointer that is not aligned. What C
  * cannot be kept from, and nobody can see, is a duty of the caller:
  *
  * 1. Engine, CPU memory, spaces, tickets and nodes are all zero at first, are written by this library only, and stay where they are as
  *    long as their descriptions say.
  * 2. Pointers are null or lead to what their types say; arrays have as many elements as their counts say, texts end with a zero.
+ *    SHOOTDOWN_CPUS_256 is defined in every file or in none, as the library was built; header and library are of one version.
  * 3. The platform keeps the duties that stand at shootdown_platform_t.
  * 4. Functions that are called on CPUs, and their data, may be used on any CPU, on several at once, until the call is done.
  * 5. Page tables are changed before the flush is submitted, under the lock that protects them. Frames and tables are reused only when the wait of the
@@ -21,7 +23,8 @@
  * The library needs nothing of the kernel but the platform's functions and shootdown_panic; memcpy, memmove, memset, memcmp and bcmp come with
  * it (weak). It uses no floating point and no red zone.
  *
- * Interrupts are those of the running CPU. NMI handlers call nothing but shootdown_user_access_ok.
+ * Interrupts are those of the running CPU. NMI handlers call nothing but shootdown_user_access_ok; then current_cpu is right in them, too. In a library that was
+ * not optimised shootdown_init and shootdown_attach need as much stack as the engine or a CPU's memory has.
  */
 
 #ifndef SHOOTDOWN_H
@@ -145,7 +148,7 @@ typedef struct shootdown_stall_t {
 } shootdown_stall_t;
 
 // What the kernel provides. It is copied by shootdown_init. Functions may be called with interrupts on or off, except where they say otherwise;
-// none may sleep, none may call back into the engine, and none may leave by longjmp or an exception.
+// none may sleep, none may call back into the engine (but on_stall: shootdown_poll, for a lock that it spins for), and none may leave by longjmp or an exception.
 //
 // The engine's promises rest on these duties, which nobody can check:
 //
@@ -203,8 +206,8 @@ typedef struct SHOOTDOWN_ALIGNED(128) shootdown_memory_t {
 } shootdown_memory_t;
 
 // A function that is called on CPUs: data as given with it, and the CPU that it runs on. It runs with interrupts off, as an interrupt handler
-// does, on several CPUs at once: it must not sleep, and should be short. It may flush, kick and post; calling others and waiting for them is
-// answered by SHOOTDOWN_IN_FUNCTION.
+// does, on several CPUs at once: it must not sleep, must not enable interrupts, returns on the CPU on which it began, never by longjmp or an
+// exception, and should be short. It may flush, kick and post; calling others and waiting for them is answered by SHOOTDOWN_IN_FUNCTION.
 typedef void (*shootdown_function_t)(void *data, uint32_t cpu);
 
 // The right, and the duty, to wait for one flush, kick or call. All zero (SHOOTDOWN_TICKET_INIT) before its first use; empty, and good for
@@ -224,8 +227,8 @@ typedef struct SHOOTDOWN_ALIGNED(128) shootdown_space_t {
   uint8_t opaque[SHOOTDOWN_SPACE_SIZE];
 } shootdown_space_t;
 
-// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. A level of the page tables is named by its shift (x86: 12,
-// 21 or 30).
+// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. page_shift is that of the smallest pages that may be mapped
+// there (x86: 12, 21 or 30), also with SHOOTDOWN_FREED_TABLES; 12 if that is not known. Translations are dropped one for each such page.
 typedef struct shootdown_range_t {
   // An address in the first page.
   size_t start;
@@ -300,7 +303,7 @@ shootdown_status_t shootdown_attach(struct shootdown_engine_t *engine,
 // Makes the running CPU a target, and drops every translation that it holds. Call it on the CPU itself, with interrupts off, when its number, its
 // vector and its interrupt controller work; does not block. From then on a CPU that waits with interrupts off calls shootdown_poll in its loop.
 //
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY.
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY, SHOOTDOWN_IN_FUNCTION.
 shootdown_status_t shootdown_online(struct shootdown_engine_t *engine);
 
 // Ends what shootdown_online began: when it returns, the CPU is no target any more, and what was sent to it has run. Call it on the CPU itself,
@@ -349,11 +352,11 @@ shootdown_status_t shootdown_call_all(struct shootdown_engine_t *engine,
                                       struct shootdown_cpus_t *ran);
 
 // Has every online CPU of targets run function, and waits for nothing: neither for them nor for a free slot, of which a CPU has three. Any
-// context but NMI, under any lock, also inside a called function; this CPU runs it at once if it is named. Writes to
-// sent, unless it is null, who will run it. data must stay valid until all have.
+// context but NMI, under any lock, also inside a called function; this CPU runs it at once if it is named: then no lock is held that the function
+// takes (shootdown_post_node runs it later). Writes to sent, unless it is null, who will run it. data must stay valid until all have.
 //
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken: try again, or use
-// shootdown_post_node); then nothing was sent.
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken, or it is not
+// online and another CPU posts that is not, or goes offline: try again); then nothing was sent.
 shootdown_status_t shootdown_post(struct shootdown_engine_t *engine,
                                   const struct shootdown_cpus_t *targets,
                                   shootdown_function_t function,
@@ -375,8 +378,9 @@ shootdown_status_t shootdown_submit_call(struct shootdown_engine_t *engine,
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED.
 shootdown_status_t shootdown_ready_cpus(const struct shootdown_engine_t *engine, struct shootdown_cpus_t *cpus);
 
-// Binds a function and its data to zeroed memory. Once, before it is posted; the memory may be freed, or zeroed to bind another function,
-// while it is not posted and after the function that was posted last has begun to run. Any context; does not block.
+// Binds a function and its data to zeroed memory. Once, before it is posted. The memory may be freed, or zeroed to bind another function, when
+// the function has returned as often as posts of the node were accepted: not inside the function, and shootdown_node_is_posted does not say
+// it. Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_ALREADY.
 shootdown_status_t shootdown_node_init(struct shootdown_engine_t *engine,
@@ -388,7 +392,8 @@ shootdown_status_t shootdown_node_init(struct shootdown_engine_t *engine,
 // called function and under any lock; never waits for other CPUs. It may be posted again as soon as the function begins to run.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY,
-// SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_BUSY (it is posted and has not begun to run); then nothing was sent.
+// SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_BUSY: it is posted and has not begun to run, so it will; or, where the running CPU is not online, another CPU
+// that is not online posts or one goes offline: try again. With each of them nothing was sent by this call.
 shootdown_status_t shootdown_post_node(struct shootdown_engine_t *engine,
                                        uint32_t target,
                                        struct shootdown_node_t *node);
@@ -524,7 +529,9 @@ shootdown_status_t shootdown_stat(const struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_stat_name(size_t index, char *buffer, size_t capacity);
 
 // Sets the policy for requests submitted from now on: best (the default), published or before, and behind it what is on besides, each after a +:
-// concurrent, inline, early-ack, serve-early, prefetch, defer. Any context; does not block.
+// concurrent, inline, early-ack, serve-early, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
+// flush's submission until its ticket has been waited for, on the CPU that submitted it: the task does not sleep or yield in between. Any
+// context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_INVALID (a word is not known).
 shootdown_status_t shootdown_set_policy(struct shootdown_engine_t *engine,

@@ -18,8 +18,8 @@ pub const SHOOTDOWN_FREED_TABLES: u32 = 1;
 /// cbindgen:ignore
 pub const SHOOTDOWN_ALL_PAGES: usize = usize::MAX;
 
-/// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. A level of the page tables is named by its shift (x86: 12,
-/// 21 or 30).
+/// Pages to forget: count pages of 2^page_shift bytes from the one that holds start on. page_shift is that of the smallest pages that may be mapped
+/// there (x86: 12, 21 or 30), also with SHOOTDOWN_FREED_TABLES; 12 if that is not known. Translations are dropped one for each such page.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Range {

@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::status::{Outcome, SHOOTDOWN_NULL};
 
 /// A function that is called on CPUs: data as given with it, and the CPU that it runs on. It runs with interrupts off, as an interrupt handler
-/// does, on several CPUs at once: it must not sleep, and should be short. It may flush, kick and post; calling others and waiting for them is
-/// answered by SHOOTDOWN_IN_FUNCTION.
+/// does, on several CPUs at once: it must not sleep, must not enable interrupts, returns on the CPU on which it began, never by longjmp or an
+/// exception, and should be short. It may flush, kick and post; calling others and waiting for them is answered by SHOOTDOWN_IN_FUNCTION.
 pub type Function = Option<unsafe extern "C" fn(data: *mut c_void, cpu: u32)>;
 
 /// One that is there, with its data.

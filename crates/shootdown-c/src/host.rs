@@ -27,7 +27,7 @@ pub struct Stall {
 }
 
 /// What the kernel provides. It is copied by shootdown_init. Functions may be called with interrupts on or off, except where they say otherwise;
-/// none may sleep, none may call back into the engine, and none may leave by longjmp or an exception.
+/// none may sleep, none may call back into the engine (but on_stall: shootdown_poll, for a lock that it spins for), and none may leave by longjmp or an exception.
 ///
 /// The engine's promises rest on these duties, which nobody can check:
 ///

@@ -60,7 +60,7 @@ pub unsafe extern "C" fn shootdown_attach(
 /// Makes the running CPU a target, and drops every translation that it holds. Call it on the CPU itself, with interrupts off, when its number, its
 /// vector and its interrupt controller work; does not block. From then on a CPU that waits with interrupts off calls shootdown_poll in its loop.
 ///
-/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY.
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_ALREADY, SHOOTDOWN_IN_FUNCTION.
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.
@@ -70,6 +70,7 @@ pub unsafe extern "C" fn shootdown_online(engine: *mut EngineStorage) -> Status 
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
         let here = machine.here()?;
+        here.check_outside_function()?;
         if machine.is_online(here.cpu) {
             return Err(SHOOTDOWN_ALREADY);
         }

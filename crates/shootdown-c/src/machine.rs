@@ -56,6 +56,9 @@ pub(crate) unsafe fn machine(engine: *const EngineStorage) -> Outcome<&'static M
     memory.get()
 }
 
+/// In the place of a CPU whose memory is being handed to the engine.
+const CLAIMED: *mut CpuState = core::ptr::dangling_mut();
+
 impl Machine {
     pub(crate) fn new(host: Host) -> Self {
         Self {
@@ -66,17 +69,19 @@ impl Machine {
 
     /// Gives `cpu` its memory.
     pub(crate) fn attach(&'static self, cpu: CpuId, memory: &'static Opaque<CpuState>) -> Outcome {
-        if self.state(cpu).is_some() {
-            return Err(SHOOTDOWN_ALREADY);
-        }
-        memory.fill(CpuState::new)?;
-        let state = memory.get()?;
-        let pointer = core::ptr::from_ref(state).cast_mut();
-        // ORDERING: Release publishes the state; pairs with `state`.
         let place = &self.cpus[cpu.index()];
-        let old = place.compare_exchange(null_mut(), pointer, Ordering::Release, Ordering::Relaxed);
-        old.map_err(|_| SHOOTDOWN_ALREADY)?;
+        // ORDERING: nothing is published yet.
+        let claim =
+            place.compare_exchange(null_mut(), CLAIMED, Ordering::Relaxed, Ordering::Relaxed);
+        claim.map_err(|_| SHOOTDOWN_ALREADY)?;
+        let filled = memory.fill(CpuState::new).and_then(|()| memory.get());
+        let state = filled.inspect_err(|_| {
+            // ORDERING: as above.
+            place.store(null_mut(), Ordering::Relaxed);
+        })?;
         self.engine.attach(cpu, &state.memory);
+        // ORDERING: Release publishes the state, and that the engine has it; pairs with `state`.
+        place.store(core::ptr::from_ref(state).cast_mut(), Ordering::Release);
         Ok(())
     }
 
@@ -84,6 +89,9 @@ impl Machine {
     pub(crate) fn state(&self, cpu: CpuId) -> Option<&'static CpuState> {
         // ORDERING: acquires the state; pairs with `attach`.
         let state = self.cpus.get(cpu.index())?.load(Ordering::Acquire);
+        if state == CLAIMED {
+            return None;
+        }
         // SAFETY: it is null, or memory that stays for ever.
         unsafe { state.as_ref() }
     }

@@ -71,14 +71,15 @@ impl Node {
 /// The node behind a pointer of C's.
 ///
 /// # Safety
-/// 1. It is null or a node of C's, whose duty it is that it stays until its function has begun to run.
+/// 1. It is null or a node of C's, whose duty it is that it stays until each accepted post has returned from its function.
 unsafe fn node_at(node: *const NodeStorage) -> Result<&'static Node, Status> {
     // SAFETY: duty 1.
     unsafe { Opaque::<Node>::at(node) }?.get()
 }
 
-/// Binds a function and its data to zeroed memory. Once, before it is posted; the memory may be freed, or zeroed to bind another function,
-/// while it is not posted and after the function that was posted last has begun to run. Any context; does not block.
+/// Binds a function and its data to zeroed memory. Once, before it is posted. The memory may be freed, or zeroed to bind another function, when
+/// the function has returned as often as posts of the node were accepted: not inside the function, and shootdown_node_is_posted does not say
+/// it. Any context; does not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_ALREADY.
 ///
@@ -97,7 +98,13 @@ pub unsafe extern "C" fn shootdown_node_init(
         let function = Bound::new(machine, function, data)?;
         // SAFETY: duty 1.
         let memory = unsafe { Opaque::<Node>::at(node) }?;
-        memory.fill(|| Node::new(machine, move |cpu| function.run(cpu)))
+        memory.fill(|| {
+            Node::new(machine, move |cpu| {
+                // A copy: C may post the node again meanwhile.
+                let function = function;
+                function.run(cpu);
+            })
+        })
     })())
 }
 
@@ -105,7 +112,8 @@ pub unsafe extern "C" fn shootdown_node_init(
 /// called function and under any lock; never waits for other CPUs. It may be posted again as soon as the function begins to run.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_OTHER_ENGINE, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_NO_MEMORY,
-/// SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_BUSY (it is posted and has not begun to run); then nothing was sent.
+/// SHOOTDOWN_NOT_ONLINE (target), SHOOTDOWN_BUSY: it is posted and has not begun to run, so it will; or, where the running CPU is not online, another CPU
+/// that is not online posts or one goes offline: try again. With each of them nothing was sent by this call.
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.

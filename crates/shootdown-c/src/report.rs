@@ -68,7 +68,9 @@ pub unsafe extern "C" fn shootdown_stat_name(
 }
 
 /// Sets the policy for requests submitted from now on: best (the default), published or before, and behind it what is on besides, each after a +:
-/// concurrent, inline, early-ack, serve-early, prefetch, defer. Any context; does not block.
+/// concurrent, inline, early-ack, serve-early, prefetch, defer. Under before, and what is built on it without concurrent, preemption is disabled from a
+/// flush's submission until its ticket has been waited for, on the CPU that submitted it: the task does not sleep or yield in between. Any
+/// context; does not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_INVALID (a word is not known).
 ///
