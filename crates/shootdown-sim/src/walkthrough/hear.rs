@@ -1,4 +1,4 @@
-//! What the machine says to [`Steps`]. Each of these costs one look at an empty option where nobody listens.
+//! What the machine says to [`Steps`](super::steps::Steps). Each of these costs one look at an empty option where nobody listens.
 
 use std::sync::atomic::AtomicU64;
 
