@@ -3,6 +3,7 @@
 #[macro_use]
 mod support;
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
@@ -75,6 +76,9 @@ fn what_was_done_before_or_not_yet_is_told() {
     );
     told!(SHOOTDOWN_OK, shootdown_attach(engine, 1, memory));
     told!(SHOOTDOWN_ALREADY, shootdown_attach(engine, 2, memory));
+    // Its place is free still.
+    let another: *mut MemoryStorage = Box::leak(Box::new(MemoryStorage::ZERO));
+    told!(SHOOTDOWN_OK, shootdown_attach(engine, 2, another));
     told!(
         SHOOTDOWN_NOT_ONLINE,
         shootdown_call_one(engine, 1, Some(hit), null_mut())
@@ -83,6 +87,40 @@ fn what_was_done_before_or_not_yet_is_told() {
         SHOOTDOWN_UNKNOWN_CPU,
         shootdown_call_one(engine, 9999, Some(hit), null_mut())
     );
+}
+
+/// What a function that runs while its CPU leaves tries to do, and what it is told.
+struct Attempt {
+    engine: *mut EngineStorage,
+    status: Cell<Option<Status>>,
+}
+
+unsafe extern "C" fn come_online(data: *mut c_void, _: u32) {
+    // SAFETY: the test's, which waits for it.
+    let attempt = unsafe { &*data.cast::<Attempt>() };
+    attempt
+        .status
+        .set(Some(call!(shootdown_online(attempt.engine))));
+}
+
+#[test]
+fn a_function_that_runs_while_its_cpu_leaves_cannot_bring_it_back() {
+    let machine = Machine::with_cpus(1);
+    let engine = machine.engine();
+    let attempt = Attempt {
+        engine,
+        status: Cell::new(None),
+    };
+    let node: *mut NodeStorage = Box::leak(Box::new(NodeStorage::ZERO));
+    let data = (&raw const attempt).cast_mut().cast();
+    told!(
+        SHOOTDOWN_OK,
+        shootdown_node_init(engine, node, Some(come_online), data)
+    );
+    told!(SHOOTDOWN_OK, shootdown_post_node(engine, 0, node));
+    told!(SHOOTDOWN_OK, shootdown_offline(engine));
+    assert_eq!(attempt.status.get(), Some(SHOOTDOWN_IN_FUNCTION));
+    told!(SHOOTDOWN_NOT_ONLINE, shootdown_offline(engine));
 }
 
 #[test]

@@ -10,14 +10,14 @@ mod picture;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use self::document::Document;
 use self::figure::Figure;
 use self::picture::Picture;
 use self::record::{Results, read, write};
 use crate::cli::Figures;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome};
 use crate::mutants::read_files;
 
 /// Where descriptions and records are.
@@ -30,7 +30,7 @@ const PICTURES: &str = "docs/pictures";
 /// # Errors
 /// A name is unknown (exit code 2), a bench failed, or with `--check` something is not as a fresh run has it.
 pub fn command(arguments: &Figures) -> Outcome<()> {
-    let all: BTreeMap<String, Figure> = read_files(DIRECTORY)?.into_iter().collect();
+    let all = figures()?;
     let known = |name: &&String| !all.contains_key(*name);
     if let Some(name) = arguments.names.iter().find(known) {
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
@@ -50,7 +50,11 @@ pub fn command(arguments: &Figures) -> Outcome<()> {
     };
     if arguments.check {
         check(&all, &due)?;
-        return pictures.iter().try_for_each(|(_, picture)| picture.check());
+        pictures
+            .iter()
+            .try_for_each(|(_, picture)| picture.check())?;
+        println!("{} figures as their benches print them", due.len());
+        return Ok(());
     }
     make(&all, &due)?;
     pictures.iter().try_for_each(|(_, picture)| picture.make())
@@ -61,13 +65,16 @@ pub fn command(arguments: &Figures) -> Outcome<()> {
 /// # Errors
 /// Says which table or record is not as it should be.
 pub fn check_quickly() -> Outcome<()> {
-    let all: BTreeMap<String, Figure> = read_files(DIRECTORY)?.into_iter().collect();
+    let all = figures()?;
     let quick = all
         .iter()
         .filter(|(_, it)| !it.is_timed_by_host && !it.takes_minutes);
-    check(&all, &quick.collect::<Vec<_>>())?;
-    let mut pictures = read_files::<Picture>(PICTURES)?.into_iter();
-    pictures.try_for_each(|(_, it)| if it.takes_minutes { Ok(()) } else { it.check() })
+    check(&all, &quick.collect::<Vec<_>>())
+}
+
+/// All, by name.
+fn figures() -> Outcome<BTreeMap<String, Figure>> {
+    Ok(read_files(DIRECTORY)?.into_iter().collect())
 }
 
 /// Runs benches, and writes what came of them.
@@ -109,8 +116,6 @@ fn check(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<
             )));
         }
     }
-    drop(results);
-    println!("{} figures as their benches print them", shown.len());
     Ok(())
 }
 
@@ -132,8 +137,7 @@ fn documents() -> Outcome<Vec<Document>> {
 }
 
 /// Adds the Markdown files of a directory, with those below it.
-fn collect(directory: &std::path::Path, paths: &mut Vec<PathBuf>) -> Outcome<()> {
-    use crate::failure::Doing;
+fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> Outcome<()> {
     let entries = std::fs::read_dir(directory).doing(format!("list {}", directory.display()))?;
     let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     entries.sort();

@@ -1,13 +1,11 @@
 //! [`Picture`]: a drawing of the documents that a bench makes.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::Deserialize;
 
-use super::record::DEADLINE;
+use super::record::{lab, run};
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::Child;
 use crate::place;
 
 /// A file of `docs/pictures`.
@@ -18,9 +16,6 @@ pub struct Picture {
     command: String,
     /// Where it is kept, from the root of the checkout.
     file: PathBuf,
-    /// As of figures.
-    #[serde(default)]
-    pub takes_minutes: bool,
 }
 
 impl Picture {
@@ -56,9 +51,7 @@ impl Picture {
             .file
             .file_name()
             .map_or(Path::new("picture"), Path::new);
-        let mut lab = Command::new(std::env::current_exe().doing("find the lab itself")?);
-        lab.args(self.command.split_whitespace()).arg(folder.path());
-        Child::succeed(&mut lab, DEADLINE)?;
+        run(lab(&self.command)?.arg(folder.path()))?;
         std::fs::read(folder.path().join(name))
             .doing(format!("read what  ./lab {}  drew", self.command))
     }

@@ -15,7 +15,7 @@ use crate::place;
 use crate::progress::Progress;
 
 /// The longest bench takes a few minutes.
-pub const DEADLINE: Duration = Duration::from_secs(3600);
+const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Results by command.
 pub struct Results {
@@ -44,20 +44,27 @@ impl Results {
             let done = self.done.len();
             self.progress
                 .stage(&format!("{} of {}: ./lab {command}", done + 1, self.total));
-            self.done.insert(command.to_owned(), run(command)?);
+            self.done.insert(command.to_owned(), result(command)?);
         }
         Ok(&self.done[command])
     }
 }
 
-/// Starts the lab as a user would.
-fn run(command: &str) -> Outcome<Value> {
-    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
+/// The lab itself, with these words, as a user starts it.
+pub fn lab(words: &str) -> Outcome<Command> {
     let mut lab = Command::new(std::env::current_exe().doing("find the lab itself")?);
-    lab.args(command.split_whitespace())
-        .arg("--json")
-        .arg(file.path());
-    Child::succeed(&mut lab, DEADLINE)?;
+    lab.args(words.split_whitespace());
+    Ok(lab)
+}
+
+/// Waits for its end, which must be a good one.
+pub fn run(lab: &mut Command) -> Outcome<()> {
+    Child::succeed(lab, DEADLINE).map(drop)
+}
+
+fn result(command: &str) -> Outcome<Value> {
+    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
+    run(lab(command)?.arg("--json").arg(file.path()))?;
     let text = std::fs::read_to_string(file.path()).doing("read the result")?;
     serde_json::from_str(&text).doing("understand the result")
 }

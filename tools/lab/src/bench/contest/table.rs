@@ -113,9 +113,9 @@ const TIMES_US: [Column; 3] = [
     Column::new(
         "median_ns",
         "median us",
-        Format::Of(|row| row.time(1, "median_ns")),
+        Format::Of(|row| row.time("median_ns")),
     ),
-    Column::new("p99_ns", "p99 us", Format::Of(|row| row.time(1, "p99_ns"))),
+    Column::new("p99_ns", "p99 us", Format::Of(|row| row.time("p99_ns"))),
     SPREAD,
 ];
 /// Times by the number of instructions that all CPUs execute.
@@ -242,9 +242,8 @@ impl Row {
     }
 
     /// A thousandth of a time, if times say something.
-    fn time(&self, digits: usize, key: &str) -> Option<String> {
-        self.has_times()
-            .then(|| format!("{:.digits$}", self.us(key)))
+    fn time(&self, key: &str) -> Option<String> {
+        self.has_times().then(|| format!("{:.1}", self.us(key)))
     }
 
     /// Whether one run may serve several calls.
