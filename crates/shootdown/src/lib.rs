@@ -50,6 +50,11 @@
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]
 
+#[cfg(all(feature = "sim", target_os = "none"))]
+compile_error!(
+    "the feature `sim` hands every atomic access to a simulated machine, and no kernel is one: find who enables it by `cargo tree -e features -i shootdown`"
+);
+
 mod atomic_mask;
 mod call;
 mod capacity;
@@ -92,10 +97,10 @@ pub use platform::{IpiRefused, LocalFlush, Platform, RemoteFlush};
 pub use policy::{Policy, Tags};
 pub use stats::{Stats, WAIT_BUCKETS};
 pub use tlb::{
-    AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushRange,
-    FlushRanges, FlushRequest, FlushTicket, FreedTables, GlobalTags, GuestEntry, GuestExit,
-    GuestSpace, PageSize, PinnedWindows, RANGES, Reclaimed, RemoteTargets, Root, SpaceId,
-    TagEntries, TagSet, TlbGen, Vcpu, WindowRoot, WrongCpu,
+    AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushGuard,
+    FlushRange, FlushRanges, FlushRequest, FlushTicket, FreedTables, GlobalTags, GuestEntry,
+    GuestExit, GuestSpace, PageSize, PinnedWindows, RANGES, Reclaimed, RemoteTargets, Root,
+    SpaceId, TagEntries, TagSet, TlbGen, Vcpu, WindowRoot, WrongCpu,
 };
 pub use trace::TraceEvent;
 pub use watchdog::{Activity, DEFAULT_STALL_NS, Stall};

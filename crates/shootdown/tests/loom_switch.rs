@@ -209,3 +209,53 @@ fn a_detached_cpu_has_walked_for_the_last_time() {
         machine.switch_away(&scene.space, NO_USER);
     });
 }
+
+/// CPU 1 switches as a host that loads roots itself.
+fn switch_in_halves(
+    machine: &Machine<2>,
+    previous: Option<&AddressSpace<2>>,
+    next: Option<&AddressSpace<2>>,
+) {
+    let irq = machine.platform().irq_save();
+    if machine.begin_switch(previous, next) {
+        let root = next.map_or(NO_USER, AddressSpace::root);
+        let platform = machine.platform();
+        platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
+        machine.end_switch(previous, next);
+    }
+    machine.platform().irq_restore(irq);
+}
+
+/// A CPU whose host loads the root is found by a flush, or finds out (I2, I3).
+#[test]
+fn a_host_that_loads_the_root_misses_nothing() {
+    race(4, machine, Scene::remap, |machine, scene| {
+        scene.ready.set();
+        switch_in_halves(machine, None, Some(&scene.space));
+        scene.use_to_the_end();
+    });
+}
+
+/// It is in the set of the space that it leaves until the root is gone: its walks are over when a table is freed (I4).
+#[test]
+fn a_host_that_loads_another_root_has_walked_for_the_last_time() {
+    race(4, machine, Scene::free_table, |machine, scene| {
+        machine.switch_to(None, &scene.space);
+        scene.ready.set();
+        switch_in_halves(machine, Some(&scene.space), None);
+        scene.idle();
+    });
+}
+
+/// The same while it was lazy there.
+#[test]
+fn a_lazy_host_that_loads_another_root_has_walked_for_the_last_time() {
+    race(3, machine, Scene::free_table, |machine, scene| {
+        machine.switch_to(None, &scene.space);
+        machine.enter_lazy(&scene.space, NO_USER);
+        scene.ready.set();
+        switch_in_halves(machine, Some(&scene.space), Some(&scene.other));
+        scene.idle();
+        machine.switch_away(&scene.other, NO_USER);
+    });
+}

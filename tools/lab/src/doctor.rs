@@ -129,7 +129,7 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             "Rust 1.85",
             tool("+1.85.0 --version"),
             "builds what adopters build",
-            "rustup toolchain install 1.85.0 --profile minimal --target x86_64-unknown-none",
+            "rustup toolchain install 1.85.0 --profile minimal --target x86_64-unknown-none --target aarch64-unknown-none --target riscv64gc-unknown-none-elf --target loongarch64-unknown-none",
         ),
         optional(
             "mdbook",

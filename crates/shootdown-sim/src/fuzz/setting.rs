@@ -141,6 +141,9 @@ impl Setting {
                 page_flush,
                 stall_ns,
                 has_guests: guests != GuestShare::None,
+                host_loads: case.seed / 32 % 4 == 3
+                    && !Plan::has_windows(case.seed, guests)
+                    && BackEnd::of_seed(case.seed) != BackEnd::ByTag,
                 global_tags_from: [1, 1, 1, 2][(case.seed / 16 % 4) as usize],
                 start: start(&mut random),
                 first_generation: first_generation(&mut random),

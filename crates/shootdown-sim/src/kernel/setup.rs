@@ -24,6 +24,8 @@ pub struct Setup {
     pub stall_ns: u64,
     /// Whether its CPUs run guests.
     pub has_guests: bool,
+    /// Whether the host loads roots itself, between the halves of a switch. Not where there are windows or global tags.
+    pub host_loads: bool,
     /// See [`Policy::global_tags_from`](shootdown::Policy::global_tags_from).
     pub global_tags_from: u16,
 }
@@ -44,6 +46,7 @@ impl Setup {
             first_generation: 1,
             stall_ns: 0,
             has_guests: false,
+            host_loads: false,
             global_tags_from: 0,
         }
     }

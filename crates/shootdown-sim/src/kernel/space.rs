@@ -4,7 +4,7 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{AddressSpace, Capacity, Cpus};
+use shootdown::{AddressSpace, Capacity, Cpus, Platform};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
@@ -174,6 +174,20 @@ where
         self.switch_by(next, None);
     }
 
+    /// As a host whose context switch loads the root: the engine is told before and after.
+    fn switch_in_halves(&self, previous: Option<&Rc<Space<N>>>, next: Option<&Rc<Space<N>>>) {
+        let (previous, next) = (previous.map(|it| it.context()), next.map(|it| it.context()));
+        let (previous, next) = (previous.as_deref(), next.as_deref());
+        let platform = self.engine.platform();
+        let irq = platform.irq_save();
+        if self.engine.begin_switch(previous, next) {
+            let root = next.map_or(Self::kernel_root(), |space| space.root());
+            platform.load_root(root);
+            self.engine.end_switch(previous, next);
+        }
+        platform.irq_restore(irq);
+    }
+
     /// The same, by a private root of this CPU if there is one.
     pub(super) fn switch_by(&self, next: Option<Rc<Space<N>>>, windows: Option<Rc<Windows>>) {
         let me = context().cpu();
@@ -188,6 +202,7 @@ where
             )
         });
         match (&previous, &next) {
+            _ if self.host_loads => self.switch_in_halves(previous.as_ref(), next.as_ref()),
             (previous, Some(next)) => {
                 let previous = previous.as_ref().map(|space| space.context());
                 let (previous, next) = (previous.as_deref(), next.context());

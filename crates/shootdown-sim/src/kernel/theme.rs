@@ -182,6 +182,16 @@ impl Plan {
         Matter::of(seed, guests) == Matter::Siege
     }
 
+    /// Whether CPUs may have windows in the run of a seed.
+    pub fn has_windows(seed: u64, guests: GuestShare) -> bool {
+        let plan = Self {
+            seed,
+            operations: 0,
+            guests,
+        };
+        Theme::of(plan, 0).has_windows
+    }
+
     /// How many of `usual` operations the run of a seed has.
     pub fn operations_of(seed: u64, guests: GuestShare, usual: u32) -> u32 {
         match Matter::of(seed, guests) {

@@ -35,6 +35,7 @@ where
     /// The number of each CPU.
     pub(super) numbers: Vec<CpuId>,
     /// From how many targets on spaces get global tags.
+    pub(super) host_loads: bool,
     pub(super) global_tags_from: u16,
     /// Where spaces begin to count.
     pub(super) first_generation: u64,
@@ -109,6 +110,7 @@ where
             engine,
             numbers: setup.numbers.clone(),
             first_generation: setup.first_generation,
+            host_loads: setup.host_loads,
             global_tags_from: setup.global_tags_from,
             hardware,
             frames: Frames::from(FIRST_FREE_FRAME),

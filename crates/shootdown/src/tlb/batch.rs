@@ -17,8 +17,38 @@ use crate::tlb::{FlushRange, FlushRanges, FreedTables, PageSize};
 pub struct FlushBatch<T, const CAP: usize> {
     entries: [MaybeUninit<T>; CAP],
     len: usize,
-    ranges: FlushRanges,
-    freed_tables: FreedTables,
+    changes: Unlinked,
+}
+
+/// What was unlinked or changed, and is not flushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unlinked {
+    pub(crate) ranges: FlushRanges,
+    pub(crate) freed: FreedTables,
+}
+
+impl Unlinked {
+    pub(crate) const NOTHING: Self = Self {
+        ranges: FlushRanges::EMPTY,
+        freed: FreedTables::No,
+    };
+
+    /// The leaf entry for the page at `address`.
+    pub(crate) fn page(&mut self, address: usize, size: PageSize) {
+        self.range(FlushRange::pages(address, 1, size));
+    }
+
+    /// A table that translated the region of size `covered` at `address`.
+    pub(crate) fn table(&mut self, address: usize, covered: PageSize) {
+        self.freed = FreedTables::Yes;
+        let start = address & !(covered.bytes() - 1);
+        let end = start.saturating_add(covered.bytes());
+        self.range(FlushRange::new(start, end, PageSize::SIZE_4K));
+    }
+
+    pub(crate) fn range(&mut self, range: FlushRange) {
+        self.ranges.add(range);
+    }
 }
 
 /// The batch has no room; here is the frame again. Submit, wait, and go on with a new batch.
@@ -37,8 +67,7 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         Self {
             entries: [const { MaybeUninit::uninit() }; CAP],
             len: 0,
-            ranges: FlushRanges::EMPTY,
-            freed_tables: FreedTables::No,
+            changes: Unlinked::NOTHING,
         }
     }
 
@@ -49,7 +78,7 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
     /// changing the entry.
     pub fn page(&mut self, address: usize, size: PageSize, frame: T) -> Result<(), BatchFull<T>> {
         self.keep(frame)?;
-        self.range(FlushRange::pages(address, 1, size));
+        self.changes.page(address, size);
         Ok(())
     }
 
@@ -64,24 +93,18 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         table: T,
     ) -> Result<(), BatchFull<T>> {
         self.keep(table)?;
-        self.freed_tables = FreedTables::Yes;
-        let start = address & !(covered.bytes() - 1);
-        self.range(FlushRange::new(
-            start,
-            start.saturating_add(covered.bytes()),
-            PageSize::SIZE_4K,
-        ));
+        self.changes.table(address, covered);
         Ok(())
     }
 
     /// Entries in `range` were changed and no frame was unlinked (protection).
     pub fn range(&mut self, range: FlushRange) {
-        self.ranges.add(range);
+        self.changes.range(range);
     }
 
     /// Whether there is nothing to flush.
     pub fn is_empty(&self) -> bool {
-        self.len == 0 && self.ranges.is_empty()
+        self.len == 0 && self.changes.ranges.is_empty()
     }
 
     /// Whether no further frame or table fits.
@@ -96,12 +119,12 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
 
     /// The ranges that hold every change so far.
     pub fn ranges(&self) -> FlushRanges {
-        self.ranges
+        self.changes.ranges
     }
 
     /// Whether a table was unlinked.
     pub fn freed_tables(&self) -> FreedTables {
-        self.freed_tables
+        self.changes.freed
     }
 
     fn keep(&mut self, frame: T) -> Result<(), BatchFull<T>> {
@@ -136,8 +159,7 @@ impl<T, const CAP: usize> fmt::Debug for FlushBatch<T, CAP> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FlushBatch")
             .field("len", &self.len)
-            .field("ranges", &self.ranges)
-            .field("freed_tables", &self.freed_tables)
+            .field("changes", &self.changes)
             .finish_non_exhaustive()
     }
 }

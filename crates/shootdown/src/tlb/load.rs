@@ -144,7 +144,7 @@ where
     }
 
     /// Remembers what the loaded tag holds, before another is loaded.
-    fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
+    pub(super) fn leave_tag<const WINDOWS: bool>(&self, me: CpuId) -> Slots<'_> {
         let slots = self.tag_slots(me);
         let state = self.state(me);
         let tlb = &state.tlb;

@@ -22,8 +22,10 @@ pub(crate) struct CpuTlb {
     /// Whether the user side of the tag missed a flush.
     user_side_due: OwnWord,
     /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
-    /// let go.
+    /// let go. One that is [being left](SpaceId::being_left) between the halves of a switch.
     host: OwnWord,
+    /// Between the halves of a switch: the space that is being loaded.
+    next: OwnWord,
     /// The root to load when a lazy CPU has to let go.
     lazy_root: OwnWord,
     /// Whose turn it is to lose a tag.
@@ -47,6 +49,7 @@ impl CpuTlb {
             root: OwnWord::new(),
             user_side_due: OwnWord::new(),
             host: OwnWord::new(),
+            next: OwnWord::new(),
             lazy_root: OwnWord::new(),
             turn: OwnWord::new(),
             others_void: OwnFlag::new(),
@@ -119,6 +122,29 @@ impl CpuTlb {
     #[inline]
     pub(crate) fn set_host(&self, space: SpaceId) {
         self.host.set(space.raw());
+    }
+
+    /// From here to [`end_switch`](Self::end_switch) the host loads a root of `next`, no translation of which is older than `generation`.
+    pub(super) fn begin_switch(&self, next: SpaceId, generation: TlbGen) {
+        self.record(generation);
+        self.next.set(next.raw());
+        self.set_host(self.host().being_left());
+    }
+
+    /// From which space to which the host switches, between the halves.
+    pub(super) fn switch(&self) -> Option<(SpaceId, SpaceId)> {
+        let host = self.host();
+        let from = SpaceId::from_raw(host.raw() & !SpaceId::SPARE_BIT);
+        host.is_being_left()
+            .then(|| (from, SpaceId::from_raw(self.next.get())))
+    }
+
+    /// The host has loaded the root of `next`, untagged.
+    pub(super) fn end_switch(&self, next: SpaceId) {
+        self.set_untagged_is_kernel(next == SpaceId::KERNEL);
+        self.set_user_side(UserSide::Current);
+        self.set_loaded(next, self.generation(), Asid::UNTAGGED);
+        self.set_host(next);
     }
 
     #[inline]

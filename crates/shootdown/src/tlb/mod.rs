@@ -2,14 +2,14 @@
 //!
 //! * [`range`](FlushRange), [`ranges`](FlushRanges): what to forget.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
-//! * `switch`: loading and leaving spaces (I2). `load`: loading roots. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
+//! * `switch`: loading and leaving spaces (I2). `load`: loading roots. `host_load`: when the host loads them. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
 //! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
-//! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards.
+//! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
 //! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them.
 //! * `ticket`: the wait that separates them.
 
@@ -17,8 +17,10 @@ mod asid;
 mod batch;
 mod defer;
 mod flush;
+mod flush_guard;
 mod global_tag;
 mod guest;
+mod host_load;
 mod lazy;
 mod load;
 mod loaded;
@@ -43,6 +45,7 @@ mod window_root;
 
 pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
+pub use flush_guard::FlushGuard;
 pub use global_tag::{GlobalTags, TagSet};
 pub use guest::{GuestEntry, GuestExit, GuestSpace, Vcpu};
 pub use names::{Root, SpaceId, TlbGen};
@@ -56,6 +59,7 @@ pub use ticket::FlushTicket;
 pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, UserSide, Why};
+pub(crate) use batch::Unlinked;
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::CpuTlb;
 pub(crate) use owed::OwedFlush;

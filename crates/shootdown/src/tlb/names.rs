@@ -63,6 +63,15 @@ impl SpaceId {
         self.0
     }
 
+    /// The same name, of a space that a host is leaving by [`begin_switch`](crate::Shootdown::begin_switch).
+    pub(super) const fn being_left(self) -> Self {
+        Self(self.0 | Self::SPARE_BIT)
+    }
+
+    pub(super) const fn is_being_left(self) -> bool {
+        self.0 & Self::SPARE_BIT != 0
+    }
+
     /// The number of its engine.
     #[inline]
     pub(crate) const fn engine(self) -> u64 {

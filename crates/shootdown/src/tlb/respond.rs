@@ -106,10 +106,21 @@ where
         if !is_due {
             match me.tlb.loaded() == request.space {
                 true => me.counters.flushes_covered.add(1),
-                false => me.counters.flushes_stray.add(1),
+                false => self.count_stray(me),
             }
         }
         is_due
+    }
+
+    /// A flush of a space that is not loaded here.
+    #[cold]
+    fn count_stray(&self, me: Here<'_, N>) {
+        assert!(
+            me.tlb.switch().is_none(),
+            "{} polls, or flushes, between begin_switch and end_switch: keep interrupts off there, and take no lock that polls",
+            me.cpu
+        );
+        me.counters.flushes_stray.add(1);
     }
 
     /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since.

@@ -57,12 +57,9 @@ where
         next: SpaceRoot<'_, N>,
     ) {
         self.check_host(me, previous);
-        if !self.is_ready(me) {
-            not_online(me);
-        }
+        self.check_loads(me, next.space);
         let state = self.state(me);
         let space = next.space.id();
-        self.check_owner(space);
         let stays = previous.is_some_and(|previous| previous.id() == space);
         if stays
             && state.lazy.get() == Attention::Active
@@ -187,7 +184,16 @@ where
         }
     }
 
-    fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
+    /// This CPU may load `next`.
+    #[inline]
+    pub(super) fn check_loads(&self, me: CpuId, next: &AddressSpace<N>) {
+        if !self.is_ready(me) {
+            not_online(me);
+        }
+        self.check_owner(next.id());
+    }
+
+    pub(super) fn check_host(&self, me: CpuId, previous: Option<&AddressSpace<N>>) {
         let loaded = self.state(me).tlb.host();
         let claimed = previous.map_or(SpaceId::KERNEL, AddressSpace::id);
         if loaded != claimed {
@@ -196,7 +202,7 @@ where
     }
 
     /// Takes this CPU out of the set, unless it is a resident, after its root no longer reaches the space.
-    fn leave(&self, previous: &AddressSpace<N>, me: CpuId) {
+    pub(super) fn leave(&self, previous: &AddressSpace<N>, me: CpuId) {
         if P::HAS_WINDOWS && previous.is_resident(me) {
             return;
         }
@@ -217,5 +223,9 @@ fn not_online(me: CpuId) -> ! {
 #[cold]
 #[inline(never)]
 fn not_loaded(me: CpuId, loaded: SpaceId, claimed: SpaceId) -> ! {
+    assert!(
+        !loaded.is_being_left(),
+        "{me} has begun a switch and not ended it: call end_switch"
+    );
     panic!("{me} has {loaded:?} loaded, but the caller leaves {claimed:?}");
 }

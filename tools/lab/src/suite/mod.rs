@@ -10,6 +10,7 @@ mod image;
 mod itself;
 mod machines;
 mod mistakes;
+mod packages;
 mod preemption;
 mod ring0;
 mod source;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use shootdown_sim::fuzz::Campaign;
 
+use super::packages;
 use super::tally::{Counts, Tally};
 use crate::cargo::{self, BUILD_DEADLINE};
 use crate::cli::Test;
@@ -21,8 +22,6 @@ const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shoo
 const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
-/// The `rust-version` of the crates that adopters build.
-const OLDEST: &str = "+1.85.0";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
@@ -72,10 +71,10 @@ pub fn check(test: &Test, tally: &mut Tally) {
     let runs = if test.fast { 2_000 } else { 10_000 };
     let name = format!("simulator: {runs} schedules at fixed seeds");
     tally.check(&name, || schedules(runs));
+    packages::check(!test.fast, tally);
     if test.fast {
         for what in [
             "clippy, breakable kernel",
-            "what adopters build, by the oldest compiler that it names",
             "documentation",
             "the book",
             "bytes, instructions and stack of a call",
@@ -89,11 +88,6 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: clippy, breakable kernel", || {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
-    let oldest = "source: what adopters build, by the oldest compiler that it names";
-    match answer(&mut cargo::command(&format!("{OLDEST} --version"))) {
-        None => tally.skip(oldest, NO_TOOL),
-        Some(_) => tally.check(oldest, check_with_oldest),
-    }
     tally.check("source: documentation", documentation);
     let book = "source: the book";
     match answer(Command::new("mdbook").arg("--version")) {
@@ -169,7 +163,7 @@ fn miri() -> Command {
 }
 
 /// A command that passes by exiting with 0.
-fn quiet(mut command: Command) -> Outcome<String> {
+pub(super) fn quiet(mut command: Command) -> Outcome<String> {
     let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
     if child.has_succeeded() {
         return Ok(String::new());
@@ -179,16 +173,6 @@ fn quiet(mut command: Command) -> Outcome<String> {
         reason(&child),
         cargo::tail(&format!("{}{}", child.output, child.errors))
     )))
-}
-
-/// The crates that adopters build with a compiler of theirs, for a machine without an operating system; what they built before stays.
-fn check_with_oldest() -> Outcome<String> {
-    let words = format!(
-        "{OLDEST} check --quiet --target x86_64-unknown-none -p shootdown -p shootdown-x86 -p shootdown-torture"
-    );
-    let mut command = cargo::command(&words);
-    command.env("CARGO_TARGET_DIR", place::target().join("oldest"));
-    quiet(command)
 }
 
 /// The documents as a book, in `target/book`; what it warns of is wrong.

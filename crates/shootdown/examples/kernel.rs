@@ -1,0 +1,228 @@
+//! The engine in one module of a kernel: the rest of the kernel names neither the engine nor its largest number of CPUs.
+//!
+//! It is built for bare targets, not run: what the processor does is in functions that the kernel has already. The kernel learns at boot how many
+//! CPUs there are, and allocates for these.
+
+#![no_std]
+#![allow(missing_docs, missing_debug_implementations, reason = "an example")]
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use shootdown::*;
+
+/// As many as the kernel could ever have. What is not there costs two words and a bit in each set.
+const MOST_CPUS: usize = 1024;
+
+pub type Space = AddressSpace<MOST_CPUS>;
+pub type Frame = u64;
+
+static ENGINE: Shootdown<Kernel, MOST_CPUS> = Shootdown::new(Kernel);
+
+/// What the kernel has: one processor's instructions each.
+mod processor {
+    use super::Frame;
+
+    unsafe extern "Rust" {
+        /// From a per-CPU register.
+        pub safe fn current_cpu() -> u32;
+        /// Turns interrupts off; whether they were on.
+        pub safe fn irqs_off() -> bool;
+        pub safe fn irqs_on_if(were_on: bool);
+        /// False if the controller is busy.
+        pub safe fn send_interrupt(cpu: u32) -> bool;
+        pub safe fn drop_translation(address: usize);
+        pub safe fn drop_all_translations(with_global: bool);
+        pub fn write_root(root: u64);
+        pub safe fn clock_ns() -> u64;
+        pub safe fn print(text: core::fmt::Arguments<'_>);
+        pub safe fn free_frame(frame: Frame);
+    }
+}
+
+/// The engine's view of this kernel.
+pub struct Kernel;
+
+// SAFETY: the kernel answers the ten duties one by one here; `processor` does what its names say.
+unsafe impl Platform for Kernel {
+    type IrqState = bool;
+
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(processor::current_cpu())
+    }
+
+    fn irq_save(&self) -> bool {
+        processor::irqs_off()
+    }
+
+    fn irq_restore(&self, were_on: bool) {
+        processor::irqs_on_if(were_on);
+    }
+
+    // This kernel's code is never preempted.
+    fn preempt_disable(&self) {}
+    fn preempt_enable(&self) {}
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        match processor::send_interrupt(target.as_u32()) {
+            true => Ok(()),
+            false => Err(IpiRefused),
+        }
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        match operation {
+            LocalFlush::Pages(range, FreedTables::No) => {
+                range.iter_pages().for_each(processor::drop_translation);
+            }
+            // Right on every architecture: some instructions for one page keep what leads to it.
+            LocalFlush::Pages(_, FreedTables::Yes) | LocalFlush::All => {
+                processor::drop_all_translations(true);
+            }
+            LocalFlush::Space => processor::drop_all_translations(false),
+        }
+    }
+
+    fn load_root(&self, root: Root) {
+        // SAFETY: roots come from `new_space` and `run_kernel_only`.
+        unsafe { processor::write_root(root.as_u64()) };
+    }
+
+    fn now_ns(&self) -> u64 {
+        processor::clock_ns()
+    }
+
+    fn on_stall(&self, stall: &Stall) {
+        processor::print(format_args!("{stall}"));
+    }
+}
+
+/// On the boot CPU, when the interrupt controller works: `cpus` have been found.
+pub fn start(cpus: u32) {
+    for cpu in 0..cpus {
+        ENGINE.attach(CpuId::new(cpu), Box::leak(Box::new(CpuMemory::new())));
+    }
+    start_cpu();
+}
+
+/// On each CPU, with interrupts off.
+pub fn start_cpu() {
+    ENGINE.online();
+}
+
+/// The handler of the engine's vector: acknowledged, interrupts off.
+pub fn on_interrupt() {
+    ENGINE.handle_ipi();
+}
+
+/// Runs `function` on every CPU, and waits.
+pub fn everywhere(function: &(dyn Fn(CpuId) + Sync)) {
+    ENGINE.call_all(&function);
+}
+
+/// A spin lock that is taken with interrupts off. Its waiters poll: the holder may wait for a flush of their CPU.
+pub struct SpinLock<T> {
+    is_held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one task at a time has the value.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+pub struct SpinGuard<'a, T> {
+    lock: &'a SpinLock<T>,
+    irqs_were_on: bool,
+}
+
+impl<T> SpinLock<T> {
+    pub const fn new(value: T) -> Self {
+        Self {
+            is_held: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    pub fn lock(&self) -> SpinGuard<'_, T> {
+        let irqs_were_on = processor::irqs_off();
+        while self.is_held.swap(true, Ordering::Acquire) {
+            ENGINE.poll();
+            core::hint::spin_loop();
+        }
+        SpinGuard {
+            lock: self,
+            irqs_were_on,
+        }
+    }
+}
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this is the only guard.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this is the only guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for SpinGuard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.is_held.store(false, Ordering::Release);
+        processor::irqs_on_if(self.irqs_were_on);
+    }
+}
+
+/// A process: its address space, and the page tables behind a lock.
+pub struct Process<T> {
+    pub space: Space,
+    pub tables: SpinLock<T>,
+}
+
+/// What the kernel's page tables can do.
+pub trait Tables {
+    /// Clears the entry for a page: what it mapped.
+    fn clear(&mut self, page: usize) -> Option<Frame>;
+}
+
+/// # Safety
+/// As [`Root::new`]: `root` maps the kernel, and stays until the process is dropped.
+pub unsafe fn new_process<T>(root: u64, tables: T) -> Process<T> {
+    // SAFETY: the caller's.
+    let root = unsafe { Root::new(root) };
+    Process {
+        space: AddressSpace::new(&ENGINE, root),
+        tables: SpinLock::new(tables),
+    }
+}
+
+/// Unmaps pages. Their frames are free when no CPU can reach them any more, and the lock is not held while that is awaited.
+pub fn unmap<T: Tables>(process: &Process<T>, pages: impl Iterator<Item = usize>) {
+    let free = |frames: Vec<Frame>| frames.into_iter().for_each(processor::free_frame);
+    let mut tables = ENGINE.guard(&process.space, process.tables.lock(), Vec::new(), free);
+    for page in pages {
+        if let Some(frame) = tables.clear(page) {
+            tables.unlinked_page(page, PageSize::SIZE_4K, frame);
+        }
+    }
+}
+
+/// The scheduler's last step before it runs a task of `next`; `context_switch` writes the root itself.
+pub fn switch(previous: Option<&Space>, next: Option<&Space>, context_switch: impl FnOnce()) {
+    let irqs_were_on = processor::irqs_off();
+    if ENGINE.begin_switch(previous, next) {
+        context_switch();
+        ENGINE.end_switch(previous, next);
+    }
+    processor::irqs_on_if(irqs_were_on);
+}

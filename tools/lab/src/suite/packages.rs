@@ -1,0 +1,106 @@
+//! What adopters take: the packages as they would be published, used by a new crate, for bare targets, with the oldest compiler that they name.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::source::quiet;
+use super::tally::Tally;
+use crate::cargo::{self, BUILD_DEADLINE};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::machine::{Child, answer};
+use crate::place;
+
+/// The `rust-version` of the packages.
+const OLDEST: &str = "+1.85.0";
+/// Each with its own README and licences.
+const PACKAGES: [&str; 3] = ["shootdown", "shootdown-x86", "shootdown-torture"];
+const TARGETS: [&str; 4] = [
+    "x86_64-unknown-none",
+    "aarch64-unknown-none",
+    "riscv64gc-unknown-none-elf",
+    "loongarch64-unknown-none",
+];
+const NAME: &str = "source: packages in a new crate, for four bare targets, by the oldest compiler";
+
+/// Checks them, where the compiler and its targets are installed.
+pub fn check(is_wanted: bool, tally: &mut Tally) {
+    if !is_wanted {
+        return tally.skip(NAME, "left out by --fast");
+    }
+    let libraries = answer(Command::new("rustc").args([OLDEST, "--print", "sysroot"]));
+    let is_there = |target: &&str| {
+        let has_target = |root: &String| Path::new(root).join("lib/rustlib").join(target).exists();
+        libraries.as_ref().is_some_and(has_target)
+    };
+    match TARGETS.iter().all(|target| is_there(&target)) {
+        true => tally.check(NAME, build),
+        false => tally.skip(
+            NAME,
+            "its compiler or a target is not installed here; `./lab doctor` says how to get it",
+        ),
+    }
+}
+
+fn build() -> Outcome<String> {
+    let scratch = place::target().join("packages");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).doing("clear target/packages")?;
+    }
+    std::fs::create_dir_all(scratch.join("src")).doing("make target/packages")?;
+    unpack(&scratch)?;
+    write_adopter(&scratch)?;
+    for target in TARGETS {
+        let mut command = cargo::command(&format!("{OLDEST} build --quiet --target {target}"));
+        command
+            .current_dir(&scratch)
+            .env("CARGO_TARGET_DIR", place::target().join("oldest"));
+        quiet(command)?;
+    }
+    Ok(TARGETS.join(", "))
+}
+
+/// Packs the packages, and unpacks them in `scratch`.
+fn unpack(scratch: &Path) -> Outcome<()> {
+    let mut words = "package --quiet --no-verify --allow-dirty".to_owned();
+    PACKAGES
+        .iter()
+        .for_each(|name| words += &format!(" -p {name}"));
+    quiet(cargo::command(&words))?;
+    for name in PACKAGES {
+        let packed = place::target()
+            .join("package")
+            .join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
+        let mut tar = Command::new("tar");
+        let unpacked = Child::run(
+            tar.arg("-xzf").arg(&packed).arg("-C").arg(scratch),
+            BUILD_DEADLINE,
+            &mut |_| (),
+        )
+        .doing("start tar")?;
+        if !unpacked.has_succeeded() {
+            return Err(Failure::work(cargo::tail(&unpacked.errors)));
+        }
+        for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+            let folder = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
+            if !scratch.join(&folder).join(file).exists() {
+                return Err(Failure::work(format!("{folder} has no {file}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A crate that takes the packages as from a registry; its code is the engine's example.
+fn write_adopter(scratch: &Path) -> Outcome<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let example = scratch.join(format!("shootdown-{version}/examples/kernel.rs"));
+    std::fs::copy(example, scratch.join("src/lib.rs")).doing("take the engine's example")?;
+    let mut manifest = format!(
+        "[package]\nname = \"adopter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nshootdown = \"{version}\"\n\
+         shootdown-torture = \"{version}\"\n\n[target.'cfg(target_arch = \"x86_64\")'.dependencies]\nshootdown-x86 = \"{version}\"\n\n[patch.crates-io]\n"
+    );
+    for name in PACKAGES {
+        manifest += &format!("{name} = {{ path = \"{name}-{version}\" }}\n");
+    }
+    std::fs::write(scratch.join("Cargo.toml"), manifest).doing("write its manifest")
+}
