@@ -1,7 +1,9 @@
 #!/bin/sh
 # Builds ArceOS with the engine: build.sh ARCH CPUS OUTPUT, where ARCH is x86_64 or riscv64. ArceOS learns its number of CPUs when it is built.
+#   EXAMPLE=FILE build.sh ...    with a program of ArceOS's own, which the image runs instead of its checks
 set -eu
 arch=$1 cpus=$2 output=$3
+example=${EXAMPLE:+$(realpath -- "$EXAMPLE")}
 folder=$(cd -- "$(dirname -- "$0")" && pwd)
 cd "$folder"
 
@@ -20,7 +22,7 @@ command -v rustup >/dev/null || fail "rustup is missing: install it, as ArceOS n
 toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 # `cargo` of another toolchain may have started this.
 unset RUSTC RUSTDOC CARGO CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET
-export RUSTUP_TOOLCHAIN=$toolchain
+export RUSTUP_TOOLCHAIN=$toolchain RUSTUP_AUTO_INSTALL=0
 rustup target list --installed 2>/dev/null | grep -qx "$target" ||
     fail "no compiler for $target: rustup toolchain install $toolchain --profile minimal --target $target"
 # Comes with the compiler, and knows all targets.
@@ -41,8 +43,15 @@ cmp -s "$work/axconfig.new" "$work/axconfig.toml" || cp "$work/axconfig.new" "$w
 export AX_CONFIG_PATH="$work/axconfig.toml" AX_LOG="${AX_LOG:-warn}" CARGO_TARGET_DIR="$work"
 # Also in the place of what this repository's configuration has for its own kernel.
 export RUSTFLAGS="-Crelocation-model=$model"
+set --
+if [ -n "$example" ]; then
+    # It becomes a module: what says that it is a crate goes.
+    sed -e '/^#!\[/d' -e '/no_mangle/d' -e '/^#\[macro_use\]/d' -e '/^extern crate axstd as std;/d' "$example" >"$work/example.rs"
+    export EXAMPLE_SOURCE="$work/example.rs"
+    set -- --cfg example --cfg 'feature="axstd"'
+fi
 # A crate of ArceOS writes the linker script.
-cargo rustc --release --locked --target "$target" -- "-Clink-arg=-T$work/$target/release/linker_$platform.lds" \
+cargo rustc --release --locked --target "$target" -- "$@" "-Clink-arg=-T$work/$target/release/linker_$platform.lds" \
     -Clink-arg=-no-pie -Clink-arg=-znostart-stop-gc
 LD_LIBRARY_PATH="$sysroot/lib" "$objcopy" --strip-all -O binary "$work/$target/release/shootdown-arceos" "$output"
 # The header of an image for multiboot promises whole pages.

@@ -33,7 +33,7 @@ pub fn calibrate() {
 /// Nanoseconds since boot.
 pub fn now_ns() -> u64 {
     let scale = SCALE.load(Ordering::Relaxed);
-    (u128::from(monotonic_time_nanos()) * u128::from(scale) >> POINT) as u64
+    ((u128::from(monotonic_time_nanos()) * u128::from(scale)) >> POINT) as u64
 }
 
 /// Spins for so long.

@@ -3,7 +3,7 @@
 use kspin::SpinNoIrq;
 use shootdown::FreedTables;
 
-use crate::memory::{self, Pages};
+use crate::memory::{self, Flusher, Pages};
 use crate::platform::SHOOTDOWN;
 use crate::threads;
 
@@ -26,5 +26,5 @@ pub fn check() {
         *rounds += 1;
     }
     other.join().expect("threads do not fail");
-    page.unmap(memory::by_engine());
+    page.unmap(Flusher::Engine);
 }

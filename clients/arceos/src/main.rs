@@ -7,11 +7,17 @@
 #![no_main]
 
 extern crate alloc;
-extern crate axstd;
+#[allow(
+    unused_imports,
+    reason = "examples use the macros without a name, and call it std"
+)]
+#[macro_use]
+extern crate axstd as std;
 
 mod arch;
 mod boot;
 mod clock;
+mod example;
 mod fault;
 mod locks;
 mod memory;
@@ -23,6 +29,7 @@ mod torture;
 
 use axstd::println;
 
+use memory::Flusher;
 use options::Options;
 use probe::Found;
 
@@ -35,12 +42,15 @@ fn main() {
     clock::calibrate();
     boot::start(&options);
     boot::check_calls();
+    if example::run() {
+        arch::end(true);
+    }
     locks::check();
     println!("arceos: a CPU that waits for a lock with interrupts off answers");
     let seconds = options.seconds.min(PROBE_SECONDS);
-    let before = probe::run(memory::stock(), seconds);
+    let before = probe::run(Flusher::Stock, seconds);
     report("stock", seconds, &before);
-    let after = probe::run(memory::by_engine(), seconds);
+    let after = probe::run(Flusher::Engine, seconds);
     report("engine", seconds, &after);
     if after.is_bad() {
         println!("arceos: the engine's unmap left a page to be used through a stale translation");

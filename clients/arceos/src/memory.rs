@@ -21,16 +21,6 @@ pub enum Flusher {
     Engine,
 }
 
-/// As ArceOS does it.
-pub const fn stock() -> Flusher {
-    Flusher::Stock
-}
-
-/// As this client does it.
-pub const fn by_engine() -> Flusher {
-    Flusher::Engine
-}
-
 /// Pages of the kernel, at addresses of their own. Dropping it leaves them.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {

@@ -58,7 +58,7 @@ pub struct ArceOs;
 // SAFETY: duties as numbered at the trait.
 // 1. A register of the CPU leads to its own area, where its number is; threads move in the scheduler only.
 // 2. The interrupt flag; ArceOS has no handlers of non-maskable interrupts that use the engine. `NoPreempt` would switch threads as it
-//    enables preemption, with interrupts off too, so that waits until they are on.
+//    enables preemption, with interrupts off too, so that waits until they are on, or for the end of the interrupt.
 // 3. INVLPG, and SFENCE.VMA with an address, drop what is cached of a page on every root that is loaded; where RISC-V does not drop tables, all
 //    is dropped. SFENCE.VMA orders stores before it, INVLPG is serialising.
 // 4. There is one root, and nobody asks for another; CR3 drops all but global entries, which ArceOS does not make, and for RISC-V all is

@@ -67,7 +67,7 @@ pub fn run(flusher: Flusher, seconds: u64) -> Found {
     }
     RUNNING.store(false, Ordering::Relaxed);
     user.join().expect("threads do not fail");
-    pages.unmap(memory::by_engine());
+    pages.unmap(Flusher::Engine);
     START.store(0, Ordering::Relaxed);
     SHOOTDOWN.flush_kernel(pages.range(), FreedTables::No);
     found.reads = READS.load(Ordering::Relaxed);
@@ -95,23 +95,25 @@ fn change(pages: &Pages, sets: &[GlobalPage; 2], flusher: Flusher, number: u64) 
     let [new, old] = sets;
     set_words(new, 0);
     let new = memory::address_of(new);
-    if number % 4 == 3 {
-        pages.protect(false, flusher);
-        let late = count_late(old, 1);
-        pages.protect(true, flusher);
-        pages.remap(new, flusher);
-        return late + count_late(old, 0);
+    match number % 3 {
+        0 => {
+            pages.unmap(flusher);
+            let late = count_late(old, 0);
+            pages.map(new);
+            late
+        }
+        1 => {
+            pages.remap(new, flusher);
+            count_late(old, 0)
+        }
+        _ => {
+            pages.protect(false, flusher);
+            let late = count_late(old, 1);
+            pages.protect(true, flusher);
+            pages.remap(new, flusher);
+            late + count_late(old, 0)
+        }
     }
-    if number % 2 == 0 {
-        pages.unmap(flusher);
-    } else {
-        pages.remap(new, flusher);
-    }
-    let late = count_late(old, 0);
-    if number % 2 == 0 {
-        pages.map(new);
-    }
-    late
 }
 
 /// Gives the frames from number `first` on a new content, and looks a little later whether they still have it.
