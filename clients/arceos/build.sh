@@ -48,7 +48,7 @@ if [ -n "$example" ]; then
     # It becomes a module: what says that it is a crate goes.
     sed -e '/^#!\[/d' -e '/no_mangle/d' -e '/^#\[macro_use\]/d' -e '/^extern crate axstd as std;/d' "$example" >"$work/example.rs"
     export EXAMPLE_SOURCE="$work/example.rs"
-    set -- --cfg example --cfg 'feature="axstd"'
+    set -- --cfg example --cfg 'feature="axstd"' -Aunexpected_cfgs
 fi
 # A crate of ArceOS writes the linker script.
 cargo rustc --release --locked --target "$target" -- "$@" "-Clink-arg=-T$work/$target/release/linker_$platform.lds" \
