@@ -24,6 +24,8 @@ fn memory() -> String {
 
 /// How a program ends a PC with an exit code.
 const DEBUG_EXIT: &str = "-device isa-debug-exit,iobase=0xf4,iosize=4";
+/// What runs a machine that is not a PC: one thread a virtual CPU, also where there are fewer cores, for these do not change over as they spin.
+const EMULATED: &str = "-accel tcg,thread=multi";
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 12;
 
@@ -268,8 +270,7 @@ impl Client {
                 (run.qemu, format!("{accel} {DEBUG_EXIT}"))
             }
             Some(Machine { qemu, arguments }) => {
-                let accel = AccelChoice::Tcg.settle(run.cpus)?;
-                (Path::new(qemu), format!("-accel {accel} {arguments}"))
+                (Path::new(qemu), format!("{EMULATED} {arguments}"))
             }
         };
         let mut command = Command::new(program);
