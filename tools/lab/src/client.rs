@@ -18,9 +18,19 @@ const BUILD_DEADLINE: Duration = Duration::from_secs(600);
 /// Beside the seconds that it is to run, four times: an emulator on a busy host.
 const BOOT_DEADLINE: Duration = Duration::from_secs(90);
 /// What suffices for a small kernel.
-const MEMORY: &str = "64M";
+fn memory() -> String {
+    "64M".into()
+}
+
+/// How a program ends a PC with an exit code.
+const DEBUG_EXIT: &str = "-device isa-debug-exit,iobase=0xf4,iosize=4";
+/// What runs a machine that is not a PC: one thread a virtual CPU, also where there are fewer cores, for these do not change over as they spin.
+const EMULATED: &str = "-accel tcg,thread=multi";
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 12;
+
+/// What a build ends with where something is missing that it needs; it has said what, and the remedy.
+const MISSING: i32 = 77;
 
 /// One client: how it is built, booted, and judged. `{library}`, `{image}`, `{cpus}` and `{seconds}` stand for what they name.
 #[derive(Debug, Deserialize)]
@@ -36,12 +46,18 @@ pub struct Client {
     /// The static library that cargo builds for it, if it wants one.
     package: Option<String>,
     /// For which target.
+    #[serde(default)]
     target: String,
     /// With which features.
     #[serde(default)]
     features: Vec<String>,
-    /// The program that builds the image, and its arguments; run in the folder.
+    /// The program that builds the image, and its arguments; run in the folder. With `{cpus}` an image is for one number of CPUs.
     build: Vec<String>,
+    /// What it runs on if that is not a PC.
+    machine: Option<Machine>,
+    /// As QEMU has it.
+    #[serde(default = "memory")]
+    memory: String,
     /// Its command line.
     options: String,
     /// How it ends if all is well.
@@ -50,6 +66,16 @@ pub struct Client {
     /// What makes it fail on purpose, and how it ends then.
     #[serde(default)]
     pub breaks: Vec<Break>,
+}
+
+/// A machine that is not a PC.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Machine {
+    /// The emulator's program.
+    qemu: String,
+    /// What it has to be told of the machine.
+    arguments: String,
 }
 
 /// How a run ends.
@@ -117,7 +143,7 @@ pub fn command(arguments: &cli::Client) -> Outcome<ExitCode> {
         cpus,
         seconds: arguments.seconds,
     };
-    let image = client.build()?;
+    let image = client.build(cpus)?;
     client.boot(&image, run, &arguments.options, &mut |line| {
         println!("{line}")
     })?;
@@ -158,21 +184,26 @@ impl Client {
             ("cc", Some(compiler)) => compiler.clone(),
             _ => name.clone(),
         };
-        let mut needed = self.needs.iter().map(named);
+        let machine = self.machine.iter().map(|machine| machine.qemu.clone());
+        let mut needed = self.needs.iter().map(named).chain(machine);
         needed.find(|name| which::which(name).is_err())
     }
 
-    /// Builds its library and its image, and returns where that is until this process ends.
-    pub fn build(&self) -> Outcome<PathBuf> {
+    /// Builds its library and its image for so many CPUs, and returns where that is until this process ends.
+    ///
+    /// # Errors
+    /// A [`Failure::Input`] where something is missing that the build needs.
+    pub fn build(&self, cpus: usize) -> Outcome<PathBuf> {
         let name = &self.name;
         let library = match &self.package {
             Some(package) => cargo::build_library(package, &self.target, &self.features)?,
             None => PathBuf::new(),
         };
         let image =
-            place::keep("images")?.join(format!("client-{name}-{}.elf", std::process::id()));
+            place::keep("images")?.join(format!("client-{name}-{cpus}-{}.elf", std::process::id()));
         let (library, path) = (library.to_string_lossy(), image.to_string_lossy());
-        let values = [("library", &*library), ("image", &*path)];
+        let cpus = cpus.to_string();
+        let values = [("library", &*library), ("image", &*path), ("cpus", &*cpus)];
         let mut words = self.build.iter().map(|word| filled(word, &values));
         let program = words.next().unwrap_or_default();
         let folder = place::root().join("clients").join(name);
@@ -180,12 +211,11 @@ impl Client {
         command.args(words).current_dir(folder);
         let built =
             Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing(format!("build {name}"))?;
-        match built.has_succeeded() {
-            true => Ok(image),
-            false => Err(Failure::work(format!(
-                "cannot build {name}:\n{}",
-                cargo::tail(&built.errors)
-            ))),
+        let why = cargo::tail(&built.errors);
+        match built.status.and_then(|status| status.code()) {
+            Some(0) => Ok(image),
+            Some(MISSING) => Err(Failure::input(format!("cannot build {name}"), why.trim())),
+            _ => Err(Failure::work(format!("cannot build {name}:\n{why}"))),
         }
     }
 
@@ -234,14 +264,22 @@ impl Client {
     fn qemu(&self, image: &Path, run: Run<'_>, options: &str) -> Outcome<Command> {
         let (cpus, seconds) = (run.cpus.to_string(), run.seconds.to_string());
         let line = filled(&self.options, &[("cpus", &cpus), ("seconds", &seconds)]);
-        let mut command = Command::new(run.qemu);
+        let (program, machine) = match &self.machine {
+            None => {
+                let accel = run.accel.settle(run.cpus)?.arguments();
+                (run.qemu, format!("{accel} {DEBUG_EXIT}"))
+            }
+            Some(Machine { qemu, arguments }) => {
+                (Path::new(qemu), format!("{EMULATED} {arguments}"))
+            }
+        };
+        let mut command = Command::new(program);
         command
-            .args(run.accel.settle(run.cpus)?.arguments().split(' '))
-            .args(["-smp", &cpus, "-m", MEMORY, "-kernel"])
+            .args(machine.split(' '))
+            .args(["-smp", &cpus, "-m", &self.memory, "-kernel"])
             .arg(image)
             .args(["-append", format!("{line} {options}").trim_end()])
-            .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '))
-            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+            .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '));
         Ok(command)
     }
 }

@@ -1,0 +1,159 @@
+//! x86-64, a PC under QEMU.
+
+use core::arch::{asm, naked_asm};
+use core::ptr::{read_volatile, write_volatile};
+use core::sync::atomic::AtomicUsize;
+
+use alloc::string::String;
+use axhal::mem::phys_to_virt;
+use kernel_guard::IrqSave;
+
+pub use page_table_entry::x86_64::X64PTE as Entry;
+pub use shootdown_x86::apic::fence_before_ipi;
+
+/// Levels of page tables.
+pub const LEVELS: usize = 4;
+/// INVLPG drops cached entries of the paging structures, too (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
+pub const PAGE_FLUSH_DROPS_TABLES: bool = true;
+
+/// CR4.PGE (SDM vol. 3A, "Control Registers").
+const CR4_PGE: u64 = 1 << 7;
+/// The interrupt flag, as `IrqSave` keeps it.
+const INTERRUPTS_ON: usize = 1 << 9;
+/// QEMU's device isa-debug-exit.
+const EXIT_PORT: u16 = 0xf4;
+/// QEMU ends with 2v + 1.
+const ENDS_WELL: u32 = 16;
+const ENDS_BADLY: u32 = 17;
+
+/// Registers of the HPET (IA-PC HPET specification, "Register Overview").
+const HPET: usize = 0xfed0_0000;
+const HPET_PERIOD_FS: usize = HPET + 4;
+const HPET_CONFIGURATION: usize = HPET + 0x10;
+const HPET_COUNTER: usize = HPET + 0xf0;
+
+/// Where the address of the command line is in the information of multiboot 0.6.96.
+const MULTIBOOT_CMDLINE: usize = 16;
+/// QEMU's device fw_cfg, and items of it.
+const SELECT_PORT: u16 = 0x510;
+const KERNEL_ADDRESS: u16 = 0x07;
+const KERNEL_DATA: u16 = 0x11;
+
+/// Whether a state of `IrqSave` has interrupts on.
+pub fn means_enabled(state: usize) -> bool {
+    state & INTERRUPTS_ON != 0
+}
+
+/// Ends the machine, and QEMU.
+pub fn end(is_good: bool) -> ! {
+    let code = if is_good { ENDS_WELL } else { ENDS_BADLY };
+    // SAFETY: a port of QEMU's, which ends with the write.
+    unsafe { asm!("out dx, eax", in("dx") EXIT_PORT, in("eax") code) };
+    axhal::power::system_off()
+}
+
+fn physical(address: usize) -> *mut u32 {
+    phys_to_virt(address.into()).as_mut_ptr().cast()
+}
+
+/// Has QEMU's configuration device hand out an item from its beginning.
+fn select(item: u16) {
+    // SAFETY: the ports of the device, which only this function and `next_byte` use.
+    unsafe { asm!("out dx, ax", in("dx") SELECT_PORT, in("ax") item) };
+}
+
+fn next_byte() -> u8 {
+    let byte;
+    // SAFETY: the same.
+    unsafe { asm!("in al, dx", in("dx") SELECT_PORT + 1, out("al") byte) };
+    byte
+}
+
+fn number(item: u16) -> usize {
+    select(item);
+    (0..4).fold(0, |number, byte| {
+        number | (next_byte() as usize) << (8 * byte)
+    })
+}
+
+/// What stands behind the name of the image. QEMU has put it behind the kernel, where ArceOS's allocator has been since; it is read from what QEMU
+/// loaded.
+pub fn command_line() -> String {
+    let information = axhal::dtb::get_bootarg();
+    // SAFETY: multiboot's information lies below 1 MiB, which ArceOS maps and leaves alone; QEMU always gives a command line.
+    let line = unsafe { read_volatile(physical(information + MULTIBOOT_CMDLINE)) };
+    let before = line as usize - number(KERNEL_ADDRESS);
+    select(KERNEL_DATA);
+    (0..before).for_each(|_| {
+        next_byte();
+    });
+    let bytes = core::iter::repeat_with(next_byte).take_while(|byte| *byte != 0);
+    bytes.map(char::from).collect()
+}
+
+/// Nanoseconds of a clock whose frequency is known.
+pub fn reference_ns() -> Option<u64> {
+    // SAFETY: the registers of the HPET, which ArceOS maps and does not use.
+    let period_fs = unsafe { read_volatile(physical(HPET_PERIOD_FS)) };
+    // SAFETY: the same; bit 0 lets it run.
+    unsafe { write_volatile(physical(HPET_CONFIGURATION), 1) };
+    // SAFETY: the same.
+    let count = unsafe { read_volatile(physical(HPET_COUNTER).cast::<u64>()) };
+    Some((u128::from(count) * u128::from(period_fs) / 1_000_000) as u64)
+}
+
+/// Drops every translation of this CPU, global ones too.
+pub fn flush_all() {
+    let irq = IrqSave::new();
+    let cr4: u64;
+    // SAFETY: reads CR4, and writes it with and without CR4.PGE: both drop everything, and nothing else depends on the bit.
+    unsafe {
+        asm!("mov {cr4}, cr4", "mov {other}, {cr4}", "xor {other}, {pge}", "mov cr4, {other}", "mov cr4, {cr4}",
+            cr4 = out(reg) cr4, other = out(reg) _, pge = const CR4_PGE, options(nostack));
+    }
+    let _ = cr4;
+    drop(irq);
+}
+
+/// Loads the word at `address` into `word`; false if `abandon` was called meanwhile with what is in `stack`.
+///
+/// # Safety
+/// 1. Interrupts are off, and only a fault of this load calls `abandon`.
+/// 2. `word` may be written, and a load of `address` has no effect.
+#[unsafe(naked)]
+pub unsafe extern "C" fn load_or_abandon(
+    address: usize,
+    stack: &AtomicUsize,
+    word: *mut u64,
+) -> bool {
+    naked_asm!(
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rsi], rsp",
+        "mov rcx, [rdi]",
+        "mov [rdx], rcx",
+        "mov eax, 1",
+        "jmp {leave}",
+        leave = sym leave,
+    )
+}
+
+/// Has `load_or_abandon` return false.
+///
+/// # Safety
+/// 1. `stack` is what that has stored, and it waits for its load.
+#[unsafe(naked)]
+pub unsafe extern "C" fn abandon(stack: usize) -> ! {
+    naked_asm!("mov rsp, rdi", "xor eax, eax", "jmp {leave}", leave = sym leave)
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn leave() {
+    naked_asm!(
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx", "ret"
+    )
+}

@@ -1,0 +1,64 @@
+//! The engine beside ArceOS: interrupt, locks, CPUs.
+//!
+//! ArceOS calls no code of ours while it boots, and needs none: a CPU is no target before it is online, and `online` drops what it has cached.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use axhal::irq::{self, IPI_IRQ};
+use axstd::println;
+
+use crate::arch;
+use crate::options::{Mistake, Options};
+use crate::platform::{self, CPUS, SHOOTDOWN};
+use crate::{threads, torture};
+
+/// Rounds of the first test.
+const CALLS: usize = 10_000;
+
+/// Brings all CPUs online. Once, in the first thread.
+pub fn start(options: &Options) {
+    platform::prepare(options.mistake == Mistake::NoFlush);
+    if options.mistake != Mistake::NoPoll {
+        kspin::set_poll(|| {
+            SHOOTDOWN.poll();
+        });
+    }
+    // The controllers are acknowledged between a handler and the hook. On RISC-V that clears the one bit that says that there is an
+    // interrupt, so the engine must look afterwards; a handler must be there all the same.
+    let is_first = irq::register(IPI_IRQ, || ()) && irq::register_irq_hook(on_irq);
+    if !is_first {
+        println!("arceos: somebody else has the interrupt {IPI_IRQ:#x}, or the hook");
+        arch::end(false);
+    }
+    threads::on_each_cpu(|| {
+        let irq = kernel_guard::IrqSave::new();
+        SHOOTDOWN.online();
+        drop(irq);
+    });
+    threads::stay_on(0);
+}
+
+/// After each interrupt, with interrupts off and preemption disabled.
+fn on_irq(number: usize) {
+    if number == IPI_IRQ {
+        SHOOTDOWN.handle_ipi();
+    } else if number == axhal::time::irq_num() {
+        torture::tick();
+    }
+    platform::settle();
+}
+
+/// Calls all CPUs, again and again.
+pub fn check_calls() {
+    static HITS: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
+    for _ in 0..CALLS {
+        SHOOTDOWN.call_all(&|cpu| {
+            HITS[cpu.index()].fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    let ran: usize = HITS.iter().map(|hits| hits.load(Ordering::Relaxed)).sum();
+    println!("arceos: {ran} functions ran in {CALLS} calls of {CPUS} CPUs");
+    if ran != CALLS * CPUS {
+        arch::end(false);
+    }
+}

@@ -1,0 +1,149 @@
+//! ArceOS, as the engine sees it. One file for all processors.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axhal::irq::{IPI_IRQ, IpiTarget};
+use axstd::println;
+use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
+use memory_addr::VirtAddr;
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
+};
+
+use crate::{arch, clock};
+
+/// How many CPUs there are: ArceOS is built for a number.
+pub const CPUS: usize = axconfig::plat::MAX_CPU_NUM;
+
+/// The engine of the machine.
+pub static SHOOTDOWN: Shootdown<ArceOs, CPUS> = Shootdown::new(ArceOs);
+
+static MEMORY: [CpuMemory<CPUS>; CPUS] = [const { CpuMemory::new() }; CPUS];
+
+/// On each CPU: how often the engine has disabled preemption there.
+static DISABLED: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
+/// On each CPU: how often ArceOS is still to be told that preemption is enabled.
+static OWED: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
+/// A deliberate mistake.
+static NO_FLUSH: AtomicBool = AtomicBool::new(false);
+
+/// Before anything else; `no_flush` makes `local_flush` do nothing.
+pub fn prepare(no_flush: bool) {
+    SHOOTDOWN.attach_all(&MEMORY);
+    NO_FLUSH.store(no_flush, Ordering::Relaxed);
+}
+
+/// Whether the running thread may give its CPU away.
+pub fn is_preemptible() -> bool {
+    let irq = IrqSave::new();
+    let is_disabled = DISABLED[this_cpu()].load(Ordering::Relaxed) > 0;
+    drop(irq);
+    !is_disabled && axhal::asm::irqs_enabled()
+}
+
+/// Tells ArceOS what it is owed. At the end of an interrupt's hook, where preemption is disabled once more, so that it does not switch.
+pub fn settle() {
+    let owed = OWED[this_cpu()].swap(0, Ordering::Relaxed);
+    (0..owed).for_each(|_| NoPreempt::release(()));
+}
+
+fn this_cpu() -> usize {
+    axhal::percpu::this_cpu_id()
+}
+
+/// The running machine.
+#[derive(Debug)]
+pub struct ArceOs;
+
+// SAFETY: duties as numbered at the trait.
+// 1. A register of the CPU leads to its own area, where its number is; threads move in the scheduler only.
+// 2. The interrupt flag; ArceOS has no handlers of non-maskable interrupts that use the engine. `NoPreempt` would switch threads as it
+//    enables preemption, with interrupts off too, so that waits until they are on, or for the end of the interrupt.
+// 3. INVLPG, and SFENCE.VMA with an address, drop what is cached of a page on every root that is loaded; where RISC-V does not drop tables, all
+//    is dropped. SFENCE.VMA orders stores before it, INVLPG is serialising.
+// 4. There is one root, and nobody asks for another; CR3 drops all but global entries, which ArceOS does not make, and for RISC-V all is
+//    dropped after it.
+// 5. `fence_before_ipi`. The controller's driver has none.
+// 6. Local APIC: one vector, ended before the hook runs; what arrives later is pending in the IRR. RISC-V: SSIP is cleared before the hook
+//    runs, which is where `handle_ipi` is called.
+// 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. `prefetch_write` is not there.
+unsafe impl Platform for ArceOs {
+    type IrqState = usize;
+
+    #[inline]
+    fn current_cpu(&self) -> CpuId {
+        CpuId::new(this_cpu() as u32)
+    }
+
+    #[inline]
+    fn irq_save(&self) -> usize {
+        IrqSave::acquire()
+    }
+
+    fn irq_restore(&self, state: usize) {
+        let owed = match arch::means_enabled(state) {
+            true => OWED[this_cpu()].swap(0, Ordering::Relaxed),
+            false => 0,
+        };
+        IrqSave::release(state);
+        (0..owed).for_each(|_| NoPreempt::release(()));
+    }
+
+    fn preempt_disable(&self) {
+        NoPreempt::acquire();
+        DISABLED[this_cpu()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn preempt_enable(&self) {
+        DISABLED[this_cpu()].fetch_sub(1, Ordering::Relaxed);
+        if axhal::asm::irqs_enabled() {
+            NoPreempt::release(());
+        } else {
+            OWED[this_cpu()].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        let cpu_id = target.index();
+        let to = match cpu_id == this_cpu() {
+            true => IpiTarget::Current { cpu_id },
+            false => IpiTarget::Other { cpu_id },
+        };
+        arch::fence_before_ipi();
+        axhal::irq::send_ipi(IPI_IRQ, to);
+        Ok(())
+    }
+
+    fn local_flush(&self, operation: LocalFlush) {
+        if NO_FLUSH.load(Ordering::Relaxed) {
+            return;
+        }
+        match operation {
+            LocalFlush::Pages(_, FreedTables::Yes) if !arch::PAGE_FLUSH_DROPS_TABLES => {
+                arch::flush_all();
+            }
+            LocalFlush::Pages(range, _) => {
+                for address in range.iter_pages() {
+                    axhal::asm::flush_tlb(Some(VirtAddr::from(address)));
+                }
+            }
+            LocalFlush::Space | LocalFlush::All => arch::flush_all(),
+        }
+    }
+
+    fn load_root(&self, root: Root) {
+        let root = root.as_u64() as usize;
+        // SAFETY: whoever made the `Root` has promised that it maps the kernel.
+        unsafe { axhal::asm::write_kernel_page_table(root.into()) };
+        arch::flush_all();
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn on_stall(&self, stall: &Stall) {
+        println!("arceos: {stall}");
+        arch::end(false);
+    }
+}
