@@ -35,10 +35,11 @@ where
     }
 
     /// Lets another task have the CPU; the caller may go on elsewhere. Called from tasks with interrupts on, also
-    /// between the sending of a request and its wait; does nothing while preemption is disabled.
+    /// between the sending of a request and its wait. It must do nothing while [preemption is disabled](Platform::preempt_disable): a host that cannot ask its
+    /// kernel keeps a count of its own for each CPU.
     fn preempt(&self) {}
 
-    /// Lets the CPU go for about `ns` nanoseconds, as a task that sleeps. Called from tasks with interrupts on.
+    /// Lets the CPU go for about `ns` nanoseconds, as a task that sleeps. Called from tasks with interrupts on; as [`preempt`](Self::preempt) while preemption is disabled.
     fn rest(&self, ns: u64) {
         let _ = ns;
         self.preempt();

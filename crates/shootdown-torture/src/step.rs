@@ -24,7 +24,7 @@ pub enum Context {
     /// An interrupt handler other than the engine's; interrupts are off.
     Interrupt,
     /// The same where the handler has interrupted the holder of a lock: others may spin for it with interrupts off and run no
-    /// functions, so the step waits for none.
+    /// functions, so the step waits for none. A host that cannot know passes this one.
     InterruptUnderLock,
     /// A task with interrupts off.
     InterruptsOff,

@@ -66,7 +66,8 @@ pub unsafe trait Platform: Sync {
     /// last, and by [`pin_windows`](crate::Shootdown::pin_windows).
     fn preempt_disable(&self);
 
-    /// Undoes one [`preempt_disable`](Self::preempt_disable).
+    /// Undoes one [`preempt_disable`](Self::preempt_disable). Interrupts in any state, which may be another one than at the disabling: with interrupts
+    /// off it must not reschedule, but leave that to their enabling.
     fn preempt_enable(&self);
 
     /// Sends the engine's interrupt to `target`, which is online and not this CPU (this CPU only when the
