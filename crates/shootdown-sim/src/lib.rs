@@ -19,6 +19,7 @@ pub mod fuzz;
 pub mod kernel;
 pub mod machine;
 pub mod oracle;
+pub mod stories;
 pub mod timed;
 pub mod torture;
 pub mod trace;

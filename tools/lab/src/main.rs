@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod session;
 mod sim;
+mod stories;
 mod suite;
 mod torture;
 
@@ -55,6 +56,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
         Command::Sim(arguments) => sim::command(&arguments),
+        Command::Stories(arguments) => stories::command(&arguments),
         Command::Iso(arguments) => iso::command(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Torture(arguments) => torture::command(&arguments),
         Command::Client(arguments) => client::command(&arguments),

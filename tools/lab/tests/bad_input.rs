@@ -319,6 +319,17 @@ fn mutants_that_do_not_exist_and_efforts_that_prove_nothing() {
 }
 
 #[test]
+fn stories_that_are_none() {
+    let fixture = Fixture::new();
+    let lab = |words: &[&str]| fixture.lab(&[&["stories"], words].concat());
+    assert_refused(&lab(&["no-such"]), &["no-such", "no-wait", "--help"]);
+    assert_refused(&lab(&["no-wait", "--runs", "0"]), &["--runs"]);
+    assert_refused(&lab(&["--html", "page.html"]), &["NAME"]);
+    let page = ["no-wait", "--html", "/"];
+    assert_refused(&lab(&page), &["cannot write /", "--html"]);
+}
+
+#[test]
 fn traces_and_pictures_that_cannot_be_written() {
     let fixture = Fixture::new();
     for option in ["--trace", "--picture", "--html"] {

@@ -12,6 +12,7 @@ mod model;
 mod plain;
 mod remote;
 mod schedule;
+mod shrink;
 mod stalls;
 mod view;
 
@@ -21,4 +22,5 @@ pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware, NoTlb, Tables};
 pub use remote::BackEnd;
 pub use schedule::{Deviation, Schedule};
+pub(crate) use shrink::shrink_schedule;
 pub use view::View;

@@ -31,14 +31,14 @@ where
 
     /// The flush that takes a page from a space is over.
     pub(super) fn strike(&self, space: u64, page: usize, mark: Mark) {
-        context().tell(|| format!("page {page} of space {space} must have forgotten {mark:?}"));
+        context().tell(|| format!("page {page} of space {space} must be forgotten by now"));
         let mut book = self.hardware.book.borrow_mut();
         book.withdraw(space, page, mark, context().events());
     }
 
     /// The flush that makes a page read-only is over.
     pub(super) fn strike_writable(&self, space: u64, page: usize, mark: Mark) {
-        context().tell(|| format!("page {page} of space {space} must be read-only since {mark:?}"));
+        context().tell(|| format!("page {page} of space {space} must be read-only by now"));
         let mut book = self.hardware.book.borrow_mut();
         book.withdraw_writable(space, page, mark, context().events());
     }

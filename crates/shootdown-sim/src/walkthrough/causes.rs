@@ -123,7 +123,7 @@ impl Search {
             }
             Key::Promise(_, page, of) if of == frame && self.is_about(page) => {
                 let why = match value {
-                    None => format!("{key} is promised no longer: a flush has been waited for"),
+                    None => format!("{key} is promised no longer: the flush is taken to be over"),
                     Some(_) => format!("{key} is promised otherwise from here on"),
                 };
                 self.withdrawn = Some((step, why));

@@ -11,7 +11,7 @@ use crate::machine::AccelChoice;
 use crate::mutants::Effort;
 
 pub use bench::{Bench, Calls, CallsBench};
-pub use sim::{Sim, SimFuzz, SimReplay, Torture};
+pub use sim::{Sim, SimFuzz, SimReplay, Stories, Torture};
 
 /// How many virtual CPUs the reference kernel supports.
 pub const MAX_CPUS: i64 = 16;
@@ -41,6 +41,9 @@ pub enum Command {
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
     #[command(subcommand)]
     Sim(Sim),
+    /// Play a bug that kernels have until it shows, then the same with this engine; without a name, list them.
+    #[command(after_help = "Example: ./lab stories no-wait --html no-wait.html")]
+    Stories(Stories),
     /// Make an image from which a PC boots and measures itself, or read what such a PC said.
     #[command(after_help = "Example: ./lab iso --read SERIAL.txt --json pc.json")]
     Iso(Iso),

@@ -1,11 +1,13 @@
-//! The command lines of `lab sim` and `lab torture`.
+//! The command lines of `lab sim`, `lab stories` and `lab torture`.
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use shootdown_sim::explore::Schedule;
 use shootdown_sim::fuzz::Case;
 use shootdown_sim::kernel::Scenario;
+use shootdown_sim::stories::{STORIES, Story};
 
 use super::{CpuMachine, Emulator};
 use crate::cargo::Sanitizer;
@@ -73,6 +75,25 @@ pub struct SimReplay {
     /// Write a page here that walks through the run, step by step
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// `lab stories`
+#[derive(Debug, Args)]
+pub struct Stories {
+    /// Which story
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(STORIES.iter().map(|story| story.name)).map(story_of))]
+    pub story: Option<&'static Story>,
+    /// So many schedules with the engine, in which nothing may go wrong; never fewer than the bug took
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Write a page here that walks through the schedule that goes wrong, and through one with the engine
+    #[arg(long, value_name = "FILE", requires = "story")]
+    pub html: Option<PathBuf>,
+}
+
+fn story_of(name: String) -> &'static Story {
+    let named = STORIES.iter().find(|story| story.name == name);
+    named.expect("only names of stories are parsed")
 }
 
 /// `lab torture`
