@@ -28,6 +28,8 @@ pub enum Sight {
     WindowMissed,
     /// A space went from one of its roots to another.
     RootChanged,
+    /// A host loaded a root itself, between the halves of a switch.
+    SwitchedInHalves,
     /// A private root was given up.
     RootRetired,
     /// Windows were asked for on another CPU.
@@ -91,7 +93,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 41;
+const SIGHTS: usize = 42;
 
 impl Sight {
     /// All of them, in words.
@@ -107,6 +109,7 @@ impl Sight {
         (Self::WindowUsed, "windows used"),
         (Self::WindowMissed, "missed"),
         (Self::RootChanged, "roots changed"),
+        (Self::SwitchedInHalves, "loaded by the host"),
         (Self::RootRetired, "roots retired"),
         (Self::PinRefused, "pins refused"),
         (Self::AbsentPassedBy, "absent CPUs passed by"),

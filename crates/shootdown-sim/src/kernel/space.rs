@@ -8,7 +8,7 @@ use shootdown::{AddressSpace, Capacity, Cpus, Platform};
 
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
-use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, USER_PAGES, World};
+use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Sight, USER_PAGES, World};
 use crate::machine::{FailureKind, context, root_at};
 
 /// First generations of spaces are so far apart, up to so far.
@@ -181,6 +181,7 @@ where
         let platform = self.engine.platform();
         let irq = platform.irq_save();
         if self.engine.begin_switch(previous, next) {
+            self.hardware.saw(Sight::SwitchedInHalves);
             let root = next.map_or(Self::kernel_root(), |space| space.root());
             platform.load_root(root);
             self.engine.end_switch(previous, next);
