@@ -17,15 +17,14 @@ pub(crate) struct CpuTlb {
     pub(crate) owed: OwedFlush,
     /// The tag of the loaded root.
     asid: OwnWord,
-    /// The loaded root, where it may have to be loaded again under a [global tag](crate::GlobalTags).
+    /// The loaded root, where it may have to be loaded again under a [global tag](crate::GlobalTags). Without global tags: between the halves of a switch, the
+    /// space that is being loaded.
     pub(super) root: OwnWord,
     /// Whether the user side of the tag missed a flush.
     user_side_due: OwnWord,
     /// The space that the host has not left: the loaded one, or the one that the CPU was lazy in when it had to
     /// let go. One that is [being left](SpaceId::being_left) between the halves of a switch.
     host: OwnWord,
-    /// Between the halves of a switch: the space that is being loaded.
-    next: OwnWord,
     /// The root to load when a lazy CPU has to let go.
     lazy_root: OwnWord,
     /// Whose turn it is to lose a tag.
@@ -49,7 +48,6 @@ impl CpuTlb {
             root: OwnWord::new(),
             user_side_due: OwnWord::new(),
             host: OwnWord::new(),
-            next: OwnWord::new(),
             lazy_root: OwnWord::new(),
             turn: OwnWord::new(),
             others_void: OwnFlag::new(),
@@ -127,7 +125,7 @@ impl CpuTlb {
     /// From here to [`end_switch`](Self::end_switch) the host loads a root of `next`, no translation of which is older than `generation`.
     pub(super) fn begin_switch(&self, next: SpaceId, generation: TlbGen) {
         self.record(generation);
-        self.next.set(next.raw());
+        self.root.set(next.raw());
         self.set_host(self.host().being_left());
     }
 
@@ -136,7 +134,7 @@ impl CpuTlb {
         let host = self.host();
         let from = SpaceId::from_raw(host.raw() & !SpaceId::SPARE_BIT);
         host.is_being_left()
-            .then(|| (from, SpaceId::from_raw(self.next.get())))
+            .then(|| (from, SpaceId::from_raw(self.root.get())))
     }
 
     /// The host has loaded the root of `next`, untagged.
