@@ -17,6 +17,22 @@
 //!
 //! A loss that makes a wait endless shows as no progress ([`Torture::progress`]): hosts watch that from outside.
 //!
+//! ```ignore
+//! static TORTURE: Torture<4> = Torture::new();
+//!
+//! TORTURE.begin(&host, &Plan::new(seed)); // on one CPU, all are online
+//! while now() < end {
+//!     TORTURE.step(&host, WorkerId::task(cpu), Context::Task); // on each CPU
+//! }
+//! host.memory().enter(None); // each task leaves its space, if there are any
+//! TORTURE.finish(&host); // on one CPU, when the others have left the loop
+//! let summary = TORTURE.summary(&host, elapsed_ns);
+//! assert_eq!(summary.violations(), 0, "{:?}", summary.first());
+//! ```
+//!
+//! Without spaces ([`Memory::spaces`] is 0) kernel pages are still changed and checked, if there are any; operations that need a space do not come. A host
+//! whose interrupts get lost shows no violation, because the engine sends them again: look at `ipis_resent` of the engine's counters, too.
+//!
 //! No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
 
 #![no_std]

@@ -44,7 +44,7 @@ where
     fn map(&self, region: Region, page: usize, frame: Option<usize>);
 
     /// Loads the word at a page as the running CPU's translations have it, with the space of the running task loaded;
-    /// `None` if there is no translation.
+    /// `None` if there is no translation, or if the processor still takes it so: that is never a violation. Called with interrupts off.
     fn load(&self, region: Region, page: usize) -> Option<u64>;
 
     /// The space of the running task.
@@ -66,13 +66,14 @@ where
     }
 
     /// Replaces the page table that translates `page` by a copy of it elsewhere, and flushes nothing; returns the name of the
-    /// old one, or `None` if that cannot be done now. Other CPUs may change entries meanwhile, which must not be lost.
+    /// old one, or `None` if that cannot be done now. Other CPUs may change entries meanwhile, which must not be lost:
+    /// a lock whose holder neither flushes nor waits will do.
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {
         let _ = (space, page);
         None
     }
 
-    /// The pages that the table of `page` translates, from the first; for a flush after
+    /// The pages that the table of `page` translates: the first, and how many; for a flush after
     /// [`move_table`](Self::move_table).
     fn table_pages(&self, page: usize) -> (usize, usize) {
         (page, 1)
