@@ -32,7 +32,7 @@ pub fn check(is_wanted: bool, tally: &mut Tally) {
         let has_target = |root: &String| Path::new(root).join("lib/rustlib").join(target).exists();
         libraries.as_ref().is_some_and(has_target)
     };
-    match TARGETS.iter().all(|target| is_there(&target)) {
+    match TARGETS.iter().all(is_there) {
         true => tally.check(NAME, build),
         false => tally.skip(
             NAME,
