@@ -44,6 +44,23 @@
 //! # SHOOTDOWN.switch_away(&space, root);
 //! ```
 //!
+//! # What is for whom
+//!
+//! | for | names |
+//! |---|---|
+//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_all`, `call_one`, `post`; [`CpuMemory`], [`CpuId`], [`CpuMask`] |
+//! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`PageSize`], [`FreedTables`] |
+//! | user address spaces | [`AddressSpace`], [`Root`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
+//! | calls that wait for nobody | [`CallTicket`], [`CallData`], [`KickTicket`] |
+//! | hardware tags | [`AsidSlot`], [`Asid`], [`TagEntries`], [`Tags`] |
+//! | idle loops that spin | [`PollIdle`] |
+//! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], [`TraceEvent`] |
+//! | few: windows of servers | [`WindowRoot`], [`PinnedWindows`], [`WrongCpu`] |
+//! | few: hypervisors | [`GuestSpace`], [`Vcpu`], [`GuestEntry`], [`GuestExit`] |
+//! | few: flushes without an interrupt | [`RemoteTargets`], [`RemoteFlush`], [`FlushRequest`], [`GlobalTags`], [`TagSet`] |
+//!
+//! `examples/kernel.rs` keeps all of it in one module of a kernel that learns at boot how many CPUs there are.
+//!
 //! The project's book (`docs/`, built by `mdbook build docs`) has the rest: how to adopt the engine in an afternoon, the contracts, one shootdown step
 //! by step, what was measured, and where others are ahead. The invariants I1 to I17 that comments cite are listed in `ARCHITECTURE.md`.
 
