@@ -147,20 +147,32 @@ fn one_request_may_go_both_ways() {
 
 /// The pending set has the bit of a target until its whole leaf has acknowledged. Who comes for another request by its inbox
 /// leaves alone what the ring told, heard or not.
-#[test]
-fn what_a_ring_told_is_not_taken_from_the_slot() {
-    static RUNS: Count = Count::new();
-    let machine = loud::<4>();
+fn what_a_ring_told_is_not_taken_from_the_slot<const N: usize>(first: u32, second: u32)
+where
+    Cpus<N>: Capacity,
+{
+    let runs: &'static Count = Box::leak(Box::default());
+    let machine = loud::<N>();
     let puppet = *machine.platform();
-    let count = |_: CpuId| RUNS.add();
-    machine.post(&mask([1, 2]), count);
-    assert!(puppet.deliver(1));
+    let count = |_: CpuId| runs.add();
+    machine.post(&mask([first, second]), count);
+    assert!(puppet.deliver(first));
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
-    machine.post(&mask([1, 2]), count);
-    for (target, runs) in [(1, 2), (2, 4)] {
+    machine.post(&mask([first, second]), count);
+    for (target, expected) in [(first, 2), (second, 4)] {
         assert!(puppet.deliver(target));
-        assert_eq!(RUNS.get(), runs);
+        assert_eq!(runs.get(), expected);
     }
+}
+
+#[test]
+fn what_a_ring_told_is_not_taken_from_the_slot_of_few() {
+    what_a_ring_told_is_not_taken_from_the_slot::<4>(1, 2);
+}
+
+#[test]
+fn what_a_ring_told_is_not_taken_from_the_slot_of_many() {
+    what_a_ring_told_is_not_taken_from_the_slot::<128>(70, 71);
 }
 
 /// What a called function may serve: flushes at once, functions later, and nothing twice, also when a slot is used again.
@@ -371,5 +383,137 @@ fn who_is_called_again_and_again_uses_the_inboxes() {
         puppet.deliver(0);
         machine.call_many(&others, &|_| ());
         assert_eq!(published(), broadcasts, "after {calls} calls");
+    }
+}
+
+/// Its entries are told apart by the numbers of their requests, which are not the first of their CPUs here.
+#[test]
+fn a_ring_that_was_used_before_is_full_at_the_same_number() {
+    static RUNS: Count = Count::new();
+    let machine = loud::<64>();
+    let puppet = *machine.platform();
+    for number in 0..ROOM as u32 + 1 {
+        puppet.as_cpu(number, || machine.post(&mask([63]), |_| ()));
+        assert!(puppet.deliver(63));
+    }
+    let submit = |number| {
+        let submit = || machine.submit(&mask([62]), |_| RUNS.add(), Wait::Done);
+        puppet.as_cpu(number, submit)
+    };
+    let tickets: Vec<_> = (0..ROOM as u32 + 1).map(submit).collect();
+    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    assert!(tickets.iter().all(|ticket| !ticket.is_done()));
+    assert!(puppet.deliver(62));
+    assert_eq!(u64::from(RUNS.get()), ROOM + 1);
+    assert!(tickets.iter().all(CallTicket::is_done));
+}
+
+/// CPUs 0 to 7 acknowledge in one leaf, 8 to 15 in the next.
+#[test]
+fn a_leaf_speaks_for_its_own_cpus() {
+    let machine = loud::<16>();
+    let puppet = *machine.platform();
+    let ticket = machine.submit(&mask(1..16), |_| (), Wait::Done);
+    for number in 1..16 {
+        assert!(!ticket.is_done(), "cpu{number} has not run it");
+        assert!(puppet.deliver(number));
+    }
+    assert!(ticket.is_done());
+}
+
+/// What it waits for waits for a function that was broadcast to it.
+#[test]
+fn a_waiter_with_interrupts_off_runs_what_is_broadcast_to_it() {
+    let machine = loud::<4>();
+    let puppet = *machine.platform();
+    puppet.deafen(1);
+    puppet.at_next_relax(move || {
+        puppet.as_cpu(2, || {
+            machine.post(&mask([0]), move |_| puppet.hear_again(1));
+        });
+    });
+    puppet.set_irqs_off(true);
+    assert_eq!(machine.call_many(&mask([1]), &|_| ()), mask([1]));
+    puppet.set_irqs_off(false);
+    assert_eq!(machine.stats(cpu(0)).polls_served, 1);
+}
+
+/// A flush that comes while the second of three functions runs, for long, does not wait for the third.
+#[test]
+fn between_functions_of_a_ring_flushes_are_served() {
+    static FLUSHED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    let machine = loud::<8>();
+    let puppet = *machine.platform();
+    let function = move |me: CpuId| {
+        let mut flushed = FLUSHED.lock().unwrap();
+        flushed.push(machine.stats(me).remote_flushes);
+        if flushed.len() == 2 {
+            puppet.skipped_ns.fetch_add(5000, Relaxed);
+            let submit = || machine.submit_flush_kernel(pages(0, 1), FreedTables::No);
+            puppet.as_cpu(7, || std::mem::forget(submit()));
+        }
+    };
+    for number in 1..4 {
+        puppet.as_cpu(number, || machine.post(&mask([0]), function));
+    }
+    puppet.as_cpu(1, || assert!(puppet.deliver(0)));
+    assert_eq!(*FLUSHED.lock().unwrap(), [0, 0, 1]);
+}
+
+/// A CPU compares 16 functions with each other. Of two in its ring one is left there, as it was before, and not forgotten.
+#[test]
+fn a_function_that_is_left_in_the_ring_twice_runs() {
+    static RUNS: Count = Count::new();
+    let machine = machine::<32>();
+    let puppet = *machine.platform();
+    let slow = move |_: CpuId| {
+        puppet.skipped_ns.fetch_add(5000, Relaxed);
+    };
+    // From here on functions wait for their turn.
+    for number in 1..3 {
+        puppet.as_cpu(number, || machine.post(&mask([0]), slow));
+    }
+    puppet.as_cpu(1, || assert!(puppet.deliver(0)));
+    for number in 1..18 {
+        let broadcast_from = u16::from(number >= 16);
+        machine.set_policy(Policy::BEST.with_broadcast_from(broadcast_from));
+        puppet.as_cpu(number, || machine.post(&mask([0]), |_| RUNS.add()));
+    }
+    assert_eq!(machine.total_stats().broadcasts_published, 2);
+    puppet.as_cpu(1, || assert!(puppet.deliver(0)));
+    assert_eq!(RUNS.get(), 17);
+}
+
+/// Before it, a CPU finds as many gone as a ring has room for, and as many that name others.
+#[test]
+fn the_newest_entry_of_a_ring_is_found() {
+    static RUNS: Count = Count::new();
+    let machine = loud::<4>();
+    let puppet = *machine.platform();
+    for behind in 0..=3 * ROOM {
+        for _ in 0..behind {
+            machine.post(&mask([1, 2]), |_| ());
+            assert!(puppet.deliver(1) && puppet.deliver(2));
+        }
+        machine.post(&mask([3]), |_| RUNS.add());
+        assert!(puppet.deliver(3));
+        assert_eq!(RUNS.take(), 1, "{behind} before it");
+    }
+    assert_eq!(machine.total_stats().broadcasts_full, 0);
+}
+
+/// The interrupted task gets on in between.
+#[test]
+fn a_broadcast_that_comes_while_a_function_runs_waits_for_its_interrupt() {
+    static RUNS: Count = Count::new();
+    let machine = machine::<4>();
+    let puppet = *machine.platform();
+    machine.post(&mask([1]), move |_| {
+        machine.set_policy(Policy::BEST.with_broadcast_from(1));
+        puppet.as_cpu(2, || machine.post(&mask([1]), |_| RUNS.add()));
+    });
+    for runs in 0..2 {
+        assert!(puppet.deliver(1));
+        assert_eq!(RUNS.get(), runs);
     }
 }

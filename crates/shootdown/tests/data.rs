@@ -141,6 +141,7 @@ fn any_cpu_is_this_one_or_the_next() {
     assert_eq!(nearest(60, mask([1, 61, 64])), Some(64), "61 is not online");
     assert_eq!(nearest(90, mask([1, 64])), Some(1));
     assert_eq!(nearest(64, mask([60])), Some(60));
+    assert_eq!(nearest(90, mask([64])), Some(64), "round, in its own word");
     assert_eq!(nearest(64, mask([2, 63])), None);
 }
 
@@ -161,6 +162,7 @@ fn a_kicked_cpu_passes_through_the_engine() {
     to_nobody.wait();
     let stats = machine.total_stats();
     assert_eq!((stats.functions_run, stats.full_flushes), (0, 0));
+    assert_eq!(stats.remote_flushes, 0, "there is nothing to flush");
     puppet.deliver_on_relax.store(true, Relaxed);
     machine
         .call_one(cpu(1), &|_| machine.kick(&mask([2])).wait())

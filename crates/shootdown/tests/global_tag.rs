@@ -309,6 +309,7 @@ fn a_space_with_windows_is_flushed_by_interrupts() {
     assert!(puppet.everywhere.take().is_empty());
     assert_eq!(puppet.sent.take(), [(0, 1), (0, 2), (0, 3)]);
     assert_eq!(puppet.access(3, 1), 11);
+    assert!(puppet.loads.take().is_empty(), "it keeps its tag");
     puppet.as_cpu(3, || {
         machine.switch_to(Some(&space), &space);
         machine.switch_away(&space, KERNEL_ROOT);
@@ -369,4 +370,55 @@ fn the_user_side_follows() {
     flush(machine, &space, 0);
     assert!(!puppet.everywhere.take().is_empty());
     (1..4).for_each(|number| assert_eq!(uses(number), (11, TagEntries::Keep)));
+}
+
+/// The change before it is still to come to this CPU, which must not take it for flushed.
+#[test]
+fn an_initiator_does_not_forget_what_it_was_not_told_yet() {
+    let (machine, puppet, space) = settled::<4>();
+    puppet.refuses_everywhere.store(true, Relaxed);
+    puppet.map(1, 11);
+    let submit = || machine.submit_flush(&space, pages(1, 1), FreedTables::No);
+    let ticket = puppet.as_cpu(2, submit);
+    puppet.refuses_everywhere.store(false, Relaxed);
+    remap(machine, &space, 2);
+    assert_eq!(puppet.everywhere.take().len(), 1);
+    puppet.interrupt_now(0);
+    puppet.as_cpu(2, || ticket.wait());
+    (0..4).for_each(|cpu| assert_eq!([1, 2].map(|page| puppet.access(cpu, page)), [11, 11]));
+}
+
+/// However old what it has loaded is, a flush of another space says nothing about that.
+#[test]
+fn an_initiator_elsewhere_learns_nothing_about_its_own_space() {
+    for changes in 0..5 {
+        let (machine, puppet, space) = settled::<4>();
+        let other = Space::new(machine, 2);
+        for number in 0..2 {
+            puppet.as_cpu(number, || machine.switch_to(Some(&space), &other));
+        }
+        (0..changes).for_each(|_| flush(machine, &other, 0));
+        flush(machine, &space, 0);
+        assert_eq!(puppet.everywhere.take().len(), 1);
+        assert_eq!(puppet.access(0, 1), 10);
+        puppet.map(1, 11);
+        puppet.as_cpu(1, || {
+            let ticket = machine.submit_flush(&other, pages(1, 1), FreedTables::No);
+            puppet.deliver_all();
+            puppet.interrupt_now(0);
+            ticket.wait();
+        });
+        assert_eq!(puppet.access(0, 1), 11, "after {changes} changes");
+    }
+}
+
+/// Nobody is in transition any more.
+#[test]
+fn a_lazy_cpu_is_left_alone_when_the_tag_is_settled() {
+    let (machine, puppet, space) = settled::<5>();
+    puppet.as_cpu(4, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.refuses_everywhere.store(true, Relaxed);
+    flush(machine, &space, 0);
+    assert_eq!(puppet.sent.take(), [(0, 1), (0, 2), (0, 3)]);
+    puppet.as_cpu(4, || machine.switch_to(Some(&space), &space));
 }

@@ -301,3 +301,16 @@ fn misuse_panics() {
     puppet.as_cpu(2, || machine.offline());
     assert!(refuses(|| vm.run(2)), "not online");
 }
+
+/// Of itself, before the host has flushed anything.
+#[test]
+fn a_virtual_cpu_may_drop_all_as_often_as_its_guest_asks() {
+    let (machine, _) = with_puppet::<2>();
+    let mut vm = Vm::new(machine, FIRST);
+    vm.run(1);
+    for _ in 0..3 {
+        assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Keep);
+        vm.vcpu.drop_translations();
+        assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
+    }
+}

@@ -137,7 +137,9 @@ fn between_the_halves_a_flush_of_either_space_waits() {
         machine.end_switch(previous, next);
         assert!(machine.user_access_ok(both[1].id()));
         machine.platform().set_irqs_off(false);
-        puppet.as_cpu(1, || machine.call_one(cpu(0), &|_| ()));
+        puppet
+            .as_cpu(1, || machine.call_one(cpu(0), &|_| ()))
+            .unwrap();
         let stats = machine.stats(cpu(0));
         assert_eq!((stats.flushes_stray, stats.remote_flushes), (1, 1));
     }

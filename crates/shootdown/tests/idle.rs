@@ -101,3 +101,32 @@ fn a_task_that_idles_stays_on_its_cpu() {
     let end = AssertUnwindSafe(|| puppet.as_cpu(1, || drop(idle)));
     assert!(catch_unwind(end).is_err());
 }
+
+fn who_posts_writes_the_doorbell<const N: usize>()
+where
+    Cpus<N>: Capacity,
+{
+    let (machine, puppet) = with_puppet::<N>();
+    puppet.as_cpu(1, || {
+        let idle = machine.poll_idle();
+        let doorbell = idle.doorbell();
+        assert!(!doorbell.is_null());
+        // SAFETY: it is in the memory of CPU 1, which lives for ever, and nobody writes at the same time.
+        let read = || unsafe { doorbell.read_volatile() };
+        let before = read();
+        puppet.as_cpu(0, || machine.post(&mask([1]), |_| ()));
+        assert_ne!(read(), before);
+        drop(idle);
+    });
+    assert_eq!(machine.stats(cpu(1)).functions_run, 1);
+}
+
+#[test]
+fn who_posts_writes_the_doorbell_of_few() {
+    who_posts_writes_the_doorbell::<4>();
+}
+
+#[test]
+fn who_posts_writes_the_doorbell_of_many() {
+    who_posts_writes_the_doorbell::<128>();
+}

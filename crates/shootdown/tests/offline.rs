@@ -251,3 +251,21 @@ fn misuse_is_refused() {
         "inside a called function"
     );
 }
+
+/// CPU 0 leaves as the others do: who is not online sends nothing meanwhile.
+#[test]
+fn nobody_that_is_not_online_posts_while_cpu_0_leaves() {
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
+    static REFUSED: Count = Count::new();
+    let (machine, puppet) = with_puppet::<4>();
+    puppet.as_cpu(3, || machine.offline());
+    puppet.at_next_relax(move || {
+        let posted = puppet.as_cpu(3, || machine.post_data(cpu(1), &DATA));
+        assert_eq!(posted, Err(PostRefused::Busy));
+        REFUSED.add();
+    });
+    machine.offline();
+    assert_eq!(REFUSED.get(), 1);
+    let posted = puppet.as_cpu(3, || machine.post_data(cpu(1), &DATA));
+    assert_eq!(posted, Ok(()));
+}

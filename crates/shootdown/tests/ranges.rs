@@ -164,3 +164,35 @@ fn three_ranges_are_kept_apart_and_a_fourth_goes_to_the_nearest() {
     let joined_low = FlushRange::pages(3 << 12, 2, PageSize::SIZE_4K);
     assert!(ranges.iter().eq([page(100), joined_low, joined]));
 }
+
+fn pages(first: usize, count: usize) -> FlushRange {
+    FlushRange::pages(first << 12, count, PageSize::SIZE_4K)
+}
+
+fn all(ranges: [FlushRange; 3]) -> FlushRanges {
+    let mut all = FlushRanges::EMPTY;
+    ranges.into_iter().for_each(|range| all.add(range));
+    all
+}
+
+#[test]
+fn no_page_adds_nothing_and_to_everything_nothing_is_added() {
+    let known = all([pages(100, 1), pages(200, 1), pages(300, 1)]);
+    let mut more = known;
+    more.add(pages(0, 0));
+    assert_eq!(more, known);
+    for size in SIZES {
+        let mut whole = FlushRanges::WHOLE;
+        whole.add(FlushRange::pages(5 << 21, 1, size));
+        assert_eq!(whole, FlushRanges::WHOLE);
+    }
+}
+
+/// It counts how many pages come between, not how large the two are.
+#[test]
+fn a_fourth_range_joins_the_nearest() {
+    let mut ranges = all([pages(111, 10), pages(95, 2), pages(500, 1)]);
+    ranges.add(pages(100, 5));
+    let expected = [pages(111, 10), pages(95, 10), pages(500, 1)];
+    assert!(ranges.iter().eq(expected), "{ranges:?}");
+}

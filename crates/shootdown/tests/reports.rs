@@ -18,6 +18,10 @@ fn messages_name_the_cause() {
     assert!(not_ready.starts_with("cpu7 is not online"), "{not_ready}");
     assert!(SlotsBusy.to_string().contains("no request slot"));
     assert!(BatchFull(0).to_string().contains("batch is full"));
+    let not_ready = PostRefused::NotReady.to_string();
+    assert!(not_ready.contains("not online"), "{not_ready}");
+    let busy = PostRefused::Busy.to_string();
+    assert!(busy.contains("still posted"), "{busy}");
 }
 
 /// Two CPUs, or two engines, with the same memory would write over each other's requests.
@@ -202,4 +206,20 @@ fn every_policy_is_what_its_name_says() {
     assert_eq!(best.with_multicast(false).with_multicast(true), best);
     assert_eq!(best.with_multicast(false).name(), "custom");
     assert_eq!(best.with_preemptible_waits(false).name(), "custom");
+}
+
+/// One that the engine has no place for, and one that was forgotten.
+#[test]
+fn a_cpu_without_memory_is_told_what_is_missing() {
+    let (_, puppet) = with_puppet::<4>();
+    let engine: &'static puppet::Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
+    for (number, message) in [
+        (3, "cpu3 on an engine for 2 CPUs"),
+        (1, "call Shootdown::attach for it first"),
+    ] {
+        let online = AssertUnwindSafe(|| puppet.as_cpu(number, || engine.online()));
+        let panic = catch_unwind(online).unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains(message), "{text}");
+    }
 }

@@ -4,6 +4,8 @@
 
 mod puppet;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use puppet::*;
 use shootdown::*;
 
@@ -162,7 +164,6 @@ fn at_the_start_nothing_is_reported() {
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn an_interrupt_that_is_refused_again_and_again_is_reported() {
-    use std::sync::atomic::Ordering::Relaxed;
     let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     puppet.refuse.store(2000, Relaxed);
@@ -182,7 +183,6 @@ fn a_refusal_is_reported(
     target: u32,
     send: impl FnOnce(&'static puppet::Machine<2>, &(dyn Fn() + Sync)),
 ) {
-    use std::sync::atomic::Ordering::Relaxed;
     let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
     send(machine, &|| {
@@ -215,4 +215,62 @@ fn a_refused_interrupt_for_call_data_or_to_itself_is_reported() {
         };
         machine.call_one(cpu(0), &own).unwrap();
     });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn without_a_limit_nothing_is_reported() {
+    let (machine, puppet) = with_puppet::<2>();
+    machine.set_stall_ns(0);
+    puppet.deafen(1);
+    after_turns(puppet, 2 * LOOK_NS, move || {
+        let long = 2 * DEFAULT_STALL_NS as usize;
+        puppet.skipped_ns.fetch_add(long, Relaxed);
+        after_turns(puppet, 2 * LOOK_NS, || puppet.hear_again(1));
+    });
+    assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
+    assert!(puppet.stalls.take().is_empty());
+}
+
+/// Sets of more than 64 CPUs have several words.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn the_lowest_of_all_words_is_named() {
+    let (machine, puppet) = with_puppet::<192>();
+    machine.set_stall_ns(1000);
+    for number in [70, 140] {
+        puppet.deafen(number);
+    }
+    puppet.at_stall(|puppet| {
+        [70, 140]
+            .into_iter()
+            .for_each(|number| puppet.hear_again(number))
+    });
+    machine.call_many(&mask([3, 70, 140]), &|_| ());
+    let stall = puppet.stalls.take()[0];
+    assert_eq!((stall.target, stall.others), (cpu(70), 1));
+}
+
+/// CPU 0 has announced another request in the ring, which only CPU 5 has still to serve.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn the_report_is_about_the_own_announcement() {
+    let (machine, puppet) = with_puppet::<16>();
+    machine.set_policy(Policy::BEST.with_broadcast_from(1));
+    machine.set_stall_ns(1000);
+    puppet.deafen(5);
+    puppet.deafen(6);
+    puppet.at_stall(|puppet| {
+        [5, 6]
+            .into_iter()
+            .for_each(|number| puppet.hear_again(number))
+    });
+    let other = machine.submit(&mask([5]), |_| (), Wait::Done);
+    puppet.as_cpu(1, || machine.call_many(&mask([5, 6]), &|_| ()));
+    let stall = puppet.stalls.take()[0];
+    assert_eq!(
+        (stall.initiator, stall.target, stall.others),
+        (cpu(1), cpu(5), 1)
+    );
+    other.wait();
 }

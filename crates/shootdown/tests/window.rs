@@ -184,8 +184,10 @@ fn a_private_root_has_a_tag_of_its_own() {
 fn staying_in_the_private_root_loads_nothing() {
     let scene = Scene::entered(4);
     scene.puppet().loads.take();
+    scene.puppet().trace.take();
     scene.enter(0, Some(&scene.space));
     assert!(scene.puppet().loads.take().is_empty());
+    assert!(scene.puppet().trace.take().is_empty(), "it is no switch");
     scene.leave();
 }
 
@@ -747,5 +749,53 @@ fn a_freed_table_is_not_left_in_a_private_root_by_a_platform_that_flushes_others
     assert!(puppet.asked.take().is_empty());
     machine.flush(space, pages(SHARED, 1), FreedTables::No);
     assert_eq!(puppet.asked.take().len(), 1, "nothing to renew");
+    scene.leave();
+}
+
+/// It has the other's private root loaded still, and may use it, while the load of the next is under way.
+#[test]
+fn a_cpu_on_its_way_from_one_private_root_to_another_is_told_of_changes_to_both() {
+    let scene: &'static Scene = Box::leak(Box::new(Scene::new(4)));
+    let (machine, puppet) = (scene.machine, scene.puppet());
+    let next: &'static AddressSpace<2> = Box::leak(Box::new(AddressSpace::new(machine, tables(2))));
+    let windows = WindowRoot::new(machine, next, cpu(0), tables(20));
+    for _ in 0..2 {
+        scene.enter(0, None);
+        machine.switch_to_windows(Some(&scene.space), next, &windows);
+        machine.switch_away(next, KERNEL_ROOT);
+    }
+    scene.enter(0, None);
+    puppet.sent.take();
+    puppet.at_next_load(move || {
+        puppet.as_cpu(1, || {
+            let range = pages(SHARED, 1);
+            let ticket = machine.submit_flush(&scene.space, range, FreedTables::Yes);
+            std::mem::forget(ticket);
+        });
+    });
+    machine.switch_to_windows(Some(&scene.space), next, &windows);
+    assert_eq!(puppet.sent.take(), [(1, 0)]);
+    puppet.as_cpu(1, || assert!(puppet.deliver(0)));
+    machine.switch_away(next, KERNEL_ROOT);
+    machine.retire_windows(next, windows);
+}
+
+/// It leaves a space without windows for one that has some, by the shared root.
+#[test]
+fn the_tag_of_a_space_without_windows_is_remembered_when_it_is_left_for_one_with_windows() {
+    let scene = Scene::entered(4);
+    let (machine, puppet) = (scene.machine, scene.puppet());
+    scene.map(1, 70);
+    scene.flush(1);
+    let plain = AddressSpace::new(machine, tables(2));
+    puppet.as_cpu(1, || {
+        machine.switch_to(Some(&scene.space), &plain);
+        machine.switch_to(Some(&plain), &scene.space);
+        puppet.loads.take();
+        machine.switch_to(Some(&scene.space), &plain);
+        let (_, root, _, entries) = puppet.loads.take()[0];
+        assert_eq!((root, entries), (tables(2), TagEntries::Keep));
+        machine.switch_to(Some(&plain), &scene.space);
+    });
     scene.leave();
 }
