@@ -471,7 +471,7 @@ fn a_called_function_that_unwinds_ends_the_machine() {
         return;
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name])
+        .args([name])
         .env(CHILD, "1")
         .output()
         .unwrap();
