@@ -3,6 +3,9 @@
 #![cfg(not(loom))]
 #![allow(clippy::duplicate_mod, reason = "each has the puppet")]
 
+/// For a copy of the tree in which the others use this one (`docs/verification/mutants.md`).
+mod puppet;
+
 #[path = "bare.rs"]
 mod bare;
 #[path = "broadcast.rs"]
