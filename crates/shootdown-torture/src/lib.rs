@@ -17,17 +17,29 @@
 //!
 //! A loss that makes a wait endless shows as no progress ([`Torture::progress`]): hosts watch that from outside.
 //!
-//! ```ignore
+//! ```no_run
+//! # use shootdown_torture::*;
 //! static TORTURE: Torture<4> = Torture::new();
 //!
-//! TORTURE.begin(&host, &Plan::new(seed)); // on one CPU, all are online
-//! while now() < end {
-//!     TORTURE.step(&host, WorkerId::task(cpu), Context::Task); // on each CPU
+//! // On one CPU; all are online.
+//! fn begin<H: Host<4>>(host: &H, seed: u64) {
+//!     TORTURE.begin(host, &Plan::new(seed));
 //! }
-//! host.memory().enter(None); // each task leaves its space, if there are any
-//! TORTURE.finish(&host); // on one CPU, when the others have left the loop
-//! let summary = TORTURE.summary(&host, elapsed_ns);
-//! assert_eq!(summary.violations(), 0, "{:?}", summary.first());
+//!
+//! // On each CPU.
+//! fn work<H: Host<4>>(host: &H, cpu: usize, is_over: impl Fn() -> bool) {
+//!     while !is_over() {
+//!         TORTURE.step(host, WorkerId::task(cpu), Context::Task);
+//!     }
+//!     host.memory().enter(None); // if there are spaces
+//! }
+//!
+//! // On one CPU, when the others have left `work`.
+//! fn end<H: Host<4>>(host: &H, elapsed_ns: u64) {
+//!     TORTURE.finish(host);
+//!     let summary = TORTURE.summary(host, elapsed_ns);
+//!     assert_eq!(summary.violations(), 0, "{:?}", summary.first());
+//! }
 //! ```
 //!
 //! Without spaces ([`Memory::spaces`] is 0) kernel pages are still changed and checked, if there are any; operations that need a space do not come. A host

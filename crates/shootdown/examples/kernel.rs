@@ -149,6 +149,7 @@ impl<T> SpinLock<T> {
 
     pub fn lock(&self) -> SpinGuard<'_, T> {
         let irqs_were_on = processor::irqs_off();
+        // ORDERING: Acquire: what was done under the lock before; pairs with the Release at its end.
         while self.is_held.swap(true, Ordering::Acquire) {
             ENGINE.poll();
             core::hint::spin_loop();
@@ -178,6 +179,7 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 
 impl<T> Drop for SpinGuard<'_, T> {
     fn drop(&mut self) {
+        // ORDERING: Release: see `lock`.
         self.lock.is_held.store(false, Ordering::Release);
         processor::irqs_on_if(self.irqs_were_on);
     }

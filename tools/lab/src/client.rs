@@ -17,20 +17,19 @@ use crate::{place, session};
 const BUILD_DEADLINE: Duration = Duration::from_secs(600);
 /// Beside the seconds that it is to run, four times: an emulator on a busy host.
 const BOOT_DEADLINE: Duration = Duration::from_secs(90);
-/// What suffices for a small kernel.
-fn memory() -> String {
-    "64M".into()
-}
-
 /// How a program ends a PC with an exit code.
 const DEBUG_EXIT: &str = "-device isa-debug-exit,iobase=0xf4,iosize=4";
 /// What runs a machine that is not a PC: one thread a virtual CPU, also where there are fewer cores, for these do not change over as they spin.
 const EMULATED: &str = "-accel tcg,thread=multi";
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 12;
-
 /// What a build ends with where something is missing that it needs; it has said what, and the remedy.
 const MISSING: i32 = 77;
+
+/// What suffices for a small kernel.
+fn memory() -> String {
+    "64M".into()
+}
 
 /// One client: how it is built, booted, and judged. `{library}`, `{image}`, `{cpus}` and `{seconds}` stand for what they name.
 #[derive(Debug, Deserialize)]

@@ -33,11 +33,13 @@ static POLL: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// From now on waiters call `poll` in each turn. It takes no lock.
 pub fn set_poll(poll: fn()) {
+    // ORDERING: Release: what `poll` uses is set up; pairs with the load in `wait_a_turn`.
     POLL.store(poll as *mut (), Ordering::Release);
 }
 
 #[cold]
 fn wait_a_turn() {
+    // ORDERING: Acquire: see `set_poll`.
     let poll = POLL.load(Ordering::Acquire);
     if !poll.is_null() {
         // SAFETY: only `set_poll` stores there, and what it stores is a `fn()`.
@@ -106,6 +108,7 @@ impl<G: BaseGuard, T: ?Sized> BaseSpinLock<G, T> {
     /// # Safety
     /// 1. The caller holds the lock, and has forgotten the guard.
     pub unsafe fn force_unlock(&self) {
+        // ORDERING: Release: what was done under the lock; pairs with the exchange that takes it.
         self.is_held.store(false, Ordering::Release);
     }
 
@@ -115,6 +118,7 @@ impl<G: BaseGuard, T: ?Sized> BaseSpinLock<G, T> {
     }
 
     fn take(&self) -> bool {
+        // ORDERING: Acquire: what was done under the lock before; pairs with the Release at its end.
         let taken =
             self.is_held
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -170,6 +174,7 @@ impl<G: BaseGuard, T: ?Sized + fmt::Debug> fmt::Debug for BaseSpinLockGuard<'_, 
 
 impl<G: BaseGuard, T: ?Sized> Drop for BaseSpinLockGuard<'_, G, T> {
     fn drop(&mut self) {
+        // ORDERING: as in `force_unlock`.
         self.lock.is_held.store(false, Ordering::Release);
         G::release(self.state);
     }

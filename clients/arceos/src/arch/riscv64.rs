@@ -50,6 +50,7 @@ pub fn reference_ns() -> Option<u64> {
 
 /// Orders what was written before an interrupt is sent.
 pub fn fence_before_ipi() {
+    // ORDERING: stores to memory before the environment call that sends it; the handler's look comes after (duty 5).
     fence(Ordering::SeqCst);
 }
 

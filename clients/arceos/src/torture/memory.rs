@@ -118,6 +118,7 @@ impl Memory<CPUS> for KernelPages {
     fn map(&self, _: Region, page: usize, frame: Option<usize>) {
         let flags = MappingFlags::READ | MappingFlags::WRITE;
         let entry = frame.map(|frame| Entry::new_page(self.frame(frame), flags, false).bits());
+        // ORDERING: Release: the frame's contents are there before an entry leads to it; walks depend on the entry.
         self.entry(page)
             .store(entry.unwrap_or(0) as u64, Ordering::Release);
     }

@@ -34,8 +34,9 @@ where
     pub engine: Engine<N>,
     /// The number of each CPU.
     pub(super) numbers: Vec<CpuId>,
-    /// From how many targets on spaces get global tags.
+    /// Whether the host loads roots itself.
     pub(super) host_loads: bool,
+    /// From how many targets on spaces get global tags.
     pub(super) global_tags_from: u16,
     /// Where spaces begin to count.
     pub(super) first_generation: u64,

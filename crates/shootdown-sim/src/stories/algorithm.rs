@@ -19,8 +19,10 @@ pub(super) trait Algorithm: fmt::Debug {
     /// The CPU does nothing more.
     fn end(&self, _stage: &Stage) {}
 
-    /// The CPU goes from the space that it runs to another one, or to none.
-    fn switch(&self, stage: &Stage, from: Option<usize>, to: Option<usize>);
+    /// The CPU goes from the space that it runs to another one, or to none; many algorithms tell nobody.
+    fn switch(&self, stage: &Stage, _from: Option<usize>, to: Option<usize>) {
+        stage.load_root(to);
+    }
 
     /// Changes the page tables of a space, which `write` does, and has all CPUs forget what was there. Returns when the algorithm
     /// holds that nobody uses it any more.

@@ -141,6 +141,7 @@ impl Stage {
 
     /// What an instruction that serialises or locks is on x86: what the CPU has stored before is where all see it.
     pub(super) fn full_barrier(&self) {
+        // ORDERING: the machine's memory knows C11's fences; what x86 adds, that others need none, follows.
         fence(Ordering::SeqCst);
         context().with(|state| {
             let cpu = state.running;
@@ -163,6 +164,7 @@ impl Stage {
 
     /// Until all CPUs have come here.
     pub(super) fn meet(&self) {
+        // ORDERING: Release and Acquire: what each CPU did before is seen by all behind it.
         self.met.fetch_add(1, Ordering::AcqRel);
         while self.met.load(Ordering::Acquire) < self.cpus as u64 {
             Self::spin();

@@ -5,13 +5,15 @@ use std::process::Command;
 
 use super::source::quiet;
 use super::tally::Tally;
-use crate::cargo::{self, BUILD_DEADLINE};
+use crate::cargo;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::{Child, answer};
+use crate::machine::answer;
 use crate::place;
 
 /// The `rust-version` of the packages.
 const OLDEST: &str = "+1.85.0";
+/// Of the workspace, theirs too.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Each with its own README and licences.
 const PACKAGES: [&str; 3] = ["shootdown", "shootdown-x86", "shootdown-torture"];
 const TARGETS: [&str; 4] = [
@@ -67,21 +69,12 @@ fn unpack(scratch: &Path) -> Outcome<()> {
         .for_each(|name| words += &format!(" -p {name}"));
     quiet(cargo::command(&words))?;
     for name in PACKAGES {
-        let packed = place::target()
-            .join("package")
-            .join(format!("{name}-{}.crate", env!("CARGO_PKG_VERSION")));
+        let folder = format!("{name}-{VERSION}");
+        let packed = place::target().join(format!("package/{folder}.crate"));
         let mut tar = Command::new("tar");
-        let unpacked = Child::run(
-            tar.arg("-xzf").arg(&packed).arg("-C").arg(scratch),
-            BUILD_DEADLINE,
-            &mut |_| (),
-        )
-        .doing("start tar")?;
-        if !unpacked.has_succeeded() {
-            return Err(Failure::work(cargo::tail(&unpacked.errors)));
-        }
+        tar.arg("-xzf").arg(packed).arg("-C").arg(scratch);
+        quiet(tar)?;
         for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-            let folder = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
             if !scratch.join(&folder).join(file).exists() {
                 return Err(Failure::work(format!("{folder} has no {file}")));
             }
@@ -92,15 +85,14 @@ fn unpack(scratch: &Path) -> Outcome<()> {
 
 /// A crate that takes the packages as from a registry; its code is the engine's example.
 fn write_adopter(scratch: &Path) -> Outcome<()> {
-    let version = env!("CARGO_PKG_VERSION");
-    let example = scratch.join(format!("shootdown-{version}/examples/kernel.rs"));
+    let example = scratch.join(format!("shootdown-{VERSION}/examples/kernel.rs"));
     std::fs::copy(example, scratch.join("src/lib.rs")).doing("take the engine's example")?;
     let mut manifest = format!(
-        "[package]\nname = \"adopter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nshootdown = \"{version}\"\n\
-         shootdown-torture = \"{version}\"\n\n[target.'cfg(target_arch = \"x86_64\")'.dependencies]\nshootdown-x86 = \"{version}\"\n\n[patch.crates-io]\n"
+        "[package]\nname = \"adopter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nshootdown = \"{VERSION}\"\n\
+         shootdown-torture = \"{VERSION}\"\n\n[target.'cfg(target_arch = \"x86_64\")'.dependencies]\nshootdown-x86 = \"{VERSION}\"\n\n[patch.crates-io]\n"
     );
     for name in PACKAGES {
-        manifest += &format!("{name} = {{ path = \"{name}-{version}\" }}\n");
+        manifest += &format!("{name} = {{ path = \"{name}-{VERSION}\" }}\n");
     }
     std::fs::write(scratch.join("Cargo.toml"), manifest).doing("write its manifest")
 }

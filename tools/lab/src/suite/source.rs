@@ -164,7 +164,8 @@ fn miri() -> Command {
 
 /// A command that passes by exiting with 0.
 pub(super) fn quiet(mut command: Command) -> Outcome<String> {
-    let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing("start cargo")?;
+    let what = format!("start {}", command.get_program().to_string_lossy());
+    let child = Child::run(&mut command, BUILD_DEADLINE, &mut |_| ()).doing(what)?;
     if child.has_succeeded() {
         return Ok(String::new());
     }

@@ -161,9 +161,11 @@ impl Counted {
     /// As it was described: how many acknowledgements to wait for.
     fn ask_and_count(&self, stage: &Stage, space: usize) -> u64 {
         let counter = &self.spaces[space];
+        // ORDERING: SeqCst, as published. It does not keep a late answer from counting.
         counter.acknowledged.store(0, Ordering::SeqCst);
         let mut count = 0;
         for target in stage.others() {
+            // ORDERING: Acquire, as published; pairs with the Release in `switch`.
             let is_there = || counter.used_by.load(Ordering::Acquire) >> target & 1 == 1;
             if is_there() {
                 context().tell(|| format!("sees cpu{target} in the set"));
@@ -184,6 +186,7 @@ impl Counted {
 
     fn ask_each(&self, stage: &Stage, space: usize) {
         let counter = &self.spaces[space];
+        // ORDERING: as in `ask_and_count`.
         let set = counter.used_by.load(Ordering::Acquire);
         let targets = stage.others_in(set).fold(0, |bits, cpu| bits | 1 << cpu);
         // ORDERING: Release: the bits are there before any flag.
@@ -209,6 +212,7 @@ impl Counted {
 
 impl Algorithm for Counted {
     fn place(&self, cpu: usize, space: usize) {
+        // ORDERING: none: no CPU runs yet.
         let used_by = self.spaces[space].used_by.as_core();
         used_by.fetch_or(1 << cpu, Ordering::Relaxed);
         let current = self.current[cpu].as_core();
@@ -221,6 +225,7 @@ impl Algorithm for Counted {
             self.lock(stage, to);
         }
         if let Some(from) = from {
+            // ORDERING: Release: its uses of the space are over; pairs with the looks at the set.
             self.spaces[from]
                 .used_by
                 .fetch_and(!(1 << me), Ordering::Release);
@@ -229,8 +234,10 @@ impl Algorithm for Counted {
             self.serve(stage);
         }
         let current = to.map_or(0, |to| to as u64 + 1);
+        // ORDERING: none: only this CPU reads it.
         self.current[me].store(current, Ordering::Relaxed);
         if let Some(to) = to {
+            // ORDERING: Release, as published; the lock of the space keeps initiators out until the root is loaded.
             self.spaces[to].used_by.fetch_or(1 << me, Ordering::Release);
         }
         stage.load_root(to);

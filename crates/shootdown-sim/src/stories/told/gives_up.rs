@@ -61,10 +61,6 @@ impl GivesUp {
 }
 
 impl Algorithm for GivesUp {
-    fn switch(&self, stage: &Stage, _: Option<usize>, to: Option<usize>) {
-        stage.load_root(to);
-    }
-
     fn change(&self, stage: &Stage, _: usize, write: &dyn Fn()) {
         write();
         stage.drop_page();

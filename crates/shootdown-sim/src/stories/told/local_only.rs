@@ -49,10 +49,6 @@ struct LocalOnly {
 }
 
 impl Algorithm for LocalOnly {
-    fn switch(&self, stage: &Stage, _: Option<usize>, to: Option<usize>) {
-        stage.load_root(to);
-    }
-
     fn change(&self, stage: &Stage, _: usize, write: &dyn Fn()) {
         write();
         stage.drop_page();

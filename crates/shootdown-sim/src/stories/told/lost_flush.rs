@@ -102,10 +102,6 @@ impl LostFlush {
 }
 
 impl Algorithm for LostFlush {
-    fn switch(&self, stage: &Stage, _: Option<usize>, to: Option<usize>) {
-        stage.load_root(to);
-    }
-
     fn change(&self, stage: &Stage, _: usize, write: &dyn Fn()) {
         write();
         stage.drop_page();

@@ -54,12 +54,14 @@ struct NoBarrier {
 
 impl Algorithm for NoBarrier {
     fn place(&self, cpu: usize, _: usize) {
+        // ORDERING: none: no CPU runs yet.
         self.set.as_core().fetch_or(1 << cpu, Ordering::Relaxed);
     }
 
     fn switch(&self, stage: &Stage, from: Option<usize>, to: Option<usize>) {
         let bit = 1 << context().cpu();
         if to.is_some() {
+            // ORDERING: Release, as published; the barrier below orders it before the walk.
             self.set.fetch_or(bit, Ordering::Release);
             context().tell(|| "puts itself into the set of the space".to_owned());
             // ORDERING: the instruction is a locked one. The bit is set before the CPU walks; pairs with the barrier that `change` lacks.
@@ -67,6 +69,7 @@ impl Algorithm for NoBarrier {
         }
         stage.load_root(to);
         if from.is_some() {
+            // ORDERING: Release: the root is gone before the bit; pairs with the load in `change`.
             self.set.fetch_and(!bit, Ordering::Release);
         }
     }

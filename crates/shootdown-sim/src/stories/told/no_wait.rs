@@ -34,10 +34,6 @@ struct NoWait {
 }
 
 impl Algorithm for NoWait {
-    fn switch(&self, stage: &Stage, _: Option<usize>, to: Option<usize>) {
-        stage.load_root(to);
-    }
-
     fn change(&self, stage: &Stage, _: usize, write: &dyn Fn()) {
         write();
         stage.drop_page();
