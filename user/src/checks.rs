@@ -25,6 +25,7 @@ pub use crate::named;
 
 /// All that a program called `program` does: prepares the machine, runs the checks, and says so.
 pub fn run(program: &str, checks: &[Check]) -> ExitCode {
+    fail_on_panic(program);
     machine::prepare();
     run_all(program, checks);
     println!("{program}: OK");
@@ -38,6 +39,14 @@ pub fn run_all(label: &str, checks: &[Check]) {
         check();
         println!("{label}: {name} ok, {} ms", start.elapsed().as_millis());
     }
+}
+
+/// From now on a panic in any thread ends `program`: others may wait for what the thread would have done.
+pub fn fail_on_panic(program: &str) {
+    let program = program.to_owned();
+    std::panic::set_hook(Box::new(move |info| {
+        fail(&program, &info.to_string().replace('\n', " "))
+    }));
 }
 
 /// Ends `program`, whatever its threads do.

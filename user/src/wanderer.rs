@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::machine;
 use crate::region::{PAGE_BYTES, PAGE_WORDS};
 
-/// Places that it is at in turns, one after the other in memory.
+/// Places that it moves between, one after the other in memory.
 const PLACES: usize = 2;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 

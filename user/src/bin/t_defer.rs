@@ -212,6 +212,7 @@ fn a_call_copies_in_order(cpus: &[usize], _: bool) {
 }
 
 fn main() -> ExitCode {
+    checks::fail_on_panic("t_defer");
     machine::prepare();
     let cpus = machine::allowed_cpus().unwrap();
     let switch = PolicySwitch::of_this_kernel();

@@ -18,7 +18,7 @@ use shootdown_user::child::{Child, End};
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::{PAGE_BYTES, PAGE_WORDS, Region};
 use shootdown_user::wanderer::Wanderer;
-use shootdown_user::{machine, memory_file};
+use shootdown_user::{checks, machine, memory_file};
 
 /// Pages of the file.
 const PAGES: usize = 24;
@@ -91,7 +91,7 @@ impl Field {
     /// Writes stamp after stamp, each to the next page, and announces it.
     fn write(&self, writer: usize) {
         let mut stamp = 0;
-        self.in_rounds(|| {
+        self.in_rounds(|_| {
             stamp += 1;
             let page = stamp as usize % PAGES;
             let word = self.pages.word(page, place_of(writer));
@@ -103,9 +103,8 @@ impl Field {
     /// Reads from a file to the pages: it is the kernel that writes then.
     fn read(&self, source: &File, rounds: usize) {
         let mut number = 0;
-        self.in_rounds(|| {
-            let round = self.control(ROUND).load(Relaxed) as usize / 2 + 1;
-            let is_over = number >= KERNELS_WORDS * round / rounds;
+        self.in_rounds(|round| {
+            let is_over = number >= KERNELS_WORDS * (round + 1) / rounds;
             let (page, word) = kernels_place(number);
             if is_over || !self.wanderer.read_word(source, page, word).unwrap() {
                 // Until the next round, or until it may again.
@@ -122,7 +121,7 @@ impl Field {
     /// the kernel writes to loses rights, and moves.
     fn disturb(&self) {
         let mut turn = 0;
-        self.in_rounds(|| {
+        self.in_rounds(|_| {
             // The pages are a file's: nothing is lost, or the check says so.
             let discarded = self.pages.discard(PAGES);
             assert!(discarded.is_ok(), "{discarded:?}");
@@ -132,8 +131,8 @@ impl Field {
         });
     }
 
-    /// Does `work` over and over in odd rounds, until there are no more.
-    fn in_rounds(&self, mut work: impl FnMut()) {
+    /// Does `work` over and over in each round, whose number it gets, until there are no more.
+    fn in_rounds(&self, mut work: impl FnMut(usize)) {
         loop {
             let round = self.control(ROUND).load(Acquire);
             if round == OVER {
@@ -145,7 +144,7 @@ impl Field {
             }
             self.control(RESTING).fetch_sub(1, Relaxed);
             while self.control(ROUND).load(Relaxed) == round {
-                work();
+                work(round as usize / 2);
             }
             // ORDERING: publishes the last stamps; pairs with the load in `rest`.
             self.control(RESTING).fetch_add(1, Release);
@@ -282,6 +281,7 @@ fn all(rounds: usize) -> io::Result<usize> {
 }
 
 fn main() -> ExitCode {
+    checks::fail_on_panic("t_dirty");
     machine::prepare();
     let rounds = std::env::args().nth(1).map(|rounds| rounds.parse());
     let Ok(rounds) = rounds.unwrap_or(Ok(ROUNDS)) else {

@@ -324,10 +324,7 @@ fn main() -> ExitCode {
         println!("t_kvm_memory: OK, there is no /dev/kvm");
         return ExitCode::SUCCESS;
     }
-    // Whatever other threads do: one runs a guest, mostly.
-    std::panic::set_hook(Box::new(|info| {
-        checks::fail("t_kvm_memory", &info.to_string().replace('\n', " "))
-    }));
+    checks::fail_on_panic("t_kvm_memory");
     machine::prepare();
     let switch = PolicySwitch::of_this_kernel();
     for policy in switch.resolve(&POLICIES.map(String::from)).unwrap() {

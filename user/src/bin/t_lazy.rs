@@ -130,6 +130,7 @@ fn dead_processes_leave_nothing() {
 }
 
 fn main() -> ExitCode {
+    checks::fail_on_panic("t_lazy");
     machine::prepare();
     cpus();
     let switch = PolicySwitch::of_this_kernel();

@@ -10,7 +10,7 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use shootdown_user::checks::expect;
+use shootdown_user::checks::{self, expect};
 use shootdown_user::child::{Child, End};
 use shootdown_user::counters::{CounterSource, ipis_sent};
 use shootdown_user::hotplug;
@@ -383,10 +383,7 @@ fn main() -> ExitCode {
         println!("t_servers: this kernel has no such device: OK");
         return ExitCode::SUCCESS;
     }
-    std::panic::set_hook(Box::new(|info| {
-        println!("t_servers: FAILED: {}", info.to_string().replace('\n', " "));
-        std::process::exit(1);
-    }));
+    checks::fail_on_panic("t_servers");
     let mut free_kib = machine::free_kib().unwrap();
     for turn in 0..2 {
         check_modes("t_servers", &CHECKS);

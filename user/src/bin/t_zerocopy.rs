@@ -6,7 +6,7 @@ use std::io;
 use std::process::ExitCode;
 use std::thread;
 
-use shootdown_user::checks::expect;
+use shootdown_user::checks::{self, expect};
 use shootdown_user::child::End;
 use shootdown_user::machine::{self, run_on};
 use shootdown_user::region::PAGE_BYTES;
@@ -307,6 +307,7 @@ const CHECKS: [Check; 8] = [
 ];
 
 fn main() -> ExitCode {
+    checks::fail_on_panic("t_zerocopy");
     machine::prepare();
     if Service::open().unwrap().is_none() {
         println!("t_zerocopy: this kernel has no such device: OK");

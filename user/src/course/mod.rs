@@ -1,4 +1,4 @@
-//! What all measuring programs have in common: policies in short slices, in turns; then the check; then the rows.
+//! What all measuring programs have in common: policies in short, interleaved slices; then the check; then the rows.
 //!
 //! A program is a [`Program`]: its options, its table, what serves all shapes. For each shape it starts a [`Bench`],
 //! which takes a turn, checks, and adds its own fields to a row. Policies alternate within each round, in an order that

@@ -41,7 +41,7 @@ impl Effort {
         })
     }
 
-    /// Slices that policies take in turns: `--slice-ms`, `--rounds`, `--warmup-ms`.
+    /// Slices that policies take, each after the other: `--slice-ms`, `--rounds`, `--warmup-ms`.
     fn slices(self) -> [u32; 3] {
         match self {
             Self::Full => [100, 10, 50],
