@@ -30,6 +30,7 @@ pub mod child;
 pub mod clock;
 pub mod counters;
 pub mod course;
+pub mod differential;
 pub mod dirtysync;
 pub mod evacuate;
 pub mod fire;

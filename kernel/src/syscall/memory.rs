@@ -113,14 +113,14 @@ fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write:
 /// A private mapping of a file that never changes: a copy, made at once.
 fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
     let bytes = &bytes[offset.min(bytes.len() as u64) as usize..];
-    let len = bytes.len().min(request.len);
+    let len = bytes.len().min(whole_pages(&request)?);
     map_filled(request, |at| Ok(uaccess::copy_to_user(at, &bytes[..len])?))
 }
 
 /// A private mapping of a file in memory: a copy as well, of what it has now. Linux shows later writes by others as long as
 /// the mapping's own page is untouched, which no program may rely on (mmap(2)).
 fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
-    let len = request.len;
+    let len = whole_pages(&request)?;
     map_filled(request, |at| {
         let mut done = 0;
         while done < len {
@@ -132,6 +132,14 @@ fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// Bytes of what is mapped: the file shows in all of the last page.
+fn whole_pages(request: &MapRequest) -> Result<usize, Errno> {
+    request
+        .len
+        .checked_next_multiple_of(PAGE_BYTES)
+        .ok_or(Errno::ENOMEM)
 }
 
 /// A private mapping with what `fill` puts at its address.

@@ -5,6 +5,7 @@ mod calls;
 mod churn;
 mod clients;
 mod coherence;
+mod differential;
 mod fleet;
 mod image;
 mod itself;
@@ -46,9 +47,11 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 let others = scope.spawn(|| {
                     bochs::check(test, &fleet, &mut aside);
                     machines::control(test, &fleet, &mut aside);
+                    differential::control(test, &fleet, &mut aside);
                     coherence::check(test, &fleet, &mut aside);
                 });
                 machines::check(test, &fleet, &mut tally);
+                differential::check(test, &fleet, &mut tally);
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
                 image::check(test, &fleet, &mut tally);
