@@ -1,5 +1,6 @@
 //! Random operations on a few processes, compared byte by byte with a model that copies where the kernel shares: what a program reads,
-//! which accesses it is refused, and what its file holds. A failure names its seed.
+//! which accesses it is refused, and what its file holds. Now and then there is hardly any frame, or the kernel's heap is full: what fails then changes
+//! nothing. A failure names its seed.
 
 mod support;
 
@@ -9,6 +10,8 @@ use shootdown_kernel_tests::mm::range::UserRange;
 use shootdown_kernel_tests::mm::{Advice, AreaKind, Destination, FaultError, FileArea, Lending};
 use shootdown_kernel_tests::mm::{MapError, MapRequest, MemoryFile, MemorySpace, PAGE_SIZE, Prot};
 use shootdown_kernel_tests::mm::{SharedArea, SyncWhen, frames, lend};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::random::Random;
@@ -26,6 +29,56 @@ const TABLE_PAGES: usize = 512;
 const HEAP: usize = 4 * TABLE_PAGES;
 const HEAP_PAGES: usize = 6;
 const MOST_PROCESSES: usize = 3;
+
+/// The heap, which has nothing for calls of the kernel while it is full.
+struct KernelHeap;
+
+#[global_allocator]
+static ALLOCATOR: KernelHeap = KernelHeap;
+
+thread_local! {
+    /// Whether calls find it full, and whether one is under way.
+    static IS_FULL: Cell<bool> = const { Cell::new(false) };
+    static IS_CALL: Cell<bool> = const { Cell::new(false) };
+}
+
+impl KernelHeap {
+    fn refuses() -> bool {
+        IS_FULL.get() && IS_CALL.get()
+    }
+}
+
+// SAFETY: the system's, or none.
+unsafe impl GlobalAlloc for KernelHeap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match Self::refuses() {
+            true => std::ptr::null_mut(),
+            // SAFETY: the caller's.
+            false => unsafe { System.alloc(layout) },
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        match Self::refuses() {
+            true => std::ptr::null_mut(),
+            // SAFETY: the caller's.
+            false => unsafe { System.realloc(block, layout, size) },
+        }
+    }
+}
+
+/// A call of the kernel.
+fn call<R>(work: impl FnOnce() -> R) -> R {
+    IS_CALL.set(true);
+    let result = work();
+    IS_CALL.set(false);
+    result
+}
 
 type Page = [u8; PAGE_SIZE];
 const ZEROES: Page = [0; PAGE_SIZE];
@@ -77,7 +130,7 @@ struct World {
     /// The file's pages, also what programs have written behind its end.
     contents: BTreeMap<usize, Page>,
     size: usize,
-    /// There are hardly any free frames: what is allowed may fail, and changes nothing then.
+    /// There are hardly any free frames, or the heap is full: what is allowed may fail, and changes nothing then.
     is_scarce: bool,
 }
 
@@ -107,8 +160,11 @@ impl World {
         process.space.set_heap_start(at(HEAP));
         self.add(process);
         let number = self.processes.len() - 1;
+        // Where nothing is mapped, there are no tables either.
         for border in 0..BORDERS {
-            self.map(number, random, (FIRST + border * TABLE_PAGES, PAGES));
+            if random.below(3) > 0 {
+                self.map(number, random, (FIRST + border * TABLE_PAGES, PAGES));
+            }
         }
         let process = &mut self.processes[number];
         let (kind, shows) = (AreaKind::Anonymous, Shows::nothing());
@@ -139,6 +195,10 @@ impl World {
     }
 
     fn fork(&mut self, of: usize) {
+        if IS_FULL.get() {
+            // A new space is more than fits.
+            return;
+        }
         let parent = &self.processes[of];
         let forked = parent.space.fork();
         assert!(forked.is_ok() || self.is_scarce);
@@ -192,7 +252,7 @@ impl World {
         let is_allowed = known.is_some_and(|(_, shows)| self.expected(shows).is_some());
         while !may_write(space, page) {
             let is_there = entry(space, page).is_some();
-            let fault = space.fault(at(page), if is_there { REFUSED } else { WRITE });
+            let fault = call(|| space.fault(at(page), if is_there { REFUSED } else { WRITE }));
             if fault.is_err() {
                 let is_excused = self.is_scarce && fault == Err(FaultError::OutOfMemory);
                 assert!(is_excused || !is_allowed, "page {page}: {fault:?}");
@@ -223,7 +283,7 @@ impl World {
         let is_all = (first..first + count).all(is_lent);
         let range = UserRange::new(at(first), count * PAGE_SIZE).unwrap();
         let mut shares = Vec::with_capacity(count);
-        let outcome = space.lend(range, lending, &mut shares, || false);
+        let outcome = call(|| space.lend(range, lending, &mut shares, || false));
         let is_excused = self.is_scarce && outcome == Err(Errno::ENOMEM);
         assert!(is_excused || outcome.is_ok() == is_all, "{outcome:?}");
         for (page, share) in (first..).zip(&shares) {
@@ -255,7 +315,11 @@ impl World {
     }
 
     fn resize(&mut self, size: usize) {
-        self.file.change().set_size(size as u64).unwrap();
+        let resized = call(|| self.file.change().set_size(size as u64));
+        assert!(resized.is_ok() || IS_FULL.get(), "{resized:?}");
+        if resized.is_err() {
+            return;
+        }
         self.clear_behind(self.size.min(size));
         self.size = size;
     }
@@ -273,7 +337,7 @@ impl World {
         let offset = random.below(PAGES * PAGE_SIZE);
         let most = *random.pick(&[300, 3 * PAGE_SIZE]);
         let data = vec![random.byte(); 1 + random.below(most)];
-        let outcome = self.file.change().write(offset as u64, &data);
+        let outcome = call(|| self.file.change().write(offset as u64, &data));
         let done = outcome.unwrap_or(0);
         assert!(done == data.len() || self.is_scarce, "{outcome:?}");
         if done > 0 && offset + done > self.size {
@@ -286,15 +350,20 @@ impl World {
         }
     }
 
-    /// A step, one in eight of which finds hardly any frame.
+    /// A step, one in eight of which finds hardly any frame, and two in eight a full heap.
     fn step(&mut self, random: &mut Random) {
-        self.is_scarce = random.below(8) == 0;
         let mut hoard = Vec::new();
-        if self.is_scarce {
-            hoard = exhaust();
-            hoard.drain(..random.below(5)).for_each(frames::free);
+        match random.below(8) {
+            0 => {
+                hoard = exhaust();
+                hoard.drain(..random.below(5)).for_each(frames::free);
+            }
+            1 | 2 => IS_FULL.set(true),
+            _ => {}
         }
+        self.is_scarce = !hoard.is_empty() || IS_FULL.get();
         self.act(random);
+        IS_FULL.set(false);
         give_back(hoard);
     }
 
@@ -321,7 +390,7 @@ impl World {
                 self.resize(size);
             }
             14 => self.write(random),
-            15 => assert!(self.file.sync(PageRange::WHOLE).is_ok() || self.is_scarce),
+            15 => assert!(call(|| self.file.sync(PageRange::WHOLE)).is_ok() || self.is_scarce),
             _ => self.processes[process].step(random, self.is_scarce),
         }
     }
@@ -376,7 +445,11 @@ impl Process {
             kind,
             ..request(at(first), count)
         };
-        self.space.map(request).unwrap();
+        let mapped = call(|| self.space.map(request));
+        assert!(mapped.is_ok() || IS_FULL.get(), "{mapped:?}");
+        if mapped.is_err() {
+            return;
+        }
         let new = (0..count).map(|index| (first + index, (prot, shows.plus(index))));
         self.pages.extend(new);
     }
@@ -388,21 +461,25 @@ impl Process {
         let is_whole = (first..first + count).all(|page| self.pages.contains_key(&page));
         match random.below(8) {
             0 => {
-                self.space.unmap(addr, len).unwrap();
-                self.pages
-                    .retain(|page, _| !(first..first + count).contains(page));
+                let unmapped = call(|| self.space.unmap(addr, len));
+                assert!(unmapped.is_ok() || IS_FULL.get(), "{unmapped:?}");
+                if unmapped.is_ok() {
+                    self.pages
+                        .retain(|page, _| !(first..first + count).contains(page));
+                }
             }
             1 | 2 => {
                 let any = Prot::from_linux(random.below(8)).unwrap();
                 let prot = *random.pick(&[any, Prot::NONE, Prot::READ_WRITE]);
-                assert_eq!(self.space.protect(addr, len, prot).is_ok(), is_whole);
+                let is_done = call(|| self.space.protect(addr, len, prot)).is_ok();
+                assert!(is_done == is_whole || IS_FULL.get());
                 let known = self.pages.range_mut(first..first + count);
                 known
-                    .filter(|_| is_whole)
+                    .filter(|_| is_done)
                     .for_each(|(_, page)| page.0 = prot);
             }
             3 => {
-                let outcome = self.space.advise(addr, len, Advice::Discard);
+                let outcome = call(|| self.space.advise(addr, len, Advice::Discard));
                 assert_eq!(outcome.is_ok(), is_whole);
                 for (_, (_, shows)) in self.pages.range_mut(first..first + count) {
                     if let Shows::Own(page) = shows {
@@ -411,7 +488,7 @@ impl Process {
                 }
             }
             4 => {
-                let outcome = self.space.sync(addr, len, SyncWhen::Now);
+                let outcome = call(|| self.space.sync(addr, len, SyncWhen::Now));
                 assert!(outcome.is_ok() == is_whole || is_scarce, "{outcome:?}");
             }
             _ => self.remap(random, (first, count), is_whole, is_scarce),
@@ -434,7 +511,7 @@ impl Process {
         let fixed = Destination::Fixed(at(to));
         let destination = *random.pick(&[fixed, fixed, Destination::Stay, Destination::MayMove]);
         let sizes = (count * PAGE_SIZE, new_count * PAGE_SIZE);
-        let outcome = self.space.remap(at(first), sizes.0, sizes.1, destination);
+        let outcome = call(|| self.space.remap(at(first), sizes.0, sizes.1, destination));
         if destination != fixed {
             let is_excused = is_scarce && outcome == Err(MapError::NoMemory);
             let may_move = destination == Destination::MayMove;
@@ -444,9 +521,11 @@ impl Process {
         let is_apart = first + count <= to || to + new_count <= first;
         let is_allowed = is_one_area && is_apart;
         if is_allowed && is_scarce && outcome == Err(MapError::NoMemory) {
-            // As on Linux, what was in the way is lost.
+            // As on Linux, what was in the way is lost, if it came to that.
+            let space = &self.space;
+            let is_there = |page| space.advise(at(page), PAGE_SIZE, Advice::Ignore).is_ok();
             self.pages
-                .retain(|page, _| !(to..to + new_count).contains(page));
+                .retain(|&page, _| !(to..to + new_count).contains(&page) || is_there(page));
             return;
         }
         assert_eq!(outcome.is_ok(), is_allowed, "{outcome:?}");
@@ -497,7 +576,9 @@ impl Process {
 
     fn brk(&mut self, random: &mut Random) {
         let wanted = at(HEAP) - 1 + random.below(HEAP_PAGES * PAGE_SIZE);
-        if wanted >= at(HEAP) {
+        let end = call(|| self.space.brk(wanted));
+        let stays = wanted < at(HEAP) || IS_FULL.get() && end == self.heap;
+        if !stays {
             let pages = |end: usize| (end - at(0)).div_ceil(PAGE_SIZE);
             let (old, new) = (pages(self.heap), pages(wanted));
             self.pages.retain(|page, _| *page < HEAP || *page < new);
@@ -505,7 +586,7 @@ impl Process {
             self.pages.extend(grown);
             self.heap = wanted;
         }
-        assert_eq!(self.space.brk(wanted), self.heap);
+        assert_eq!(end, self.heap);
         assert_eq!(self.space.brk(0), self.heap);
     }
 }
@@ -540,6 +621,15 @@ fn soil() {
     give_back(all);
 }
 
+/// A failure is told even where the heap is full.
+fn make_room_for_panics() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        IS_CALL.set(false);
+        hook(info);
+    }));
+}
+
 /// Says where a run failed.
 struct Named(u64, usize);
 
@@ -569,5 +659,6 @@ fn run(seed: u64) {
 
 #[test]
 fn programs_read_what_was_written() {
+    make_room_for_panics();
     (0..SEEDS).for_each(run);
 }

@@ -13,7 +13,7 @@ type Deed = Box<dyn FnMut()>;
 type Once = Box<dyn FnOnce()>;
 
 thread_local! {
-    static HELD: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static HELD: Cell<Roots> = const { Cell::new(Roots { all: [0; MOST_HELD], count: 0 }) };
     static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
     static IS_INTRUDING: Cell<bool> = const { Cell::new(false) };
     static AT_WAIT: RefCell<Option<Once>> = const { RefCell::new(None) };
@@ -21,11 +21,40 @@ thread_local! {
     static AT_SPIN: RefCell<Option<(usize, Once)>> = const { RefCell::new(None) };
 }
 
+/// Locks of spaces that a thread holds at a time.
+const MOST_HELD: usize = 8;
+
+/// A few roots, without the heap: the kernel under test may find that full.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Roots {
+    all: [u64; MOST_HELD],
+    count: usize,
+}
+
+impl Roots {
+    /// In the order in which the locks were taken.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.all[..self.count]
+    }
+
+    fn push(&mut self, root: u64) {
+        self.all[self.count] = root;
+        self.count += 1;
+    }
+
+    fn remove_last(&mut self, root: u64) {
+        if let Some(at) = self.as_slice().iter().rposition(|&held| held == root) {
+            self.all.copy_within(at + 1..self.count, at);
+            self.count -= 1;
+        }
+    }
+}
+
 /// What a thread holds when something happens.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The roots of the spaces whose locks it holds.
-    pub held: Vec<u64>,
+    pub held: Roots,
     /// Its spin locks, and whatever else forbids that it is preempted.
     pub preempt_count: u32,
     /// Another thread is in the middle of something.
@@ -35,7 +64,7 @@ pub(crate) struct Place {
 impl Place {
     pub fn here() -> Self {
         Self {
-            held: HELD.with_borrow(Clone::clone),
+            held: HELD.get(),
             preempt_count: percpu::preempt_count(),
             is_intruding: IS_INTRUDING.get(),
         }
@@ -43,7 +72,7 @@ impl Place {
 
     /// Whether it holds the lock of an address space.
     pub const fn is_locked(&self) -> bool {
-        !self.held.is_empty()
+        self.held.count > 0
     }
 }
 
@@ -58,17 +87,20 @@ impl Held {
         if !place.is_locked() && !place.is_intruding {
             with(rules::settled);
         }
-        HELD.with_borrow_mut(|held| held.push(root.as_u64()));
+        change(|held| held.push(root.as_u64()));
         Self(root.as_u64())
     }
 }
 
+fn change(work: impl FnOnce(&mut Roots)) {
+    let mut held = HELD.get();
+    work(&mut held);
+    HELD.set(held);
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| {
-            let last = held.iter().rposition(|&root| root == self.0);
-            last.map(|last| held.remove(last));
-        });
+        change(|held| held.remove_last(self.0));
         let place = Place::here();
         if place.is_locked() {
             return;
@@ -145,7 +177,7 @@ pub fn forget_spin() -> bool {
 
 /// This thread is about to take a spin lock.
 pub(crate) fn spins() {
-    if HELD.with_borrow(|held| !held.is_empty()) {
+    if HELD.get().count > 0 {
         return;
     }
     match AT_SPIN.take() {

@@ -18,7 +18,8 @@ pub(super) fn settled(machine: &mut Machine) {
 /// A flush is submitted: under the lock of the space, so that nobody puts something else there before (I1).
 pub(super) fn submitted(machine: &mut Machine, target: CpuId, root: u64, place: &Place) {
     // A window's root is not the space's.
-    let is_locked = place.held.contains(&root) || place.is_locked() && machine.has_window(root);
+    let is_locked =
+        place.held.as_slice().contains(&root) || place.is_locked() && machine.has_window(root);
     if !is_locked {
         machine.accuse(format!(
             "a flush for {target} without the lock of its space"
@@ -32,7 +33,7 @@ pub(super) fn waited(machine: &mut Machine, place: &Place) {
     if place.preempt_count > 0 {
         machine.accuse("somebody waits for other CPUs with a spin lock".to_owned());
     }
-    let locked = place.held.len();
+    let locked = place.held.as_slice().len();
     if locked > 1 {
         machine.accuse(format!("somebody waits with {locked} spaces locked"));
     }
