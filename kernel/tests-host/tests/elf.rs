@@ -42,6 +42,17 @@ fn error(file: &[u8]) -> ExecError {
 }
 
 #[test]
+fn headers_may_be_in_any_segment() {
+    // In the file's second page, which has a segment of its own.
+    let (headers, second) = (0x1040, (LOAD, 4, 0x1000, 0x50_0000, 0x1000, 0x1000));
+    let mut file = file(2, &[TEXT, second]);
+    file.resize(0x2000, 0);
+    file.copy_within(64..64 + 2 * 56, headers);
+    file[32..40].copy_from_slice(&(headers as u64).to_le_bytes());
+    assert_eq!(Image::parse(&file).unwrap().headers_address(), 0x50_0040);
+}
+
+#[test]
 fn a_static_program_is_read() {
     let file = file(2, &[TEXT, DATA]);
     let image = Image::parse(&file).unwrap();

@@ -63,6 +63,23 @@ fn exhaustion_kills_the_eater_alone() {
     });
 }
 
+/// The kernel reads all of its last page, as the program may.
+fn the_stack_is_the_programs_up_to_its_end() {
+    // The name of the program's file, which is there.
+    // SAFETY: only asks.
+    let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
+    let last = ptr::without_provenance(name / PAGE * PAGE);
+    let mut pipe = [0; 2];
+    // SAFETY: the array is ours.
+    machine::done(unsafe { libc::pipe(pipe.as_mut_ptr()) }).unwrap();
+    // SAFETY: the kernel only reads, and a pipe has room for a page.
+    assert_eq!(unsafe { libc::write(pipe[1], last, PAGE) }, PAGE as isize);
+    for end in pipe {
+        // SAFETY: made above, and nobody else's.
+        unsafe { libc::close(end) };
+    }
+}
+
 fn too_many_areas_are_refused() {
     let pages = 140_000;
     let base = map(0, pages * PAGE, READ_WRITE, 0).expect("room");
@@ -191,6 +208,7 @@ fn main() -> ExitCode {
             sizes_and_places_are_checked,
             sparse_mappings_reach_everywhere,
             the_stack_grows_to_its_limit,
+            the_stack_is_the_programs_up_to_its_end,
             too_many_areas_are_refused,
             everybody_at_once_loses_nothing,
             exhaustion_kills_the_eater_alone,

@@ -22,6 +22,8 @@ use shootdown_user::zerocopy::jobs::{Check, Job, check_modes, open, start, statu
 
 /// Pages of the buffers that are lost.
 const PAGES: usize = 3;
+/// Servers that come and go. Each has more than a KiB.
+const SERVERS: usize = 100;
 /// Memory that may be in caches of CPUs or kept for later.
 const LEFT_KIB: u64 = 256;
 
@@ -199,6 +201,19 @@ fn others_look(mode: u32) {
     }
 }
 
+/// Servers come and go, one after the other: each takes all it had along.
+fn many_in_turn(mode: u32) {
+    let service = open();
+    let in_turn = || {
+        for _ in 0..SERVERS {
+            start(&service, mode, 0).kill().unwrap();
+        }
+    };
+    // The first ones leave what is kept for later ones.
+    in_turn();
+    checks::must_not_lose(SERVERS as u64, in_turn);
+}
+
 /// The CPU goes: servers are none any more, and their clients learn it.
 fn cpu_leaves(mode: u32) {
     let cpu = last_cpu();
@@ -366,7 +381,7 @@ fn serve_sums(service: &Service, mode: u32, cpu: usize, is_ready: impl FnOnce())
     }
 }
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("client dies", client_dies),
     ("server dies", server_dies),
     ("buffer changes", buffer_changes),
@@ -374,6 +389,7 @@ const CHECKS: [Check; 8] = [
     ("service ends", service_ends),
     ("moved clients", moved_clients),
     ("steady state", steady_state),
+    ("many in turn", many_in_turn),
     ("CPU leaves", cpu_leaves),
 ];
 

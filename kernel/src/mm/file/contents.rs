@@ -156,7 +156,7 @@ impl Contents {
         })
     }
 
-    /// The same for all dirty pages of `range`, for which `pages` has room.
+    /// The same for all dirty pages of `range`, each of which `pages` has room for.
     pub fn take_dirty(&mut self, range: PageRange, pages: &mut Vec<u32>) {
         let Some(range) = range.offsets() else {
             return;

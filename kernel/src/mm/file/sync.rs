@@ -42,8 +42,9 @@ impl MemoryFile {
     /// Takes the dirty pages of `range` down as clean, into `pages`; stores those that do not fit in there.
     fn take(&self, range: PageRange, pages: &mut Vec<u32>) -> Result<(), MapError> {
         pages.clear();
+        // For a log, or for a piece at a time where there is none.
         pages
-            .try_reserve(Logged::MOST)
+            .try_reserve(Logged::MOST.max(PIECE_PAGES as usize))
             .map_err(|_| MapError::NoMemory)?;
         let logged = self.contents.lock().take_logged(range, pages);
         match logged {

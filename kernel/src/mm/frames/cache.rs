@@ -13,8 +13,8 @@ use crate::cpus::MAX_CPUS;
 use crate::mm::witness;
 use crate::sync::Mutex;
 
-/// Frames moved between cache and pool at once.
-const REFILL: usize = 64;
+/// Frames moved between cache and pool at once. Few where it is tested: the pool is asked often.
+const REFILL: usize = if cfg!(target_os = "none") { 64 } else { 4 };
 /// A cache above this gives half back. Large enough that a loop over 32 pages never leaves it.
 const CACHE_LIMIT: usize = 2 * REFILL;
 

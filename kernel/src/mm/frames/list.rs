@@ -10,10 +10,11 @@ use super::share::Share;
 use crate::mm::layout::PAGE_SIZE;
 use core::num::NonZeroU32;
 
-/// Shares that one frame has room for.
-const ROOM: usize = PAGE_SIZE / size_of::<u32>();
+/// Shares that one frame has room for, and that it gets: few where it is tested.
+const WORDS: usize = PAGE_SIZE / size_of::<u32>();
+const ROOM: usize = if cfg!(target_os = "none") { WORDS } else { 3 };
 
-type Note = [u32; ROOM];
+type Note = [u32; WORDS];
 
 /// Any number of shares. Dropping it loses them, as dropping a [`Share`] does.
 #[must_use = "the frames of dropped shares are lost until the next boot"]
