@@ -19,13 +19,13 @@ use crate::boot::fail::boot_fail;
 use crate::irq;
 use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
-use crate::{time, watchdog};
+use crate::{time, vm, watchdog};
 
 /// Panics unless what it checks is so.
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 11] = [
+const PASSING: [(&str, Check); 12] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
@@ -35,6 +35,7 @@ const PASSING: [(&str, Check); 11] = [
     ("nmi", nmi_returns),
     ("clock", clock_advances_evenly),
     ("tags", tags_are_taken_by_the_rules),
+    ("lost-guest", |_| vm::selftest::a_lost_guest_is_told()),
     ("stall", a_stuck_function_is_reported),
     ("backtrace", every_cpu_tells_its_backtrace),
 ];

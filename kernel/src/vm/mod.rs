@@ -41,6 +41,8 @@ mod request;
 mod run;
 mod run_page;
 mod segments;
+#[cfg(feature = "selftest")]
+pub mod selftest;
 mod vcpu;
 mod vmcb;
 mod walk;

@@ -96,6 +96,12 @@ impl Vcpu {
         self.state.lock()
     }
 
+    /// What it shares with the VMM.
+    #[cfg(feature = "selftest")]
+    pub(super) fn page(&self) -> &RunPage {
+        &self.page
+    }
+
     /// What a mapping of its descriptor shows.
     pub fn run_page(&self) -> SharedArea {
         self.page.area()
