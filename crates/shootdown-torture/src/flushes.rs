@@ -260,8 +260,8 @@ where
                 Some(index) if random & 3 != 0 => Region::Space(index),
                 _ => Region::Kernel,
             };
-            let pages = memory.pages(region).max(1) as u64;
-            let page = ((random >> 8) % pages) as usize;
+            // Of a host with spaces, the kernel's region may have none.
+            let page = (random >> 8).checked_rem(memory.pages(region) as u64)? as usize;
             let oldest = self.torture.pages.oldest(region, page);
             let word = memory.load(region, page);
             word.map(|word| judge(region, page, oldest, word))

@@ -28,7 +28,7 @@ where
     fn space(&self, index: usize) -> &AddressSpace<N>;
 
     /// How many pages each region has, at most [`PAGES`](crate::PAGES), and of windows
-    /// [`WINDOW_PAGES`](crate::WINDOW_PAGES); all are unmapped at the beginning.
+    /// [`WINDOW_PAGES`](crate::WINDOW_PAGES); all are unmapped at the beginning. A region may have none.
     fn pages(&self, region: Region) -> usize;
 
     /// Where page number `page` of the region is.
