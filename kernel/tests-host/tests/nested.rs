@@ -52,6 +52,12 @@ fn nested(memory: &GuestMemory, page: usize) -> Option<u64> {
     entry_below(memory.engine().root(), guest_at(page))
 }
 
+/// The frame that the guest has there, and whether it may write to it.
+fn has(memory: &GuestMemory, page: usize) -> Option<(u64, bool)> {
+    let entry = nested(memory, page)?;
+    Some((entry & 0x000f_ffff_ffff_f000, entry & 2 != 0))
+}
+
 fn guest_may_write(memory: &GuestMemory, page: usize) -> bool {
     nested(memory, page).is_some_and(|entry| entry & 2 != 0)
 }
@@ -259,6 +265,13 @@ fn guests_see_what_their_space_has_at_any_time() {
         println!("seed {seed}");
         let space = mapped(PAGES, AreaKind::Anonymous);
         let memory = Rc::new(machine(&space, &LOGGED));
+        // Shows the same, and the guest never uses it.
+        let unused = SlotRequest {
+            id: 9,
+            guest: 1 << 40,
+            ..LOGGED
+        };
+        memory.set_slot(&unused, false).unwrap();
         let watched = Watched::new(&[&space, &space]);
         let (seen_space, seen_memory) = (space.clone(), memory.clone());
         let intruder = intrude(move || check_inside(&seen_space, &seen_memory));
@@ -272,7 +285,10 @@ fn guests_see_what_their_space_has_at_any_time() {
 fn run(space: &Arc<MemorySpace>, memory: &GuestMemory, random: &mut Random) {
     let children = RefCell::new(Vec::new());
     let mut model = BTreeSet::new();
+    let mut vcpu = Vcpu::new(&SHOOTDOWN, memory.engine());
     for _ in 0..STEPS {
+        is_flushed(memory, &mut vcpu);
+        let before: Vec<_> = (0..PAGES).map(|page| has(memory, page)).collect();
         let page = random.below(PAGES);
         let pages = 1 + random.below((PAGES - page).min(5));
         match random.below(12) {
@@ -301,6 +317,16 @@ fn run(space: &Arc<MemorySpace>, memory: &GuestMemory, random: &mut Random) {
             }
         }
         check_inside(space, memory);
+        let is_lost = |page: usize| match (before[page], has(memory, page)) {
+            (None, _) => false,
+            (Some((old, wrote)), Some((new, writes))) => old != new || wrote && !writes,
+            (Some(_), None) => true,
+        };
+        let has_lost = (0..PAGES).any(is_lost);
+        assert!(
+            !has_lost || is_flushed(memory, &mut vcpu),
+            "the guest may use what it has lost"
+        );
         let unnoticed =
             (0..PAGES).find(|page| guest_may_write(memory, *page) && !model.contains(page));
         assert_eq!(unnoticed, None, "no log has it");
