@@ -84,7 +84,7 @@ pub struct Stories {
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(STORIES.iter().map(|story| story.name)).map(story_of))]
     pub story: Option<&'static Story>,
     /// So many schedules with the engine, in which nothing may go wrong; never fewer than the bug took
-    #[arg(long, value_name = "N", default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Write a page here that walks through the schedule that goes wrong, and through one with the engine
     #[arg(long, value_name = "FILE", requires = "story")]

@@ -28,7 +28,7 @@ pub struct Effort {
 impl Default for Effort {
     fn default() -> Self {
         Self {
-            runs: 20_000,
+            runs: 40_000,
             seed: 1,
         }
     }
