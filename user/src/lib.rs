@@ -33,6 +33,7 @@ pub mod course;
 pub mod differential;
 pub mod dirtysync;
 pub mod evacuate;
+pub mod fault;
 pub mod fire;
 pub mod hotplug;
 pub mod kvm;

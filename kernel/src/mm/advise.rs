@@ -34,17 +34,16 @@ impl MemorySpace {
     /// Follows an advice about the range.
     ///
     /// # Errors
-    /// [`MapError::Invalid`] for an unaligned address, an end beyond all addresses or memory that holds a file's contents, [`MapError::NoMemory`] for a
-    /// hole in the range (the mapped parts have followed the advice, as on Linux).
+    /// [`MapError::Invalid`] for an unaligned address, an end beyond all addresses or memory that holds a file's contents,
+    /// [`MapError::NoMemory`] for a hole in the range (the mapped parts have followed the advice, as on Linux).
     pub fn advise(&self, addr: usize, len: usize, advice: Advice) -> Result<(), MapError> {
         if len == 0 && UserRange::new(addr, 1).is_ok() {
             return Ok(());
         }
-        let range = match addr.checked_add(len).and_then(page_ceil) {
-            Some(_) => UserRange::new(addr, len)?,
-            // No hole, but no range either.
-            None => return Err(MapError::Invalid),
-        };
+        if addr.checked_add(len).and_then(page_ceil).is_none() {
+            return Err(MapError::Invalid);
+        }
+        let range = UserRange::new(addr, len)?;
         let mut inner = self.lock();
         let (covered, holds_files) = inner.survey(range);
         let outcome = if covered {

@@ -61,3 +61,12 @@ pub use space::MemorySpace;
 pub use usage::SpaceUse;
 pub use vma::AreaKind;
 pub use window::Window;
+
+/// A limit in the kernel, and a small one where it is tested on the host: that is reached there.
+const fn limit(in_kernel: usize, on_host: usize) -> usize {
+    if cfg!(target_os = "none") {
+        in_kernel
+    } else {
+        on_host
+    }
+}

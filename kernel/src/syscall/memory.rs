@@ -8,6 +8,7 @@ use crate::addr::{PAGE_BYTES, USER_END};
 use crate::arch::uaccess;
 use crate::errno::Errno;
 use crate::fs::{Mappable, OpenFile};
+use crate::mm::layout::page_ceil;
 use crate::mm::{
     Advice, AreaKind, Destination, FileArea, MapRequest, MemoryFile, MemorySpace, Placement,
     Populate, Prot, SharedArea, SyncWhen,
@@ -113,14 +114,18 @@ fn map_pages(request: MapRequest, file: Arc<MemoryFile>, offset: u64, may_write:
 /// A private mapping of a file that never changes: a copy, made at once.
 fn map_bytes(request: MapRequest, bytes: &[u8], offset: u64) -> Outcome {
     let bytes = &bytes[offset.min(bytes.len() as u64) as usize..];
-    let len = bytes.len().min(whole_pages(&request)?);
+    // The file shows in all of the last page.
+    let len = bytes
+        .len()
+        .min(page_ceil(request.len).ok_or(Errno::ENOMEM)?);
     map_filled(request, |at| Ok(uaccess::copy_to_user(at, &bytes[..len])?))
 }
 
 /// A private mapping of a file in memory: a copy as well, of what it has now. Linux shows later writes by others as long as
 /// the mapping's own page is untouched, which no program may rely on (mmap(2)).
 fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
-    let len = whole_pages(&request)?;
+    // As in `map_bytes`.
+    let len = page_ceil(request.len).ok_or(Errno::ENOMEM)?;
     map_filled(request, |at| {
         let mut done = 0;
         while done < len {
@@ -132,14 +137,6 @@ fn map_copy(request: MapRequest, file: &OpenFile, offset: u64) -> Outcome {
         }
         Ok(())
     })
-}
-
-/// Bytes of what is mapped: the file shows in all of the last page.
-fn whole_pages(request: &MapRequest) -> Result<usize, Errno> {
-    request
-        .len
-        .checked_next_multiple_of(PAGE_BYTES)
-        .ok_or(Errno::ENOMEM)
 }
 
 /// A private mapping with what `fill` puts at its address.

@@ -14,12 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use shootdown_user::checks;
 use shootdown_user::child::{self, Child};
 use shootdown_user::kvm::abi::{self, Regs, Sregs};
 use shootdown_user::kvm::{self, Guest, Stop, code};
-use shootdown_user::machine;
 use shootdown_user::region::PAGE_BYTES;
+use shootdown_user::{checks, fault, machine};
 
 const THREADS: usize = 3;
 const SECONDS: u64 = 2;
@@ -31,8 +30,9 @@ const PAGES: usize = 64;
 const RESERVED: usize = 2 * PAGES;
 /// Between two signals to a thread that may be in a guest.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Of the store in `put`.
-const STORE_BYTES: i64 = 3;
+/// Reasons for which some guests are left, if there were more than a few runs.
+const DUE_EXITS: [u32; 3] = [abi::EXIT_IO, abi::EXIT_HLT, abi::EXIT_MMIO];
+const FEW_RUNS: u64 = 2000;
 /// What threads and files leave behind.
 const SPARE_KIB: u64 = 512;
 
@@ -202,26 +202,59 @@ impl Field {
         self.request(machine, abi::SET_USER_MEMORY_REGION, at);
     }
 
-    /// A machine with memory, a program and a CPU before it.
+    /// A machine with memory, a CPU, and a program somewhere.
     fn build(&self, random: &mut Rng) {
         let Some(machine) = self.request(self.device.as_raw_fd(), abi::CREATE_VM, 0) else {
             return;
         };
-        self.set_memory(random, machine);
-        self.request(machine, abi::CREATE_VCPU, random.usize(..3));
-        self.put_program(random);
+        let vcpu = self.request(machine, abi::CREATE_VCPU, random.usize(..3));
+        match vcpu.filter(|_| random.bool()) {
+            Some(vcpu) => self.prepare(random, machine, vcpu),
+            None => {
+                self.set_memory(random, machine);
+                self.put_program(random);
+            }
+        }
     }
 
-    fn put_program(&self, random: &mut Rng) {
-        let at = self.pages + random.usize(..PAGES) * PAGE_BYTES;
+    /// A CPU before a program, in a machine that has all pages. Others may have closed either meanwhile.
+    fn prepare(&self, random: &mut Rng, machine: i32, vcpu: i32) {
+        let bytes = (PAGES * PAGE_BYTES) as u64;
+        let mut slot = abi::MemoryRegion {
+            flags: random.u32(..2),
+            memory_size: bytes,
+            userspace_addr: self.pages as u64,
+            ..abi::MemoryRegion::default()
+        };
+        let mut registers = Regs {
+            rip: self.put_program(random) as u64,
+            rflags: 2,
+            rax: random.u64(..),
+            rcx: random.u64(..8),
+            rdx: random.u64(..256),
+            // A part of it is where no memory is.
+            rdi: random.u64(..2 * bytes),
+            rsi: random.u64(..2 * bytes),
+            ..Regs::default()
+        };
+        let _refused = kvm::request_with(&machine, abi::SET_USER_MEMORY_REGION, &mut slot)
+            .and_then(|_| kvm::enter_flat_mode(&vcpu))
+            .and_then(|()| kvm::request_with(&vcpu, abi::SET_REGS, &mut registers));
+    }
+
+    /// Puts one in a page, with or without mistakes; where from the first page on.
+    fn put_program(&self, random: &mut Rng) -> usize {
+        let place = random.usize(..PAGES) * PAGE_BYTES;
+        let (at, mistakes) = (self.pages + place, random.u8(..3));
         let known = *random.choice(&PROGRAMS).unwrap_or(&code::COUNT);
         for index in 0..16 {
             let bytes: [u8; 8] = std::array::from_fn(|byte| match random.u8(..3) {
-                0 => random.u8(..),
+                0 if mistakes > 0 => random.u8(..),
                 _ => known[(index * 8 + byte) % known.len()],
             });
             put(at + 8 * index, u64::from_le_bytes(bytes));
         }
+        place
     }
 
     /// Registers of a CPU, but for a few.
@@ -315,7 +348,7 @@ impl Field {
             13..18 => self.set_registers(random),
             18..26 => self.run(random),
             26..28 => self.change_memory(random),
-            28..30 => self.put_program(random),
+            28..30 => drop(self.put_program(random)),
             30 if random.u8(..16) == 0 => self.fork(random),
             _ => {
                 let mut all = self.descriptors.lock().unwrap();
@@ -328,26 +361,9 @@ impl Field {
     }
 }
 
-/// Stores a word in pages that other threads change. Where it cannot, the handler steps over it.
+/// Stores a word in pages that other threads change, if they are there.
 fn put(at: usize, value: u64) {
-    // SAFETY: no reference leads there; `skip` knows the store by what is in RDX.
-    unsafe {
-        std::arch::asm!("lea rdx, [rip + 2f]", "mov [rax], rcx", "2:", "xor edx, edx",
-            in("rax") at, in("rcx") value, out("rdx") _);
-    }
-}
-
-/// Goes on behind the store of `put`. Any other fault ends the program.
-extern "C" fn skip(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid context.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let [at, behind] = [libc::REG_RIP, libc::REG_RDX].map(|register| registers[register as usize]);
-    if behind != at + STORE_BYTES {
-        // SAFETY: sets the default action.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-        return;
-    }
-    registers[libc::REG_RIP as usize] = behind;
+    let _refused = fault::store_word(at, value);
 }
 
 /// A guest that does what it should.
@@ -398,8 +414,16 @@ fn play(device: &File, seconds: u64, seed: u64) -> io::Result<String> {
     machine::done(unsafe { libc::munmap(at, RESERVED * PAGE_BYTES) })?;
     let [requests, answered, runs] =
         [&field.requests, &field.answered, &field.runs].map(|count| count.load(Relaxed));
+    let exits = field.exits.load(Relaxed);
+    let reasons: Vec<u32> = (0..64).filter(|reason| exits >> reason & 1 != 0).collect();
+    // Guests that get nowhere would prove little.
+    let is_due = |reason| reasons.contains(&reason) || runs < FEW_RUNS;
+    assert!(
+        DUE_EXITS.into_iter().all(is_due),
+        "{reasons:?} in {runs} runs"
+    );
     Ok(format!(
-        "{requests} requests, {answered} answered, {runs} of them runs"
+        "{requests} requests, {answered} answered, {runs} of them runs, left for reasons {reasons:?}"
     ))
 }
 
@@ -419,14 +443,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     kvm::catch_interruptions();
-    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = skip;
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: all that faults here is the store of `put`.
-        unsafe {
-            shootdown_user::signals::handle(signal, handler as libc::sighandler_t, libc::SA_SIGINFO)
-        }
-        .unwrap();
-    }
+    fault::handle().unwrap();
     runs_as_before(&device);
     checks::must_not_lose_again(1, SPARE_KIB, || {
         let account = play(&device, seconds, seed).unwrap();

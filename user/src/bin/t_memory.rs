@@ -1,5 +1,7 @@
 //! Memory at its limits: all of it, too many areas, everybody at once, and nothing lost afterwards.
 
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 use std::ptr;
@@ -69,15 +71,10 @@ fn the_stack_is_the_programs_up_to_its_end() {
     // SAFETY: only asks.
     let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as usize;
     let last = ptr::without_provenance(name / PAGE * PAGE);
-    let mut pipe = [0; 2];
-    // SAFETY: the array is ours.
-    machine::done(unsafe { libc::pipe(pipe.as_mut_ptr()) }).unwrap();
+    let (_source, sink) = io::pipe().unwrap();
     // SAFETY: the kernel only reads, and a pipe has room for a page.
-    assert_eq!(unsafe { libc::write(pipe[1], last, PAGE) }, PAGE as isize);
-    for end in pipe {
-        // SAFETY: made above, and nobody else's.
-        unsafe { libc::close(end) };
-    }
+    let written = unsafe { libc::write(sink.as_raw_fd(), last, PAGE) };
+    assert_eq!(written, PAGE as isize);
 }
 
 fn too_many_areas_are_refused() {

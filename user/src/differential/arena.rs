@@ -1,16 +1,13 @@
 //! The addresses that a random program works on, and accesses to them that may fault.
 
-use std::arch::asm;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use fastrand::Rng;
 
 use super::descriptors::Descriptors;
+use crate::fault::{self, Fault};
 use crate::region::PAGE_BYTES;
-use crate::signals;
 
 /// A border between two page tables of every level. Neither kernel puts anything there by itself.
 const BASE: usize = 1 << 44;
@@ -80,97 +77,21 @@ pub enum Access {
     Run,
 }
 
-/// Where to go on after a fault.
-static RECOVER: AtomicUsize = AtomicUsize::new(0);
-static SIGNAL: AtomicUsize = AtomicUsize::new(0);
-static CODE: AtomicUsize = AtomicUsize::new(0);
-static ADDRESS: AtomicUsize = AtomicUsize::new(0);
-
-/// Has faults of [`access`] handled.
-pub fn handle_faults() -> io::Result<()> {
-    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = recover;
-    for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: the handler is of the kind that SA_SIGINFO says, and touches atomics and its own frame only.
-        unsafe { signals::handle(signal, handler as libc::sighandler_t, libc::SA_SIGINFO) }?;
-    }
-    Ok(())
-}
-
-extern "C" fn recover(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo_t.
-    let info = unsafe { &*info };
-    // SAFETY: it is a fault's.
-    let address = unsafe { info.si_addr() };
-    SIGNAL.store(signal as usize, Relaxed);
-    CODE.store(info.si_code as usize, Relaxed);
-    ADDRESS.store(address.addr(), Relaxed);
-    let go_on = RECOVER.swap(0, Relaxed);
-    if go_on == 0 {
-        // No fault of an access: it has to end the program.
-        // SAFETY: sets the default action.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-        return;
-    }
-    // SAFETY: the kernel passes a valid context.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    registers[libc::REG_RIP as usize] = go_on as i64;
-}
-
-/// Makes the access; what was loaded, or which signal came, with its code and address.
+/// Makes the access; what was loaded or stored, or which signal came, with its code and address.
 pub fn access(address: usize, how: Access) -> Result<u8, String> {
-    SIGNAL.store(0, Relaxed);
-    let value = match how {
-        Access::Load => load(address),
-        Access::Store(value) => store(address, value),
-        Access::Run => run(address),
+    let done = match how {
+        Access::Load => fault::load(address),
+        Access::Store(value) => fault::store(address, value).map(|()| value),
+        Access::Run => fault::call(address).map(|()| 0),
     };
-    RECOVER.store(0, Relaxed);
-    match SIGNAL.load(Relaxed) {
-        0 => Ok(value),
-        signal => Err(format!(
-            "signal {signal} code {} at {}",
-            CODE.load(Relaxed),
-            name(ADDRESS.load(Relaxed))
-        )),
-    }
-}
-
-fn load(address: usize) -> u8 {
-    let mut value = 0u8;
-    // SAFETY: goes on behind the load, by itself or by the handler, which leaves all registers but RIP. Reads a byte that no
-    // reference of Rust's leads to.
-    unsafe {
-        asm!(
-            "lea {to}, [rip + 2f]", "mov [{recover}], {to}", "mov {value}, [{at}]", "2:",
-            to = out(reg) _, recover = in(reg) RECOVER.as_ptr(), at = in(reg) address,
-            value = inout(reg_byte) value,
-        );
-    }
-    value
-}
-
-fn store(address: usize, value: u8) -> u8 {
-    // SAFETY: as for `load`.
-    unsafe {
-        asm!(
-            "lea {to}, [rip + 2f]", "mov [{recover}], {to}", "mov [{at}], {value}", "2:",
-            to = out(reg) _, recover = in(reg) RECOVER.as_ptr(), at = in(reg) address,
-            value = in(reg_byte) value,
-        );
-    }
-    value
-}
-
-fn run(address: usize) -> u8 {
-    // SAFETY: as for `load`; what runs there is a `ret`. The stack pointer is the same again, also where the call faults.
-    unsafe {
-        asm!(
-            "lea r13, [rip + 2f]", "mov [r14], r13", "mov r12, rsp", "call r15", "2:", "mov rsp, r12",
-            out("r12") _, out("r13") _, in("r14") RECOVER.as_ptr(), in("r15") address,
-            clobber_abi("C"),
-        );
-    }
-    0
+    done.map_err(|fault| {
+        let Fault {
+            signal,
+            code,
+            address,
+        } = fault;
+        format!("signal {signal} code {code} at {}", name(address))
+    })
 }
 
 /// What each page shows, four digits a page, without a fault: the kernel reads it. `-` for pages that it may not read.
@@ -190,7 +111,7 @@ pub fn contents(descriptors: &Descriptors) -> io::Result<String> {
     Ok(text)
 }
 
-/// FNV-1a, a word at a time.
+/// As FNV-1a, but for words, which are rotated as well.
 #[derive(Debug, Clone, Copy)]
 pub struct Digest(pub u64);
 
@@ -201,8 +122,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds a word.
-    pub fn word(&mut self, word: u64) {
+    fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word)
             .wrapping_mul(0x0100_0000_01b3)
             .rotate_left(29);

@@ -3,9 +3,8 @@
 use std::arch::asm;
 use std::ffi::{CString, OsString};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
 use std::sync::atomic::AtomicU8;
@@ -13,10 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fastrand::Rng;
 
-use super::arena::{self, Access, Digest, access};
-use super::{Child, steps};
+use super::Child;
+use super::arena::{self, Digest};
 use crate::region::PAGE_BYTES;
-use crate::{machine, signals};
+use crate::{fault, machine, signals};
 
 /// The argument that says so.
 pub const FRESH: &str = "fresh";
@@ -39,34 +38,20 @@ pub fn start(random: &mut Rng) -> io::Result<String> {
     let mut arguments = vec![bytes(&path)?, bytes(&FRESH.into())?];
     arguments.extend(strings(random));
     let environment = strings(random);
-    let (mut output, sink) = pipe()?;
+    let (mut output, sink) = io::pipe()?;
     let seed = random.u64(..);
     let child = Child::start(|| {
-        let started = leave_behind(&mut Rng::with_seed(seed)).and_then(|()| {
-            // SAFETY: both numbers are descriptors.
-            let status = unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&sink), 1) };
-            machine::done(status.min(0))?;
-            Err(execute(&arguments[0], &arguments, &environment))
-        });
-        let started: io::Result<()> = started;
-        started
-            .err()
-            .and_then(|error| error.raw_os_error())
-            .unwrap_or(0)
+        let left = leave_behind(&mut Rng::with_seed(seed), &sink);
+        let error = match left {
+            Ok(()) => execute(&arguments[0], &arguments, &environment),
+            Err(error) => error,
+        };
+        error.raw_os_error().unwrap_or(0)
     })?;
     drop(sink);
     let mut text = String::new();
     output.read_to_string(&mut text)?;
     Ok(format!("fresh: {text}{:?}", child.wait()?))
-}
-
-fn pipe() -> io::Result<(File, File)> {
-    let mut pipe = [0; 2];
-    // SAFETY: the array is ours.
-    machine::done(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    // SAFETY: both were just made, and are nobody else's.
-    let [source, sink] = pipe.map(|number| File::from(unsafe { OwnedFd::from_raw_fd(number) }));
-    Ok((source, sink))
 }
 
 fn bytes(string: &OsString) -> io::Result<CString> {
@@ -90,8 +75,8 @@ fn strings(random: &mut Rng) -> Vec<CString> {
         .collect()
 }
 
-/// What a program has that its successor must not have, and some that it must.
-fn leave_behind(random: &mut Rng) -> io::Result<()> {
+/// What a program has that its successor must not have, and some that it must, such as its output.
+fn leave_behind(random: &mut Rng, output: &impl AsRawFd) -> io::Result<()> {
     let mut blocked = empty_set();
     for signal in SIGNALS {
         let handler: extern "C" fn(i32) = ignore;
@@ -106,6 +91,8 @@ fn leave_behind(random: &mut Rng) -> io::Result<()> {
     // SAFETY: the set is ours.
     machine::done(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &blocked, ptr::null_mut()) })?;
     signals::use_signal_stack()?;
+    // SAFETY: both numbers are descriptors.
+    machine::done(unsafe { libc::dup2(output.as_raw_fd(), 1) }.min(0))?;
     for number in NUMBERS {
         if random.bool() {
             let flags = [0, libc::O_CLOEXEC][random.usize(..2)];
@@ -141,13 +128,13 @@ fn execute(path: &CString, arguments: &[CString], environment: &[CString]) -> io
 
 /// Writes what such a program finds to standard output.
 pub fn show() -> io::Result<()> {
-    arena::handle_faults()?;
+    fault::handle()?;
     let mut text = String::new();
     let environment = std::env::vars_os().map(|(name, value)| [name, value].concat_with_equals());
     let _ = write!(text, "arguments {}", digest(std::env::args_os().skip(1)));
     let _ = write!(text, " environment {}", digest(environment));
     let _ = write!(text, " {}", signals_found()?);
-    let _ = write!(text, " {}", steps::leftovers(&NUMBERS));
+    let _ = write!(text, " {}", leftovers());
     let sum = |bytes: &[AtomicU8]| {
         bytes
             .iter()
@@ -181,6 +168,17 @@ fn digest(strings: impl Iterator<Item = OsString>) -> String {
         .map(|string| digest.bytes(string.as_bytes()))
         .count();
     format!("{count} {:x}", digest.0)
+}
+
+/// What is left of memory and descriptors.
+fn leftovers() -> String {
+    let pages = arena::pages()
+        .filter(|&page| fault::load(page).is_ok())
+        .count();
+    // SAFETY: only asks.
+    let is_open = |&number: &i32| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+    let open = NUMBERS.into_iter().filter(is_open).count();
+    format!("{pages} pages, {open} descriptors")
 }
 
 /// How signals are handled, which are blocked, and whether there is a stack for handlers.
@@ -228,14 +226,14 @@ fn auxiliary() -> String {
     let found = [libc::AT_ENTRY, libc::AT_PHENT, libc::AT_PHNUM].map(value);
     let _ = write!(text, " {}", found == [base + entry, size, count]);
     let random = value(libc::AT_RANDOM) as usize;
-    let is_there = (0..16).all(|at| access(random + at, Access::Load).is_ok());
+    let is_there = (0..16).all(|at| fault::load(random + at).is_ok());
     let _ = write!(text, " random {is_there}");
     text
 }
 
 /// A little-endian number somewhere in memory; 0 where nothing is.
 fn field(address: usize, bytes: usize) -> u64 {
-    let digits = (0..bytes).map(|at| access(address + at, Access::Load).unwrap_or(0));
+    let digits = (0..bytes).map(|at| fault::load(address + at).unwrap_or(0));
     digits
         .rev()
         .fold(0, |number, digit| number << 8 | u64::from(digit))

@@ -16,6 +16,7 @@ use std::thread;
 use fastrand::Rng;
 
 use crate::child::Child;
+use crate::fault;
 use crate::region::Region;
 use crate::report;
 use arena::Digest;
@@ -72,7 +73,7 @@ pub fn run(seed: u64, shows_steps: bool) -> io::Result<u64> {
     word.store(Digest::default().0, Relaxed);
     let child = Child::start(|| {
         let done = Descriptors::new(seed % 2 == 1).and_then(|descriptors| {
-            arena::handle_faults()?;
+            fault::handle()?;
             let mut process = Process {
                 random: Rng::with_seed(seed),
                 descriptors: &descriptors,

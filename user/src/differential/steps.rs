@@ -446,13 +446,3 @@ fn futex(random: &mut Rng) -> String {
     ));
     format!("futex {} {operation} {value}: {result}", arena::name(at))
 }
-
-/// What a new program finds of the one before: nothing.
-pub fn leftovers(descriptors: &[i32]) -> String {
-    let is_there = |&page: &usize| access(page, Access::Load).is_ok();
-    let pages = arena::pages().filter(is_there).count();
-    // SAFETY: only asks.
-    let is_open = |&&number: &&i32| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
-    let open = descriptors.iter().filter(is_open).count();
-    format!("{pages} pages, {open} descriptors")
-}

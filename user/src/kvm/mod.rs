@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 pub use background::{catch_interruptions, interrupt};
-pub use guest::{Guest, MEMORY_PAGES, Stop, code, slot};
+pub use guest::{Guest, MEMORY_PAGES, Stop, code, enter_flat_mode, slot};
 
 use abi::{CREATE_VCPU, CREATE_VM, GET_VCPU_MMAP_SIZE, MemoryRegion, SET_USER_MEMORY_REGION};
 

@@ -4,6 +4,7 @@
 //! up to a limit; beyond it, or without memory for the note, the log says only that all pages have to be looked at.
 
 use super::pages::PageRange;
+use crate::mm::limit;
 use alloc::vec::Vec;
 
 /// What a log knows.
@@ -16,8 +17,8 @@ pub(super) enum Logged {
 }
 
 impl Logged {
-    /// Most pages in a log. Few where it is tested: they often become too many.
-    pub const MOST: usize = if cfg!(target_os = "none") { 1024 } else { 3 };
+    /// Most pages in a log.
+    pub const MOST: usize = limit(1024, 3);
 }
 
 /// Pages that have become dirty, in that order.

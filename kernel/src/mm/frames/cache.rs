@@ -10,11 +10,11 @@ use super::frame::Frame;
 use super::pool::POOL;
 use crate::arch::percpu::cpu_id;
 use crate::cpus::MAX_CPUS;
-use crate::mm::witness;
+use crate::mm::{limit, witness};
 use crate::sync::Mutex;
 
-/// Frames moved between cache and pool at once. Few where it is tested: the pool is asked often.
-const REFILL: usize = if cfg!(target_os = "none") { 64 } else { 4 };
+/// Frames moved between cache and pool at once.
+const REFILL: usize = limit(64, 4);
 /// A cache above this gives half back. Large enough that a loop over 32 pages never leaves it.
 const CACHE_LIMIT: usize = 2 * REFILL;
 

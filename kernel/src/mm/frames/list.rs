@@ -8,11 +8,13 @@ use super::chain::FrameChain;
 use super::frame::Frame;
 use super::share::Share;
 use crate::mm::layout::PAGE_SIZE;
+use crate::mm::limit;
 use core::num::NonZeroU32;
 
-/// Shares that one frame has room for, and that it gets: few where it is tested.
+/// Numbers that one frame has room for.
 const WORDS: usize = PAGE_SIZE / size_of::<u32>();
-const ROOM: usize = if cfg!(target_os = "none") { WORDS } else { 3 };
+/// Shares that are noted on one frame.
+const ROOM: usize = limit(WORDS, 3);
 
 type Note = [u32; WORDS];
 
