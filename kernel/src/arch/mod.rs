@@ -5,7 +5,6 @@
 pub mod apic;
 pub mod context;
 pub mod cpu;
-pub mod debug;
 pub mod descriptors;
 pub mod exit;
 pub mod extable;

@@ -1,6 +1,7 @@
 //! Instructions by which guests access memory that there is not: MOV in its forms, and its kin that extend.
 //!
-//! Where the access goes is known from the nested page fault; what is missing is how long the instruction is, and what it moves.
+//! Where the access goes is known from the nested page fault; what is missing is how long the instruction is, and what it moves. And MOV from and
+//! to debug registers, of which the exit code says one and the direction.
 
 /// The longest instruction.
 pub const MOST_BYTES: usize = 15;
@@ -95,6 +96,7 @@ struct Prefixes {
 
 const REX_W: u8 = 8;
 const REX_R: u8 = 4;
+const REX_B: u8 = 1;
 
 /// The instruction that `code` begins with; `None` for any other.
 pub fn decode(code: &[u8], mode: Mode) -> Option<Instruction> {
@@ -146,6 +148,28 @@ pub fn decode(code: &[u8], mode: Mode) -> Option<Instruction> {
         length: reader.at,
         bytes,
         operand,
+    })
+}
+
+/// A MOV between a general register and a debug register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DebugMove {
+    pub length: usize,
+    /// The number of the general register.
+    pub general: u8,
+}
+
+/// The same for a MOV from or to a debug register. Both are registers whatever its ModRM says.
+pub fn decode_debug_move(code: &[u8], mode: Mode) -> Option<DebugMove> {
+    let mut reader = Reader { code, at: 0 };
+    let (prefixes, escape) = read_prefixes(&mut reader, mode)?;
+    let opcode = reader.next()?;
+    let modrm = reader.next()?;
+    let is_move = escape == 0x0f && matches!(opcode, 0x21 | 0x23);
+    let high = if prefixes.rex & REX_B != 0 { 8 } else { 0 };
+    is_move.then_some(DebugMove {
+        length: reader.at,
+        general: modrm & 7 | high,
     })
 }
 

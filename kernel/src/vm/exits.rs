@@ -19,6 +19,8 @@ pub(super) enum Next {
 
 /// Exit codes (APM vol. 2, appendix C, "SVM Intercept Exit Codes").
 pub(super) mod code {
+    pub const READ_DR0: u32 = 0x20;
+    pub const WRITE_DR15: u32 = 0x3f;
     pub const EXCEPTION_DB: u32 = 0x41;
     pub const EXCEPTION_AC: u32 = 0x51;
     pub const EXCEPTION_MC: u32 = 0x52;
@@ -87,6 +89,9 @@ impl State {
         match self.exit_code() {
             // The host's: taken when interrupts went on again.
             code::INTR | code::NMI | code::SMI | code::INIT | code::FERR_FREEZE => {}
+            code @ code::READ_DR0..=code::WRITE_DR15 => {
+                return Ok(self.access_debug_register(machine, page, code - code::READ_DR0));
+            }
             code::EXCEPTION_MC => machine_check(),
             code::EXCEPTION_DB => self.inject(DEBUG, None),
             code::EXCEPTION_AC => self.inject(ALIGNMENT, Some(0)),
@@ -102,7 +107,7 @@ impl State {
             code::INVLPGA
             | code::VMRUN
             | code::VMLOAD..=code::SKINIT
-            | code::MONITOR..=code::RDPRU => self.inject(INVALID_OPCODE, None),
+            | code::MONITOR..=code::RDPRU => self.undefined(),
             code::HLT => {
                 self.skip(1);
                 page.set_reason(exit::HLT);
@@ -169,6 +174,11 @@ impl State {
         let code = error.map_or(0, |error| event::HAS_CODE | u64::from(error) << 32);
         self.vmcb
             .set(Field::EVENT_INJ, vector | kind | code | event::VALID);
+    }
+
+    /// #UD.
+    pub fn undefined(&mut self) {
+        self.inject(INVALID_OPCODE, None);
     }
 
     /// #GP.

@@ -1,16 +1,12 @@
 //! Accesses of guests to memory that there is not: the VMM carries them out.
 
 use super::abi;
-use super::decode::{Extend, MOST_BYTES, Mode, Operand, Register, decode};
+use super::decode::{Extend, MOST_BYTES, Operand, Register, decode};
 use super::exits::Next;
 use super::machine::Machine;
 use super::run_page::RunPage;
 use super::vcpu::{State, Unfinished};
 use super::vmcb::Field;
-use super::walk::fetch;
-
-/// Bit of a code segment's attributes: its code is 32-bit.
-const CODE_32: u64 = 1 << 10;
 
 impl State {
     /// Tells the VMM of an access at that guest-physical address, if it is one of those that are understood. A store is over for the guest then; a load when the
@@ -18,9 +14,8 @@ impl State {
     pub fn access_memory(&mut self, machine: &Machine, page: &RunPage, address: u64) -> Next {
         let mut code = [0; MOST_BYTES];
         let rip = self.vmcb.get(Field::RIP);
-        let linear = self.code_address(rip);
-        let count = fetch(self, machine, linear, &mut code);
-        let Some(found) = decode(&code[..count], self.mode()) else {
+        let fetched = self.fetch_instruction(machine, &mut code);
+        let Some(found) = decode(fetched, self.mode()) else {
             page.set_internal_error(abi::ERROR_EMULATION, &[]);
             return Next::Vmm;
         };
@@ -72,22 +67,6 @@ impl State {
     fn part(&self, from: Register) -> u64 {
         let value = self.general(from.number);
         if from.is_high { value >> 8 } else { value }
-    }
-
-    /// The linear address of an instruction.
-    fn code_address(&self, rip: u64) -> u64 {
-        match self.is_long() {
-            true => rip,
-            false => self.vmcb.get(Field::CS.next()).wrapping_add(rip) & 0xffff_ffff,
-        }
-    }
-
-    fn mode(&self) -> Mode {
-        match self.vmcb.get(Field::CS) >> 16 & CODE_32 {
-            _ if self.is_long() => Mode::Bits64,
-            0 => Mode::Bits16,
-            _ => Mode::Bits32,
-        }
     }
 }
 

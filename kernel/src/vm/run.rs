@@ -11,7 +11,7 @@ use super::request::Caller;
 use super::vcpu::{State, V_INTR_MASKING, Vcpu};
 use super::vmcb::{Field, Vmcb};
 use crate::arch::svm::GuestRegisters;
-use crate::arch::{debug, fpu, percpu, svm};
+use crate::arch::{fpu, percpu, svm};
 use crate::errno::Errno;
 use crate::latency;
 use crate::platform::SHOOTDOWN;
@@ -93,9 +93,7 @@ impl State {
             }
             fpu::save(&mut self.callers_fpu);
             fpu::restore(&self.fpu);
-            debug::load(&self.breakpoints);
             let attempt = self.enter(machine, cpu, tags);
-            debug::save(&mut self.breakpoints);
             fpu::save(&mut self.fpu);
             fpu::restore(&self.callers_fpu);
             attempt
@@ -137,7 +135,7 @@ fn enter_as(
     // An interrupt ends the guest.
     latency::irqs_on();
     // SAFETY: 1. as described. 2. `State::reset` has set the intercepts, which nothing changes; the nested tables show what the VMM
-    // has. 3. `attempt` has loaded what the guest has of FPU and breakpoints.
+    // has. 3. `attempt` has loaded what the guest has of the FPU.
     unsafe { svm::enter(cpu, vmcb.address(), registers) };
     latency::irqs_off();
     if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {

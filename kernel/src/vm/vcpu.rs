@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use super::cpuid::Cpuid;
+use super::debug::DR7_SET;
 use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
@@ -46,8 +47,9 @@ pub(super) enum Unfinished {
 pub(super) struct State {
     pub vmcb: Vmcb,
     pub registers: GuestRegisters,
-    /// DR0 to DR3, which nothing exchanges.
+    /// DR0 to DR3, and DR7, as the guest finds them.
     pub breakpoints: [u64; 4],
+    pub debug_control: u64,
     pub fpu: FpuState,
     /// Of the thread that runs it, meanwhile.
     pub callers_fpu: FpuState,
@@ -71,6 +73,7 @@ impl Vcpu {
             vmcb: Vmcb::new().ok_or(Errno::ENOMEM)?,
             registers: GuestRegisters::default(),
             breakpoints: [0; 4],
+            debug_control: DR7_SET,
             fpu: FpuState::initial(),
             callers_fpu: FpuState::initial(),
             engine: shootdown::Vcpu::new(&SHOOTDOWN, machine.memory.engine()),
@@ -127,6 +130,9 @@ const INTERCEPTS: u64 = bit(0) // INTR
 /// VMRUN, which VMRUN insists on, VMMCALL, VMLOAD, VMSAVE, STGI, CLGI, SKINIT; WBINVD, MONITOR, MWAIT; XSETBV, RDPRU.
 const MORE_INTERCEPTS: u64 = 0x7f | bit(9) | bit(10) | bit(11) | bit(12) | bit(13) | bit(14);
 
+/// Reads and writes of debug registers.
+const REGISTER_INTERCEPTS: u64 = 0xffff_ffff << 32;
+
 /// #DB and #AC: their delivery may raise them again, without end and without an interrupt in between. #MC is the host's.
 const EXCEPTIONS: u64 = bit(1) | bit(17) | bit(18);
 
@@ -147,6 +153,7 @@ impl State {
     /// As the processor comes out of a reset, at the first instruction of the firmware.
     pub fn reset(&mut self) {
         let vmcb = &mut self.vmcb;
+        vmcb.set(Field::INTERCEPT_REGISTERS, REGISTER_INTERCEPTS);
         vmcb.set(Field::INTERCEPT_EVENTS, EXCEPTIONS | INTERCEPTS << 32);
         vmcb.set(Field::INTERCEPT_MORE, MORE_INTERCEPTS);
         vmcb.set(Field::IOPM, host::io_map().as_u64());
@@ -174,7 +181,7 @@ impl State {
             (Field::CR3, 0),
             (Field::CR4, 0),
             (Field::DR6, 0xffff_0ff0),
-            (Field::DR7, 0x400),
+            (Field::DR7, DR7_SET),
             (Field::RFLAGS, 2),
             (Field::RIP, 0xfff0),
             (Field::RSP, 0),
@@ -189,6 +196,7 @@ impl State {
             ..GuestRegisters::default()
         };
         self.breakpoints = [0; 4];
+        self.debug_control = DR7_SET;
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
         self.engine.drop_translations();

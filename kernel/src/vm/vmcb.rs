@@ -25,6 +25,8 @@ pub struct Field(usize);
 
 #[allow(missing_docs, reason = "the names are the manual's")]
 impl Field {
+    /// Intercepts of control registers, in the upper half those of debug registers.
+    pub const INTERCEPT_REGISTERS: Self = Self(0x00);
     /// Intercepts of exceptions, in the upper half those of instructions and events.
     pub const INTERCEPT_EVENTS: Self = Self(0x08);
     /// Intercepts of more instructions.

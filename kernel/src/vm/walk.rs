@@ -2,6 +2,7 @@
 //!
 //! Rights are not looked at: the processor has fetched the instruction.
 
+use super::decode::{MOST_BYTES, Mode};
 use super::machine::Machine;
 use super::registers::{CR0_PG, CR4_PAE, EFER_LMA};
 use super::vcpu::State;
@@ -10,6 +11,9 @@ use crate::addr::PAGE_BYTES;
 use crate::user_memory::UserPtr;
 
 const CR4_LA57: u64 = 1 << 12;
+
+/// Bit of a code segment's attributes: its code is 32-bit.
+const CODE_32: u64 = 1 << 10;
 
 const PRESENT: u64 = 1 << 0;
 const LARGE: u64 = 1 << 7;
@@ -71,6 +75,41 @@ impl State {
             }),
         }
     }
+
+    /// How the processor reads its code.
+    pub fn mode(&self) -> Mode {
+        match self.vmcb.get(Field::CS) >> 16 & CODE_32 {
+            _ if self.is_long() => Mode::Bits64,
+            0 => Mode::Bits16,
+            _ => Mode::Bits32,
+        }
+    }
+
+    /// The bytes from the next instruction on, up to where there are none.
+    pub fn fetch_instruction<'a>(
+        &self,
+        machine: &Machine,
+        to: &'a mut [u8; MOST_BYTES],
+    ) -> &'a [u8] {
+        let rip = self.vmcb.get(Field::RIP);
+        let start = match self.is_long() {
+            true => rip,
+            false => self.vmcb.get(Field::CS.next()).wrapping_add(rip) & 0xffff_ffff,
+        };
+        let mut place = None;
+        for at in 0..MOST_BYTES {
+            let linear = start.wrapping_add(at as u64);
+            if at == 0 || linear.is_multiple_of(PAGE_BYTES as u64) {
+                let guest = self.translate(machine, linear);
+                place = guest.and_then(|guest| machine.memory.user_address(guest as usize));
+            }
+            let found = place.and_then(|user| UserPtr::<u8>::new(user).read().ok());
+            let Some(found) = found else { return &to[..at] };
+            to[at] = found;
+            place = place.map(|user| user + 1);
+        }
+        to
+    }
 }
 
 fn read_entry(machine: &Machine, at: u64, shape: Shape) -> Option<u64> {
@@ -79,23 +118,4 @@ fn read_entry(machine: &Machine, at: u64, shape: Shape) -> Option<u64> {
         4 => UserPtr::<u32>::new(user).read().ok().map(u64::from),
         _ => UserPtr::<u64>::new(user).read().ok(),
     }
-}
-
-/// Reads bytes of the guest at a linear address, up to where there are none; how many.
-pub(super) fn fetch(state: &State, machine: &Machine, linear: u64, to: &mut [u8]) -> usize {
-    let mut place = None;
-    for (at, byte) in to.iter_mut().enumerate() {
-        let linear = linear.wrapping_add(at as u64);
-        if at == 0 || linear.is_multiple_of(PAGE_BYTES as u64) {
-            let guest = state.translate(machine, linear);
-            place = guest.and_then(|guest| machine.memory.user_address(guest as usize));
-        }
-        let Some(user) = place else { return at };
-        let Ok(found) = UserPtr::<u8>::new(user).read() else {
-            return at;
-        };
-        *byte = found;
-        place = Some(user + 1);
-    }
-    to.len()
 }

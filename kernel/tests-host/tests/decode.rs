@@ -1,6 +1,8 @@
 //! Instructions of guests that access memory which there is not.
 
-use shootdown_kernel_tests::decode::{Extend, Instruction, Mode, Operand, Register, decode};
+use shootdown_kernel_tests::decode::{
+    DebugMove, Extend, Instruction, Mode, Operand, Register, decode, decode_debug_move,
+};
 
 fn register(number: u8) -> Register {
     Register {
@@ -132,6 +134,32 @@ fn others_are_none() {
 }
 
 #[test]
+fn moves_of_debug_registers_name_the_other_register() {
+    let cases: &[(Mode, &[u8], Option<u8>)] = &[
+        (Mode::Bits32, &[0x0f, 0x23, 0xc1], Some(1)),
+        (Mode::Bits16, &[0x0f, 0x21, 0xff], Some(7)),
+        (Mode::Bits64, &[0x41, 0x0f, 0x23, 0xf8], Some(8)),
+        (Mode::Bits64, &[0x44, 0x0f, 0x21, 0xf8], Some(0)),
+        // Its ModRM says memory, and is not believed.
+        (Mode::Bits32, &[0x66, 0x0f, 0x21, 0x04], Some(4)),
+        (Mode::Bits32, &[0x0f, 0x22, 0xc0], None),
+        (Mode::Bits32, &[0x89, 0x21, 0xc0], None),
+        (Mode::Bits32, &[0x0f, 0x21], None),
+    ];
+    for &(mode, code, general) in cases {
+        let expected = general.map(|general| DebugMove {
+            length: code.len(),
+            general,
+        });
+        let longer = match general {
+            Some(_) => [code, &[0xf4; 4]].concat(),
+            None => code.to_vec(),
+        };
+        assert_eq!(decode_debug_move(&longer, mode), expected, "{code:02x?}");
+    }
+}
+
+#[test]
 fn any_bytes_are_read_without_a_panic() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for _ in 0..200_000 {
@@ -142,6 +170,7 @@ fn any_bytes_are_read_without_a_panic() {
         for mode in [Mode::Bits16, Mode::Bits32, Mode::Bits64] {
             let found = decode(&code, mode);
             assert!(found.is_none_or(|found| found.length <= 15), "{code:02x?}");
+            let _any = decode_debug_move(&code, mode);
         }
     }
 }

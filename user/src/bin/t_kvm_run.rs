@@ -223,6 +223,28 @@ fn registers_of_the_fpu_are_kept() {
     assert_eq!(guest.stop(), Stop::Halted);
 }
 
+/// Each finds in its debug registers what it has put there, but for the bit of DR7 that is always set.
+fn debug_registers_are_kept() {
+    let both = [guest(), guest()];
+    // Conditions and lengths; no breakpoint is on.
+    for (guest, address, control) in [(&both[0], 0x1234, 0x000d_0300), (&both[1], 0x5678, 0)] {
+        let registers = Regs {
+            rax: address,
+            rcx: control,
+            ..Regs::default()
+        };
+        guest.load(code::DEBUG_REGISTERS, registers);
+        assert_eq!(guest.run().unwrap(), Stop::Halted);
+        let after = guest.regs().unwrap();
+        assert_eq!((after.rbx, after.rdx), (address, control | 0x400));
+    }
+    let read = &code::DEBUG_REGISTERS[6..];
+    both[0].load(read, Regs::default());
+    assert_eq!(both[0].run().unwrap(), Stop::Halted);
+    let after = both[0].regs().unwrap();
+    assert_eq!((after.rbx, after.rdx), (0x1234, 0x000d_0700));
+}
+
 fn main() -> ExitCode {
     if kvm::open().unwrap().is_none() {
         println!("t_kvm_run: OK, there is no /dev/kvm");
@@ -241,6 +263,7 @@ fn main() -> ExitCode {
             cpus_come_and_go_under_guests,
             any_guest_ends,
             registers_of_the_fpu_are_kept,
+            debug_registers_are_kept,
         ],
     )
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::abi::{self, DirtyLog, MemoryRegion, Regs, Segment, Sregs};
@@ -43,6 +44,12 @@ pub mod code {
     pub const CLEAR_XMM: &[u8] = &[0x0f, 0x57, 0xc0, 0xf4];
     /// Raises an exception, for which there is no table.
     pub const FAULT: &[u8] = &[0x0f, 0x0b];
+    /// Writes EAX to DR0 and ECX to DR7, reads them to EBX and EDX, and halts.
+    pub const DEBUG_REGISTERS: &[u8] = &[
+        0x0f, 0x23, 0xc0, 0x0f, 0x23, 0xf9, // mov dr0, eax; mov dr7, ecx
+        0x0f, 0x21, 0xc3, 0x0f, 0x21, 0xfa, // mov ebx, dr0; mov edx, dr7
+        0xf4,
+    ];
     /// Asks CPUID, and halts.
     pub const CPUID: &[u8] = &[0x0f, 0xa2, 0xf4];
 }
@@ -89,30 +96,8 @@ impl Guest {
             vcpu,
             memory,
         };
-        guest.enter_flat_mode()?;
+        enter_flat_mode(&guest.vcpu)?;
         Ok(guest)
-    }
-
-    fn enter_flat_mode(&self) -> io::Result<()> {
-        let mut sregs = self.sregs()?;
-        let data = Segment {
-            limit: u32::MAX,
-            selector: 16,
-            kind: 3,
-            present: 1,
-            s: 1,
-            db: 1,
-            g: 1,
-            ..Segment::default()
-        };
-        sregs.cs = Segment {
-            selector: 8,
-            kind: 11,
-            ..data
-        };
-        (sregs.ds, sregs.es, sregs.ss) = (data, data, data);
-        sregs.cr0 |= 1;
-        self.set_sregs(&mut sregs)
     }
 
     /// Puts the program in place, and the CPU before it.
@@ -208,9 +193,7 @@ impl Guest {
 
     /// Its other registers.
     pub fn sregs(&self) -> io::Result<Sregs> {
-        let mut sregs = Sregs::default();
-        request_with(&self.vcpu, abi::GET_SREGS, &mut sregs)?;
-        Ok(sregs)
+        sregs_of(&self.vcpu)
     }
 
     /// Changes those.
@@ -263,6 +246,35 @@ impl Guest {
         let status = unsafe { libc::mprotect(self.host_page(page), PAGE_BYTES, rights) };
         machine::done(status).unwrap();
     }
+}
+
+fn sregs_of(vcpu: &impl AsRawFd) -> io::Result<Sregs> {
+    let mut sregs = Sregs::default();
+    request_with(vcpu, abi::GET_SREGS, &mut sregs)?;
+    Ok(sregs)
+}
+
+/// Has a virtual CPU begin in 32-bit flat mode.
+pub fn enter_flat_mode(vcpu: &impl AsRawFd) -> io::Result<()> {
+    let mut sregs = sregs_of(vcpu)?;
+    let data = Segment {
+        limit: u32::MAX,
+        selector: 16,
+        kind: 3,
+        present: 1,
+        s: 1,
+        db: 1,
+        g: 1,
+        ..Segment::default()
+    };
+    sregs.cs = Segment {
+        selector: 8,
+        kind: 11,
+        ..data
+    };
+    (sregs.ds, sregs.es, sregs.ss) = (data, data, data);
+    sregs.cr0 |= 1;
+    request_with(vcpu, abi::SET_SREGS, &mut sregs).map(|_| ())
 }
 
 /// All of that memory, from guest-physical 0 on.
