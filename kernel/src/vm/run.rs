@@ -91,11 +91,9 @@ impl State {
             if (caller.is_interrupted)() || percpu::need_resched() {
                 return Attempt::Interrupted;
             }
-            fpu::save(&mut self.callers_fpu);
-            fpu::restore(&self.fpu);
+            fpu::exchange(&mut self.callers_fpu, &self.fpu);
             let attempt = self.enter(machine, cpu, tags);
-            fpu::save(&mut self.fpu);
-            fpu::restore(&self.callers_fpu);
+            fpu::exchange(&mut self.fpu, &self.callers_fpu);
             attempt
         });
         attempt.ok_or(Errno::ENODEV)

@@ -166,14 +166,18 @@ fn raise_at() -> i32 {
     SIGNAL.load(Ordering::Relaxed)
 }
 
-/// Threads that share CPUs keep their vector registers.
+/// Threads that share CPUs keep their vector registers, and those of the x87, which every second one leaves alone.
 fn vector_registers_survive() {
     const THREADS: u64 = 6;
     const ROUNDS: u64 = 40;
     let spin = |id| {
         for round in 0..ROUNDS {
             let pattern = id << 32 | round;
-            assert_eq!(spin_with(pattern), [pattern; 4]);
+            let uses_x87 = id % 2 == 0;
+            let expected = std::array::from_fn(|index| pattern + index as u64);
+            let x87 = if uses_x87 { pattern } else { 0 };
+            assert_eq!(spin_with(pattern, uses_x87), (expected, x87));
+            assert!(uses_x87 || x87_is_untouched(), "x87 of another thread");
         }
     };
     let threads = (1..=THREADS).map(|id| std::thread::spawn(move || spin(id)));
@@ -184,37 +188,89 @@ fn vector_registers_survive() {
     }
 }
 
-/// Holds `pattern` in four vector registers for a while, with a yield in the middle.
-fn spin_with(pattern: u64) -> [u64; 4] {
-    let mut after = [0u64; 4];
-    // SAFETY: plain arithmetic and one system call without arguments (24, sched_yield).
+/// Holds `pattern` and its successors in all vector registers for a while, with a yield in the middle; `pattern` on the stack of the x87, too, if so
+/// wanted. What is there then.
+fn spin_with(pattern: u64, uses_x87: bool) -> ([u64; 16], u64) {
+    let before: [u64; 16] = std::array::from_fn(|index| pattern + index as u64);
+    let (mut after, mut x87) = ([0u64; 16], pattern);
+    // SAFETY: loads and stores of three variables, and one system call without arguments (24, sched_yield). The stack of the x87 is empty at the end.
     unsafe {
         asm!(
-            "movq xmm0, {pattern}",
-            "movq xmm5, {pattern}",
-            "movq xmm10, {pattern}",
-            "movq xmm15, {pattern}",
-            "mov ecx, 20000",
-            "2: pause",
-            "dec ecx",
-            "jnz 2b",
-            "mov eax, 24",
-            "syscall",
+            "test {uses_x87:e}, {uses_x87:e}",
+            "jz 2f",
+            "fild qword ptr [{x87}]",
+            "2:",
+            "movq xmm0, [{before} + 0]",
+            "movq xmm1, [{before} + 8]",
+            "movq xmm2, [{before} + 16]",
+            "movq xmm3, [{before} + 24]",
+            "movq xmm4, [{before} + 32]",
+            "movq xmm5, [{before} + 40]",
+            "movq xmm6, [{before} + 48]",
+            "movq xmm7, [{before} + 56]",
+            "movq xmm8, [{before} + 64]",
+            "movq xmm9, [{before} + 72]",
+            "movq xmm10, [{before} + 80]",
+            "movq xmm11, [{before} + 88]",
+            "movq xmm12, [{before} + 96]",
+            "movq xmm13, [{before} + 104]",
+            "movq xmm14, [{before} + 112]",
+            "movq xmm15, [{before} + 120]",
             "mov ecx, 20000",
             "3: pause",
             "dec ecx",
             "jnz 3b",
-            "movq [{after}], xmm0",
-            "movq [{after} + 8], xmm5",
-            "movq [{after} + 16], xmm10",
-            "movq [{after} + 24], xmm15",
-            pattern = in(reg) pattern,
+            "mov eax, 24",
+            "syscall",
+            "mov ecx, 20000",
+            "4: pause",
+            "dec ecx",
+            "jnz 4b",
+            "movq [{after} + 0], xmm0",
+            "movq [{after} + 8], xmm1",
+            "movq [{after} + 16], xmm2",
+            "movq [{after} + 24], xmm3",
+            "movq [{after} + 32], xmm4",
+            "movq [{after} + 40], xmm5",
+            "movq [{after} + 48], xmm6",
+            "movq [{after} + 56], xmm7",
+            "movq [{after} + 64], xmm8",
+            "movq [{after} + 72], xmm9",
+            "movq [{after} + 80], xmm10",
+            "movq [{after} + 88], xmm11",
+            "movq [{after} + 96], xmm12",
+            "movq [{after} + 104], xmm13",
+            "movq [{after} + 112], xmm14",
+            "movq [{after} + 120], xmm15",
+            "mov qword ptr [{x87}], 0",
+            "test {uses_x87:e}, {uses_x87:e}",
+            "jz 5f",
+            "fistp qword ptr [{x87}]",
+            "5:",
+            uses_x87 = in(reg) u32::from(uses_x87),
+            x87 = in(reg) &raw mut x87,
+            before = in(reg) before.as_ptr(),
             after = in(reg) after.as_mut_ptr(),
             out("rax") _, out("rcx") _, out("r11") _,
-            out("xmm0") _, out("xmm5") _, out("xmm10") _, out("xmm15") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _, out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
         );
     }
-    after
+    (after, x87)
+}
+
+/// Whether this thread finds the x87 as new threads do, with nothing in its registers.
+fn x87_is_untouched() -> bool {
+    #[repr(align(16))]
+    struct Image([u8; 512]);
+    let mut image = Image([0; 512]);
+    // SAFETY: 512 bytes, aligned.
+    unsafe { asm!("fxsave64 [{}]", in(reg) image.0.as_mut_ptr(), options(nostack)) };
+    let (control, tags) = (&image.0[..4], image.0[4]);
+    control == [0x7f, 3, 0, 0] && tags == 0 && image.0[32..160] == [0; 128]
 }
 
 /// Runs `code`, then RET; the signal that ended it, or 0.

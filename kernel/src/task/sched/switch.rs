@@ -297,11 +297,13 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave, slice: Sli
     let prev_context = unsafe { &mut *prev.context_ptr() };
     // SAFETY: as above; `next` is not `prev`, and on no CPU.
     let next_context = unsafe { &mut *next.context_ptr() };
-    if !prev.is_idle() {
-        fpu::save(&mut prev_context.fpu);
+    match (prev.is_idle(), next.is_idle()) {
+        (false, false) => fpu::exchange(&mut prev_context.fpu, &next_context.fpu),
+        (false, true) => fpu::save(&mut prev_context.fpu),
+        (true, false) => fpu::restore(&next_context.fpu),
+        (true, true) => {}
     }
     if !next.is_idle() {
-        fpu::restore(&next_context.fpu);
         fsbase::write(next_context.fs_base);
     }
     let (save, resume) = (&raw mut prev_context.rsp, next_context.rsp);
