@@ -135,8 +135,8 @@ impl State {
         self.vmcb.get(Field::V_INTR) & V_INTR_MASKING == 0
     }
 
-    /// Why the guest was left. QEMU widens the 32 bits of a refused entry without their sign.
-    pub fn exit_code(&self) -> u32 {
+    /// Why the guest was left.
+    fn exit_code(&self) -> u32 {
         self.vmcb.get(Field::EXIT_CODE) as u32
     }
 

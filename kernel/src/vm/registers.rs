@@ -26,8 +26,11 @@ pub(super) const CR4_PAE: u64 = 1 << 5;
 /// VME to OSXMMEXCPT, UMIP, FSGSBASE, SMEP, SMAP. Neither PCIDs, five levels, XSAVE nor protection keys.
 const CR4_KNOWN: u64 = 0x7ff | 1 << 11 | 1 << 16 | 1 << 20 | 1 << 21;
 
-/// Of a code segment's attributes: its code is 64-bit.
+/// Of a code segment's attributes: its code is 64-bit, and it is 32-bit.
 const LONG: u64 = 1 << 9;
+pub(super) const CODE_32: u64 = 1 << 10;
+/// What no page table's address has.
+const NO_ADDRESS: u64 = !0 << 52;
 /// The byte with the CPL in its word.
 const CPL_SHIFT: u32 = 24;
 
@@ -147,6 +150,14 @@ impl State {
         is_on && self.vmcb.get(Field::CS) >> 16 & LONG != 0
     }
 
+    /// Whether the processor is bound to refuse it for what `set_sregs` and Linux let pass: code that is 64-bit and 32-bit (APM vol. 2, "Consistency
+    /// Checks").
+    pub fn is_impossible(&self) -> bool {
+        let is_on = self.vmcb.get(Field::EFER) & EFER_LMA != 0;
+        let is_both = self.vmcb.get(Field::CS) >> 16 & (LONG | CODE_32) == LONG | CODE_32;
+        is_on && is_both
+    }
+
     /// The guest goes on at `rip`; whatever an instruction before that kept off is over.
     pub fn go_to(&mut self, rip: u64) {
         let mask = if self.is_long() {
@@ -248,6 +259,7 @@ fn check(wanted: &Sregs) -> Result<(), Errno> {
         || has(wanted.cr0, CR0_NW) && !has(wanted.cr0, CR0_CD)
         || paging && !has(wanted.cr0, CR0_PE)
         || is_long && !(has(wanted.cr4, CR4_PAE) && has(wanted.efer, EFER_LMA))
+        || is_long && has(wanted.cr3, NO_ADDRESS)
         || !is_long && (has(wanted.efer, EFER_LMA) || wanted.cs.l != 0);
     match is_bad {
         true => Err(Errno::EINVAL),

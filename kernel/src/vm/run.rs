@@ -17,6 +17,9 @@ use crate::latency;
 use crate::platform::SHOOTDOWN;
 use crate::preempt;
 
+/// The exit code of a guest that is refused, with its sign.
+const REFUSED: u64 = u64::MAX;
+
 /// RFLAGS.IF.
 const INTERRUPTS: u64 = 1 << 9;
 
@@ -26,8 +29,10 @@ enum Attempt {
     Ran,
     /// The thread has something else to do first.
     Interrupted,
-    /// The processor, or what chooses its tags, refuses.
+    /// A processor would refuse the guest, or what chooses its tags does.
     Refused(CpuId),
+    /// The processor has refused it.
+    RefusedByProcessor(CpuId),
 }
 
 impl Vcpu {
@@ -64,8 +69,13 @@ impl Vcpu {
                     continue;
                 }
                 Attempt::Refused(cpu) => {
-                    let code = i64::from(state.exit_code() as i32) as u64;
-                    self.page.set_fail_entry(code, cpu.as_u32());
+                    self.page.set_fail_entry(REFUSED, cpu.as_u32());
+                    return Ok(());
+                }
+                Attempt::RefusedByProcessor(cpu) => {
+                    // QEMU leaves registers of the host where the guest's were.
+                    state.reset();
+                    self.page.set_fail_entry(REFUSED, cpu.as_u32());
                     return Ok(());
                 }
             }
@@ -90,6 +100,9 @@ impl State {
             // Interrupts are off: whatever is asked for from here on ends the guest.
             if (caller.is_interrupted)() || percpu::need_resched() {
                 return Attempt::Interrupted;
+            }
+            if self.is_impossible() {
+                return Attempt::Refused(cpu);
             }
             fpu::exchange(&mut self.callers_fpu, &self.fpu);
             let attempt = self.enter(machine, cpu, tags);
@@ -125,7 +138,6 @@ fn enter_as(
 ) -> GuestExit<Attempt> {
     let prepared = tags.enter(in_processors_terms(entry), vmcb.control());
     if prepared.is_err() {
-        vmcb.set(Field::EXIT_CODE, code::INVALID.into());
         return GuestExit::NotEntered(Attempt::Refused(cpu));
     }
     // Said each time: where VMRUN refuses a guest, QEMU stores 0.
@@ -136,8 +148,9 @@ fn enter_as(
     // has. 3. `attempt` has loaded what the guest has of the FPU.
     unsafe { svm::enter(cpu, vmcb.address(), registers) };
     latency::irqs_off();
+    // QEMU widens the 32 bits without their sign.
     if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
-        return GuestExit::NotEntered(Attempt::Refused(cpu));
+        return GuestExit::NotEntered(Attempt::RefusedByProcessor(cpu));
     }
     tags.ran();
     GuestExit::Ran(Attempt::Ran)

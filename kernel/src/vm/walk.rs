@@ -4,16 +4,13 @@
 
 use super::decode::{MOST_BYTES, Mode};
 use super::machine::Machine;
-use super::registers::{CR0_PG, CR4_PAE, EFER_LMA};
+use super::registers::{CODE_32, CR0_PG, CR4_PAE, EFER_LMA};
 use super::vcpu::State;
 use super::vmcb::Field;
 use crate::addr::PAGE_BYTES;
 use crate::user_memory::UserPtr;
 
 const CR4_LA57: u64 = 1 << 12;
-
-/// Bit of a code segment's attributes: its code is 32-bit.
-const CODE_32: u64 = 1 << 10;
 
 const PRESENT: u64 = 1 << 0;
 const LARGE: u64 = 1 << 7;

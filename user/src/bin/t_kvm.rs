@@ -12,6 +12,7 @@ use shootdown_user::kvm::abi::{
     self, ClearDirtyLog, Cpuid, CpuidEntry, DirtyLog, MemoryRegion, Regs,
 };
 use shootdown_user::kvm::{self, Guest, MEMORY_PAGES, Machine, Stop, code, slot};
+use shootdown_user::machine;
 use shootdown_user::region::PAGE_BYTES;
 
 /// A page of the guest for data.
@@ -353,6 +354,12 @@ fn wrong_guests_are_stopped() {
     (sregs.cs.l, sregs.cs.db) = (1, 1);
     guest.set_sregs(&mut sregs).unwrap();
     assert_eq!(guest.run().unwrap(), Stop::Other(abi::EXIT_FAIL_ENTRY));
+    let (regs, after) = (guest.regs().unwrap(), guest.sregs().unwrap());
+    // Linux shows what QEMU leaves: registers of the host.
+    if machine::is_reference_kernel() {
+        assert_eq!((regs.rip, regs.rsp, after.cr3), (0xfff0, 0, 0));
+        assert_eq!((after.cs.l, after.cs.db), (1, 1));
+    }
 }
 
 fn a_forked_process_has_no_machine() {
