@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Spaces with roots 1, 2, ... in which page 0 is frame 10 times the root.
 fn spaces<const N: usize>(machine: &'static Machine<N>, count: u64) -> Vec<Space<N>>
@@ -437,7 +438,15 @@ fn a_cpu_that_rests_again_follows_the_policy() {
 /// An NMI may use user memory of the space that is loaded, of no other, and of none while a root is being loaded.
 #[test]
 fn user_access_is_for_the_space_that_is_loaded() {
-    let machine = online(tagged::<1>(8));
+    for has_no_back_end in [false, true] {
+        let machine = online(tagged::<1>(8));
+        let has = &machine.platform().has_no_back_end;
+        has.store(has_no_back_end, Relaxed);
+        user_access_is_for_the_loaded_space(machine);
+    }
+}
+
+fn user_access_is_for_the_loaded_space(machine: &'static Machine<1>) {
     let puppet = *machine.platform();
     let spaces = spaces(machine, 2);
     let ok = |number: usize| machine.user_access_ok(spaces[number].id());

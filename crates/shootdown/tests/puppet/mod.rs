@@ -165,6 +165,8 @@ pub struct Puppet {
     pub user_access_denied: Log<Moment>,
     handler: Mutex<Option<Hook<()>>>,
     user_access_ok: Mutex<Option<Hook<bool>>>,
+    /// There is no way to flush other CPUs without interrupts.
+    pub has_no_back_end: AtomicBool,
     engine: AtomicUsize,
 }
 
@@ -343,7 +345,7 @@ unsafe impl Platform for &'static Puppet {
     }
 
     fn flushes_remotely(&self) -> bool {
-        true
+        !self.has_no_back_end.load(Relaxed)
     }
 
     fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
