@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Two<'a> = (Option<&'a AddressSpace<2>>, Option<&'a AddressSpace<2>>);
 
@@ -65,6 +66,29 @@ fn a_switch_in_halves_is_a_switch() {
         puppet.as_cpu(1, || machine.flush(b, pages(0, 1), FreedTables::Yes));
         assert_eq!(machine.total_stats().ipis_sent, before, "and this one");
         assert!(!machine.user_access_ok(b.id()));
+    }
+}
+
+/// Whatever the host has loaded in between, an NMI may use user memory of neither space.
+#[test]
+fn between_the_halves_no_user_memory_may_be_used() {
+    for has_no_back_end in [false, true] {
+        let machine = online(tagged::<2>(8));
+        let puppet = *machine.platform();
+        puppet.has_no_back_end.store(has_no_back_end, Relaxed);
+        let spaces = two_spaces(machine);
+        let [a, b] = spaces.each_ref().map(|space| &**space);
+        let ok = || [a, b].map(|space| machine.user_access_ok(space.id()));
+        machine.switch_to(None, a);
+        assert_eq!(ok(), [true, false]);
+        puppet.set_irqs_off(true);
+        assert!(machine.begin_switch(Some(a), Some(b)));
+        assert_eq!(ok(), [false, false], "before the load");
+        load(machine, Some(b));
+        assert_eq!(ok(), [false, false], "behind it");
+        machine.end_switch(Some(a), Some(b));
+        puppet.set_irqs_off(false);
+        assert_eq!(ok(), [false, true]);
     }
 }
 
