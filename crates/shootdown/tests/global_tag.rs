@@ -70,6 +70,7 @@ where
 #[test]
 fn a_space_that_many_cpus_use_gets_a_tag_and_is_flushed_by_it() {
     let (machine, puppet, space) = crowd::<4>();
+    puppet.nmis_ask_about(space.id());
     remap(machine, &space, 0);
     let interrupted = [(0, 1), (0, 2), (0, 3)];
     assert_eq!(puppet.sent.take(), interrupted);
@@ -77,6 +78,12 @@ fn a_space_that_many_cpus_use_gets_a_tag_and_is_flushed_by_it() {
     loads.sort_by_key(|(cpu, ..)| *cpu);
     let again = |cpu| (cpu, tables(1), FIRST, TagEntries::Drop);
     assert_eq!(loads, [0, 1, 2, 3].map(again), "under the tag");
+    let denied = puppet.user_access_denied.take();
+    let load = Moment::Load(tables(1));
+    assert!(
+        denied.iter().filter(|moment| **moment == load).count() >= 8,
+        "before and behind each load: {denied:?}"
+    );
     for page in 1..4 {
         remap(machine, &space, page);
     }
