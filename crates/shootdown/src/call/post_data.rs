@@ -7,11 +7,9 @@ use crate::call::data::pointer;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::guard::IrqGuard;
 use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::Ordering;
-use crate::watchdog::Watch;
 
 /// The data could not be posted; nothing was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +50,7 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
-        let irq = self.irq_guard();
+        let _irq = self.irq_guard();
         // Before anything is pushed: without memory this CPU could send no interrupt for it.
         let here = self.here();
         // From here to the post nobody's departure can complete.
@@ -68,26 +66,9 @@ where
             return Err(PostRefused::Busy);
         }
         if self.state(target).posted.0.push(data) {
-            self.interrupt_for_data(&irq, here, target);
+            self.interrupt_once_more(here, target);
         }
         Ok(())
-    }
-
-    fn interrupt_for_data(&self, _: &IrqGuard<'_, P>, here: Here<'_, N>, target: CpuId) {
-        let mut watch = Watch::default();
-        while self.platform.send_ipi(target).is_err() {
-            here.counters.ipis_refused.add(1);
-            self.serve_flushes(here);
-            if !self.is_ready(target) {
-                // It has left meanwhile, after it ran what it found.
-                return;
-            }
-            self.platform.relax();
-            self.watch(&mut watch, |waited_ns| {
-                Some(self.refusal(target, waited_ns))
-            });
-        }
-        here.counters.ipis_sent.add(1);
     }
 
     /// Runs what was posted to this CPU; true if there was anything. Interrupts are off, and no function runs here.

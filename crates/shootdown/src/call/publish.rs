@@ -257,18 +257,23 @@ where
         self.platform.send_ipi_mask(set)
     }
 
-    /// Has this CPU take the engine's interrupt once more; not before it has interrupts on.
+    /// Has `target`, which may be this CPU, take the engine's interrupt once more, unless it leaves. Interrupts are off. Where the platform refuses,
+    /// this CPU serves flushes, and the watchdog looks.
     #[cold]
-    pub(crate) fn interrupt_myself(&self, me: Here<'_, N>) {
+    pub(crate) fn interrupt_once_more(&self, here: Here<'_, N>, target: CpuId) {
         let mut watch = Watch::default();
-        while self.platform.send_ipi(me.cpu).is_err() {
-            me.counters.ipis_refused.add(1);
-            self.serve_flushes(me);
+        while self.platform.send_ipi(target).is_err() {
+            here.counters.ipis_refused.add(1);
+            self.serve_flushes(here);
+            if target != here.cpu && !self.is_ready(target) {
+                // It has left meanwhile, after it ran what it found.
+                return;
+            }
             self.platform.relax();
             self.watch(&mut watch, |waited_ns| {
-                Some(self.refusal(me.cpu, waited_ns))
+                Some(self.refusal(target, waited_ns))
             });
         }
-        me.counters.ipis_sent.add(1);
+        here.counters.ipis_sent.add(1);
     }
 }
