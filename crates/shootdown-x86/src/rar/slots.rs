@@ -117,3 +117,19 @@ mod models {
         initiators_take(0b11, |used| used > 0);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The CPU with the fewest, whenever it starts.
+    #[test]
+    fn slots_end_where_they_end_for_any_cpu() {
+        for lasts in [[2, 63], [63, 2], [2, 2]] {
+            let slots = Slots::new();
+            lasts.map(|last| slots.end_at(last));
+            let taken = [(); 4].map(|()| slots.take(|_| true));
+            assert_eq!(taken, [Some(0), Some(1), Some(2), None], "{lasts:?}");
+        }
+    }
+}

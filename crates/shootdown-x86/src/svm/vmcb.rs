@@ -124,6 +124,14 @@ mod tests {
         expected[0xb0 / 8] = 0x5678_9000;
         expected[0xc0 / 8] = 0xffff_ffeb;
         assert_eq!(control.words(), &expected);
+        // The same once more, after an exit.
+        control.set_clean_bits(CleanBits::all());
+        control.load(0x1234, TlbControl::Guest, 0x5678_9000);
+        assert!(
+            !control
+                .clean_bits()
+                .intersects(CleanBits::ASID.union(CleanBits::NESTED_PAGING))
+        );
         assert_eq!((control.guest_asid(), control.tlb_control()), (0x1234, 3));
         assert_eq!(control.n_cr3(), 0x5678_9000);
 
