@@ -6,7 +6,8 @@ use crate::memory::Memory;
 
 /// A machine: an engine with CPUs behind it.
 ///
-/// Methods are called from a worker's step, in its context. Those with a body do nothing, for hosts that cannot do more.
+/// Methods are called from a worker's step, in its context. Those with a body do nothing, for hosts that cannot do more; such a `preempt` and
+/// `rest` are counted as done all the same.
 pub trait Host<const N: usize>: Sync
 where
     Cpus<N>: Capacity,
@@ -45,8 +46,9 @@ where
         self.preempt();
     }
 
-    /// Takes `cpu`, which may be this one, out of service; returns when that is done, or false at once if it cannot be.
-    /// Called from tasks with interrupts on, for one CPU at a time.
+    /// Takes `cpu`, which may be this one, out of service; returns when that is done, or false at once if it cannot be: a task that is bound to its
+    /// CPU returns false for that. Called from tasks with interrupts on, for one CPU at a time. Where each CPU has one task, the one on `cpu` is asked to
+    /// leave its space, call `offline` and wait to be brought back, between two steps; it enters its space again then.
     fn take_offline(&self, cpu: CpuId) -> bool {
         let _ = cpu;
         false

@@ -13,7 +13,10 @@ pub enum Region {
     Window(usize),
 }
 
-/// Page tables, frames and loads. All of it is changed and used with interrupts off on the CPU, and must not wait.
+/// Page tables, frames and loads. All of it is changed and used with interrupts off on the CPU, and must not wait for flushes or functions. A short lock
+/// is allowed, also one that polls.
+///
+/// Numbers that do well: two to four spaces, 16 to 64 pages, and more frames than all regions have pages together, or changes find none free.
 ///
 /// The torture owns which frame is used for what; the host maps, loads and stores. Frames hold one word each that is
 /// looked at.
@@ -44,7 +47,8 @@ where
     fn map(&self, region: Region, page: usize, frame: Option<usize>);
 
     /// Loads the word at a page as the running CPU's translations have it, with the space of the running task loaded;
-    /// `None` if there is no translation, or if the processor still takes it so: that is never a violation. Called with interrupts off.
+    /// `None` if there is no translation, or if the processor still takes it so: that is never a violation. Called with interrupts off. Where the CPU
+    /// has windows, a fault in space 0 calls [`refresh_windows`](shootdown::Shootdown::refresh_windows) and tries again.
     fn load(&self, region: Region, page: usize) -> Option<u64>;
 
     /// The space of the running task.
@@ -53,8 +57,9 @@ where
     /// Gives the running task another space, or none; task context, interrupts on.
     fn enter(&self, space: Option<usize>);
 
-    /// Whether the CPU with this number has a private root in space 0: loaded now and then for tasks in that space, in turns
-    /// with the shared one.
+    /// Whether the CPU with this number has a private root in space 0. The torture changes its windows, but never loads it: [`enter`](Self::enter) of
+    /// space 0 does, every other time, by [`switch_to_windows`](shootdown::Shootdown::switch_to_windows). If `window_flushes` stays 0 in the summary, it
+    /// does not.
     fn has_windows(&self, cpu: usize) -> bool {
         let _ = cpu;
         false
@@ -67,7 +72,7 @@ where
 
     /// Replaces the page table that translates `page` by a copy of it elsewhere, and flushes nothing; returns the name of the
     /// old one, or `None` if that cannot be done now. Other CPUs may change entries meanwhile, which must not be lost:
-    /// a lock whose holder neither flushes nor waits will do.
+    /// the lock that [`map`](Self::map) takes will do.
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {
         let _ = (space, page);
         None
@@ -79,7 +84,8 @@ where
         (page, 1)
     }
 
-    /// No CPU can walk this table any more: it may be overwritten and used again.
+    /// No CPU can walk this table any more: it may be overwritten and used again. Fill it with entries that lead to a frame whose word the torture did
+    /// not write: a walk through it is a violation then, which a fault would hide. (Processors that cache no tables, such as QEMU's, cannot fail here.)
     fn free_table(&self, table: usize) {
         let _ = table;
     }

@@ -21,7 +21,8 @@ const MOST_TURNS: u64 = 100;
 pub enum Context {
     /// A task, with interrupts on: it may be interrupted and preempted anywhere.
     Task,
-    /// An interrupt handler other than the engine's; interrupts are off.
+    /// An interrupt handler other than the engine's; interrupts are off. Also where all locks are taken with interrupts off: then none of its holders
+    /// is interrupted. A timer that drives steps is set again behind the step, which may take longer than its period.
     Interrupt,
     /// The same where the handler has interrupted the holder of a lock: others may spin for it with interrupts off and run no
     /// functions, so the step waits for none. A host that cannot know passes this one.

@@ -69,7 +69,7 @@ impl Summary {
         self.first
     }
 
-    /// The engine's counters.
+    /// The engine's counters, of what came before the run, too.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }

@@ -116,7 +116,8 @@ where
         }
     }
 
-    /// The CPU that comes back by bringing in what the last churn took out, at the end of a run.
+    /// At the end of a run with churn, before [`finish`](Self::finish): brings back the CPU that is still out, if any. Called by one task, when all others
+    /// have made their last step or wait in [`take_offline`](Host::take_offline), so that those can leave.
     pub fn bring_all_online<H: Host<N>>(&self, host: &H) {
         self.churn.bring_back(host);
     }

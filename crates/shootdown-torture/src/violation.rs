@@ -83,7 +83,8 @@ pub struct Violation {
     pub operation: Option<Operation>,
     /// The CPU on which it went wrong.
     pub cpu: CpuId,
-    /// What should have been: a count, a sequence number, or a version.
+    /// What should have been: a count, a sequence number, or the word of a page. That is, from its highest bits, 0x5d, the region, the page (8 bits
+    /// each) and the version; 0xdead and a frame's number is what a frame holds that was given back.
     pub expected: u64,
     /// What was.
     pub found: u64,

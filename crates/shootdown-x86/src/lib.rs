@@ -70,6 +70,78 @@
 //! }
 //! ```
 //!
+//! # A whole platform
+//!
+//! For a kernel without PCIDs and preemption. `apic` and `tlb` are values that boot has made (above, and [`Tlb::new`]), `current_cpu` and `now_ns` the
+//! kernel's own.
+//!
+//! ```
+//! use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall};
+//! use shootdown_x86::{ApicMap, LocalApic, Tlb, Vector, apic::Destination, irq, irq::IrqState};
+//! # const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
+//! # static CPUS: ApicMap<16> = ApicMap::new();
+//! # fn apic() -> &'static LocalApic { unimplemented!() }
+//! # fn tlb() -> &'static Tlb { unimplemented!() }
+//! # fn current_cpu() -> u32 { unimplemented!() }
+//! # fn now_ns() -> u64 { unimplemented!() }
+//! # fn print_without_lock(_: &Stall) {}
+//!
+//! struct Machine;
+//!
+//! // SAFETY: contracts as numbered at the trait.
+//! // 1. a register of the CPU has its number. 2. CLI. 3. INVLPG drops paging-structure caches too; CR3 and CR4.PGE the rest. 4. CR3 drops all
+//! // that is not global, and user pages never are. 5. `LocalApic` fences. 6. interrupts stay pending; the vector calls `handle_ipi`. 7. and
+//! // 8. nothing of that is used. 9. a panic ends the machine. 10. a hint.
+//! unsafe impl Platform for Machine {
+//!     type IrqState = IrqState;
+//!     fn current_cpu(&self) -> CpuId {
+//!         CpuId::new(current_cpu())
+//!     }
+//!     fn irq_save(&self) -> IrqState {
+//!         irq::save()
+//!     }
+//!     fn irq_restore(&self, before: IrqState) {
+//!         // SAFETY: 1. of the matching `irq_save`, on this CPU.
+//!         unsafe { irq::restore(before) };
+//!     }
+//!     fn preempt_disable(&self) {}
+//!     fn preempt_enable(&self) {}
+//!     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+//!         let id = CPUS.id(target.index()).expect("online, so in the map");
+//!         let sent = apic().send(Destination::Physical(id), SHOOTDOWN_VECTOR);
+//!         sent.map_err(|_| IpiRefused)
+//!     }
+//!     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+//!         let here = current_cpu() as usize;
+//!         let sent = apic().send_many(&CPUS, here, targets.words(), SHOOTDOWN_VECTOR);
+//!         sent.map_err(|_| IpiRefused)
+//!     }
+//!     fn local_flush(&self, operation: LocalFlush) {
+//!         match operation {
+//!             LocalFlush::Pages(range, _) => range.iter_pages().for_each(|page| tlb().flush_page(page)),
+//!             LocalFlush::Space => tlb().flush_non_global(),
+//!             LocalFlush::All => tlb().flush_all(),
+//!         }
+//!     }
+//!     fn load_root(&self, root: Root) {
+//!         // SAFETY: `Root::new` was told that the tables map the kernel, and stay.
+//!         unsafe { tlb().load_root(root.as_u64()) };
+//!     }
+//!     fn prefetch_write(&self, address: usize) {
+//!         shootdown_x86::cache::prefetch_write(address);
+//!     }
+//!     fn now_ns(&self) -> u64 {
+//!         now_ns()
+//!     }
+//!     fn on_stall(&self, stall: &Stall) {
+//!         print_without_lock(stall);
+//!     }
+//! }
+//! ```
+//!
+//! With PCIDs, `load_tagged_root` and `asid_slots` come to it; an `Asid` of the engine is the [`Pcid`] of the same number, and its `TagEntries` is
+//! [`tlb::TagEntries`] by another name: `match` one into the other.
+//!
 //! # Manuals
 //!
 //! "SDM" is the *Intel 64 and IA-32 Architectures Software Developer's Manual*, "APM" the *AMD64

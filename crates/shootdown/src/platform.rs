@@ -227,8 +227,8 @@ pub unsafe trait Platform: Sync {
     }
 
     /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
-    /// its context; the wait goes on afterwards. It may print, or stop the machine; it must not unwind, because what the
-    /// waiter lent to the target is still lent. The default does nothing.
+    /// its context; the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
+    /// back into the engine. It must not unwind, because what the waiter lent to the target is still lent. The default does nothing.
     #[cold]
     fn on_stall(&self, stall: &Stall) {
         let _ = stall;

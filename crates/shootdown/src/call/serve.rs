@@ -29,8 +29,8 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// The body of the engine's interrupt vector. Call it there, after acknowledging the interrupt to the
-    /// controller, with interrupts off. Does not block; runs the functions that were called here.
+    /// The body of the engine's interrupt vector. Call it there, with interrupts off. A controller that keeps one bit is acknowledged before; one that
+    /// queues (x86: EOI to the local APIC) before or after. Does not block; runs the functions that were called here, on the handler's stack.
     pub fn handle_ipi(&self) {
         let irq = self.irq_guard();
         let me = self.here();

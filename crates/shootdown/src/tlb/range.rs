@@ -70,7 +70,7 @@ impl FlushRange {
         page_size: PageSize::SIZE_4K,
     };
 
-    /// Everything.
+    /// Everything: from address 0 to `usize::MAX`, by pages of 4 KiB. Compare with it before you go through pages.
     pub const WHOLE: Self = Self {
         start: 0,
         end: usize::MAX,
