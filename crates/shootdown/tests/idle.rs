@@ -72,23 +72,28 @@ fn an_interrupt_while_polling_is_harmless() {
     assert_eq!(RUNS.get(), 3);
 }
 
-/// A broadcast interrupts who polls, too; who has seen it need not wait for the interrupt.
+/// A broadcast interrupts who polls, too; who has seen it need not wait for the interrupt, also where a lock has seen it first, and left the function.
 #[test]
 fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
     static RUNS: Count = Count::new();
-    let (machine, puppet) = with_puppet::<4>();
-    machine.set_policy(Policy::BEST.with_broadcast_from(1));
-    let count = |_: CpuId| RUNS.add();
-    puppet.as_cpu(1, || {
-        let idle = machine.poll_idle();
-        puppet.as_cpu(2, || machine.post(&mask([1]), count));
-        assert_eq!(puppet.sent.take(), [(2, 1)]);
-        assert!(idle.has_work());
-        drop(idle);
-    });
-    assert_eq!(RUNS.get(), 1, "served without the interrupt");
-    puppet.deliver(1);
-    assert_eq!(RUNS.get(), 1);
+    for takes_a_lock in [false, true] {
+        let (machine, puppet) = with_puppet::<4>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(1));
+        let count = |_: CpuId| RUNS.add();
+        puppet.as_cpu(1, || {
+            let idle = machine.poll_idle();
+            puppet.as_cpu(2, || machine.post(&mask([1]), count));
+            assert_eq!(puppet.sent.take(), [(2, 1)]);
+            if takes_a_lock {
+                machine.poll();
+            }
+            assert!(idle.has_work());
+            drop(idle);
+        });
+        assert_eq!(RUNS.take(), 1, "served without the interrupt");
+        puppet.deliver(1);
+        assert_eq!(RUNS.take(), 0);
+    }
 }
 
 /// The inbox of a CPU is served by that CPU only.
