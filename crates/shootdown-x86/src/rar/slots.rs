@@ -127,7 +127,9 @@ mod tests {
     fn slots_end_where_they_end_for_any_cpu() {
         for lasts in [[2, 63], [63, 2], [2, 2]] {
             let slots = Slots::new();
-            lasts.map(|last| slots.end_at(last));
+            for last in lasts {
+                slots.end_at(last);
+            }
             let taken = [(); 4].map(|()| slots.take(|_| true));
             assert_eq!(taken, [Some(0), Some(1), Some(2), None], "{lasts:?}");
         }
