@@ -3,26 +3,36 @@
 //! Each is written by its own CPU with interrupts off, by plain loads and stores, on lines of its own (those of waits, by
 //! one locked addition, in any context); readers take a [`Stats`] at any time and see each counter at some recent value.
 
-use crate::sync::Counter;
+use crate::sync::{Counter, SharedCounter};
 use crate::tlb::Why;
 
 /// Buckets of the wait histogram: bucket `i` counts waits of `2^i` to `2^(i+1) - 1` ns, the last all longer.
 pub const WAIT_BUCKETS: usize = 32;
 
+/// What counts, by default [`Counter`].
+macro_rules! kind {
+    () => {
+        Counter
+    };
+    ($kind:ident) => {
+        $kind
+    };
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)+) => {
+    ($($(#[$doc:meta])* $name:ident $(: $kind:ident)?,)+) => {
         /// The counters of one CPU.
         #[derive(Debug)]
         pub(crate) struct Counters {
-            $(pub(crate) $name: Counter,)+
-            pub(crate) waits_ns: [Counter; WAIT_BUCKETS],
+            $(pub(crate) $name: kind!($($kind)?),)+
+            pub(crate) waits_ns: [SharedCounter; WAIT_BUCKETS],
         }
 
         impl Counters {
             pub(crate) const fn new() -> Self {
                 Self {
-                    $($name: Counter::new(),)+
-                    waits_ns: [const { Counter::new() }; WAIT_BUCKETS],
+                    $($name: <kind!($($kind)?)>::new(),)+
+                    waits_ns: [const { SharedCounter::new() }; WAIT_BUCKETS],
                 }
             }
 
@@ -155,7 +165,7 @@ counters! {
     /// CPUs that these kicked because they were in guest mode.
     guest_kicks,
     /// Waits that ended.
-    waits_finished,
+    waits_finished: SharedCounter,
 }
 
 impl Counters {

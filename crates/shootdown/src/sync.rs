@@ -140,9 +140,23 @@ impl Counter {
             .store(value.wrapping_add(amount), CoreOrdering::Relaxed);
     }
 
-    /// Adds `amount`, on any CPU in any context.
     #[inline]
-    pub(crate) fn add_from_anywhere(&self, amount: u64) {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(CoreOrdering::Relaxed)
+    }
+}
+
+/// A statistics counter that any CPU writes, in any context.
+#[derive(Debug)]
+pub(crate) struct SharedCounter(CoreU64);
+
+impl SharedCounter {
+    pub(crate) const fn new() -> Self {
+        Self(CoreU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
         self.0.fetch_add(amount, CoreOrdering::Relaxed);
     }
 

@@ -68,10 +68,10 @@ where
     fn count_wait(&self, started_ns: Option<u64>) {
         let cpu = self.platform.current_cpu();
         let counters = &self.state(cpu).counters;
-        counters.waits_finished.add_from_anywhere(1);
+        counters.waits_finished.add(1);
         if let Some(started_ns) = started_ns {
             let elapsed_ns = self.platform.now_ns().saturating_sub(started_ns);
-            counters.waits_ns[wait_bucket(elapsed_ns)].add_from_anywhere(1);
+            counters.waits_ns[wait_bucket(elapsed_ns)].add(1);
         }
         self.platform.on_trace(TraceEvent::WaitFinished { cpu });
     }
