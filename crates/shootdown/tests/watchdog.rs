@@ -24,6 +24,9 @@ fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send +
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_cpu_with_interrupts_off_is_named() {
     let (machine, puppet) = with_puppet::<4>();
+    // What it has done is over.
+    machine.flush_kernel(pages(0, 1), FreedTables::No);
+    assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     machine.set_stall_ns(1000);
     puppet.deafen(1);
     puppet.at_stall(|puppet| puppet.hear_again(1));
