@@ -3,7 +3,8 @@
 
 mod support;
 
-use shootdown::{GuestExit, TagEntries, Vcpu};
+use shootdown::{CpuId, GuestExit, TagEntries, Vcpu};
+use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames;
 use shootdown_kernel_tests::mm::nested::{LogRange, NestedFault, SlotRequest};
@@ -16,6 +17,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use support::random::Random;
 use support::watched::Watched;
 use support::*;
@@ -252,6 +255,44 @@ fn guests_lose_pages_before_their_shares_are_given_up() {
     give_back(hoard);
     drop(watched);
     drop(child);
+}
+
+/// Here the guest on another CPU has not left when the wait for it begins.
+#[test]
+fn frames_are_free_when_the_guest_has_left() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let memory = Arc::new(machine(&space, &UNLOGGED));
+    assert!(touch(&memory, 1, true));
+    let [is_in, may_leave] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let until = |flag: &AtomicBool| {
+        while !flag.load(Relaxed) {
+            thread::yield_now();
+        }
+    };
+    let (guest, entered, leaves) = (memory.clone(), is_in.clone(), may_leave.clone());
+    let stay = move |_| {
+        entered.store(true, Relaxed);
+        until(&leaves);
+        GuestExit::Ran(())
+    };
+    let other = thread::spawn(move || {
+        let mut vcpu = Vcpu::new(&SHOOTDOWN, guest.engine());
+        // SAFETY: nobody enters anything.
+        let run = || unsafe { SHOOTDOWN.run_guest(guest.engine(), &mut vcpu, stay) };
+        as_cpu(CpuId::new(1), run);
+    });
+    until(&is_in);
+    let (free, found) = (frames::free_count(), Rc::new(Cell::new(None)));
+    let answer = found.clone();
+    at_wait(move || {
+        answer.set(Some(frames::free_count()));
+        may_leave.store(true, Relaxed);
+        other.join().unwrap();
+    });
+    unmap(&space, 1, 1);
+    assert_eq!(found.get(), Some(free), "the guest can write to it");
+    assert_eq!(frames::free_count(), free + 1);
 }
 
 const SEEDS: u64 = 60;
