@@ -1,5 +1,6 @@
 //! Memory at its limits: all of it, too many areas, everybody at once, and nothing lost afterwards.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
@@ -41,6 +42,33 @@ fn done(status: i32) -> Result<(), i32> {
 
 fn word(at: usize) -> *mut usize {
     ptr::with_exposed_provenance_mut(at)
+}
+
+/// This program's file came with the kernel. A private mapping of any part of it shows the file up to the end of its last page, and zeroes behind the
+/// file's end.
+fn files_that_came_with_the_kernel_are_mapped() {
+    let own = std::env::args().next().expect("a name");
+    let bytes = std::fs::read(&own).unwrap();
+    let file = File::open(&own).unwrap();
+    let last = bytes.len() / PAGE * PAGE;
+    for (offset, len) in [(0, 10), (PAGE, PAGE + 1), (last, 1), (last, PAGE)] {
+        let flags = libc::MAP_PRIVATE;
+        let (fd, place) = (file.as_raw_fd(), offset as libc::off_t);
+        // SAFETY: where the kernel chooses.
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, READ_WRITE, flags, fd, place) };
+        assert_ne!(at, libc::MAP_FAILED);
+        let mapped = len.next_multiple_of(PAGE);
+        // SAFETY: just mapped, and nobody writes there yet.
+        let shown = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), mapped) };
+        let end = bytes.len().min(offset + mapped);
+        let (from_file, behind) = shown.split_at(end - offset);
+        assert!(from_file == &bytes[offset..end], "{offset}, {len}");
+        assert!(behind.iter().all(|byte| *byte == 0), "{offset}, {len}");
+        // SAFETY: inside the mapping, to which nothing refers any more.
+        unsafe { at.cast::<u8>().write_volatile(!bytes[offset]) };
+        assert_eq!(std::fs::read(&own).unwrap()[offset], bytes[offset]);
+        unmap(at.expose_provenance(), mapped).unwrap();
+    }
 }
 
 /// The child's side of [`exhaustion_kills_the_eater_alone`]: never returns alive.
@@ -203,6 +231,7 @@ fn main() -> ExitCode {
         "t_memory",
         &checks::named![
             sizes_and_places_are_checked,
+            files_that_came_with_the_kernel_are_mapped,
             sparse_mappings_reach_everywhere,
             the_stack_grows_to_its_limit,
             the_stack_is_the_programs_up_to_its_end,
