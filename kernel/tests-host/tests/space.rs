@@ -270,6 +270,13 @@ fn moving_takes_the_frames_along() {
     assert_eq!(space.used(), TABLES + 1);
     assert_eq!(to_fixed(to, PAGE_SIZE), Err(MapError::NotMapped));
     assert_eq!(to_fixed(BASE, 0), Err(MapError::Invalid));
+    let to_nothing = space.remap(at(3), PAGE_SIZE, 0, Destination::MayMove);
+    assert_eq!(to_nothing, Err(MapError::Invalid));
+    for low in [0, PAGE_SIZE, layout::USER_START - PAGE_SIZE] {
+        let moved = space.remap(at(3), PAGE_SIZE, PAGE_SIZE, Destination::Fixed(low));
+        assert_eq!(moved, Err(MapError::Forbidden), "{low:#x}");
+    }
+    assert_eq!(space.used(), TABLES + 1);
 }
 
 /// Found by the user program `t_remap`: the table was pruned with the old range.
