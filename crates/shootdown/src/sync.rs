@@ -146,23 +146,23 @@ impl Counter {
     }
 }
 
-/// A statistics counter that any CPU writes, in any context.
+/// The same, but any CPU adds to it, in any context.
 #[derive(Debug)]
-pub(crate) struct SharedCounter(CoreU64);
+pub(crate) struct SharedCounter(Counter);
 
 impl SharedCounter {
     pub(crate) const fn new() -> Self {
-        Self(CoreU64::new(0))
+        Self(Counter::new())
     }
 
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, CoreOrdering::Relaxed);
+        self.0.0.fetch_add(amount, CoreOrdering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(CoreOrdering::Relaxed)
+        self.0.get()
     }
 }
 

@@ -3,7 +3,7 @@
 //! The kernel itself is built without them, so they stay the program's from entry to exit and are
 //! saved only when threads change. XSAVE is off (CR4.OSXSAVE clear), so programs find no AVX.
 //!
-//! x87 registers are loaded only where others are in them. FXRSTOR on any CPU has QEMU (7.2, and still in 2024: `cpu_clear_ignne`) change flags of
+//! x87 registers are loaded only where others are in them. FXRSTOR on any CPU has QEMU (7.2: `cpu_clear_ignne`) change flags of
 //! the first CPU, not atomically: where that CPU leaves a guest meanwhile, it may go on with the guest's nested paging (docs/guests.md).
 
 use core::arch::asm;

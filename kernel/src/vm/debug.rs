@@ -14,7 +14,8 @@ const CR4_DE: u64 = 1 << 3;
 
 /// Bits of DR6 and DR7 that a program may change, and those that are always set (APM vol. 2, "Debug Registers").
 const DR6_OPEN: u64 = 0xe00f;
-const DR6_SET: u64 = 0xffff_0ff0;
+/// DR6 where nothing was noticed.
+pub const DR6_SET: u64 = 0xffff_0ff0;
 const DR7_OPEN: u64 = 0xffff_2bff;
 /// DR7 without breakpoints.
 pub const DR7_SET: u64 = 0x400;

@@ -29,10 +29,8 @@ enum Attempt {
     Ran,
     /// The thread has something else to do first.
     Interrupted,
-    /// A processor would refuse the guest, or what chooses its tags does.
-    Refused(CpuId),
-    /// The processor has refused it.
-    RefusedByProcessor(CpuId),
+    /// The processor refuses the guest, or would, or what chooses its tags does.
+    Refused { cpu: CpuId, by_processor: bool },
 }
 
 impl Vcpu {
@@ -68,13 +66,11 @@ impl Vcpu {
                     give_way();
                     continue;
                 }
-                Attempt::Refused(cpu) => {
-                    self.page.set_fail_entry(REFUSED, cpu.as_u32());
-                    return Ok(());
-                }
-                Attempt::RefusedByProcessor(cpu) => {
-                    // QEMU leaves registers of the host where the guest's were.
-                    state.reset();
+                Attempt::Refused { cpu, by_processor } => {
+                    if by_processor {
+                        // QEMU leaves registers of the host where the guest's were.
+                        state.reset();
+                    }
                     self.page.set_fail_entry(REFUSED, cpu.as_u32());
                     return Ok(());
                 }
@@ -85,6 +81,10 @@ impl Vcpu {
             }
         }
     }
+}
+
+const fn refused(cpu: CpuId, by_processor: bool) -> Attempt {
+    Attempt::Refused { cpu, by_processor }
 }
 
 /// Lets another thread have this CPU if that is due.
@@ -102,7 +102,7 @@ impl State {
                 return Attempt::Interrupted;
             }
             if self.is_impossible() {
-                return Attempt::Refused(cpu);
+                return refused(cpu, false);
             }
             fpu::exchange(&mut self.callers_fpu, &self.fpu);
             let attempt = self.enter(machine, cpu, tags);
@@ -138,7 +138,7 @@ fn enter_as(
 ) -> GuestExit<Attempt> {
     let prepared = tags.enter(in_processors_terms(entry), vmcb.control());
     if prepared.is_err() {
-        return GuestExit::NotEntered(Attempt::Refused(cpu));
+        return GuestExit::NotEntered(refused(cpu, false));
     }
     // Said each time: where VMRUN refuses a guest, QEMU stores 0.
     vmcb.set(Field::V_INTR, vmcb.get(Field::V_INTR) | V_INTR_MASKING);
@@ -150,7 +150,7 @@ fn enter_as(
     latency::irqs_off();
     // QEMU widens the 32 bits without their sign.
     if vmcb.get(Field::EXIT_CODE) as u32 == code::INVALID {
-        return GuestExit::NotEntered(Attempt::RefusedByProcessor(cpu));
+        return GuestExit::NotEntered(refused(cpu, true));
     }
     tags.ran();
     GuestExit::Ran(Attempt::Ran)

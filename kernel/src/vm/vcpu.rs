@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::cpuid::Cpuid;
-use super::debug::DR7_SET;
+use super::debug::{DR6_SET, DR7_SET};
 use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
@@ -180,7 +180,7 @@ impl State {
             (Field::CR2, 0),
             (Field::CR3, 0),
             (Field::CR4, 0),
-            (Field::DR6, 0xffff_0ff0),
+            (Field::DR6, DR6_SET),
             (Field::DR7, DR7_SET),
             (Field::RFLAGS, 2),
             (Field::RIP, 0xfff0),

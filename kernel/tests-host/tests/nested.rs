@@ -265,11 +265,6 @@ fn frames_are_free_when_the_guest_has_left() {
     let memory = Arc::new(machine(&space, &UNLOGGED));
     assert!(touch(&memory, 1, true));
     let [is_in, may_leave] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-    let until = |flag: &AtomicBool| {
-        while !flag.load(Relaxed) {
-            thread::yield_now();
-        }
-    };
     let (guest, entered, leaves) = (memory.clone(), is_in.clone(), may_leave.clone());
     let stay = move |_| {
         entered.store(true, Relaxed);

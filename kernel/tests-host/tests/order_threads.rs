@@ -213,11 +213,6 @@ fn a_sync_tells_that_another_one_failed() {
     (0..2).for_each(|page| write(&space, page, 2));
     let hoard = exhaust();
     let [has_taken, may_end] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-    let until = |flag: &AtomicBool| {
-        while !flag.load(Relaxed) {
-            thread::yield_now();
-        }
-    };
     let (taken, end, syncing) = (has_taken.clone(), may_end.clone(), file.clone());
     let other = thread::spawn(move || {
         as_cpu(CpuId::new(3), || {

@@ -360,6 +360,17 @@ fn wrong_guests_are_stopped() {
         assert_eq!((regs.rip, regs.rsp, after.cr3), (0xfff0, 0, 0));
         assert_eq!((after.cs.l, after.cs.db), (1, 1));
     }
+    // Page tables at no address, and at one that is beyond this processor, at which Linux looks itself.
+    sregs.cs.db = 0;
+    sregs.cr3 = 1 << 52;
+    expect(libc::EINVAL, guest.set_sregs(&mut sregs));
+    if machine::is_reference_kernel() {
+        sregs.cr3 = 1 << 51;
+        guest.set_sregs(&mut sregs).unwrap();
+        assert_eq!(guest.run().unwrap(), Stop::Other(abi::EXIT_FAIL_ENTRY));
+        let (regs, after) = (guest.regs().unwrap(), guest.sregs().unwrap());
+        assert_eq!((regs.rip, regs.rsp, after.cr3), (0xfff0, 0, 0));
+    }
 }
 
 fn a_forked_process_has_no_machine() {

@@ -66,7 +66,7 @@ where
             return Err(PostRefused::Busy);
         }
         if self.state(target).posted.0.push(data) {
-            self.interrupt_once_more(here, target);
+            self.interrupt_one(here, target);
         }
         Ok(())
     }

@@ -257,10 +257,10 @@ where
         self.platform.send_ipi_mask(set)
     }
 
-    /// Has `target`, which may be this CPU, take the engine's interrupt once more, unless it leaves. Interrupts are off. Where the platform refuses,
-    /// this CPU serves flushes, and the watchdog looks.
+    /// Sends the engine's interrupt to `target`, which may be this CPU, unless it leaves. Interrupts are off. Where the platform refuses, this CPU
+    /// serves flushes, and the watchdog looks.
     #[cold]
-    pub(crate) fn interrupt_once_more(&self, here: Here<'_, N>, target: CpuId) {
+    pub(crate) fn interrupt_one(&self, here: Here<'_, N>, target: CpuId) {
         let mut watch = Watch::default();
         while self.platform.send_ipi(target).is_err() {
             here.counters.ipis_refused.add(1);

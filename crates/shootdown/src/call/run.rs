@@ -118,7 +118,7 @@ where
         core::mem::forget(bomb);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
         if !nested && me.look_again.replace(false) {
-            self.interrupt_once_more(me, me.cpu);
+            self.interrupt_one(me, me.cpu);
         }
         me.counters.functions_run.add(1);
     }

@@ -207,7 +207,7 @@ where
             while self.run_oldest(me) {}
         }
         if self.put_waiting_back(me) {
-            self.interrupt_once_more(me, me.cpu);
+            self.interrupt_one(me, me.cpu);
         }
     }
 

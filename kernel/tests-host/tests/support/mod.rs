@@ -17,7 +17,9 @@ use shootdown_kernel_tests::mm::{
     Advice, AreaKind, Destination, FaultAccess, FileArea, Lending, MapError, MapRequest,
     MemoryFile, MemorySpace, PAGE_SIZE, Placement, Populate, Prot, SharedArea,
 };
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Where tests map something.
 pub const BASE: usize = 0x4000_0000;
@@ -277,4 +279,11 @@ pub fn file_word(file: &MemoryFile, copy: Copy, page: usize) -> u64 {
 /// The same of what is stored.
 pub fn stored(file: &MemoryFile, page: usize) -> u64 {
     file_word(file, Copy::Stored, page)
+}
+
+/// Waits until another thread has set the flag.
+pub fn until(flag: &AtomicBool) {
+    while !flag.load(Relaxed) {
+        thread::yield_now();
+    }
 }
