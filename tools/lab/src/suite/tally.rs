@@ -9,6 +9,8 @@ use crate::failure::{Failure, Outcome};
 const RED: u8 = 31;
 const GREEN: u8 = 32;
 const YELLOW: u8 = 33;
+/// Lines of a reason that are printed again at the end; the last of them say most.
+const LINES_AGAIN: usize = 12;
 
 /// A word in a colour where there is a terminal and nobody forbids it (`NO_COLOR`).
 fn coloured(word: &str, colour: u8) -> String {
@@ -111,7 +113,7 @@ impl Tally {
         self.tell_failure(name, &failure.to_string());
     }
 
-    /// Prints the failures again and, last and alone on its line, the totals.
+    /// Prints the failures again, with the ends of their reasons, and, last and alone on its line, the totals.
     pub fn close(self) -> ExitCode {
         if !self.failures.is_empty() {
             println!("\nfailed:\n  {}", self.failures.join("\n  "));
@@ -132,7 +134,10 @@ impl Tally {
 
     fn tell_failure(&mut self, name: &str, reason: &str) {
         println!("{}  {name}: {reason}", coloured("FAIL", RED));
-        self.failures.push(name.to_owned());
+        let lines: Vec<&str> = reason.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LINES_AGAIN)..];
+        self.failures
+            .push(format!("{name}: {}", last.join("\n    ")));
     }
 
     /// Whether a check of this name is to run.
@@ -180,7 +185,16 @@ mod tests {
         aside.skip("c", "reason");
         tally.absorb(aside);
         assert_eq!(tally.totals(), "1 passed, 1 failed, 1 skipped");
-        assert_eq!(tally.failures, ["b"]);
+        assert_eq!(tally.failures, ["b: no"]);
+    }
+
+    #[test]
+    fn failures_are_told_again_with_the_end_of_the_reason() {
+        let mut tally = Tally::new(None);
+        let lines: Vec<String> = (0..LINES_AGAIN + 2).map(|it| it.to_string()).collect();
+        tally.check("a", || Err(Failure::work(lines.join("\n"))));
+        assert!(tally.failures[0].starts_with("a: 2\n    3\n"));
+        assert!(tally.failures[0].ends_with("\n    13"));
     }
 
     #[test]
