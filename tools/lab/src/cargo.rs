@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::machine::{Child, answer};
 use crate::place;
 
@@ -153,8 +153,7 @@ pub fn command(words: &str) -> Command {
 
 /// The last lines of a long output.
 pub fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    last_lines(text.lines(), TAIL_LINES).join("\n")
 }
 
 /// Removes this process's copies of the kernel.

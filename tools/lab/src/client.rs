@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::cargo;
 use crate::cli;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::machine::{self, AccelChoice, Child};
 use crate::{place, session};
 
@@ -291,8 +291,8 @@ fn account(name: &str, child: &Child, due: &Ending) -> String {
         (None, None) => "ended".into(),
     };
     let (exit, says) = (due.exit, &due.says);
-    let lines: Vec<&str> = child.output.lines().chain(child.errors.lines()).collect();
-    let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n    | ");
+    let lines = child.output.lines().chain(child.errors.lines());
+    let tail = last_lines(lines, TAIL_LINES).join("\n    | ");
     format!("{name}: exit status {exit} and {says:?} were due, but it {ended}\n    | {tail}")
 }
 

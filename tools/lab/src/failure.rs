@@ -52,6 +52,13 @@ impl Failure {
     }
 }
 
+/// What an error message shows of a long output: at most so many lines, the last ones, which say most.
+pub fn last_lines<'a>(lines: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
+    let mut lines: Vec<&str> = lines.into_iter().collect();
+    lines.drain(..lines.len().saturating_sub(most));
+    lines
+}
+
 /// Turns an error of the file system into a [`Failure::Work`] that says what was tried.
 pub trait Doing<T> {
     /// Adds what was being done to the error.

@@ -13,7 +13,7 @@ use super::disc;
 use super::end::End;
 use super::symbols;
 use crate::bench;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::{initramfs, place};
 
 /// Guest memory that suffices: the workloads map far less, Linux needs some 200 MiB for itself.
@@ -197,8 +197,7 @@ impl Emulator<'_> {
 impl Finished {
     /// What an error message shows: how the machine ended, its last lines, and where the rest is.
     pub fn account(&self) -> String {
-        let lines: Vec<&str> = self.console.lines().collect();
-        let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+        let tail = last_lines(self.console.lines(), TAIL_LINES);
         let mut text = format!(
             "{}; console kept in {}",
             self.end,

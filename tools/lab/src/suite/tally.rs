@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, last_lines};
 
 const RED: u8 = 31;
 const GREEN: u8 = 32;
 const YELLOW: u8 = 33;
-/// Lines of a reason that are printed again at the end; the last of them say most.
+/// Lines of a reason that are printed again at the end.
 const LINES_AGAIN: usize = 12;
 
 /// A word in a colour where there is a terminal and nobody forbids it (`NO_COLOR`).
@@ -134,10 +134,8 @@ impl Tally {
 
     fn tell_failure(&mut self, name: &str, reason: &str) {
         println!("{}  {name}: {reason}", coloured("FAIL", RED));
-        let lines: Vec<&str> = reason.lines().collect();
-        let last = &lines[lines.len().saturating_sub(LINES_AGAIN)..];
-        self.failures
-            .push(format!("{name}: {}", last.join("\n    ")));
+        let last = last_lines(reason.lines(), LINES_AGAIN).join("\n    ");
+        self.failures.push(format!("{name}: {last}"));
     }
 
     /// Whether a check of this name is to run.
