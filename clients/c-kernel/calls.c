@@ -10,7 +10,10 @@ static struct __attribute__((aligned(128))) {
 
 bool is_leaving[MAX_CPUS];
 
-/* Also reads a page of the kernel, which a called function may, but for the last ones of a CPU that goes offline, and tries to call, which it may not. */
+/*
+ * Also reads a page of the kernel, which a called function may, but not inside shootdown_offline (see there), and tries to call, which it may
+ * not.
+ */
 static void hit(void *data, uint32_t cpu)
 {
     bool was_mapped;

@@ -44,12 +44,11 @@ where
     ///
     /// Call it on the CPU itself, with interrupts off and no lock held that another CPU may spin for, or that a called function
     /// takes; spins for all other online CPUs, and runs what this CPU was called for. The CPU must have left its address space.
-    ///
-    /// What still runs here runs when the CPU is no target of flushes any more: a known defect. Such a function may use only
-    /// kernel mappings that never change; another may find one that changed meanwhile as it was.
-    ///
     /// Afterwards it may be halted (an interrupt that comes late is harmless) or come [`online`](Self::online) again, which
     /// voids all translations and tags that it had.
+    ///
+    /// A known defect: functions that are left run here when the CPU is no target of flushes any more, so they may find a
+    /// kernel mapping that changes meanwhile as it was. They must use only mappings that never change.
     ///
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
