@@ -133,6 +133,7 @@ impl Field {
 
     /// Does `work` over and over in each round, whose number it gets, until there are no more.
     fn in_rounds(&self, mut work: impl FnMut(usize)) {
+        self.control(RESTING).fetch_add(1, Release);
         loop {
             let round = self.control(ROUND).load(Acquire);
             if round == OVER {
@@ -146,7 +147,7 @@ impl Field {
             while self.control(ROUND).load(Relaxed) == round {
                 work(round as usize / 2);
             }
-            // ORDERING: publishes the last stamps; pairs with the load in `rest`.
+            // ORDERING: publishes the last stamps; pairs with the load in `await_rest`.
             self.control(RESTING).fetch_add(1, Release);
         }
     }
@@ -162,6 +163,10 @@ impl Field {
     /// Returns when all writers rest.
     fn rest(&self, round: usize) {
         self.control(ROUND).store(2 * round as u64 + 2, Release);
+        self.await_rest();
+    }
+
+    fn await_rest(&self) {
         while self.control(RESTING).load(Acquire) < RUNNERS as u64 {
             thread::yield_now();
         }
@@ -239,6 +244,8 @@ fn rounds(field: &Field, rounds: usize, syncs: usize) -> io::Result<usize> {
     let copy = stored.as_ref().unwrap_or(&field.file);
     let mut bytes = vec![0; PAGES * PAGE_BYTES];
     let switch = PolicySwitch::of_this_kernel();
+    // A thread that starts maps memory of its own, which must not come to lie where the wanderer has just been.
+    field.await_rest();
     for round in 0..rounds {
         let policy = POLICIES[round % POLICIES.len()];
         switch.select(policy).map_err(io::Error::other)?;
@@ -256,7 +263,6 @@ fn all(rounds: usize) -> io::Result<usize> {
     let cpus = machine::allowed_cpus()?.len();
     let syncs = if cpus == 1 { SYNCS_ON_ONE_CPU } else { SYNCS };
     let field = Field::new()?;
-    field.control(RESTING).store(RUNNERS as u64, Relaxed);
     let source = memory_file::create(c"source", 8)?;
     source.write_all_at(&KERNELS.to_ne_bytes(), 0)?;
     let child = Child::start(|| {
