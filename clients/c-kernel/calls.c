@@ -8,18 +8,13 @@ static struct __attribute__((aligned(128))) {
     shootdown_node_t nodes[NODES];
 } counts[MAX_CPUS];
 
-bool is_leaving[MAX_CPUS];
-
-/*
- * Also reads a page of the kernel, which a called function may, but not inside shootdown_offline (see there), and tries to call, which it may
- * not.
- */
+/* Also reads a page of the kernel, which a called function may, and tries to call, which it may not. */
 static void hit(void *data, uint32_t cpu)
 {
     bool was_mapped;
     if (data != &counts || cpu != cpu_number(NULL))
         end(false, "a function was called with wrong data or on the wrong CPU");
-    if (!is_leaving[cpu] && !page_check(PAGES - 1, &was_mapped) && !is_broken)
+    if (!page_check(PAGES - 1, &was_mapped) && !is_broken)
         end(false, "a called function has read a stale page");
     if (shootdown_call_all(&engine, hit, data, NULL) != SHOOTDOWN_IN_FUNCTION)
         end(false, "a called function may call");

@@ -78,7 +78,6 @@ bool page_replace(uint32_t page, uint64_t how);
 bool table_replace(void);
 
 /* calls.c */
-extern bool is_leaving[MAX_CPUS]; /* of a CPU: it is inside shootdown_offline */
 void calls_start(void);
 void call_others(uint32_t cpu, uint64_t random);
 void post_to_others(uint32_t cpu, uint64_t random);

@@ -46,9 +46,7 @@ static void leave_space(uint32_t cpu, uint64_t random)
         read_pages(cpu, READS, USER_PAGES);
         if (cpu != 0 && random / 2 % 8 == 0) {
             size_t flags = irqs_off(NULL);
-            is_leaving[cpu] = true;
             check(shootdown_offline(&engine), "shootdown_offline");
-            is_leaving[cpu] = false;
             check(shootdown_online(&engine), "shootdown_online");
             irqs_restore(NULL, flags);
             own[cpu].counts[OFFLINES]++;

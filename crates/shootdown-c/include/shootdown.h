@@ -309,8 +309,6 @@ shootdown_status_t shootdown_online(struct shootdown_engine_t *engine);
 // Ends what shootdown_online began: when it returns, the CPU is no target any more, and what was sent to it has run. Call it on the CPU itself,
 // with interrupts off, after it has left its address space, and with no lock held that another CPU may spin for or that a called function takes.
 // Spins for all other online CPUs, and runs what this CPU was called for. Afterwards the CPU may be halted, or come online again.
-// A known defect: functions that are left run here when the CPU is no target of flushes any more, so they may find a kernel mapping that changes
-// meanwhile as it was. They must use only mappings that never change.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_NOT_ONLINE, SHOOTDOWN_LOADED (call shootdown_switch_away
 // first), SHOOTDOWN_IN_FUNCTION.

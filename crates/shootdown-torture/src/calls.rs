@@ -143,6 +143,7 @@ where
         if let Err(seen) = record.sees(sequence) {
             self.report(Promise::WriteSeen, cpu, sequence, seen);
         }
+        self.load_in_function(sequence);
         record.reply(cpu, sequence);
     }
 

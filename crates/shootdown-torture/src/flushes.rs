@@ -253,15 +253,29 @@ where
     fn load(&self, rng: &mut Rng) -> bool {
         let memory = self.host.memory();
         let random = rng.next_u64();
-        let result = self.with_irqs_off(|| {
+        self.load_page(|| {
             let here = self.here().index();
             let region = match memory.entered() {
                 Some(0) if random & 0xc == 0 && memory.has_windows(here) => Region::Window(here),
                 Some(index) if random & 3 != 0 => Region::Space(index),
                 _ => Region::Kernel,
             };
+            (region, random >> 8)
+        })
+    }
+
+    /// What a called function does: it uses the kernel's part, also on a CPU that is going offline.
+    pub(crate) fn load_in_function(&self, random: u64) {
+        self.load_page(|| (Region::Kernel, random));
+    }
+
+    /// Loads the page with this number of the region, going round.
+    fn load_page(&self, choose: impl FnOnce() -> (Region, u64)) -> bool {
+        let memory = self.host.memory();
+        let result = self.with_irqs_off(|| {
+            let (region, number) = choose();
             // Of a host with spaces, the kernel's region may have none.
-            let page = (random >> 8).checked_rem(memory.pages(region) as u64)? as usize;
+            let page = number.checked_rem(memory.pages(region) as u64)? as usize;
             let oldest = self.torture.pages.oldest(region, page);
             let word = memory.load(region, page);
             word.map(|word| judge(region, page, oldest, word))

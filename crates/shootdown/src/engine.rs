@@ -35,7 +35,10 @@ where
     number: CoreU64,
     /// How many groups have CPUs with memory: what is beyond is empty in every set.
     groups: CoreU64,
+    /// The targets of flushes and kicks: all that are online.
     ready: Padded<AtomicCpuMask<N>>,
+    /// The targets of functions: the same, except that a CPU that comes or goes does so here first.
+    callable: Padded<AtomicCpuMask<N>>,
     /// Which CPU keeps others from going offline, plus one: one that leaves itself, or an initiator that is not online.
     departure: Padded<AtomicU64>,
     rings: <Cpus<N> as Capacity>::Rings,
@@ -57,6 +60,7 @@ where
                 number: CoreU64::new(0),
                 groups: CoreU64::new(0),
                 ready: Padded(AtomicCpuMask::new()),
+                callable: Padded(AtomicCpuMask::new()),
                 departure: Padded(AtomicU64::new(0)),
                 #[cfg(not(loom))]
                 rings: <Cpus<N> as Capacity>::RINGS,
@@ -128,6 +132,8 @@ where
         assert!(!self.is_ready(me), "{me} came online twice");
         state.ring.begin(self.ring_of(me).next());
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
+        self.callable.0.insert(me, Ordering::Release);
+        // ORDERING: Release: who finds us ready can call us.
         self.ready.0.insert(me, Ordering::Release);
         // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush_kernel`:
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
@@ -138,7 +144,8 @@ where
         drop(irq);
     }
 
-    /// The CPUs that are targets now. Any context; does not block.
+    /// The CPUs that are targets now; one that is going [`offline`](Self::offline) refuses functions already. Any context; does not
+    /// block.
     pub fn ready_cpus(&self) -> CpuMask<N> {
         // ORDERING: acquires the last accesses of CPUs that went offline; callers that need I1 put their fence before this.
         self.ready.0.load(Ordering::Acquire)
@@ -207,11 +214,23 @@ where
         self.cpus[cpu.index()].get()
     }
 
-    /// Whether `cpu` is a target.
+    /// Whether `cpu` is a target of flushes.
     #[inline]
     pub(crate) fn is_ready(&self, cpu: CpuId) -> bool {
         // ORDERING: Acquire: a CPU that is found ready is found with its memory; pairs with `online`.
         cpu.index() < N && self.ready.0.contains(cpu, Ordering::Acquire)
+    }
+
+    /// Whether `cpu` is a target of functions.
+    #[inline]
+    pub(crate) fn is_callable(&self, cpu: CpuId) -> bool {
+        // ORDERING: as in `is_ready`.
+        cpu.index() < N && self.callable.0.contains(cpu, Ordering::Acquire)
+    }
+
+    /// Whether anything is sent to `cpu`.
+    pub(crate) fn is_target(&self, cpu: CpuId) -> bool {
+        self.is_callable(cpu) || self.is_ready(cpu)
     }
 
     /// The groups that have CPUs.
@@ -227,6 +246,11 @@ where
     #[inline]
     pub(crate) fn ready_set(&self) -> &AtomicCpuMask<N> {
         &self.ready.0
+    }
+
+    #[inline]
+    pub(crate) fn callable_set(&self) -> &AtomicCpuMask<N> {
+        &self.callable.0
     }
 
     pub(crate) fn departure(&self) -> &AtomicU64 {

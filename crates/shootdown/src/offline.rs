@@ -1,19 +1,21 @@
 //! Taking a CPU out of service without losing a call (I8).
 //!
-//! The CPU first says that it is no target any more. An initiator may have read the set of ready CPUs just before
+//! The CPU first leaves the set of those that functions are sent to. An initiator may have read the set just before
 //! and publish just after, so an empty inbox proves nothing yet. Initiators do both in one stretch with
 //! interrupts off; hence the CPU kicks all others: a CPU that has answered is
-//! past any such stretch, and every later one sees the new set. Then nothing can arrive any more, and what has arrived is served.
+//! past any such stretch, and every later one sees the new set. Then no function can arrive any more, and those that have arrived run:
+//! on a target of flushes still, as functions do everywhere. Then it leaves that set in the same way, and only flushes are left.
 //!
 //! An initiator that is not online is not kicked. It keeps others from leaving during its stretch instead; departures
 //! are rare, and so are such initiators.
 //!
 //! CPUs leave one at a time: two that left together would each be past the other's last look. Those that wait for
-//! their turn serve, and are targets still. A turn ends when the others have answered, before functions run: one could spin for a lock
-//! whose holder, not online, waits for the end of the turn.
+//! their turn serve flushes, and are targets of them still. A turn ends when the others have answered, before functions run: one could
+//! spin for a lock whose holder, not online, waits for the end of the turn.
 //!
 //! So no CPU ever waits for one that is gone, no request is dropped, and initiators that are online pay nothing for it.
 
+use crate::atomic_mask::AtomicCpuMask;
 use crate::call::WaitsFor;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -47,33 +49,21 @@ where
     /// Afterwards it may be halted (an interrupt that comes late is harmless) or come [`online`](Self::online) again, which
     /// voids all translations and tags that it had.
     ///
-    /// A known defect: functions that are left run here when the CPU is no target of flushes any more, so they may find a
-    /// kernel mapping that changes meanwhile as it was. They must use only mappings that never change.
-    ///
     /// # Panics
     /// When the CPU is not online, has an address space loaded, is inside a called function or runs a guest.
     pub fn offline(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_may_leave(me);
-        let departure = self.await_turn(me);
-        // ORDERING: Release publishes our last use of any translation and root to initiators that found us in a space's
-        // set and find us gone here: they send nothing, and may give frames and tables away (I4, I5).
-        self.ready_set().remove(me, Ordering::Release);
-        // ORDERING: remove us / read ready for the kick, against insert / read ready of a CPU that comes online: either
-        // we kick it, or it finds us gone (with one group the set is one word, and the removal would be enough). The kick publishes the
-        // removal to those that answer.
-        fence(Ordering::SeqCst);
-        // A CPU that has answered reads `ready` anew before it publishes again: between the two it has interrupts off, and serves
-        // only when all is announced and an interrupt is refused.
-        if let Some(kick) = self.publish_kick(None) {
-            self.wait_for(kick, WaitsFor::Flush);
-        }
-        // All requests that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
+        self.withdraw(me, self.callable_set());
+        // All functions that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
         // others.)
-        drop(departure);
         let here = self.here();
         while self.serve(here) {}
+        // This also publishes our last use of any translation and root to initiators that found us in a space's set and find us gone
+        // here: they send nothing, and may give frames and tables away (I4, I5).
+        self.withdraw(me, self.ready_set());
+        while self.serve_flushes(here) {}
         // A host that has forgotten a `PollIdle` would come back with its doorbell held. Nobody relies on it.
         let _ = here.inbox.let_go(me);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
@@ -95,6 +85,23 @@ where
             !state.in_function.get(),
             "{me} goes offline inside a called function"
         );
+    }
+
+    /// Takes this CPU out of a set of targets, in its turn, and waits until nobody can send it any more what the set is for.
+    fn withdraw(&self, me: CpuId, targets: &AtomicCpuMask<N>) {
+        let departure = self.await_turn(me);
+        // ORDERING: Release publishes what we did as a target.
+        targets.remove(me, Ordering::Release);
+        // ORDERING: remove us / read ready for the kick, against insert / read the set of a CPU that comes online: either
+        // we kick it, or it finds us gone (with one group the set is one word, and the removal would be enough). The kick publishes the
+        // removal to those that answer.
+        fence(Ordering::SeqCst);
+        // A CPU that has answered reads the set anew before it publishes again: between the two it has interrupts off, and serves
+        // only when all is announced and an interrupt is refused.
+        if let Some(kick) = self.publish_kick(None) {
+            self.wait_for(kick, WaitsFor::Flush);
+        }
+        drop(departure);
     }
 
     /// Waits until no other CPU is leaving, serving flushes.

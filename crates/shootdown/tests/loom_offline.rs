@@ -128,6 +128,37 @@ fn a_cpu_that_comes_back_misses_no_flush() {
     });
 }
 
+/// What runs on a CPU that leaves reads the kernel's part as it is, also where the CPU runs it last of all.
+#[test]
+fn a_function_on_a_cpu_that_leaves_misses_no_flush() {
+    check(3, || {
+        let machine = online_machine::<2>();
+        let gone = Arc::new(AtomicBool::new(false));
+        let is_flushed = flag();
+        let leaver = on_cpu(&machine, 1, {
+            let gone = gone.clone();
+            move |machine| {
+                walk(machine, 0);
+                machine.offline();
+                tell(machine, 0, &gone);
+            }
+        });
+        let lent = (&raw const *machine).expose_provenance();
+        machine.post(&CpuMask::only(cpu(1)), move |_| {
+            // SAFETY: the model keeps it until the CPU that runs this has ended.
+            let machine = unsafe { &*std::ptr::with_exposed_provenance::<Machine<2>>(lent) };
+            if is_flushed.load(Ordering::Acquire) {
+                assert_eq!(walk(machine, 0), NEW, "stale translation");
+            }
+        });
+        machine.platform().table[0].store(NEW, Ordering::Relaxed);
+        machine.flush_kernel(page(0), FreedTables::No);
+        is_flushed.store(true, Ordering::Release);
+        idle_until(&machine, || gone.load(Ordering::Acquire));
+        leaver.join().unwrap();
+    });
+}
+
 /// The same for call data.
 #[test]
 fn data_of_a_cpu_that_is_not_online_run_or_are_refused() {

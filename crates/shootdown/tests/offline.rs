@@ -25,6 +25,37 @@ fn what_was_sent_before_runs_before_the_cpu_is_gone() {
     );
 }
 
+/// Functions that are left run on a target of flushes, as they do everywhere: what they read of the kernel's part is not old.
+#[test]
+fn what_runs_before_a_cpu_is_gone_misses_no_flush() {
+    static RUNS: Count = Count::new();
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| RUNS.add());
+    let (machine, puppet) = with_puppet::<3>();
+    puppet.map(0, 1);
+    assert_eq!(puppet.access(1, 0), 1);
+    machine.post(&CpuMask::only(cpu(1)), move |me| {
+        RUNS.add();
+        puppet.map(0, 2);
+        let flush = puppet.as_cpu(0, || {
+            machine.submit_flush_kernel(pages(0, 1), FreedTables::Yes)
+        });
+        assert!(machine.poll(), "it spins for a lock of CPU 0's");
+        puppet.as_cpu(2, || machine.poll());
+        assert!(flush.is_done());
+        assert_eq!(puppet.access(1, 0), 2);
+        let others = puppet.as_cpu(0, || machine.try_post(&CpuMask::first(3), |_| ()));
+        assert_eq!(
+            others,
+            Ok([cpu(0), cpu(2)].into_iter().collect()),
+            "{me} runs what it has"
+        );
+        let refused = puppet.as_cpu(2, || machine.post_data(me, &DATA));
+        assert_eq!(refused, Err(PostRefused::NotReady));
+    });
+    puppet.as_cpu(1, || machine.offline());
+    assert_eq!(RUNS.get(), 1);
+}
+
 #[test]
 fn a_cpu_that_is_gone_is_no_target() {
     let (machine, puppet) = with_puppet::<4>();
@@ -173,9 +204,13 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
         puppet.at_next_relax(move || {
             puppet.as_cpu(1, || {
                 // CPU 0 has interrupts off, and serves flushes where it is refused; it has not interrupted CPU 2 yet.
-                puppet.at_next_relax(move || {
+                let answer = move || {
                     assert!(puppet.as_cpu(0, || machine.poll()));
                     puppet.as_cpu(2, || machine.poll());
+                };
+                puppet.at_next_relax(move || {
+                    answer();
+                    puppet.at_next_relax(answer);
                 });
                 machine.offline();
             });
@@ -202,7 +237,8 @@ fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
         let ticket = puppet.as_cpu(0, || {
             machine.submit_flush_kernel(pages(0, 1), FreedTables::No)
         });
-        puppet.at_next_relax(|| ());
+        // It spins for the lock, and is a target of flushes.
+        puppet.at_next_relax(move || assert!(puppet.as_cpu(2, || machine.poll())));
         puppet.as_cpu(0, || ticket.wait());
     };
     puppet.as_cpu(1, || machine.post(&CpuMask::only(cpu(2)), flush));

@@ -8,6 +8,7 @@ use shootdown::{
 };
 
 use crate::kernel::layout::{address_of, kernel_page};
+use crate::kernel::sightings::Sight;
 use crate::kernel::{Lock, World};
 use crate::machine::{FailureKind, SimPlatform, context};
 
@@ -74,12 +75,13 @@ where
         context().plain(address(argument), Plain::Write);
         argument.set(serial);
         let runs: Vec<Cell<u32>> = vec![Cell::new(0); self.online.len()];
-        let runs = Unshared(&runs);
+        let (world, runs) = (Unshared(self), Unshared(&runs));
         let answers = Unshared(&self.ledger.answers[me]);
         let argument = Unshared(argument);
         let function = |cpu: CpuId| {
-            let (runs, answers, argument) = (&runs, &answers, &argument);
+            let (world, runs, answers, argument) = (&world, &runs, &answers, &argument);
             let here = insist_here(cpu);
+            world.0.check_called(here);
             context().plain(address(argument.0), Plain::Read);
             if argument.0.get() != serial {
                 let message = format!("{cpu} saw argument {} of call {serial}", argument.0.get());
@@ -161,9 +163,18 @@ where
         }
         self.engine.call_many(wanted, &|_| {
             let world = &world;
+            world.0.check_called(context().cpu());
             world.0.flush_a_kernel_page(locks);
             world.0.try_post(&everybody);
         });
+    }
+
+    /// A called function may use the kernel's part, also on a CPU that is going offline, of which nobody else asks what it has.
+    fn check_called(&self, here: usize) {
+        if !self.online[here].get() {
+            self.hardware.saw(Sight::CalledLeaving);
+            self.check_kernel_pages(here);
+        }
     }
 
     fn flush_a_kernel_page(&self, locks: bool) {

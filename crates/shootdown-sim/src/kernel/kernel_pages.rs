@@ -68,8 +68,8 @@ where
         }
     }
 
-    /// `online` has returned: nothing from before is left on this CPU.
-    pub(super) fn check_fresh(&self, cpu: usize) {
+    /// What this CPU has of the kernel's pages is not old. After `online` it has nothing else.
+    pub(super) fn check_kernel_pages(&self, cpu: usize) {
         let leaves: Vec<Leaf> = self.hardware.tlbs.borrow()[cpu].usable().collect();
         for leaf in leaves {
             let book = self.hardware.book.borrow();

@@ -38,6 +38,8 @@ pub enum Sight {
     AbsentPassedBy,
     /// A CPU that was not online did something.
     ActedUnseen,
+    /// A function ran on a CPU that was going offline.
+    CalledLeaving,
     /// A kick had a target out of a stretch without interrupts.
     KickedOut,
     /// A request was announced in rings.
@@ -93,7 +95,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 42;
+const SIGHTS: usize = 43;
 
 impl Sight {
     /// All of them, in words.
@@ -114,6 +116,7 @@ impl Sight {
         (Self::PinRefused, "pins refused"),
         (Self::AbsentPassedBy, "absent CPUs passed by"),
         (Self::ActedUnseen, "operations of CPUs not online"),
+        (Self::CalledLeaving, "functions on CPUs that leave"),
         (Self::KickedOut, "kicked out of stretches"),
         (Self::Broadcast, "broadcasts"),
         (Self::RingFull, "rings full"),

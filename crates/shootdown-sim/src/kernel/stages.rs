@@ -18,7 +18,7 @@ where
         self.with_interrupts(true, || {
             self.engine.online();
             self.online[me].set(true);
-            self.check_fresh(me);
+            self.check_kernel_pages(me);
         });
     }
 

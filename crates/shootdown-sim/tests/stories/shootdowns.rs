@@ -1,6 +1,7 @@
 //! Stories about translations.
 
-use shootdown::{FreedTables, Platform, Policy};
+use shootdown::{CallData, FreedTables, Platform, Policy};
+use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
 use shootdown_sim::{SimPlatform, root_at};
 
@@ -137,6 +138,41 @@ fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
             scene.use_frame(0);
             scene.engine.switch_away(&scene.space, root_at(0));
             let state = SimPlatform.irq_save();
+            scene.engine.offline();
+            SimPlatform.irq_restore(state);
+        },
+    ]);
+}
+
+/// The same for what its last functions use of the kernel's part.
+#[test]
+fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
+    explore_offline(&[
+        |scene| {
+            scene.set_kernel(Pte::to(FIRST_FRAME, true));
+            scene.online();
+            let dwell = || (0..LOADS / 4).for_each(|_| context().work(1));
+            dwell();
+            // The other leaves, and gets no answer from here any more.
+            let state = SimPlatform.irq_save();
+            dwell();
+            scene.set_kernel(Pte::EMPTY);
+            let one_page = page(KERNEL_PAGE);
+            scene.engine.flush_kernel(one_page, FreedTables::No);
+            scene.clear_frame(FIRST_FRAME);
+            SimPlatform.irq_restore(state);
+        },
+        |scene| {
+            scene.online();
+            let state = SimPlatform.irq_save();
+            let lent = (&raw const *scene).expose_provenance();
+            let data = Box::leak(Box::new(CallData::new(move |_| {
+                // SAFETY: the scene outlives its CPUs' programs, of which this is a part.
+                let scene = unsafe { &*std::ptr::with_exposed_provenance::<Scene>(lent) };
+                scene.use_frame(KERNEL_PAGE);
+            })));
+            let posted = scene.engine.post_data(SimPlatform.current_cpu(), data);
+            assert_eq!(posted, Ok(()));
             scene.engine.offline();
             SimPlatform.irq_restore(state);
         },

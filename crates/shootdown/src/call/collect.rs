@@ -97,7 +97,7 @@ where
         later.chain(earlier).find_map(|(group, lanes)| {
             let word = targets.words().get(group)? & lanes;
             // ORDERING: as in `ready_cpus`.
-            let live = word & self.ready_set().group(group).load(Ordering::Acquire);
+            let live = word & self.callable_set().group(group).load(Ordering::Acquire);
             (live != 0).then(|| <Cpus<N> as Capacity>::cpu(group, live.trailing_zeros()))
         })
     }

@@ -83,7 +83,7 @@ where
     {
         let mut result = Err(NotReady { cpu: target });
         let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
-            if !self.is_ready(target) {
+            if !self.is_callable(target) {
                 return Dispatched::default();
             }
             result = Ok(());
@@ -230,11 +230,15 @@ where
         ran: &mut CpuMask<N>,
     ) -> Dispatched {
         let me = slot.here.cpu;
+        let online = match kind.is_flush() {
+            true => self.ready_set(),
+            false => self.callable_set(),
+        };
         let remote = &self.state(me).targets;
         remote.clear();
         for group in self.groups() {
             // ORDERING: as in `ready_cpus`.
-            let mut live = self.ready_set().group(group).load(Ordering::Acquire);
+            let mut live = online.group(group).load(Ordering::Acquire);
             if let Some(targets) = targets {
                 live &= targets.words()[group];
             }

@@ -58,7 +58,7 @@ where
             true => None,
             false => self.hold_departures(here.cpu).ok_or(PostRefused::Busy)?,
         };
-        if !self.is_ready(target) {
+        if !self.is_callable(target) {
             return Err(PostRefused::NotReady);
         }
         // ORDERING: Acquire: the last run has taken the link off its list; pairs with `run_posted`.

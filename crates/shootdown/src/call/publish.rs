@@ -220,10 +220,10 @@ where
     /// the platform may refuse interrupts to them for ever. Whether any is left.
     fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
         let set = match targets {
-            Targets::One(target) => return self.is_ready(target),
+            Targets::One(target) => return self.is_target(target),
             Targets::OwnSet => &here.targets,
         };
-        for gone in set.iter().filter(|cpu| !self.is_ready(*cpu)) {
+        for gone in set.iter().filter(|cpu| !self.is_target(*cpu)) {
             set.remove(gone);
         }
         !set.is_empty()
@@ -265,7 +265,7 @@ where
         while self.platform.send_ipi(target).is_err() {
             here.counters.ipis_refused.add(1);
             self.serve_flushes(here);
-            if target != here.cpu && !self.is_ready(target) {
+            if target != here.cpu && !self.is_target(target) {
                 // It has left meanwhile, after it ran what it found.
                 return;
             }
