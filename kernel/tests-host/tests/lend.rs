@@ -78,6 +78,47 @@ fn only_what_the_program_may_access_is_lent() {
     assert_eq!((refused, pages.len()), (Err(Errno::EFAULT), 0));
 }
 
+/// What was lent before it stopped is the caller's to give back, in order, each page once.
+#[test]
+fn a_loan_that_stops_in_the_middle_has_what_was_lent_by_then() {
+    let turn = Turn::new();
+    let words = |pages: &[Share]| -> Vec<u64> {
+        // SAFETY: a word of a frame of the simulated memory.
+        let word = |share| unsafe { first_word(share).read() };
+        pages.iter().map(word).collect()
+    };
+    let stops: [(&dyn Fn(&MemorySpace), _, _); 3] = [
+        (
+            &|space| protect(space, 1, 1, Prot::NONE),
+            false,
+            Errno::EFAULT,
+        ),
+        (&|space| discard(space, 1, 1), true, Errno::EINTR),
+        (&|space| discard(space, 1, 1), false, Errno::ENOMEM),
+    ];
+    for (change, is_ending, errno) in stops {
+        let space = written(PAGES);
+        change(&space);
+        let hoard = match errno {
+            Errno::ENOMEM => exhaust(),
+            _ => Vec::new(),
+        };
+        let mut pages = Vec::with_capacity(PAGES);
+        let stopped = space.lend(range(PAGES), Lending::Writing, &mut pages, || is_ending);
+        assert_eq!((stopped, words(&pages)), (Err(errno), vec![1]));
+        give_back(hoard);
+        drop(space);
+        assert_eq!(frames::free_count(), turn.frames - 1, "one is kept");
+        lend::release(&mut pages);
+        assert_eq!(frames::free_count(), turn.frames);
+    }
+    let space = written(PAGES);
+    discard(&space, 1, 1);
+    let mut pages = lent(&space, Lending::Writing);
+    assert_eq!(words(&pages), [1, 0, 3], "it goes on where it stopped");
+    lend::release(&mut pages);
+}
+
 #[test]
 fn guests_are_shown_and_hidden_with_one_flush() {
     let _turn = Turn::new();
