@@ -18,12 +18,10 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 /// Maps anonymous memory; the address, or the error number.
 fn map(at: usize, bytes: usize, prot: i32, extra: i32) -> Result<usize, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra;
+    // The C library would refuse some lengths itself.
     // SAFETY: fixed addresses are only ever inside mappings of the caller's own.
-    let found = unsafe { libc::mmap(ptr::without_provenance_mut(at), bytes, prot, flags, -1, 0) };
-    if found == libc::MAP_FAILED {
-        return Err(errno());
-    }
-    Ok(found.addr())
+    let found = unsafe { libc::syscall(libc::SYS_mmap, at, bytes, prot, flags, -1, 0) };
+    usize::try_from(found).map_err(|_| errno())
 }
 
 fn unmap(at: usize, bytes: usize) -> Result<(), i32> {
