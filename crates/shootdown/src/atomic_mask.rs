@@ -87,3 +87,21 @@ where
         self.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{AtomicCpuMask, Ordering};
+    use crate::cpu::CpuId;
+
+    #[test]
+    fn a_set_with_one_member_in_any_word_is_not_empty() {
+        let set = AtomicCpuMask::<192>::new();
+        assert!(set.is_empty(Ordering::Relaxed));
+        for cpu in [0, 63, 64, 130, 191].map(CpuId::new) {
+            set.insert(cpu, Ordering::Relaxed);
+            assert!(!set.is_empty(Ordering::Relaxed), "{cpu}");
+            set.remove(cpu, Ordering::Relaxed);
+        }
+        assert!(set.is_empty(Ordering::Relaxed));
+    }
+}

@@ -4,6 +4,8 @@
 
 mod puppet;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use puppet::*;
 use shootdown::*;
 
@@ -105,20 +107,23 @@ fn a_deferring_cpu_catches_up_under_any_policy() {
     }
 }
 
-/// What has passed it by may be used by no NMI either, until it is dropped.
+/// What has passed it by may be used by no NMI either, until it is dropped; also where no back end flushes, which is a reason to deny, too.
 #[test]
 fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {
-    let (machine, space) = deferring_pair(DEFERS);
-    let puppet = machine.platform();
-    remap(machine, &space, 11, FreedTables::No);
-    puppet.nmis_ask_about(space.id());
-    puppet.user_access_denied.take();
-    puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
-    let denied = puppet.user_access_denied.take();
-    let flush = Moment::Flush(LocalFlush::Space);
-    assert_eq!(denied, [flush, flush], "before the flush and after it");
-    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
-    assert_eq!(puppet.access(1, 0), 11);
+    for has_no_back_end in [false, true] {
+        let (machine, space) = deferring_pair(DEFERS);
+        let puppet = machine.platform();
+        puppet.has_no_back_end.store(has_no_back_end, Relaxed);
+        remap(machine, &space, 11, FreedTables::No);
+        puppet.nmis_ask_about(space.id());
+        puppet.user_access_denied.take();
+        puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
+        let denied = puppet.user_access_denied.take();
+        let flush = Moment::Flush(LocalFlush::Space);
+        assert_eq!(denied, [flush, flush], "before the flush and after it");
+        assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
+        assert_eq!(puppet.access(1, 0), 11);
+    }
 }
 
 #[test]

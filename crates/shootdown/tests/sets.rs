@@ -146,6 +146,28 @@ fn ranges_at_the_end_of_memory_become_the_whole() {
     assert!(FlushRange::pages(0, FLUSH_CEILING_PAGES + 1, PageSize::SIZE_4K).exceeds_ceiling());
 }
 
+/// A policy's numbers take the place of those before, all their bits, and nothing else's.
+#[test]
+fn numbers_of_a_policy_replace_each_other() {
+    let numbers = [0, 1, 9, 255, 256, 300, u16::MAX];
+    for policy in [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST] {
+        for (first, second) in numbers.into_iter().flat_map(|n| numbers.map(|m| (n, m))) {
+            let once = policy.with_broadcast_from(second);
+            let twice = policy
+                .with_broadcast_from(first)
+                .with_broadcast_from(second);
+            assert_eq!(twice, once);
+            assert_eq!(once.broadcasts_from(), second);
+            assert_eq!(once.global_tags_from(), policy.global_tags_from());
+            let both = once.with_global_tags_from(first);
+            let numbers = (both.broadcasts_from(), both.global_tags_from());
+            assert_eq!(numbers, (second, first));
+            let again = both.with_global_tags_from(policy.global_tags_from());
+            assert_eq!(again, once);
+        }
+    }
+}
+
 #[test]
 fn policies_have_names() {
     for name in ["before", "published", "best"] {

@@ -16,7 +16,7 @@ use crate::cpu_stage;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::latency;
-use crate::mm::{self, AreaKind};
+use crate::mm::{self, AreaKind, FirstWrites};
 use crate::platform::SHOOTDOWN;
 use crate::task::{self, Process};
 
@@ -29,6 +29,8 @@ pub(super) enum Pseudo {
     Stats,
     /// What idle CPUs do; writing `halt` or `poll` changes it.
     Idle,
+    /// What follows the first write of a guest to a clean page; writing a name changes it.
+    FirstWrites,
     /// Facts about machine and kernel.
     Info,
     /// What the latency tracer found; writing `on`, `off` or `reset` controls it.
@@ -63,6 +65,7 @@ const FILES: &[(&str, Pseudo)] = &[
     ("/proc/shootdown/policy", Pseudo::Policy),
     ("/proc/shootdown/stats", Pseudo::Stats),
     ("/proc/shootdown/idle", Pseudo::Idle),
+    ("/proc/shootdown/first_writes", Pseudo::FirstWrites),
     ("/proc/shootdown/info", Pseudo::Info),
     ("/proc/shootdown/latency", Pseudo::Latency),
     ("/proc/shootdown/backtrace", Pseudo::Backtrace),
@@ -127,7 +130,8 @@ impl Pseudo {
     pub fn permissions(self) -> u32 {
         match self {
             Self::Backtrace | Self::IrqOff => 0o200,
-            Self::Policy | Self::Idle | Self::Latency | Self::Calls | Self::CpuOnline(_) => 0o644,
+            Self::Policy | Self::Idle | Self::FirstWrites | Self::Latency => 0o644,
+            Self::Calls | Self::CpuOnline(_) => 0o644,
             _ => 0o444,
         }
     }
@@ -139,6 +143,7 @@ impl Pseudo {
             Self::Policy => writeln!(text, "{}", policy_name(SHOOTDOWN.policy())),
             Self::Stats => stats(&mut text),
             Self::Idle => writeln!(text, "{}", task::idle_mode().name()),
+            Self::FirstWrites => writeln!(text, "{}", FirstWrites::chosen().name()),
             Self::Info => info(&mut text),
             Self::Latency => latency::report(&mut text, task::usable_cpu_bits()),
             Self::Calls => return (CALLS.get().ok_or(Errno::EINVAL)?.lines)(),
@@ -165,6 +170,9 @@ impl Pseudo {
             Self::Idle => {
                 task::set_idle_mode(task::IdleMode::from_name(word()).ok_or(Errno::EINVAL)?);
             }
+            Self::FirstWrites => FirstWrites::from_name(word())
+                .ok_or(Errno::EINVAL)?
+                .choose(),
             Self::Latency => latency::command(bytes)?,
             Self::Backtrace => backtrace::print_all(),
             Self::Calls => (CALLS.get().ok_or(Errno::EINVAL)?.run)(word())?,

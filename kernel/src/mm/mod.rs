@@ -53,7 +53,7 @@ pub use layout::{PAGE_SIZE, USER_END};
 pub use lend::Lending;
 pub use map::{MapRequest, Placement, Populate};
 pub use msync::SyncWhen;
-pub use nested::GuestMemory;
+pub use nested::{FirstWrites, GuestMemory};
 pub use prot::Prot;
 pub use remap::Destination;
 pub use shared::SharedArea;

@@ -7,7 +7,7 @@ use shootdown::{CpuId, GuestExit, TagEntries, Vcpu};
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames;
-use shootdown_kernel_tests::mm::nested::{LogRange, NestedFault, SlotRequest};
+use shootdown_kernel_tests::mm::nested::{FirstWrites, LogRange, NestedFault, SlotRequest};
 use shootdown_kernel_tests::mm::{
     Advice, AreaKind, Destination, GuestMemory, MemorySpace, PAGE_SIZE, Prot,
 };
@@ -145,6 +145,28 @@ fn rights_gained_need_no_flush_and_rights_lost_one() {
     assert!(is_flushed(&memory, vcpu));
     discard(&space, 0, 1);
     assert!(!is_flushed(&memory, vcpu));
+}
+
+/// The first write to a clean page is flushed where that is asked for, and only that.
+#[test]
+fn first_writes_are_flushed_for_those_who_compare() {
+    let _turn = Turn::new();
+    for chosen in ["flushed", "flushed-one-by-one", "unflushed"] {
+        FirstWrites::from_name(chosen).expect("a name").choose();
+        let space = mapped(PAGES, AreaKind::Anonymous);
+        let memory = machine(&space, &LOGGED);
+        let vcpu = &mut Vcpu::new(&SHOOTDOWN, memory.engine());
+        is_flushed(&memory, vcpu);
+        // What was not there before, and what may be written to already.
+        for (write, before) in [(false, false), (true, true), (true, false), (false, false)] {
+            assert!(touch(&memory, 1, write));
+            let is_due = before && chosen != "unflushed";
+            assert_eq!(is_flushed(&memory, vcpu), is_due, "{chosen}");
+        }
+        assert!(touch(&memory, 2, true));
+        assert!(!is_flushed(&memory, vcpu), "{chosen}");
+        assert_eq!(FirstWrites::chosen().name(), chosen);
+    }
 }
 
 /// The reader that made pages read-only before may still be waiting for the flush of that.

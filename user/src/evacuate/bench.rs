@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::copy::{self, Copied, Evacuation, Manner};
 use super::crew::Crew;
 use super::device::Device;
+use super::first_writes;
 use super::start::REACH_BYTES;
 use super::vcpu::{self, Vcpu};
 use super::vm::{Vm, WORD_PAGES};
@@ -37,6 +38,9 @@ usage: evacuate [OPTION]...
                                                                  [16]
   --policies LIST   flush policies of the kernel; a kernel without a choice
                     runs its only one, `linux`                   [before,published,best]
+                    with before the first write to a clean page flushes
+                    its machine, one at a time; with published it does
+                    so at any time; else it does not
   --slice-ms N      length of one measured slice                 [60]
   --rounds N        slices of each policy                        [7]
   --warmup-ms N     unmeasured time before the first round       [50]
@@ -174,6 +178,7 @@ pub struct Machines {
 
 impl Bench for Machines {
     fn turn(&mut self, turn: Turn<'_>, around: &mut dyn FnMut()) -> io::Result<Slice> {
+        first_writes::choose(turn.row)?;
         let (mut slice, mut all) = (Slice::default(), Evacuation::default());
         around();
         for sample in turn.samples.iter_mut() {

@@ -11,13 +11,14 @@
 //! * [`guest`]: what runs in a virtual machine; [`start`]: the state in which it begins;
 //! * [`vm`]: one virtual machine and its log;
 //! * [`vcpu`]: threads that run virtual CPUs; [`crew`]: starting and stopping them all;
-//! * [`copy`]: copying in rounds;
+//! * [`copy`]: copying in rounds; [`first_writes`]: what the kernel does at the first write to a clean page;
 //! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;
 pub mod copy;
 pub mod crew;
 pub mod device;
+pub mod first_writes;
 pub mod guest;
 pub mod start;
 pub mod vcpu;

@@ -22,6 +22,8 @@ pub enum NestedFault {
 /// What an attempt found.
 enum Tried {
     Shown,
+    /// The page was shown before, and may be written to now.
+    Widened,
     NoMemory,
     /// The space has nothing fit at this user address.
     Absent(usize),
@@ -37,6 +39,10 @@ impl GuestMemory {
         for _ in 0..TRIES {
             match self.try_to_show(page_floor(guest), write)? {
                 Tried::Shown => break,
+                Tried::Widened => {
+                    self.nested.first_write();
+                    break;
+                }
                 Tried::NoMemory => return Ok(NestedFault::NoMemory),
                 // Without the locks, which a fault takes.
                 Tried::Absent(user) => self.space.fault(user, access(write))?,
@@ -75,11 +81,14 @@ impl State {
         let may_write =
             entry.prot().write() && !slot.is_read_only && (write || slot.is_dirty(number));
         let shown = self.table.show(page, frame, may_write);
-        shown.ok_or(FaultError::OutOfMemory)?;
+        let is_wider = shown.ok_or(FaultError::OutOfMemory)?;
         if write {
             slot.mark_dirty(number);
         }
-        Ok(Tried::Shown)
+        Ok(match is_wider {
+            true => Tried::Widened,
+            false => Tried::Shown,
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 //!   installed behind its back (Linux needs a sequence number for that, `mmu_notifier_invalidate`).
 //! * A task that takes something away in the space submits that under the same lock, and there the nested tables follow (`follow`): one flush of
 //!   each guest that lost something, beside that of the space. Frames are free when both are over (I5).
-//! * A right gained is found at the next nested page fault, and needs no flush.
+//! * A right gained is found at the next nested page fault, and needs no flush (`first_write` can have one made, to compare).
 //!
 //! The log of dirty pages takes the right to write away itself, and knows of the first write by the nested page fault (`log`).
 //!
@@ -17,6 +17,7 @@
 //! It may not know how guests are run.
 
 mod fault;
+mod first_write;
 mod follow;
 mod log;
 mod machine;
@@ -25,6 +26,7 @@ mod state;
 mod table;
 
 pub use fault::NestedFault;
+pub use first_write::FirstWrites;
 pub(super) use follow::Machines;
 pub use log::LogRange;
 pub use machine::GuestMemory;

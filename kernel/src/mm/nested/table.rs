@@ -31,25 +31,27 @@ impl NestedTable {
         self.0.root()
     }
 
-    /// Shows `frame` at `guest`, where nothing or the same frame is, with these rights or those that are there already. `None` without memory for tables.
-    pub fn show(&mut self, guest: usize, frame: PhysAddr, may_write: bool) -> Option<()> {
+    /// Shows `frame` at `guest`, where nothing or the same frame is, with these rights or those that are there already. Whether the guest has a right to a
+    /// page that it had before and gained that; `None` without memory for tables.
+    pub fn show(&mut self, guest: usize, frame: PhysAddr, may_write: bool) -> Option<bool> {
         let cell = self.0.leaf_or_create(guest)?;
         let before = cell.load();
         let prot = if may_write { ALL } else { READ_EXEC };
         if before.is_empty() {
             // Not present before, and processors do not cache that: no flush is due.
             cell.fill(Pte::leaf(frame, prot));
-            return Some(());
+            return Some(false);
         }
         assert!(
             before.frame() == Some(frame),
             "guests see a page that their machine's space has lost"
         );
-        if before.prot().within(prot) {
+        let gains = before.prot() != prot && before.prot().within(prot);
+        if gains {
             // A right gained needs no flush.
             cell.protect(prot);
         }
-        Some(())
+        Some(gains)
     }
 
     /// Takes the right to write to the page at `guest` away; whether it was there.
