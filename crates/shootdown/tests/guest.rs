@@ -175,6 +175,9 @@ fn a_virtual_cpu_that_ran_elsewhere_finds_nothing_from_before() {
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Keep);
     vm.vcpu.drop_translations();
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
+    let stats = machine.stats(cpu(1));
+    let (kept, dropped) = (stats.tags_kept, stats.tags_dropped);
+    assert_eq!((stats.tags_taken, kept, dropped), (1, 1, 2));
 }
 
 /// What the guest flushed meanwhile, it flushed under the tag that it had meanwhile.
