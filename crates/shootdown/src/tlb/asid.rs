@@ -150,14 +150,6 @@ impl Choice {
         }
     }
 
-    /// The same tag, where what it holds is of no use for a reason that the slots do not know.
-    pub(crate) fn without_entries(self) -> Self {
-        match self.entries {
-            TagEntries::Keep => Self::dropping(self.asid, Why::Behind),
-            TagEntries::Drop => self,
-        }
-    }
-
     /// A tag of which nothing may be kept.
     fn dropping(asid: Asid, why: Why) -> Self {
         Self {

@@ -239,10 +239,6 @@ where
         let slots = self.guest_slots(here.cpu);
         let age = vcpu.age(generation);
         let choice = slots.choose(self.policy(), vcpu.name, age, &here.tlb.turn);
-        let choice = match vcpu.stays(here.cpu, choice.asid) {
-            true => choice,
-            false => choice.without_entries(),
-        };
         here.counters.count_tag(choice.why);
         choice
     }
