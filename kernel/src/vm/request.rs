@@ -146,6 +146,7 @@ fn of_vcpu(
             let wanted = read(argument)?;
             vcpu.state().set_sregs(&wanted)?;
         }
+        abi::INTERRUPT => vcpu.state().queue_interrupt(read(argument)?)?,
         abi::SET_CPUID2 => {
             let entries = cpuid::read_entries(argument)?;
             vcpu.state().set_cpuid(entries);

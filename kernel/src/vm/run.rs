@@ -20,9 +20,6 @@ use crate::preempt;
 /// The exit code of a guest that is refused, with its sign.
 const REFUSED: u64 = u64::MAX;
 
-/// RFLAGS.IF.
-const INTERRUPTS: u64 = 1 << 9;
-
 /// What became of an attempt to run the guest.
 enum Attempt {
     /// It ran.
@@ -48,8 +45,10 @@ impl Vcpu {
         if done == Err(Errno::EINTR) {
             self.page.set_reason(exit::INTR);
         }
-        let interrupts = state.vmcb.get(Field::RFLAGS) & INTERRUPTS != 0;
-        self.page.write(run::IF_FLAG, u8::from(interrupts));
+        self.page
+            .write(run::IF_FLAG, u8::from(state.has_interrupts_on()));
+        let is_ready = u8::from(state.is_ready_for_interrupt());
+        self.page.write(run::READY_FOR_INTERRUPT, is_ready);
         self.page.write(run::CR8, state.cr8());
         self.page.write(run::APIC_BASE, state.apic_base);
         done
@@ -60,6 +59,7 @@ impl Vcpu {
             if (caller.is_interrupted)() {
                 return Err(Errno::EINTR);
             }
+            state.place_interrupt(self.page.wants_window());
             match state.attempt(self.machine(), caller)? {
                 Attempt::Ran => {}
                 Attempt::Interrupted => {
@@ -78,6 +78,10 @@ impl Vcpu {
             match state.handle_exit(self.machine(), &self.page)? {
                 Next::Guest => {}
                 Next::Vmm => return Ok(()),
+            }
+            if self.page.wants_window() && state.is_ready_for_interrupt() {
+                self.page.set_reason(exit::IRQ_WINDOW_OPEN);
+                return Ok(());
             }
         }
     }

@@ -57,6 +57,8 @@ pub(super) struct State {
     pub engine: shootdown::Vcpu,
     pub cpuid: Cpuid,
     pub unfinished: Unfinished,
+    /// An interrupt that waits until the guest can take it.
+    pub interrupt: Option<u8>,
     pub apic_base: u64,
 }
 
@@ -79,6 +81,7 @@ impl Vcpu {
             engine: shootdown::Vcpu::new(&SHOOTDOWN, machine.memory.engine()),
             cpuid: Cpuid::default(),
             unfinished: Unfinished::No,
+            interrupt: None,
             apic_base: APIC_BASE,
         };
         state.reset();
@@ -117,6 +120,7 @@ const INTERCEPTS: u64 = bit(0) // INTR
     | bit(1) // NMI
     | bit(2) // SMI
     | bit(3) // INIT
+    | bit(4) // the virtual interrupt
     | bit(15) // RDPMC
     | bit(18) // CPUID
     | bit(22) // INVD
@@ -199,6 +203,7 @@ impl State {
         self.debug_control = DR7_SET;
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
+        self.interrupt = None;
         self.engine.drop_translations();
     }
 }
