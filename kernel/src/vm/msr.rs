@@ -13,6 +13,9 @@ const APIC_BASE: u32 = 0x1b;
 const PAT: u32 = 0x277;
 const EFER: u32 = 0xc000_0080;
 
+/// Bits of the base of the local APIC that are always 0, where there is no x2APIC mode (SDM vol. 3A, "Local APIC Status and Location").
+const APIC_BASE_RESERVED: u64 = 0x6ff | !0 << 52;
+
 /// RDMSR and WRMSR.
 const LENGTH: u64 = 2;
 
@@ -50,6 +53,7 @@ impl State {
     fn write_register(&mut self, number: u32, value: u64) -> Option<()> {
         match number {
             PAT if is_pat(value) => self.vmcb.set(Field::G_PAT, value),
+            APIC_BASE if value & APIC_BASE_RESERVED == 0 => self.apic_base = value,
             EFER => return self.write_efer(value),
             _ => return None,
         }
