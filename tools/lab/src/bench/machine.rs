@@ -78,6 +78,7 @@ impl Machine {
                     options: &start.options,
                     program: (name, image),
                     arguments: &start.arguments.join(" "),
+                    files: &[],
                     deadline: start.deadline,
                 };
                 let finished = boot.run(on_line)?;
