@@ -12,6 +12,7 @@
 //! | `exits`, `port`, `mmio`, `msr`, `cpuid`, `debug` | what a guest was stopped for |
 //! | `walk`, `decode` | a guest's page tables and instructions, as far as `mmio` and `debug` have to read them |
 //! | `interrupt` | interrupts that the VMM sends, and the moment when a guest takes them |
+//! | `steal` | what a guest is told of virtual CPUs that do not run, and flushes before they run again |
 //! | `registers`, `segments`, `vmcb`, `run_page` | state of a virtual CPU: as KVM, as the processor, and as both sides of RUN have it |
 //! | `host` | what each CPU needs to run guests |
 //!
@@ -46,6 +47,7 @@ mod run_page;
 mod segments;
 #[cfg(feature = "selftest")]
 pub mod selftest;
+mod steal;
 mod vcpu;
 mod vmcb;
 mod walk;

@@ -8,6 +8,7 @@ use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
 use super::run_page::RunPage;
+use super::steal::StealTime;
 use super::vmcb::{Field, Vmcb};
 use crate::arch::fpu::FpuState;
 use crate::arch::svm::GuestRegisters;
@@ -60,6 +61,7 @@ pub(super) struct State {
     /// An interrupt that waits until the guest can take it.
     pub interrupt: Option<u8>,
     pub apic_base: u64,
+    pub steal: StealTime,
 }
 
 /// Where there is a local APIC, the boot CPU's; nobody has one here.
@@ -83,6 +85,7 @@ impl Vcpu {
             unfinished: Unfinished::No,
             interrupt: None,
             apic_base: APIC_BASE,
+            steal: StealTime::default(),
         };
         state.reset();
         Ok(Arc::new(Self {
@@ -204,6 +207,7 @@ impl State {
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
         self.interrupt = None;
+        self.steal = StealTime::default();
         self.engine.drop_translations();
     }
 }
