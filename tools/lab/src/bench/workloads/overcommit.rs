@@ -14,24 +14,28 @@ use crate::failure::{Failure, Outcome};
 /// The workload.
 pub const PROGRAM: Program = Program {
     name: "overcommit",
-    about: "Threads drop pages on virtual CPUs that share processors (simulated machine only)",
+    about: "Threads drop pages on virtual CPUs that share processors; on qemu in a guest of the kernel",
     default_actors: &[8, 16, 64],
     linux: OnLinux::Never("the lab has no hypervisor under Linux"),
     is_simulated_first: true,
-    is_simulated_only: true,
+    runs_in_guests: true,
+    default_policies: TELLINGS,
     simulated: Ok(Simulated {
         preset: "kvm-2-to-1",
-        policies: [
-            Telling::Interrupts.name(),
-            Telling::Kvm.name(),
-            Telling::Best.name(),
-        ],
+        policies: TELLINGS,
         has_load: false,
         shapes,
         measure,
     }),
     ..Program::PLAIN
 };
+
+/// What tells CPUs of a flush.
+const TELLINGS: [&str; 3] = [
+    Telling::Interrupts.name(),
+    Telling::Kvm.name(),
+    Telling::Best.name(),
+];
 
 const COLUMNS: [Column; 11] = [
     Column::new("threads", "vCPUs", Format::Actors),
