@@ -20,7 +20,8 @@ use crate::args::UsageError;
 use crate::evacuate::device::Device;
 
 /// The status for a machine that did not end by itself.
-const BROKEN: i32 = 125;
+/// The reference kernel has no such number.
+const BROKEN: i32 = 124;
 
 /// A machine that is ready to run.
 #[derive(Debug)]

@@ -6,15 +6,16 @@ use crate::args::{self, UsageError};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-vmm [OPTIONS] [-- WORDS]: boots a kernel in a virtual machine of /dev/kvm; WORDS are its command line
+vmm [OPTIONS]: boots a kernel in a virtual machine of /dev/kvm
   --kernel FILE      an ELF file with a PVH entry [/boot/guest]
   --initrd FILE      its initial file system [/boot/guest.cpio]
+  --append WORDS     its command line; again: more of it
   --vcpus N          virtual CPUs, 1 to 8 [2]
   --memory-mib N     its memory, 16 to 2048 [128]
   --deadline N       seconds until the machine is ended [60]
   --pv-flush on|off  whether it is told of steal time and flushes before entry [on]
   --drop-ipis N      lose each Nth interrupt between virtual CPUs, to see who notices
-It ends with the number that the guest writes to port 0xf4, or with 125.";
+It ends with the number that the guest writes to port 0xf4, or with 124.";
 
 /// Most virtual CPUs: as many as logical ids are flat.
 const MOST_VCPUS: u8 = 8;
@@ -61,14 +62,8 @@ impl Options {
     /// # Errors
     /// It makes no sense.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Option<Self>, UsageError> {
-        let mut words = words.into_iter();
-        let own: Vec<OsString> = words.by_ref().take_while(|word| word != "--").collect();
-        let line: Vec<String> = words.map(text).collect::<Result<_, _>>()?;
-        let mut options = Self {
-            line: line.join(" "),
-            ..Self::default()
-        };
-        let is_run = args::read(own, |name, value| options.set(name, value))?;
+        let mut options = Self::default();
+        let is_run = args::read(words, |name, value| options.set(name, value))?;
         Ok(is_run.then_some(options))
     }
 
@@ -76,6 +71,10 @@ impl Options {
         match name {
             "--kernel" => self.kernel = value()?,
             "--initrd" => self.initrd = value()?,
+            "--append" => {
+                let space = if self.line.is_empty() { "" } else { " " };
+                self.line = [&self.line, space, &value()?].concat();
+            }
             "--vcpus" => self.vcpus = args::number(name, &value()?, 1..=MOST_VCPUS)?,
             "--memory-mib" => self.memory_mib = args::number(name, &value()?, 16..=2048)?,
             "--deadline" => self.deadline_s = args::number(name, &value()?, 1..=86_400)?,
@@ -97,11 +96,6 @@ fn switch(name: &str, value: &str) -> Result<bool, UsageError> {
     }
 }
 
-fn text(word: OsString) -> Result<String, UsageError> {
-    word.into_string()
-        .map_err(|raw| UsageError::new(format!("{raw:?} is not UTF-8 text")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,8 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn words_behind_two_dashes_are_the_guests() {
-        let options = parse("--vcpus 4 --pv-flush=off -- init=/bin/x -- --vcpus=9");
+    fn the_guests_words_come_one_by_one() {
+        let words = "--append=init=/bin/x --append=-- --append=--vcpus=9";
+        let options = parse(&format!("--vcpus 4 {words} --pv-flush=off"));
         let wanted = Options {
             vcpus: 4,
             pv_flush: false,

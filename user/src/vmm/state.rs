@@ -10,10 +10,11 @@ const CR0_PE: u64 = 1 << 0;
 const CR0_ET: u64 = 1 << 4;
 const RFLAGS: u64 = 0b10;
 
-/// Of CPUID leaf 1: EDX has a local APIC; ECX neither x2APIC nor deadlines of its timer.
+/// Of CPUID leaf 1: EDX has a local APIC; ECX neither x2APIC nor deadlines of its timer, but a hypervisor, which Linux leaves to its VMM to say.
 const HAS_APIC: u32 = 1 << 9;
 const X2APIC: u32 = 1 << 21;
 const TSC_DEADLINE: u32 = 1 << 24;
+const HYPERVISOR: u32 = 1 << 31;
 const LEAF_TOPOLOGY: u32 = 0xb;
 const LEAF_KVM_FEATURES: u32 = 0x4000_0001;
 const STEAL_TIME: u32 = 1 << 5;
@@ -65,7 +66,7 @@ pub fn cpuid(supported: &CpuId, cpu: u8, cpus: u8, pv_flush: bool) -> CpuId {
         match entry.function {
             1 => {
                 entry.ebx = entry.ebx & 0xff00 | u32::from(cpus) << 16 | u32::from(cpu) << 24;
-                entry.ecx &= !(X2APIC | TSC_DEADLINE);
+                entry.ecx = entry.ecx & !(X2APIC | TSC_DEADLINE) | HYPERVISOR;
                 entry.edx |= HAS_APIC;
             }
             LEAF_TOPOLOGY => entry.edx = cpu.into(),

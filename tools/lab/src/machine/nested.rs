@@ -48,20 +48,22 @@ impl Nested<'_> {
         ])
     }
 
-    /// The arguments of `vmm`.
+    /// The arguments of `vmm`. The guest's words come one by one: Linux ends the line at a second `--`.
     pub fn arguments(&self) -> String {
-        let words = [
-            &format!("--vcpus={}", self.vcpus),
-            &format!("--deadline={}", self.deadline.as_secs().max(1)),
-            self.vmm,
-            "--",
-            &format!("init=/bin/{}", self.program.0),
-            self.options,
-            "--",
-            self.arguments,
-        ];
-        let words = words.into_iter().filter(|words| !words.is_empty());
-        words.collect::<Vec<_>>().join(" ")
+        let own = format!(
+            "--vcpus={} --deadline={} {}",
+            self.vcpus,
+            self.deadline.as_secs().max(1),
+            self.vmm
+        );
+        let guests = format!(
+            "init=/bin/{} {} -- {}",
+            self.program.0, self.options, self.arguments
+        );
+        let guests = guests.split_whitespace();
+        let guests = guests.map(|word| format!("--append={word}"));
+        let own = own.split_whitespace().map(str::to_owned);
+        own.chain(guests).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guests_words_follow_two_dashes() {
+    fn the_guests_words_are_marked() {
         let nested = Nested {
             vcpus: 4,
             options: "hz=100",
@@ -81,7 +83,7 @@ mod tests {
         };
         assert_eq!(
             nested.arguments(),
-            "--vcpus=4 --deadline=9 --pv-flush=off -- init=/bin/p hz=100 -- --x 1"
+            "--vcpus=4 --deadline=9 --pv-flush=off --append=init=/bin/p --append=hz=100 --append=-- --append=--x --append=1"
         );
     }
 }
