@@ -7,7 +7,7 @@ use crate::bench::columns::{Column, Format, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, Row, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{OnLinux, Program};
+use crate::bench::workload::Program;
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
@@ -16,7 +16,7 @@ pub const PROGRAM: Program = Program {
     name: "overcommit",
     about: "Threads drop pages on virtual CPUs that share processors; on qemu in a guest of the kernel",
     default_actors: &[8, 16, 64],
-    linux: OnLinux::Never("the lab has no hypervisor under Linux"),
+    linux: super::evacuate::PROGRAM.linux,
     is_simulated_first: true,
     runs_in_guests: true,
     default_policies: TELLINGS,
