@@ -155,9 +155,12 @@ impl Bus {
         lock(&self.cpus[cpu].state).is_inside = false;
     }
 
-    /// It has halted.
+    /// It has halted. An INIT that has come since is stronger.
     pub fn halted(&self, cpu: usize, takes_interrupts: bool) {
-        lock(&self.cpus[cpu].state).phase = Phase::Halted(takes_interrupts);
+        let mut state = lock(&self.cpus[cpu].state);
+        if state.phase == Phase::Runs {
+            state.phase = Phase::Halted(takes_interrupts);
+        }
     }
 
     /// It reads a register of its controller.

@@ -151,16 +151,7 @@ impl Fleet {
     ) -> Outcome<Finished> {
         // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
         let emulator = Emulator::Qemu(&self.session.qemu, self.accel.settle(1)?);
-        let mut finished = self.boot_on(emulator, kernel, program, start)?;
-        if matches!(kernel, Kernel::Linux(_)) {
-            for _ in 1..LINUX_ATTEMPTS {
-                if !matches!(finished.end, End::Panicked(_)) {
-                    break;
-                }
-                finished = self.boot_on(emulator, kernel, program, start)?;
-            }
-        }
-        Ok(finished)
+        unless_linux_fell(kernel, || self.boot_on(emulator, kernel, program, start))
     }
 
     /// Boots a kernel with so many CPUs that runs the kernel under test as its guest. Blocks until the machine has ended.
@@ -181,7 +172,7 @@ impl Fleet {
             files: &nested.files(&self.kernel)?,
             deadline: nested.deadline + BOOT_MARGIN,
         };
-        boot.run(&mut |_| ())
+        unless_linux_fell(host, || boot.run(&mut |_| ()))
     }
 
     /// Boots any program on any emulator.
@@ -205,4 +196,22 @@ impl Fleet {
         };
         boot.run(&mut |_| ())
     }
+}
+
+/// Boots, and again where Linux has panicked.
+fn unless_linux_fell(
+    kernel: &Kernel,
+    mut boot: impl FnMut() -> Outcome<Finished>,
+) -> Outcome<Finished> {
+    let mut finished = boot()?;
+    for _ in 1..LINUX_ATTEMPTS {
+        if !matches!(
+            (kernel, &finished.end),
+            (Kernel::Linux(_), End::Panicked(_))
+        ) {
+            break;
+        }
+        finished = boot()?;
+    }
+    Ok(finished)
 }
