@@ -38,6 +38,7 @@ pub const SET_REGS: u32 = request(WRITE, 0x82, size_of::<Regs>());
 pub const GET_SREGS: u32 = request(READ, 0x83, size_of::<Sregs>());
 pub const SET_SREGS: u32 = request(WRITE, 0x84, size_of::<Sregs>());
 pub const INTERRUPT: u32 = request(WRITE, 0x86, size_of::<Interrupt>());
+pub const NMI: u32 = request(NONE, 0x9a, 0);
 pub const SET_CPUID2: u32 = request(WRITE, 0x90, size_of::<CpuidHeader>());
 
 // As `linux/kvm.h` has them when compiled.
@@ -56,6 +57,7 @@ pub mod cap {
     pub const NR_MEMSLOTS: u32 = 10;
     pub const SYNC_MMU: u32 = 16;
     pub const DESTROY_MEMORY_REGION_WORKS: u32 = 21;
+    pub const USER_NMI: u32 = 22;
     pub const JOIN_MEMORY_REGIONS_WORKS: u32 = 30;
     pub const SET_IDENTITY_MAP_ADDR: u32 = 37;
     pub const INTERNAL_ERROR_DATA: u32 = 40;

@@ -62,9 +62,9 @@ impl State {
         self.vmcb.get(Field::RFLAGS) & INTERRUPTS != 0
     }
 
-    /// An exception that was to be delivered is not; an interrupt stays.
+    /// An exception that was to be delivered is not; an interrupt or an NMI stays.
     pub fn forget_exception(&mut self) {
-        if self.undelivered().is_none() {
+        if self.event_kind() == event::EXCEPTION {
             self.vmcb.set(Field::EVENT_INJ, 0);
         }
     }
@@ -94,15 +94,18 @@ impl State {
     }
 
     /// Whether something is to be delivered at the next entry.
-    fn has_event(&self) -> bool {
+    pub fn has_event(&self) -> bool {
         self.vmcb.get(Field::EVENT_INJ) & event::VALID != 0
     }
 
     /// The interrupt that is to be delivered at the next entry.
     fn undelivered(&self) -> Option<u8> {
-        let event = self.vmcb.get(Field::EVENT_INJ);
-        let kind = event >> event::KIND_SHIFT & event::KIND_MASK;
-        (event & event::VALID != 0 && kind == event::INTERRUPT).then_some(event as u8)
+        let is_interrupt = self.has_event() && self.event_kind() == event::INTERRUPT;
+        is_interrupt.then_some(self.vmcb.get(Field::EVENT_INJ) as u8)
+    }
+
+    fn event_kind(&self) -> u64 {
+        self.vmcb.get(Field::EVENT_INJ) >> event::KIND_SHIFT & event::KIND_MASK
     }
 
     fn inject_interrupt(&mut self, vector: u8) {

@@ -61,6 +61,7 @@ impl Vcpu {
                 return Err(Errno::EINTR);
             }
             state.say_it_runs(&self.machine().memory);
+            state.place_nmi();
             state.place_interrupt(self.page.wants_window());
             match state.attempt(self.machine(), caller)? {
                 Attempt::Ran => {}

@@ -7,6 +7,7 @@ use super::debug::{DR6_SET, DR7_SET};
 use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
+use super::nmi::Nmi;
 use super::run_page::RunPage;
 use super::steal::StealTime;
 use super::vmcb::{Field, Vmcb};
@@ -60,6 +61,7 @@ pub(super) struct State {
     pub unfinished: Unfinished,
     /// An interrupt that waits until the guest can take it.
     pub interrupt: Option<u8>,
+    pub nmi: Nmi,
     pub apic_base: u64,
     pub steal: StealTime,
 }
@@ -84,6 +86,7 @@ impl Vcpu {
             cpuid: Cpuid::default(),
             unfinished: Unfinished::No,
             interrupt: None,
+            nmi: Nmi::default(),
             apic_base: APIC_BASE,
             steal: StealTime::default(),
         };
@@ -207,6 +210,7 @@ impl State {
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
         self.interrupt = None;
+        self.nmi = Nmi::default();
         self.steal = StealTime::default();
         self.engine.drop_translations();
     }

@@ -36,7 +36,7 @@ const FEW_RUNS: u64 = 2000;
 /// What threads and files leave behind.
 const SPARE_KIB: u64 = 512;
 
-const REQUESTS: [u32; 17] = [
+const REQUESTS: [u32; 18] = [
     abi::GET_API_VERSION,
     abi::CREATE_VM,
     abi::CHECK_EXTENSION,
@@ -51,6 +51,7 @@ const REQUESTS: [u32; 17] = [
     abi::GET_SREGS,
     abi::SET_SREGS,
     abi::INTERRUPT,
+    abi::NMI,
     abi::SET_CPUID2,
     abi::ENABLE_CAP,
     abi::CLEAR_DIRTY_LOG,

@@ -18,6 +18,9 @@ const HANDLER: [u8; 6] = [0x36, 0xff, 0x06, 0, 0, 0xcf];
 const HANDLERS: usize = 2 * PAGE_BYTES;
 const COUNTS: usize = 3 * PAGE_BYTES;
 const STACK_PAGE: usize = 7;
+/// Its handler halts before it returns.
+const NMI: usize = 2;
+const NMI_HANDLER: [u8; 7] = [0x36, 0xff, 0x06, 0, 0, 0xf4, 0xcf];
 const FIRST: usize = 0x20;
 const VECTORS: usize = 4;
 /// The stop of a window that opens.
@@ -27,6 +30,8 @@ const WINDOW: Stop = Stop::Other(abi::EXIT_IRQ_WINDOW_OPEN);
 mod code {
     /// Takes interrupts, halts, and halts again.
     pub const HALT: &[u8] = &[0xfb, 0xf4, 0xf4];
+    /// Halts, and halts again, without interrupts.
+    pub const OFF: &[u8] = &[0xf4, 0xf4, 0xf4];
     /// Writes to a port, takes interrupts from then on, and halts.
     pub const LATER: &[u8] = &[0xee, 0xfb, 0x90, 0xf4];
     /// Takes interrupts, for ever.
@@ -48,6 +53,12 @@ fn guest(program: &[u8]) -> Guest {
         let [low, high] = [0, 8].map(|more| (HANDLERS + 16 * pair + more) as u64);
         store(&guest, 4 * FIRST + 8 * pair, low | high << 32);
     }
+    let counter = ((COUNTS + 8 * VECTORS) as u16).to_le_bytes();
+    let mut word = [0; 8];
+    word[..7].copy_from_slice(&NMI_HANDLER);
+    word[3..5].copy_from_slice(&counter);
+    store(&guest, HANDLERS + 8 * VECTORS, u64::from_le_bytes(word));
+    store(&guest, 4 * NMI, (HANDLERS + 8 * VECTORS) as u64);
     let mut sregs = guest.sregs().unwrap();
     let flat = |kind| Segment {
         limit: 0xffff,
@@ -173,6 +184,26 @@ fn a_delivery_goes_on_behind_a_fault() {
     }
 }
 
+/// Whatever its flag; a second one waits for the end of the first one's handler, and so does no interrupt.
+fn nmis_come_one_by_one() {
+    let guest = guest(code::OFF);
+    let count = || guest.look(COUNTS + 8 * VECTORS) & 0xffff;
+    let nmi = || kvm::request(&guest.vcpu, abi::NMI, 0).unwrap();
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    nmi();
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!((count(), flags(&guest)), (1, (0, 0)));
+    nmi();
+    nmi();
+    // The handler of the first goes on, and returns; the guest halts, and the next entry has the second.
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(count(), 1);
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(count(), 2);
+    assert_eq!(guest.run().unwrap(), Stop::Halted);
+    assert_eq!(count(), 2);
+}
+
 /// A guest that computes meanwhile, whose thread signals interrupt.
 fn each_comes_once() {
     const SENT: u32 = 300;
@@ -219,6 +250,7 @@ fn main() -> ExitCode {
             there_are_256_vectors,
             registers_do_not_lose_one,
             a_delivery_goes_on_behind_a_fault,
+            nmis_come_one_by_one,
             each_comes_once,
         ],
     )

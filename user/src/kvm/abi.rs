@@ -15,6 +15,7 @@ pub const SET_REGS: u32 = 0x4090_ae82;
 pub const GET_SREGS: u32 = 0x8138_ae83;
 pub const SET_SREGS: u32 = 0x4138_ae84;
 pub const INTERRUPT: u32 = 0x4004_ae86;
+pub const NMI: u32 = 0xae9a;
 pub const SET_CPUID2: u32 = 0x4008_ae90;
 pub const ENABLE_CAP: u32 = 0x4068_aea3;
 pub const CLEAR_DIRTY_LOG: u32 = 0xc018_aec0;

@@ -25,8 +25,8 @@ enum Phase {
 pub enum Next {
     /// Has it begin in real mode in that page.
     Begin(u8),
-    /// Enters the guest, with that interrupt, and to be told when another can be sent.
-    Enter(Option<u8>, bool),
+    /// Enters the guest, with that interrupt, to be told when another can be sent, and with an NMI.
+    Enter(Option<u8>, bool, bool),
 }
 
 #[derive(Debug)]
@@ -34,6 +34,7 @@ struct State {
     apic: Apic,
     phase: Phase,
     startup: Option<u8>,
+    nmi: bool,
     /// It is in the guest, or about to be: a signal calls it out.
     is_inside: bool,
 }
@@ -78,6 +79,7 @@ impl Bus {
                 apic: Apic::new(id),
                 phase: if id == 0 { Phase::Runs } else { Phase::Waits },
                 startup: None,
+                nmi: false,
                 is_inside: false,
             }),
             rouse: Condvar::new(),
@@ -117,7 +119,7 @@ impl Bus {
             let goes_on = match state.phase {
                 Phase::Waits => false,
                 Phase::Runs => true,
-                Phase::Halted(takes) => takes && state.apic.next().is_some(),
+                Phase::Halted(takes) => state.nmi || takes && state.apic.next().is_some(),
             };
             if goes_on {
                 break;
@@ -130,11 +132,12 @@ impl Bus {
             false => None,
         };
         let more = state.apic.next().is_some();
+        let nmi = std::mem::take(&mut state.nmi);
         state.is_inside = true;
         let due_ns = state.apic.timer.due_ns();
         drop(state);
         self.set_alarm(due_ns);
-        Next::Enter(vector, more)
+        Next::Enter(vector, more, nmi)
     }
 
     fn sleep<'a>(&self, cpu: usize, state: MutexGuard<'a, State>) -> MutexGuard<'a, State>
@@ -189,9 +192,11 @@ impl Bus {
             match command.message {
                 Message::Fixed(_) if index != sender && self.drops() => continue,
                 Message::Fixed(vector) => state.apic.accept(vector),
+                Message::Nmi => state.nmi = true,
                 Message::Init => {
                     state.apic = Apic::new(index as u8);
                     (state.phase, state.startup) = (Phase::Waits, None);
+                    state.nmi = false;
                 }
                 Message::Startup(page) if state.phase == Phase::Waits => {
                     state.startup = Some(page);

@@ -5,6 +5,8 @@
 pub enum Message {
     /// An interrupt.
     Fixed(u8),
+    /// An NMI.
+    Nmi,
     /// To wait for a start-up.
     Init,
     /// To start in real mode in that page.
@@ -51,12 +53,13 @@ const LOGICAL: u32 = 1 << 11;
 const ASSERT: u32 = 1 << 14;
 
 impl Command {
-    /// From both halves of the register. `None` for what this machine has not: NMI, SMI, an INIT that is taken back.
+    /// From both halves of the register. `None` for what this machine has not: SMI, an INIT that is taken back.
     pub fn decode(low: u32, high: u32) -> Option<Self> {
         let field = (high >> 24) as u8;
         let message = match low >> 8 & 7 {
             // With the lowest priority: any that is addressed may be chosen, and the hardware's choice is unspecified.
             0 | 1 => Message::Fixed(low as u8),
+            4 => Message::Nmi,
             5 if low & ASSERT != 0 => Message::Init,
             6 => Message::Startup(low as u8),
             _ => return None,
@@ -106,7 +109,8 @@ mod tests {
             (fixed.message, fixed.targets),
             (Message::Fixed(0xf0), Targets::Logical(5))
         );
-        assert_eq!(Command::decode(0x4400, 0), None);
+        let nmi = Command::decode(0x4400, 0).map(|command| command.message);
+        assert_eq!(nmi, Some(Message::Nmi));
         assert_eq!(Command::decode(0x8500, 0), None);
     }
 

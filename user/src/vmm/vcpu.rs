@@ -103,7 +103,10 @@ impl Vcpu {
                     let state = state::at_startup(&self.reset, page);
                     self.begin(&state)?;
                 }
-                Next::Enter(vector, more) => {
+                Next::Enter(vector, more, nmi) => {
+                    if nmi {
+                        self.fd.nmi()?;
+                    }
                     vector.map_or(Ok(()), |vector| self.send(vector))?;
                     self.fd.get_kvm_run().request_interrupt_window = more.into();
                     if let Some(end) = self.enter(shared)? {

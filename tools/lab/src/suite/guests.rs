@@ -58,6 +58,10 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     tally.check("guests: madvise by interrupts", || {
         taken(fleet, MOST, BY_INTERRUPTS)
     });
+    tally.check("guests: CPUs come and go", || {
+        let finished = boot(fleet, ("t_hotplug", ""), MOST, "")?;
+        finished.expect_success("t_hotplug").map(|_| String::new())
+    });
     tally.check("guests: a lost interrupt is noticed", || lost(fleet));
     tally.check("guests: a flush that the host forgets is noticed", || {
         forgotten(fleet)
