@@ -70,7 +70,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     fleet.check_on_linux(tally, name, |linux| {
         clean(&boot_on(fleet, linux, TORTURE, (MOST, ""))?)
     });
-    let name = "linux: madvise there";
+    let name = "linux: madvise in the kernel as a guest of Linux's KVM";
     fleet.check_on_linux(tally, name, |linux| {
         let finished = boot_on(fleet, linux, MADVISE, (MOST, ""))?;
         spared(&finished, true)
