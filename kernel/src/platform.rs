@@ -3,8 +3,8 @@
 use core::ops::Range;
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root,
-    Shootdown, Stall, TagEntries, TraceEvent,
+    Asid, AsidSlot, CpuId, CpuMemory, CpuSet, FlushRange, FlushRequest, IpiRefused, LocalFlush,
+    Platform, RemoteFlush, RemoteTargets, Root, Shootdown, Stall, TagEntries, TraceEvent,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
@@ -12,7 +12,7 @@ use spin::Once;
 
 use crate::addr::PhysAddr;
 use crate::arch::trap::vectors;
-use crate::arch::{apic, percpu, svm, tlb, top, tsc};
+use crate::arch::{apic, percpu, steal, svm, tlb, top, tsc};
 use crate::cpus::MAX_CPUS;
 use crate::irq::{self, IrqState};
 use crate::preempt;
@@ -78,7 +78,7 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // 5. `LocalApic` fences before the ICR in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the target's IRR; the vector's handler ends the interrupt,
 //    then calls `handle_ipi`.
-// 7. Nothing is flushed remotely. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
+// 7. A hypervisor that takes a request from a record drops all that the virtual CPU has cached before it runs again. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
 // 9. A panic ends the machine. 10. PREFETCHW is a hint, and where a processor does not know it, it is a NOP.
 unsafe impl Platform for KernelPlatform {
     type IrqState = IrqState;
@@ -160,6 +160,16 @@ unsafe impl Platform for KernelPlatform {
     #[inline]
     fn guest_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         svm::slots(cpu)
+    }
+
+    #[inline]
+    fn flushes_remotely(&self) -> bool {
+        steal::is_used()
+    }
+
+    fn flush_remote(&self, targets: &mut RemoteTargets<'_>, _: &FlushRequest) -> RemoteFlush {
+        targets.take_if(steal::flush_before_entry);
+        RemoteFlush::Done
     }
 
     fn now_ns(&self) -> u64 {

@@ -52,5 +52,6 @@ pub mod signals;
 pub mod summary;
 pub mod survey;
 pub mod torture;
+pub mod vmm;
 pub mod wanderer;
 pub mod zerocopy;

@@ -15,6 +15,7 @@ pub mod paging;
 pub mod percpu;
 pub mod smap;
 pub mod stacks;
+pub mod steal;
 pub mod svm;
 pub mod timer;
 pub mod tlb;

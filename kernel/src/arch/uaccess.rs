@@ -182,6 +182,41 @@ pub fn write_user<T: Pod>(dst: usize, value: T) -> Result<(), Fault> {
     unsafe { copy(dst as *mut u8, (&raw const value).cast(), size_of::<T>()) }
 }
 
+/// Exchanges a byte with other threads and guests: one access, and a full barrier. What was there.
+pub fn exchange_user(at: usize, new: u8) -> Result<u8, Fault> {
+    check(at, 1)?;
+    exchange_checked(at, new)
+}
+
+/// The same, but never sleeps: a page that is not there now, or not to be written, is an error. Preemption is off.
+pub fn exchange_user_now(at: usize, new: u8) -> Result<u8, Fault> {
+    debug_assert!(percpu::preempt_count() > 0);
+    check_range(at, 1)?;
+    exchange_checked(at, new)
+}
+
+/// `at` passed [`check`].
+fn exchange_checked(at: usize, new: u8) -> Result<u8, Fault> {
+    let (old, failed): (u8, u32);
+    // SAFETY: the range was checked; a fault at 2 continues at 3.
+    unsafe {
+        asm!(
+            smap_site!(stac),
+            "2: xchg byte ptr [{at}], {old}",
+            "jmp 4f",
+            "3: mov {failed:e}, 1",
+            "4:",
+            smap_site!(clac),
+            fault_at!("2", "3"),
+            at = in(reg) at,
+            old = inout(reg_byte) new => old,
+            failed = inout(reg) 0u32 => failed,
+            options(nostack),
+        );
+    }
+    result(failed).map(|()| old)
+}
+
 /// Reads a word of kernel memory that may not be mapped: for backtraces over doubtful pointers.
 pub fn probe_kernel(address: usize) -> Result<usize, Fault> {
     if address < USER_END || !address.is_multiple_of(size_of::<usize>()) {

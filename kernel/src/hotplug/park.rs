@@ -1,6 +1,6 @@
 //! The CPU's own part: leaving, waiting, returning.
 
-use crate::arch::{apic, percpu, timer};
+use crate::arch::{apic, percpu, steal, timer};
 use crate::cpu_stage::{self as stage, Stage};
 use crate::irq;
 use crate::latency;
@@ -20,6 +20,7 @@ pub fn park_if_asked() {
     vm::cpu_left(me);
     apic::local().stop_timer();
     SHOOTDOWN.offline();
+    steal::unregister();
     apic::MAP.set_offline(me.index());
     stage::set(me, Stage::Parked);
     // What came for this CPU before it was offline and found interrupts off is delivered when it is back, and harmless.
@@ -29,6 +30,7 @@ pub fn park_if_asked() {
     }
     latency::irqs_off();
     apic::MAP.set_online(me.index());
+    steal::register(me);
     SHOOTDOWN.online();
     timer::start();
     task::reopen_cpu();

@@ -7,7 +7,7 @@ use shootdown_x86::{ApicId, Hypervisor, PcidSupport};
 use super::others;
 use crate::addr::{PAGE_BYTES, PhysAddr};
 use crate::arch::tlb::{self, TagUse};
-use crate::arch::{apic, cpu, exit, paging, percpu, smap, svm, timer, uaccess};
+use crate::arch::{apic, cpu, exit, paging, percpu, smap, steal, svm, timer, uaccess};
 use crate::boot::fail::boot_fail;
 use crate::boot::memory::MemoryMap;
 use crate::boot::{acpi, info, multiboot, start_info};
@@ -79,6 +79,8 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     let boot = info::publish(cmdline, loader.initramfs, memory.into_regions(), cpus);
     check_initramfs();
     mm::init(boot);
+    choose_remote_flush(info::option(cmdline, "pv"));
+    steal::register(percpu::cpu_id());
     SHOOTDOWN.online();
     watchdog::start(boot.option("stall_ms"));
     timer::set_pace(clocks.apic_timer, hz);
@@ -162,6 +164,18 @@ fn tag_use(wanted: Option<&str>) -> TagUse {
         None | Some("auto") => TagUse::Auto,
         Some("off") => TagUse::Off,
         Some(other) => boot_fail!("pcid={other} is neither auto nor off; correct -append"),
+    }
+}
+
+/// Whether a hypervisor's flushes are used where it offers them.
+fn choose_remote_flush(wanted: Option<&str>) {
+    match wanted {
+        None | Some("auto") => steal::choose(cpu::features()),
+        Some("off") => {}
+        Some(other) => boot_fail!("pv={other} is neither auto nor off; correct -append"),
+    }
+    if steal::is_used() {
+        log::info!("KVM flushes virtual CPUs that do not run before they do");
     }
 }
 

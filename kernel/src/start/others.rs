@@ -7,7 +7,7 @@ use shootdown_x86::apic::StartupPage;
 use shootdown_x86::{ApicId, SendError};
 
 use crate::addr::{PAGE_BYTES, PhysAddr};
-use crate::arch::{apic, cpu as processor, paging, timer, tlb};
+use crate::arch::{apic, cpu as processor, paging, percpu, steal, timer, tlb};
 use crate::boot::fail::boot_fail;
 use crate::cpus::MAX_CPUS;
 use crate::platform::SHOOTDOWN;
@@ -137,6 +137,7 @@ pub extern "C" fn ap_main(cpu: u32) -> ! {
     processor::set_up(cpu);
     tlb::start();
     apic::enable(cpu);
+    steal::register(percpu::cpu_id());
     SHOOTDOWN.online();
     timer::start();
     // ORDERING: publishes this CPU's set-up; pairs with the Acquire in `all_arrive`.

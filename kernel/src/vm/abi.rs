@@ -37,12 +37,15 @@ pub const GET_REGS: u32 = request(READ, 0x81, size_of::<Regs>());
 pub const SET_REGS: u32 = request(WRITE, 0x82, size_of::<Regs>());
 pub const GET_SREGS: u32 = request(READ, 0x83, size_of::<Sregs>());
 pub const SET_SREGS: u32 = request(WRITE, 0x84, size_of::<Sregs>());
+pub const INTERRUPT: u32 = request(WRITE, 0x86, size_of::<Interrupt>());
+pub const NMI: u32 = request(NONE, 0x9a, 0);
 pub const SET_CPUID2: u32 = request(WRITE, 0x90, size_of::<CpuidHeader>());
 
 // As `linux/kvm.h` has them when compiled.
 const _: () = assert!(GET_DIRTY_LOG == 0x4010_ae42 && SET_USER_MEMORY_REGION == 0x4020_ae46);
 const _: () = assert!(ENABLE_CAP == 0x4068_aea3 && CLEAR_DIRTY_LOG == 0xc018_aec0);
 const _: () = assert!(GET_REGS == 0x8090_ae81 && SET_SREGS == 0x4138_ae84);
+const _: () = assert!(INTERRUPT == 0x4004_ae86);
 const _: () = assert!(SET_CPUID2 == 0x4008_ae90 && GET_SUPPORTED_CPUID == 0xc008_ae05);
 
 /// Extensions.
@@ -54,6 +57,7 @@ pub mod cap {
     pub const NR_MEMSLOTS: u32 = 10;
     pub const SYNC_MMU: u32 = 16;
     pub const DESTROY_MEMORY_REGION_WORKS: u32 = 21;
+    pub const USER_NMI: u32 = 22;
     pub const JOIN_MEMORY_REGIONS_WORKS: u32 = 30;
     pub const SET_IDENTITY_MAP_ADDR: u32 = 37;
     pub const INTERNAL_ERROR_DATA: u32 = 40;
@@ -79,6 +83,7 @@ pub mod exit {
     pub const IO: u32 = 2;
     pub const HLT: u32 = 5;
     pub const MMIO: u32 = 6;
+    pub const IRQ_WINDOW_OPEN: u32 = 7;
     pub const SHUTDOWN: u32 = 8;
     pub const FAIL_ENTRY: u32 = 9;
     pub const INTR: u32 = 10;
@@ -205,6 +210,13 @@ pub struct Sregs {
     pub interrupt_bitmap: [u64; 4],
 }
 
+/// `struct kvm_interrupt`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupt {
+    pub vector: u32,
+}
+
 /// `struct kvm_cpuid2`, which so many [`CpuidEntry`]s follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -244,15 +256,19 @@ pod!(
     EnableCap,
     Regs,
     Sregs,
+    Interrupt,
     CpuidHeader,
     CpuidEntry,
 );
 
 /// Offsets in `struct kvm_run`.
 pub mod run {
+    /// In: RUN returns as soon as the guest takes an interrupt.
+    pub const REQUEST_INTERRUPT_WINDOW: usize = 0;
     /// In: RUN returns at once.
     pub const IMMEDIATE_EXIT: usize = 1;
     pub const EXIT_REASON: usize = 8;
+    pub const READY_FOR_INTERRUPT: usize = 12;
     pub const IF_FLAG: usize = 13;
     pub const CR8: usize = 16;
     pub const APIC_BASE: usize = 24;

@@ -27,10 +27,12 @@ impl Cpuid {
 }
 
 /// Leaves of the host that guests may see, and which bits: nothing that takes registers or instructions that they do not have here.
-const SUPPORTED: [(u32, [u32; 4]); 5] = [
+const SUPPORTED: [(u32, [u32; 4]); 7] = [
     (0, [0, !0, !0, !0]),
     // Without local APIC, x2APIC, MONITOR, XSAVE, PCIDs and what comes from them; of the second word the size of a cache line.
     (1, [!0, 0xff00, LEAF_1_ECX, LEAF_1_EDX]),
+    (KVM_SIGNATURE, [0; 4]),
+    (KVM_FEATURES, [0; 4]),
     (0x8000_0000, [0, !0, !0, !0]),
     // LAHF, ABM, SSE4A, PREFETCHW; SYSCALL, NX, large pages, RDTSCP, long mode.
     (
@@ -49,6 +51,16 @@ const LEAF_1_ECX: u32 =
     1 << 0 | 1 << 1 | 1 << 9 | 1 << 13 | 3 << 19 | 1 << 22 | 1 << 23 | 1 << 25 | 1 << 30;
 /// FPU, VME, DE, PSE, TSC, MSR, PAE, CX8, SEP, PGE, CMOV, PAT, PSE36, CLFSH, MMX, FXSR, SSE, SSE2.
 const LEAF_1_EDX: u32 = 0x078b_a97f;
+/// Who offers the machine, and what (Linux, `Documentation/virt/kvm/x86/cpuid.rst`): steal time, and flushes before virtual CPUs run again.
+const KVM_SIGNATURE: u32 = 0x4000_0000;
+pub const KVM_FEATURES: u32 = 0x4000_0001;
+pub const KVM_STEAL_TIME: u32 = 1 << 5;
+const KVM_PV_TLB_FLUSH: u32 = 1 << 9;
+const KVM: [u32; 3] = [
+    u32::from_le_bytes(*b"KVMK"),
+    u32::from_le_bytes(*b"VMKV"),
+    u32::from_le_bytes(*b"M\0\0\0"),
+];
 const HYPERVISOR: u32 = 1 << 31;
 const HIGHEST: u32 = 1;
 const HIGHEST_EXTENDED: u32 = 0x8000_0008;
@@ -73,7 +85,23 @@ pub fn write_supported(address: usize) -> Result<(), Errno> {
     })
 }
 
-fn supported(function: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> CpuidEntry {
+fn supported(function: u32, mask: [u32; 4]) -> CpuidEntry {
+    let [eax, ebx, ecx, edx] = match function {
+        KVM_SIGNATURE => [KVM_FEATURES, KVM[0], KVM[1], KVM[2]],
+        KVM_FEATURES => [KVM_STEAL_TIME | KVM_PV_TLB_FLUSH, 0, 0, 0],
+        _ => return of_host(function, mask),
+    };
+    CpuidEntry {
+        function,
+        eax,
+        ebx,
+        ecx,
+        edx,
+        ..CpuidEntry::default()
+    }
+}
+
+fn of_host(function: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> CpuidEntry {
     let host = __cpuid(function);
     CpuidEntry {
         function,

@@ -28,8 +28,10 @@ pub(super) mod code {
     pub const NMI: u32 = 0x61;
     pub const SMI: u32 = 0x62;
     pub const INIT: u32 = 0x63;
+    pub const VINTR: u32 = 0x64;
     pub const RDPMC: u32 = 0x6f;
     pub const CPUID: u32 = 0x72;
+    pub const IRET: u32 = 0x74;
     pub const INVD: u32 = 0x76;
     pub const HLT: u32 = 0x78;
     pub const INVLPGA: u32 = 0x7a;
@@ -49,7 +51,10 @@ pub(super) mod code {
 }
 
 /// Bits of EVENTINJ and EXITINTINFO (APM vol. 2, "Event Injection").
-mod event {
+pub(super) mod event {
+    /// The kind of an external interrupt is 0.
+    pub const INTERRUPT: u64 = 0;
+    pub const NMI: u64 = 2;
     pub const VALID: u64 = 1 << 31;
     pub const HAS_CODE: u64 = 1 << 11;
     pub const KIND_SHIFT: u32 = 8;
@@ -87,6 +92,9 @@ impl State {
         }
         self.keep_event();
         match self.exit_code() {
+            // The guest takes interrupts: `run` looks who waited for that.
+            code::VINTR => {}
+            code::IRET => self.leave_nmi_handler(),
             // The host's: taken when interrupts went on again.
             code::INTR | code::NMI | code::SMI | code::INIT | code::FERR_FREEZE => {}
             code @ code::READ_DR0..=code::WRITE_DR15 => {

@@ -11,13 +11,15 @@
 //! | `run` | into the guest and back |
 //! | `exits`, `port`, `mmio`, `msr`, `cpuid`, `debug` | what a guest was stopped for |
 //! | `walk`, `decode` | a guest's page tables and instructions, as far as `mmio` and `debug` have to read them |
+//! | `interrupt`, `nmi` | interrupts that the VMM sends, and the moment when a guest takes them |
+//! | `steal` | what a guest is told of virtual CPUs that do not run, and flushes before they run again |
 //! | `registers`, `segments`, `vmcb`, `run_page` | state of a virtual CPU: as KVM, as the processor, and as both sides of RUN have it |
 //! | `host` | what each CPU needs to run guests |
 //!
 //! # What is defined
 //!
 //! * Whatever a guest does ends in an exit, whatever a VMM does in an answer or an error number. What is not here: an interrupt controller, timers,
-//!   instructions that move strings to or from ports, breakpoints (debug registers only keep what is written), exceptions and interrupts from the VMM.
+//!   instructions that move strings to or from ports, breakpoints (debug registers only keep what is written), exceptions from the VMM.
 //! * A virtual CPU is a thread of its VMM inside RUN. It loses its CPU as any thread does, and may go on on another one. A signal ends RUN with EINTR.
 //! * A forked process has the descriptors, but the machine is its parent's: EIO.
 //! * A CPU that goes offline has no guest: its threads have gone before.
@@ -33,9 +35,11 @@ mod debug;
 mod decode;
 mod exits;
 mod host;
+mod interrupt;
 mod machine;
 mod mmio;
 mod msr;
+mod nmi;
 mod port;
 mod registers;
 mod request;
@@ -44,6 +48,7 @@ mod run_page;
 mod segments;
 #[cfg(feature = "selftest")]
 pub mod selftest;
+mod steal;
 mod vcpu;
 mod vmcb;
 mod walk;

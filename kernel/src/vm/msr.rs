@@ -4,7 +4,9 @@ use core::arch::x86_64::_rdtsc;
 
 use shootdown_x86::svm::EFER_SVME;
 
+use super::cpuid::{KVM_FEATURES, KVM_STEAL_TIME};
 use super::registers::{CR0_PG, EFER_KNOWN, EFER_LMA, EFER_LME};
+use super::steal::STEAL_TIME;
 use super::vcpu::State;
 use super::vmcb::Field;
 
@@ -12,6 +14,9 @@ const TSC: u32 = 0x10;
 const APIC_BASE: u32 = 0x1b;
 const PAT: u32 = 0x277;
 const EFER: u32 = 0xc000_0080;
+
+/// Bits of the base of the local APIC that are always 0, where there is no x2APIC mode (SDM vol. 3A, "Local APIC Status and Location").
+const APIC_BASE_RESERVED: u64 = 0x6ff | !0 << 52;
 
 /// RDMSR and WRMSR.
 const LENGTH: u64 = 2;
@@ -43,6 +48,7 @@ impl State {
             APIC_BASE => self.apic_base,
             PAT => self.vmcb.get(Field::G_PAT),
             EFER => self.vmcb.get(Field::EFER) & !EFER_SVME,
+            STEAL_TIME if self.has_steal_time() => self.steal.register(),
             _ => return None,
         })
     }
@@ -50,10 +56,20 @@ impl State {
     fn write_register(&mut self, number: u32, value: u64) -> Option<()> {
         match number {
             PAT if is_pat(value) => self.vmcb.set(Field::G_PAT, value),
+            APIC_BASE if value & APIC_BASE_RESERVED == 0 => self.apic_base = value,
             EFER => return self.write_efer(value),
+            STEAL_TIME if self.has_steal_time() => {
+                return self.steal.set(value).then_some(());
+            }
             _ => return None,
         }
         Some(())
+    }
+
+    /// Whether the VMM has told the guest of it.
+    fn has_steal_time(&self) -> bool {
+        let [eax, ..] = self.cpuid.answer(KVM_FEATURES, 0);
+        eax & KVM_STEAL_TIME != 0
     }
 
     /// LMA is the processor's, and LME stays while paging is on.

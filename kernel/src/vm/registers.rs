@@ -71,7 +71,7 @@ impl State {
         self.vmcb.set(Field::RSP, wanted.rsp);
         self.vmcb.set(Field::RIP, wanted.rip);
         self.vmcb.set(Field::RFLAGS, wanted.rflags | RFLAGS_FIXED);
-        self.vmcb.set(Field::EVENT_INJ, 0);
+        self.forget_exception();
     }
 
     /// `KVM_GET_SREGS`.
@@ -95,7 +95,7 @@ impl State {
             cr8: self.cr8(),
             efer: get(Field::EFER) & !EFER_SVME,
             apic_base: self.apic_base,
-            interrupt_bitmap: [0; 4],
+            interrupt_bitmap: self.interrupt_bitmap(),
         }
     }
 
@@ -129,6 +129,7 @@ impl State {
         let others = self.vmcb.get(Field::V_INTR) & !0xff;
         self.vmcb.set(Field::V_INTR, others | wanted.cr8);
         self.apic_base = wanted.apic_base;
+        self.set_interrupt_bitmap(&wanted.interrupt_bitmap);
         // VMRUN drops nothing for registers that the host changes.
         self.engine.drop_translations();
         Ok(())

@@ -93,6 +93,7 @@ fn extension(number: usize) -> usize {
         | cap::EXT_CPUID
         | cap::SYNC_MMU
         | cap::DESTROY_MEMORY_REGION_WORKS
+        | cap::USER_NMI
         | cap::JOIN_MEMORY_REGIONS_WORKS
         | cap::SET_IDENTITY_MAP_ADDR
         | cap::INTERNAL_ERROR_DATA
@@ -146,6 +147,8 @@ fn of_vcpu(
             let wanted = read(argument)?;
             vcpu.state().set_sregs(&wanted)?;
         }
+        abi::NMI if argument == 0 => vcpu.state().queue_nmi(),
+        abi::INTERRUPT => vcpu.state().queue_interrupt(read(argument)?)?,
         abi::SET_CPUID2 => {
             let entries = cpuid::read_entries(argument)?;
             vcpu.state().set_cpuid(entries);

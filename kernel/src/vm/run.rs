@@ -20,9 +20,6 @@ use crate::preempt;
 /// The exit code of a guest that is refused, with its sign.
 const REFUSED: u64 = u64::MAX;
 
-/// RFLAGS.IF.
-const INTERRUPTS: u64 = 1 << 9;
-
 /// What became of an attempt to run the guest.
 enum Attempt {
     /// It ran.
@@ -45,11 +42,14 @@ impl Vcpu {
             true => Err(Errno::EINTR),
             false => self.run_until_exit(&mut state, caller),
         };
+        state.say_it_left(&self.machine().memory);
         if done == Err(Errno::EINTR) {
             self.page.set_reason(exit::INTR);
         }
-        let interrupts = state.vmcb.get(Field::RFLAGS) & INTERRUPTS != 0;
-        self.page.write(run::IF_FLAG, u8::from(interrupts));
+        self.page
+            .write(run::IF_FLAG, u8::from(state.has_interrupts_on()));
+        let is_ready = u8::from(state.is_ready_for_interrupt());
+        self.page.write(run::READY_FOR_INTERRUPT, is_ready);
         self.page.write(run::CR8, state.cr8());
         self.page.write(run::APIC_BASE, state.apic_base);
         done
@@ -60,12 +60,12 @@ impl Vcpu {
             if (caller.is_interrupted)() {
                 return Err(Errno::EINTR);
             }
+            state.say_it_runs(&self.machine().memory);
+            state.place_nmi();
+            state.place_interrupt(self.page.wants_window());
             match state.attempt(self.machine(), caller)? {
                 Attempt::Ran => {}
-                Attempt::Interrupted => {
-                    give_way();
-                    continue;
-                }
+                Attempt::Interrupted => continue,
                 Attempt::Refused { cpu, by_processor } => {
                     if by_processor {
                         // QEMU leaves registers of the host where the guest's were.
@@ -79,6 +79,10 @@ impl Vcpu {
                 Next::Guest => {}
                 Next::Vmm => return Ok(()),
             }
+            if self.page.wants_window() && state.is_ready_for_interrupt() {
+                self.page.set_reason(exit::IRQ_WINDOW_OPEN);
+                return Ok(());
+            }
         }
     }
 }
@@ -87,29 +91,41 @@ const fn refused(cpu: CpuId, by_processor: bool) -> Attempt {
     Attempt::Refused { cpu, by_processor }
 }
 
-/// Lets another thread have this CPU if that is due.
-fn give_way() {
-    preempt::disable();
-    preempt::enable();
-}
-
 impl State {
-    /// Enters the guest once, on this CPU, which the thread may have come to since the last time.
+    /// Enters the guest once, on this CPU, which the thread may have come to since the last time, and gives the CPU away if that is due then.
     fn attempt(&mut self, machine: &Machine, caller: &Caller<'_>) -> Result<Attempt, Errno> {
         let attempt = host::with_tags(|cpu, tags| {
-            // Interrupts are off: whatever is asked for from here on ends the guest.
-            if (caller.is_interrupted)() || percpu::need_resched() {
-                return Attempt::Interrupted;
-            }
-            if self.is_impossible() {
-                return refused(cpu, false);
-            }
-            fpu::exchange(&mut self.callers_fpu, &self.fpu);
-            let attempt = self.enter(machine, cpu, tags);
-            fpu::exchange(&mut self.fpu, &self.callers_fpu);
+            let attempt = self.attempt_on(machine, caller, (cpu, tags));
+            // Until the guest is told that it does not run.
+            preempt::disable();
             attempt
         });
-        attempt.ok_or(Errno::ENODEV)
+        let attempt = attempt.ok_or(Errno::ENODEV)?;
+        // Interrupts have been on again.
+        if percpu::need_resched() {
+            self.say_it_gives_way();
+        }
+        preempt::enable();
+        Ok(attempt)
+    }
+
+    fn attempt_on(
+        &mut self,
+        machine: &Machine,
+        caller: &Caller<'_>,
+        (cpu, tags): (CpuId, &mut svm::Tags),
+    ) -> Attempt {
+        // Interrupts are off: whatever is asked for from here on ends the guest.
+        if (caller.is_interrupted)() || percpu::need_resched() {
+            return Attempt::Interrupted;
+        }
+        if self.is_impossible() {
+            return refused(cpu, false);
+        }
+        fpu::exchange(&mut self.callers_fpu, &self.fpu);
+        let attempt = self.enter(machine, cpu, tags);
+        fpu::exchange(&mut self.fpu, &self.callers_fpu);
+        attempt
     }
 
     fn enter(&mut self, machine: &Machine, cpu: CpuId, tags: &mut svm::Tags) -> Attempt {

@@ -63,6 +63,11 @@ impl RunPage {
         self.read::<u8>(run::IMMEDIATE_EXIT) != 0
     }
 
+    /// Whether RUN is to return when the guest can take an interrupt.
+    pub fn wants_window(&self) -> bool {
+        self.read::<u8>(run::REQUEST_INTERRUPT_WINDOW) != 0
+    }
+
     /// Why RUN returns.
     pub fn set_reason(&self, reason: u32) {
         self.write(run::EXIT_REASON, reason);

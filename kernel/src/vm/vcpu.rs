@@ -7,7 +7,9 @@ use super::debug::{DR6_SET, DR7_SET};
 use super::decode::{Extend, Register};
 use super::host;
 use super::machine::Machine;
+use super::nmi::Nmi;
 use super::run_page::RunPage;
+use super::steal::StealTime;
 use super::vmcb::{Field, Vmcb};
 use crate::arch::fpu::FpuState;
 use crate::arch::svm::GuestRegisters;
@@ -57,7 +59,11 @@ pub(super) struct State {
     pub engine: shootdown::Vcpu,
     pub cpuid: Cpuid,
     pub unfinished: Unfinished,
+    /// An interrupt that waits until the guest can take it.
+    pub interrupt: Option<u8>,
+    pub nmi: Nmi,
     pub apic_base: u64,
+    pub steal: StealTime,
 }
 
 /// Where there is a local APIC, the boot CPU's; nobody has one here.
@@ -79,7 +85,10 @@ impl Vcpu {
             engine: shootdown::Vcpu::new(&SHOOTDOWN, machine.memory.engine()),
             cpuid: Cpuid::default(),
             unfinished: Unfinished::No,
+            interrupt: None,
+            nmi: Nmi::default(),
             apic_base: APIC_BASE,
+            steal: StealTime::default(),
         };
         state.reset();
         Ok(Arc::new(Self {
@@ -117,6 +126,7 @@ const INTERCEPTS: u64 = bit(0) // INTR
     | bit(1) // NMI
     | bit(2) // SMI
     | bit(3) // INIT
+    | bit(4) // the virtual interrupt
     | bit(15) // RDPMC
     | bit(18) // CPUID
     | bit(22) // INVD
@@ -199,6 +209,9 @@ impl State {
         self.debug_control = DR7_SET;
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
+        self.interrupt = None;
+        self.nmi = Nmi::default();
+        self.steal = StealTime::default();
         self.engine.drop_translations();
     }
 }

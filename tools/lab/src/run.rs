@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cli::{MachineKind, Run};
 use crate::failure::{Failure, Outcome};
-use crate::machine::{Boot, Emulator, End, MEMORY_MIB, signal_number};
+use crate::machine::{Boot, Emulator, End, Finished, MEMORY_MIB, Nested, VMM, signal_number};
 use crate::program;
 use crate::session::{self, Session};
 
@@ -43,9 +43,39 @@ pub fn command(run: &Run) -> Outcome<ExitCode> {
         options: &run.options,
         program: (&session::guest_name(path), &image),
         arguments: &arguments.join(" "),
+        files: &[],
         deadline: Duration::from_secs(run.deadline.into()),
     };
-    let finished = boot.run(&mut |line| show(line, run))?;
+    let finished = match run.guest {
+        None => boot.run(&mut |line| show(line, run))?,
+        Some(vcpus) => nested(run, vcpus.into(), &boot, &session)?,
+    };
+    end(&finished)
+}
+
+/// The same in the reference kernel as a guest of the machine's.
+fn nested(run: &Run, vcpus: usize, boot: &Boot<'_>, session: &Session) -> Outcome<Finished> {
+    let nested = Nested {
+        vcpus,
+        options: boot.options,
+        vmm: &run.vmm,
+        program: boot.program,
+        arguments: boot.arguments,
+        deadline: boot.deadline,
+    };
+    let guest = session.kernel(MachineKind::Qemu)?;
+    let programs = session::load_programs()?;
+    let host = Boot {
+        options: "",
+        program: (VMM, session::image(&programs, VMM)?),
+        arguments: &nested.arguments(),
+        files: &nested.files(&guest)?,
+        ..boot.clone()
+    };
+    host.run(&mut |line| show(line, run))
+}
+
+fn end(finished: &Finished) -> Outcome<ExitCode> {
     match &finished.end {
         End::Exited(status) => Ok(ExitCode::from(*status)),
         End::Signalled(name) => {
@@ -64,6 +94,8 @@ fn is_own_option(word: &str) -> bool {
         "--cpus",
         "--deadline",
         "--options",
+        "--guest",
+        "--vmm",
         "--verbose",
     ]
     .contains(&name)

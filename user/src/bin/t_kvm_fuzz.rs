@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use shootdown_user::child::{self, Child};
-use shootdown_user::kvm::abi::{self, Regs, Sregs};
+use shootdown_user::kvm::abi::{self, Cpuid, CpuidEntry, Regs, Sregs};
 use shootdown_user::kvm::{self, Guest, Stop, code};
 use shootdown_user::region::PAGE_BYTES;
 use shootdown_user::{checks, fault, machine};
@@ -36,7 +36,7 @@ const FEW_RUNS: u64 = 2000;
 /// What threads and files leave behind.
 const SPARE_KIB: u64 = 512;
 
-const REQUESTS: [u32; 16] = [
+const REQUESTS: [u32; 18] = [
     abi::GET_API_VERSION,
     abi::CREATE_VM,
     abi::CHECK_EXTENSION,
@@ -50,12 +50,22 @@ const REQUESTS: [u32; 16] = [
     abi::SET_REGS,
     abi::GET_SREGS,
     abi::SET_SREGS,
+    abi::INTERRUPT,
+    abi::NMI,
     abi::SET_CPUID2,
     abi::ENABLE_CAP,
     abi::CLEAR_DIRTY_LOG,
 ];
 
-const PROGRAMS: [&[u8]; 8] = [
+/// Registers a steal-time record in the first MiB at EAX, for ever, where CPUID has that.
+const STEAL_TIME: &[u8] = &[
+    0xb9, 0x03, 0x4d, 0x56, 0x4b, // mov ecx, 0x4b564d03
+    0x25, 0xc1, 0xff, 0x0f, 0x00, 0x31, 0xd2, // and eax, 0xfffc1; xor edx, edx
+    0x0f, 0x30, 0xeb, 0xfc, // wrmsr; jmp to it
+];
+
+const PROGRAMS: [&[u8]; 9] = [
+    STEAL_TIME,
     code::OUT,
     code::IN,
     code::WRITE,
@@ -65,6 +75,9 @@ const PROGRAMS: [&[u8]; 8] = [
     code::FAULT,
     code::CPUID,
 ];
+
+/// Room for what CPUID tells guests.
+const MOST_LEAVES: usize = 32;
 
 /// What all threads work on.
 struct Field {
@@ -237,6 +250,13 @@ impl Field {
             rsi: random.u64(..2 * bytes),
             ..Regs::default()
         };
+        let mut cpuid = Cpuid {
+            entries: MOST_LEAVES as u32,
+            padding: 0,
+            entry: [CpuidEntry::default(); MOST_LEAVES],
+        };
+        let _refused = kvm::request_with(&self.device, abi::GET_SUPPORTED_CPUID, &mut cpuid)
+            .and_then(|_| kvm::request_with(&vcpu, abi::SET_CPUID2, &mut cpuid));
         let _refused = kvm::request_with(&machine, abi::SET_USER_MEMORY_REGION, &mut slot)
             .and_then(|_| kvm::enter_flat_mode(&vcpu))
             .and_then(|()| kvm::request_with(&vcpu, abi::SET_REGS, &mut registers));

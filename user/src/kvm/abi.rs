@@ -14,6 +14,8 @@ pub const GET_REGS: u32 = 0x8090_ae81;
 pub const SET_REGS: u32 = 0x4090_ae82;
 pub const GET_SREGS: u32 = 0x8138_ae83;
 pub const SET_SREGS: u32 = 0x4138_ae84;
+pub const INTERRUPT: u32 = 0x4004_ae86;
+pub const NMI: u32 = 0xae9a;
 pub const SET_CPUID2: u32 = 0x4008_ae90;
 pub const ENABLE_CAP: u32 = 0x4068_aea3;
 pub const CLEAR_DIRTY_LOG: u32 = 0xc018_aec0;
@@ -29,14 +31,18 @@ pub const MEM_READONLY: u32 = 2;
 pub const EXIT_IO: u32 = 2;
 pub const EXIT_HLT: u32 = 5;
 pub const EXIT_MMIO: u32 = 6;
+pub const EXIT_IRQ_WINDOW_OPEN: u32 = 7;
 pub const EXIT_SHUTDOWN: u32 = 8;
 pub const EXIT_FAIL_ENTRY: u32 = 9;
 pub const EXIT_INTR: u32 = 10;
 pub const EXIT_INTERNAL_ERROR: u32 = 17;
 
 /// Offsets in `struct kvm_run`.
+pub const RUN_REQUEST_INTERRUPT_WINDOW: usize = 0;
 pub const RUN_IMMEDIATE_EXIT: usize = 1;
 pub const RUN_EXIT_REASON: usize = 8;
+pub const RUN_READY_FOR_INTERRUPT: usize = 12;
+pub const RUN_IF_FLAG: usize = 13;
 pub const RUN_DETAILS: usize = 32;
 
 #[repr(C)]
@@ -145,6 +151,12 @@ pub struct Sregs {
     pub efer: u64,
     pub apic_base: u64,
     pub interrupt_bitmap: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupt {
+    pub irq: u32,
 }
 
 #[repr(C)]

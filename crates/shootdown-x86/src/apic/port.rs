@@ -145,18 +145,27 @@ impl Hardware {
     }
 }
 
+/// A MOV for each access to the page: compilers make TEST and the like of volatile reads, which not every hypervisor carries out.
 impl Port for Hardware {
     #[inline]
     unsafe fn read_page(&self, offset: u16) -> u32 {
+        let register = self.register(offset).as_ptr();
+        let value: u32;
         // SAFETY: duty 2 of `with_page`; aligned because offsets are multiples of 16.
-        unsafe { self.register(offset).read_volatile() }
+        unsafe {
+            asm!("mov {:e}, [{}]", out(reg) value, in(reg) register, options(nostack, preserves_flags));
+        }
+        value
     }
 
     #[inline]
     unsafe fn write_page(&self, offset: u16, value: u32) {
+        let register = self.register(offset).as_ptr();
         // SAFETY: duty 2 of `with_page`; aligned because offsets are multiples of 16; duty 3 of the
         // caller.
-        unsafe { self.register(offset).write_volatile(value) }
+        unsafe {
+            asm!("mov [{}], {:e}", in(reg) register, in(reg) value, options(nostack, preserves_flags));
+        }
     }
 
     #[inline]

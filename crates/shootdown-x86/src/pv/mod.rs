@@ -7,8 +7,8 @@
 //! * [`hyperv`]: hypercalls that name virtual processors and ranges;
 //! * [`xen`]: a hypercall with a list of operations.
 //!
-//! None runs under the emulators of this project. Fake ones do, in `tests/kvm.rs`, which takes vCPUs away between any two
-//! accesses, and in `tests/hyperv.rs` and `tests/xen.rs`, which stop in the middle of lists and fail.
+//! The reference kernel's hypervisor offers its guests KVM's byte, and the kernel uses it as a guest. Fake ones offer all of them, in
+//! `tests/kvm.rs`, which takes vCPUs away between any two accesses, and in `tests/hyperv.rs` and `tests/xen.rs`, which stop in the middle of lists and fail.
 
 pub mod hyperv;
 pub mod kvm;

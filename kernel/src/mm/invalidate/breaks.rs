@@ -38,6 +38,8 @@ pub enum Break {
     GuestStays,
     /// Take pages that guests wrote to down as clean, and let virtual CPUs go on writing to them.
     LogStays,
+    /// Say of a virtual CPU that runs again that it does not: nobody flushes it.
+    StaysPreempted,
     /// Use user memory again on a CPU that has deferred flushes, without catching up.
     StayBehind,
     /// Copy from and to user memory on a CPU that has deferred flushes, without catching up. It does before user mode.
@@ -45,7 +47,7 @@ pub enum Break {
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 12] = [
+pub const ALL: [(&str, Break); 13] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -58,6 +60,7 @@ pub const ALL: [(&str, Break); 12] = [
     ("window-stays", Break::WindowStays),
     ("guest-stays", Break::GuestStays),
     ("log-stays", Break::LogStays),
+    ("stays-preempted", Break::StaysPreempted),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -100,7 +103,8 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::CopyBehind
             | Break::WindowStays
             | Break::GuestStays
-            | Break::LogStays,
+            | Break::LogStays
+            | Break::StaysPreempted,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
         Some(Break::UnmapLate) => return Rest::Flush(gather),
@@ -165,6 +169,11 @@ pub(super) fn keeps_guests() -> bool {
 /// Makes the mistake of [`Break::LogStays`], if it is selected.
 pub(super) fn keeps_writers() -> bool {
     selected() == Some(Break::LogStays)
+}
+
+/// Makes the mistake of [`Break::StaysPreempted`], if it is selected.
+pub fn keeps_preempted() -> bool {
+    selected() == Some(Break::StaysPreempted)
 }
 
 /// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.

@@ -87,6 +87,17 @@ impl GuestMemory {
         let slot = state.slots.iter().find(|slot| slot.holds(guest))?;
         Some(slot.user_of(guest))
     }
+
+    /// The same for the kernel, which is about to write there: the page is dirty. `None` where the guest may not write either.
+    pub fn user_address_to_write(&self, guest: usize) -> Option<usize> {
+        let mut state = self.nested.state.lock();
+        let slot = state.slots.iter_mut().find(|slot| slot.holds(guest))?;
+        if slot.is_read_only {
+            return None;
+        }
+        slot.mark_dirty(slot.page_of(guest));
+        Some(slot.user_of(guest))
+    }
 }
 
 impl Drop for GuestMemory {

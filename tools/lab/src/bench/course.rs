@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::machine::{Heard, Machine};
 use super::plan::{Found, Plan};
 use super::row::Row;
-use super::{contest, program, report, sim, trace};
+use super::{contest, guests, program, report, sim, trace};
 use crate::cli::Bench;
 use crate::failure::Outcome;
 use crate::host::Usage;
@@ -27,6 +27,7 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     }
     let plan: Box<dyn Plan> = match &bench.calls {
         Some(calls) => Box::new(contest::ContestPlan::new(calls)?),
+        None if bench.workload.runs_in_guests => Box::new(guests::GuestPlan::open(bench)?),
         None => Box::new(program::ProgramPlan::open(bench)?),
     };
     let mut progress = Progress::new();

@@ -22,6 +22,8 @@ pub enum Machine {
         kernel: Kernel,
         /// The program's name and image.
         program: (&'static str, Vec<u8>),
+        /// What it needs beside itself, by path.
+        files: Vec<(String, Vec<u8>)>,
     },
     /// Threads as CPUs on this host, in a process of their own: if it dies, the lab says how.
     Hosted(PathBuf),
@@ -69,6 +71,7 @@ impl Machine {
                 qemu,
                 kernel,
                 program: (name, image),
+                files,
             } => {
                 let boot = Boot {
                     emulator: Emulator::Qemu(qemu, start.accel),
@@ -78,6 +81,7 @@ impl Machine {
                     options: &start.options,
                     program: (name, image),
                     arguments: &start.arguments.join(" "),
+                    files,
                     deadline: start.deadline,
                 };
                 let finished = boot.run(on_line)?;

@@ -2,6 +2,7 @@
 //!
 //! * [`workload`]: what describes a workload; [`workloads`]: each of them, and the list of all;
 //! * [`course`]: the course of one bench, [`plan`]: what it carries out; [`machine`]: where CPUs are real, how it starts and what it says;
+//! * [`guests`]: a bench in guests of the reference kernel;
 //! * [`program`], [`contest`]: what the two kinds of workloads make of the command line, and of rows of such machines;
 //! * [`sim`]: on the simulated machine; [`trace`]: one iteration there;
 //! * [`row`], [`columns`]: rows of any machine; how they are shown;
@@ -10,6 +11,7 @@
 mod columns;
 mod contest;
 mod course;
+mod guests;
 mod machine;
 mod plan;
 mod program;

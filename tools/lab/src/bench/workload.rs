@@ -43,8 +43,8 @@ pub struct Program {
     pub linux: OnLinux,
     /// Whether it is measured on the simulated machine where no machine is asked for.
     pub is_simulated_first: bool,
-    /// Whether only the simulated machine has what it is about.
-    pub is_simulated_only: bool,
+    /// Whether it runs in guests of the reference kernel, not in machines of the emulator.
+    pub runs_in_guests: bool,
     /// Whether one iteration can be shown with `--trace` and `--picture`.
     pub is_shown: bool,
     /// What the table says above, of so many pages (`4 pages`).
@@ -89,7 +89,7 @@ impl Program {
         default_policies: ["before", "published", "best"],
         linux: OnLinux::Always,
         is_simulated_first: false,
-        is_simulated_only: false,
+        runs_in_guests: false,
         is_shown: false,
         title: |pages| pages.to_owned(),
         columns: &[],

@@ -69,7 +69,7 @@ pub struct Bench {
     /// Seed of the program's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48; overcommit: 8,16,64]
+    /// Busy threads, each on its CPU, one row each (not pingpong) [default: 1,2,4; preemptoff: 2,4, on sim 16; zerocopy: 1,2, on sim 1 to 48; overcommit: 8,16,64, on qemu 4]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Option<Vec<u32>>,
     /// pingpong: processes on the CPU, one row each [default: 2,3,6,8,12]

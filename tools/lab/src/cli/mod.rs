@@ -179,6 +179,18 @@ pub struct Run {
         allow_hyphen_values = true
     )]
     pub options: String,
+    /// Run it in the reference kernel as a guest of that kernel, with N virtual CPUs (1 to 8); --options go to the guest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub guest: Option<u8>,
+    /// Options of vmm, which runs the guest
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        allow_hyphen_values = true,
+        requires = "guest"
+    )]
+    pub vmm: String,
     /// Show the kernel's own messages too (on standard error)
     #[arg(long)]
     pub verbose: bool,

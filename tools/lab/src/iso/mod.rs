@@ -19,6 +19,7 @@ use crate::session;
 
 pub use image::{Effort, make};
 pub use read::Survey;
+pub use stripped::stripped;
 
 /// Makes an image, or reads a text.
 ///

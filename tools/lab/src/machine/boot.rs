@@ -56,6 +56,8 @@ pub struct Boot<'a> {
     pub program: (&'a str, &'a [u8]),
     /// The program's arguments, with spaces between.
     pub arguments: &'a str,
+    /// What it needs beside itself, by path.
+    pub files: &'a [(String, Vec<u8>)],
     /// How long it may take.
     pub deadline: Duration,
 }
@@ -125,10 +127,12 @@ impl Boot<'_> {
 
     /// What the program needs beside itself.
     fn files(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
-        match self.kernel {
-            Kernel::Linux(image) => bench::on_linux(self.program.0).files(image),
-            Kernel::Shootdown(_) => Ok(Vec::new()),
-        }
+        let mut files = match self.kernel {
+            Kernel::Linux(image) => bench::on_linux(self.program.0).files(image)?,
+            Kernel::Shootdown(_) => Vec::new(),
+        };
+        files.extend_from_slice(self.files);
+        Ok(files)
     }
 
     /// The command that runs the machine in `directory`.
@@ -270,6 +274,7 @@ mod tests {
             options,
             program: ("p", b""),
             arguments,
+            files: &[],
             deadline: Duration::from_secs(1),
         };
         boot.command_line()

@@ -10,6 +10,7 @@ mod fetch;
 mod image_boot;
 mod linux;
 mod modules;
+mod nested;
 mod qemu;
 mod ramdisk;
 pub mod symbols;
@@ -23,6 +24,7 @@ pub use fetch::{HOW_TO_FETCH, fetch as fetch_linux};
 pub use image_boot::ImageBoot;
 pub use linux::{find as find_linux, version as linux_version};
 pub use modules::Modules;
+pub use nested::{Nested, VMM};
 pub use qemu::{
     INSTALL as QEMU_INSTALL, find as find_qemu, find_or_install, version as qemu_version,
 };

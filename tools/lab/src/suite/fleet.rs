@@ -9,13 +9,18 @@ use crate::cargo::{self, Flavour};
 use crate::cli::Test;
 use crate::failure::Outcome;
 use crate::iso::{self, Effort};
-use crate::machine::{AccelChoice, Boot, Emulator, End, Finished, ImageBoot, Kernel, MEMORY_MIB};
+use crate::machine::{
+    AccelChoice, Boot, Emulator, End, Finished, ImageBoot, Kernel, MEMORY_MIB, Nested, VMM,
+};
 use crate::session::{self, Session};
 
 /// How often Linux is booted when it panics. It patches its own code while other CPUs run it, by way of INT3, and multi-threaded
 /// TCG lets one of them trap on the INT3 after it is gone ("Oops: int3", once in hundreds of boots on a busy host).
 /// A control that fell over by itself says nothing about our programs.
 const LINUX_ATTEMPTS: usize = 3;
+
+/// What a host of a guest takes beside it: its own boot, and its end.
+const BOOT_MARGIN: Duration = Duration::from_secs(30);
 
 /// Kernels, programs and the emulator that runs them.
 #[derive(Debug)]
@@ -146,16 +151,28 @@ impl Fleet {
     ) -> Outcome<Finished> {
         // One host thread a virtual CPU, beyond the host's cores too: CPUs that take turns race less.
         let emulator = Emulator::Qemu(&self.session.qemu, self.accel.settle(1)?);
-        let mut finished = self.boot_on(emulator, kernel, program, start)?;
-        if matches!(kernel, Kernel::Linux(_)) {
-            for _ in 1..LINUX_ATTEMPTS {
-                if !matches!(finished.end, End::Panicked(_)) {
-                    break;
-                }
-                finished = self.boot_on(emulator, kernel, program, start)?;
-            }
-        }
-        Ok(finished)
+        unless_linux_fell(kernel, || self.boot_on(emulator, kernel, program, start))
+    }
+
+    /// Boots a kernel with so many CPUs that runs the kernel under test as its guest. Blocks until the machine has ended.
+    pub fn boot_nested(
+        &self,
+        (host, host_options): (&Kernel, &str),
+        nested: &Nested<'_>,
+        cpus: usize,
+    ) -> Outcome<Finished> {
+        let boot = Boot {
+            emulator: Emulator::Qemu(&self.session.qemu, self.accel.settle(1)?),
+            cpus,
+            memory_mib: MEMORY_MIB,
+            kernel: host,
+            options: host_options,
+            program: (VMM, self.image(VMM)?),
+            arguments: &nested.arguments(),
+            files: &nested.files(&self.kernel)?,
+            deadline: nested.deadline + BOOT_MARGIN,
+        };
+        unless_linux_fell(host, || boot.run(&mut |_| ()))
     }
 
     /// Boots any program on any emulator.
@@ -174,8 +191,27 @@ impl Fleet {
             options: start.options,
             program,
             arguments: start.arguments,
+            files: &[],
             deadline: start.deadline,
         };
         boot.run(&mut |_| ())
     }
+}
+
+/// Boots, and again where Linux has panicked.
+fn unless_linux_fell(
+    kernel: &Kernel,
+    mut boot: impl FnMut() -> Outcome<Finished>,
+) -> Outcome<Finished> {
+    let mut finished = boot()?;
+    for _ in 1..LINUX_ATTEMPTS {
+        if !matches!(
+            (kernel, &finished.end),
+            (Kernel::Linux(_), End::Panicked(_))
+        ) {
+            break;
+        }
+        finished = boot()?;
+    }
+    Ok(finished)
 }

@@ -7,6 +7,7 @@ mod clients;
 mod coherence;
 mod differential;
 mod fleet;
+mod guests;
 mod image;
 mod itself;
 mod machines;
@@ -49,6 +50,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                     machines::control(test, &fleet, &mut aside);
                     differential::control(test, &fleet, &mut aside);
                     coherence::check(test, &fleet, &mut aside);
+                    guests::check(test, &fleet, &mut aside);
                 });
                 machines::check(test, &fleet, &mut tally);
                 differential::check(test, &fleet, &mut tally);

@@ -31,6 +31,7 @@ pub fn run(arguments: &Torture) -> Outcome<Ended> {
         // Nothing runs in ring 3.
         program: ("none", b""),
         arguments: "",
+        files: &[],
         deadline: Duration::from_secs(arguments.seconds.into()) * 2 + MARGIN,
     };
     let patience = RefCell::new(Patience::new(arguments.seconds.into(), PATIENCE));

@@ -91,6 +91,7 @@ impl Plan for ContestPlan<'_> {
             qemu: session.qemu,
             // Nothing runs in ring 3.
             program: ("none", Vec::new()),
+            files: Vec::new(),
         }])
     }
 

@@ -44,6 +44,7 @@ impl Plan for ProgramPlan<'_> {
             qemu: self.session.qemu.clone(),
             kernel,
             program: (name, image.to_vec()),
+            files: Vec::new(),
         };
         Ok(kernels.into_iter().map(machine).collect())
     }

@@ -34,15 +34,6 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     if is_named || has_options {
         return Ok(true);
     }
-    if bench.workload.is_simulated_only && !bench.machine.is_empty() {
-        return Err(Failure::input(
-            format!(
-                "{} is about something that only the simulated machine has",
-                bench.workload.name
-            ),
-            "use --machine sim",
-        ));
-    }
     let names_emulator =
         session::qemu_name(&bench.emulator).is_some() || bench.emulator.kernel.is_some();
     if bench.workload.is_simulated_first && bench.machine.is_empty() {

@@ -7,31 +7,35 @@ use crate::bench::columns::{Column, Format, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, Row, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
-use crate::bench::workload::{OnLinux, Program};
+use crate::bench::workload::Program;
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
 /// The workload.
 pub const PROGRAM: Program = Program {
     name: "overcommit",
-    about: "Threads drop pages on virtual CPUs that share processors (simulated machine only)",
+    about: "Threads drop pages on virtual CPUs that share processors; on qemu in a guest of the kernel",
     default_actors: &[8, 16, 64],
-    linux: OnLinux::Never("the lab has no hypervisor under Linux"),
+    linux: super::evacuate::PROGRAM.linux,
     is_simulated_first: true,
-    is_simulated_only: true,
+    runs_in_guests: true,
+    default_policies: TELLINGS,
     simulated: Ok(Simulated {
         preset: "kvm-2-to-1",
-        policies: [
-            Telling::Interrupts.name(),
-            Telling::Kvm.name(),
-            Telling::Best.name(),
-        ],
+        policies: TELLINGS,
         has_load: false,
         shapes,
         measure,
     }),
     ..Program::PLAIN
 };
+
+/// What tells CPUs of a flush.
+const TELLINGS: [&str; 3] = [
+    Telling::Interrupts.name(),
+    Telling::Kvm.name(),
+    Telling::Best.name(),
+];
 
 const COLUMNS: [Column; 11] = [
     Column::new("threads", "vCPUs", Format::Actors),
