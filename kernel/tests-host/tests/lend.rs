@@ -87,18 +87,17 @@ fn a_loan_that_stops_in_the_middle_has_what_was_lent_by_then() {
         let word = |share| unsafe { first_word(share).read() };
         pages.iter().map(word).collect()
     };
-    let stops: [(&dyn Fn(&MemorySpace), _, _); 3] = [
-        (
-            &|space| protect(space, 1, 1, Prot::NONE),
-            false,
-            Errno::EFAULT,
-        ),
-        (&|space| discard(space, 1, 1), true, Errno::EINTR),
-        (&|space| discard(space, 1, 1), false, Errno::ENOMEM),
+    let stops = [
+        (Errno::EFAULT, false),
+        (Errno::EINTR, true),
+        (Errno::ENOMEM, false),
     ];
-    for (change, is_ending, errno) in stops {
+    for (errno, is_ending) in stops {
         let space = written(PAGES);
-        change(&space);
+        match errno {
+            Errno::EFAULT => protect(&space, 1, 1, Prot::NONE),
+            _ => discard(&space, 1, 1),
+        }
         let hoard = match errno {
             Errno::ENOMEM => exhaust(),
             _ => Vec::new(),
