@@ -878,6 +878,11 @@ const IDEMPOTENT: Lend = |machine, function| {
 const PLAIN: Lend = |machine, function| {
     machine.call_many(&mask([0]), function);
 };
+/// It waits for its turn beside functions that merge.
+const PLAIN_AFTER_ANOTHER: Lend = |machine, function| {
+    machine.post(&mask([0]), |_| ());
+    machine.call_many(&mask([0]), function);
+};
 
 /// CPUs 1 and 2 lend functions to CPU 0, which looks only when both wait; how many requests were served by another's run.
 fn two_calls_at_once(
@@ -927,6 +932,14 @@ fn an_idempotent_function_runs_once_for_all_that_wait() {
             "a run of its own for the second",
         ),
         (best, plain, one, 0, [2, 0], "and for the first"),
+        (
+            best,
+            one,
+            (PLAIN_AFTER_ANOTHER, &ONE),
+            0,
+            [2, 0],
+            "also where it waits beside it",
+        ),
         (best, plain, plain, 0, [2, 0], "both"),
     ] {
         assert_eq!(two_calls_at_once(policy, first, second), merged, "{why}");
