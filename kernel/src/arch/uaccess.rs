@@ -178,25 +178,26 @@ pub fn read_user_now<T: Pod>(src: usize) -> Result<T, Fault> {
 /// Writes one value. Alignment is not needed; an aligned `u32` or `u64` is written at once.
 pub fn write_user<T: Pod>(dst: usize, value: T) -> Result<(), Fault> {
     check(dst, size_of::<T>())?;
+    write_checked(dst, value)
+}
+
+/// Writes one value as [`write_user`] does, but never sleeps: a page that is not there now, or not to be written, is an error. Preemption is off.
+pub fn write_user_now<T: Pod>(dst: usize, value: T) -> Result<(), Fault> {
+    debug_assert!(percpu::preempt_count() > 0);
+    check_range(dst, size_of::<T>())?;
+    write_checked(dst, value)
+}
+
+/// `dst` passed [`check`].
+fn write_checked<T: Pod>(dst: usize, value: T) -> Result<(), Fault> {
     // SAFETY: 1. `value` has that size and no padding; the range was checked.
     unsafe { copy(dst as *mut u8, (&raw const value).cast(), size_of::<T>()) }
 }
 
-/// Exchanges a byte with other threads and guests: one access, and a full barrier. What was there.
-pub fn exchange_user(at: usize, new: u8) -> Result<u8, Fault> {
-    check(at, 1)?;
-    exchange_checked(at, new)
-}
-
-/// The same, but never sleeps: a page that is not there now, or not to be written, is an error. Preemption is off.
+/// Exchanges a byte with other threads and guests: one access, and a full barrier. What was there. Never sleeps, as [`write_user_now`].
 pub fn exchange_user_now(at: usize, new: u8) -> Result<u8, Fault> {
     debug_assert!(percpu::preempt_count() > 0);
     check_range(at, 1)?;
-    exchange_checked(at, new)
-}
-
-/// `at` passed [`check`].
-fn exchange_checked(at: usize, new: u8) -> Result<u8, Fault> {
     let (old, failed): (u8, u32);
     // SAFETY: the range was checked; a fault at 2 continues at 3.
     unsafe {

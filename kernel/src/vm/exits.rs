@@ -118,6 +118,9 @@ impl State {
             | code::MONITOR..=code::RDPRU => self.undefined(),
             code::HLT => {
                 self.skip(1);
+                if self.is_nmi_next() {
+                    return Ok(Next::Guest);
+                }
                 page.set_reason(exit::HLT);
                 return Ok(Next::Vmm);
             }

@@ -89,8 +89,12 @@ impl State {
     }
 
     fn takes_interrupts(&self) -> bool {
-        let has_shadow = self.vmcb.get(Field::INTERRUPT_SHADOW) & SHADOW != 0;
-        self.has_interrupts_on() && !has_shadow && !self.has_event()
+        self.has_interrupts_on() && !self.has_shadow() && !self.has_event()
+    }
+
+    /// The guest takes nothing before its next instruction is over.
+    pub fn has_shadow(&self) -> bool {
+        self.vmcb.get(Field::INTERRUPT_SHADOW) & SHADOW != 0
     }
 
     /// Whether something is to be delivered at the next entry.

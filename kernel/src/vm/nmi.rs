@@ -1,7 +1,8 @@
 //! NMIs that the VMM sends (`KVM_NMI`). One is delivered at the next entry, whatever the guest's flag, unless it is in the handler of another: then
 //! behind that one's IRET (APM vol. 2, "Event Injection"; Linux keeps a second one likewise).
 //!
-//! The IRET is intercepted before it is carried out, so the next exit at another place is the first moment behind it: at most a tick of the host later.
+//! The IRET is intercepted before it is carried out, so the next exit at another place is the first moment behind it: at most a tick of the host later. A guest that halts
+//! takes one that waits instead.
 
 use super::exits::event;
 use super::vcpu::State;
@@ -41,7 +42,8 @@ impl State {
         if matches!(self.nmi.blocked, Blocked::AtIret(place) if place != rip) {
             self.nmi.blocked = Blocked::No;
         }
-        if !self.nmi.waits || self.nmi.blocked != Blocked::No || self.has_event() {
+        let is_blocked = self.nmi.blocked != Blocked::No || self.has_shadow();
+        if !self.nmi.waits || is_blocked || self.has_event() {
             return;
         }
         self.nmi = Nmi {
@@ -52,6 +54,11 @@ impl State {
         self.vmcb
             .set(Field::EVENT_INJ, VECTOR | kind | event::VALID);
         self.intercept_iret(true);
+    }
+
+    /// Whether one waits that the guest, which halts, takes instead.
+    pub fn is_nmi_next(&self) -> bool {
+        self.nmi.waits && self.nmi.blocked != Blocked::InHandler
     }
 
     /// The guest is before an IRET.

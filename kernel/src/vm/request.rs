@@ -147,7 +147,7 @@ fn of_vcpu(
             let wanted = read(argument)?;
             vcpu.state().set_sregs(&wanted)?;
         }
-        abi::NMI if argument == 0 => vcpu.state().queue_nmi(),
+        abi::NMI => vcpu.state().queue_nmi(),
         abi::INTERRUPT => vcpu.state().queue_interrupt(read(argument)?)?,
         abi::SET_CPUID2 => {
             let entries = cpuid::read_entries(argument)?;

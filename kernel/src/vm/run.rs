@@ -103,7 +103,7 @@ impl State {
         let attempt = attempt.ok_or(Errno::ENODEV)?;
         // Interrupts have been on again.
         if percpu::need_resched() {
-            self.say_it_gives_way();
+            self.say_it_gives_way(&machine.memory);
         }
         preempt::enable();
         Ok(attempt)

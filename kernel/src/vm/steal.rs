@@ -3,13 +3,14 @@
 //! drops its translations before it runs again.
 //!
 //! The byte `preempted` is 0 from before an entry until the thread gives its CPU away or leaves RUN. It changes by exchanges, here and in the guest, so
-//! either an initiator sees that the virtual CPU runs, and interrupts it, or the entry sees the request. A thread that loses its CPU at another place
+//! either an initiator sees that the virtual CPU runs, and interrupts it, or who changes the byte next sees the request, and has the translations dropped. A thread that loses its CPU at another place
 //! in the kernel has 0 there meanwhile: its guest is interrupted as if it ran.
 
 use super::vcpu::State;
 use crate::arch::tsc;
 use crate::arch::uaccess::{self, Fault};
 use crate::mm::GuestMemory;
+use crate::preempt;
 
 /// The register, and what of it is the address.
 pub const STEAL_TIME: u32 = 0x4b56_4d03;
@@ -31,8 +32,6 @@ const FLUSH: u8 = 1 << 1;
 #[derive(Debug, Default)]
 pub struct StealTime {
     register: u64,
-    /// Where the VMM has it, as of the last look.
-    place: Option<usize>,
     /// When the thread gave its CPU away.
     since_ns: Option<u64>,
     stolen_ns: u64,
@@ -60,53 +59,72 @@ impl StealTime {
 
     /// The virtual CPU is about to run; whether it has to drop its translations first. May sleep.
     fn enter(&mut self, memory: &GuestMemory) -> bool {
-        let Some(place) = self.look(memory) else {
+        let Some(record) = self.record() else {
             return false;
         };
-        if let Some(since_ns) = self.since_ns.take() {
+        let since_ns = self.since_ns.take();
+        if let Some(since_ns) = since_ns {
             self.stolen_ns += tsc::now_ns().saturating_sub(since_ns);
-            // A record that cannot be written is the guest's mistake.
-            let _ignored = self.tell(place);
+            self.version = self.version.wrapping_add(2);
+        }
+        let before = memory.write_with(record, |place| {
+            preempt::disable();
+            let before = self.begin(place, since_ns.is_some());
+            preempt::enable();
+            before
+        });
+        // Where it cannot be written, nobody knows what was asked for.
+        before.is_none_or(|before| before & FLUSH != 0)
+    }
+
+    /// Writes the time if that is due, and that it runs; what the byte was. Preemption is off.
+    fn begin(&self, place: usize, tells: bool) -> Result<u8, Fault> {
+        if tells {
+            self.tell(place)?;
         }
         #[cfg(feature = "breaks")]
         if crate::mm::invalidate::breaks::keeps_preempted() {
+            return Ok(PREEMPTED);
+        }
+        uaccess::exchange_user_now(place + PREEMPTED_AT, RUNS)
+    }
+
+    /// It does not run: its thread goes back to the VMM. Whether somebody had asked for a flush before, which the byte does not say any more. May sleep.
+    fn leave(&self, memory: &GuestMemory) -> bool {
+        let before = self.record().and_then(|record| {
+            memory.write_with(record, |place| {
+                preempt::disable();
+                let before = uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED);
+                preempt::enable();
+                before
+            })
+        });
+        before.is_some_and(|before| before & FLUSH != 0)
+    }
+
+    /// The same, but its thread is about to give its CPU away. Preemption is off.
+    fn give_way(&mut self, memory: &GuestMemory) -> bool {
+        let Some(record) = self.record() else {
             return false;
-        }
-        let before = uaccess::exchange_user(place + PREEMPTED_AT, RUNS);
-        before.is_ok_and(|before| before & FLUSH != 0)
-    }
-
-    /// It does not run: its thread goes back to the VMM. May sleep.
-    fn leave(&mut self, memory: &GuestMemory) {
-        if let Some(place) = self.look(memory) {
-            let _ignored = uaccess::exchange_user(place + PREEMPTED_AT, PREEMPTED);
-        }
-    }
-
-    /// It does not run: its thread is about to give its CPU away. Preemption is off.
-    fn give_way(&mut self) {
-        if let Some(place) = self.place {
-            self.since_ns = Some(tsc::now_ns());
-            // Where the page is not there now, the guest is interrupted as if it ran.
-            let _ignored = uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED);
-        }
-    }
-
-    fn look(&mut self, memory: &GuestMemory) -> Option<usize> {
-        self.place = match self.register & ENABLED {
-            0 => None,
-            _ => memory.user_address_to_write((self.register & ADDRESS) as usize),
         };
-        self.place
+        self.since_ns = Some(tsc::now_ns());
+        // Where the page is not there now, the guest is interrupted as if it ran.
+        let before = memory.write_now(record, |place| {
+            uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED)
+        });
+        before.is_some_and(|before| before & FLUSH != 0)
     }
 
-    /// Writes the time, under a version that is odd meanwhile.
-    fn tell(&mut self, place: usize) -> Result<(), Fault> {
-        let odd = self.version.wrapping_add(1);
-        self.version = odd.wrapping_add(1);
-        uaccess::write_user(place + VERSION, odd)?;
-        uaccess::write_user(place + STEAL, self.stolen_ns)?;
-        uaccess::write_user(place + VERSION, self.version)
+    /// Where the guest has it.
+    fn record(&self) -> Option<usize> {
+        (self.register & ENABLED != 0).then_some((self.register & ADDRESS) as usize)
+    }
+
+    /// Writes the time, under a version that is odd meanwhile. Preemption is off.
+    fn tell(&self, place: usize) -> Result<(), Fault> {
+        uaccess::write_user_now(place + VERSION, self.version.wrapping_sub(1))?;
+        uaccess::write_user_now(place + STEAL, self.stolen_ns)?;
+        uaccess::write_user_now(place + VERSION, self.version)
     }
 }
 
@@ -120,11 +138,15 @@ impl State {
 
     /// When RUN returns. May sleep.
     pub fn say_it_left(&mut self, memory: &GuestMemory) {
-        self.steal.leave(memory);
+        if self.steal.leave(memory) {
+            self.engine.drop_translations();
+        }
     }
 
     /// Before another thread gets this CPU. Preemption is off.
-    pub fn say_it_gives_way(&mut self) {
-        self.steal.give_way();
+    pub fn say_it_gives_way(&mut self, memory: &GuestMemory) {
+        if self.steal.give_way(memory) {
+            self.engine.drop_translations();
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use shootdown_user::checks::{self, expect};
+use shootdown_user::counters::{self, CounterSource};
 use shootdown_user::kvm::abi::{self, Cpuid, CpuidEntry, Regs};
 use shootdown_user::kvm::{self, Guest, Stop, catch_interruptions};
 use shootdown_user::machine;
@@ -20,6 +21,8 @@ const PREEMPTED: usize = RECORD + 16;
 const FLUSH: u32 = 2;
 /// Where the guest puts what it has read.
 const SEEN: usize = 21 * PAGE_BYTES;
+/// What the engine counts of guests whose tag holds nothing any more as they enter.
+const DROPPED: &str = "tags_dropped";
 const MOST_LEAVES: usize = 32;
 
 /// Programs in 32-bit code: EAX, EDX and ECX are for WRMSR, ESI and EDI addresses.
@@ -109,6 +112,25 @@ fn a_request_is_taken_by_the_entry() {
     guest.put(PREEMPTED, 1 | FLUSH);
     assert_eq!(seen(&guest, PREEMPTED), 0);
     assert_eq!(preempted(&guest), 1);
+}
+
+/// Who asked relies on it, also where RUN returns before it enters.
+fn a_request_outlives_a_run_that_does_not_enter() {
+    machine::pin_to(machine::allowed_cpus().unwrap()[0]).unwrap();
+    let guest = registered();
+    let mut counters = CounterSource::of_this_kernel();
+    assert_eq!(seen(&guest, PREEMPTED), 0);
+    guest.put(PREEMPTED, 1 | FLUSH);
+    guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 1_u8);
+    expect(libc::EINTR, guest.run());
+    guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 0_u8);
+    let before = counters.read();
+    assert_eq!(seen(&guest, PREEMPTED), 0);
+    let after = counters.read();
+    // Linux does not count it.
+    if after.contains_key(DROPPED) {
+        assert_ne!(counters::grown(DROPPED, &before, &after), 0);
+    }
 }
 
 fn the_register_keeps_what_is_valid() {
@@ -216,6 +238,7 @@ fn main() -> ExitCode {
         &checks::named![
             it_runs_only_inside,
             a_request_is_taken_by_the_entry,
+            a_request_outlives_a_run_that_does_not_enter,
             the_register_keeps_what_is_valid,
             an_end_is_an_end,
             it_is_there_if_the_vmm_says_so,

@@ -120,7 +120,11 @@ impl Apic {
             SPURIOUS_VECTOR => self.spurious_vector = value & 0x1ff,
             COMMAND_HIGH => self.command_high = value & 0xff00_0000,
             COMMAND_LOW => return Command::decode(value, self.command_high),
-            LVT_TIMER => self.timer.set_lvt(value),
+            LVT_TIMER => {
+                // What ran out before goes by what was there before.
+                self.expire(now_ns);
+                self.timer.set_lvt(value);
+            }
             LVT_OTHERS..=LVT_LAST => self.lvt[((offset - LVT_OTHERS) >> 4) as usize] = value,
             TIMER_INITIAL => self.timer.start(value, now_ns),
             TIMER_DIVIDE => self.timer.set_divide(value),

@@ -71,7 +71,7 @@ impl Machine {
         if let Err(error) = vcpu::handle_kicks() {
             fail(&self.shared, &error.to_string());
         }
-        for (index, vcpu) in self.vcpus.into_iter().enumerate() {
+        for (index, mut vcpu) in self.vcpus.into_iter().enumerate() {
             let shared = self.shared.clone();
             let run = move || match vcpu.run(&shared) {
                 Ok(end) => finish(&shared, end),

@@ -58,7 +58,7 @@ pub fn handle_kicks() -> io::Result<()> {
 extern "C" fn on_kick(_: i32) {
     let flag = IMMEDIATE_EXIT.get();
     if !flag.is_null() {
-        // SAFETY: it lies in the page that this thread's virtual CPU shares with the kernel, which is mapped until the thread ends.
+        // SAFETY: it lies in the page that this thread's virtual CPU shares with the kernel; the thread owns that one, and ends the process.
         unsafe { flag.write_volatile(1) };
     }
 }
@@ -92,7 +92,7 @@ impl Vcpu {
     ///
     /// # Errors
     /// The guest did what nothing comes back from.
-    pub fn run(mut self, shared: &Shared) -> io::Result<End> {
+    pub fn run(&mut self, shared: &Shared) -> io::Result<End> {
         IMMEDIATE_EXIT.set(&raw mut self.fd.get_kvm_run().immediate_exit);
         shared.bus.settle(self.index);
         loop {

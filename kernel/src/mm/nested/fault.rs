@@ -8,7 +8,7 @@ use crate::mm::pte::PteCell;
 use crate::mm::space::Inner;
 
 /// How often a page is asked for that others take away each time, before the guest tries itself.
-const TRIES: usize = 4;
+pub(super) const TRIES: usize = 4;
 
 /// What became of a nested page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl State {
 }
 
 /// The access by the VMM that makes a page fit for the guest.
-const fn access(write: bool) -> FaultAccess {
+pub(super) const fn access(write: bool) -> FaultAccess {
     FaultAccess {
         write,
         exec: false,

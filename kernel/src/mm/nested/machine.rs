@@ -1,6 +1,7 @@
 //! [`GuestMemory`]: the memory of one machine, for the code that runs it.
 
-use super::slot::SlotRequest;
+use super::fault::{TRIES, access};
+use super::slot::{Slot, SlotRequest};
 use super::state::{Change, State};
 use super::table::NestedTable;
 use crate::cpus::MAX_CPUS;
@@ -88,15 +89,46 @@ impl GuestMemory {
         Some(slot.user_of(guest))
     }
 
-    /// The same for the kernel, which is about to write there: the page is dirty. `None` where the guest may not write either.
-    pub fn user_address_to_write(&self, guest: usize) -> Option<usize> {
-        let mut state = self.nested.state.lock();
-        let slot = state.slots.iter_mut().find(|slot| slot.holds(guest))?;
-        if slot.is_read_only {
-            return None;
+    /// Writes to what the guest has at that address: `write` gets the place where the VMM has it until it returns. It must not sleep; where it fails the
+    /// page is made, and it is called again. The page is dirty. `None` where the guest may not write either, or the page cannot be made. May sleep.
+    pub fn write_with<R, E>(
+        &self,
+        guest: usize,
+        mut write: impl FnMut(usize) -> Result<R, E>,
+    ) -> Option<R> {
+        for _ in 0..TRIES {
+            let mut state = self.nested.state.lock();
+            let slot = state.writable_slot(guest)?;
+            let user = slot.user_of(guest);
+            if let Ok(done) = write(user) {
+                slot.mark_dirty(slot.page_of(guest));
+                return Some(done);
+            }
+            drop(state);
+            // Without the lock, which a fault takes behind that of the space.
+            self.space.fault(user, access(true)).ok()?;
         }
+        None
+    }
+
+    /// The same, but never sleeps: `None` also where the machine is being changed, or the page is not there.
+    pub fn write_now<R, E>(
+        &self,
+        guest: usize,
+        write: impl FnOnce(usize) -> Result<R, E>,
+    ) -> Option<R> {
+        let mut state = self.nested.state.try_lock()?;
+        let slot = state.writable_slot(guest)?;
+        let done = write(slot.user_of(guest)).ok()?;
         slot.mark_dirty(slot.page_of(guest));
-        Some(slot.user_of(guest))
+        Some(done)
+    }
+}
+
+impl State {
+    fn writable_slot(&mut self, guest: usize) -> Option<&mut Slot> {
+        let slot = self.slots.iter_mut().find(|slot| slot.holds(guest))?;
+        (!slot.is_read_only).then_some(slot)
     }
 }
 

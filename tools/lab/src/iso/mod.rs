@@ -1,7 +1,7 @@
 //! `lab iso`: an image from which a PC boots and measures itself, and what such a PC has said as a result (docs/hardware.md).
 //!
 //! * [`image`]: what is on the image;
-//! * [`stripped`]: programs without what is for debuggers only;
+//! * [`mod@stripped`]: programs without what is for debuggers only;
 //! * [`read`]: the text of a serial port.
 
 mod image;
