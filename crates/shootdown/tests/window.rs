@@ -106,6 +106,20 @@ fn a_window_is_reached_from_its_cpu_alone() {
     scene.leave();
 }
 
+/// Also what nobody has announced as changed, because it was there when the space was made.
+#[test]
+fn a_private_root_has_what_its_space_was_made_with() {
+    let machine = online(tagged::<2>(0));
+    let puppet = machine.platform();
+    puppet.map_in(tables(1), SHARED, 30);
+    let space = AddressSpace::new(machine, tables(1));
+    let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
+    machine.switch_to_windows(None, &space, &windows);
+    assert_eq!(puppet.access(0, SHARED), 30);
+    machine.switch_away(&space, KERNEL_ROOT);
+    machine.retire_windows(&space, windows);
+}
+
 #[test]
 fn flushing_a_window_asks_nobody() {
     let scene = Scene::entered(4);
