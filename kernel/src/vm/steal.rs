@@ -68,10 +68,7 @@ impl StealTime {
             self.version = self.version.wrapping_add(2);
         }
         let before = memory.write_with(record, |place| {
-            preempt::disable();
-            let before = self.begin(place, since_ns.is_some());
-            preempt::enable();
-            before
+            undisturbed(|| self.begin(place, since_ns.is_some()))
         });
         // Where it cannot be written, nobody knows what was asked for.
         before.is_none_or(|before| before & FLUSH != 0)
@@ -92,12 +89,7 @@ impl StealTime {
     /// It does not run: its thread goes back to the VMM. Whether somebody had asked for a flush before, which the byte does not say any more. May sleep.
     fn leave(&self, memory: &GuestMemory) -> bool {
         let before = self.record().and_then(|record| {
-            memory.write_with(record, |place| {
-                preempt::disable();
-                let before = uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED);
-                preempt::enable();
-                before
-            })
+            memory.write_with(record, |place| undisturbed(|| say_preempted(place)))
         });
         before.is_some_and(|before| before & FLUSH != 0)
     }
@@ -109,9 +101,7 @@ impl StealTime {
         };
         self.since_ns = Some(tsc::now_ns());
         // Where the page is not there now, the guest is interrupted as if it ran.
-        let before = memory.write_now(record, |place| {
-            uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED)
-        });
+        let before = memory.write_now(record, say_preempted);
         before.is_some_and(|before| before & FLUSH != 0)
     }
 
@@ -126,6 +116,19 @@ impl StealTime {
         uaccess::write_user_now(place + STEAL, self.stolen_ns)?;
         uaccess::write_user_now(place + VERSION, self.version)
     }
+}
+
+/// Says that it does not run; what the byte was. Preemption is off.
+fn say_preempted(place: usize) -> Result<u8, Fault> {
+    uaccess::exchange_user_now(place + PREEMPTED_AT, PREEMPTED)
+}
+
+/// Does it with preemption off.
+fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
+    preempt::disable();
+    let done = work();
+    preempt::enable();
+    done
 }
 
 impl State {

@@ -25,11 +25,12 @@ const CR0_PE_ET_NE_WP_PG: u64 = 1 | 1 << 4 | 1 << 5 | 1 << 16 | 1 << 31;
 const CR4_PAE: u64 = 1 << 5;
 const EFER_LME_LMA: u64 = 1 << 8 | 1 << 10;
 /// Bit 1 of RFLAGS is always set; interrupts are off.
-const RFLAGS: u64 = 0b10;
+pub const RFLAGS: u64 = 0b10;
 
 /// Segments' types: code that may be read, data that may be written, both accessed.
-const CODE: u8 = 0xb;
-const DATA: u8 = 0x3;
+pub const CODE: u8 = 0xb;
+/// The other of them.
+pub const DATA: u8 = 0x3;
 
 /// Writes page tables that map all of the memory at its own addresses.
 pub fn write_tables(memory: &Region) {
@@ -43,21 +44,28 @@ pub fn write_tables(memory: &Region) {
     }
 }
 
-/// Changes the special registers of a virtual CPU as it was made; the rest, such as its APIC, stays.
-pub fn enter_long_mode(special: &mut kvm_sregs) {
-    let segment = |selector: u16, kind: u8| kvm_segment {
+/// A segment of 32 bits from 0 on, without an end.
+pub fn flat(selector: u16, kind: u8) -> kvm_segment {
+    kvm_segment {
         selector,
         type_: kind,
         limit: u32::MAX,
         present: 1,
         s: 1,
         g: 1,
-        l: u8::from(kind == CODE),
-        db: u8::from(kind != CODE),
+        db: 1,
         ..kvm_segment::default()
+    }
+}
+
+/// Changes the special registers of a virtual CPU as it was made; the rest, such as its APIC, stays.
+pub fn enter_long_mode(special: &mut kvm_sregs) {
+    special.cs = kvm_segment {
+        l: 1,
+        db: 0,
+        ..flat(0x08, CODE)
     };
-    special.cs = segment(0x08, CODE);
-    let data = segment(0x10, DATA);
+    let data = flat(0x10, DATA);
     (special.ds, special.es, special.ss) = (data, data, data);
     (special.fs, special.gs) = (data, data);
     special.cr0 = CR0_PE_ET_NE_WP_PG;

@@ -1,14 +1,12 @@
 //! Registers in which virtual CPUs begin, and what CPUID tells them.
 
-use kvm_bindings::{CpuId, kvm_regs, kvm_segment, kvm_sregs};
+use kvm_bindings::{CpuId, kvm_regs, kvm_sregs};
 
 use super::boot::Start;
+use crate::evacuate::start::{CODE, DATA, RFLAGS, flat};
 
-const CODE: u8 = 0xb;
-const DATA: u8 = 0x3;
 const CR0_PE: u64 = 1 << 0;
 const CR0_ET: u64 = 1 << 4;
-const RFLAGS: u64 = 0b10;
 
 /// Of CPUID leaf 1: EDX has a local APIC; ECX neither x2APIC nor deadlines of its timer, but a hypervisor, which Linux leaves to its VMM to say.
 const HAS_APIC: u32 = 1 << 9;
@@ -22,19 +20,9 @@ const PV_TLB_FLUSH: u32 = 1 << 9;
 
 /// The boot CPU at a kernel's PVH entry: flat 32-bit segments, no paging (Xen, "x86/HVM direct boot ABI").
 pub fn at_entry(reset: &kvm_sregs, start: Start) -> (kvm_sregs, kvm_regs) {
-    let segment = |selector: u16, kind: u8| kvm_segment {
-        selector,
-        type_: kind,
-        limit: u32::MAX,
-        present: 1,
-        s: 1,
-        g: 1,
-        db: 1,
-        ..kvm_segment::default()
-    };
     let mut special = *reset;
-    let data = segment(0x10, DATA);
-    special.cs = segment(0x08, CODE);
+    let data = flat(0x10, DATA);
+    special.cs = flat(0x08, CODE);
     (special.ds, special.es, special.ss) = (data, data, data);
     (special.fs, special.gs) = (data, data);
     special.cr0 = CR0_PE | CR0_ET;

@@ -31,8 +31,8 @@ impl NestedTable {
         self.0.root()
     }
 
-    /// Shows `frame` at `guest`, where nothing or the same frame is, with these rights or those that are there already. Whether the guest has a right to a
-    /// page that it had before and gained that; `None` without memory for tables.
+    /// Shows `frame` at `guest`, where nothing or the same frame is, with these rights or those that are there already. Whether it was
+    /// there and has gained a right; `None` without memory for tables.
     pub fn show(&mut self, guest: usize, frame: PhysAddr, may_write: bool) -> Option<bool> {
         let cell = self.0.leaf_or_create(guest)?;
         let before = cell.load();
