@@ -3,8 +3,10 @@
 use core::ops::Range;
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuMemory, CpuSet, FlushRange, FlushRequest, IpiRefused, LocalFlush,
-    Platform, RemoteFlush, RemoteTargets, Root, Shootdown, Stall, TagEntries, TraceEvent,
+    CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
+    remote::{FlushRequest, RemoteFlush, RemoteTargets},
+    tags::{Asid, AsidSlot, TagEntries},
+    watch::TraceEvent,
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};

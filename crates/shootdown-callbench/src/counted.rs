@@ -1,7 +1,8 @@
 //! [`Counted`]: a platform that counts the interrupts it sends.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries,
+    CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall,
+    tags::{Asid, AsidSlot, TagEntries},
 };
 
 use crate::tally::Tallies;

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, CpuMemory, Cpus, Shootdown, WindowRoot};
+use shootdown::{
+    AddressSpace, Capacity, CpuId, CpuMask, CpuMemory, Cpus, Shootdown, windows::WindowRoot,
+};
 
 use crate::config::Config;
 use crate::cpu::{Cpu, Service, TICK};

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, Stall, WindowRoot};
+use shootdown::{
+    AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, Stall, windows::WindowRoot,
+};
 
 use crate::config::{Config, Refused};
 use crate::cpu::{RESCHEDULE, Service};

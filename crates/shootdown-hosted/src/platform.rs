@@ -4,8 +4,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Root, Stall, TagEntries,
-    TraceEvent,
+    CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Root, Stall,
+    tags::{Asid, AsidSlot, TagEntries},
+    watch::TraceEvent,
 };
 
 use crate::config::Config;

@@ -5,7 +5,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use shootdown::{Asid, FlushRange, LocalFlush, Root, TagEntries};
+use shootdown::{
+    FlushRange, LocalFlush, Root,
+    tags::{Asid, TagEntries},
+};
 
 use crate::entry::Entry;
 use crate::memory::{Memory, PAGES, PAGES_PER_TABLE, Part, SPAN, TABLES, TOP};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, windows::WindowRoot};
 use shootdown_torture::{Host, Promise, Region, Torture, WINDOW_PAGES};
 
 use crate::machine::Machine;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p shootdown-sim --example gains`
 
-use shootdown::{Policy, Tags};
+use shootdown::{Policy, tags::Tags};
 use shootdown_sim::timed::{Costs, Parameter, Preset, Replacement};
 use shootdown_sim::workload::{Pingpong, Placement};
 

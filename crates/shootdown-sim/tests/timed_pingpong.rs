@@ -1,6 +1,6 @@
 //! Table T4 on the timed machine.
 
-use shootdown::{Policy, Tags};
+use shootdown::{Policy, tags::Tags};
 use shootdown_sim::timed::{Costs, Parameter, Preset};
 use shootdown_sim::workload::{
     Eviction, Measured, Names, Order, PUBLISHED_PINGPONG, Pingpong, Placement, sweep,

@@ -1,6 +1,8 @@
 //! Changes of page tables with their flushes, and loads that must not find what is gone.
 
-use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, PinnedWindows, Platform};
+use shootdown::{
+    Capacity, Cpus, FlushRange, FreedTables, PageSize, Platform, windows::PinnedWindows,
+};
 
 use crate::host::Host;
 use crate::memory::{Memory, Region};

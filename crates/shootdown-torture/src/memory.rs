@@ -1,6 +1,6 @@
 //! What the flushes are about: memory that is reached through translations.
 
-use shootdown::{AddressSpace, Capacity, Cpus, WindowRoot};
+use shootdown::{AddressSpace, Capacity, Cpus, windows::WindowRoot};
 
 /// A set of pages that share a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -42,7 +42,7 @@ use core::fmt;
 
 use crate::vmx::VmFail;
 
-/// How a guest is to be entered. `shootdown::GuestEntry` says the same in the engine's types.
+/// How a guest is to be entered. `shootdown::guest::GuestEntry` says the same in the engine's types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestEntry {
     /// The nested page tables: N_CR3 (SVM), the EPT pointer with its low bits (VMX).

@@ -52,12 +52,12 @@
 //! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`PageSize`], [`FreedTables`] |
 //! | user address spaces | [`AddressSpace`], [`Root`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
 //! | calls that wait for nobody | [`CallTicket`], [`CallData`], [`KickTicket`] |
-//! | hardware tags | [`AsidSlot`], [`Asid`], [`TagEntries`], [`Tags`] |
 //! | idle loops that spin | [`PollIdle`] |
-//! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], [`TraceEvent`] |
-//! | few: windows of servers | [`WindowRoot`], [`PinnedWindows`], [`WrongCpu`] |
-//! | few: hypervisors | [`GuestSpace`], [`Vcpu`], [`GuestEntry`], [`GuestExit`] |
-//! | few: flushes without an interrupt | [`RemoteTargets`], [`RemoteFlush`], [`FlushRequest`], [`GlobalTags`], [`TagSet`] |
+//! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], module [`watch`] |
+//! | hardware tags | module [`tags`] |
+//! | few: hypervisors | module [`guest`] |
+//! | few: flushes without an interrupt | module [`remote`] |
+//! | few: windows of servers | module [`windows`] |
 //!
 //! `examples/kernel.rs` keeps all of it in one module of a kernel that learns at boot how many CPUs there are.
 //!
@@ -110,14 +110,40 @@ pub use cpu::CpuId;
 pub use engine::Shootdown;
 pub use mask::{CpuIter, CpuMask, CpuSet};
 pub use memory::CpuMemory;
-pub use platform::{IpiRefused, LocalFlush, Platform, RemoteFlush};
-pub use policy::{Policy, Tags};
-pub use stats::{Stats, WAIT_BUCKETS};
+pub use platform::{IpiRefused, LocalFlush, Platform};
+pub use policy::Policy;
+pub use stats::Stats;
 pub use tlb::{
-    AddressSpace, Asid, AsidSlot, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushGuard,
-    FlushRange, FlushRanges, FlushRequest, FlushTicket, FreedTables, GlobalTags, GuestEntry,
-    GuestExit, GuestSpace, PageSize, PinnedWindows, RANGES, Reclaimed, RemoteTargets, Root,
-    SpaceId, TagEntries, TagSet, TlbGen, Vcpu, WindowRoot, WrongCpu,
+    AddressSpace, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushGuard, FlushRange, FlushRanges,
+    FlushTicket, FreedTables, PageSize, RANGES, Reclaimed, Root, SpaceId,
 };
-pub use trace::TraceEvent;
-pub use watchdog::{Activity, DEFAULT_STALL_NS, Stall};
+pub use watchdog::Stall;
+
+/// Virtual machines: a space whose root is nested, and those that run in it. For hypervisors.
+pub mod guest {
+    pub use crate::tlb::{GuestEntry, GuestExit, GuestSpace, Vcpu};
+}
+
+/// Flushes without an interrupt: what a [`Platform`] with a back end is asked, and tags that are the same on all CPUs.
+pub mod remote {
+    pub use crate::platform::RemoteFlush;
+    pub use crate::tlb::{FlushRequest, GlobalTags, RemoteTargets, TagSet, TlbGen};
+}
+
+/// Hardware tags (PCIDs, ASIDs): which a [`Platform`] has, and how a [`Policy`] uses them.
+pub mod tags {
+    pub use crate::policy::Tags;
+    pub use crate::tlb::{Asid, AsidSlot, TagEntries};
+}
+
+/// What a host may watch: [events](watch::TraceEvent), what a CPU [does](watch::Activity) while a wait [stalls](Stall), and how [`Stats`] sort waits.
+pub mod watch {
+    pub use crate::stats::WAIT_BUCKETS;
+    pub use crate::trace::TraceEvent;
+    pub use crate::watchdog::{Activity, DEFAULT_STALL_NS};
+}
+
+/// Mappings of one CPU that no other needs to flush: for servers that map their clients' pages.
+pub mod windows {
+    pub use crate::tlb::{PinnedWindows, WindowRoot, WrongCpu};
+}

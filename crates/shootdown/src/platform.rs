@@ -89,7 +89,7 @@ pub unsafe trait Platform: Sync {
     const KERNEL_PAGES_ARE_GLOBAL: bool = false;
 
     /// What `cpu` remembers of its hardware tags: the slot with index `i` belongs to tag `i + 1`. As many as the
-    /// host wants to use; [`Tags`](crate::Tags) says what numbers are worth. None, the default, is a machine
+    /// host wants to use; [`Tags`](crate::tags::Tags) says what numbers are worth. None, the default, is a machine
     /// without tags. Called on `cpu` with interrupts off.
     ///
     /// Part of contract 4: always the same slots for a CPU, no other CPU's, no other engine's at the same time, and
@@ -109,7 +109,7 @@ pub unsafe trait Platform: Sync {
         self.load_root(root);
     }
 
-    /// Whether spaces may have [windows](crate::WindowRoot), for which the platform provides
+    /// Whether spaces may have [windows](crate::windows::WindowRoot), for which the platform provides
     /// [`copy_shared_top`](Self::copy_shared_top). Without them they cost nothing.
     const HAS_WINDOWS: bool = false;
 

@@ -141,13 +141,13 @@ counters! {
     cpus_taken,
     /// Flushes that one instruction did on all CPUs ([`Platform::flush_everywhere`](crate::Platform::flush_everywhere)).
     flushes_everywhere,
-    /// Times this CPU loaded its root again because the space had got a [global tag](crate::GlobalTags).
+    /// Times this CPU loaded its root again because the space had got a [global tag](crate::remote::GlobalTags).
     tags_globalized,
     /// CPUs that a flush of this CPU left alone because they were lazy.
     lazy_skipped,
     /// CPUs that a flush of this CPU left alone because they were in the kernel and had deferred flushes.
     deferring_skipped,
-    /// Flushes of windows: this CPU's own, without a word to others ([`PinnedWindows::flush`](crate::PinnedWindows::flush)).
+    /// Flushes of windows: this CPU's own, without a word to others ([`PinnedWindows::flush`](crate::windows::PinnedWindows::flush)).
     window_flushes,
     /// Flushes of windows that wait for the next load of their root.
     window_flushes_deferred,

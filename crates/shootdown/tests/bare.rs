@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use puppet::{cpu, pages, tables};
 use shootdown::*;
+use shootdown::{remote::*, tags::*};
 
 /// Two CPUs. Interrupts are taken when the test says so.
 #[derive(Default)]

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::watch::*;
 use shootdown::*;
 
 /// Broadcasts that a ring has room for.

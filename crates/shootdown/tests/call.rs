@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use puppet::*;
+use shootdown::watch::*;
 use shootdown::*;
 
 /// Every call on a machine of `N` CPUs reaches exactly the CPUs it names, once each.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, windows::*};
 
 /// The first global tag.
 const FIRST: Asid = Asid::new(5);

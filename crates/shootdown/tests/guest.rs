@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{guest::*, tags::*};
 
 const FIRST: Root = tables(1);
 const SECOND: Root = tables(2);

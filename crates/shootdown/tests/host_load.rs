@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, windows::*};
 use std::sync::atomic::Ordering::Relaxed;
 
 type Two<'a> = (Option<&'a AddressSpace<2>>, Option<&'a AddressSpace<2>>);

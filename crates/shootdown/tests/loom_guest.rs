@@ -7,7 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
 use loom_machine::*;
-use shootdown::*;
+use shootdown::guest::*;
 
 const OLD: u64 = 0;
 const NEW: u64 = 1;

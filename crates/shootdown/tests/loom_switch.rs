@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_machine::*;
+use shootdown::tags::*;
 use shootdown::*;
 
 const OLD: u64 = 0;

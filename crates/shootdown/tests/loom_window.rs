@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_machine::*;
+use shootdown::windows::*;
 use shootdown::*;
 
 /// CPU 1 has the private root of a space; the others change the space.

@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, watch::*};
 
 #[test]
 fn what_was_sent_before_runs_before_the_cpu_is_gone() {

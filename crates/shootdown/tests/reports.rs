@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, watch::*};
 
 #[test]
 fn messages_name_the_cause() {

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use shootdown::tags::*;
 use shootdown::*;
 
 const CASES: u32 = if cfg!(miri) { 4 } else { 256 };

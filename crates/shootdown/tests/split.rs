@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use puppet::*;
-use shootdown::TagEntries::{Drop, Keep};
+use shootdown::tags::TagEntries::{Drop, Keep};
+use shootdown::tags::*;
 use shootdown::*;
 
 const SPACES: u64 = 3;

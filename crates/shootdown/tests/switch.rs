@@ -6,6 +6,7 @@ mod puppet;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, windows::*};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Spaces with roots 1, 2, ... in which page 0 is frame 10 times the root.

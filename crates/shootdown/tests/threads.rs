@@ -12,6 +12,8 @@ use std::sync::{Arc, Barrier};
 
 use shootdown::*;
 
+use shootdown::tags::*;
+
 const CPUS: usize = 4;
 const PAGES: usize = 40;
 const PAGE: usize = 4096;

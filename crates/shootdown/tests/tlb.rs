@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::watch::*;
 use shootdown::*;
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];

@@ -7,6 +7,7 @@ mod puppet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::watch::*;
 use shootdown::*;
 
 /// A stall is looked for every 256 turns.

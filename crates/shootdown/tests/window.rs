@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
 use shootdown::*;
+use shootdown::{tags::*, windows::*};
 
 /// A page of the shared part.
 const SHARED: usize = 3;

@@ -8,7 +8,7 @@ use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 
-use shootdown::{AsidSlot, CpuId};
+use shootdown::{CpuId, tags::AsidSlot};
 use shootdown_x86::guest::GuestTags;
 use shootdown_x86::msr::{self, Msr};
 use shootdown_x86::svm::{EFER_SVME, Svm, SvmTags, VM_CR_SVMDIS};

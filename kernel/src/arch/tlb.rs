@@ -1,7 +1,7 @@
 //! This machine's translation caches: the one value through which all CPUs reach their own, and what
 //! each remembers of its hardware tags.
 
-use shootdown::{AsidSlot, CpuId};
+use shootdown::{CpuId, tags::AsidSlot};
 use shootdown_x86::tlb::PcidSupport;
 use shootdown_x86::{Features, Pcid, Tlb};
 use spin::Once;

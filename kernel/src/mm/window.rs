@@ -1,6 +1,6 @@
 //! [`Window`]: lent pages that only one CPU can reach, so that taking them away interrupts nobody.
 //!
-//! The window hangs on a private root (`shootdown::WindowRoot`): a second root table of the space, which only that CPU ever
+//! The window hangs on a private root (`shootdown::windows::WindowRoot`): a second root table of the space, which only that CPU ever
 //! loads. All windows are behind one entry of root tables, [`WINDOWS`], where nothing else is ever
 //! mapped. Each window has tables of its own, made beforehand, so each may begin there.
 
@@ -14,7 +14,7 @@ use super::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use crate::sync::Mutex;
 use alloc::sync::Arc;
-use shootdown::{CpuId, FlushRange, PageSize, Root, WindowRoot};
+use shootdown::{CpuId, FlushRange, PageSize, Root, windows::WindowRoot};
 
 /// A place for lent pages in one space, for one CPU.
 #[derive(Debug)]

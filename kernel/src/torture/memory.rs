@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use shootdown::{AddressSpace, CpuId, WindowRoot};
+use shootdown::{AddressSpace, CpuId, windows::WindowRoot};
 use shootdown_torture::{FRAMES, Memory, PAGES, Region, SPACES, WINDOW_PAGES};
 
 use super::notes;

@@ -1,6 +1,6 @@
 //! RUN: into the guest and back, until it is the VMM's turn.
 
-use shootdown::{CpuId, GuestExit, TagEntries};
+use shootdown::{CpuId, guest::GuestExit, tags::TagEntries};
 use shootdown_x86::guest::{GuestEntries, GuestEntry, GuestTags};
 
 use super::abi::{exit, run};
@@ -146,7 +146,7 @@ impl State {
 /// Enters the guest as the engine says. Interrupts are off; SVM is on on this CPU, whose tags those are, and what the guest finds in other registers is
 /// its own.
 fn enter_as(
-    entry: shootdown::GuestEntry,
+    entry: shootdown::guest::GuestEntry,
     cpu: CpuId,
     tags: &mut svm::Tags,
     vmcb: &mut Vmcb,
@@ -173,7 +173,7 @@ fn enter_as(
 }
 
 /// The same in the types of the crate that knows processors.
-fn in_processors_terms(entry: shootdown::GuestEntry) -> GuestEntry {
+fn in_processors_terms(entry: shootdown::guest::GuestEntry) -> GuestEntry {
     GuestEntry {
         root: entry.root.as_u64(),
         tag: entry.asid.as_u16(),

@@ -56,7 +56,7 @@ pub(super) struct State {
     /// Of the thread that runs it, meanwhile.
     pub callers_fpu: FpuState,
     /// The engine's part.
-    pub engine: shootdown::Vcpu,
+    pub engine: shootdown::guest::Vcpu,
     pub cpuid: Cpuid,
     pub unfinished: Unfinished,
     /// An interrupt that waits until the guest can take it.
@@ -82,7 +82,7 @@ impl Vcpu {
             debug_control: DR7_SET,
             fpu: FpuState::initial(),
             callers_fpu: FpuState::initial(),
-            engine: shootdown::Vcpu::new(&SHOOTDOWN, machine.memory.engine()),
+            engine: shootdown::guest::Vcpu::new(&SHOOTDOWN, machine.memory.engine()),
             cpuid: Cpuid::default(),
             unfinished: Unfinished::No,
             interrupt: None,

@@ -7,7 +7,7 @@ use crate::preempt;
 use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{
-    AsidSlot, CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown,
+    CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown, tags::AsidSlot,
 };
 
 /// Those that threads play.

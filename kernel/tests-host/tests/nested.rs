@@ -3,7 +3,11 @@
 
 mod support;
 
-use shootdown::{CpuId, GuestExit, TagEntries, Vcpu};
+use shootdown::{
+    CpuId,
+    guest::{GuestExit, Vcpu},
+    tags::TagEntries,
+};
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames;
@@ -97,7 +101,8 @@ fn dirty(memory: &GuestMemory, clears: bool) -> BTreeSet<usize> {
 
 /// Whether what a virtual CPU has cached is dropped as it enters.
 fn is_flushed(memory: &GuestMemory, vcpu: &mut Vcpu) -> bool {
-    let enter = |entry: shootdown::GuestEntry| GuestExit::Ran(entry.entries == TagEntries::Drop);
+    let enter =
+        |entry: shootdown::guest::GuestEntry| GuestExit::Ran(entry.entries == TagEntries::Drop);
     // SAFETY: nobody enters anything.
     unsafe { SHOOTDOWN.run_guest(memory.engine(), vcpu, enter) }
 }

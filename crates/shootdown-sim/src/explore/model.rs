@@ -6,7 +6,11 @@ use std::sync::atomic::AtomicU64;
 
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
-use shootdown::{Asid, FlushRange, GlobalTags, LocalFlush, Root, TagEntries, TagSet};
+use shootdown::{
+    FlushRange, LocalFlush, Root,
+    remote::{GlobalTags, TagSet},
+    tags::{Asid, TagEntries},
+};
 
 use crate::explore::interrupts::Interrupts;
 use crate::explore::remote::{BackEnd, Remote};

@@ -3,7 +3,9 @@
 use std::mem;
 
 use rustc_hash::FxHashMap;
-use shootdown::{Asid, FLUSH_CEILING_PAGES, FlushRange, FlushRequest, LocalFlush, SpaceId};
+use shootdown::{
+    FLUSH_CEILING_PAGES, FlushRange, LocalFlush, SpaceId, remote::FlushRequest, tags::Asid,
+};
 
 use crate::explore::{Explore, Question};
 

@@ -102,7 +102,7 @@ impl Case {
         Strategy::new(self.schedule.as_ref(), self.seed)
     }
 
-    /// How many hardware tags a CPU has: none, too few, as many as are used by [`Tags::Six`](shootdown::Tags::Six),
+    /// How many hardware tags a CPU has: none, too few, as many as are used by [`Tags::Six`](shootdown::tags::Tags::Six),
     /// more.
     pub(super) fn asid_slots(&self) -> usize {
         const SLOTS: [usize; 7] = [0, 1, 2, 4, 6, 7, 16];

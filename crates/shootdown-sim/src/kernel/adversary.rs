@@ -7,7 +7,10 @@
 
 use std::rc::Rc;
 
-use shootdown::{Asid, LocalFlush, Root, TagEntries};
+use shootdown::{
+    LocalFlush, Root,
+    tags::{Asid, TagEntries},
+};
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
 use crate::kernel::guest::GuestAct;

@@ -1,6 +1,6 @@
 //! [`Draw`]: what one CPU's program is drawn from.
 
-use shootdown::{Policy, Tags};
+use shootdown::{Policy, tags::Tags};
 
 use crate::explore::BackEnd;
 use crate::kernel::layout::SPACES;

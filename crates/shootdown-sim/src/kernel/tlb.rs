@@ -5,7 +5,10 @@
 //! [`Adversary`](crate::kernel::Adversary) evicts it. Entries of the loaded tag can be used, and global translations;
 //! those of other tags wait until their tag is loaded again.
 
-use shootdown::{Asid, FreedTables, LocalFlush, TagEntries};
+use shootdown::{
+    FreedTables, LocalFlush,
+    tags::{Asid, TagEntries},
+};
 
 use crate::explore::Walk;
 use crate::kernel::layout::{KERNEL_REGION, PAGES, PAGES_PER_TABLE, REGIONS, page_at};

@@ -8,7 +8,10 @@ use std::mem;
 use std::rc::Rc;
 
 use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
-use shootdown::{PinnedWindows, Platform, WindowRoot};
+use shootdown::{
+    Platform,
+    windows::{PinnedWindows, WindowRoot},
+};
 
 use crate::kernel::layout::{address_of, window_page};
 use crate::kernel::sightings::Sight;

@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
-use shootdown::{AsidSlot, CpuId, GlobalTags};
+use shootdown::{CpuId, remote::GlobalTags, tags::AsidSlot};
 
 use crate::explore::Question;
 use crate::machine::{FailureKind, Machine, Model, Note, State, Status, StealTime};

@@ -1,6 +1,6 @@
 //! [`Deeds`]: what the engine had its platform do, counted.
 
-use shootdown::{FreedTables, LocalFlush, TagEntries};
+use shootdown::{FreedTables, LocalFlush, tags::TagEntries};
 
 /// Something that the engine has its platform do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

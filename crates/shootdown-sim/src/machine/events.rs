@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Plain};
-use shootdown::{Asid, CpuId, IpiRefused, LocalFlush, Root, TagEntries, TraceEvent};
+use shootdown::{
+    CpuId, IpiRefused, LocalFlush, Root,
+    tags::{Asid, TagEntries},
+    watch::TraceEvent,
+};
 
 use crate::machine::deeds::Deed;
 use crate::machine::{Model, Pending, State, Status, StealTime};

@@ -1,6 +1,6 @@
 //! What a CPU needs to run guests.
 
-use shootdown::AsidSlot;
+use shootdown::tags::AsidSlot;
 
 use crate::machine::{Context, Model, State};
 

@@ -1,8 +1,9 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use shootdown::{
-    Asid, AsidSlot, CpuId, CpuSet, FlushRange, FlushRequest, GlobalTags, IpiRefused, LocalFlush,
-    Platform, RemoteFlush, RemoteTargets, Root, TagEntries,
+    CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root,
+    remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets},
+    tags::{Asid, AsidSlot, TagEntries},
 };
 
 use crate::machine::deeds::Deed;
@@ -175,7 +176,7 @@ unsafe impl Platform for SimPlatform {
         context().with(|state| state.prefetch(address));
     }
 
-    fn on_trace(&self, event: shootdown::TraceEvent) {
+    fn on_trace(&self, event: shootdown::watch::TraceEvent) {
         let context = context();
         context.with(|state| state.tell_engine(event));
         context.with(|state| state.trace(event));

@@ -3,7 +3,11 @@
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Ordering};
-use shootdown::{Asid, CpuId, FlushRequest, GlobalTags, RemoteFlush, RemoteTargets, TagSet};
+use shootdown::{
+    CpuId,
+    remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets, TagSet},
+    tags::Asid,
+};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::{Context, State};

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use shootdown::{AsidSlot, CpuId, GlobalTags};
+use shootdown::{CpuId, remote::GlobalTags, tags::AsidSlot};
 
 use crate::machine::current::{self, Context};
 use crate::machine::quiet;

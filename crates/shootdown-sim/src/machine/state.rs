@@ -1,6 +1,9 @@
 //! [`State`]: everything about a run that changes, apart from the coroutines.
 
-use shootdown::{CpuId, GlobalTags, TagSet};
+use shootdown::{
+    CpuId,
+    remote::{GlobalTags, TagSet},
+};
 
 use crate::explore::{BackEnd, Explore};
 use crate::machine::deeds::{Deed, Deeds};

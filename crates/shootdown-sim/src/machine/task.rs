@@ -5,7 +5,7 @@
 //! interrupts on, outside interrupt handlers, and with preemption allowed. A task that lost its CPU goes on when
 //! somebody switches to it, perhaps on another CPU.
 
-use shootdown::TraceEvent;
+use shootdown::watch::TraceEvent;
 
 use crate::machine::{Context, Model, State};
 

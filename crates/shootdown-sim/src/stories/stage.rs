@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use shootdown::shim::{AtomicU64, Ordering, fence};
 use shootdown::{
-    Asid, CpuId, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root, TagEntries,
+    CpuId, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root,
+    tags::{Asid, TagEntries},
 };
 
 use crate::explore::{Chooser, Hardware, Schedule, Strategy, Weak};

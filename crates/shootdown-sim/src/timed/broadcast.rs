@@ -2,7 +2,7 @@
 //!
 //! The pair costs the same wherever the CPUs are and however many: no source says how it depends on them.
 
-use shootdown::{Asid, FlushRequest};
+use shootdown::{remote::FlushRequest, tags::Asid};
 
 use crate::machine::Processor;
 use crate::timed::Timed;

@@ -1,6 +1,6 @@
 //! [`Cache`]: a set-associative cache of translations.
 
-use shootdown::Asid;
+use shootdown::tags::Asid;
 
 /// One cached translation, or the way to one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

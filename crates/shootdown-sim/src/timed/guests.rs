@@ -1,6 +1,10 @@
 //! What running guests costs on the timed machine.
 
-use shootdown::{Asid, FlushRange, GuestEntry, PageSize, TagEntries};
+use shootdown::{
+    FlushRange, PageSize,
+    guest::GuestEntry,
+    tags::{Asid, TagEntries},
+};
 
 use crate::machine::{Context, State};
 use crate::timed::{Costs, Timed};

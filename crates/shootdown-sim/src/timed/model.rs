@@ -3,7 +3,10 @@
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shootdown::{Asid, LocalFlush, TagEntries};
+use shootdown::{
+    LocalFlush,
+    tags::{Asid, TagEntries},
+};
 
 use crate::machine::{Pending, Processor, Status};
 use crate::timed::activity::Diary;

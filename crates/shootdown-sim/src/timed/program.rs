@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use shootdown::Asid;
+use shootdown::tags::Asid;
 
 use crate::machine::{Context, State};
 use crate::timed::{Timed, Translation};

@@ -3,7 +3,10 @@
 //! Pages are numbers of 4 KiB pages. Entries carry the tag (x86: PCID) of the root that was loaded when
 //! they were made, as in Intel SDM 4.10.
 
-use shootdown::{Asid, FlushRange, TagEntries};
+use shootdown::{
+    FlushRange,
+    tags::{Asid, TagEntries},
+};
 
 use crate::timed::cache::{Cache, Entry, Replacement};
 use crate::timed::{Costs, TlbCounts, TlbShape};

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::Ordering;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Platform, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Platform, windows::WindowRoot};
 use shootdown_torture::{Memory, Region};
 
 use crate::kernel::{

@@ -3,7 +3,7 @@
 //!
 //! Recording is off unless [`State::recorder`](crate::machine::State::recorder) is set, and then costs one look
 //! at an empty option a hook. A program says what its CPU is doing ([`Context::doing`]); the rest comes from the
-//! engine's own [`TraceEvent`](shootdown::TraceEvent)s and from the machine's interrupts.
+//! engine's own [`TraceEvent`](shootdown::watch::TraceEvent)s and from the machine's interrupts.
 //!
 //! * [`Recorder`] hears events and makes a [`Trace`]: spans that nest, instants, and one [`Flow`] for each interrupt.
 //! * [`chrome`] writes it as JSON for Perfetto (`ui.perfetto.dev`) or `chrome://tracing`.

@@ -1,7 +1,7 @@
 //! [`Recorder`]: hears what happens, in the order in which it does, and makes spans, instants and flows of it.
 
 use rustc_hash::FxHashMap;
-use shootdown::{CpuId, TraceEvent};
+use shootdown::{CpuId, watch::TraceEvent};
 
 use crate::trace::{Flow, Instant, InstantKind, Span, SpanKind, Trace};
 

@@ -1,6 +1,6 @@
 //! [`Recorder`]: flows and nesting.
 
-use shootdown::{CpuId, TraceEvent};
+use shootdown::{CpuId, watch::TraceEvent};
 
 use crate::trace::{Recorder, SpanKind};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::Operation;
-use shootdown::{LocalFlush, TraceEvent};
+use shootdown::{LocalFlush, watch::TraceEvent};
 
 use crate::machine::{Context, Failure, Model, State};
 use crate::trace::Recorder;

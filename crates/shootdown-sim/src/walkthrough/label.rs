@@ -1,6 +1,6 @@
 //! What the engine tells, in a few words.
 
-use shootdown::{FreedTables, LocalFlush, TraceEvent};
+use shootdown::{FreedTables, LocalFlush, watch::TraceEvent};
 
 use crate::walkthrough::Sort;
 

@@ -7,7 +7,10 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, GuestExit, GuestSpace, Platform, Vcpu};
+use shootdown::{
+    Capacity, CpuId, CpuMask, Cpus, Platform,
+    guest::{GuestExit, GuestSpace, Vcpu},
+};
 use shootdown_peers::CrossCall;
 
 use crate::machine::{Context, Engine, Machine, root_at};

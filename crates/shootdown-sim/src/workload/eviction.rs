@@ -44,7 +44,7 @@ struct Slot {
 }
 
 impl Eviction {
-    /// What the engine does under [`Tags::All`](shootdown::Tags::All).
+    /// What the engine does under [`Tags::All`](shootdown::tags::Tags::All).
     pub const ENGINE: Self = Self {
         candidates: Candidates::Line,
         victim: Victim::RoundRobin,

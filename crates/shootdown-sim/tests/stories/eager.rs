@@ -1,6 +1,9 @@
 //! [`Eager`]: TLBs with an eye on two pages.
 
-use shootdown::{Asid, LocalFlush, Root, TagEntries};
+use shootdown::{
+    LocalFlush, Root,
+    tags::{Asid, TagEntries},
+};
 use shootdown_sim::explore::{Chooser, Hardware, Question, Walk, Weak};
 use shootdown_sim::kernel::Adversary;
 use shootdown_sim::oracle::Breach;

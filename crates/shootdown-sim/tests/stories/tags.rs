@@ -1,6 +1,6 @@
 //! Stories about hardware tags: what a CPU may keep of a space that it does not have loaded.
 
-use shootdown::{AddressSpace, Policy, Tags};
+use shootdown::{AddressSpace, Policy, tags::Tags};
 use shootdown_sim::kernel::KernelPages;
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, root_at};

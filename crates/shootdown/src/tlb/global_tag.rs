@@ -11,12 +11,12 @@
 //! 3. **Settled** it is when an initiator has seen, after a barrier of its own, that every CPU in the space's set has said so. Who joins
 //!    later sees the tag (I2).
 //!
-//! A CPU remembers for each tag which space used it last and how old what it holds is ([`AsidSlot`](crate::AsidSlot)), global or not. So a
+//! A CPU remembers for each tag which space used it last and how old what it holds is ([`AsidSlot`](crate::tags::AsidSlot)), global or not. So a
 //! tag can be given to another space as soon as its owner is dropped: what a CPU has left of the old owner goes when it loads the new one.
 //! And a change that was not flushed everywhere is missed by the CPUs that were elsewhere, which they notice as always (I3); those that were
 //! are a [run](crate::tlb::TakenRun), and what the tag holds may be used again.
 //!
-//! Private roots ([`WindowRoot`](crate::WindowRoot)) hold more than the space, under tags of their own: a space with residents is flushed by
+//! Private roots ([`WindowRoot`](crate::windows::WindowRoot)) hold more than the space, under tags of their own: a space with residents is flushed by
 //! interrupts.
 
 use crate::capacity::{Capacity, Cpus};

@@ -35,7 +35,7 @@ pub(crate) struct LazyMark {
     pub(crate) presence: Presence,
     /// Here, because initiators that write it have read the mark.
     pub(crate) taken: TakenNote,
-    /// The space that the CPU loaded last under a [global tag](crate::GlobalTags).
+    /// The space that the CPU loaded last under a [global tag](crate::remote::GlobalTags).
     tagged: AtomicU64,
     /// The guest that the CPU runs; [`SpaceId::KERNEL`] for none.
     guest: AtomicU64,

@@ -17,7 +17,7 @@ pub(crate) struct CpuTlb {
     pub(crate) owed: OwedFlush,
     /// The tag of the loaded root.
     asid: OwnWord,
-    /// The loaded root, where it may have to be loaded again under a [global tag](crate::GlobalTags). Without global tags: between the halves of a switch, the
+    /// The loaded root, where it may have to be loaded again under a [global tag](crate::remote::GlobalTags). Without global tags: between the halves of a switch, the
     /// space that is being loaded.
     pub(super) root: OwnWord,
     /// Whether the user side of the tag missed a flush.

@@ -12,10 +12,10 @@ impl Root {
     /// # Safety
     /// 1. Any CPU of the engine may load it, at any time at which the engine is given it: it maps what the kernel needs to go on.
     /// 2. Its tables stay in place, and are tables, as long as the engine may load it or has it loaded: that of an
-    ///    [`AddressSpace`](crate::AddressSpace) until the space has been dropped, that of a [`WindowRoot`](crate::WindowRoot)
+    ///    [`AddressSpace`](crate::AddressSpace) until the space has been dropped, that of a [`WindowRoot`](crate::windows::WindowRoot)
     ///    until it has been retired, one that is given to `switch_away` or `enter_lazy` as long as there is the engine.
-    /// 3. That of a [`WindowRoot`](crate::WindowRoot) is a table that nothing else writes but the host, under
-    ///    [`PinnedWindows`](crate::PinnedWindows).
+    /// 3. That of a [`WindowRoot`](crate::windows::WindowRoot) is a table that nothing else writes but the host, under
+    ///    [`PinnedWindows`](crate::windows::PinnedWindows).
     pub const unsafe fn new(value: u64) -> Self {
         Self(value)
     }

@@ -1,6 +1,6 @@
 //! Residents: CPUs that stay in a space's set while they run something else.
 //!
-//! A CPU with [windows](crate::WindowRoot) comes and goes all the time: a server's thread runs for the length of one request. Entering and
+//! A CPU with [windows](crate::windows::WindowRoot) comes and goes all the time: a server's thread runs for the length of one request. Entering and
 //! leaving the set would write a line that all such CPUs share, twice a request. So its bit stays, and a mark on a line of its own
 //! says whether it is there. Only flushes of such a space look at marks.
 //!

@@ -22,14 +22,14 @@ where
 {
     id: SpaceId,
     root: Root,
-    /// How often top-level entries have changed; only private roots look ([`WindowRoot`](crate::WindowRoot)).
+    /// How often top-level entries have changed; only private roots look ([`WindowRoot`](crate::windows::WindowRoot)).
     top: AtomicU64,
     /// Whether any CPU is or was a resident. A CPU that is one knows its own store; others may learn it late, and then ask one
     /// CPU too many.
     has_residents: OwnWord,
     /// CPUs that stay in the set when they leave; see `present.rs`.
     residents: AtomicCpuMask<N>,
-    /// Where it has, or has asked for, a [global tag](crate::GlobalTags).
+    /// Where it has, or has asked for, a [global tag](crate::remote::GlobalTags).
     tag_set: SetOnce<TagSet>,
     generation: Padded<Changed>,
     cpus: Padded<AtomicCpuMask<N>>,
@@ -94,7 +94,7 @@ where
         self.cpus.0.snapshot()
     }
 
-    /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::WindowRoot) in this
+    /// A top-level entry of the shared root was changed. Say so each time if any CPU has [windows](crate::windows::WindowRoot) in this
     /// space, before the flush if the entry was removed. Any context; does not block.
     pub fn top_changed(&self) {
         // ORDERING: Release publishes the entry to who acquires this count; pairs with `top`.

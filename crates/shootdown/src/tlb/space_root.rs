@@ -1,4 +1,4 @@
-//! [`SpaceRoot`]: a root of a space, the shared one or a CPU's [private](crate::WindowRoot) one.
+//! [`SpaceRoot`]: a root of a space, the shared one or a CPU's [private](crate::windows::WindowRoot) one.
 //!
 //! Without windows none of this runs: switches and flushes are compiled twice, with the parameter `WINDOWS` and without, and one test
 //! at the beginning chooses. A platform without windows has neither the second nor the test ([`Platform::HAS_WINDOWS`]).

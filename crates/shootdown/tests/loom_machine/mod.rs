@@ -13,6 +13,7 @@
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use shootdown::*;
+use shootdown::{guest::*, remote::*, tags::*, watch::*};
 use std::cell::Cell;
 
 pub const PAGES: usize = 2;

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use shootdown::*;
 
+use shootdown::{guest::*, remote::*, tags::*, watch::*};
+
 pub const PAGE: usize = 4096;
 /// The first page of windows; from here to [`GLOBAL`] an entry of one root is in no other.
 pub const WINDOW: usize = 500;

@@ -1,7 +1,7 @@
 #[path = "../ui_kernel/mod.rs"]
 mod kernel;
 use kernel::*;
-use shootdown::*;
+use shootdown::{windows::*, *};
 
 fn on_any_cpu(_: impl Send) {}
 

@@ -3,7 +3,7 @@
 use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain};
 use crate::platform::{KernelPlatform, SHOOTDOWN};
-use shootdown::{FlushTicket, GuestSpace};
+use shootdown::{FlushTicket, guest::GuestSpace};
 
 /// A submitted flush of a guest, and the nested tables that are free after it. Dropping it waits, and loses them.
 #[must_use = "virtual CPUs may run on the old translations, and tables are freed, only after finish()"]

@@ -13,7 +13,7 @@ use crate::platform::SHOOTDOWN;
 use crate::sync::SleepMutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use shootdown::{GuestSpace, Root};
+use shootdown::{Root, guest::GuestSpace};
 
 /// One machine, as its space has it.
 #[derive(Debug)]

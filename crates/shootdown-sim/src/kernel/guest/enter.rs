@@ -1,6 +1,10 @@
 //! How a virtual CPU runs: in and out of guest mode, and what the host does about what made it leave.
 
-use shootdown::{Capacity, Cpus, GuestEntry, GuestExit, TagEntries};
+use shootdown::{
+    Capacity, Cpus,
+    guest::{GuestEntry, GuestExit},
+    tags::TagEntries,
+};
 
 use crate::kernel::World;
 use crate::kernel::guest::tlb::Running;

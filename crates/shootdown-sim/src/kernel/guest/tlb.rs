@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{Asid, TagEntries};
+use shootdown::tags::{Asid, TagEntries};
 
 use crate::kernel::Leaf;
 use crate::kernel::guest::layout::VIRTUAL_PAGES;

@@ -4,7 +4,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, Cpus, GuestSpace, Vcpu};
+use shootdown::{
+    Capacity, Cpus,
+    guest::{GuestSpace, Vcpu},
+};
 
 use crate::kernel::guest::dirty::DirtyLog;
 use crate::kernel::guest::layout::{GUEST_PAGES, GUEST_REGIONS, VCPUS, VMS};

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Shootdown, Stats, TraceEvent};
+use shootdown::{AddressSpace, Shootdown, Stats, watch::TraceEvent};
 
 use crate::machine::{Context, Host, Note, SimPlatform, root_at};
 use crate::workload::preemptoff::cpu::{Cpu, Section, Task};

@@ -2,7 +2,7 @@
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, WindowRoot,
+    Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, windows::WindowRoot,
 };
 
 use crate::machine::{Context, SimPlatform, root_at};

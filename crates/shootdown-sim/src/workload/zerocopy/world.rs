@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stats, WindowRoot};
+use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stats, windows::WindowRoot};
 
 use crate::machine::{Context, SimPlatform, root_at};
 use crate::timed::Activity;
