@@ -48,7 +48,8 @@ where
 
     /// Takes `cpu`, which may be this one, out of service; returns when that is done, or false at once if it cannot be: a task that is bound to its
     /// CPU returns false for that. Called from tasks with interrupts on, for one CPU at a time. Where each CPU has one task, the one on `cpu` is asked to
-    /// leave its space, call `offline` and wait to be brought back, between two steps; it enters its space again then.
+    /// leave its space, call `offline` and wait to be brought back, between two steps; it enters its space again then. The [front page](crate#cpus-that-go-offline) has
+    /// an example.
     fn take_offline(&self, cpu: CpuId) -> bool {
         let _ = cpu;
         false

@@ -42,6 +42,71 @@
 //! }
 //! ```
 //!
+//! # CPUs that go offline
+//!
+//! A host whose CPUs can leave implements [`Host::take_offline`] and [`Host::bring_online`]. With one task a CPU that cannot leave it, a word for each CPU will do.
+//! A CPU that is out does no steps, in interrupts neither: it keeps them off, or its timer.
+//!
+//! ```no_run
+//! # use core::sync::atomic::{AtomicUsize, Ordering::*};
+//! # use shootdown::*;
+//! # use shootdown_torture::*;
+//! # fn interrupts_off() {}
+//! # fn interrupts_on() {}
+//! const IN: usize = 0;
+//! const LEAVE: usize = 1;
+//! const OUT: usize = 2;
+//! const RETURN: usize = 3;
+//! const ENDED: usize = 4;
+//! static CPUS: [AtomicUsize; 4] = [const { AtomicUsize::new(IN) }; 4];
+//!
+//! // Host::take_offline. CPU 0 stays, and ends the run.
+//! fn take_offline(me: CpuId, cpu: CpuId) -> bool {
+//!     let word = &CPUS[cpu.index()];
+//!     let asked = cpu != me && cpu.index() != 0 && word.compare_exchange(IN, LEAVE, AcqRel, Relaxed).is_ok();
+//!     while asked && word.load(Acquire) != OUT {}
+//!     asked
+//! }
+//!
+//! // Host::bring_online.
+//! fn bring_online(cpu: CpuId) {
+//!     let word = &CPUS[cpu.index()];
+//!     word.store(RETURN, Release);
+//!     while !matches!(word.load(Acquire), IN | ENDED) {}
+//! }
+//!
+//! // On each CPU, after each of its steps.
+//! fn between_steps<H: Host<4>>(host: &H, cpu: usize) {
+//!     if CPUS[cpu].load(Acquire) != LEAVE {
+//!         return;
+//!     }
+//!     let space = host.memory().entered();
+//!     host.memory().enter(None);
+//!     interrupts_off();
+//!     // `switch_away`, if `enter(None)` is lazy.
+//!     host.engine().offline();
+//!     CPUS[cpu].store(OUT, Release);
+//!     while CPUS[cpu].load(Acquire) != RETURN {}
+//!     host.engine().online();
+//!     CPUS[cpu].store(IN, Release);
+//!     interrupts_on();
+//!     host.memory().enter(space);
+//! }
+//!
+//! // On each CPU, behind its last step. From ENDED on `take_offline` is refused.
+//! fn end_steps<H: Host<4>>(torture: &Torture<4>, host: &H, cpu: usize, cpus: usize) {
+//!     host.memory().enter(None);
+//!     while CPUS[cpu].compare_exchange(IN, ENDED, AcqRel, Relaxed).is_err() {
+//!         between_steps(host, cpu);
+//!     }
+//!     if cpu == 0 {
+//!         // One that is out ends when it is back.
+//!         while !CPUS[..cpus].iter().all(|word| matches!(word.load(Acquire), ENDED | OUT)) {}
+//!         torture.bring_all_online(host);
+//!     }
+//! }
+//! ```
+//!
 //! Without spaces ([`Memory::spaces`] is 0) kernel pages are still changed and checked, if there are any; operations that need a space do not come. A host
 //! whose interrupts get lost shows no violation, because the engine sends them again: look at `ipis_resent` of the engine's counters, too.
 //!

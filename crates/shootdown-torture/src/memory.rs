@@ -13,7 +13,7 @@ pub enum Region {
     Window(usize),
 }
 
-/// Page tables, frames and loads. All of it is changed and used with interrupts off on the CPU, and must not wait for flushes or functions. A short lock
+/// Page tables, frames and loads. All but [`enter`](Self::enter) is called with interrupts off on the CPU, and must not wait for flushes or functions. A short lock
 /// is allowed, also one that polls.
 ///
 /// Numbers that do well: two to four spaces, 16 to 64 pages, and more frames than all regions have pages together, or changes find none free.
@@ -54,7 +54,9 @@ where
     /// The space of the running task.
     fn entered(&self) -> Option<usize>;
 
-    /// Gives the running task another space, or none; task context, interrupts on.
+    /// Gives the running task another space, or none; task context, interrupts on. Without a space pages of spaces are not loaded, so
+    /// [`enter_lazy`](shootdown::Shootdown::enter_lazy) will do. Where interrupts do steps, none may come between the switch and the note for
+    /// [`entered`](Self::entered): keep them off, or note `None` before the switch.
     fn enter(&self, space: Option<usize>);
 
     /// Whether the CPU with this number has a private root in space 0. The torture changes its windows, but never loads it: [`enter`](Self::enter) of

@@ -169,7 +169,7 @@ where
     }
 
     /// Closes the books after the last step: every post must have run. All tasks have ended but the caller, who has interrupts
-    /// on; steps in interrupt context do nothing from now on.
+    /// on; steps in interrupt context do nothing from now on. The engine keeps the policy that the last step set.
     pub fn finish<H: Host<N>>(&self, host: &H) {
         self.closed.set(1);
         fence_between();

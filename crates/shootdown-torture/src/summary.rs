@@ -94,22 +94,22 @@ impl Summary {
 /// The table for people.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<18} {:>14} {:>12}", "operation", "done", "per second")?;
+        writeln!(f, "{:<22} {:>14} {:>12}", "operation", "done", "per second")?;
         for operation in Operation::ALL {
             let count = self.done(*operation);
             let rate = self.per_second(count);
-            writeln!(f, "{:<18} {count:>14} {rate:>12}", operation.name())?;
+            writeln!(f, "{:<22} {count:>14} {rate:>12}", operation.name())?;
         }
         let rate = self.per_second(self.steps);
-        writeln!(f, "{:<18} {:>14} {rate:>12}", "all steps", self.steps)?;
-        writeln!(f, "\n{:<18} {:>14}", "promise", "broken")?;
+        writeln!(f, "{:<22} {:>14} {rate:>12}", "all steps", self.steps)?;
+        writeln!(f, "\n{:<22} {:>14}", "promise", "broken")?;
         for promise in Promise::ALL {
             let count = self.broken(*promise);
-            writeln!(f, "{:<18} {count:>14}", promise.name())?;
+            writeln!(f, "{:<22} {count:>14}", promise.name())?;
         }
-        writeln!(f, "\n{:<18} {:>14}", "engine", "count")?;
+        writeln!(f, "\n{:<22} {:>14}", "engine", "count")?;
         for (name, count) in self.counters() {
-            writeln!(f, "{name:<18} {count:>14}")?;
+            writeln!(f, "{name:<22} {count:>14}")?;
         }
         let (violations, seed) = (self.violations(), self.seed);
         write!(

@@ -50,7 +50,7 @@ where
     Cpus<N>: Capacity,
 {
     const_fn! {
-        /// An engine with no CPU attached and the default [`Policy`].
+        /// An engine with no CPU attached, under [`Policy::BEST`].
         pub fn new(platform: P) -> Self {
             Self {
                 platform,
@@ -87,7 +87,7 @@ where
         unsafe { self.attach_borrowed(cpu, memory) }
     }
 
-    /// Gives `memory[n]` to CPU `n`, for all there are. As [`attach`](Self::attach).
+    /// Gives `memory[n]` to CPU `n`, for all there are; it may be for more CPUs than the machine has. As [`attach`](Self::attach).
     #[track_caller]
     pub fn attach_all(&self, memory: &'static [CpuMemory<N>]) {
         for (index, memory) in memory.iter().enumerate() {

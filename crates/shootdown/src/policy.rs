@@ -275,6 +275,7 @@ impl Policy {
 }
 
 impl Default for Policy {
+    /// [`BEST`](Self::BEST).
     fn default() -> Self {
         Self::BEST
     }

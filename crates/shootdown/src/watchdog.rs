@@ -100,7 +100,7 @@ impl fmt::Display for Stall {
         }
         match self.doing {
             Activity::None => {
-                f.write_str(", which runs nothing for the engine: interrupts off, halted, or an interrupt got lost")
+                f.write_str(", which runs nothing for the engine: interrupts off without polling, halted, or an interrupt got lost")
             }
             Activity::Flush => f.write_str(", which is flushing"),
             Activity::Function(name) => write!(f, ", which is running {name}"),

@@ -51,7 +51,7 @@ fn a_cpu_with_interrupts_off_is_named() {
     let text = stall.to_string();
     assert!(
         text.starts_with(&format!("cpu0 has waited 1 us for cpu1 to run {name}, "))
-            && text.ends_with("interrupts off, halted, or an interrupt got lost"),
+            && text.ends_with("interrupts off without polling, halted, or an interrupt got lost"),
         "{text}"
     );
 }
