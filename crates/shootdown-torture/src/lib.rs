@@ -45,7 +45,7 @@
 //! # CPUs that go offline
 //!
 //! A host whose CPUs can leave implements [`Host::take_offline`] and [`Host::bring_online`]. With one task a CPU that cannot leave it, a word for each CPU will do.
-//! A CPU that is out does no steps, in interrupts neither: it keeps them off, or its timer.
+//! A CPU that is out does no steps, in interrupts neither: it keeps them off, or its timer, from before `offline` until `online` is done.
 //!
 //! ```no_run
 //! # use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -110,7 +110,7 @@
 //! Without spaces ([`Memory::spaces`] is 0) kernel pages are still changed and checked, if there are any; operations that need a space do not come. A host
 //! whose interrupts get lost shows no violation, because the engine sends them again: look at `ipis_resent` of the engine's counters, too.
 //!
-//! No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
+//! 32 KiB of stack suffice for a step of a task and, on top of it, one in an interrupt: the reference kernel's tasks have that. No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]

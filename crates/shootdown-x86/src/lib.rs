@@ -43,7 +43,7 @@
 //! const SPURIOUS_VECTOR: Vector = Vector::new(0xff).unwrap();
 //! static CPUS: ApicMap<16> = ApicMap::new();
 //!
-//! /// On the boot CPU. `ids` are from the firmware; `page` is the mapped xAPIC page.
+//! /// On the boot CPU. `ids` are from the firmware, or each CPU's from CPUID leaf 1; `page` is the mapped xAPIC page.
 //! unsafe fn detect(ids: &[ApicId], page: NonNull<u8>) -> LocalApic {
 //!     let mode = ApicMode::detect(&Features::detect());
 //!     CPUS.configure(Delivery::choose(mode, ids.len())).expect("nobody inserted yet");

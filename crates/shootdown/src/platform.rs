@@ -254,9 +254,11 @@ pub enum LocalFlush {
     /// entries only, so it takes one without). The range has at most
     /// [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
     Pages(FlushRange, FreedTables),
-    /// Every non-global translation and cached page-table entry of the loaded root.
+    /// Every non-global translation and cached page-table entry of the loaded root: for user pages, where they are more than that, or a change before them
+    /// is not known to be flushed.
     Space,
-    /// Every translation and cached page-table entry, global ones too, of every root and every tag.
+    /// Every translation and cached page-table entry, global ones too, of every root and every tag: for kernel pages, where they are more, and when the CPU
+    /// comes online.
     All,
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::accel::Accel;
 use super::bochs::{Bochs, BochsModel};
-use super::child::Child;
+use super::child::{Child, Stopped};
 use super::disc;
 use super::end::End;
+use super::monitor::Monitor;
 use super::symbols;
 use crate::bench;
 use crate::failure::{Doing, Failure, Outcome, last_lines};
@@ -18,6 +19,8 @@ use crate::{initramfs, place};
 
 /// Guest memory that suffices: the workloads map far less, Linux needs some 200 MiB for itself.
 pub const MEMORY_MIB: u32 = 512;
+/// How long before its deadline a machine is asked where its processors are.
+const LAST_LOOK: Duration = Duration::from_secs(3);
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 15;
 
@@ -103,15 +106,29 @@ impl Boot<'_> {
         let directory = tempfile::Builder::new().prefix("lab-").tempdir();
         let directory = directory.doing("make a temporary directory")?;
         let (image, line) = (self.kernel.image(), self.command_line());
-        let mut command = match self.emulator {
-            Emulator::Qemu(..) => self.qemu(directory.path(), &archive)?,
+        let (mut command, monitor) = match self.emulator {
+            Emulator::Qemu(..) => {
+                let mut command = self.qemu(directory.path(), &archive)?;
+                let monitor = Monitor::offer(&mut command, directory.path());
+                (command, Some(monitor))
+            }
             Emulator::Bochs(bochs, model) => {
                 disc::make(directory.path(), image, &archive, &line)?;
-                bochs.command(directory.path(), (model, self.cpus))?
+                (bochs.command(directory.path(), (model, self.cpus))?, None)
             }
         };
-        let child = Child::run_until(&mut command, self.deadline, on_line, gives_up);
-        let child = child.map_err(|error| self.emulator.unusable(&error))?;
+        let (mut registers, last_look) = (None, self.deadline.saturating_sub(LAST_LOOK));
+        let child = Child::run_until(&mut command, self.deadline, on_line, &mut || {
+            if registers.is_none() && started.elapsed() > last_look {
+                let look = |monitor: &Monitor| monitor.registers(symbols.as_deref());
+                registers = Some(monitor.as_ref().map(look).unwrap_or_default());
+            }
+            gives_up()
+        });
+        let mut child = child.map_err(|error| self.emulator.unusable(&error))?;
+        if child.stopped == Some(Stopped::Overrun) {
+            child.errors.extend(registers);
+        }
         let end = match (self.emulator, self.kernel) {
             (Emulator::Bochs(..), _) => End::of_bochs(&child, self.deadline),
             (_, Kernel::Shootdown(_)) => End::of_shootdown(&child, self.deadline),

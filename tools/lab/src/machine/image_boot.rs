@@ -1,8 +1,6 @@
 //! A machine of QEMU's that boots an image by its own firmware, as a PC does.
 
 use std::cell::{Cell, RefCell};
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,6 +9,7 @@ use super::accel::Accel;
 use super::boot::MEMORY_MIB;
 use super::child::Child;
 use super::end::End;
+use super::monitor::Monitor;
 use crate::failure::{Doing, Failure, Outcome};
 
 /// The text screen: 25 rows of 80 characters, each with a byte for its colours (IBM VGA, text modes).
@@ -67,17 +66,11 @@ impl ImageBoot<'_> {
     /// # Errors
     /// The emulator could not be started, or the screen not be read; the last words did not come.
     pub fn run_to_halt(&self, directory: &Path) -> Outcome<Halted> {
-        let socket = directory.join("monitor");
         let mut drive = std::ffi::OsString::from("format=raw,snapshot=on,file=");
         drive.push(self.image);
-        let mut monitor = std::ffi::OsString::from("server=on,wait=off,path=");
-        monitor.push(&socket);
         let mut command = self.command();
         command.arg("-drive").arg(drive);
-        command.args(["-mon", "chardev=monitor,mode=readline"]);
-        let mut chardev = std::ffi::OsString::from("socket,id=monitor,");
-        chardev.push(monitor);
-        command.arg("-chardev").arg(chardev);
+        let monitor = Monitor::offer(&mut command, directory);
         let (is_over, screen) = (Cell::new(false), RefCell::new(None));
         let child = Child::run_until(
             &mut command,
@@ -85,7 +78,7 @@ impl ImageBoot<'_> {
             &mut |line| is_over.set(is_over.get() || line.contains(LAST_WORDS)),
             &mut || {
                 if is_over.get() {
-                    screen.replace(Some(read_screen(&socket, directory)));
+                    screen.replace(Some(read_screen(&monitor, directory)));
                 }
                 is_over.get()
             },
@@ -118,17 +111,12 @@ impl ImageBoot<'_> {
 }
 
 /// The screen as soon as it shows the last words.
-fn read_screen(socket: &Path, directory: &Path) -> Outcome<String> {
+fn read_screen(monitor: &Monitor, directory: &Path) -> Outcome<String> {
     let file = directory.join("screen");
-    let mut monitor = UnixStream::connect(socket).doing("reach QEMU's monitor")?;
     let started = Instant::now();
     loop {
-        writeln!(
-            monitor,
-            "pmemsave {SCREEN} {SCREEN_BYTES} \"{}\"",
-            file.display()
-        )
-        .doing("ask QEMU's monitor")?;
+        let save = format!("pmemsave {SCREEN} {SCREEN_BYTES} \"{}\"", file.display());
+        monitor.ask(&save).doing("ask QEMU's monitor")?;
         std::thread::sleep(LOOK);
         let bytes = std::fs::read(&file).unwrap_or_default();
         let text = text(&bytes);

@@ -10,6 +10,7 @@ mod fetch;
 mod image_boot;
 mod linux;
 mod modules;
+mod monitor;
 mod nested;
 mod qemu;
 mod ramdisk;

@@ -22,6 +22,8 @@ const ROW_KEYS: &str = "policy threads pages median_ns p99_ns ratio ipis_per_op 
 /// Runs them all.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     tally.check("lab: run hands over output and exit status", || run(fleet));
+    let name = "lab: a machine that does not end shows its processors";
+    tally.check(name, || endless(fleet));
     let name = "lab: figures of the documents";
     match test.fast {
         true => tally.skip(name, "left out by --fast"),
@@ -61,6 +63,24 @@ fn run(fleet: &Fleet) -> Outcome<String> {
         }
     }
     Ok(String::new())
+}
+
+fn endless(fleet: &Fleet) -> Outcome<String> {
+    let programs = cargo::build_user()?;
+    let program = programs.get("t_kvm_fuzz");
+    let program = program.ok_or_else(|| Failure::work("no program t_kvm_fuzz"))?;
+    let words = ["run", "--deadline", "6", &program.to_string_lossy(), "60"];
+    let child = lab(fleet, &words)?;
+    let kept = child.errors.split_once("console kept in ");
+    let kept = kept.and_then(|(_, path)| path.split_whitespace().next());
+    let kept = kept.ok_or_else(|| Failure::work(format!("no console is kept: {child:?}")))?;
+    let console = std::fs::read_to_string(kept).doing("read the console")?;
+    match ["still running", "CPU#1", "\nin ", "RIP="]
+        .map(|part| child.errors.contains(part) || console.contains(part))
+    {
+        [true, true, true, true] => Ok(String::new()),
+        _ => Err(Failure::work(format!("no registers: {child:?}; {console}"))),
+    }
 }
 
 fn bench(fleet: &Fleet) -> Outcome<String> {

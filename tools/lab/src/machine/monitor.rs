@@ -1,0 +1,111 @@
+//! QEMU's monitor: what the processors of a machine do that does not end.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// How long an answer is awaited: a processor that never leaves its code keeps the monitor waiting, too.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The monitor of one machine.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: PathBuf,
+}
+
+impl Monitor {
+    /// Has `command`, which runs QEMU, offer a monitor in this directory.
+    pub fn offer(command: &mut Command, directory: &Path) -> Self {
+        let socket = directory.join("monitor");
+        let mut address = OsString::from("server=on,wait=off,path=");
+        address.push(&socket);
+        let mut chardev = OsString::from("socket,id=monitor,");
+        chardev.push(address);
+        command.arg("-chardev").arg(chardev);
+        command.args(["-mon", "chardev=monitor,mode=control"]);
+        Self { socket }
+    }
+
+    /// The registers of all processors, each behind the function where it is; what prevents that instead.
+    pub fn registers(&self, symbols: Option<&str>) -> String {
+        match self.ask("info registers -a") {
+            Ok(registers) => with_functions(&registers, symbols.unwrap_or_default()),
+            Err(error) => format!("QEMU's monitor does not answer: {error}\n"),
+        }
+    }
+
+    /// What the monitor answers to this line.
+    pub fn ask(&self, line: &str) -> std::io::Result<String> {
+        let stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut answers = BufReader::new(stream.try_clone()?).lines();
+        let ask = json!({"execute": "human-monitor-command", "arguments": {"command-line": line}, "id": 1});
+        write!(&stream, "{}{ask}", json!({"execute": "qmp_capabilities"}))?;
+        loop {
+            let answer = answers.next().ok_or(std::io::ErrorKind::UnexpectedEof)??;
+            let answer: Value = serde_json::from_str(&answer)?;
+            if answer["id"] == 1 {
+                return Ok(answer["return"].as_str().unwrap_or_default().into());
+            }
+        }
+    }
+}
+
+/// Puts before each line with an instruction pointer the function that it is in, of a table as [`symbols`](super::symbols) makes it.
+fn with_functions(registers: &str, symbols: &str) -> String {
+    let mut functions: Vec<(u64, &str)> = symbols
+        .lines()
+        .filter_map(|line| {
+            let (address, name) = line.split_once(" t ")?;
+            Some((u64::from_str_radix(address, 16).ok()?, name))
+        })
+        .collect();
+    functions.sort_unstable();
+    let mut text = String::new();
+    for line in registers.lines() {
+        let pointer = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("RIP="));
+        if let Some(at) = pointer.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            let before = functions.partition_point(|(address, _)| *address <= at);
+            if let Some((start, name)) = before.checked_sub(1).map(|last| functions[last]) {
+                let _ = writeln!(text, "in {name} + {:#x}", at - start);
+            }
+        }
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_has_its_function() {
+        let symbols = "0000000000002000 t later\n0000000000001000 t earlier\n";
+        let text = with_functions(
+            "CPU#0\nRAX=1 RBX=2\nRIP=0000000000001fff RFL=2\nRIP=0000000000000010",
+            symbols,
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[2..4],
+            ["in earlier + 0xfff", "RIP=0000000000001fff RFL=2"]
+        );
+        assert_eq!(lines[4], "RIP=0000000000000010", "{text}");
+    }
+
+    #[test]
+    fn a_monitor_that_is_not_there_is_no_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let monitor = Monitor::offer(&mut Command::new("true"), directory.path());
+        assert!(monitor.registers(None).contains("does not answer"));
+    }
+}
