@@ -60,11 +60,18 @@
 //! const ENDED: usize = 4;
 //! static CPUS: [AtomicUsize; 4] = [const { AtomicUsize::new(IN) }; 4];
 //!
-//! // Host::take_offline. CPU 0 stays, and ends the run.
+//! fn wait(until: impl Fn() -> bool) {
+//!     while !until() {
+//!         core::hint::spin_loop();
+//!     }
+//! }
+//!
+//! // Host::take_offline. CPU 0 stays, and ends the run: nobody leaves from then on.
 //! fn take_offline(me: CpuId, cpu: CpuId) -> bool {
 //!     let word = &CPUS[cpu.index()];
-//!     let asked = cpu != me && cpu.index() != 0 && word.compare_exchange(IN, LEAVE, AcqRel, Relaxed).is_ok();
-//!     while asked && word.load(Acquire) != OUT {}
+//!     let may = cpu != me && cpu.index() != 0 && CPUS[0].load(Acquire) != ENDED;
+//!     let asked = may && word.compare_exchange(IN, LEAVE, AcqRel, Relaxed).is_ok();
+//!     wait(|| !asked || word.load(Acquire) == OUT);
 //!     asked
 //! }
 //!
@@ -72,7 +79,7 @@
 //! fn bring_online(cpu: CpuId) {
 //!     let word = &CPUS[cpu.index()];
 //!     word.store(RETURN, Release);
-//!     while !matches!(word.load(Acquire), IN | ENDED) {}
+//!     wait(|| matches!(word.load(Acquire), IN | ENDED));
 //! }
 //!
 //! // On each CPU, after each of its steps.
@@ -86,7 +93,7 @@
 //!     // `switch_away`, if `enter(None)` is lazy.
 //!     host.engine().offline();
 //!     CPUS[cpu].store(OUT, Release);
-//!     while CPUS[cpu].load(Acquire) != RETURN {}
+//!     wait(|| CPUS[cpu].load(Acquire) == RETURN);
 //!     host.engine().online();
 //!     CPUS[cpu].store(IN, Release);
 //!     interrupts_on();
@@ -100,9 +107,11 @@
 //!         between_steps(host, cpu);
 //!     }
 //!     if cpu == 0 {
-//!         // One that is out ends when it is back.
-//!         while !CPUS[..cpus].iter().all(|word| matches!(word.load(Acquire), ENDED | OUT)) {}
+//!         let all_are = |states: &[usize]| CPUS[..cpus].iter().all(|word| states.contains(&word.load(Acquire)));
+//!         wait(|| all_are(&[ENDED, OUT]));
+//!         // One that was out ends when it is back.
 //!         torture.bring_all_online(host);
+//!         wait(|| all_are(&[ENDED]));
 //!     }
 //! }
 //! ```
@@ -110,7 +119,9 @@
 //! Without spaces ([`Memory::spaces`] is 0) kernel pages are still changed and checked, if there are any; operations that need a space do not come. A host
 //! whose interrupts get lost shows no violation, because the engine sends them again: look at `ipis_resent` of the engine's counters, too.
 //!
-//! 32 KiB of stack suffice for a step of a task and, on top of it, one in an interrupt: the reference kernel's tasks have that. No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
+//! 32 KiB of stack suffice, optimised, for a step of a task and, on top of it, one in an interrupt: the reference kernel's tasks have that.
+//!
+//! No allocation, no locks that wait: an operation that finds a page or a frame taken does without.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]

@@ -48,15 +48,15 @@
 //!
 //! | for | names |
 //! |---|---|
-//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_all`, `call_one`, `post`; [`CpuMemory`], [`CpuId`], [`CpuMask`] |
-//! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`PageSize`], [`FreedTables`] |
-//! | user address spaces | [`AddressSpace`], [`Root`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
+//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_all`, `call_one`, `post`; [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
+//! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`] |
+//! | user address spaces | [`AddressSpace`], [`Root`], [`SpaceId`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
 //! | calls that wait for nobody | [`CallTicket`], [`CallData`], [`KickTicket`] |
 //! | idle loops that spin | [`PollIdle`] |
 //! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], module [`watch`] |
 //! | hardware tags | module [`tags`] |
-//! | few: hypervisors | module [`guest`] |
-//! | few: flushes without an interrupt | module [`remote`] |
+//! | few: hypervisors | module [`guest`], and [`tags`] |
+//! | few: flushes without an interrupt | module [`remote`], and [`tags`] where it names them |
 //! | few: windows of servers | module [`windows`] |
 //!
 //! `examples/kernel.rs` keeps all of it in one module of a kernel that learns at boot how many CPUs there are.

@@ -254,11 +254,11 @@ pub enum LocalFlush {
     /// entries only, so it takes one without). The range has at most
     /// [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
     Pages(FlushRange, FreedTables),
-    /// Every non-global translation and cached page-table entry of the loaded root: for user pages, where they are more than that, or a change before them
-    /// is not known to be flushed.
+    /// Every non-global translation and cached page-table entry of the loaded root. Asked for where user pages exceed the ceiling, the gaps between merged ranges
+    /// counted; where an earlier change may not be flushed here; and for what passed this CPU by.
     Space,
-    /// Every translation and cached page-table entry, global ones too, of every root and every tag: for kernel pages, where they are more, and when the CPU
-    /// comes online.
+    /// Every translation and cached page-table entry, global ones too, of every root and every tag. Asked for where kernel pages exceed the ceiling, and when
+    /// the CPU comes online.
     All,
 }
 

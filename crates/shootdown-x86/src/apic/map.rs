@@ -33,7 +33,7 @@ impl Entry {
 /// CPU index to APIC id for up to `N` CPUs, for a `static`.
 ///
 /// Any CPU may ask at any time, from any context, without waiting. Changes are rare (boot, hotplug)
-/// and come from one CPU at a time; a CPU must be inserted before it is a target.
+/// and come from one CPU at a time, but for those of a CPU itself that comes and goes; a CPU must be inserted before it is a target.
 #[derive(Debug)]
 pub struct ApicMap<const N: usize> {
     cpus: [Entry; N],

@@ -126,8 +126,8 @@ where
     }
 
     /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one
-    /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy),
-    /// which a switch ends when it has made up for what passed this CPU by. For NMI-like contexts; any context, does not block.
+    /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) and
+    /// while flushes are [deferred](Self::defer_flushes), until what passed this CPU by is made up for. For NMI-like contexts; any context, does not block.
     pub fn user_access_ok(&self, space: SpaceId) -> bool {
         let state = self.state(self.platform.current_cpu());
         let tlb = &state.tlb;

@@ -110,23 +110,24 @@ impl Boot<'_> {
             Emulator::Qemu(..) => {
                 let mut command = self.qemu(directory.path(), &archive)?;
                 let monitor = Monitor::offer(&mut command, directory.path());
-                (command, Some(monitor))
+                (command, monitor)
             }
             Emulator::Bochs(bochs, model) => {
                 disc::make(directory.path(), image, &archive, &line)?;
                 (bochs.command(directory.path(), (model, self.cpus))?, None)
             }
         };
-        let (mut registers, last_look) = (None, self.deadline.saturating_sub(LAST_LOOK));
+        let (mut registers, spawned) = (None, Instant::now());
         let child = Child::run_until(&mut command, self.deadline, on_line, &mut || {
-            if registers.is_none() && started.elapsed() > last_look {
-                let look = |monitor: &Monitor| monitor.registers(symbols.as_deref());
-                registers = Some(monitor.as_ref().map(look).unwrap_or_default());
+            let is_over = gives_up();
+            let is_last_look = is_over || spawned.elapsed() + LAST_LOOK > self.deadline;
+            if let (true, None, Some(monitor)) = (is_last_look, &registers, &monitor) {
+                registers = monitor.registers(symbols.as_deref()).ok();
             }
-            gives_up()
+            is_over
         });
         let mut child = child.map_err(|error| self.emulator.unusable(&error))?;
-        if child.stopped == Some(Stopped::Overrun) {
+        if matches!(child.stopped, Some(Stopped::Overrun | Stopped::GivenUp)) {
             child.errors.extend(registers);
         }
         let end = match (self.emulator, self.kernel) {

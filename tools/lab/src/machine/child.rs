@@ -92,7 +92,8 @@ impl Child {
         let (status, stopped) = loop {
             let left = deadline.saturating_sub(started.elapsed());
             if left.is_zero() {
-                break (None, Some(Stopped::Overrun));
+                let status = child.try_wait()?;
+                break (status, status.is_none().then_some(Stopped::Overrun));
             }
             if heard.is_flooded() {
                 break (None, Some(Stopped::Flooding));

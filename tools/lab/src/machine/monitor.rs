@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long an answer is awaited: a processor that never leaves its code keeps the monitor waiting, too.
+/// How long each answer is awaited.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// As long as the name of a socket may be, and a few characters less.
+const MOST_BYTES: usize = 100;
 
 /// The monitor of one machine.
 #[derive(Debug)]
@@ -20,27 +22,36 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Has `command`, which runs QEMU, offer a monitor in this directory.
-    pub fn offer(command: &mut Command, directory: &Path) -> Self {
+    /// Has `command`, which runs QEMU, offer a monitor in this directory, if its name allows that.
+    pub fn offer(command: &mut Command, directory: &Path) -> Option<Self> {
         let socket = directory.join("monitor");
+        let name = socket.to_str()?;
+        if name.len() > MOST_BYTES || name.contains(',') {
+            return None;
+        }
         let mut address = OsString::from("server=on,wait=off,path=");
         address.push(&socket);
         let mut chardev = OsString::from("socket,id=monitor,");
         chardev.push(address);
         command.arg("-chardev").arg(chardev);
         command.args(["-mon", "chardev=monitor,mode=control"]);
-        Self { socket }
+        Some(Self { socket })
     }
 
-    /// The registers of all processors, each behind the function where it is; what prevents that instead.
-    pub fn registers(&self, symbols: Option<&str>) -> String {
-        match self.ask("info registers -a") {
-            Ok(registers) => with_functions(&registers, symbols.unwrap_or_default()),
-            Err(error) => format!("QEMU's monitor does not answer: {error}\n"),
-        }
+    /// The registers of all processors, each behind the kernel's function where it is (or was a few instructions ago: QEMU's translated code stores it now and
+    /// then).
+    ///
+    /// # Errors
+    /// The monitor is not there yet, or does not answer.
+    pub fn registers(&self, symbols: Option<&str>) -> std::io::Result<String> {
+        let registers = self.ask("info registers -a")?;
+        Ok(with_functions(&registers, symbols.unwrap_or_default()))
     }
 
     /// What the monitor answers to this line.
+    ///
+    /// # Errors
+    /// As [`registers`](Self::registers), or QEMU does not know the line.
     pub fn ask(&self, line: &str) -> std::io::Result<String> {
         let stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -51,7 +62,8 @@ impl Monitor {
             let answer = answers.next().ok_or(std::io::ErrorKind::UnexpectedEof)??;
             let answer: Value = serde_json::from_str(&answer)?;
             if answer["id"] == 1 {
-                return Ok(answer["return"].as_str().unwrap_or_default().into());
+                let text = answer["return"].as_str().map(str::to_owned);
+                return text.ok_or_else(|| std::io::Error::other(answer.to_string()));
             }
         }
     }
@@ -69,9 +81,9 @@ fn with_functions(registers: &str, symbols: &str) -> String {
     functions.sort_unstable();
     let mut text = String::new();
     for line in registers.lines() {
-        let pointer = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("RIP="));
+        let mut words = line.split_whitespace();
+        let is_kernels = !line.contains("CPL=3");
+        let pointer = words.find_map(|word| word.strip_prefix("RIP=").filter(|_| is_kernels));
         if let Some(at) = pointer.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
             let before = functions.partition_point(|(address, _)| *address <= at);
             if let Some((start, name)) = before.checked_sub(1).map(|last| functions[last]) {
@@ -100,12 +112,20 @@ mod tests {
             ["in earlier + 0xfff", "RIP=0000000000001fff RFL=2"]
         );
         assert_eq!(lines[4], "RIP=0000000000000010", "{text}");
+        let user = "RIP=0000000000001fff RFL=2 CPL=3\n";
+        assert_eq!(with_functions(user, symbols), user);
     }
 
     #[test]
     fn a_monitor_that_is_not_there_is_no_failure() {
         let directory = tempfile::tempdir().unwrap();
         let monitor = Monitor::offer(&mut Command::new("true"), directory.path());
-        assert!(monitor.registers(None).contains("does not answer"));
+        assert!(monitor.unwrap().registers(None).is_err());
+        let long = directory.path().join("x".repeat(MOST_BYTES));
+        for name in [long.as_path(), Path::new("/tmp/a,b")] {
+            let mut command = Command::new("true");
+            assert!(Monitor::offer(&mut command, name).is_none());
+            assert_eq!(command.get_args().count(), 0);
+        }
     }
 }

@@ -18,7 +18,8 @@ fn of_image(image: &[u8]) -> Option<String> {
     let mut text = String::new();
     for symbol in ElfFile64::<Endianness>::parse(image).ok()?.symbols() {
         // Assembler labels have no type but name code as well.
-        let is_code = symbol.kind() == SymbolKind::Text || symbol.size() == 0;
+        let is_label = symbol.size() == 0 && symbol.kind() != SymbolKind::File;
+        let is_code = symbol.kind() == SymbolKind::Text || is_label;
         let Ok(name) = symbol.name_bytes().map(String::from_utf8_lossy) else {
             continue;
         };

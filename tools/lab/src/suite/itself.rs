@@ -67,19 +67,26 @@ fn run(fleet: &Fleet) -> Outcome<String> {
 
 fn endless(fleet: &Fleet) -> Outcome<String> {
     let programs = cargo::build_user()?;
-    let program = programs.get("t_kvm_fuzz");
-    let program = program.ok_or_else(|| Failure::work("no program t_kvm_fuzz"))?;
-    let words = ["run", "--deadline", "6", &program.to_string_lossy(), "60"];
+    let program = programs.get("tlbtorture");
+    let program = program.ok_or_else(|| Failure::work("no program tlbtorture"))?;
+    let words = [
+        "run",
+        "--deadline",
+        "10",
+        &program.to_string_lossy(),
+        "--seconds=60",
+    ];
     let child = lab(fleet, &words)?;
-    let kept = child.errors.split_once("console kept in ");
-    let kept = kept.and_then(|(_, path)| path.split_whitespace().next());
-    let kept = kept.ok_or_else(|| Failure::work(format!("no console is kept: {child:?}")))?;
+    let kept = child
+        .errors
+        .lines()
+        .find_map(|line| line.split_once("console kept in "));
+    let (_, kept) = kept.ok_or_else(|| Failure::work(format!("no console is kept: {child:?}")))?;
     let console = std::fs::read_to_string(kept).doing("read the console")?;
-    match ["still running", "CPU#1", "\nin ", "RIP="]
-        .map(|part| child.errors.contains(part) || console.contains(part))
-    {
-        [true, true, true, true] => Ok(String::new()),
-        _ => Err(Failure::work(format!("no registers: {child:?}; {console}"))),
+    let is_there = |part| child.errors.contains(part) || console.contains(part);
+    match ["still running", "CPU#1", "RIP="].into_iter().all(is_there) {
+        true => Ok(String::new()),
+        false => Err(Failure::work(format!("no registers: {child:?}; {console}"))),
     }
 }
 
