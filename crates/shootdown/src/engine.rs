@@ -13,7 +13,6 @@ use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::stats::Stats;
 use crate::sync::{AtomicU64, Ordering, Padded, SetOnce, const_fn, fence};
-use crate::tlb::SpaceId;
 use crate::trace::TraceEvent;
 
 /// Cross-CPU calls and TLB shootdown for up to `N` CPUs.
@@ -30,9 +29,9 @@ where
     policy: Padded<AtomicU64>,
     pub(crate) stall_ns: Padded<AtomicU64>,
     /// How many names of spaces were given out.
-    names: Padded<AtomicU64>,
+    pub(crate) names: Padded<AtomicU64>,
     /// Of this engine, in the names of its spaces; 0 before the first.
-    number: CoreU64,
+    pub(crate) number: CoreU64,
     /// How many groups have CPUs with memory: what is beyond is empty in every set.
     groups: CoreU64,
     /// The targets of flushes and kicks: all that are online.
@@ -278,44 +277,9 @@ where
     pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
         PreemptGuard::new(&self.platform)
     }
-
-    /// A name that no space of this engine has had.
-    pub(crate) fn fresh_space_id(&self) -> SpaceId {
-        let sequence = self.names.0.fetch_add(1, Ordering::Relaxed) + 1;
-        SpaceId::of_engine(self.number(), sequence)
-    }
-
-    /// A number that tells this engine from others, as far as 65535 numbers can.
-    fn number(&self) -> u64 {
-        use core::sync::atomic::Ordering::Relaxed;
-        static NEXT: CoreU64 = CoreU64::new(0);
-        let number = self.number.load(Relaxed);
-        if number != 0 {
-            return number;
-        }
-        let fresh = NEXT.fetch_add(1, Relaxed) % u64::from(u16::MAX) + 1;
-        let given = self.number.compare_exchange(0, fresh, Relaxed, Relaxed);
-        given.map_or_else(|other| other, |_| fresh)
-    }
-
-    /// Checks that a space is this engine's: with another's CPU sets and generations no flush would reach its CPUs.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn check_owner(&self, space: SpaceId) {
-        if space.engine() != self.number.load(core::sync::atomic::Ordering::Relaxed) {
-            of_another_engine(space);
-        }
-    }
 }
 
 // Out of line and by value: what is formatted has an address, and would have to be kept in memory by every caller.
-
-#[cold]
-#[inline(never)]
-#[track_caller]
-fn of_another_engine(space: SpaceId) -> ! {
-    panic!("{space:?} belongs to another engine");
-}
 
 #[cold]
 #[inline(never)]

@@ -2,7 +2,8 @@
 //! functions, as long as they are short; long ones, and those that may be merged, go into the backlog.
 
 use crate::call::backlog::Found;
-use crate::call::ring::{Announcement, MOST_READ};
+use crate::call::ring::MOST_READ;
+use crate::call::ring_entry::Announcement;
 use crate::call::{Kind, OtherSlots, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;

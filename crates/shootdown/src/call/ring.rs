@@ -19,7 +19,7 @@
 //! * Targets acknowledge in a *leaf*, which eight neighbours share; the last of these clears the bits of all in the pending
 //!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
-use crate::call::ring_entry::{Entry, LEAVES, Leaf, Seat, Word, mates};
+use crate::call::ring_entry::{Announcement, Entry, LEAVES, Leaf, Seat, Word, mates};
 use crate::call::{Number, Ticket};
 use crate::cpu::CpuId;
 #[cfg(any(loom, feature = "sim"))]
@@ -41,21 +41,6 @@ pub(crate) const MOST_READ: usize = 2 * LEN;
 
 /// Tries to claim an entry; each that fails means that another initiator has succeeded.
 const ATTEMPTS: usize = LEN;
-
-/// What the entry of a ticket says to one CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Announcement {
-    /// There is none yet.
-    Nothing,
-    /// It is gone, and so are all before this ticket: their requests are complete.
-    Gone(Ticket),
-    /// A request that does not name the reader.
-    NotOurs,
-    /// A request that names the reader, in this slot of this CPU.
-    Ours(CpuId, usize),
-    /// Its initiator has not finished it, and has interrupted no CPU for it.
-    Incomplete,
-}
 
 /// The announcements for one group.
 #[derive(Debug)]

@@ -12,6 +12,21 @@ pub(super) const LEAVES: usize = 8;
 #[cfg(loom)]
 pub(super) const LEAVES: usize = 2;
 
+/// What the entry of a ticket says to one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Announcement {
+    /// There is none yet.
+    Nothing,
+    /// It is gone, and so are all before this ticket: their requests are complete.
+    Gone(Ticket),
+    /// A request that does not name the reader.
+    NotOurs,
+    /// A request that names the reader, in this slot of this CPU.
+    Ours(CpuId, usize),
+    /// Its initiator has not finished it, and has interrupted no CPU for it.
+    Incomplete,
+}
+
 /// Where a CPU sits in its ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {

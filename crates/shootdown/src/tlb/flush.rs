@@ -129,8 +129,8 @@ where
     ) -> FlushTicket<'_, P, N> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
-        let (mut preempt, mut wait) = (None, None);
-        let mut asks_platform = self.platform.flushes_remotely();
+        let (mut preempt, mut wait, mut asks_platform) =
+            (None, None, self.platform.flushes_remotely());
         loop {
             let irq = self.irq_guard();
             let here = self.here();

@@ -23,9 +23,9 @@ use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, Padded, fence};
 use crate::tlb::asid::Choice;
+use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
 use crate::tlb::{
-    Asid, FlushBatch, FlushTicket, GlobalTags, Reclaimed, Root, Slots, SpaceId, TagEntries, TlbGen,
-    UserSide,
+    FlushBatch, FlushTicket, GlobalTags, Reclaimed, Root, Slots, SpaceId, TlbGen, UserSide,
 };
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
@@ -36,7 +36,7 @@ pub struct GuestSpace<const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    id: SpaceId,
+    pub(super) id: SpaceId,
     root: Root,
     generation: Padded<AtomicU64>,
     /// Where it has ever run; whether it does now says the CPU's own mark, which costs no line that all of them write.
@@ -81,68 +81,6 @@ where
         // ORDERING: acquires the changes counted so far; pairs with `bump`.
         TlbGen::from_raw(self.generation.0.load(Ordering::Acquire))
     }
-}
-
-/// A virtual CPU, as far as its translations go. It runs on one CPU at a time; between two entries it may move.
-#[derive(Debug)]
-pub struct Vcpu {
-    name: SpaceId,
-    guest: SpaceId,
-    /// Where it ran last, and under which tag.
-    last: Option<(CpuId, Asid)>,
-    /// How often its tag was of no use any more.
-    moves: u64,
-}
-
-impl Vcpu {
-    /// A virtual CPU of `guest` that has not run yet. Any context; does not block.
-    pub fn new<P: Platform, const N: usize>(engine: &Shootdown<P, N>, guest: &GuestSpace<N>) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
-        Self {
-            name: engine.fresh_space_id(),
-            guest: guest.id,
-            last: None,
-            moves: 0,
-        }
-    }
-
-    /// All that it has cached, its guest-virtual translations too, is dropped before it runs again: after a flush by the guest that the host
-    /// carries out (a hypercall, a write of CR3 that exits).
-    pub fn drop_translations(&mut self) {
-        self.moves += 1;
-    }
-
-    /// How old what it caches from now on is. Both only grow, so their sum is the same only if both are.
-    fn age(&self, generation: TlbGen) -> TlbGen {
-        TlbGen::from_raw(generation.as_u64().wrapping_add(self.moves))
-    }
-
-    /// Whether it has run nowhere else since it was here, under this tag.
-    fn stays(&self, me: CpuId, asid: Asid) -> bool {
-        self.last == Some((me, asid))
-    }
-}
-
-/// What the host loads as it enters guest mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GuestEntry {
-    /// The nested page tables.
-    pub root: Root,
-    /// The tag, one of [`Platform::guest_slots`]; [`Asid::UNTAGGED`] where there are none.
-    pub asid: Asid,
-    /// Whether what is cached under the tag may be used. No other tag is to be dropped.
-    pub entries: TagEntries,
-}
-
-/// How an attempt to enter guest mode ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GuestExit<R> {
-    /// The guest ran, and is left.
-    Ran(R),
-    /// It was not entered, and nothing dropped.
-    NotEntered(R),
 }
 
 /// The CPU is in guest mode; when this is dropped, it has left.
@@ -198,12 +136,8 @@ where
         fence(Ordering::SeqCst);
         let generation = guest.generation();
         let choice = self.choose_guest_tag(here, vcpu, generation);
-        let (asid, entries) = (choice.asid, choice.entries);
-        let exit = run(GuestEntry {
-            root: guest.root,
-            asid,
-            entries,
-        });
+        let asid = choice.asid;
+        let exit = run(GuestEntry::new(guest.root, choice));
         drop(in_guest);
         let result = match exit {
             GuestExit::NotEntered(result) => result,

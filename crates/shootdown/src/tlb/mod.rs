@@ -40,6 +40,7 @@ mod split;
 mod switch;
 mod taken;
 mod ticket;
+mod vcpu;
 mod window;
 mod window_root;
 
@@ -47,7 +48,7 @@ pub use asid::{Asid, AsidSlot, TagEntries};
 pub use batch::{BatchFull, FlushBatch, Reclaimed};
 pub use flush_guard::FlushGuard;
 pub use global_tag::{GlobalTags, TagSet};
-pub use guest::{GuestEntry, GuestExit, GuestSpace, Vcpu};
+pub use guest::GuestSpace;
 pub use names::{Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
@@ -56,6 +57,7 @@ pub use remote::RemoteTargets;
 pub use request::FlushRequest;
 pub use space::AddressSpace;
 pub use ticket::FlushTicket;
+pub use vcpu::{GuestEntry, GuestExit, Vcpu};
 pub use window_root::WindowRoot;
 
 pub(crate) use asid::{Slots, UserSide, Why};

@@ -1,6 +1,12 @@
 //! What the engine knows page tables by: their [`Root`], the [`SpaceId`] of their space, the [`TlbGen`] of their state.
 
 use core::fmt;
+use core::sync::atomic::AtomicU64 as CoreU64;
+
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+use crate::sync::Ordering;
 
 /// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -104,4 +110,46 @@ impl TlbGen {
     pub const fn as_u64(self) -> u64 {
         self.0
     }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// A name that no space of this engine has had.
+    pub(crate) fn fresh_space_id(&self) -> SpaceId {
+        let sequence = self.names.0.fetch_add(1, Ordering::Relaxed) + 1;
+        SpaceId::of_engine(self.number(), sequence)
+    }
+
+    /// A number that tells this engine from others, as far as 65535 numbers can.
+    fn number(&self) -> u64 {
+        use core::sync::atomic::Ordering::Relaxed;
+        static NEXT: CoreU64 = CoreU64::new(0);
+        let number = self.number.load(Relaxed);
+        if number != 0 {
+            return number;
+        }
+        let fresh = NEXT.fetch_add(1, Relaxed) % u64::from(u16::MAX) + 1;
+        let given = self.number.compare_exchange(0, fresh, Relaxed, Relaxed);
+        given.map_or_else(|other| other, |_| fresh)
+    }
+
+    /// Checks that a space is this engine's: with another's CPU sets and generations no flush would reach its CPUs.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn check_owner(&self, space: SpaceId) {
+        if space.engine() != self.number.load(core::sync::atomic::Ordering::Relaxed) {
+            of_another_engine(space);
+        }
+    }
+}
+
+// Out of line and by value, as in `engine`.
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn of_another_engine(space: SpaceId) -> ! {
+    panic!("{space:?} belongs to another engine");
 }

@@ -34,20 +34,7 @@ where
         serve: Serve,
     ) -> bool {
         // SAFETY: duty 1.
-        let request = unsafe { self.slot_at(place).contents() };
-        let flush = if kind.is_indirect() {
-            me.counters.shared_lines_read.add(2);
-            // SAFETY: written before the slot was published and not again before we acknowledge (I6).
-            unsafe {
-                self.state(place.initiator()).indirect[place.slot()]
-                    .0
-                    .read()
-            }
-        } else {
-            me.counters.shared_lines_read.add(1);
-            // SAFETY: flush requests carry a FlushRequest.
-            unsafe { request.payload.get::<FlushRequest>() }
-        };
+        let flush = unsafe { self.read_flush(me, place, kind) };
         let at_once = serve == Serve::All;
         // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
         // again, this CPU would do nothing but flush.
@@ -74,6 +61,29 @@ where
         self.flush_here(me, &flush, Role::Responder);
         self.acknowledge(me, place);
         true
+    }
+
+    /// What a flush request of this kind asks for.
+    ///
+    /// # Safety
+    /// 1. As [`serve_flush`](Self::serve_flush).
+    #[inline(always)]
+    unsafe fn read_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) -> FlushRequest {
+        // SAFETY: duty 1.
+        let request = unsafe { self.slot_at(place).contents() };
+        if kind.is_indirect() {
+            me.counters.shared_lines_read.add(2);
+            // SAFETY: written before the slot was published and not again before we acknowledge (I6).
+            unsafe {
+                self.state(place.initiator()).indirect[place.slot()]
+                    .0
+                    .read()
+            }
+        } else {
+            me.counters.shared_lines_read.add(1);
+            // SAFETY: flush requests carry a FlushRequest.
+            unsafe { request.payload.get::<FlushRequest>() }
+        }
     }
 
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
