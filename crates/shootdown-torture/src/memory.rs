@@ -15,7 +15,7 @@ pub enum Region {
 
 /// Page tables, frames and loads. [`map`](Self::map), [`load`](Self::load), [`write_frame`](Self::write_frame), [`move_table`](Self::move_table) and
 /// [`free_table`](Self::free_table) change or use them, with interrupts off, and must not wait for flushes or functions. A short lock
-/// is allowed, also one that polls. The others only answer, in any state.
+/// is allowed, also one that polls. The others are called in any state, [`enter`](Self::enter) with interrupts on.
 ///
 /// Numbers that do well: two to four spaces, 16 to 64 pages, and more frames than all regions have pages together, or changes find none free.
 ///

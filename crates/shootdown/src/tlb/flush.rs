@@ -8,6 +8,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
+use crate::memory::Here;
 use crate::platform::Platform;
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
@@ -129,8 +130,8 @@ where
     ) -> FlushTicket<'_, P, N> {
         let policy = self.policy();
         let is_pinned = !policy.is_concurrent() || !policy.waits_preemptibly();
-        let (mut preempt, mut wait, mut asks_platform) =
-            (None, None, self.platform.flushes_remotely());
+        let (mut preempt, mut wait) = (None, None);
+        let mut asks_platform = self.platform.flushes_remotely();
         loop {
             let irq = self.irq_guard();
             let here = self.here();
@@ -143,10 +144,7 @@ where
             find(here.cpu);
             let is_flushed = asks && self.take_targets(here, &request, space, spared);
             if here.targets.is_empty() {
-                if !is_flushed {
-                    self.flush_here(here, &request, Role::Initiator);
-                }
-                return FlushTicket::done(self);
+                return self.finish_alone(here, &request, is_flushed);
             }
             if is_pinned && preempt.is_none() {
                 preempt = Some(self.preempt_guard());
@@ -161,6 +159,20 @@ where
             // The next turn may be on another CPU.
             self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
+    }
+
+    /// Without a request: no other CPU has to be asked.
+    #[inline(always)]
+    fn finish_alone(
+        &self,
+        here: Here<'_, N>,
+        request: &FlushRequest,
+        is_flushed: bool,
+    ) -> FlushTicket<'_, P, N> {
+        if !is_flushed {
+            self.flush_here(here, request, Role::Initiator);
+        }
+        FlushTicket::done(self)
     }
 
     fn publish_flush<'a>(

@@ -10,7 +10,7 @@
 //! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
-//! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them.
+//! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them; [`vcpu`](Vcpu): what runs there.
 //! * `ticket`: the wait that separates them.
 
 mod asid;

@@ -107,11 +107,7 @@ impl Boot<'_> {
         let directory = directory.doing("make a temporary directory")?;
         let (image, line) = (self.kernel.image(), self.command_line());
         let (mut command, monitor) = match self.emulator {
-            Emulator::Qemu(..) => {
-                let mut command = self.qemu(directory.path(), &archive)?;
-                let monitor = Monitor::offer(&mut command, directory.path());
-                (command, monitor)
-            }
+            Emulator::Qemu(..) => self.qemu(directory.path(), &archive)?,
             Emulator::Bochs(bochs, model) => {
                 disc::make(directory.path(), image, &archive, &line)?;
                 (bochs.command(directory.path(), (model, self.cpus))?, None)
@@ -153,8 +149,8 @@ impl Boot<'_> {
         Ok(files)
     }
 
-    /// The command that runs the machine in `directory`.
-    fn qemu(&self, directory: &Path, archive: &[u8]) -> Outcome<Command> {
+    /// The command that runs the machine in `directory`, and its monitor.
+    fn qemu(&self, directory: &Path, archive: &[u8]) -> Outcome<(Command, Option<Monitor>)> {
         let Emulator::Qemu(path, accel) = self.emulator else {
             unreachable!("Bochs has a command of its own")
         };
@@ -173,7 +169,8 @@ impl Boot<'_> {
             // Our own output comes over the serial line; the debug port carries the exit status.
             .args("-nodefaults -no-user-config -display none -no-reboot -serial stdio".split(' '))
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        Ok(command)
+        let monitor = Monitor::offer(&mut command, directory);
+        Ok((command, monitor))
     }
 
     /// What the kernel is told.

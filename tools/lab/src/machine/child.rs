@@ -269,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_has_ended_when_its_deadline_is_noticed_is_no_overrun() {
+        let deadline = Duration::from_secs(3);
+        let started = Instant::now();
+        let mut command = Command::new("echo");
+        let child = Child::run(command.arg("up"), deadline, &mut |_| {
+            std::thread::sleep(deadline.saturating_sub(started.elapsed()));
+        });
+        let child = child.unwrap();
+        assert_eq!(child.stopped, None);
+        assert!(child.status.is_some_and(|status| status.success()));
+    }
+
+    #[test]
     fn a_listener_may_give_up() {
         let heard = std::cell::Cell::new(false);
         let mut command = Command::new("sh");

@@ -1,6 +1,5 @@
-//! QEMU's monitor: what the processors of a machine do that does not end.
+//! QEMU's monitor: where the processors of a machine are that does not end, and what is in its memory.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -29,12 +28,8 @@ impl Monitor {
         if name.len() > MOST_BYTES || name.contains(',') {
             return None;
         }
-        let mut address = OsString::from("server=on,wait=off,path=");
-        address.push(&socket);
-        let mut chardev = OsString::from("socket,id=monitor,");
-        chardev.push(address);
-        command.arg("-chardev").arg(chardev);
-        command.args(["-mon", "chardev=monitor,mode=control"]);
+        let chardev = format!("socket,id=monitor,server=on,wait=off,path={name}");
+        command.args(["-chardev", &chardev, "-mon", "chardev=monitor,mode=control"]);
         Some(Self { socket })
     }
 

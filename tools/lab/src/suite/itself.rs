@@ -1,5 +1,7 @@
 //! Checks of the lab itself, started as a user starts it.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -42,6 +44,12 @@ fn lab(fleet: &Fleet, arguments: &[&str]) -> Outcome<Child> {
     Child::run(&mut command, DEADLINE, &mut |_| ()).doing("start the lab")
 }
 
+fn path_of(programs: &BTreeMap<String, PathBuf>, name: &str) -> Outcome<String> {
+    let path = programs.get(name);
+    let path = path.ok_or_else(|| Failure::work(format!("no program {name}")))?;
+    Ok(path.to_string_lossy().into())
+}
+
 fn run(fleet: &Fleet) -> Outcome<String> {
     let programs = cargo::build_user()?;
     for (name, status, output, errors) in [
@@ -49,9 +57,7 @@ fn run(fleet: &Fleet) -> Outcome<String> {
         ("badcalls", 0, "badcalls: OK", ""),
         ("wild", 139, "wild: reading", "SIGSEGV"),
     ] {
-        let program = programs.get(name);
-        let program = program.ok_or_else(|| Failure::work(format!("no program {name}")))?;
-        let child = lab(fleet, &["run", &program.to_string_lossy()])?;
+        let child = lab(fleet, &["run", &path_of(&programs, name)?])?;
         let is_as_due = child.status.and_then(|it| it.code()) == Some(status)
             && child.output.contains(output)
             && child.errors.contains(errors)
@@ -66,17 +72,11 @@ fn run(fleet: &Fleet) -> Outcome<String> {
 }
 
 fn endless(fleet: &Fleet) -> Outcome<String> {
-    let programs = cargo::build_user()?;
-    let program = programs.get("tlbtorture");
-    let program = program.ok_or_else(|| Failure::work("no program tlbtorture"))?;
-    let words = [
-        "run",
-        "--deadline",
-        "10",
-        &program.to_string_lossy(),
-        "--seconds=60",
-    ];
-    let child = lab(fleet, &words)?;
+    let program = path_of(&cargo::build_user()?, "tlbtorture")?;
+    let child = lab(
+        fleet,
+        &["run", "--deadline", "10", &program, "--seconds=60"],
+    )?;
     let kept = child
         .errors
         .lines()
