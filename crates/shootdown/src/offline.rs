@@ -57,8 +57,10 @@ where
         self.check_may_leave(me);
         self.withdraw(me, self.callable_set());
         // All functions that name us are in the inbox or complete in the ring now, and no other comes. (An entry there that is not, names
-        // others.)
+        // others, or is a flush.) Not all may have rung: a function relies on the first of its word to ring, and that may be a flush whose
+        // initiator has answered before it began.
         let here = self.here();
+        here.inbox.ring_all();
         while self.serve(here) {}
         // This also publishes our last use of any translation and root to initiators that found us in a space's set and find us gone
         // here: they send nothing, and may give frames and tables away (I4, I5).

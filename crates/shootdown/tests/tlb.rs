@@ -758,6 +758,28 @@ fn who_comes_again_at_once_waits() {
     puppet.deliver_all();
 }
 
+/// Two CPUs that flush each other's pages: a flush of one target is acknowledged when it is done if its initiator has served others since
+/// its own last one.
+#[test]
+fn cpus_that_flush_each_others_pages_go_in_step() {
+    let (machine, puppet) = with_puppet::<4>();
+    let flushes = |targets: u32, initiator: u32| {
+        let space = space_on(machine, targets + 1);
+        let before = machine.total_stats().early_acks;
+        puppet.as_cpu(initiator, || {
+            machine.flush(&space, pages(0, 1), FreedTables::No)
+        });
+        machine.total_stats().early_acks - before
+    };
+    assert_eq!(flushes(1, 0), 1);
+    for _ in 0..2 {
+        assert_eq!(flushes(1, 1), 0, "0 has interrupted 1");
+        assert_eq!(flushes(1, 0), 0, "and the other way round");
+    }
+    assert_eq!(flushes(1, 0), 1, "it has served nobody since");
+    assert_eq!(flushes(2, 1), 2, "there are two targets");
+}
+
 /// Full flushes of one space that wait together are one.
 #[test]
 fn full_flushes_that_wait_are_served_by_one() {

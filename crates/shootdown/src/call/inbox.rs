@@ -171,6 +171,15 @@ where
         true
     }
 
+    /// Has the next [`take`](Self::take) look at every word, whether an initiator has rung for it or not. As `take`.
+    pub(crate) fn ring_all(&self) {
+        if Self::IS_WIDE {
+            let words = <Cpus<N> as Capacity>::WORDS.min(Self::LAST_WORD_BIT + 1);
+            // ORDERING: as in `hold`.
+            self.rung.fetch_or((1 << words) - 1, Ordering::AcqRel);
+        }
+    }
+
     /// Holds the doorbell: the caller will look again or let it go, and no interrupt is sent meanwhile. As [`take`](Self::take).
     pub(crate) fn hold(&self, me: CpuId) {
         // ORDERING: a read-modify-write that stays in the chain which the next `take` acquires.

@@ -202,3 +202,25 @@ fn a_hint_beside_an_initiator_that_has_not_rung_is_not_lost() {
 fn a_hint_beside_an_initiator_that_was_put_back_is_not_lost() {
     a_hint_beside_a_function_is_not_lost(2, None);
 }
+
+/// An initiator that is done has announced itself, though another one of its word, which is to ring, has not: who then looks at every word
+/// finds it.
+#[test]
+fn who_looks_at_every_word_finds_those_that_nobody_has_rung_for() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::<5>::new());
+        let add = |number, is_flush| {
+            let inbox = inbox.clone();
+            loom::thread::spawn(move || inbox.add(CpuId::new(number), is_flush))
+        };
+        let (late, done) = (add(2, true), add(3, false));
+        let _ = done.join().unwrap();
+        inbox.ring_all();
+        let mut is_found = false;
+        take(&inbox, |group, word| {
+            is_found |= (group, word & 0b10) == (1, 0b10)
+        });
+        let _ = late.join().unwrap();
+        assert!(is_found, "its function never runs");
+    });
+}

@@ -202,16 +202,21 @@ where
         request: &FlushRequest,
         policy: Policy,
     ) -> RequestRef {
+        let here = slot.here;
         let mut kind = Kind::FLUSH;
         if policy.acknowledges_early() && request.allows_early_ack() {
-            kind = kind.ack_first();
+            // Two CPUs that flush each other's pages go in step: if one were back early, it would interrupt the other's flush twice.
+            let goes_in_step = here.served.get() > 0 && here.targets.only().is_some();
+            if !goes_in_step {
+                kind = kind.ack_first();
+            }
         }
         let mut payload = Payload::EMPTY;
         if policy.is_inline() {
             payload = Payload::of(*request);
         } else {
             kind = kind.indirect();
-            let beside = &slot.here.indirect[slot.index].0;
+            let beside = &here.indirect[slot.index].0;
             // SAFETY: the slot is free and stays ours (`FreeSlot`), so no target reads its description (I6).
             unsafe { beside.write(*request) };
         }
