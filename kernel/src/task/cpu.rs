@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use shootdown::CpuId;
 
-use super::queue::ReadyQueue;
+use super::queue::{Ready, ReadyQueue};
 use super::scheduling::{Priority, PriorityHint};
 use super::timer::TimerQueue;
+use super::wake_budget::WakeBudget;
 use super::{MAX_THREADS, Thread};
 use crate::arch::percpu;
 use crate::cpus::MAX_CPUS;
@@ -64,6 +65,8 @@ pub(super) struct CpuSched {
     busy_with: PriorityHint,
     /// The most urgent thread that waits here, as a hint for other CPUs.
     waiting: PriorityHint,
+    /// Of the threads that wake up here.
+    wake_budget: WakeBudget,
     local: UnsafeCell<Option<Local>>,
 }
 
@@ -104,15 +107,6 @@ pub(super) fn open_bits() -> u64 {
     open().fold(0, |bits, cpu| bits | 1 << cpu.index())
 }
 
-impl Local {
-    /// Gives the running thread its time since the last call.
-    pub fn account(&mut self, now_ns: u64) {
-        self.current
-            .add_run_ns(now_ns.saturating_sub(self.accounted_ns));
-        self.accounted_ns = now_ns;
-    }
-}
-
 impl CpuSched {
     const fn new() -> Self {
         Self {
@@ -123,6 +117,7 @@ impl CpuSched {
             load: AtomicU32::new(0),
             busy_with: PriorityHint::nobody(),
             waiting: PriorityHint::nobody(),
+            wake_budget: WakeBudget::full(),
             local: UnsafeCell::new(None),
         }
     }
@@ -183,6 +178,21 @@ impl CpuSched {
         f(local
             .as_mut()
             .expect("the scheduler has not started on this CPU"))
+    }
+
+    /// Gives the running thread its time since the last call. On the CPU itself.
+    pub fn account(&self, local: &mut Local, now_ns: u64) {
+        let ran_ns = now_ns.saturating_sub(local.accounted_ns);
+        local.current.add_run_ns(ran_ns);
+        local.accounted_ns = now_ns;
+        let is_awaited = self.waiting().is_some();
+        self.wake_budget
+            .account(local.current.priority(), is_awaited, ran_ns);
+    }
+
+    /// Whether a thread that wakes up goes before those that take turns here; a hint.
+    pub fn lets_woken_go_first(&self) -> bool {
+        self.wake_budget.allows()
     }
 
     /// Ready threads plus the running one; a hint.

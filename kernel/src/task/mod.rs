@@ -43,6 +43,7 @@ mod state;
 mod thread;
 mod timer;
 mod wait;
+mod wake_budget;
 
 pub use child::{WaitFor, wait_child};
 pub use clone::{CloneRequest, clone_thread, fork, vfork};
@@ -55,13 +56,12 @@ pub use kernel_thread::start_kernel_thread;
 pub use name::NAME_BYTES;
 pub use process::{ExitStatus, Process};
 pub use sched::{
-    SLICE_NS, before_user_return, catch_up, catch_up_before_access, change_space, close_cpu,
-    close_window, cpu_count, defer_flushes, doze, expire_deadlines, hand_over, open_window,
-    park_uninterrupted, preempt, preempt_interrupted, refresh_windows, reopen_cpu, set_affinity,
-    set_scheduling, sleep_until, tell_server, timer_tick, unpark, usable_cpu_bits, vacate,
-    yield_now,
+    before_user_return, catch_up, catch_up_before_access, change_space, close_cpu, close_window,
+    cpu_count, defer_flushes, doze, expire_deadlines, hand_over, open_window, park_uninterrupted,
+    preempt, preempt_interrupted, refresh_windows, reopen_cpu, set_affinity, set_scheduling,
+    sleep_until, tell_server, timer_tick, unpark, usable_cpu_bits, vacate, yield_now,
 };
-pub use scheduling::{Priority, Rule, Scheduling};
+pub use scheduling::{Priority, Rule, SLICE_NS, Scheduling};
 pub use signal::{UserException, user_exception};
 pub use start::{start_init, start_scheduling, wait_for_other_cpus};
 pub use thread::{Thread, ThreadList};

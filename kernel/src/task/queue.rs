@@ -54,6 +54,8 @@ pub enum Place {
     First,
     /// It has had its turn, or comes anew.
     Last,
+    /// It has slept: last among those that have.
+    Woken,
 }
 
 /// What the running thread has to say against giving way.
@@ -102,7 +104,7 @@ impl<T: Deref<Target: Ready>> ReadyQueue<T> {
         let priority = thread.priority();
         let at = self.threads.partition_point(|&(other, _)| match place {
             Place::First => other > priority,
-            Place::Last => other >= priority,
+            Place::Last | Place::Woken => other >= priority,
         });
         self.threads.insert(at, (priority, thread));
         self.kick(priority)

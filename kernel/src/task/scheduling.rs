@@ -4,24 +4,29 @@
 //! that does to the others; of equal ones the first runs until it sleeps or yields (`SCHED_FIFO`), or has had its slice
 //! (`SCHED_RR`). `SCHED_OTHER` threads take turns below them.
 
-/// How urgent a thread is: more is more.
+/// How long a thread runs before others on its CPU get their turn.
+pub const SLICE_NS: u64 = 10_000_000;
+
+/// How urgent a thread is: more is more. Twice the number that Linux gives it, and one more for a thread that has just woken up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Priority(u8);
 
 impl Priority {
     /// Threads that take turns.
     pub const NORMAL: Self = Self(0);
+    /// One of them that has just woken up, see [`WakeBudget`](super::wake_budget::WakeBudget).
+    pub const AWAKE: Self = Self(1);
     /// The least and the most that real-time threads may have.
     pub const REAL_TIME: core::ops::RangeInclusive<u32> = 1..=99;
 
-    /// The bare number.
+    /// The number that Linux gives it.
     pub const fn as_u32(self) -> u32 {
-        self.0 as u32
+        (self.0 / 2) as u32
     }
 
     /// Comes before all threads that take turns.
     pub const fn is_real_time(self) -> bool {
-        self.0 > 0
+        self.0 > Self::AWAKE.0
     }
 }
 
@@ -61,7 +66,7 @@ impl Scheduling {
         };
         fits.then_some(Self {
             rule,
-            priority: Priority(priority as u8),
+            priority: Priority(2 * priority as u8),
             resets_on_fork,
         })
     }

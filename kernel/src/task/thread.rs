@@ -56,6 +56,10 @@ pub struct Thread {
     pub(super) affinity: Affinity,
     /// A [`Scheduling`].
     scheduling: AtomicU32,
+    /// It has just woken up, and goes before those that take turns.
+    is_awake: AtomicBool,
+    /// What is left of its slice, where it had to give way; 0 if it has had its turn.
+    slice_left_ns: AtomicU64,
     work: AtomicU32,
     pub(super) futex: FutexState,
     pub(super) signals: Mutex<ThreadSignals>,
@@ -146,6 +150,8 @@ impl Thread {
             cpu: AtomicU32::new(0),
             affinity: Affinity::all(),
             scheduling: AtomicU32::new(Scheduling::NORMAL.to_bits()),
+            is_awake: AtomicBool::new(false),
+            slice_left_ns: AtomicU64::new(0),
             work: AtomicU32::new(0),
             futex: FutexState::new(),
             signals: Mutex::new(ThreadSignals::new()),
@@ -187,6 +193,16 @@ impl Thread {
     pub(super) fn set_scheduling(&self, scheduling: Scheduling) {
         self.scheduling
             .store(scheduling.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether it goes before those that take turns, as one that has just woken up.
+    pub(super) fn set_awake(&self, is_awake: bool) {
+        self.is_awake.store(is_awake, Ordering::Relaxed);
+    }
+
+    /// What is left of its slice, for the next time that it runs. Its CPU alone uses this.
+    pub(super) fn slice_left_ns(&self) -> &AtomicU64 {
+        &self.slice_left_ns
     }
 
     /// Its name as set by `PR_SET_NAME`, without the terminator.
@@ -270,7 +286,10 @@ impl Thread {
 
 impl Ready for Thread {
     fn priority(&self) -> Priority {
-        self.scheduling().priority()
+        match self.scheduling().priority() {
+            Priority::NORMAL if self.is_awake.load(Ordering::Relaxed) => Priority::AWAKE,
+            priority => priority,
+        }
     }
 
     fn may_run_on(&self, cpu: CpuId) -> bool {

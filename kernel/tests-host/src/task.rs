@@ -13,6 +13,9 @@ pub mod queue;
 #[path = "../../src/task/scheduling.rs"]
 pub mod scheduling;
 
+#[path = "../../src/task/wake_budget.rs"]
+pub mod wake_budget;
+
 use scheduling::{Priority, Scheduling};
 
 /// A thread of the host, with what lists and queues of the kernel ask about it.

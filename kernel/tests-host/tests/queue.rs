@@ -175,3 +175,21 @@ fn rules_go_with_their_priorities_and_survive_as_bits() {
         }
     }
 }
+
+#[test]
+fn who_has_just_woken_up_goes_before_those_that_take_turns_and_after_urgent_ones() {
+    let threads = [thread(1, 0), thread(2, 0), thread(3, 1)];
+    threads[1].priority.set(Priority::AWAKE);
+    let mut queue = Queue::new();
+    assert!(queue.choose(claim(0, false)).is_none());
+    assert_eq!(queue.push(&threads[0], Place::Last), Kick::NotNeeded);
+    assert_eq!(queue.push(&threads[1], Place::Woken), Kick::Needed);
+    assert_eq!(queue.push(&threads[2], Place::Last), Kick::Needed);
+    assert_eq!(drained(&mut queue), [3, 2, 1]);
+    assert!(!Priority::AWAKE.is_real_time());
+    assert_eq!(
+        Priority::AWAKE.as_u32(),
+        0,
+        "to programs it is like the others"
+    );
+}

@@ -19,7 +19,5 @@ pub(super) use switch::{finish_first_switch, leave_forever, reschedule_idle};
 pub use defer::{catch_up, catch_up_before_access, defer_flushes};
 pub use park::{doze, expire_deadlines, hand_over, park_uninterrupted, sleep_until, unpark};
 pub use place::{cpu_count, set_affinity, set_scheduling, tell_server, usable_cpu_bits};
-pub use switch::{
-    SLICE_NS, before_user_return, preempt, preempt_interrupted, timer_tick, yield_now,
-};
+pub use switch::{before_user_return, preempt, preempt_interrupted, timer_tick, yield_now};
 pub use vacate::{close_cpu, reopen_cpu, vacate};

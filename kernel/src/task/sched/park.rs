@@ -88,7 +88,7 @@ pub fn hand_over(next: &Arc<Thread>) {
     let woken = wake(next);
     match (woken, fall_asleep(&current())) {
         (true, true) => give_way_to(next.clone()),
-        (true, false) => enqueue(next.clone(), Place::Last),
+        (true, false) => enqueue(next.clone(), Place::Woken),
         (false, true) => reschedule(Leave::Parked),
         (false, false) => {}
     }
@@ -129,7 +129,7 @@ pub fn park_uninterrupted() {
 /// Context: any, interrupt handlers included; leaf locks may be held.
 pub fn unpark(thread: &Arc<Thread>) {
     if wake(thread) {
-        enqueue(thread.clone(), Place::Last);
+        enqueue(thread.clone(), Place::Woken);
     }
 }
 

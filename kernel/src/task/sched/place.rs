@@ -111,6 +111,12 @@ pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
             continue;
         }
         thread.set_cpu(target);
+        match place {
+            // It has what it had.
+            Place::First => {}
+            Place::Last => thread.set_awake(false),
+            Place::Woken => thread.set_awake(cpu.lets_woken_go_first()),
+        }
         let kick = ready.push(thread, place);
         cpu.publish(&ready);
         break (target, kick);

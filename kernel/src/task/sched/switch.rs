@@ -22,13 +22,11 @@ use crate::irq;
 use crate::task::cpu::{self, CpuSched, Leave};
 use crate::task::current::{current, try_current};
 use crate::task::queue::{Claim, Place, Ready};
+use crate::task::scheduling::SLICE_NS;
 use crate::task::thread::work;
 use crate::task::{Priority, Thread, signal};
 use crate::time;
 use crate::zerocopy;
-
-/// How long a thread runs before others on its CPU get their turn.
-pub const SLICE_NS: u64 = 10_000_000;
 
 /// Hook of the timer's ticks; interrupts off.
 pub fn timer_tick() {
@@ -38,9 +36,11 @@ pub fn timer_tick() {
     }
     let now_ns = time::now_ns();
     cpu.with_local(|local| {
-        local.account(now_ns);
-        let has_slices = !local.current.is_idle() && local.current.scheduling().has_slices();
-        if has_slices && now_ns >= local.slice_end_ns {
+        cpu.account(local, now_ns);
+        let current = &local.current;
+        let has_slices = !current.is_idle() && current.scheduling().has_slices();
+        let is_overdrawn = current.priority() == Priority::AWAKE && !cpu.lets_woken_go_first();
+        if has_slices && (now_ns >= local.slice_end_ns || is_overdrawn) {
             percpu::set_need_resched();
         }
     });
@@ -156,7 +156,7 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
     };
-    switch(cpu, me, next, leave, Slice::Fresh);
+    switch(cpu, me, next, leave, Slice::Own);
     finish_switch();
 }
 
@@ -196,9 +196,13 @@ fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Lea
         let stays_open = cpu.is_open();
         let is_ready = matches!(leave, Leave::Ready | Leave::Yielded);
         let goes_on = is_ready && !current.is_idle() && stays_open && current.may_run_on(me);
+        let is_over = leave == Leave::Yielded || slice_is_over(cpu, &current);
+        if is_over || !cpu.lets_woken_go_first() {
+            current.set_awake(false);
+        }
         let claim = goes_on.then(|| Claim {
             priority: current.priority(),
-            is_over: leave == Leave::Yielded || slice_is_over(cpu, &current),
+            is_over,
         });
         if stays_open {
             fetch_urgent(cpu, me, claim);
@@ -255,8 +259,8 @@ fn renew_slice<T>(cpu: &CpuSched, claim: Option<Claim>) -> Option<T> {
 /// How long the next thread may run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slice {
-    /// A whole slice.
-    Fresh,
+    /// A whole slice, or what is left of its last one.
+    Own,
     /// What the one before has left: or two threads could keep a CPU between them.
     Inherited,
 }
@@ -269,9 +273,19 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave, slice: Sli
     let (prev_ptr, old_space) = cpu.with_local(|local| {
         let old_space = load_space_of(local, &next);
         let now_ns = time::now_ns();
-        local.account(now_ns);
-        if slice == Slice::Fresh {
-            local.slice_end_ns = now_ns + SLICE_NS;
+        cpu.account(local, now_ns);
+        let left_ns = match leave {
+            Leave::Ready => local.slice_end_ns.saturating_sub(now_ns),
+            _ => 0,
+        };
+        let left = local.current.slice_left_ns();
+        left.store(left_ns, Ordering::Relaxed);
+        if slice == Slice::Own {
+            let slice_ns = match next.slice_left_ns().load(Ordering::Relaxed) {
+                0 => SLICE_NS,
+                left_ns => left_ns,
+            };
+            local.slice_end_ns = now_ns + slice_ns;
         }
         let prev = core::mem::replace(&mut local.current, next);
         let prev_ptr = Arc::as_ptr(&prev);
