@@ -137,8 +137,11 @@ where
 
     /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
     /// interrupt is on its way to (I7); returns how many. Interrupts are off.
+    ///
+    /// CPUs that flush one space count its generation one after the other, mostly neighbour after neighbour: those of the next group begin as
+    /// those of this one go on to another. Upwards they would meet there.
     fn add_to_inboxes(&self, here: Here<'_, N>, kind: Kind) -> u32 {
-        let groups = here.targets.groups_from(here.cpu);
+        let groups = here.targets.groups_down_to(here.cpu);
         groups.fold(0, |ipis, (group, word)| {
             ipis + self.add_group_to_inboxes(here, (group, word), kind)
         })
