@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod cli;
 mod client;
+mod colours;
 mod doctor;
 mod failure;
 mod figures;
@@ -33,6 +34,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::colours::{Colour, on_stderr};
 use crate::failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|failure| {
         match &failure {
             Failure::Usage(help) => eprint!("{help}"),
-            failure => eprintln!("lab: {failure}"),
+            failure => eprintln!("{} {failure}", on_stderr("lab:", Colour::Red)),
         }
         failure.exit_code()
     })

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::contest::Picture;
 use super::plan::View;
+use crate::colours;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::place;
 
@@ -16,7 +17,7 @@ const NOISE_CORES: f64 = 0.1;
 
 /// Prints tables; what is kept has been written before, for the reader may go.
 pub fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().write_all(colours::tables(text).as_bytes());
 }
 
 /// Writes the result where the caller wants it, if he does.
@@ -94,7 +95,7 @@ pub fn finish(view: &View, path: Option<&Path>) -> Outcome<()> {
     write(path, &view.result)?;
     print(&view.tables);
     let [before, behind] = &view.closing;
-    println!("{before}{}{behind}", raw.display());
+    print(&format!("{before}{}{behind}\n", raw.display()));
     judge(view.failure.as_ref())
 }
 

@@ -1,24 +1,13 @@
 //! Counts checks and prints one line for each.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use crate::colours::{Colour, on_stdout};
 use crate::failure::{Failure, Outcome, last_lines};
 
-const RED: u8 = 31;
-const GREEN: u8 = 32;
-const YELLOW: u8 = 33;
 /// Lines of a reason that are printed again at the end.
 const LINES_AGAIN: usize = 12;
-
-/// A word in a colour where there is a terminal and nobody forbids it (`NO_COLOR`).
-fn coloured(word: &str, colour: u8) -> String {
-    match std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        true => format!("\x1b[{colour}m{word}\x1b[0m"),
-        false => word.to_owned(),
-    }
-}
 
 /// The count so far.
 #[derive(Debug)]
@@ -87,7 +76,7 @@ impl Tally {
                 let gap = if remark.is_empty() { "" } else { ": " };
                 println!(
                     "{}  {name} ({seconds:.1} s){gap}{remark}",
-                    coloured("pass", GREEN)
+                    on_stdout("pass", Colour::Green)
                 );
             }
             Ok((counts, evidence)) => {
@@ -103,7 +92,7 @@ impl Tally {
     pub fn skip(&mut self, name: &str, reason: &str) {
         if self.is_wanted(name) {
             self.counts.skipped += 1;
-            println!("{}  {name}: {reason}", coloured("skip", YELLOW));
+            println!("{}  {name}: {reason}", on_stdout("skip", Colour::Yellow));
         }
     }
 
@@ -133,7 +122,7 @@ impl Tally {
     }
 
     fn tell_failure(&mut self, name: &str, reason: &str) {
-        println!("{}  {name}: {reason}", coloured("FAIL", RED));
+        println!("{}  {name}: {reason}", on_stdout("FAIL", Colour::Red));
         let last = last_lines(reason.lines(), LINES_AGAIN).join("\n    ");
         self.failures.push(format!("{name}: {last}"));
     }
