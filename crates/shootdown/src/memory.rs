@@ -60,6 +60,8 @@ where
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
     pub(crate) served: OwnWord,
+    /// A flush of another CPU was served since this CPU sent its last one.
+    pub(crate) served_flush: OwnFlag,
     /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
     pub(crate) met: OwnSet<N>,
     /// Requests of this CPU that still leave the rings alone.
@@ -94,6 +96,7 @@ where
                     look_again: OwnFlag::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
+                    served_flush: OwnFlag::new(),
                     met: OwnSet::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),

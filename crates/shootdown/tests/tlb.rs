@@ -758,8 +758,8 @@ fn who_comes_again_at_once_waits() {
     puppet.deliver_all();
 }
 
-/// Two CPUs that flush each other's pages: a flush of one target is acknowledged when it is done if its initiator has served others since
-/// its own last one.
+/// Two CPUs that flush each other's pages: a flush of one target is acknowledged when it is done if its initiator has served another flush
+/// since its own last one. Other requests make no difference.
 #[test]
 fn cpus_that_flush_each_others_pages_go_in_step() {
     let (machine, puppet) = with_puppet::<4>();
@@ -778,6 +778,20 @@ fn cpus_that_flush_each_others_pages_go_in_step() {
     }
     assert_eq!(flushes(1, 0), 1, "it has served nobody since");
     assert_eq!(flushes(2, 1), 2, "there are two targets");
+    let call = |initiator, target| {
+        let target = CpuId::new(target);
+        puppet.as_cpu(initiator, || machine.call_one(target, &|_| ()).unwrap());
+    };
+    call(0, 3);
+    assert_eq!(
+        flushes(1, 0),
+        0,
+        "1 has flushed, whatever 0 has called since"
+    );
+    call(1, 0);
+    assert_eq!(flushes(1, 0), 1, "0 has served a function, and no flush");
+    machine.set_policy(Policy::PUBLISHED);
+    assert_eq!(flushes(1, 1), 1, "T1 knows of no such rule");
 }
 
 /// Full flushes of one space that wait together are one.

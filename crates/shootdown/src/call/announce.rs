@@ -47,25 +47,13 @@ where
     /// Announces a published request in the rings of its targets, and in the inboxes of those whose ring is full; leaves in the
     /// initiator's set `targets` those that must be interrupted. Interrupts are off.
     fn announce(&self, here: Here<'_, N>, request: RequestRef, kind: Kind) {
-        let RequestRef {
-            initiator,
-            slot,
-            number,
-        } = request;
-        let is_done = |(initiator, slot), number| {
-            self.is_done(RequestRef {
-                initiator,
-                slot,
-                number,
-            })
-        };
         let leaf_cpus = <Cpus<N> as Capacity>::LEAF_CPUS;
         for (group, word) in here.targets.groups_with_members() {
             let ring = &self.rings()[group];
-            if !ring.announce((initiator, slot), number, (word, leaf_cpus), is_done) {
+            if !ring.announce(request, (word, leaf_cpus), |other| self.is_done(other)) {
                 here.counters.broadcasts_full.add(1);
                 here.ring_rest.set(RING_REST);
-                here.slots[slot].leave_ring(group);
+                here.slots[request.slot].leave_ring(group);
                 self.add_group_to_inboxes(here, (group, word), kind);
             }
         }

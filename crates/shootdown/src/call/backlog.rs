@@ -184,7 +184,7 @@ mod tests {
         Found {
             place: Place::in_inbox(CpuId::new(initiator), index),
             kind: Kind::CALL,
-            number: Number::from_u64(number),
+            number: Number::from_header(number << 8),
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
             Found {
                 place: Place::in_ring(CpuId::new(4095), 2, ticket),
                 kind: Kind::CALL.ack_first().merge(),
-                number: Number::from_u64(0),
+                number: Number::from_header(0),
             },
         ];
         all.into_iter().for_each(|found| backlog.add(found));

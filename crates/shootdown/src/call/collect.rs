@@ -85,20 +85,10 @@ where
 
     /// The first online CPU of `targets` from `me` on, going round.
     fn nearest(&self, targets: &CpuMask<N>, me: CpuId) -> Option<CpuId> {
-        let own = <Cpus<N> as Capacity>::group(me);
-        let from_me = !(<Cpus<N> as Capacity>::bit(me) - 1);
-        let groups = self.groups();
-        let later = [(own, from_me)]
-            .into_iter()
-            .chain((own + 1..groups.end).map(|group| (group, u64::MAX)));
-        let earlier = (0..own)
-            .map(|group| (group, u64::MAX))
-            .chain([(own, !from_me)]);
-        later.chain(earlier).find_map(|(group, lanes)| {
-            let word = targets.words().get(group)? & lanes;
-            // ORDERING: as in `ready_cpus`.
-            let live = word & self.callable_set().group(group).load(Ordering::Acquire);
-            (live != 0).then(|| <Cpus<N> as Capacity>::cpu(group, live.trailing_zeros()))
-        })
+        // ORDERING: as in `ready_cpus`.
+        let mut live = self.callable_set().load(Ordering::Acquire);
+        live.intersect(targets);
+        let later = live.iter().find(|cpu| *cpu >= me);
+        later.or_else(|| live.iter().next())
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::call::{RequestRef, SLOTS};
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
 use crate::memory::Here;
@@ -129,10 +128,8 @@ where
     #[cold]
     pub(crate) fn wait_a_turn(&self, class: SlotClass, wait: &mut SlotWait) {
         if !wait.is_counted {
-            let irq = self.irq_guard();
-            let me = self.platform.current_cpu();
-            self.state(me).counters.slots_exhausted.add(1);
-            drop(irq);
+            let _irq = self.irq_guard();
+            self.here().counters.slots_exhausted.add(1);
             wait.is_counted = true;
         }
         match class {
@@ -164,13 +161,9 @@ pub(super) fn forbid_inside_function<const N: usize>(here: Here<'_, N>)
 where
     Cpus<N>: Capacity,
 {
-    if here.in_function.get() {
-        inside_function(here.cpu);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn inside_function(me: CpuId) -> ! {
-    panic!("{me}: a called function may not call other CPUs and wait: use try_post");
+    assert!(
+        !here.in_function.get(),
+        "{}: a called function may not call other CPUs and wait: use try_post",
+        here.cpu
+    );
 }

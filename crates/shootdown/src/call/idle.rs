@@ -32,10 +32,9 @@ where
     /// Begins to poll for requests on this CPU, which is idle. The caller must not leave this CPU until it has dropped the result;
     /// interrupts in any state (one that the CPU takes meanwhile is served as always).
     pub fn poll_idle(&self) -> PollIdle<'_, P, N> {
-        let irq = self.irq_guard();
+        let _irq = self.irq_guard();
         let here = self.here();
         here.inbox.hold(here.cpu);
-        drop(irq);
         PollIdle {
             engine: self,
             here,
@@ -59,9 +58,8 @@ where
             return !inbox.is_quiet(self.here.cpu) || self.is_told();
         }
         // An interrupt was served meanwhile, which let the doorbell go.
-        let irq = self.engine.irq_guard();
+        let _irq = self.engine.irq_guard();
         inbox.hold(self.here.cpu);
-        drop(irq);
         true
     }
 
@@ -92,7 +90,7 @@ where
     Cpus<N>: Capacity,
 {
     fn drop(&mut self) {
-        let irq = self.engine.irq_guard();
+        let _irq = self.engine.irq_guard();
         self.stay();
         // Initiators that have come sent no interrupt; that of a broadcast may be on its way still, and `has_work` has told of it.
         let is_quiet = self.here.inbox.let_go(self.here.cpu);
@@ -100,6 +98,5 @@ where
             self.engine.serve(self.here);
             self.here.counters.polls_served.add(1);
         }
-        drop(irq);
     }
 }

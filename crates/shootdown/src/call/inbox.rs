@@ -30,15 +30,6 @@ where
     initiators: AtomicCpuMask<N>,
 }
 
-/// How a CPU leaves its doorbell when it empties its inbox.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Doorbell {
-    /// Silent: the initiator that comes next sends an interrupt.
-    Silent,
-    /// Held: this CPU will look again, or let it go.
-    Held,
-}
-
 impl<const N: usize> Inbox<N>
 where
     Cpus<N>: Capacity,
@@ -129,12 +120,12 @@ where
     }
 
     /// Empties the inbox: `found` gets the word of each group that has initiators. False when it was quiet. Only its own CPU calls
-    /// this, with interrupts off.
+    /// this, with interrupts off. If its doorbell `stays_held`, it looks again or lets it go; otherwise who comes next sends an interrupt.
     #[inline]
     pub(crate) fn take(
         &self,
         me: CpuId,
-        doorbell: Doorbell,
+        stays_held: bool,
         mut found: impl FnMut(usize, u64),
     ) -> bool {
         if self.is_quiet(me) {
@@ -143,10 +134,7 @@ where
         }
         // Before the exchange: a flush that comes after that sets the hint after this.
         self.urgent.store(0, Ordering::Relaxed);
-        let mark = match doorbell {
-            Doorbell::Silent => 0,
-            Doorbell::Held => Self::mark(me),
-        };
+        let mark = u64::from(stays_held) * Self::mark(me);
         // ORDERING: Acquire sees the slots behind the bits, or the bits of every initiator that found the doorbell rung;
         // pairs with `add`.
         let rung = self.doorbell().swap(mark, Ordering::AcqRel) & !Self::mark(me);
@@ -232,7 +220,7 @@ mod models;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Doorbell, Inbox};
+    use super::Inbox;
     extern crate std;
     use std::vec::Vec;
 
@@ -248,7 +236,7 @@ mod tests {
                 assert!(!inbox.add(CpuId::new(*initiator), false), "it is held");
             }
             let mut found = Vec::new();
-            assert!(inbox.take(me, Doorbell::Silent, |group, word| {
+            assert!(inbox.take(me, false, |group, word| {
                 found.push(group as u32 * 64 + word.trailing_zeros());
             }));
             assert_eq!(found, initiators);

@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
 
-use super::{Doorbell, Inbox};
+use super::Inbox;
 use crate::cpu::CpuId;
 
 const ME: CpuId = CpuId::new(0);
@@ -17,7 +17,7 @@ where
     crate::Cpus<N>: crate::Capacity,
 {
     let mut count = 0;
-    inbox.take(ME, Doorbell::Silent, |group, word| {
+    inbox.take(ME, false, |group, word| {
         count += word.count_ones();
         each(group, word);
     });

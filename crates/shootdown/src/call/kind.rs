@@ -57,7 +57,7 @@ impl Kind {
     pub(crate) const FLUSH: Self = Self(1);
     const INDIRECT: u8 = 2;
     const ACK_FIRST: u8 = 4;
-    const BROADCAST: u8 = 8;
+    pub(super) const BROADCAST: u8 = 8;
     const MERGE: u8 = 16;
     /// The bits of a header that are a kind's.
     const MASK: u64 = 0x1f;
@@ -89,11 +89,6 @@ impl Kind {
     /// Announced in rings, and there only.
     pub(crate) const fn broadcast(self) -> Self {
         Self(self.0 | Self::BROADCAST)
-    }
-
-    /// Announced in inboxes.
-    pub(crate) const fn without_broadcast(self) -> Self {
-        Self(self.0 & !Self::BROADCAST)
     }
 
     pub(crate) const fn merges(self) -> bool {

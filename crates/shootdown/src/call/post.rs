@@ -110,7 +110,11 @@ where
     {
         let slot = self.free_slot_for_function();
         let (targets, published) = self.send_copy(slot, targets, function, wait);
-        CallTicket::new(self, targets, published.filter(|_| wait != Wait::None))
+        CallTicket {
+            engine: self,
+            targets,
+            request: published.filter(|_| wait != Wait::None),
+        }
     }
 
     fn send_copy<F>(

@@ -8,7 +8,7 @@ use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::{IpiRefused, Platform};
 use crate::trace::TraceEvent;
-use crate::watchdog::{Entry, Watch};
+use crate::watchdog::{Entry, Stall, Watch};
 
 /// Requests of others that a CPU has served since its own last one, from which on it takes it that many call at once. Then lines
 /// that are asked for early are gone before they are written, and a ring has no room.
@@ -194,29 +194,32 @@ where
     fn interrupt(&self, here: Here<'_, N>, request: RequestRef, targets: Targets) {
         let mut next = CpuId::from_index(0);
         if self.send(here, targets, &mut next).is_err() {
-            self.interrupt_later(here, request, (targets, next));
+            self.interrupt_later(here, (targets, next), |waited_ns| {
+                self.stall_of(request, waited_ns)
+            });
         }
     }
 
-    /// Goes on after a refusal. Meanwhile this CPU serves flushes, and the watchdog looks.
+    /// Goes on after a refusal; false if none is left to be interrupted. Meanwhile this CPU serves flushes, and the watchdog looks, for
+    /// which `stall` describes the wait.
     #[cold]
     fn interrupt_later(
         &self,
         here: Here<'_, N>,
-        request: RequestRef,
         (targets, mut next): (Targets, CpuId),
-    ) {
+        stall: impl Fn(u64) -> Option<Stall>,
+    ) -> bool {
         let mut watch = Watch::default();
         loop {
             here.counters.ipis_refused.add(1);
             self.serve_flushes(here);
             if !self.is_any_left(here, targets) {
-                return;
+                return false;
             }
             self.platform.relax();
-            self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
+            self.watch(&mut watch, &stall);
             if self.send(here, targets, &mut next).is_ok() {
-                return;
+                return true;
             }
         }
     }
@@ -225,7 +228,7 @@ where
     /// the platform may refuse interrupts to them for ever. Whether any is left.
     fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
         let set = match targets {
-            Targets::One(target) => return self.is_target(target),
+            Targets::One(target) => return target == here.cpu || self.is_target(target),
             Targets::OwnSet => &here.targets,
         };
         for gone in set.iter().filter(|cpu| !self.is_target(*cpu)) {
@@ -262,23 +265,13 @@ where
         self.platform.send_ipi_mask(set)
     }
 
-    /// Sends the engine's interrupt to `target`, which may be this CPU, unless it leaves. Interrupts are off. Where the platform refuses, this CPU
-    /// serves flushes, and the watchdog looks.
+    /// Sends the engine's interrupt to `target`, which may be this CPU. Interrupts are off.
     #[cold]
     pub(crate) fn interrupt_one(&self, here: Here<'_, N>, target: CpuId) {
-        let mut watch = Watch::default();
-        while self.platform.send_ipi(target).is_err() {
-            here.counters.ipis_refused.add(1);
-            self.serve_flushes(here);
-            if target != here.cpu && !self.is_target(target) {
-                // It has left meanwhile, after it ran what it found.
-                return;
-            }
-            self.platform.relax();
-            self.watch(&mut watch, |waited_ns| {
+        let is_sent = self.platform.send_ipi(target).is_ok()
+            || self.interrupt_later(here, (Targets::One(target), target), |waited_ns| {
                 Some(self.refusal(target, waited_ns))
             });
-        }
-        here.counters.ipis_sent.add(1);
+        here.counters.ipis_sent.add(u64::from(is_sent));
     }
 }

@@ -96,16 +96,6 @@ impl Number {
         let ahead = other.0.wrapping_sub(self.0) & NUMBER_MASK;
         ahead != 0 && ahead < 1 << (NUMBER_BITS - 1)
     }
-
-    /// As an entry of a ring remembers it.
-    pub(crate) const fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    /// From what an entry remembers.
-    pub(crate) const fn from_u64(raw: u64) -> Self {
-        Self(raw)
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -20,8 +20,7 @@
 //!   set. (One line that 64 CPUs take from each other one after the other was two thirds of the whole time.)
 
 use crate::call::ring_entry::{Announcement, Entry, LEAVES, Leaf, Seat, Word, mates};
-use crate::call::{Number, Ticket};
-use crate::cpu::CpuId;
+use crate::call::{Number, RequestRef, Ticket};
 #[cfg(any(loom, feature = "sim"))]
 use crate::sync::OwnWord;
 #[cfg(all(feature = "sim", not(loom)))]
@@ -145,21 +144,20 @@ impl Ring {
     }
 
     /// Announces a published slot to those CPUs of the group whose bits are in `targets`; true if there was room.
-    /// `is_done` says whether the request with this number in a slot is complete. The caller has interrupts off, and
+    /// `is_done` says whether a request is complete. The caller has interrupts off, and
     /// interrupts all targets afterwards.
     #[must_use]
     pub(crate) fn announce(
         &self,
-        place: (CpuId, usize),
-        number: Number,
+        request: RequestRef,
         (targets, leaf_cpus): (u64, usize),
-        is_done: impl Fn((CpuId, usize), Number) -> bool,
+        is_done: impl Fn(RequestRef) -> bool,
     ) -> bool {
-        let Some((ticket, claimed)) = self.claim(place, is_done) else {
+        let Some((ticket, claimed)) = self.claim(request, is_done) else {
             return false;
         };
         let entry = self.entry(ticket);
-        self.numbers.0[self.index(ticket)].store(number.as_u64(), Ordering::Relaxed);
+        self.numbers.0[self.index(ticket)].store(request.number.bits(), Ordering::Relaxed);
         for (leaf, targets) in self.leaves_of(ticket, targets, leaf_cpus) {
             leaf.0.store(targets, Ordering::Relaxed);
         }
@@ -174,8 +172,8 @@ impl Ring {
     /// Claims the next entry for a request; `None` if the ring is full.
     fn claim(
         &self,
-        place: (CpuId, usize),
-        is_done: impl Fn((CpuId, usize), Number) -> bool,
+        request: RequestRef,
+        is_done: impl Fn(RequestRef) -> bool,
     ) -> Option<(Ticket, Word)> {
         // ORDERING: Acquire: our entry brings those before it along, so that a responder that sees it looks past them; pairs with `advance`.
         let mut ticket = Ticket::from_u64(self.next.0.load(Ordering::Acquire));
@@ -189,12 +187,11 @@ impl Ring {
                     ticket = self.advance(ticket);
                     continue;
                 }
-                let number = self.numbers.0[self.index(ticket)].load(Ordering::Relaxed);
-                if !(seen.is_complete() && is_done(seen.place(), Number::from_u64(number))) {
+                if !(seen.is_complete() && is_done(self.request(seen, self.index(ticket)))) {
                     return None;
                 }
             }
-            let claimed = Word::claimed(ticket, place);
+            let claimed = Word::claimed(ticket, (request.initiator, request.slot));
             // ORDERING: Release publishes the slot, Acquire keeps what follows after the claim; pairs with `read`.
             let won =
                 entry
@@ -263,15 +260,23 @@ impl Ring {
             .then(|| self.entry(ticket).targets.load(Ordering::Relaxed) & seat.mates)
     }
 
-    /// The CPUs that have not acknowledged request `number` in a slot, as bits, as far as it is announced here: for
-    /// reports.
-    pub(crate) fn pending(&self, place: (CpuId, usize), number: Number) -> u64 {
-        let is_of_place = |index: &usize| {
+    /// What is announced by `word`, which lies complete at `index`.
+    fn request(&self, word: Word, index: usize) -> RequestRef {
+        let (initiator, slot) = word.place();
+        RequestRef {
+            initiator,
+            slot,
+            number: Number::from_header(self.numbers.0[index].load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The CPUs that have not acknowledged `request`, as bits, as far as it is announced here: for reports.
+    pub(crate) fn pending(&self, request: RequestRef) -> u64 {
+        let is_announced = |index: &usize| {
             let word = Word(self.entries.0[*index].word.load(Ordering::Relaxed));
-            let lying = self.numbers.0[*index].load(Ordering::Relaxed);
-            word.is_complete() && word.place() == place && lying == number.as_u64()
+            word.is_complete() && self.request(word, *index) == request
         };
-        let index = (0..self.len()).find(is_of_place);
+        let index = (0..self.len()).find(is_announced);
         let leaves = index.into_iter().flat_map(|index| &self.leaves.0[index]);
         leaves.fold(0, |all, leaf| all | leaf.0.load(Ordering::Relaxed))
     }

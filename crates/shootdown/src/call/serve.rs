@@ -11,7 +11,6 @@
 //! take no lock of the host, so they may be served under any.
 
 use crate::call::SLOTS;
-use crate::call::inbox::Doorbell;
 use crate::call::look::Serve;
 use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
@@ -32,7 +31,7 @@ where
     /// The body of the engine's interrupt vector. Call it there, with interrupts off. A controller that keeps one bit is acknowledged before; one that
     /// queues (x86: EOI to the local APIC) before or after. Does not block; runs the functions that were called here, on the handler's stack.
     pub fn handle_ipi(&self) {
-        let irq = self.irq_guard();
+        let _irq = self.irq_guard();
         let me = self.here();
         self.platform
             .on_trace(TraceEvent::HandlerEntered { cpu: me.cpu });
@@ -53,7 +52,6 @@ where
         }
         self.platform
             .on_trace(TraceEvent::HandlerLeft { cpu: me.cpu });
-        drop(irq);
     }
 
     /// Serves the flushes that wait for this CPU; true if anything waited. Any context; does not block. Functions that were called
@@ -90,14 +88,13 @@ where
     }
 
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, N>) -> bool) -> bool {
-        let irq = self.irq_guard();
+        let _irq = self.irq_guard();
         let me = self.here();
         me.met.clear();
         let served = serve(self, me);
         if served {
             me.counters.polls_served.add(1);
         }
-        drop(irq);
         served
     }
 
@@ -124,7 +121,7 @@ where
         let mut served = self.read_ring(me, Serve::Flushes);
         let (waiting, mut only) = (&me.waiting, None);
         let is_urgent = me.inbox.is_urgent();
-        let came = me.inbox.take(me.cpu, Doorbell::Silent, |group, word| {
+        let came = me.inbox.take(me.cpu, false, |group, word| {
             if word.is_power_of_two() && only.is_none() && waiting.is_empty() {
                 only = Some(<Cpus<N> as Capacity>::cpu(group, word.trailing_zeros()));
             } else {
@@ -206,8 +203,8 @@ where
             self.read_ring(me, Serve::All);
             while self.run_oldest(me) {}
         }
-        if self.put_waiting_back(me) {
-            self.interrupt_one(me, me.cpu);
+        if !me.waiting.is_empty() {
+            self.put_waiting_back(me);
         }
     }
 
@@ -256,11 +253,7 @@ where
     /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
     fn take_flushes(&self, me: Here<'_, N>) -> bool {
         let inbox = &me.inbox;
-        let doorbell = match inbox.is_held(me.cpu) {
-            true => Doorbell::Held,
-            false => Doorbell::Silent,
-        };
-        let came = inbox.take(me.cpu, doorbell, |group, word| {
+        let came = inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
             let back = self.look_at_group(me, (group, word), Serve::Flushes, |_| ());
             if back != 0 {
                 inbox.put_back(group, back);
@@ -270,16 +263,13 @@ where
         came
     }
 
-    /// Puts those back that still wait because the bound was reached; true if there are any.
-    fn put_waiting_back(&self, me: Here<'_, N>) -> bool {
-        if me.waiting.is_empty() {
-            return false;
-        }
+    /// Puts those back that still wait because the bound was reached, for another interrupt.
+    fn put_waiting_back(&self, me: Here<'_, N>) {
         for (group, word) in me.waiting.groups_with_members() {
             me.inbox.put_back(group, word);
         }
         me.waiting.clear();
         me.is_unsearched.set(false);
-        true
+        self.interrupt_one(me, me.cpu);
     }
 }

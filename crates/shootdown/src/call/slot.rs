@@ -55,8 +55,7 @@ where
     /// Counts on from this number; before the slot is used.
     #[cfg(feature = "sim")]
     pub(crate) fn begin(&self, number: u64) {
-        let number = Number::from_u64(number & (u64::MAX >> 8));
-        self.header.store(number.bits(), Ordering::Relaxed);
+        self.header.store(number << 8, Ordering::Relaxed);
     }
 
     /// The line that a target writes (in a slot for up to 64 CPUs the only one), or the initiator for it.
@@ -184,7 +183,7 @@ where
             }
             None => {
                 let header = self.header.load(Ordering::Relaxed);
-                let kept = header & !self.kind().bits() | self.kind().without_broadcast().bits();
+                let kept = header & !u64::from(Kind::BROADCAST);
                 // ORDERING: as in `note_other`.
                 self.header.store(kept, Ordering::Release);
             }

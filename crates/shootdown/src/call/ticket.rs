@@ -17,27 +17,15 @@ pub struct CallTicket<'a, P: Platform, const N: usize>
 where
     Cpus<N>: Capacity,
 {
-    engine: &'a Shootdown<P, N>,
-    targets: CpuMask<N>,
-    request: Option<RequestRef>,
+    pub(super) engine: &'a Shootdown<P, N>,
+    pub(super) targets: CpuMask<N>,
+    pub(super) request: Option<RequestRef>,
 }
 
-impl<'a, P: Platform, const N: usize> CallTicket<'a, P, N>
+impl<P: Platform, const N: usize> CallTicket<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
-    pub(crate) fn new(
-        engine: &'a Shootdown<P, N>,
-        targets: CpuMask<N>,
-        request: Option<RequestRef>,
-    ) -> Self {
-        Self {
-            engine,
-            targets,
-            request,
-        }
-    }
-
     /// The CPUs that were online and got the call, this one included if it was named.
     pub fn targets(&self) -> CpuMask<N> {
         self.targets
@@ -62,9 +50,8 @@ where
     fn finish(&mut self) {
         if let Some(request) = self.request.take() {
             if !self.engine.is_done(request) {
-                let irq = self.engine.irq_guard();
+                let _irq = self.engine.irq_guard();
                 forbid_inside_function(self.engine.here());
-                drop(irq);
             }
             self.engine.wait_for(request, WaitsFor::Function);
         }

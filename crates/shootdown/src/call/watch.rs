@@ -102,21 +102,17 @@ where
         let pending = slot.pending(group);
         match slot.is_in_ring_of(group) {
             // The pending set is told only when a whole leaf has.
-            true => {
-                let place = (request.initiator, request.slot);
-                pending & self.rings()[group].pending(place, request.number)
-            }
+            true => pending & self.rings()[group].pending(request),
             false => pending,
         }
     }
 
     /// A second interrupt is harmless, a lost first one is not.
     fn interrupt_again(&self, target: CpuId) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        if target != me && self.platform.send_ipi(target).is_ok() {
-            self.state(me).counters.ipis_resent.add(1);
+        let _irq = self.irq_guard();
+        let here = self.here();
+        if target != here.cpu && self.platform.send_ipi(target).is_ok() {
+            here.counters.ipis_resent.add(1);
         }
-        drop(irq);
     }
 }

@@ -204,9 +204,10 @@ where
     ) -> RequestRef {
         let here = slot.here;
         let mut kind = Kind::FLUSH;
+        let has_served = here.served_flush.replace(false);
         if policy.acknowledges_early() && request.allows_early_ack() {
             // Two CPUs that flush each other's pages go in step: if one were back early, it would interrupt the other's flush twice.
-            let goes_in_step = here.served.get() > 0 && here.targets.only().is_some();
+            let goes_in_step = policy.serves_early() && has_served && here.targets.only().is_some();
             if !goes_in_step {
                 kind = kind.ack_first();
             }

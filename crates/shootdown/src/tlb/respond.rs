@@ -35,6 +35,7 @@ where
     ) -> bool {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
+        me.served_flush.set(true);
         let at_once = serve == Serve::All;
         // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
         // again, this CPU would do nothing but flush.
