@@ -58,10 +58,10 @@ where
     pub(crate) look_again: OwnFlag,
     /// Functions were slow lately.
     pub(crate) is_slow: OwnFlag,
-    /// Requests of others that were served since this CPU published its last one.
-    pub(crate) served: OwnWord,
     /// A flush of another CPU was served since this CPU sent its last one.
     pub(crate) served_flush: OwnFlag,
+    /// Requests of others that were served since this CPU published its last one.
+    pub(crate) served: OwnWord,
     /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
     pub(crate) met: OwnSet<N>,
     /// Requests of this CPU that still leave the rings alone.

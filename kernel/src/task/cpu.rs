@@ -66,7 +66,7 @@ pub(super) struct CpuSched {
     /// The most urgent thread that waits here, as a hint for other CPUs.
     waiting: PriorityHint,
     /// Of the threads that wake up here.
-    wake_budget: WakeBudget,
+    pub wake_budget: WakeBudget,
     local: UnsafeCell<Option<Local>>,
 }
 
@@ -185,14 +185,11 @@ impl CpuSched {
         let ran_ns = now_ns.saturating_sub(local.accounted_ns);
         local.current.add_run_ns(ran_ns);
         local.accounted_ns = now_ns;
-        let is_awaited = self.waiting().is_some();
-        self.wake_budget
-            .account(local.current.priority(), is_awaited, ran_ns);
-    }
-
-    /// Whether a thread that wakes up goes before those that take turns here; a hint.
-    pub fn lets_woken_go_first(&self) -> bool {
-        self.wake_budget.allows()
+        if !local.current.priority().is_real_time() {
+            let is_awaited = self.waiting().is_some();
+            self.wake_budget
+                .account(local.current.turn(), is_awaited, ran_ns);
+        }
     }
 
     /// Ready threads plus the running one; a hint.

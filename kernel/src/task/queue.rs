@@ -54,7 +54,7 @@ pub enum Place {
     First,
     /// It has had its turn, or comes anew.
     Last,
-    /// It has slept: last among those that have.
+    /// It has slept, which its priority may say already: last among those of the same.
     Woken,
 }
 

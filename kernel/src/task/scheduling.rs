@@ -64,7 +64,7 @@ impl Scheduling {
             Rule::Normal => priority == 0,
             Rule::Fifo | Rule::RoundRobin => Priority::REAL_TIME.contains(&priority),
         };
-        fits.then_some(Self {
+        fits.then(|| Self {
             rule,
             priority: Priority(2 * priority as u8),
             resets_on_fork,

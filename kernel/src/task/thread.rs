@@ -15,6 +15,7 @@ use super::scheduling::{Priority, Scheduling};
 use super::signal::ThreadSignals;
 use super::stack::KernelStack;
 pub(super) use super::state::{park_state, work};
+use super::wake_budget::Turn;
 use super::{Process, Tid, sched};
 use crate::arch::fpu::FpuState;
 use crate::arch::trap::TrapFrame;
@@ -56,8 +57,8 @@ pub struct Thread {
     pub(super) affinity: Affinity,
     /// A [`Scheduling`].
     scheduling: AtomicU32,
-    /// It has just woken up, and goes before those that take turns.
-    is_awake: AtomicBool,
+    /// A [`Turn`].
+    turn: AtomicU8,
     /// What is left of its slice, where it had to give way; 0 if it has had its turn.
     slice_left_ns: AtomicU64,
     work: AtomicU32,
@@ -150,7 +151,7 @@ impl Thread {
             cpu: AtomicU32::new(0),
             affinity: Affinity::all(),
             scheduling: AtomicU32::new(Scheduling::NORMAL.to_bits()),
-            is_awake: AtomicBool::new(false),
+            turn: AtomicU8::new(Turn::Regular as u8),
             slice_left_ns: AtomicU64::new(0),
             work: AtomicU32::new(0),
             futex: FutexState::new(),
@@ -195,12 +196,17 @@ impl Thread {
             .store(scheduling.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether it goes before those that take turns, as one that has just woken up.
-    pub(super) fn set_awake(&self, is_awake: bool) {
-        self.is_awake.store(is_awake, Ordering::Relaxed);
+    /// How it comes by its turn; without meaning for a real-time thread.
+    pub(super) fn turn(&self) -> Turn {
+        Turn::from_u8(self.turn.load(Ordering::Relaxed))
     }
 
-    /// What is left of its slice, for the next time that it runs. Its CPU alone uses this.
+    /// Changes that. For the CPU that it runs on, or for who takes it from asleep into a queue.
+    pub(super) fn set_turn(&self, turn: Turn) {
+        self.turn.store(turn as u8, Ordering::Relaxed);
+    }
+
+    /// What is left of its slice, for the next time that it runs. For the CPU that switches from or to it.
     pub(super) fn slice_left_ns(&self) -> &AtomicU64 {
         &self.slice_left_ns
     }
@@ -287,7 +293,7 @@ impl Thread {
 impl Ready for Thread {
     fn priority(&self) -> Priority {
         match self.scheduling().priority() {
-            Priority::NORMAL if self.is_awake.load(Ordering::Relaxed) => Priority::AWAKE,
+            Priority::NORMAL if self.turn() == Turn::First => Priority::AWAKE,
             priority => priority,
         }
     }

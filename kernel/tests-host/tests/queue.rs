@@ -165,7 +165,9 @@ fn a_closed_queue_takes_back_only_what_is_still_leaving() {
 fn rules_go_with_their_priorities_and_survive_as_bits() {
     assert!(Scheduling::new(Rule::Normal, 1, false).is_none());
     assert!(Scheduling::new(Rule::Fifo, 0, false).is_none());
-    assert!(Scheduling::new(Rule::RoundRobin, 100, false).is_none());
+    for number in [100, 127, 128, 200, 256, u32::MAX] {
+        assert!(Scheduling::new(Rule::RoundRobin, number, false).is_none());
+    }
     for (rule, number) in [(Rule::Normal, 0), (Rule::Fifo, 1), (Rule::RoundRobin, 99)] {
         for resets in [false, true] {
             let scheduling = Scheduling::new(rule, number, resets).expect("they go together");

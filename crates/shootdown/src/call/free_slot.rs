@@ -5,6 +5,7 @@
 
 use crate::call::{RequestRef, SLOTS};
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::IrqGuard;
 use crate::memory::Here;
@@ -161,9 +162,12 @@ pub(super) fn forbid_inside_function<const N: usize>(here: Here<'_, N>)
 where
     Cpus<N>: Capacity,
 {
-    assert!(
-        !here.in_function.get(),
-        "{}: a called function may not call other CPUs and wait: use try_post",
-        here.cpu
-    );
+    if here.in_function.get() {
+        inside_function(here.cpu);
+    }
+}
+
+#[cold]
+fn inside_function(me: CpuId) -> ! {
+    panic!("{me}: a called function may not call other CPUs and wait: use try_post");
 }

@@ -134,7 +134,7 @@ where
         }
         // Before the exchange: a flush that comes after that sets the hint after this.
         self.urgent.store(0, Ordering::Relaxed);
-        let mark = u64::from(stays_held) * Self::mark(me);
+        let mark = if stays_held { Self::mark(me) } else { 0 };
         // ORDERING: Acquire sees the slots behind the bits, or the bits of every initiator that found the doorbell rung;
         // pairs with `add`.
         let rung = self.doorbell().swap(mark, Ordering::AcqRel) & !Self::mark(me);

@@ -56,7 +56,10 @@ where
 
     /// A kick of `targets`, or of all online CPUs; `None` if there is none but this one.
     pub(crate) fn publish_kick(&self, targets: Option<&CpuMask<N>>) -> Option<RequestRef> {
-        let slot = self.wait_for_slot(SlotClass::Flush);
+        let slot = match self.try_free_slot(SlotClass::Flush) {
+            Some(slot) => slot,
+            None => self.wait_for_slot(SlotClass::Flush),
+        };
         let request = Request::data(Payload::of(FlushRequest::NOTHING));
         let mut named = CpuMask::EMPTY;
         let sent = self.dispatch(&slot, targets, (Kind::FLUSH, request), &mut named);

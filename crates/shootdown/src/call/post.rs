@@ -18,9 +18,7 @@ pub struct SlotsBusy;
 
 impl fmt::Display for SlotsBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no request slot of this CPU is free, or a CPU is leaving: try again after its targets have acknowledged",
-        )
+        f.write_str("no slot is free, or a CPU is leaving: try again when targets have answered")
     }
 }
 

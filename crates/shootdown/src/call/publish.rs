@@ -227,10 +227,10 @@ where
     /// Forgets targets that have left, to which this CPU may just have answered: they serve what they find before they are gone, and
     /// the platform may refuse interrupts to them for ever. Whether any is left.
     fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
-        let set = match targets {
-            Targets::One(target) => return target == here.cpu || self.is_target(target),
-            Targets::OwnSet => &here.targets,
-        };
+        if let Targets::One(target) = targets {
+            return target == here.cpu || self.is_target(target);
+        }
+        let set = &here.targets;
         for gone in set.iter().filter(|cpu| !self.is_target(*cpu)) {
             set.remove(gone);
         }

@@ -61,11 +61,7 @@ where
             }
             self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
         }
-        self.count_wait(started_ns);
-    }
-
-    /// The counters are those of the CPU that the waiter is on now, which may be another one at any moment.
-    fn count_wait(&self, started_ns: Option<u64>) {
+        // The counters are those of the CPU that the waiter is on now, which may be another one at any moment.
         let cpu = self.platform.current_cpu();
         let counters = &self.state(cpu).counters;
         counters.waits_finished.add(1);

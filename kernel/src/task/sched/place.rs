@@ -15,6 +15,7 @@ use crate::preempt;
 use crate::task::cpu;
 use crate::task::queue::{Kick, Place, Ready};
 use crate::task::thread::work;
+use crate::task::wake_budget::Turn;
 use crate::task::{Priority, Scheduling, Thread};
 
 /// Queues a new thread on the least loaded CPU that it may use.
@@ -112,10 +113,8 @@ pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
         }
         thread.set_cpu(target);
         match place {
-            // It has what it had.
-            Place::First => {}
-            Place::Last => thread.set_awake(false),
-            Place::Woken => thread.set_awake(cpu.lets_woken_go_first()),
+            Place::First | Place::Last => {}
+            Place::Woken => thread.set_turn(Turn::of_woken(&cpu.wake_budget)),
         }
         let kick = ready.push(thread, place);
         cpu.publish(&ready);

@@ -24,6 +24,7 @@ use crate::task::current::{current, try_current};
 use crate::task::queue::{Claim, Place, Ready};
 use crate::task::scheduling::SLICE_NS;
 use crate::task::thread::work;
+use crate::task::wake_budget::Turn;
 use crate::task::{Priority, Thread, signal};
 use crate::time;
 use crate::zerocopy;
@@ -39,7 +40,7 @@ pub fn timer_tick() {
         cpu.account(local, now_ns);
         let current = &local.current;
         let has_slices = !current.is_idle() && current.scheduling().has_slices();
-        let is_overdrawn = current.priority() == Priority::AWAKE && !cpu.lets_woken_go_first();
+        let is_overdrawn = current.turn() == Turn::First && !cpu.wake_budget.allows();
         if has_slices && (now_ns >= local.slice_end_ns || is_overdrawn) {
             percpu::set_need_resched();
         }
@@ -153,6 +154,8 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     let cpu = cpu::this();
     let me = percpu::cpu_id();
     percpu::clear_need_resched();
+    // Before the queue changes: whether somebody waited counts.
+    cpu.with_local(|local| cpu.account(local, time::now_ns()));
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
     };
@@ -165,8 +168,11 @@ pub(in crate::task) fn reschedule(leave: Leave) {
 pub(super) fn give_way_to(next: Arc<Thread>) {
     let cpu = cpu::this();
     let me = percpu::cpu_id();
+    cpu.with_local(|local| cpu.account(local, time::now_ns()));
+    // It goes on in the turn of this one.
+    next.set_turn(current().turn());
     if !goes_next(cpu, me, &next) {
-        enqueue(next, Place::Last);
+        enqueue(next, Place::Woken);
         return reschedule(Leave::Parked);
     }
     assert_eq!(
@@ -196,9 +202,10 @@ fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Lea
         let stays_open = cpu.is_open();
         let is_ready = matches!(leave, Leave::Ready | Leave::Yielded);
         let goes_on = is_ready && !current.is_idle() && stays_open && current.may_run_on(me);
-        let is_over = leave == Leave::Yielded || slice_is_over(cpu, &current);
-        if is_over || !cpu.lets_woken_go_first() {
-            current.set_awake(false);
+        let (slice_is_over, yields) = (slice_is_over(cpu, &current), leave == Leave::Yielded);
+        let (turn, is_over) = current.turn().look(slice_is_over, yields, &cpu.wake_budget);
+        if is_ready {
+            current.set_turn(turn);
         }
         let claim = goes_on.then(|| Claim {
             priority: current.priority(),
@@ -275,7 +282,8 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave, slice: Sli
         let now_ns = time::now_ns();
         cpu.account(local, now_ns);
         let left_ns = match leave {
-            Leave::Ready => local.slice_end_ns.saturating_sub(now_ns),
+            // Over by now, perhaps, but its turn was interrupted.
+            Leave::Ready => local.slice_end_ns.saturating_sub(now_ns).max(1),
             _ => 0,
         };
         let left = local.current.slice_left_ns();
