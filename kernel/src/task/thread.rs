@@ -196,9 +196,12 @@ impl Thread {
             .store(scheduling.to_bits(), Ordering::Relaxed);
     }
 
-    /// How it comes by its turn; without meaning for a real-time thread.
+    /// How it comes by its turn. Waking up means nothing for a real-time thread.
     pub(super) fn turn(&self) -> Turn {
-        Turn::from_u8(self.turn.load(Ordering::Relaxed))
+        match self.scheduling().priority() {
+            Priority::NORMAL => Turn::from_u8(self.turn.load(Ordering::Relaxed)),
+            _ => Turn::Regular,
+        }
     }
 
     /// Changes that. For the CPU that it runs on, or for who takes it from asleep into a queue.

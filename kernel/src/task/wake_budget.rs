@@ -2,9 +2,10 @@
 //!
 //! A thread that waits for something else than the CPU is to run as soon as that is there: a copier, a shell. If it went before a
 //! running thread each time, threads that sleep a moment now and then would leave nothing to one that never sleeps. So those that
-//! wake up, together, go first for as long as others have run since, and one slice more; then they take turns like all others. What they run
-//! until they have had a whole slice counts, whether they went first or not: of two threads on a CPU, one of which never sleeps, the other
-//! gets half of it and no more.
+//! wake up, together, go first for as long as others have run since, and one slice more; then they take turns like all others. (So do all that
+//! wake up at one moment: the budget is looked at as each comes.) What they run until they have had a whole slice counts, whether they went first
+//! or not: of two threads on a CPU, one of which never sleeps, the other gets half of it and no more if it sleeps within each slice, and
+//! somewhat more if it takes whole ones.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 

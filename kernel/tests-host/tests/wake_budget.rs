@@ -129,7 +129,11 @@ fn shares(hogs: usize, burst_ns: u64, pause_ns: u64) -> (u64, u64) {
         slice_end_ns: SLICE_NS,
     };
     cpu.queue.reserve(hogs.len() + 1);
-    assert_eq!(cpu.queue.choose(None).map(|_| ()), None);
+    let runs = Claim {
+        priority: Priority::NORMAL,
+        is_over: false,
+    };
+    assert!(cpu.queue.choose(Some(runs)).is_none());
     for hog in &hogs[1..] {
         let _ = cpu.queue.push(hog, Place::Last);
     }

@@ -52,8 +52,7 @@ where
         F: Fn(CpuId) -> R + Sync,
         R: Send,
     {
-        let count = results.len().min(N);
-        let mut named = CpuMask::first(count);
+        let mut named = CpuMask::first(results.len().min(N));
         named.intersect(targets);
         let results = Results(results.as_mut_ptr());
         self.call_many(&named, &|cpu| {
@@ -88,7 +87,9 @@ where
         // ORDERING: as in `ready_cpus`.
         let mut live = self.callable_set().load(Ordering::Acquire);
         live.intersect(targets);
-        let later = live.iter().find(|cpu| *cpu >= me);
-        later.or_else(|| live.iter().next())
+        let (mut later, group) = (live, <Cpus<N> as Capacity>::group(me));
+        later.words_mut()[..group].fill(0);
+        later.words_mut()[group] &= !(<Cpus<N> as Capacity>::bit(me) - 1);
+        later.iter().chain(live.iter()).next()
     }
 }

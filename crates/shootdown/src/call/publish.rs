@@ -231,9 +231,7 @@ where
             return target == here.cpu || self.is_target(target);
         }
         let set = &here.targets;
-        for gone in set.iter().filter(|cpu| !self.is_target(*cpu)) {
-            set.remove(gone);
-        }
+        (set.iter().filter(|cpu| !self.is_target(*cpu))).for_each(|gone| set.remove(gone));
         !set.is_empty()
     }
 

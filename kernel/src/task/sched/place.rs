@@ -113,7 +113,11 @@ pub(super) fn enqueue(thread: Arc<Thread>, place: Place) {
         }
         thread.set_cpu(target);
         match place {
-            Place::First | Place::Last => {}
+            // Perhaps on another CPU than before, whose budget counts from now on.
+            Place::First | Place::Last => {
+                let (turn, _) = thread.turn().look(false, false, &cpu.wake_budget);
+                thread.set_turn(turn);
+            }
             Place::Woken => thread.set_turn(Turn::of_woken(&cpu.wake_budget)),
         }
         let kick = ready.push(thread, place);

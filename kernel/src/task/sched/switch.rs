@@ -154,7 +154,7 @@ pub(in crate::task) fn reschedule(leave: Leave) {
     let cpu = cpu::this();
     let me = percpu::cpu_id();
     percpu::clear_need_resched();
-    // Before the queue changes: whether somebody waited counts.
+    // Before somebody is taken out of the queue: whether anybody waits counts.
     cpu.with_local(|local| cpu.account(local, time::now_ns()));
     let Some((next, leave)) = pick(cpu, me, leave) else {
         return;
@@ -170,7 +170,10 @@ pub(super) fn give_way_to(next: Arc<Thread>) {
     let me = percpu::cpu_id();
     cpu.with_local(|local| cpu.account(local, time::now_ns()));
     // It goes on in the turn of this one.
-    next.set_turn(current().turn());
+    next.set_turn(match current().priority().is_real_time() {
+        true => Turn::of_woken(&cpu.wake_budget),
+        false => current().turn(),
+    });
     if !goes_next(cpu, me, &next) {
         enqueue(next, Place::Woken);
         return reschedule(Leave::Parked);
@@ -198,12 +201,14 @@ fn goes_next(cpu: &CpuSched, me: CpuId, next: &Thread) -> bool {
 /// The next thread for this CPU, or `None` when the current one simply goes on.
 fn pick(cpu: &CpuSched, me: CpuId, mut leave: Leave) -> Option<(Arc<Thread>, Leave)> {
     let (current, idle) = cpu.with_local(|local| (local.current.clone(), local.idle.clone()));
+    let mut is_over = false;
     loop {
         let stays_open = cpu.is_open();
         let is_ready = matches!(leave, Leave::Ready | Leave::Yielded);
         let goes_on = is_ready && !current.is_idle() && stays_open && current.may_run_on(me);
         let (slice_is_over, yields) = (slice_is_over(cpu, &current), leave == Leave::Yielded);
-        let (turn, is_over) = current.turn().look(slice_is_over, yields, &cpu.wake_budget);
+        let (turn, is_over_now) = current.turn().look(slice_is_over, yields, &cpu.wake_budget);
+        is_over |= is_over_now;
         if is_ready {
             current.set_turn(turn);
         }

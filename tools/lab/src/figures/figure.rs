@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::bench::{short, time};
+use crate::bench::{bytes, short, time};
 use crate::failure::{Failure, Outcome};
 
 /// Keys and the values that a row must have.
@@ -23,6 +23,9 @@ pub struct Figure {
     /// Whether its bench takes minutes, so that `lab test` compares the table with the record only.
     #[serde(default)]
     pub takes_minutes: bool,
+    /// The keys that lead to its rows, with dots between; a row has all that those above it have.
+    #[serde(default = "in_rows")]
+    rows: String,
     /// Only rows with these values are shown.
     #[serde(default)]
     only: Axes,
@@ -32,6 +35,10 @@ pub struct Figure {
     columns: Vec<Column>,
     /// In place of a table: text with `{HEADING}` where figures of the first line go.
     sentence: Option<String>,
+}
+
+fn in_rows() -> String {
+    String::from("rows")
 }
 
 /// A column of it.
@@ -74,6 +81,8 @@ enum Format {
     Short,
     /// A change in percent, with its sign.
     Change,
+    /// In the unit in which they have few digits.
+    Bytes,
 }
 
 impl Figure {
@@ -82,23 +91,22 @@ impl Figure {
     /// # Errors
     /// The result has no rows, or none of a line or column.
     pub fn record(&self, result: &Value) -> Outcome<Value> {
-        let empty = Vec::new();
-        let rows = result["rows"].as_array().unwrap_or(&empty);
         let keys: Vec<&String> = self.keys();
-        let is_shown = |row: &&Value| {
+        let is_shown = |row: &Value| {
             has(row, &self.only)
                 && self
                     .columns
                     .iter()
                     .any(|it| has(row, &it.of) || has(row, &it.to))
         };
-        let kept = |row: &Value| {
+        let kept = |row: Value| {
             let pairs = keys
                 .iter()
                 .filter_map(|key| Some(((*key).clone(), row.get(*key)?.clone())));
             Value::Object(pairs.collect::<Map<_, _>>())
         };
-        let rows: Vec<Value> = rows.iter().filter(is_shown).map(kept).collect();
+        let rows = self.rows.split('.').fold(vec![result.clone()], below);
+        let rows: Vec<Value> = rows.into_iter().filter(is_shown).map(kept).collect();
         let mut record = json!({ "command": self.command });
         if self.is_timed_by_host {
             for key in ["date", "commit", "accel"] {
@@ -209,6 +217,23 @@ impl Figure {
     }
 }
 
+/// What stands under `key` in these objects, one after the other, each with the fields of the one that it stands in.
+fn below(objects: Vec<Value>, key: &str) -> Vec<Value> {
+    let inherit = |object: Value| {
+        let children = match object.get(key).cloned() {
+            Some(Value::Array(children)) => children,
+            child => child.into_iter().collect(),
+        };
+        children.into_iter().map(move |child| {
+            let mut fields = object.as_object().cloned().unwrap_or_default();
+            fields.retain(|_, field| !field.is_array() && !field.is_object());
+            fields.extend(child.as_object().cloned().unwrap_or_default());
+            Value::Object(fields)
+        })
+    };
+    objects.into_iter().flat_map(inherit).collect()
+}
+
 /// Whether a row has these values; of a list, one of them.
 fn has(row: &Value, axes: &Axes) -> bool {
     axes.iter().all(|(key, value)| match value.as_array() {
@@ -233,6 +258,7 @@ impl Format {
             Self::Ratio => format!("{number:.3}"),
             Self::Short => short(number),
             Self::Change => format!("{number:+.1}"),
+            Self::Bytes => bytes(number as usize),
         }
     }
 }
@@ -298,6 +324,29 @@ mod tests {
         assert!(record.get("date").is_none(), "another day is no difference");
         let timed = figure(&format!("is_timed_by_host = true\n{TABLE}"));
         assert_eq!(timed.record(&result()).unwrap()["date"], "20260131T120000Z");
+    }
+
+    #[test]
+    fn rows_may_stand_anywhere_and_have_what_stands_above_them() {
+        let result = json!({ "params": { "memory": [
+            { "policy": "before", "sizes": [{ "threads": 1, "b": 128 }, { "threads": 2, "b": 1 << 20 }] },
+            { "policy": "best", "sizes": [{ "threads": 1, "b": 256 }, { "threads": 2, "b": 0 }] },
+        ] } });
+        let figure = figure(
+            r#"
+            command = "bench w"
+            rows = "params.memory.sizes"
+            lines = ["threads"]
+            columns = [
+                { heading = "before", key = "b", of = { policy = "before" }, format = "bytes" },
+                { heading = "best", key = "b", of = { policy = "best" }, format = "bytes" },
+            ]"#,
+        );
+        let table = figure.render(&figure.record(&result).unwrap()).unwrap();
+        assert!(
+            table.contains("| 128 B | 256 B |\n| 1024 KiB | 0 B |\n"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -54,6 +54,7 @@ enum Kind {
     X86,
     Kernel,
     Hosted,
+    User,
 }
 
 impl TryFrom<String> for Check {
@@ -97,7 +98,7 @@ impl Check {
     /// What takes longer to build comes later: an optimised build, and the simulator's, for that of which only a line has changed.
     pub fn build_effort(&self) -> u8 {
         match self.kind {
-            Kind::Engine | Kind::X86 | Kind::Kernel | Kind::Hosted => 0,
+            Kind::Engine | Kind::X86 | Kind::Kernel | Kind::Hosted | Kind::User => 0,
             Kind::SimEngine | Kind::Loom | Kind::X86Loom => 1,
             Kind::Sim => 2,
             Kind::Fuzz => 3,
@@ -150,6 +151,7 @@ impl Check {
             Kind::X86 => ("-p shootdown-x86", "--tests"),
             Kind::Kernel => ("-p shootdown-kernel-tests", "--tests"),
             Kind::Hosted => ("-p shootdown-hosted", "--tests"),
+            Kind::User => ("-p shootdown-user", "--lib"),
         };
         let which = match self.program.as_deref() {
             None => all.to_owned(),
