@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// How long each answer is awaited.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks: a processor that goes on is elsewhere then.
+const MOMENT: Duration = Duration::from_millis(20);
 /// As long as the name of a socket may be, and a few characters less.
 const MOST_BYTES: usize = 100;
 
@@ -33,14 +35,21 @@ impl Monitor {
         Some(Self { socket })
     }
 
-    /// The registers of all processors, each behind the kernel's function where it is (or was a few instructions ago: QEMU's translated code stores it now and
-    /// then).
+    /// The registers of all processors, twice within a moment, each behind the kernel's function where it is. The machine stands still meanwhile, or
+    /// they would be those of an instruction half done.
     ///
     /// # Errors
     /// The monitor is not there yet, or does not answer.
     pub fn registers(&self, symbols: Option<&str>) -> std::io::Result<String> {
-        let registers = self.ask("info registers -a")?;
-        Ok(with_functions(&registers, symbols.unwrap_or_default()))
+        let read = || {
+            self.ask("stop")?;
+            let registers = self.ask("info registers -a")?;
+            self.ask("cont")?;
+            Ok(with_functions(&registers, symbols.unwrap_or_default()))
+        };
+        let first: std::io::Result<String> = read();
+        std::thread::sleep(MOMENT);
+        Ok(format!("{}a moment later\n{}", first?, read()?))
     }
 
     /// What the monitor answers to this line.
