@@ -115,8 +115,11 @@ impl Fleet {
         let linux = self.session.linux.clone().map(Kernel::Linux);
         match linux.filter(|_| tally.is_wanted(name)).as_ref().map(boot) {
             None => self.check_on_linux(tally, name, |_| Ok(String::new())),
-            Some(Ok(finished)) if finished.console.contains(LOST_GUEST) => {
-                tally.skip(name, "QEMU lost the guest at each attempt: docs/guests.md");
+            Some(Ok(finished)) if has_fallen(&finished) => {
+                tally.skip(
+                    name,
+                    "QEMU lost Linux or its guest at each attempt: docs/guests.md",
+                );
             }
             Some(finished) => tally.check(name, || judge(&finished?)),
         }
@@ -226,14 +229,17 @@ fn unless_linux_fell(
 ) -> Outcome<Finished> {
     let mut finished = boot()?;
     for _ in 1..LINUX_ATTEMPTS {
-        let has_fallen =
-            matches!(finished.end, End::Panicked(_)) || finished.console.contains(LOST_GUEST);
-        if !(has_fallen && matches!(kernel, Kernel::Linux(_))) {
+        if !(has_fallen(&finished) && matches!(kernel, Kernel::Linux(_))) {
             break;
         }
         finished = boot()?;
     }
     Ok(finished)
+}
+
+/// Whether Linux, or its guest, ended as they do when QEMU loses them.
+fn has_fallen(finished: &Finished) -> bool {
+    matches!(finished.end, End::Panicked(_) | End::Reset) || finished.console.contains(LOST_GUEST)
 }
 
 #[cfg(test)]
@@ -263,6 +269,7 @@ mod tests {
         let lost = "vmm: virtual CPU 0 left at 0xfff0 with Shutdown after 3.8 s";
         assert_eq!(attempts(&linux, End::Exited(124), lost), LINUX_ATTEMPTS);
         assert_eq!(attempts(&linux, End::Panicked("int3".into()), ""), 2);
+        assert_eq!(attempts(&linux, End::Reset, ""), 2);
         assert_eq!(attempts(&linux, End::Exited(1), "stale"), 1);
         assert_eq!(attempts(&ours, End::Exited(124), lost), 1);
         assert_eq!(attempts(&ours, End::Panicked("x".into()), ""), 1);
