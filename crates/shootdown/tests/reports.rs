@@ -17,11 +17,7 @@ fn messages_name_the_cause() {
     assert_eq!(cpu(7).to_string(), "cpu7");
     let not_ready = NotReady { cpu: cpu(7) }.to_string();
     assert!(not_ready.starts_with("cpu7 is not online"), "{not_ready}");
-    assert!(
-        SlotsBusy
-            .to_string()
-            .contains("no slot of this CPU is free")
-    );
+    assert!(SlotsBusy.to_string().contains("no request slot"));
     assert!(BatchFull(0).to_string().contains("batch is full"));
     let not_ready = PostRefused::NotReady.to_string();
     assert!(not_ready.contains("not online"), "{not_ready}");

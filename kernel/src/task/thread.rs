@@ -295,9 +295,9 @@ impl Thread {
 
 impl Ready for Thread {
     fn priority(&self) -> Priority {
-        match self.scheduling().priority() {
-            Priority::NORMAL if self.turn() == Turn::First => Priority::AWAKE,
-            priority => priority,
+        match self.turn() {
+            Turn::First => Priority::AWAKE,
+            _ => self.scheduling().priority(),
         }
     }
 

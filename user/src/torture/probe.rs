@@ -4,13 +4,14 @@
 //! addresses of the instructions that may fault are known. The handler of SIGSEGV sends exactly
 //! those to a common end; any other fault kills the program as it should.
 //!
-//! Each probe exists in two lengths. The *long* one starts with a run of slow floating-point
-//! instructions. On hardware it is merely a pause. An emulator that translates blocks of
+//! Each probe exists in two lengths. The *long* one starts with a run of slow instructions, which
+//! store the registers of the FPU. On hardware it is merely a pause. An emulator that translates blocks of
 //! instructions (QEMU's TCG) looks for interrupts only between blocks, so there the state is read
 //! up to some 0.1 ms after the last moment at which an interrupt was taken: a flush that was
 //! requested but not waited for is then seen for certain, where a short probe would nearly always
 //! be interrupted in time. Code that must not straddle a page is aligned, because blocks end at
-//! page boundaries.
+//! page boundaries. (No x87 instruction is among them: whose thread has values in those registers
+//! has the kernel load them, by which QEMU can lose guests: docs/guests.md.)
 
 use std::io;
 
@@ -44,12 +45,13 @@ std::arch::global_asm!(
     // rdi: promise, rsi: words to load or store, rdx: observation, rcx: word to store
     ".pushsection .text.shootdown_probe, \"ax\", @progbits",
     ".macro SHOOTDOWN_PAUSE",
-    "fld1",
+    "mov rax, rsp",
+    "sub rsp, 512",
+    "and rsp, -16",
     ".rept 180",
-    "fld1",
-    "fpatan",
+    "fxsave64 [rsp]",
     ".endr",
-    "fstp st(0)",
+    "mov rsp, rax",
     ".endm",
     ".macro SHOOTDOWN_LOAD length",
     "mov rax, [rdi]",

@@ -18,7 +18,9 @@ pub struct SlotsBusy;
 
 impl fmt::Display for SlotsBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no slot of this CPU is free, or one leaves: retry when targets have answered")
+        f.write_str(
+            "no request slot of this CPU is free, or a CPU is leaving: try again after its targets have acknowledged",
+        )
     }
 }
 

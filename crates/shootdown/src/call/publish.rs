@@ -230,9 +230,10 @@ where
         if let Targets::One(target) = targets {
             return target == here.cpu || self.is_target(target);
         }
-        let set = &here.targets;
-        (set.iter().filter(|cpu| !self.is_target(*cpu))).for_each(|gone| set.remove(gone));
-        !set.is_empty()
+        for gone in here.targets.iter().filter(|cpu| !self.is_target(*cpu)) {
+            here.targets.remove(gone);
+        }
+        !here.targets.is_empty()
     }
 
     /// Targets below `next` have been interrupted already, one by one; the first that is refused is the new `next`.

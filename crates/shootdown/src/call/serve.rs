@@ -45,10 +45,9 @@ where
             // Nobody keeps the interrupted task from going on.
             me.met.clear();
         }
-        let counters = &me.counters;
-        counters.ipis_received.add(1);
+        me.counters.ipis_received.add(1);
         if !served {
-            counters.ipis_spurious.add(1);
+            me.counters.ipis_spurious.add(1);
         }
         self.platform
             .on_trace(TraceEvent::HandlerLeft { cpu: me.cpu });

@@ -55,6 +55,7 @@ where
     /// Counts on from this number; before the slot is used.
     #[cfg(feature = "sim")]
     pub(crate) fn begin(&self, number: u64) {
+        // Where `Number` has it.
         self.header.store(number << 8, Ordering::Relaxed);
     }
 

@@ -40,8 +40,9 @@ pub fn timer_tick() {
         cpu.account(local, now_ns);
         let current = &local.current;
         let has_slices = !current.is_idle() && current.scheduling().has_slices();
-        let is_overdrawn = current.turn() == Turn::First && !cpu.wake_budget.allows();
-        if has_slices && (now_ns >= local.slice_end_ns || is_overdrawn) {
+        let slice_is_over = has_slices && now_ns >= local.slice_end_ns;
+        let (_, is_over) = current.turn().look(slice_is_over, false, &cpu.wake_budget);
+        if is_over {
             percpu::set_need_resched();
         }
     });
@@ -285,7 +286,6 @@ fn switch(cpu: &CpuSched, me: CpuId, next: Arc<Thread>, leave: Leave, slice: Sli
     let (prev_ptr, old_space) = cpu.with_local(|local| {
         let old_space = load_space_of(local, &next);
         let now_ns = time::now_ns();
-        cpu.account(local, now_ns);
         let left_ns = match leave {
             // Over by now, perhaps, but its turn was interrupted.
             Leave::Ready => local.slice_end_ns.saturating_sub(now_ns).max(1),

@@ -219,19 +219,25 @@ impl Figure {
 
 /// What stands under `key` in these objects, one after the other, each with the fields of the one that it stands in.
 fn below(objects: Vec<Value>, key: &str) -> Vec<Value> {
-    let inherit = |object: Value| {
-        let children = match object.get(key).cloned() {
+    let mut all = Vec::new();
+    for object in objects {
+        let Value::Object(mut fields) = object else {
+            continue;
+        };
+        let children = match fields.remove(key) {
             Some(Value::Array(children)) => children,
             child => child.into_iter().collect(),
         };
-        children.into_iter().map(move |child| {
-            let mut fields = object.as_object().cloned().unwrap_or_default();
-            fields.retain(|_, field| !field.is_array() && !field.is_object());
-            fields.extend(child.as_object().cloned().unwrap_or_default());
-            Value::Object(fields)
-        })
-    };
-    objects.into_iter().flat_map(inherit).collect()
+        fields.retain(|_, field| !field.is_array() && !field.is_object());
+        for child in children {
+            let mut row = fields.clone();
+            if let Value::Object(own) = child {
+                row.extend(own);
+            }
+            all.push(Value::Object(row));
+        }
+    }
+    all
 }
 
 /// Whether a row has these values; of a list, one of them.

@@ -12,6 +12,7 @@ use super::child::{Child, Stopped};
 use super::disc;
 use super::end::End;
 use super::monitor::Monitor;
+use super::nested::VMM;
 use super::symbols;
 use crate::bench;
 use crate::failure::{Doing, Failure, Outcome, last_lines};
@@ -159,7 +160,7 @@ impl Boot<'_> {
         let mut command = Command::new(path);
         command
             .args(accel.arguments().split(' '))
-            .args(["-smp", &self.cpus.to_string()])
+            .args(["-smp", &(self.cpus + self.idle_cpus()).to_string()])
             .args(["-m", &format!("{}M", self.memory_mib)])
             .arg("-kernel")
             .arg(self.kernel.image())
@@ -171,6 +172,13 @@ impl Boot<'_> {
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let monitor = Monitor::offer(&mut command, directory);
         Ok((command, monitor))
+    }
+
+    /// The first CPU of Linux has no programs where they run guests, in addition to those that are asked for: there QEMU would lose guests
+    /// whenever Linux loads x87 registers (docs/guests.md).
+    fn idle_cpus(&self) -> usize {
+        let runs_guests = self.program.0 == VMM;
+        usize::from(runs_guests && matches!(self.kernel, Kernel::Linux(_)))
     }
 
     /// What the kernel is told.
@@ -185,6 +193,9 @@ impl Boot<'_> {
                 "rdinit=/bin/{program} console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check"
             ),
         };
+        if self.idle_cpus() > 0 {
+            line.push_str(" isolcpus=0");
+        }
         for (mark, words) in [(" ", self.options), (" -- ", self.arguments)] {
             if !words.is_empty() {
                 line = line + mark + words;
@@ -280,33 +291,52 @@ fn keep_console(program: &str, child: &Child) -> Outcome<PathBuf> {
 mod tests {
     use super::*;
 
-    fn command_line(kernel: Kernel, options: &str, arguments: &str) -> String {
-        let boot = Boot {
+    fn boot<'a>(
+        kernel: &'a Kernel,
+        program: &'a str,
+        options: &'a str,
+        arguments: &'a str,
+    ) -> Boot<'a> {
+        Boot {
             emulator: Emulator::Qemu(Path::new("qemu"), Accel::Multi),
             cpus: 2,
             memory_mib: MEMORY_MIB,
-            kernel: &kernel,
+            kernel,
             options,
-            program: ("p", b""),
+            program: (program, b""),
             arguments,
             files: &[],
             deadline: Duration::from_secs(1),
-        };
-        boot.command_line()
+        }
     }
 
     #[test]
     fn arguments_follow_two_dashes_on_both_kernels() {
-        let ours = |options, words| command_line(Kernel::Shootdown("k".into()), options, words);
+        let kernel = Kernel::Shootdown("k".into());
+        let ours = |options, words| boot(&kernel, "p", options, words).command_line();
         assert_eq!(
             ours("break=no-wait", "--x 1"),
             "init=/bin/p break=no-wait -- --x 1"
         );
         assert_eq!(ours("", ""), "init=/bin/p");
-        let linux = command_line(Kernel::Linux("k".into()), "", "--x");
+        let kernel = Kernel::Linux("k".into());
+        let linux = boot(&kernel, "p", "", "--x").command_line();
         assert!(
             linux.starts_with("rdinit=/bin/p ") && linux.ends_with(" -- --x"),
             "{linux}"
         );
+    }
+
+    #[test]
+    fn linux_runs_guests_on_other_cpus_than_the_first() {
+        let (linux, ours) = (Kernel::Linux("k".into()), Kernel::Shootdown("k".into()));
+        let host = boot(&linux, VMM, "", "--x");
+        let line = host.command_line();
+        assert!(line.ends_with(" isolcpus=0 -- --x"), "{line}");
+        assert_eq!(host.idle_cpus(), 1);
+        for other in [boot(&linux, "p", "", ""), boot(&ours, VMM, "", "")] {
+            assert_eq!(other.idle_cpus(), 0);
+            assert!(!other.command_line().contains("isolcpus"));
+        }
     }
 }

@@ -43,13 +43,15 @@ impl Monitor {
     pub fn registers(&self, symbols: Option<&str>) -> std::io::Result<String> {
         let read = || {
             self.ask("stop")?;
-            let registers = self.ask("info registers -a")?;
+            let registers = self.ask("info registers -a");
+            // It may end by itself yet.
             self.ask("cont")?;
-            Ok(with_functions(&registers, symbols.unwrap_or_default()))
+            std::io::Result::Ok(with_functions(&registers?, symbols.unwrap_or_default()))
         };
-        let first: std::io::Result<String> = read();
+        let first = read()?;
         std::thread::sleep(MOMENT);
-        Ok(format!("{}a moment later\n{}", first?, read()?))
+        let second = read().unwrap_or_else(|error| format!("no answer: {error}\n"));
+        Ok(format!("{first}a moment later\n{second}"))
     }
 
     /// What the monitor answers to this line.

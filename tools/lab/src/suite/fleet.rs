@@ -16,11 +16,8 @@ use crate::session::{self, Session};
 
 /// How often Linux is booted when it panics. It patches its own code while other CPUs run it, by way of INT3, and multi-threaded
 /// TCG lets one of them trap on the INT3 after it is gone ("Oops: int3", once in hundreds of boots on a busy host).
-/// And it loads x87 registers whenever it likes, by which QEMU loses guests of the first CPU now and then (docs/guests.md).
 /// A control that fell over by itself says nothing about our programs.
 const LINUX_ATTEMPTS: usize = 3;
-/// What is said of a guest that was lost. One that brings itself down leaves in the same way, each time.
-const LOST_GUEST: &str = "left at 0xfff0 with Shutdown";
 
 /// What a host of a guest takes beside it: its own boot, and its end.
 const BOOT_MARGIN: Duration = Duration::from_secs(30);
@@ -101,27 +98,6 @@ impl Fleet {
                 name,
                 "no Linux image here; `./lab doctor` says how to get one",
             ),
-        }
-    }
-
-    /// The same of what ran in a guest of Linux's KVM; skipped where QEMU loses the guest at each attempt.
-    pub fn check_guest_on_linux(
-        &self,
-        tally: &mut Tally,
-        name: &str,
-        boot: impl FnOnce(&Kernel) -> Outcome<Finished>,
-        judge: impl FnOnce(&Finished) -> Outcome<String>,
-    ) {
-        let linux = self.session.linux.clone().map(Kernel::Linux);
-        match linux.filter(|_| tally.is_wanted(name)).as_ref().map(boot) {
-            None => self.check_on_linux(tally, name, |_| Ok(String::new())),
-            Some(Ok(finished)) if has_fallen(&finished) => {
-                tally.skip(
-                    name,
-                    "QEMU lost Linux or its guest at each attempt: docs/guests.md",
-                );
-            }
-            Some(finished) => tally.check(name, || judge(&finished?)),
         }
     }
 
@@ -222,56 +198,20 @@ impl Fleet {
     }
 }
 
-/// Boots, and again where Linux has panicked or its guest was lost.
+/// Boots, and again where Linux has panicked.
 fn unless_linux_fell(
     kernel: &Kernel,
     mut boot: impl FnMut() -> Outcome<Finished>,
 ) -> Outcome<Finished> {
     let mut finished = boot()?;
     for _ in 1..LINUX_ATTEMPTS {
-        if !(has_fallen(&finished) && matches!(kernel, Kernel::Linux(_))) {
+        if !matches!(
+            (kernel, &finished.end),
+            (Kernel::Linux(_), End::Panicked(_))
+        ) {
             break;
         }
         finished = boot()?;
     }
     Ok(finished)
-}
-
-/// Whether Linux, or its guest, ended as they do when QEMU loses them.
-fn has_fallen(finished: &Finished) -> bool {
-    matches!(finished.end, End::Panicked(_) | End::Reset) || finished.console.contains(LOST_GUEST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How often a boot is tried that ends like this each time.
-    fn attempts(kernel: &Kernel, end: End, console: &str) -> usize {
-        let mut attempts = 0;
-        let mut end = Some(end);
-        let finished = unless_linux_fell(kernel, || {
-            attempts += 1;
-            Ok(Finished {
-                end: end.take().unwrap_or(End::Exited(124)),
-                console: console.to_owned(),
-                console_file: "console".into(),
-                elapsed: Duration::ZERO,
-            })
-        });
-        assert!(finished.is_ok());
-        attempts
-    }
-
-    #[test]
-    fn linux_is_booted_again_where_it_or_its_guest_fell_and_nobody_else() {
-        let (linux, ours) = (Kernel::Linux("k".into()), Kernel::Shootdown("k".into()));
-        let lost = "vmm: virtual CPU 0 left at 0xfff0 with Shutdown after 3.8 s";
-        assert_eq!(attempts(&linux, End::Exited(124), lost), LINUX_ATTEMPTS);
-        assert_eq!(attempts(&linux, End::Panicked("int3".into()), ""), 2);
-        assert_eq!(attempts(&linux, End::Reset, ""), 2);
-        assert_eq!(attempts(&linux, End::Exited(1), "stale"), 1);
-        assert_eq!(attempts(&ours, End::Exited(124), lost), 1);
-        assert_eq!(attempts(&ours, End::Panicked("x".into()), ""), 1);
-    }
 }

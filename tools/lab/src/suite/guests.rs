@@ -67,11 +67,14 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         forgotten(fleet)
     });
     let name = "linux: tlbtorture in the kernel as a guest of Linux's KVM";
-    let boot = |linux: &Kernel| boot_on(fleet, linux, TORTURE, (MOST, ""));
-    fleet.check_guest_on_linux(tally, name, boot, clean);
+    fleet.check_on_linux(tally, name, |linux| {
+        clean(&boot_on(fleet, linux, TORTURE, (MOST, ""))?)
+    });
     let name = "linux: madvise in the kernel as a guest of Linux's KVM";
-    let boot = |linux: &Kernel| boot_on(fleet, linux, MADVISE, (MOST, ""));
-    fleet.check_guest_on_linux(tally, name, boot, |finished| spared(finished, true));
+    fleet.check_on_linux(tally, name, |linux| {
+        let finished = boot_on(fleet, linux, MADVISE, (MOST, ""))?;
+        spared(&finished, true)
+    });
 }
 
 fn boot(fleet: &Fleet, program: (&str, &str), vcpus: usize, vmm: &str) -> Outcome<Finished> {
