@@ -6,7 +6,7 @@
 //! of `call_one` are, before inlining; for that it needs `addr2line` (Debian package binutils).
 //!
 //! ```text
-//! cargo run --release -p shootdown-hosted --example footprint [-- --check | --where]
+//! cargo run --release -p shootdown-hosted --example footprint [-- --check | --where | --json FILE]
 //! ```
 
 mod stepping;
@@ -14,6 +14,7 @@ mod stepping;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use serde_json::{Value, json};
 use shootdown::*;
 use stepping::{Puppet, step_through};
 
@@ -173,6 +174,16 @@ fn print(rows: &[Row]) {
     }
 }
 
+/// What `lab figures` shows of a row.
+fn told(row: &Row) -> impl Iterator<Item = Value> {
+    OPERATIONS.iter().zip(&row.costs).map(|(operation, cost)| {
+        json!({
+            "cpus": row.cpus, "engine": row.engine, "memory": row.memory,
+            "operation": operation, "instructions": cost.instructions, "stack": cost.stack,
+        })
+    })
+}
+
 /// Bytes of a call whose function flushes what its initiator drops before it acknowledges: the deepest that the engine goes.
 const MOST_STACK: u64 = 2112;
 
@@ -210,6 +221,14 @@ fn broken_promises(rows: &[Row]) -> Vec<String> {
 fn main() -> ExitCode {
     let rows = [row!(4), row!(64), row!(256), row!(1024), row!(4096)];
     print(&rows);
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--json");
+    if let Some(file) = arguments.nth(1) {
+        let rows: Vec<Value> = rows.iter().flat_map(told).collect();
+        if let Err(error) = std::fs::write(&file, json!({ "rows": rows }).to_string()) {
+            println!("cannot write {file}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     let broken = broken_promises(&rows);
     if std::env::args().any(|argument| argument == "--check") && !broken.is_empty() {
         broken.iter().for_each(|promise| println!("{promise}"));

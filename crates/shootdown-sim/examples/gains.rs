@@ -1,7 +1,10 @@
 //! How much faster all slots are than six, whatever the TLB: the figures of `docs/systems/t4.md`.
 //!
-//! `cargo run --release -p shootdown-sim --example gains`
+//! `cargo run --release -p shootdown-sim --example gains [-- --json FILE]`
 
+mod rows;
+
+use serde_json::{Value, json};
 use shootdown::{Policy, tags::Tags};
 use shootdown_sim::timed::{Costs, Parameter, Preset, Replacement};
 use shootdown_sim::workload::{Pingpong, Placement};
@@ -19,27 +22,27 @@ fn main() {
     random.tlb.replacement = Replacement::Random;
     let few = with(&costs, "tlb_tags", 4.0);
     let larger = with(&costs, "tlb_l2_ways", 24.0);
-    table("as table T4 says, forks", &costs, Placement::Same, gain);
-    table("addresses at random", &costs, Placement::Random, gain);
-    table(
-        "addresses and replacement at random",
-        &random,
-        Placement::Random,
-        gain,
-    );
-    table(
-        "the most that replacement could reach",
-        &costs,
-        Placement::Same,
-        most,
-    );
-    table(
-        "entries of four tags at a time",
-        &few,
-        Placement::Same,
-        gain,
-    );
-    table("3072 entries, forks", &larger, Placement::Same, gain);
+    let (same, random_places) = (Placement::Same, Placement::Random);
+    let own = "each at addresses of its own";
+    let tables = [
+        table("forks, as in T4's table", &costs, same, gain),
+        table(own, &costs, random_places, gain),
+        table(
+            &format!("{own}, random replacement in the TLB"),
+            &random,
+            random_places,
+            gain,
+        ),
+        table(
+            "the most that any replacement could reach",
+            &costs,
+            same,
+            most,
+        ),
+        table("forks, entries of four tags at a time", &few, same, gain),
+        table("forks, 3072 entries instead of 1536", &larger, same, gain),
+    ];
+    rows::write(tables.concat());
 }
 
 fn with(costs: &Costs, name: &str, value: f64) -> Costs {
@@ -50,23 +53,32 @@ fn with(costs: &Costs, name: &str, value: f64) -> Costs {
     costs
 }
 
-fn table(title: &str, costs: &Costs, placement: Placement, figure: fn(&[Pingpong; 3]) -> f64) {
+/// Prints a table, and returns its rows.
+fn table(
+    title: &str,
+    costs: &Costs,
+    placement: Placement,
+    figure: fn(&[Pingpong; 3]) -> f64,
+) -> Vec<Value> {
     println!("\n{title}");
     let columns: String = PAGES.iter().map(|pages| format!("{pages:>7}")).collect();
     println!("spaces{columns}  pages");
+    let mut rows = Vec::new();
     for spaces in SPACES {
-        let cell = |pages| {
-            let sum: f64 = (1..=SEEDS)
-                .map(|seed| figure(&rows(costs, placement, seed, spaces, pages)))
-                .sum();
-            format!("{:>7.2}", sum / SEEDS as f64)
-        };
-        println!("{spaces:>6}{}", PAGES.map(cell).concat());
+        print!("{spaces:>6}");
+        for pages in PAGES {
+            let of = |seed| figure(&runs(costs, placement, seed, spaces, pages));
+            let gain = (1..=SEEDS).map(of).sum::<f64>() / SEEDS as f64;
+            print!("{gain:>7.2}");
+            rows.push(json!({"case": title, "spaces": spaces, "pages": pages, "gain": gain}));
+        }
+        println!();
     }
+    rows
 }
 
 /// With six slots, with all, and with all but no pages.
-fn rows(
+fn runs(
     costs: &Costs,
     placement: Placement,
     seed: u64,

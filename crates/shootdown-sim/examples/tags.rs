@@ -1,8 +1,11 @@
 //! How many hardware tags are worth having, and which one to take when all are taken: the tables of
 //! `docs/systems/t4-slots.md`.
 //!
-//! `cargo run --release -p shootdown-sim --example tags`
+//! `cargo run --release -p shootdown-sim --example tags [-- --json FILE]`
 
+mod rows;
+
+use serde_json::{Value, json};
 use shootdown::Policy;
 use shootdown_sim::timed::{Costs, Parameter, Preset};
 use shootdown_sim::workload::{Candidates, Eviction, Names, Order, Pingpong, Placement, Victim};
@@ -44,12 +47,14 @@ const ORDERS: [(&str, Order, Names); 4] = [
 ];
 
 fn main() {
+    let mut rows = Vec::new();
     for (title, order, names) in ORDERS {
         println!("\n{title}, {DEFAULT_SLOTS} slots: tags found again, %, by eviction");
         heading("eviction");
         for eviction in Eviction::ALL {
             let kept = |spaces| percent_kept(eviction, DEFAULT_SLOTS, spaces, order, names);
-            line(&name(eviction), &SPACES.map(kept));
+            let line = line(&name(eviction), kept);
+            rows.extend(line.map(|cell| told(cell, "eviction", title, "kept")));
         }
     }
     for (title, order, names) in ORDERS {
@@ -57,21 +62,30 @@ fn main() {
         heading("slots");
         for slots in SLOTS.into_iter().filter(|slots| *slots > 0) {
             let kept = |spaces| percent_kept(Eviction::ENGINE, slots, spaces, order, names);
-            line(&slots.to_string(), &SPACES.map(kept));
+            line(&slots.to_string(), kept);
         }
     }
     for (title, order, names) in ORDERS {
         println!("\n{title}: ns a turn with {PAGES} pages, by slots (the engine)");
         heading("slots");
+        let mut told = |line: [Cell; SPACES.len()]| {
+            rows.extend(line.map(|cell| told(cell, "slots", title, "turn_ns")));
+        };
         for slots in SLOTS {
             let costs = with_slots(slots);
             let turn_ns = |spaces| turn_ns(&costs, Policy::BEST, spaces, order, names);
-            line(&slots.to_string(), &SPACES.map(turn_ns));
+            told(line(&slots.to_string(), turn_ns));
         }
         let costs = with_slots(DEFAULT_SLOTS);
         let turn_ns = |spaces| turn_ns(&costs, Policy::PUBLISHED, spaces, order, names);
-        line("six, as published", &SPACES.map(turn_ns));
+        told(line("six, as published", turn_ns));
     }
+    rows::write(rows);
+}
+
+/// A cell as a row for documents.
+fn told((line, spaces, figure): Cell, lines: &str, title: &str, what: &str) -> Value {
+    json!({lines: line, "turns": title, "spaces": spaces, what: figure})
 }
 
 fn with_slots(slots: usize) -> Costs {
@@ -150,10 +164,17 @@ fn heading(first: &str) {
     println!("  spaces");
 }
 
-fn line(name: &str, cells: &[f64]) {
+/// The name of its line, a number of spaces, and the figure.
+type Cell = (String, usize, f64);
+
+/// Prints a line, and returns its cells.
+fn line(name: &str, figure: impl Fn(usize) -> f64) -> [Cell; SPACES.len()] {
     print!("{name:<26}");
-    for cell in cells {
-        print!("{cell:>8.1}");
-    }
+    let cells = SPACES.map(|spaces| {
+        let figure = figure(spaces);
+        print!("{figure:>8.1}");
+        (name.to_owned(), spaces, figure)
+    });
     println!();
+    cells
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::record::typed;
 use crate::bench::{bytes, short, time};
 use crate::failure::{Failure, Outcome};
 
@@ -15,7 +16,7 @@ type Axes = BTreeMap<String, Value>;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What is asked of the lab: words behind `./lab`.
+    /// What is asked of the lab: words behind `./lab`. Or what runs an example that takes `--json FILE`, from `cargo` on.
     pub command: String,
     /// Whether the host's clock timed it, so that another run has other figures; such a figure is made only if it is named.
     #[serde(default)]
@@ -134,8 +135,8 @@ impl Figure {
         }
         if lines.is_empty() {
             return Err(Failure::work(format!(
-                "./lab {}  prints no row of the figure",
-                self.command
+                "{}  prints no row of the figure",
+                typed(&self.command)
             )));
         }
         let cells = lines.iter().map(|line| self.cells(rows, line));
@@ -157,8 +158,9 @@ impl Figure {
             let key = &column.key;
             let Some(figure) = of(&column.of, key) else {
                 return Err(Failure::work(format!(
-                    "./lab {}  prints no {key} for the column {} of {line:?}",
-                    self.command, column.heading
+                    "{}  prints no {key} for the column {} of {line:?}",
+                    typed(&self.command),
+                    column.heading
                 )));
             };
             if column.to.is_empty() {
@@ -192,7 +194,7 @@ impl Figure {
             }
             _ => String::new(),
         };
-        text + &format!("\n`./lab {}`{when}\n", self.command)
+        text + &format!("\n`{}`{when}\n", typed(&self.command))
     }
 
     fn say(&self, sentence: &str, cells: &[String]) -> String {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use self::document::Document;
 use self::figure::Figure;
 use self::picture::Picture;
-use self::record::{Results, read, write};
+use self::record::{Results, read, typed, write};
 use crate::cli::Figures;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::mutants::read_files;
@@ -111,8 +111,8 @@ fn check(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<
     for (name, figure) in due.iter().filter(|(_, it)| !it.is_timed_by_host) {
         if figure.record(results.of(&figure.command)?)? != read(name)? {
             return Err(Failure::work(format!(
-                "{DIRECTORY}/{name}.json is not what  ./lab {}  prints today: run  ./lab figures {name}",
-                figure.command
+                "{DIRECTORY}/{name}.json is not what  {}  prints today: run  ./lab figures {name}",
+                typed(&figure.command)
             )));
         }
     }

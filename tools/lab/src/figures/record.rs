@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::DIRECTORY;
 use super::figure::Figure;
+use crate::cargo;
 use crate::failure::{Doing, Outcome};
 use crate::machine::Child;
 use crate::place;
@@ -16,6 +17,8 @@ use crate::progress::Progress;
 
 /// The longest bench takes a few minutes.
 const DEADLINE: Duration = Duration::from_secs(3600);
+/// How the commands of studies begin, which are examples of a crate.
+const CARGO: &str = "cargo ";
 
 /// Results by command.
 pub struct Results {
@@ -42,8 +45,12 @@ impl Results {
     pub fn of(&mut self, command: &str) -> Outcome<&Value> {
         if !self.done.contains_key(command) {
             let done = self.done.len();
-            self.progress
-                .stage(&format!("{} of {}: ./lab {command}", done + 1, self.total));
+            self.progress.stage(&format!(
+                "{} of {}: {}",
+                done + 1,
+                self.total,
+                typed(command)
+            ));
             self.done.insert(command.to_owned(), result(command)?);
         }
         Ok(&self.done[command])
@@ -62,9 +69,21 @@ pub fn run(lab: &mut Command) -> Outcome<()> {
     Child::succeed(lab, DEADLINE).map(drop)
 }
 
+/// What a user types for it.
+pub fn typed(command: &str) -> String {
+    match command.starts_with(CARGO) {
+        true => command.to_owned(),
+        false => format!("./lab {command}"),
+    }
+}
+
 fn result(command: &str) -> Outcome<Value> {
     let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
-    run(lab(command)?.arg("--json").arg(file.path()))?;
+    let mut started = match command.strip_prefix(CARGO) {
+        Some(words) => cargo::command(&format!("{words} --")),
+        None => lab(command)?,
+    };
+    run(started.arg("--json").arg(file.path()))?;
     let text = std::fs::read_to_string(file.path()).doing("read the result")?;
     serde_json::from_str(&text).doing("understand the result")
 }

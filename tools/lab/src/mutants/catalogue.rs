@@ -66,16 +66,17 @@ fn check((name, mutant): (String, Mutant)) -> Outcome<Mutant> {
     }
 }
 
-/// Those that were named, or all.
+/// Those that were named, by their own names or by those of their rows; or all.
 pub fn select(mut mutants: Vec<Mutant>, ids: &[String]) -> Outcome<Vec<Mutant>> {
-    let is_known = |id: &&String| mutants.iter().any(|mutant| mutant.id == **id);
+    let has = |mutant: &Mutant, id: &String| mutant.id == *id || mutant.row.as_ref() == Some(id);
+    let is_known = |id: &&String| mutants.iter().any(|mutant| has(mutant, id));
     if let Some(unknown) = ids.iter().find(|id| !is_known(id)) {
         return Err(Failure::input(
             format!("there is no mutant {unknown}"),
-            "name files of verify/mutants, without .toml",
+            "name files of verify/mutants, without .toml, or rows of docs/field-bugs.md",
         ));
     }
-    mutants.retain(|mutant| ids.is_empty() || ids.contains(&mutant.id));
+    mutants.retain(|mutant| ids.is_empty() || ids.iter().any(|id| has(mutant, id)));
     Ok(mutants)
 }
 
@@ -97,6 +98,19 @@ mod tests {
                 assert_ne!(changed, text, "{} changes nothing", mutant.id);
             }
         }
+    }
+
+    #[test]
+    fn a_row_stands_for_its_mutants() {
+        let all = read_all().unwrap();
+        let of = |row: &str| {
+            all.iter()
+                .filter(|it| it.row.as_deref() == Some(row))
+                .count()
+        };
+        let due = of("early-ack-tables");
+        let chosen = select(read_all().unwrap(), &["early-ack-tables".into()]).unwrap();
+        assert!(due > 1 && chosen.len() == due, "{} of {due}", chosen.len());
     }
 
     #[test]

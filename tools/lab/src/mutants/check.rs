@@ -95,16 +95,6 @@ pub struct Built<'a> {
 }
 
 impl Check {
-    /// What takes longer to build comes later: an optimised build, and the simulator's, for that of which only a line has changed.
-    pub fn build_effort(&self) -> u8 {
-        match self.kind {
-            Kind::Engine | Kind::X86 | Kind::Kernel | Kind::Hosted | Kind::User => 0,
-            Kind::SimEngine | Kind::Loom | Kind::X86Loom => 1,
-            Kind::Sim => 2,
-            Kind::Fuzz => 3,
-        }
-    }
-
     /// Builds what the check runs, or returns what the compiler says.
     pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
         let target = match self.kind {
@@ -174,6 +164,9 @@ impl Built<'_> {
             } else {
                 // One at a time: the name of a test that hangs is the last one printed.
                 command.arg("--test-threads=1").args(&self.check.test);
+                if self.check.test.is_some() {
+                    command.arg("--include-ignored");
+                }
             }
             let child = Child::run(&mut command, deadline, &mut |_| ())
                 .doing(format!("start {}", program.display()))?;

@@ -21,7 +21,7 @@ const UPDATE: &str = "SHOOTDOWN_UPDATE_GOLDEN";
 /// Programs that are recorded.
 const RECORDED: usize = 200;
 /// How many of them a run plays here, and on Linux, which takes longer.
-const PLAYED: usize = 40;
+const PLAYED: usize = 20;
 const PLAYED_FAST: usize = 12;
 const PLAYED_ON_LINUX: usize = 6;
 /// A second a program is plenty, a boot included.

@@ -11,7 +11,6 @@ mod guests;
 mod image;
 mod itself;
 mod machines;
-mod mistakes;
 mod packages;
 mod preemption;
 mod ring0;
@@ -38,7 +37,6 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     }
     let miri = source::start_miri(test, &mut tally);
     source::check(test, &mut tally);
-    mistakes::check(test, &mut tally);
     source::finish_miri(miri, &mut tally);
     match Fleet::open(test) {
         Ok(fleet) => {

@@ -18,6 +18,8 @@ use crate::sim;
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// What is tested as `cargo test` has it.
 const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shootdown-sim --exclude lab --features shootdown/sim";
+/// Without the programs of `user/`, in which there are no tests: each would be built once more.
+const WITH_TESTS: &str = "--lib --test *";
 /// What this process was built from: it need not be built twice.
 const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
@@ -62,8 +64,15 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: clippy, host crates", || clippy("--all-targets"));
     tally.check("source: clippy, kernel", || clippy(KERNEL));
     for (name, which) in [
-        ("source: cargo test", UNOPTIMISED),
-        ("source: cargo test, simulator and lab", OPTIMISED),
+        ("source: cargo test", format!("{UNOPTIMISED} {WITH_TESTS}")),
+        (
+            "source: cargo test, examples in documents",
+            format!("{UNOPTIMISED} --doc"),
+        ),
+        (
+            "source: cargo test, simulator and lab",
+            OPTIMISED.to_owned(),
+        ),
     ] {
         let command = cargo::command(&format!("test --quiet --no-fail-fast {which}"));
         tally.count(name, || tests(command, BUILD_DEADLINE));
@@ -98,7 +107,9 @@ pub fn check(test: &Test, tally: &mut Tally) {
         let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
         quiet(cargo::command(run))
     });
-    tally.count("source: loom models", || tests(loom(), BUILD_DEADLINE));
+    tally.count("source: loom models", || {
+        tests(loom(test.soak), BUILD_DEADLINE)
+    });
     let licences = "source: licences";
     match answer(&mut cargo::command("deny --version")) {
         None => tally.skip(licences, NO_TOOL),
@@ -145,9 +156,12 @@ fn documentation() -> Outcome<String> {
 }
 
 /// The models build in their own directory: their flag would rebuild everything else.
-fn loom() -> Command {
+fn loom(with_slow: bool) -> Command {
     let mut command =
         cargo::command("test --quiet --release -p shootdown -p shootdown-x86 --lib --test loom_*");
+    if with_slow {
+        command.args(["--", "--include-ignored"]);
+    }
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", place::target().join("loom"));
