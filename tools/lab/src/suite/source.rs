@@ -18,8 +18,9 @@ use crate::sim;
 const KERNEL: &str = "-p shootdown-kernel --target x86_64-unknown-none";
 /// What is tested as `cargo test` has it.
 const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shootdown-sim --exclude lab --features shootdown/sim";
-/// Without the programs of `user/`, in which there are no tests: each would be built once more.
-const WITH_TESTS: &str = "--lib --test *";
+/// Without the programs of `user/`, in which there are no tests: each would be built once more. And without the engine's test program
+/// `every`, which has those of the others once more.
+const WITH_TESTS: &str = "--lib --test [!e]* --test e[!v]*";
 /// What this process was built from: it need not be built twice.
 const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
