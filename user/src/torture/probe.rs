@@ -243,6 +243,28 @@ mod tests {
         crate::machine::map(0, 4096, protection, 0).unwrap()
     }
 
+    /// An FXSAVE image (SDM vol. 1, "FXSAVE Area").
+    #[repr(C, align(16))]
+    struct Image([u8; 512]);
+
+    #[test]
+    fn no_probe_uses_the_x87() {
+        let words = [0_u64; 2];
+        let promise = Promise::new(State::ABSENT);
+        for length in [Length::Short, Length::Long] {
+            // SAFETY: the words are loaded only, and cannot fault.
+            unsafe { load(&promise, words.as_ptr() as usize, length) };
+        }
+        let mut image = Image([0; 512]);
+        // SAFETY: 512 bytes, 16-byte aligned by the type.
+        unsafe { std::arch::x86_64::_fxsave64(image.0.as_mut_ptr()) };
+        let (tags, registers) = (image.0[4], &image.0[32..160]);
+        assert!(
+            tags == 0 && registers.iter().all(|byte| *byte == 0),
+            "{tags:#x} {registers:x?}"
+        );
+    }
+
     #[test]
     fn probes_report_words_and_survive_faults() {
         catch_faults().unwrap();

@@ -174,8 +174,8 @@ impl Boot<'_> {
         Ok((command, monitor))
     }
 
-    /// The first CPU of Linux has no programs where they run guests, in addition to those that are asked for: there QEMU would lose guests
-    /// whenever Linux loads x87 registers (docs/guests.md).
+    /// CPUs beyond those that were asked for. Where Linux runs guests, it has one more and leaves the first idle: there QEMU would lose
+    /// guests whenever Linux loads x87 registers (docs/guests.md).
     fn idle_cpus(&self) -> usize {
         let runs_guests = self.program.0 == VMM;
         usize::from(runs_guests && matches!(self.kernel, Kernel::Linux(_)))
