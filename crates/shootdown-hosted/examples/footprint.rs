@@ -9,6 +9,8 @@
 //! cargo run --release -p shootdown-hosted --example footprint [-- --check | --where | --json FILE]
 //! ```
 
+#[path = "../../shootdown-sim/examples/rows/mod.rs"]
+mod rows;
 mod stepping;
 
 use std::process::ExitCode;
@@ -221,14 +223,7 @@ fn broken_promises(rows: &[Row]) -> Vec<String> {
 fn main() -> ExitCode {
     let rows = [row!(4), row!(64), row!(256), row!(1024), row!(4096)];
     print(&rows);
-    let mut arguments = std::env::args().skip_while(|argument| argument != "--json");
-    if let Some(file) = arguments.nth(1) {
-        let rows: Vec<Value> = rows.iter().flat_map(told).collect();
-        if let Err(error) = std::fs::write(&file, json!({ "rows": rows }).to_string()) {
-            println!("cannot write {file}: {error}");
-            return ExitCode::FAILURE;
-        }
-    }
+    rows::write(rows.iter().flat_map(told).collect());
     let broken = broken_promises(&rows);
     if std::env::args().any(|argument| argument == "--check") && !broken.is_empty() {
         broken.iter().for_each(|promise| println!("{promise}"));

@@ -68,17 +68,15 @@ fn main() {
     for (title, order, names) in ORDERS {
         println!("\n{title}: ns a turn with {PAGES} pages, by slots (the engine)");
         heading("slots");
-        let mut told = |line: [Cell; SPACES.len()]| {
-            rows.extend(line.map(|cell| told(cell, "slots", title, "turn_ns")));
-        };
+        let as_row = |cell| told(cell, "slots", title, "turn_ns");
         for slots in SLOTS {
             let costs = with_slots(slots);
             let turn_ns = |spaces| turn_ns(&costs, Policy::BEST, spaces, order, names);
-            told(line(&slots.to_string(), turn_ns));
+            rows.extend(line(&slots.to_string(), turn_ns).map(as_row));
         }
         let costs = with_slots(DEFAULT_SLOTS);
         let turn_ns = |spaces| turn_ns(&costs, Policy::PUBLISHED, spaces, order, names);
-        told(line("six, as published", turn_ns));
+        rows.extend(line("six, as published", turn_ns).map(as_row));
     }
     rows::write(rows);
 }

@@ -141,7 +141,7 @@ fn everything_at_once() {
         let mut hog = own(name);
         hog.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
     };
-    let children: Vec<_> = hogs.cycle().take(14).filter_map(start).collect();
+    let children: Vec<_> = hogs.cycle().take(28).filter_map(start).collect();
     println!("t_hog: {} at once", children.len());
     for mut child in children {
         child.wait().unwrap();

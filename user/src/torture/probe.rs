@@ -10,8 +10,8 @@
 //! up to some 0.1 ms after the last moment at which an interrupt was taken: a flush that was
 //! requested but not waited for is then seen for certain, where a short probe would nearly always
 //! be interrupted in time. Code that must not straddle a page is aligned, because blocks end at
-//! page boundaries. (No x87 instruction is among them: whose thread has values in those registers
-//! has the kernel load them, by which QEMU can lose guests: docs/guests.md.)
+//! page boundaries. (None of them is an x87 instruction: for threads that have values in x87 registers
+//! the kernel loads these, and by that QEMU can lose guests: docs/guests.md.)
 
 use std::io;
 

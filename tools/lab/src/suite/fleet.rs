@@ -215,3 +215,34 @@ fn unless_linux_fell(
     }
     Ok(finished)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a boot is tried whose first attempt ends like this.
+    fn attempts(kernel: &Kernel, end: End) -> usize {
+        let mut attempts = 0;
+        let mut end = Some(end);
+        let finished = unless_linux_fell(kernel, || {
+            attempts += 1;
+            Ok(Finished {
+                end: end.take().unwrap_or(End::Exited(124)),
+                console: String::new(),
+                console_file: "console".into(),
+                elapsed: Duration::ZERO,
+            })
+        });
+        assert!(finished.is_ok());
+        attempts
+    }
+
+    #[test]
+    fn linux_is_booted_again_where_it_panicked_and_nobody_else() {
+        let (linux, ours) = (Kernel::Linux("k".into()), Kernel::Shootdown("k".into()));
+        assert_eq!(attempts(&linux, End::Panicked("int3".into())), 2);
+        assert_eq!(attempts(&linux, End::Exited(1)), 1);
+        assert_eq!(attempts(&ours, End::Exited(124)), 1);
+        assert_eq!(attempts(&ours, End::Panicked("x".into())), 1);
+    }
+}
