@@ -58,7 +58,7 @@ impl MemorySpace {
         if holds_files {
             return Err(MapError::Invalid);
         }
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, range);
         inner.discard(range, &mut gather);
         let pending = self.submit(&mut inner, gather);
         drop(inner);

@@ -22,21 +22,16 @@ impl MemorySpace {
         let Some((old, new)) = borders.filter(|_| wanted >= start) else {
             return end;
         };
-        if let Some(grown) = UserRange::from_bounds(old, new) {
-            if !inner.grow_heap(grown) {
-                return end;
-            }
+        let Some(range) = UserRange::from_bounds(old.min(new), old.max(new)) else {
             inner.heap.1 = wanted;
             return wanted;
-        }
-        if new == old {
-            inner.heap.1 = wanted;
-            return wanted;
-        }
-        let mut gather = Gather::of(self);
-        let removed =
-            UserRange::from_bounds(new, old).map(|range| inner.remove(range, &mut gather));
-        if !matches!(removed, Some(Ok(()))) {
+        };
+        let mut gather = Gather::of(self, range);
+        let is_done = match old < new {
+            true => inner.grow_heap(range),
+            false => inner.remove(range, &mut gather).is_ok(),
+        };
+        if !is_done {
             return end;
         }
         inner.heap.1 = wanted;

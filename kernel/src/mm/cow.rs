@@ -45,7 +45,8 @@ impl MemorySpace {
     /// [`FaultError::OutOfMemory`]; nothing is changed then.
     pub(super) fn copy_page(&self, addr: usize) -> Result<(), FaultError> {
         let mut fresh = Some(frames::alloc().ok_or(FaultError::OutOfMemory)?);
-        let mut gather = Gather::of(self);
+        // Who shares the page has waited until nobody could write to it.
+        let mut gather = Gather::of_found(self);
         let mut inner = self.lock();
         inner.copy_page(page_floor(addr), &mut fresh, &mut gather);
         self.submit(&mut inner, gather).finish();

@@ -10,6 +10,7 @@ use super::error::MapError;
 use super::frames::Share;
 use super::invalidate::Gather;
 use super::page_table::PageTable;
+use super::range::UserRange;
 use super::space::{Inner, MemorySpace};
 use super::vma::{Area, AreaKind};
 use alloc::sync::Arc;
@@ -21,7 +22,7 @@ impl MemorySpace {
     /// [`MapError::NoMemory`]; nothing is left of the copy then.
     pub fn fork(&self) -> Result<Arc<Self>, MapError> {
         let child = Self::new()?;
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, UserRange::ALL);
         let mut inner = self.lock();
         // Nobody else knows the child: its lock is free.
         let copied = inner.copy_into(&child, &mut child.lock(), &mut gather);

@@ -78,7 +78,7 @@ impl MemorySpace {
 
     /// Gives up all that the area shows, when no CPU translates to it any more.
     pub fn hide_guests(&self, guests: &GuestArea) {
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, guests.range);
         let mut inner = self.lock();
         for part in inner.guest_parts(guests) {
             inner.discard(part, &mut gather);
@@ -90,7 +90,7 @@ impl MemorySpace {
 
     /// Removes the area, or what the program has left of it.
     pub fn remove_guests(&self, guests: &GuestArea) {
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, guests.range);
         let mut inner = self.lock();
         loop {
             let part = inner.guest_parts(guests).next();

@@ -64,7 +64,7 @@ impl MemorySpace {
             prot: request.prot,
             kind: request.kind.moved(0, range.start()),
         })?;
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, range);
         inner.discard(range, &mut gather);
         let pending = self.submit(&mut inner, gather);
         if request.populate == Populate::Now {
@@ -83,7 +83,7 @@ impl MemorySpace {
     pub fn unmap(&self, addr: usize, len: usize) -> Result<(), MapError> {
         let range = UserRange::new(addr, len).map_err(|_| MapError::Invalid)?;
         let mut inner = self.lock();
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, range);
         inner.remove(range, &mut gather)?;
         let pending = self.submit(&mut inner, gather);
         drop(inner);

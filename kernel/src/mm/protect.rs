@@ -27,7 +27,7 @@ impl MemorySpace {
             return Err(MapError::Denied);
         }
         inner.areas.protect(range, prot)?;
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, range);
         for area in inner.areas.touching(range) {
             let Some(part) = area.range.intersect(range) else {
                 continue;

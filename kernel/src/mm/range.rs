@@ -12,6 +12,12 @@ pub struct UserRange {
 }
 
 impl UserRange {
+    /// The whole user half.
+    pub const ALL: Self = Self {
+        start: 0,
+        end: USER_END,
+    };
+
     /// The pages of `len` bytes from the page-aligned `start`; `len` is rounded up.
     ///
     /// # Errors

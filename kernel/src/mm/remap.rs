@@ -38,7 +38,7 @@ impl MemorySpace {
             .filter(|len| *len > 0)
             .ok_or(MapError::Invalid)?;
         let mut inner = self.lock();
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, UserRange::ALL);
         let outcome = inner.remap(old, new_len, destination, &mut gather);
         let pending = self.submit(&mut inner, gather);
         drop(inner);

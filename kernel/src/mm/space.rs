@@ -1,6 +1,7 @@
 //! [`MemorySpace`]: the address space of one process.
 
 use super::error::MapError;
+use super::invalidate::InFlight;
 use super::layout::PhysAddr;
 use super::nested::Machines;
 use super::page_table::PageTable;
@@ -31,6 +32,8 @@ pub struct MemorySpace {
     /// For the files that it maps.
     pub(super) this: Weak<Self>,
     inner: SleepMutex<Inner>,
+    /// Submitted under the lock, and not over.
+    pub(super) in_flight: InFlight,
     /// Virtual machines that show parts of it.
     pub(super) machines: Machines,
 }
@@ -65,6 +68,7 @@ impl MemorySpace {
             users: AtomicUsize::new(0),
             this: this.clone(),
             inner: SleepMutex::new(inner),
+            in_flight: InFlight::none(),
             machines: Machines::new(),
         }))
     }

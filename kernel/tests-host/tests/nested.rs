@@ -284,6 +284,38 @@ fn guests_lose_pages_before_their_shares_are_given_up() {
     drop(child);
 }
 
+/// A guest on CPU 1, which stays in guest mode until it may leave.
+struct Running {
+    thread: thread::JoinHandle<()>,
+    may_leave: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// Returns when it is in guest mode.
+    fn new(guest: &Arc<GuestMemory>) -> Self {
+        let [is_in, may_leave] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (guest, entered, leaves) = (guest.clone(), is_in.clone(), may_leave.clone());
+        let stay = move |_| {
+            entered.store(true, Relaxed);
+            until(&leaves);
+            GuestExit::Ran(())
+        };
+        let thread = thread::spawn(move || {
+            let mut vcpu = Vcpu::new(&SHOOTDOWN, guest.engine());
+            // SAFETY: nobody enters anything.
+            let run = || unsafe { SHOOTDOWN.run_guest(guest.engine(), &mut vcpu, stay) };
+            as_cpu(CpuId::new(1), run);
+        });
+        until(&is_in);
+        Self { thread, may_leave }
+    }
+
+    fn leave(self) {
+        self.may_leave.store(true, Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
 /// Here the guest on another CPU has not left when the wait for it begins.
 #[test]
 fn frames_are_free_when_the_guest_has_left() {
@@ -291,30 +323,71 @@ fn frames_are_free_when_the_guest_has_left() {
     let space = written(PAGES);
     let memory = Arc::new(machine(&space, &UNLOGGED));
     assert!(touch(&memory, 1, true));
-    let [is_in, may_leave] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-    let (guest, entered, leaves) = (memory.clone(), is_in.clone(), may_leave.clone());
-    let stay = move |_| {
-        entered.store(true, Relaxed);
-        until(&leaves);
-        GuestExit::Ran(())
-    };
-    let other = thread::spawn(move || {
-        let mut vcpu = Vcpu::new(&SHOOTDOWN, guest.engine());
-        // SAFETY: nobody enters anything.
-        let run = || unsafe { SHOOTDOWN.run_guest(guest.engine(), &mut vcpu, stay) };
-        as_cpu(CpuId::new(1), run);
-    });
-    until(&is_in);
+    let running = Running::new(&memory);
     let (free, found) = (frames::free_count(), Rc::new(Cell::new(None)));
     let answer = found.clone();
     at_wait(move || {
         answer.set(Some(frames::free_count()));
-        may_leave.store(true, Relaxed);
-        other.join().unwrap();
+        running.leave();
     });
     unmap(&space, 1, 1);
     assert_eq!(found.get(), Some(free), "the guest can write to it");
     assert_eq!(frames::free_count(), free + 1);
+}
+
+/// Does `before`, and while that waits for a guest that can write to page 1 `after`; whether `after` waits for the guest, too.
+fn waits_too(
+    slot: &SlotRequest,
+    before: fn(&GuestMemory),
+    after: fn(&Arc<MemorySpace>) -> Option<Arc<MemorySpace>>,
+) -> bool {
+    let space = written(PAGES);
+    let memory = Arc::new(machine(&space, slot));
+    assert!(touch(&memory, 1, true));
+    let running = Running::new(&memory);
+    let has_waited = Rc::new(Cell::new(false));
+    let (waited, other) = (has_waited.clone(), space.clone());
+    at_wait(move || {
+        let running = Rc::new(Cell::new(Some(running)));
+        let guest = running.clone();
+        at_wait(move || {
+            waited.set(true);
+            guest.take().into_iter().for_each(Running::leave);
+        });
+        let child = after(&other);
+        running.take().into_iter().for_each(Running::leave);
+        drop(child);
+    });
+    before(&memory);
+    has_waited.get()
+}
+
+/// The space has a page that its guest has lost already, but can still write to: the slot was removed, or its log was cleared, and whoever did that
+/// waits.
+#[test]
+fn what_a_guest_is_about_to_lose_is_waited_for() {
+    let _turn = Turn::new();
+    let discards = |space: &Arc<MemorySpace>| {
+        discard(space, 1, 1);
+        None
+    };
+    let forks = |space: &Arc<MemorySpace>| Some(space.fork().unwrap());
+    let removes = |memory: &GuestMemory| {
+        let gone = SlotRequest {
+            bytes: 0,
+            ..UNLOGGED
+        };
+        memory.set_slot(&gone, false).unwrap();
+    };
+    let clears = |memory: &GuestMemory| assert_eq!(dirty(memory, true), BTreeSet::from([1]));
+    for (slot, before, what) in [
+        (&LOGGED, clears as fn(&GuestMemory), "a log was cleared"),
+        (&UNLOGGED, removes, "a slot was removed"),
+    ] {
+        let does_wait = waits_too(slot, before, discards);
+        assert!(does_wait, "a discard after {what}");
+        assert!(waits_too(slot, before, forks), "a fork after {what}");
+    }
 }
 
 const SEEDS: u64 = 60;

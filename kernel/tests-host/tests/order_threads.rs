@@ -6,8 +6,12 @@ mod support;
 use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::mm::file::PageRange;
-use shootdown_kernel_tests::mm::{FaultError, MemoryFile, MemorySpace, frames};
+use shootdown_kernel_tests::mm::{
+    AreaKind, FaultError, MapRequest, MemoryFile, MemorySpace, Placement, Prot, frames,
+};
 use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -100,6 +104,68 @@ fn writer_that_may_fail(space: &Arc<MemorySpace>) -> impl FnMut() + 'static {
         for page in 0..PAGES {
             let _gone = space.fault(at(page), WRITE);
         }
+    }
+}
+
+/// Another thread does `after` while `before` waits for other CPUs: what these may still use when `after` has returned.
+fn left_by(before: Deed, after: Deed) -> Option<String> {
+    let space = MemorySpace::new().unwrap();
+    space.set_heap_start(at(HEAP));
+    space.brk(at(HEAP + 2));
+    map(&space, PAGES, AreaKind::Anonymous);
+    let pages = (0..PAGES).chain(HEAP..HEAP + 2);
+    pages.for_each(|page| space.fault(at(page), WRITE).unwrap());
+    let watched = Rc::new(Watched::new(&[&space, &space]));
+    let (other, seen) = (space.clone(), watched.clone());
+    let found = Rc::new(Cell::new(None));
+    let answer = found.clone();
+    at_wait(move || {
+        as_cpu(CpuId::new(3), || after(&other));
+        answer.set(Some(seen.watch.broken()));
+    });
+    before(&space);
+    found.take().expect("the first one waited")
+}
+
+type Deed = fn(&Arc<MemorySpace>);
+/// The page where the heap begins, which has two.
+const HEAP: usize = PAGES;
+
+/// What one operation has taken away already, other CPUs may use until that one is over. So an operation that finds nothing there to take
+/// away, and promises that nobody uses it, waits as well.
+#[test]
+fn no_operation_relies_on_a_flush_that_is_not_over() {
+    let _turn = Turn::new();
+    let discards: Deed = |space| discard(space, 1, 2);
+    let unmaps: Deed = |space| unmap(space, 1, 2);
+    let protects: Deed = |space| protect(space, 1, 2, Prot::READ);
+    let protects_all: Deed = |space| protect(space, 0, PAGES + 2, Prot::READ);
+    let forks: Deed = |space| drop(space.fork().unwrap());
+    let moves: Deed = |space| move_to(space, 1, 2, 600);
+    let maps: Deed = |space| assert_eq!(space.map(request(at(1), 2)), Ok(at(1)));
+    let maps_anywhere: Deed = |space| {
+        let anywhere = MapRequest {
+            placement: Placement::Anywhere,
+            ..request(at(1), 2)
+        };
+        assert_eq!(space.map(anywhere), Ok(at(1)));
+    };
+    let shrinks: Deed = |space| assert_eq!(space.brk(at(HEAP)), at(HEAP));
+    let grows: Deed = |space| assert_eq!(space.brk(at(HEAP + 1)), at(HEAP + 1));
+    let pairs = [
+        (discards, discards, "two discards"),
+        (discards, unmaps, "an unmap after a discard"),
+        (discards, moves, "a move after a discard"),
+        (unmaps, unmaps, "two unmaps"),
+        (unmaps, maps, "a mapping in a place"),
+        (unmaps, maps_anywhere, "a mapping that finds the place"),
+        (moves, maps, "a mapping where something moved away"),
+        (protects, protects, "two mprotects"),
+        (protects_all, forks, "a fork after an mprotect"),
+        (shrinks, grows, "a heap that shrinks and grows"),
+    ];
+    for (before, after, what) in pairs {
+        assert_eq!(left_by(before, after), None, "{what}");
     }
 }
 

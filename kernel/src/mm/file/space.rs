@@ -11,7 +11,8 @@ use crate::mm::{AreaKind, FileArea};
 impl MemorySpace {
     /// Takes the right to write to `pages` of `file`, which ascend, away. Returns when no CPU has it any more: one flush.
     pub(super) fn write_protect(&self, file: &MemoryFile, pages: &[u32]) {
-        let mut gather = Gather::of(self);
+        // Others that take it away wait for that under the lock (`note_writer`), or are syncs, of which the file lets the second wait.
+        let mut gather = Gather::of_found(self);
         let mut inner = self.lock();
         let mut entries = 0;
         let mut is_mapped = false;
@@ -32,7 +33,7 @@ impl MemorySpace {
     ///
     /// The size says already that they are gone: no access brings them back.
     pub(super) fn unmap_file(&self, file: &MemoryFile, first: u32) {
-        let mut gather = Gather::of(self);
+        let mut gather = Gather::of(self, UserRange::ALL);
         let mut inner = self.lock();
         for (shown, range) in inner.parts_of(file) {
             let kept = offset_of(first).saturating_sub(shown.offset(range.start()));

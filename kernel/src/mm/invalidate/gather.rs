@@ -3,6 +3,7 @@
 use crate::mm::frames::{Frame, FrameChain, Share, ShareList};
 use crate::mm::layout::PAGE_SIZE;
 use crate::mm::pte::Pte;
+use crate::mm::range::UserRange;
 use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use shootdown::{FlushRange, FreedTables, PageSize};
@@ -12,6 +13,8 @@ use shootdown::{FlushRange, FreedTables, PageSize};
 #[derive(Debug)]
 pub struct Gather<'a> {
     space: &'a MemorySpace,
+    /// What nobody uses any more as it was when the operation is over, also where others took it away before.
+    promised: Option<UserRange>,
     span: Option<(usize, usize)>,
     pub(super) frames: FrameChain,
     pub(super) tables: FrameChain,
@@ -21,15 +24,33 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Nothing of this space yet.
-    pub const fn of(space: &'a MemorySpace) -> Self {
+    /// Nothing of this space yet, by an operation on all of `range`.
+    pub const fn of(space: &'a MemorySpace, range: UserRange) -> Self {
+        Self {
+            promised: Some(range),
+            ..Self::of_found(space)
+        }
+    }
+
+    /// The same, by one that promises nothing of what others have taken away before.
+    pub const fn of_found(space: &'a MemorySpace) -> Self {
         Self {
             space,
+            promised: None,
             span: None,
             frames: FrameChain::new(),
             tables: FrameChain::new(),
             shares: ShareList::new(),
             lost_writers: false,
+        }
+    }
+
+    /// The lock is held, and nothing more is gathered: what others have taken away in the range counts as well, unless they are done with it.
+    pub(super) fn add_what_is_in_flight(&mut self) {
+        if let Some(range) = self.promised
+            && self.space.in_flight.is_any()
+        {
+            self.widen(range.start(), range.end());
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`GuestPending`]: the flush of a virtual machine under way.
 
+use super::InFlight;
 use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain};
 use crate::platform::{KernelPlatform, SHOOTDOWN};
@@ -8,35 +9,53 @@ use shootdown::{FlushTicket, guest::GuestSpace};
 /// A submitted flush of a guest, and the nested tables that are free after it. Dropping it waits, and loses them.
 #[must_use = "virtual CPUs may run on the old translations, and tables are freed, only after finish()"]
 #[derive(Debug)]
-pub struct GuestPending(FlushTicket<'static, KernelPlatform, MAX_CPUS, FrameChain>);
+pub struct GuestPending {
+    // Dropped first, which waits.
+    ticket: FlushTicket<'static, KernelPlatform, MAX_CPUS, FrameChain>,
+    in_flight: InFlight,
+}
 
 impl GuestPending {
-    /// A slot of `guest` was removed, or is to be logged, and `tables` are taken out, under a lock that is still held.
-    pub(in crate::mm) fn submit(guest: &GuestSpace<MAX_CPUS>, tables: FrameChain) -> Self {
-        Self(SHOOTDOWN.submit_guest_flush(guest).hold(tables))
+    /// A slot of `guest` was removed, or is to be logged, and `tables` are taken out, under a lock that is still held; `in_flight` are its flushes.
+    pub(in crate::mm) fn submit(
+        guest: &GuestSpace<MAX_CPUS>,
+        in_flight: &InFlight,
+        tables: FrameChain,
+    ) -> Self {
+        Self {
+            ticket: SHOOTDOWN.submit_guest_flush(guest).hold(tables),
+            in_flight: in_flight.clone(),
+        }
     }
 
     /// Nested tables followed what a space has lost, under a lock that is still held. There is always one, but for deliberate mistakes.
-    pub(in crate::mm) fn submit_narrowed(guest: &GuestSpace<MAX_CPUS>) -> Option<Self> {
+    pub(in crate::mm) fn submit_narrowed(
+        guest: &GuestSpace<MAX_CPUS>,
+        in_flight: &InFlight,
+    ) -> Option<Self> {
         #[cfg(feature = "breaks")]
         if super::breaks::keeps_guests() {
             return None;
         }
-        Some(Self::submit(guest, FrameChain::new()))
+        Some(Self::submit(guest, in_flight, FrameChain::new()))
     }
 
     /// The same for the right to write that the log takes away.
-    pub(in crate::mm) fn submit_cleaned(guest: &GuestSpace<MAX_CPUS>) -> Option<Self> {
+    pub(in crate::mm) fn submit_cleaned(
+        guest: &GuestSpace<MAX_CPUS>,
+        in_flight: &InFlight,
+    ) -> Option<Self> {
         #[cfg(feature = "breaks")]
         if super::breaks::keeps_writers() {
             return None;
         }
-        Some(Self::submit(guest, FrameChain::new()))
+        Some(Self::submit(guest, in_flight, FrameChain::new()))
     }
 
     /// Waits until no virtual CPU runs on what was there before; then frees the tables (I4).
     pub(in crate::mm) fn finish(self) {
-        let tables = self.0.wait();
+        let tables = self.ticket.wait();
+        drop(self.in_flight);
         if !tables.is_empty() {
             frames::free_chain(tables);
         }

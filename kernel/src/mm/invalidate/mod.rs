@@ -12,6 +12,9 @@
 //! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
 //! the engine itself under its policy `before`.
 //!
+//! Between 3 and 4 the entries are empty, and other CPUs may still use what was in them. Whoever takes the lock then and finds nothing to gather has promised
+//! as much as who came first: it flushes its whole range as long as others are in flight ([`InFlight`]).
+//!
 //! Virtual machines that show parts of the space lose what it loses in step 2 ([`nested`](super::nested)): their flush goes beside that of the space,
 //! and step 4 waits for both.
 //!
@@ -24,7 +27,9 @@
 pub mod breaks;
 mod gather;
 mod guests;
+mod in_flight;
 mod pending;
 
 pub use gather::Gather;
 pub use guests::GuestPending;
+pub use in_flight::InFlight;

@@ -2,6 +2,7 @@
 
 use super::gather::Gather;
 use super::guests::GuestPending;
+use super::in_flight::InFlight;
 use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
@@ -35,7 +36,8 @@ pub struct Pending<'a> {
 #[derive(Debug)]
 enum State<'a> {
     Nothing,
-    Submitted(Ticket),
+    // The ticket is dropped first, which waits.
+    Submitted(Ticket, InFlight),
     /// Only a deliberate break leaves the flush for later.
     #[cfg_attr(
         not(feature = "breaks"),
@@ -50,8 +52,9 @@ impl MemorySpace {
     pub(in crate::mm) fn submit<'a>(
         &'a self,
         inner: &mut Inner,
-        gather: Gather<'a>,
+        mut gather: Gather<'a>,
     ) -> Pending<'a> {
+        gather.add_what_is_in_flight();
         // Before whoever walks tables that are unlinked is asked to stop.
         self.publish_top(inner);
         let Some(span) = gather.span() else {
@@ -72,7 +75,7 @@ impl MemorySpace {
             }
         };
         let must_wait = gather.lost_writers;
-        let state = State::Submitted(submit(self, gather));
+        let state = State::Submitted(submit(self, gather), self.in_flight.clone());
         let pending = Pending { guests, state };
         if must_wait {
             pending.finish();
@@ -119,16 +122,18 @@ impl Pending<'_> {
     /// (I4), then frees them.
     pub fn finish(self) {
         self.guests.into_iter().for_each(GuestPending::finish);
-        let ticket = match self.state {
+        let (ticket, in_flight) = match self.state {
             State::Nothing => return,
-            State::Submitted(ticket) => ticket,
+            State::Submitted(ticket, in_flight) => (ticket, in_flight),
             State::Late(space, gather) => {
                 #[cfg(feature = "breaks")]
                 super::breaks::dawdle();
-                submit(space, gather)
+                (submit(space, gather), space.in_flight.clone())
             }
         };
-        for freed in ticket.wait() {
+        let freed = ticket.wait();
+        drop(in_flight);
+        for freed in freed {
             frames::free_chain(match freed {
                 Freed::Frames(chain) => chain,
                 Freed::Shares(list) => list.release(),

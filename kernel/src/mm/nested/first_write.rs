@@ -59,7 +59,7 @@ impl Nested {
             FirstWrites::Flushed => None,
             FirstWrites::FlushedOneByOne => Some(ONE_BY_ONE.lock()),
         };
-        GuestPending::submit(&self.engine, FrameChain::new()).finish();
+        GuestPending::submit(&self.engine, &self.in_flight, FrameChain::new()).finish();
         drop(turn);
     }
 }

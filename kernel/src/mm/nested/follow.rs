@@ -84,11 +84,12 @@ impl Nested {
                     .narrow(range, |guest| allowed(slot.user_of(guest)));
             }
         }
-        if !has_lost {
+        // What is in flight the guest has lost already, and may still use.
+        if !has_lost && !self.in_flight.is_any() {
             return None;
         }
         // Under the lock: the change comes before the generation (I1), and nobody installs anything in between.
-        GuestPending::submit_narrowed(&self.engine)
+        GuestPending::submit_narrowed(&self.engine, &self.in_flight)
     }
 }
 

@@ -95,7 +95,7 @@ impl GuestMemory {
         if !is_any {
             return None;
         }
-        GuestPending::submit_cleaned(&self.nested.engine)
+        GuestPending::submit_cleaned(&self.nested.engine, &self.nested.in_flight)
     }
 }
 

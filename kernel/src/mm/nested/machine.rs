@@ -7,7 +7,7 @@ use super::table::NestedTable;
 use crate::cpus::MAX_CPUS;
 use crate::errno::Errno;
 use crate::mm::error::MapError;
-use crate::mm::invalidate::GuestPending;
+use crate::mm::invalidate::{GuestPending, InFlight};
 use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use crate::sync::SleepMutex;
@@ -22,6 +22,8 @@ pub(super) struct Nested {
     /// Requests about slots and logs come one after the other, with their flushes: who finds a page clean relies on it.
     pub requests: SleepMutex<()>,
     pub state: SleepMutex<State>,
+    /// Flushes of the machine. Those that take something away are submitted under the lock of `state`.
+    pub in_flight: InFlight,
 }
 
 /// The memory of a virtual machine: parts of the address space of its VMM. Dropping it ends that; no virtual CPU may run, and the caller
@@ -49,6 +51,7 @@ impl GuestMemory {
                 slots: Vec::new(),
                 table,
             }),
+            in_flight: InFlight::none(),
         });
         space.machines.add(&nested)?;
         Ok(Self { space, nested })
@@ -72,9 +75,12 @@ impl GuestMemory {
         let turn = self.nested.requests.lock();
         let mut state = self.nested.state.lock();
         let change = state.set(wanted, all_dirty)?;
+        let Nested {
+            engine, in_flight, ..
+        } = &*self.nested;
         let pending = match change {
             Change::Done => None,
-            Change::Flush(tables) => Some(GuestPending::submit(&self.nested.engine, tables)),
+            Change::Flush(tables) => Some(GuestPending::submit(engine, in_flight, tables)),
         };
         drop(state);
         pending.into_iter().for_each(GuestPending::finish);

@@ -111,9 +111,7 @@ impl Drop for Held {
         }
         let deed = DEED.take();
         if let Some(mut deed) = deed {
-            IS_INTRUDING.set(true);
-            percpu::as_cpu(INTRUDER, &mut deed);
-            IS_INTRUDING.set(false);
+            intruding(|| percpu::as_cpu(INTRUDER, &mut deed));
             DEED.set(Some(deed));
         }
     }
@@ -140,6 +138,13 @@ impl Drop for Intruder {
     }
 }
 
+/// Another thread is in the middle of something while `deed` is done.
+fn intruding(deed: impl FnOnce()) {
+    let before = IS_INTRUDING.replace(true);
+    deed();
+    IS_INTRUDING.set(before);
+}
+
 /// Does `deed` once, when this thread waits for other CPUs next, before these take their interrupts.
 pub fn at_wait(deed: impl FnOnce() + 'static) {
     AT_WAIT.set(Some(Box::new(deed)));
@@ -147,9 +152,7 @@ pub fn at_wait(deed: impl FnOnce() + 'static) {
 
 /// This thread waits.
 pub(super) fn waits() {
-    if let Some(deed) = AT_WAIT.take() {
-        deed();
-    }
+    AT_WAIT.take().into_iter().for_each(intruding);
 }
 
 /// Does `deed` once, when this thread interrupts another CPU next: in the middle of submitting a flush.
