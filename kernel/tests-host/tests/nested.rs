@@ -8,6 +8,7 @@ use shootdown::{
     guest::{GuestExit, Vcpu},
     tags::TagEntries,
 };
+use shootdown_kernel_tests::addr::USER_END;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::errno::Errno;
 use shootdown_kernel_tests::mm::frames;
@@ -23,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 use support::random::Random;
 use support::watched::Watched;
 use support::*;
@@ -231,14 +233,87 @@ fn slots_that_go_give_their_tables_back() {
         bytes: PAGE_SIZE as u64,
         ..UNLOGGED
     };
-    memory.set_slot(&other, false).unwrap();
-    assert_eq!(memory.fault(0, true), Ok(NestedFault::Retry));
+    let above = SlotRequest {
+        id: 2,
+        guest: (GUEST + PAGES * PAGE_SIZE) as u64,
+        ..other
+    };
+    for slot in [other, above] {
+        memory.set_slot(&slot, false).unwrap();
+        let done = memory.fault(slot.guest as usize, true);
+        assert_eq!(done, Ok(NestedFault::Retry));
+    }
     let gone = |slot| SlotRequest { bytes: 0, ..slot };
     memory.set_slot(&gone(UNLOGGED), false).unwrap();
     assert!((0..PAGES).all(|page| nested(&memory, page).is_none()));
     assert_eq!(frames::free_count(), free - 3);
     memory.set_slot(&gone(other), false).unwrap();
+    assert!(nested(&memory, PAGES).is_some(), "that of the slot above");
+    assert_eq!(frames::free_count(), free - 3);
+    memory.set_slot(&gone(above), false).unwrap();
     assert_eq!(frames::free_count(), free);
+}
+
+#[test]
+fn slots_do_not_overlap_and_stay_among_user_addresses() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &UNLOGGED);
+    let other = SlotRequest { id: 1, ..UNLOGGED };
+    for page in [-69, -1, 0, 1, 69] {
+        let guest = UNLOGGED.guest.wrapping_add_signed(page * PAGE_SIZE as i64);
+        let refused = memory.set_slot(&SlotRequest { guest, ..other }, false);
+        assert_eq!(refused, Err(Errno::EEXIST), "{page} pages on");
+    }
+    let elsewhere = SlotRequest { guest: 0, ..other };
+    let last = (USER_END - PAGES * PAGE_SIZE) as u64;
+    for (user, answer) in [
+        (last, Ok(())),
+        (last + PAGE_SIZE as u64, Err(Errno::EINVAL)),
+        (USER_END as u64, Err(Errno::EINVAL)),
+        (u64::MAX - 4095, Err(Errno::EINVAL)),
+        (BASE as u64 + 8, Err(Errno::EINVAL)),
+    ] {
+        let slot = SlotRequest { user, ..elsewhere };
+        assert_eq!(memory.set_slot(&slot, false), answer, "{user:#x}");
+        let gone = SlotRequest { bytes: 0, ..slot };
+        assert_eq!(memory.set_slot(&gone, false).is_ok(), answer.is_ok());
+    }
+}
+
+#[test]
+fn guests_write_to_no_slot_that_is_read_only() {
+    let _turn = Turn::new();
+    let space = written(PAGES);
+    let rom = SlotRequest {
+        is_read_only: true,
+        ..UNLOGGED
+    };
+    let memory = machine(&space, &rom);
+    for _ in 0..2 {
+        let refused = memory.fault(guest_at(1), true);
+        assert_eq!(refused, Ok(NestedFault::NoMemory));
+        assert!(touch(&memory, 1, false));
+        assert!(!guest_may_write(&memory, 1));
+    }
+    let written = memory.write_with(guest_at(1), |_| Ok::<_, ()>(()));
+    assert_eq!(written, None);
+    assert_eq!(memory.write_now(guest_at(1), |_| Ok::<_, ()>(())), None);
+}
+
+#[test]
+fn a_log_that_begins_takes_the_right_to_write_away_unless_all_is_dirty() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    for all_dirty in [false, true] {
+        let memory = machine(&space, &UNLOGGED);
+        let vcpu = &mut Vcpu::new(&SHOOTDOWN, memory.engine());
+        assert!(touch(&memory, 1, true));
+        is_flushed(&memory, vcpu);
+        memory.set_slot(&LOGGED, all_dirty).unwrap();
+        assert_eq!(guest_may_write(&memory, 1), all_dirty);
+        assert_eq!(is_flushed(&memory, vcpu), !all_dirty);
+    }
 }
 
 /// Two machines, and a slot twice: each loses what the space loses.
@@ -389,6 +464,41 @@ fn what_a_guest_is_about_to_lose_is_waited_for() {
         assert!(waits_too(slot, before, forks), "a fork after {what}");
     }
 }
+
+/// Who finds a page clean relies on it, so requests about logs come one after the other, with their flushes.
+#[test]
+fn a_log_that_another_one_reads_is_waited_for() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = Arc::new(machine(&space, &LOGGED));
+    let whole = LogRange {
+        slot: SLOT,
+        first: 0,
+        pages: PAGES as u64,
+    };
+    type Request = fn(&GuestMemory, LogRange);
+    let reads: Request = |memory, _| drop(memory.read_log(SLOT, true).unwrap());
+    let clears: Request = |memory, whole| memory.clear_log(whole, &[u64::MAX; 2]).unwrap();
+    for first in [reads, clears] {
+        assert!(touch(&memory, 1, true));
+        let running = Running::new(&memory);
+        let (second, found) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
+        let (started, early, other) = (second.clone(), found.clone(), memory.clone());
+        at_wait(move || {
+            let thread = thread::spawn(move || as_cpu(CpuId::new(2), || reads(&other, whole)));
+            thread::sleep(PATIENCE);
+            early.set(thread.is_finished());
+            started.set(Some(thread));
+            running.leave();
+        });
+        first(&memory, whole);
+        second.take().unwrap().join().unwrap();
+        assert!(!found.get(), "the guest can write to the page");
+    }
+}
+
+/// Long enough for a thread that waits for nothing.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 120;
