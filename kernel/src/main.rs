@@ -20,7 +20,7 @@
 //! | [`console`], then [`sync`], then [`platform`] | the serial line and the text screen; locks; what the engine needs from the kernel |
 //! | [`irq`], [`preempt`], then [`latency`] | their switches, and how long they are off |
 //! | [`user_memory`], then [`arch`] | places in user memory; what the processor wants: per-CPU data, switching, page tables, the clock |
-//! | [`addr`], [`cpus`], [`cpu_stage`], [`errno`] | numbers |
+//! | [`addr`], [`budget`], [`cpus`], [`cpu_stage`], [`errno`] | numbers |
 #![no_std]
 #![no_main]
 
@@ -30,6 +30,7 @@ mod addr;
 mod arch;
 mod backtrace;
 mod boot;
+mod budget;
 mod calls;
 mod console;
 mod cpu_stage;

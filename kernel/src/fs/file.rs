@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as linux;
 
 use super::attributes::Attributes;
-use super::budget::{Budget, Share};
 use super::device::Device;
 use super::node::Node;
 use super::pseudo::Pseudo;
 use super::transfer::{copy_in, copy_out, zero_out};
 use super::{console, directory, regular};
+use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::mm::file::Copy;
 use crate::random;
@@ -81,7 +81,7 @@ impl OpenFile {
 
     fn bare(node: Node, access: u32) -> Result<Self, Errno> {
         Ok(Self {
-            _share: OPEN_FILES.take().ok_or(Errno::ENFILE)?,
+            _share: OPEN_FILES.take(1).ok_or(Errno::ENFILE)?,
             node,
             path: String::new(),
             access,
@@ -305,7 +305,7 @@ impl OpenFile {
             return Ok(text);
         }
         let text = Arc::new(pseudo.text()?);
-        let keep = KEPT_TEXTS.take().map(|share| (share, text.clone()));
+        let keep = KEPT_TEXTS.take(1).map(|share| (share, text.clone()));
         let old = core::mem::replace(&mut self.cursor.lock().text, keep);
         drop(old);
         Ok(text)

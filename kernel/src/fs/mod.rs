@@ -6,7 +6,6 @@
 //! It may not know system calls, torture or benches.
 
 mod attributes;
-mod budget;
 mod console;
 mod device;
 mod directory;

@@ -7,10 +7,10 @@ use core::fmt;
 
 use linux_raw_sys::general as linux;
 
-use super::budget::{Budget, Share};
 use super::file::OpenFile;
 use super::node::Node;
 use super::transfer::copy_in;
+use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::sync::Mutex;
 use crate::task::signal::{self, SigInfo, Signal};
@@ -53,7 +53,7 @@ pub(super) struct PipeWriter(Arc<Pipe>);
 /// # Errors
 /// ENFILE when there are too many pipes or open files, ENOMEM when the kernel heap is too full.
 pub fn new_pipe(nonblocking: bool) -> Result<(Arc<OpenFile>, Arc<OpenFile>), Errno> {
-    let share = BUDGET.take().ok_or(Errno::ENFILE)?;
+    let share = BUDGET.take(1).ok_or(Errno::ENFILE)?;
     let mut bytes = VecDeque::new();
     // All of it now: a full heap is refused here, and never found out while writing.
     bytes

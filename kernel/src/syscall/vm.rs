@@ -14,16 +14,19 @@ pub(super) fn request(me: &Current, object: &Object, number: u32, argument: usiz
     };
     match object.request(&caller, number, argument)? {
         Answer::Number(number) => Ok(number),
-        Answer::New(object) => {
-            let file = fs::new_vm_file(object)?;
-            // Kept meanwhile: where there is no number left, the last one is not dropped under the lock.
-            let added = me
-                .process()
-                .files
-                .lock()
-                .insert(file.clone(), CloseOnExec::Yes, 0);
-            drop(file);
-            added
-        }
+        Answer::New(object) => add(me, object.clone()).inspect_err(|_| object.take_back()),
     }
+}
+
+/// Opens it; its descriptor.
+fn add(me: &Current, object: Object) -> Outcome {
+    let file = fs::new_vm_file(object)?;
+    // Kept meanwhile: where there is no number left, the last one is not dropped under the lock.
+    let added = me
+        .process()
+        .files
+        .lock()
+        .insert(file.clone(), CloseOnExec::Yes, 0);
+    drop(file);
+    added
 }

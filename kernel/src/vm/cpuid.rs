@@ -4,15 +4,24 @@ use alloc::vec::Vec;
 use core::arch::x86_64::__cpuid;
 
 use super::abi::{CPUID_SIGNIFICANT_INDEX, CpuidEntry, CpuidHeader};
+use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::user_memory::UserPtr;
 
 /// Most entries, as on Linux.
 const MOST_ENTRIES: usize = 256;
 
+/// Most entries of all virtual CPUs: 320 KiB of kernel heap.
+const MOST_OF_ALL: usize = 1 << 13;
+
+static ENTRIES: Budget<MOST_OF_ALL> = Budget::new();
+
 /// Leaves and what they say.
 #[derive(Debug, Default)]
-pub struct Cpuid(Vec<CpuidEntry>);
+pub struct Cpuid {
+    entries: Vec<CpuidEntry>,
+    _share: Option<Share<MOST_OF_ALL>>,
+}
 
 impl Cpuid {
     /// EAX, EBX, ECX and EDX; zeroes for what nobody has given an answer to.
@@ -21,7 +30,7 @@ impl Cpuid {
             let has_index = entry.flags & CPUID_SIGNIFICANT_INDEX != 0;
             entry.function == function && (!has_index || entry.index == index)
         };
-        let found = self.0.iter().find(is_it);
+        let found = self.entries.iter().find(is_it);
         found.map_or([0; 4], |entry| [entry.eax, entry.ebx, entry.ecx, entry.edx])
     }
 }
@@ -127,6 +136,7 @@ pub fn read_entries(address: usize) -> Result<Cpuid, Errno> {
     if count > MOST_ENTRIES {
         return Err(Errno::E2BIG);
     }
+    let share = ENTRIES.take(count).ok_or(Errno::ENOMEM)?;
     let mut entries = Vec::new();
     entries
         .try_reserve_exact(count)
@@ -135,5 +145,8 @@ pub fn read_entries(address: usize) -> Result<Cpuid, Errno> {
     for at in 0..count {
         entries.push(from.element(at).read()?);
     }
-    Ok(Cpuid(entries))
+    Ok(Cpuid {
+        entries,
+        _share: Some(share),
+    })
 }

@@ -1,11 +1,11 @@
 //! [`Machine`]: a virtual machine, as its file descriptor has it.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::abi::{self, ClearDirtyLog, DirtyLog, EnableCap, MemoryRegion, cap};
 use super::vcpu::Vcpu;
+use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::mm::nested::{LogRange, SlotRequest};
 use crate::mm::{GuestMemory, MemorySpace};
@@ -19,7 +19,7 @@ pub const MOST_VCPUS: usize = 16;
 /// Words of a log that are copied at a time, by way of the stack.
 const PIECE_WORDS: usize = 64;
 
-static MACHINES: AtomicUsize = AtomicUsize::new(0);
+static MACHINES: Budget<MOST_MACHINES> = Budget::new();
 
 /// A virtual machine. It lives as long as its descriptor or that of one of its virtual CPUs.
 #[derive(Debug)]
@@ -29,25 +29,7 @@ pub struct Machine {
     vcpus: AtomicU64,
     /// What `KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2` was enabled with.
     log_mode: AtomicU64,
-    _counted: Counted,
-}
-
-/// One of [`MOST_MACHINES`].
-#[derive(Debug)]
-struct Counted;
-
-impl Counted {
-    fn new() -> Option<Self> {
-        let more = |count| (count < MOST_MACHINES).then_some(count + 1);
-        let counted = MACHINES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        counted.ok().map(|_| Self)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        MACHINES.fetch_sub(1, Ordering::Relaxed);
-    }
+    _share: Share<MOST_MACHINES>,
 }
 
 impl Machine {
@@ -56,12 +38,12 @@ impl Machine {
     /// # Errors
     /// ENOMEM.
     pub fn new(space: &Arc<MemorySpace>) -> Result<Arc<Self>, Errno> {
-        let counted = Counted::new().ok_or(Errno::ENOMEM)?;
+        let share = MACHINES.take(1).ok_or(Errno::ENOMEM)?;
         Ok(Arc::new(Self {
             memory: GuestMemory::new(space.clone())?,
             vcpus: AtomicU64::new(0),
             log_mode: AtomicU64::new(0),
-            _counted: counted,
+            _share: share,
         }))
     }
 
@@ -85,9 +67,12 @@ impl Machine {
         if self.vcpus.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
             return Err(Errno::EEXIST);
         }
-        Vcpu::new(self).inspect_err(|_| {
-            self.vcpus.fetch_and(!bit, Ordering::Relaxed);
-        })
+        Vcpu::new(self, number).inspect_err(|_| self.take_back(number))
+    }
+
+    /// The virtual CPU with that number was not given out after all.
+    pub(super) fn take_back(&self, number: usize) {
+        self.vcpus.fetch_and(!(1 << number), Ordering::Relaxed);
     }
 
     /// `KVM_SET_USER_MEMORY_REGION`.
@@ -130,18 +115,18 @@ impl Machine {
             first: wanted.first_page,
             pages: u64::from(wanted.num_pages),
         };
-        let words = self.memory.check_clear(range)?;
-        let mut bits = Vec::new();
-        bits.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-        let from = UserBytes::new(wanted.bitmap as usize, 8 * words)?;
-        while bits.len() < words {
-            let mut piece = [[0; 8]; PIECE_WORDS];
-            let count = PIECE_WORDS.min(words - bits.len());
-            from.skip(8 * bits.len())
-                .copy_to(piece[..count].as_flattened_mut())?;
-            bits.extend(piece[..count].iter().copied().map(u64::from_le_bytes));
-        }
-        self.memory.clear_log(range, &bits)
+        self.memory.clear_log(range, |bits| {
+            let from = UserBytes::new(wanted.bitmap as usize, size_of_val(bits))?;
+            for (at, words) in bits.chunks_mut(PIECE_WORDS).enumerate() {
+                let mut piece = [[0; 8]; PIECE_WORDS];
+                let bytes = piece[..words.len()].as_flattened_mut();
+                from.skip(8 * PIECE_WORDS * at).copy_to(bytes)?;
+                for (word, bytes) in words.iter_mut().zip(piece) {
+                    *word = u64::from_le_bytes(bytes);
+                }
+            }
+            Ok(())
+        })
     }
 
     /// `KVM_ENABLE_CAP`.

@@ -44,6 +44,13 @@ pub enum Answer {
 const DONE: Answer = Answer::Number(0);
 
 impl Object {
+    /// The program that asked for it got no descriptor.
+    pub fn take_back(&self) {
+        if let Self::Vcpu(vcpu) = self {
+            vcpu.take_back();
+        }
+    }
+
     /// An `ioctl`.
     ///
     /// # Errors

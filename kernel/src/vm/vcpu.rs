@@ -21,6 +21,7 @@ use crate::sync::{SleepMutex, SleepMutexGuard};
 /// A virtual CPU.
 #[derive(Debug)]
 pub struct Vcpu {
+    number: usize,
     state: SleepMutex<State>,
     pub(super) page: RunPage,
     // Dropped last.
@@ -70,11 +71,11 @@ pub(super) struct State {
 const APIC_BASE: u64 = 0xfee0_0900;
 
 impl Vcpu {
-    /// As after a reset.
+    /// As after a reset, with that number.
     ///
     /// # Errors
     /// ENOMEM.
-    pub(super) fn new(machine: &Arc<Machine>) -> Result<Arc<Self>, Errno> {
+    pub(super) fn new(machine: &Arc<Machine>, number: usize) -> Result<Arc<Self>, Errno> {
         let mut state = State {
             vmcb: Vmcb::new().ok_or(Errno::ENOMEM)?,
             registers: GuestRegisters::default(),
@@ -92,10 +93,16 @@ impl Vcpu {
         };
         state.reset();
         Ok(Arc::new(Self {
+            number,
             state: SleepMutex::new(state),
             page: RunPage::new()?,
             machine: machine.clone(),
         }))
+    }
+
+    /// No program has got it: its number is free again.
+    pub(super) fn take_back(&self) {
+        self.machine.take_back(self.number);
     }
 
     /// The machine it belongs to.

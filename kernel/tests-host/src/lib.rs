@@ -10,6 +10,8 @@ extern crate alloc;
 #[allow(dead_code)]
 #[path = "../../src/addr.rs"]
 pub mod addr;
+#[path = "../../src/budget.rs"]
+pub mod budget;
 #[path = "../../src/cpus.rs"]
 pub mod cpus;
 #[allow(missing_docs)]

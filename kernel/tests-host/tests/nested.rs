@@ -200,7 +200,12 @@ fn logs_are_cleared_in_whole_words() {
         assert!(touch(&memory, page, true));
     }
     let range = |slot, first, pages| LogRange { slot, first, pages };
-    let clear = |range, bits: &[u64]| memory.clear_log(range, bits);
+    let clear = |range, bits: &[u64]| {
+        memory.clear_log(range, |to| {
+            to.copy_from_slice(bits);
+            Ok(())
+        })
+    };
     assert_eq!(clear(range(SLOT, 0, 64), &[1 << 3 | 1 << 9]), Ok(()));
     assert_eq!(dirty(&memory, false), [4, 65].into());
     assert_eq!(clear(range(SLOT, 64, 6), &[u64::MAX]), Ok(()));
@@ -314,6 +319,30 @@ fn a_log_that_begins_takes_the_right_to_write_away_unless_all_is_dirty() {
         assert_eq!(guest_may_write(&memory, 1), all_dirty);
         assert_eq!(is_flushed(&memory, vcpu), !all_dirty);
     }
+}
+
+/// As much kernel heap as logs take, whoever asks: a bit a page, for 16 GiB.
+#[test]
+fn logs_take_no_more_than_there_is_for_them() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let large = SlotRequest {
+        guest: 0,
+        bytes: 12 << 30,
+        ..LOGGED
+    };
+    let first = machine(&space, &large);
+    let second = GuestMemory::new(space.clone()).unwrap();
+    let asked = |slot| second.set_slot(slot, false);
+    assert_eq!(asked(&large), Err(Errno::ENOMEM));
+    let unlogged = SlotRequest {
+        logs: false,
+        ..large
+    };
+    assert_eq!(asked(&unlogged), Ok(()));
+    assert_eq!(asked(&large), Err(Errno::ENOMEM), "a log that begins");
+    first.set_slot(&unlogged, false).unwrap();
+    assert_eq!(asked(&large), Ok(()));
 }
 
 /// Two machines, and a slot twice: each loses what the space loses.
@@ -478,7 +507,13 @@ fn a_log_that_another_one_reads_is_waited_for() {
     };
     type Request = fn(&GuestMemory, LogRange);
     let reads: Request = |memory, _| drop(memory.read_log(SLOT, true).unwrap());
-    let clears: Request = |memory, whole| memory.clear_log(whole, &[u64::MAX; 2]).unwrap();
+    let clears: Request = |memory, whole| {
+        let all = |bits: &mut [u64]| {
+            bits.fill(u64::MAX);
+            Ok(())
+        };
+        memory.clear_log(whole, all).unwrap();
+    };
     for first in [reads, clears] {
         assert!(touch(&memory, 1, true));
         let running = Running::new(&memory);

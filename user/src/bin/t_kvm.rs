@@ -409,6 +409,46 @@ fn there_are_only_so_many() {
     assert_eq!(guest.memory.pages(), MEMORY_PAGES);
 }
 
+fn there_is_only_so_much_cpuid() {
+    let device = device();
+    let mut most = Cpuid {
+        entries: 256,
+        padding: 0,
+        entry: [CpuidEntry::default(); 256],
+    };
+    let mut refused = 0;
+    let machines: Vec<_> = (0..4).map(|_| Machine::new(&device).unwrap()).collect();
+    let vcpus: Vec<_> = machines
+        .iter()
+        .flat_map(|machine| (0..16).map(|at| machine.vcpu(at).unwrap()))
+        .collect();
+    for vcpu in &vcpus {
+        if let Err(error) = kvm::request_with(vcpu, abi::SET_CPUID2, &mut most) {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+            refused += 1;
+        }
+    }
+    assert!(refused < vcpus.len());
+    assert!(
+        refused > 0 || !machine::is_reference_kernel(),
+        "there is no bound"
+    );
+    drop((vcpus, machines));
+    kvm::request_with(&guest().vcpu, abi::SET_CPUID2, &mut most).unwrap();
+}
+
+fn a_number_stays_free_where_there_is_no_descriptor() {
+    let (device, guest) = (device(), guest());
+    let mut others = Vec::new();
+    while let Ok(other) = device.try_clone() {
+        others.push(other);
+    }
+    expect(libc::EMFILE, guest.machine.vcpu(5));
+    drop(others);
+    guest.machine.vcpu(5).unwrap();
+    expect(libc::EEXIST, guest.machine.vcpu(5));
+}
+
 fn main() -> ExitCode {
     if kvm::open().unwrap().is_none() {
         println!("t_kvm: OK, there is no /dev/kvm");
@@ -430,6 +470,8 @@ fn main() -> ExitCode {
             a_forked_process_has_no_machine,
             nothing_is_left_of_machines,
             there_are_only_so_many,
+            there_is_only_so_much_cpuid,
+            a_number_stays_free_where_there_is_no_descriptor,
         ],
     )
 }

@@ -5,7 +5,7 @@
 //! it away before (an `mprotect`, a fork) may still be waiting for its own.
 
 use super::machine::GuestMemory;
-use super::slot::{Log, Slot, WORD_PAGES, new_log};
+use super::slot::{Bits, Slot, WORD_PAGES, no_bits};
 use super::state::State;
 use crate::errno::Errno;
 use crate::mm::invalidate::GuestPending;
@@ -27,13 +27,13 @@ impl GuestMemory {
     ///
     /// # Errors
     /// ENOENT without such a slot or a log of it; ENOMEM.
-    pub fn read_log(&self, slot: u32, clears: bool) -> Result<Log, Errno> {
+    pub fn read_log(&self, slot: u32, clears: bool) -> Result<Bits, Errno> {
         let turn = self.nested.requests.lock();
         let mut state = self.nested.state.lock();
         let pages = state.logged(slot)?.pages();
-        let mut dirty = new_log(pages, false)?;
+        let mut dirty = no_bits(pages)?;
         if let Some(log) = &state.logged(slot)?.log {
-            dirty.copy_from_slice(log);
+            dirty.copy_from_slice(&log.bits);
         }
         let pending = match clears {
             true => self.clean(&mut state, slot, 0, &dirty),
@@ -45,27 +45,28 @@ impl GuestMemory {
         Ok(dirty)
     }
 
-    /// Checks what is to be cleared; how many words of bits it takes.
+    /// Those pages of `range` whose bits `fill` sets count as clean from now on. It gets all words of the range, may access user memory, and
+    /// is called once, under no lock but that of requests. Returns when no virtual CPU can write to them unnoticed any more.
     ///
     /// # Errors
-    /// As [`clear_log`](Self::clear_log).
-    pub fn check_clear(&self, range: LogRange) -> Result<usize, Errno> {
-        let mut state = self.nested.state.lock();
-        let slot = state.logged(range.slot)?;
-        slot.first_word(range)?;
-        Ok((range.pages as usize).div_ceil(WORD_PAGES))
-    }
-
-    /// Those pages of `range` that have a bit in `bits` count as clean from now on. Returns when no virtual CPU can write to them unnoticed any
-    /// more.
-    ///
-    /// # Errors
-    /// ENOENT without such a slot or a log of it; EINVAL for a range that does not consist of whole words.
-    pub fn clear_log(&self, range: LogRange, bits: &[u64]) -> Result<(), Errno> {
+    /// ENOENT without such a slot or a log of it; EINVAL for a range that does not consist of whole words; ENOMEM; as `fill`. Nothing is cleared then.
+    pub fn clear_log(
+        &self,
+        range: LogRange,
+        fill: impl FnOnce(&mut [u64]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let turn = self.nested.requests.lock();
+        // Slots stay as they are as long as it is this one's turn.
+        let first = self
+            .nested
+            .state
+            .lock()
+            .logged(range.slot)?
+            .first_word(range)?;
+        let mut bits = no_bits(range.pages as usize)?;
+        fill(&mut bits)?;
         let mut state = self.nested.state.lock();
-        let first = state.logged(range.slot)?.first_word(range)?;
-        let pending = self.clean(&mut state, range.slot, first, bits);
+        let pending = self.clean(&mut state, range.slot, first, &bits);
         drop(state);
         pending.into_iter().for_each(GuestPending::finish);
         drop(turn);
@@ -121,7 +122,7 @@ impl Slot {
 
     /// Those of the bits `wanted` of a word that were set, which they are no more.
     fn take_dirty(&mut self, word: usize, wanted: u64) -> u64 {
-        let bits = self.log.as_mut().and_then(|log| log.get_mut(word));
+        let bits = self.log.as_mut().and_then(|log| log.bits.get_mut(word));
         bits.map_or(0, |bits| {
             let taken = *bits & wanted;
             *bits &= !wanted;

@@ -1,6 +1,7 @@
 //! [`Slot`]: a range of guest-physical memory, and where its VMM has it.
 
 use super::table::GUEST_END;
+use crate::budget::{Budget, Share};
 use crate::errno::Errno;
 use crate::mm::layout::{PAGE_SIZE, USER_END};
 use crate::mm::range::UserRange;
@@ -26,8 +27,20 @@ pub struct SlotRequest {
     pub is_read_only: bool,
 }
 
-/// The pages that have been written to, a bit each.
-pub(super) type Log = Vec<u64>;
+/// Most pages whose writes are logged, of all machines: 16 GiB, 512 KiB of kernel heap.
+const MOST_LOGGED_PAGES: usize = 1 << 22;
+
+static LOGGED_PAGES: Budget<MOST_LOGGED_PAGES> = Budget::new();
+
+/// Pages, a bit each.
+pub(super) type Bits = Vec<u64>;
+
+/// The pages that have been written to.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub bits: Bits,
+    _share: Share<MOST_LOGGED_PAGES>,
+}
 
 /// One slot.
 #[derive(Debug)]
@@ -106,29 +119,47 @@ impl Slot {
     pub fn is_dirty(&self, page: usize) -> bool {
         self.log
             .as_ref()
-            .is_none_or(|log| log[page / WORD_PAGES] & 1 << (page % WORD_PAGES) != 0)
+            .is_none_or(|log| log.bits[page / WORD_PAGES] & 1 << (page % WORD_PAGES) != 0)
     }
 
     /// It does from now on.
     pub fn mark_dirty(&mut self, page: usize) {
         if let Some(log) = &mut self.log {
-            log[page / WORD_PAGES] |= 1 << (page % WORD_PAGES);
+            log.bits[page / WORD_PAGES] |= 1 << (page % WORD_PAGES);
         }
     }
 }
 
-/// A log of so many pages, of which none or all are dirty.
+impl Log {
+    /// Of so many pages, of which none or all are dirty.
+    ///
+    /// # Errors
+    /// ENOMEM, also where too many pages are logged already.
+    pub fn new(pages: usize, all_dirty: bool) -> Result<Self, Errno> {
+        let share = LOGGED_PAGES.take(pages).ok_or(Errno::ENOMEM)?;
+        let mut bits = no_bits(pages)?;
+        if all_dirty {
+            bits.fill(u64::MAX);
+            let behind = bits.len() * WORD_PAGES - pages;
+            if let Some(last) = bits.last_mut() {
+                *last &= u64::MAX >> behind;
+            }
+        }
+        Ok(Self {
+            bits,
+            _share: share,
+        })
+    }
+}
+
+/// Room for so many pages, of which none is set.
 ///
 /// # Errors
 /// ENOMEM.
-pub(super) fn new_log(pages: usize, all_dirty: bool) -> Result<Log, Errno> {
+pub(super) fn no_bits(pages: usize) -> Result<Bits, Errno> {
     let words = pages.div_ceil(WORD_PAGES);
-    let mut log = Log::new();
-    log.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-    log.resize(words, if all_dirty { u64::MAX } else { 0 });
-    let behind = words * WORD_PAGES - pages;
-    if let Some(last) = log.last_mut() {
-        *last &= u64::MAX >> behind;
-    }
-    Ok(log)
+    let mut bits = Bits::new();
+    bits.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+    bits.resize(words, 0);
+    Ok(bits)
 }

@@ -1,6 +1,6 @@
 //! [`State`]: slots and nested tables of one machine.
 
-use super::slot::{Log, Slot, SlotRequest, new_log};
+use super::slot::{Log, Slot, SlotRequest};
 use super::table::{GUEST_END, NestedTable};
 use crate::errno::Errno;
 use crate::mm::frames::FrameChain;
@@ -8,9 +8,6 @@ use alloc::vec::Vec;
 
 /// Most slots of one machine: they are looked through one by one.
 pub const MOST_SLOTS: usize = 64;
-
-/// Most pages of one machine whose writes are logged: 16 GiB, 512 KiB of kernel heap.
-const MOST_LOGGED_PAGES: usize = 1 << 22;
 
 /// What the lock of a machine protects.
 #[derive(Debug)]
@@ -56,7 +53,7 @@ impl State {
         self.check_free(&slot)?;
         self.slots.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         if wanted.logs {
-            slot.log = Some(self.make_log(slot.pages(), all_dirty)?);
+            slot.log = Some(Log::new(slot.pages(), all_dirty)?);
         }
         self.slots.push(slot);
         Ok(Change::Done)
@@ -100,7 +97,7 @@ impl State {
     ) -> Result<Change, Errno> {
         self.check_free(&new)?;
         if logs {
-            new.log = Some(self.make_log(new.pages(), all_dirty)?);
+            new.log = Some(Log::new(new.pages(), all_dirty)?);
         }
         let change = self.remove(at);
         self.slots.push(new);
@@ -109,7 +106,7 @@ impl State {
 
     /// From now on each page is noted at the first write to it.
     fn begin_log(&mut self, at: usize, all_dirty: bool) -> Result<Change, Errno> {
-        let log = self.make_log(self.slots[at].pages(), all_dirty)?;
+        let log = Log::new(self.slots[at].pages(), all_dirty)?;
         self.slots[at].log = Some(log);
         if all_dirty {
             return Ok(Change::Done);
@@ -138,15 +135,6 @@ impl State {
         match others.any(|slot| slot.guest.intersect(new.guest).is_some()) {
             true => Err(Errno::EEXIST),
             false => Ok(()),
-        }
-    }
-
-    fn make_log(&self, pages: usize, all_dirty: bool) -> Result<Log, Errno> {
-        let logged = self.slots.iter().filter(|slot| slot.log.is_some());
-        let sum: usize = logged.map(Slot::pages).sum();
-        match pages.saturating_add(sum) > MOST_LOGGED_PAGES {
-            true => Err(Errno::ENOMEM),
-            false => new_log(pages, all_dirty),
         }
     }
 }
