@@ -64,6 +64,11 @@ pub fn map(at: usize, bytes: usize, rights: i32, flags: i32) -> io::Result<usize
 
 /// Pins the calling thread to `cpu`; it runs there when this returns.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
+    pin_thread_to(0, cpu)
+}
+
+/// Pins a thread by the kernel's number to `cpu`, where it runs some time later.
+pub fn pin_thread_to(thread: i32, cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
@@ -71,7 +76,7 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: `set` is a valid `cpu_set_t` of the size passed; pid 0 is the calling thread.
-    done(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+    done(unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &set) })
 }
 
 /// Runs `work` in a thread pinned to `cpu`.

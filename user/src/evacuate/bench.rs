@@ -5,6 +5,7 @@ use std::io;
 
 use serde_json::Value;
 
+use super::churn::Churn;
 use super::copy::{self, Copied, Evacuation, Manner};
 use super::crew::Crew;
 use super::device::Device;
@@ -36,6 +37,8 @@ usage: evacuate [OPTION]...
                                                                  [4]
   --batch N         pages of a machine that such a round waits for
                                                                  [16]
+  --churn N         virtual CPUs change their CPU all the time, and CPUs leave and
+                    come back, in an order that N decides
   --policies LIST   flush policies of the kernel; a kernel without a choice
                     runs its only one, `linux`                   [before,published,best]
                     with before the first write to a clean page flushes
@@ -63,6 +66,7 @@ const KERNEL_FIGURES: [(&str, &[&str]); 3] = [
 pub struct Options {
     vms: usize,
     manner: Manner,
+    churn: Option<u64>,
 }
 
 impl Default for Options {
@@ -74,12 +78,13 @@ impl Default for Options {
                 rounds: 4,
                 batch: 16,
             },
+            churn: None,
         }
     }
 }
 
 impl OwnOptions for Options {
-    const NAMES: &'static [&'static str] = &["--vms", "--piece", "--copies", "--batch"];
+    const NAMES: &'static [&'static str] = &["--vms", "--piece", "--copies", "--batch", "--churn"];
 
     fn set(&mut self, name: &str, text: &str) -> Result<(), UsageError> {
         let number = |range| args::number(name, text, range);
@@ -93,6 +98,7 @@ impl OwnOptions for Options {
                     )));
                 }
             }
+            "--churn" => self.churn = Some(number(0..=u64::from(u32::MAX))?),
             "--copies" => self.manner.rounds = number(1..=1000)? as usize,
             _ => self.manner.batch = number(0..=MAX_PAGES)? as u32,
         }
@@ -157,8 +163,12 @@ impl Program for Evacuate {
             }
             machines.push(Copied::new(vm)?);
         }
+        let crew = Crew::start(vcpus)?;
+        let churn = self.options.churn;
+        let churn = churn.map(|seed| Churn::start(crew.threads(), &course.cpus, seed));
         Ok(Machines {
-            crew: Crew::start(vcpus)?,
+            churn: churn.transpose()?,
+            crew,
             machines,
             manner: self.options.manner,
             rows: BTreeMap::new(),
@@ -169,6 +179,8 @@ impl Program for Evacuate {
 /// One shape.
 #[derive(Debug)]
 pub struct Machines {
+    // Before the threads that it moves.
+    churn: Option<Churn>,
     // Before the machines, whose memory guests write to.
     crew: Crew,
     machines: Vec<Copied>,
@@ -194,6 +206,7 @@ impl Bench for Machines {
             }
         }
         around();
+        self.churn.as_ref().map_or(Ok(()), Churn::check)?;
         if turn.is_recorded {
             self.rows.entry(turn.row.to_owned()).or_default().add(all);
         }
@@ -238,6 +251,7 @@ mod tests {
             ("--piece", "128"),
             ("--copies", "7"),
             ("--batch", "5"),
+            ("--churn", "9"),
         ] {
             options.set(name, text).unwrap();
         }
@@ -246,7 +260,15 @@ mod tests {
             rounds: 7,
             batch: 5,
         };
-        assert_eq!(options, Options { vms: 3, manner });
+        let churn = Some(9);
+        assert_eq!(
+            options,
+            Options {
+                vms: 3,
+                manner,
+                churn
+            }
+        );
         for (name, text) in [
             ("--vms", "0"),
             ("--vms", "17"),

@@ -52,6 +52,11 @@ impl Crew {
         crew.wait_until_stopped().map(|_| crew)
     }
 
+    /// The kernel's numbers of its threads.
+    pub fn threads(&self) -> Vec<i32> {
+        self.shared.lock().numbers.clone()
+    }
+
     /// Lets all run, and waits until all threads are on their way into their guests.
     pub fn run(&self) {
         let mut state = self.shared.lock();

@@ -11,10 +11,12 @@
 //! * [`guest`]: what runs in a virtual machine; [`start`]: the state in which it begins;
 //! * [`vm`]: one virtual machine and its log;
 //! * [`vcpu`]: threads that run virtual CPUs; [`crew`]: starting and stopping them all;
+//! * [`churn`]: virtual CPUs that move, and CPUs that leave, meanwhile;
 //! * [`copy`]: copying in rounds; [`first_writes`]: what the kernel does at the first write to a clean page;
 //! * [`mod@bench`]: options, and what differs from other [courses](crate::course).
 
 pub mod bench;
+pub mod churn;
 pub mod copy;
 pub mod crew;
 pub mod device;

@@ -13,9 +13,9 @@ pub(super) const WINDOWS: &str = " --windows";
 /// Programs that check themselves, and their arguments, with `%` for the number of CPUs. The first two do so on Linux too: a difference is
 /// ours.
 ///
-/// After them, writes to a file and its syncs, of whose stored copy every word is compared; pages lent to servers, in windows and
-/// otherwise, of whose copies every word is; and virtual machines that are copied while they run, of which every byte is.
-const CHECKED: [(&str, &str); 5] = [
+/// After them, writes to a file and its syncs, of whose stored copy every word is compared; and pages lent to servers, in windows and
+/// otherwise, of whose copies every word is.
+const CHECKED: [(&str, &str); 4] = [
     (
         "madvise",
         "--pages=1,32 --threads=% --slice-ms=20 --rounds=1 --warmup-ms=5 --self-check",
@@ -32,10 +32,6 @@ const CHECKED: [(&str, &str); 5] = [
     (
         "zerocopy",
         "--pages=1,17 --threads=1,% --slice-ms=50 --rounds=1 --warmup-ms=5",
-    ),
-    (
-        "evacuate",
-        "--pages=64 --threads=1,% --slice-ms=200 --rounds=1 --warmup-ms=5",
     ),
 ];
 /// A policy under which CPUs in the kernel are left alone.

@@ -6,6 +6,7 @@ mod churn;
 mod clients;
 mod coherence;
 mod differential;
+mod evacuation;
 mod fleet;
 mod guests;
 mod image;
@@ -48,6 +49,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                     machines::control(test, &fleet, &mut aside);
                     differential::control(test, &fleet, &mut aside);
                     coherence::check(test, &fleet, &mut aside);
+                    evacuation::check(test, &fleet, &mut aside);
                     guests::check(test, &fleet, &mut aside);
                 });
                 machines::check(test, &fleet, &mut tally);
