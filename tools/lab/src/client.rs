@@ -1,6 +1,7 @@
 //! `lab client`: kernels that use the engine as a stranger would. Each is a folder of `clients/` with a file `client.toml`, and nothing else
 //! names it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -83,7 +84,33 @@ pub struct Ending {
     /// QEMU's exit code.
     exit: i32,
     /// What a line of the console has.
-    says: String,
+    says: Words,
+}
+
+/// A text, or any of several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Words {
+    One(String),
+    Any(Vec<String>),
+}
+
+impl Words {
+    fn are_in(&self, line: &str) -> bool {
+        match self {
+            Self::One(text) => line.contains(text),
+            Self::Any(texts) => texts.iter().any(|text| line.contains(text)),
+        }
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(text) => write!(f, "{text:?}"),
+            Self::Any(texts) => write!(f, "any of {texts:?}"),
+        }
+    }
 }
 
 /// A deliberate mistake, which its own check has to notice.
@@ -253,7 +280,7 @@ impl Client {
         let deadline = BOOT_DEADLINE + Duration::from_secs(u64::from(run.seconds) * 4);
         let child = Child::run(&mut command, deadline, on_line).doing("start QEMU")?;
         let code = child.status.and_then(|status| status.code());
-        let told = child.output.lines().find(|line| line.contains(&due.says));
+        let told = child.output.lines().find(|line| due.says.are_in(line));
         match told {
             Some(line) if code == Some(due.exit) => Ok(line.trim_end().to_owned()),
             _ => Err(Failure::work(account(&self.name, &child, due))),
@@ -293,7 +320,7 @@ fn account(name: &str, child: &Child, due: &Ending) -> String {
     let (exit, says) = (due.exit, &due.says);
     let lines = child.output.lines().chain(child.errors.lines());
     let tail = last_lines(lines, TAIL_LINES).join("\n    | ");
-    format!("{name}: exit status {exit} and {says:?} were due, but it {ended}\n    | {tail}")
+    format!("{name}: exit status {exit} and {says} were due, but it {ended}\n    | {tail}")
 }
 
 #[cfg(test)]

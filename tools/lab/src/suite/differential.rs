@@ -60,7 +60,7 @@ fn record() -> PathBuf {
 fn play(fleet: &Fleet, kernel: &Kernel, count: usize) -> Outcome<Vec<String>> {
     let start = Start {
         arguments: &format!("0 {count}"),
-        deadline: DEADLINE + Duration::from_secs(2 * count as u64),
+        deadline: DEADLINE + Duration::from_secs(6 * count as u64),
         ..Start::on(CPUS)
     };
     let finished = fleet

@@ -28,7 +28,7 @@ const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test d
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
-const MIRI_DEADLINE: Duration = Duration::from_secs(900);
+const MIRI_DEADLINE: Duration = Duration::from_secs(2400);
 
 /// The name of the check that runs beside the others.
 const MIRI_CHECK: &str = "source: miri, beside the others";
