@@ -92,6 +92,7 @@ pub mod exit {
 
 /// Of [`exit::INTERNAL_ERROR`]: an instruction that cannot be carried out for the guest; an exit that nobody expects.
 pub const ERROR_EMULATION: u32 = 1;
+pub const ERROR_DELIVERY: u32 = 3;
 pub const ERROR_UNEXPECTED_EXIT: u32 = 4;
 
 /// `struct kvm_userspace_memory_region`.

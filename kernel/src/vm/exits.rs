@@ -169,9 +169,14 @@ impl State {
         match machine.memory.fault(place, writes)? {
             NestedFault::Retry => Ok(Next::Guest),
             NestedFault::NoMemory => {
-                // By its own page tables: they are where no memory is.
-                if info & FAULT_AT_TABLES != 0 {
-                    page.set_internal_error(abi::ERROR_EMULATION, &[]);
+                // By its own page tables, or by the delivery of an event: what is where no memory is was no instruction's doing.
+                let is_delivery = self.vmcb.get(Field::EXIT_INT_INFO) & event::VALID != 0;
+                let error = match info & FAULT_AT_TABLES != 0 {
+                    true => Some(abi::ERROR_EMULATION),
+                    false => is_delivery.then_some(abi::ERROR_DELIVERY),
+                };
+                if let Some(error) = error {
+                    page.set_internal_error(error, &[]);
                     return Ok(Next::Vmm);
                 }
                 Ok(self.access_memory(machine, page, address))

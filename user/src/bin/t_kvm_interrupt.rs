@@ -23,6 +23,8 @@ const NMI: usize = 2;
 const NMI_HANDLER: [u8; 7] = [0x36, 0xff, 0x06, 0, 0, 0xf4, 0xcf];
 const FIRST: usize = 0x20;
 const VECTORS: usize = 4;
+/// `KVM_INTERNAL_ERROR_DELIVERY_EV`.
+const DELIVERY: u32 = 3;
 /// The stop of a window that opens.
 const WINDOW: Stop = Stop::Other(abi::EXIT_IRQ_WINDOW_OPEN);
 
@@ -34,6 +36,8 @@ mod code {
     pub const OFF: &[u8] = &[0xf4, 0xf4, 0xf4];
     /// Writes to a port, takes interrupts from then on, and halts.
     pub const LATER: &[u8] = &[0xee, 0xfb, 0x90, 0xf4];
+    /// Takes interrupts, and stores.
+    pub const STORE: &[u8] = &[0xfb, 0x89, 0x07, 0x89, 0x07, 0xf4];
     /// Takes interrupts, for ever.
     pub const SPIN: &[u8] = &[0xfb, 0xeb, 0xfe];
 }
@@ -134,6 +138,18 @@ fn a_window_opens_when_the_flag_is_on() {
     send(&guest, FIRST + 1).unwrap();
     assert_eq!(guest.run().unwrap(), Stop::Halted);
     assert_eq!(count(&guest, FIRST + 1), 1);
+}
+
+/// The delivery is what finds no memory, not the store behind it.
+fn an_interrupt_whose_stack_is_nowhere_is_no_store() {
+    let guest = guest(code::STORE);
+    let mut sregs = guest.sregs().unwrap();
+    sregs.ss.base = 1 << 30;
+    guest.set_sregs(&mut sregs).unwrap();
+    send(&guest, FIRST).unwrap();
+    assert_eq!(guest.run().unwrap(), Stop::Other(abi::EXIT_INTERNAL_ERROR));
+    let error: u32 = guest.vcpu.read(abi::RUN_DETAILS);
+    assert_eq!(error, DELIVERY);
 }
 
 fn a_later_interrupt_replaces_one_that_waits() {
@@ -244,6 +260,7 @@ fn main() -> ExitCode {
         &checks::named![
             a_halted_guest_wakes,
             a_window_opens_when_the_flag_is_on,
+            an_interrupt_whose_stack_is_nowhere_is_no_store,
             a_later_interrupt_replaces_one_that_waits,
             there_are_256_vectors,
             registers_do_not_lose_one,
