@@ -17,7 +17,7 @@ pub struct Share<const MOST: usize> {
 
 impl<const MOST: usize> Budget<MOST> {
     /// Nothing is taken.
-    pub const fn new() -> Self {
+    pub const fn full() -> Self {
         Self {
             taken: AtomicUsize::new(0),
         }

@@ -30,8 +30,8 @@ const MOST_OPEN: usize = 4096;
 /// Most texts of pseudo files kept between reads; the others are made anew for each read.
 const MOST_TEXTS: usize = 64;
 
-static OPEN_FILES: Budget<MOST_OPEN> = Budget::new();
-static KEPT_TEXTS: Budget<MOST_TEXTS> = Budget::new();
+static OPEN_FILES: Budget<MOST_OPEN> = Budget::full();
+static KEPT_TEXTS: Budget<MOST_TEXTS> = Budget::full();
 
 /// Where a seek counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

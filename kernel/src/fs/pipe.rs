@@ -31,7 +31,7 @@ struct State {
 }
 
 /// Most pipes at one time: they hold a quarter of the kernel heap at most.
-static BUDGET: Budget<MOST_PIPES> = Budget::new();
+static BUDGET: Budget<MOST_PIPES> = Budget::full();
 const MOST_PIPES: usize = 96;
 
 /// What both ends share.

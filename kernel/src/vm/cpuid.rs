@@ -14,7 +14,7 @@ const MOST_ENTRIES: usize = 256;
 /// Most entries of all virtual CPUs: 320 KiB of kernel heap.
 const MOST_OF_ALL: usize = 1 << 13;
 
-static ENTRIES: Budget<MOST_OF_ALL> = Budget::new();
+static ENTRIES: Budget<MOST_OF_ALL> = Budget::full();
 
 /// Leaves and what they say.
 #[derive(Debug, Default)]

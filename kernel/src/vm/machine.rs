@@ -19,7 +19,7 @@ pub const MOST_VCPUS: usize = 16;
 /// Words of a log that are copied at a time, by way of the stack.
 const PIECE_WORDS: usize = 64;
 
-static MACHINES: Budget<MOST_MACHINES> = Budget::new();
+static MACHINES: Budget<MOST_MACHINES> = Budget::full();
 
 /// A virtual machine. It lives as long as its descriptor or that of one of its virtual CPUs.
 #[derive(Debug)]
@@ -95,17 +95,18 @@ impl Machine {
     /// `KVM_GET_DIRTY_LOG`.
     pub(super) fn read_log(&self, wanted: DirtyLog) -> Result<(), Errno> {
         let clears = !self.has_log_mode(abi::DIRTY_LOG_MANUAL_PROTECT);
-        let dirty = self.memory.read_log(wanted.slot, clears)?;
-        let to = UserBytes::new(wanted.bitmap as usize, size_of_val(&*dirty))?;
-        for (at, words) in dirty.chunks(PIECE_WORDS).enumerate() {
-            let mut piece = [[0; 8]; PIECE_WORDS];
-            for (bytes, word) in piece.iter_mut().zip(words) {
-                *bytes = word.to_le_bytes();
+        self.memory.read_log(wanted.slot, clears, |dirty| {
+            let to = UserBytes::new(wanted.bitmap as usize, size_of_val(dirty))?;
+            for (at, words) in dirty.chunks(PIECE_WORDS).enumerate() {
+                let mut piece = [[0; 8]; PIECE_WORDS];
+                for (bytes, word) in piece.iter_mut().zip(words) {
+                    *bytes = word.to_le_bytes();
+                }
+                let bytes = piece[..words.len()].as_flattened();
+                to.skip(8 * PIECE_WORDS * at).copy_from(bytes)?;
             }
-            let bytes = piece[..words.len()].as_flattened();
-            to.skip(8 * PIECE_WORDS * at).copy_from(bytes)?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// `KVM_CLEAR_DIRTY_LOG`.

@@ -94,9 +94,13 @@ fn check_inside(space: &MemorySpace, memory: &GuestMemory) {
     }
 }
 
+fn read_log(memory: &GuestMemory, clears: bool) -> Result<Vec<u64>, Errno> {
+    memory.read_log(SLOT, clears, |bits| Ok(bits.to_vec()))
+}
+
 /// Pages with a bit in the log.
 fn dirty(memory: &GuestMemory, clears: bool) -> BTreeSet<usize> {
-    let log = memory.read_log(SLOT, clears).unwrap();
+    let log = read_log(memory, clears).unwrap();
     let is_set = |page: &usize| log[page / 64] & 1 << (page % 64) != 0;
     (0..64 * log.len()).filter(is_set).collect()
 }
@@ -216,7 +220,7 @@ fn logs_are_cleared_in_whole_words() {
     }
     assert_eq!(clear(range(0, 0, 64), &[0]), Err(Errno::ENOENT));
     memory.set_slot(&UNLOGGED, false).unwrap();
-    assert_eq!(memory.read_log(SLOT, true), Err(Errno::ENOENT));
+    assert_eq!(read_log(&memory, true), Err(Errno::ENOENT));
     // A new one, of which all pages are dirty, has as many as the slot.
     memory.set_slot(&LOGGED, true).unwrap();
     assert_eq!(dirty(&memory, false), (0..PAGES).collect());
@@ -506,7 +510,7 @@ fn a_log_that_another_one_reads_is_waited_for() {
         pages: PAGES as u64,
     };
     type Request = fn(&GuestMemory, LogRange);
-    let reads: Request = |memory, _| drop(memory.read_log(SLOT, true).unwrap());
+    let reads: Request = |memory, _| drop(read_log(memory, true).unwrap());
     let clears: Request = |memory, whole| {
         let all = |bits: &mut [u64]| {
             bits.fill(u64::MAX);

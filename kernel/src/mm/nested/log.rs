@@ -5,7 +5,7 @@
 //! it away before (an `mprotect`, a fork) may still be waiting for its own.
 
 use super::machine::GuestMemory;
-use super::slot::{Bits, Slot, WORD_PAGES, no_bits};
+use super::slot::{Slot, WORD_PAGES, no_bits};
 use super::state::State;
 use crate::errno::Errno;
 use crate::mm::invalidate::GuestPending;
@@ -22,12 +22,17 @@ pub struct LogRange {
 }
 
 impl GuestMemory {
-    /// The pages of a slot that are dirty, a bit each, whole words. They count as clean from now on if `clears`; then no virtual CPU can write
-    /// to them unnoticed any more.
+    /// Gives the pages of a slot that are dirty to `take`, a bit each, whole words. They count as clean from now on if `clears`; then no virtual CPU can
+    /// write to them unnoticed any more. `take` may access user memory, and is called under no lock but that of requests.
     ///
     /// # Errors
-    /// ENOENT without such a slot or a log of it; ENOMEM.
-    pub fn read_log(&self, slot: u32, clears: bool) -> Result<Bits, Errno> {
+    /// ENOENT without such a slot or a log of it; ENOMEM; as `take`, which comes after the pages are clean.
+    pub fn read_log<R>(
+        &self,
+        slot: u32,
+        clears: bool,
+        take: impl FnOnce(&[u64]) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         let turn = self.nested.requests.lock();
         let mut state = self.nested.state.lock();
         let pages = state.logged(slot)?.pages();
@@ -41,8 +46,9 @@ impl GuestMemory {
         };
         drop(state);
         pending.into_iter().for_each(GuestPending::finish);
+        let taken = take(&dirty);
         drop(turn);
-        Ok(dirty)
+        taken
     }
 
     /// Those pages of `range` whose bits `fill` sets count as clean from now on. It gets all words of the range, may access user memory, and

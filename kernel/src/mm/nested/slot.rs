@@ -30,15 +30,13 @@ pub struct SlotRequest {
 /// Most pages whose writes are logged, of all machines: 16 GiB, 512 KiB of kernel heap.
 const MOST_LOGGED_PAGES: usize = 1 << 22;
 
-static LOGGED_PAGES: Budget<MOST_LOGGED_PAGES> = Budget::new();
-
-/// Pages, a bit each.
-pub(super) type Bits = Vec<u64>;
+static LOGGED_PAGES: Budget<MOST_LOGGED_PAGES> = Budget::full();
 
 /// The pages that have been written to.
 #[derive(Debug)]
 pub(super) struct Log {
-    pub bits: Bits,
+    /// A bit each.
+    pub bits: Vec<u64>,
     _share: Share<MOST_LOGGED_PAGES>,
 }
 
@@ -156,9 +154,9 @@ impl Log {
 ///
 /// # Errors
 /// ENOMEM.
-pub(super) fn no_bits(pages: usize) -> Result<Bits, Errno> {
+pub(super) fn no_bits(pages: usize) -> Result<Vec<u64>, Errno> {
     let words = pages.div_ceil(WORD_PAGES);
-    let mut bits = Bits::new();
+    let mut bits = Vec::new();
     bits.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
     bits.resize(words, 0);
     Ok(bits)
