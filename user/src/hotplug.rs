@@ -11,6 +11,21 @@ pub fn switch(cpu: usize) -> PathBuf {
     PathBuf::from(format!("{DIRECTORY}/cpu{cpu}/online"))
 }
 
+/// Those of `cpus` that can leave.
+///
+/// # Errors
+/// None can.
+pub fn leaving(cpus: &[usize]) -> io::Result<Vec<usize>> {
+    let can = |cpu: &usize| switch(*cpu).exists();
+    let leaving: Vec<usize> = cpus.iter().copied().filter(can).collect();
+    match leaving.is_empty() {
+        false => Ok(leaving),
+        true => Err(io::Error::other(
+            "no CPU can go offline here; leave out --churn, or use two CPUs or more",
+        )),
+    }
+}
+
 /// Writes `word` to the file of `cpu`; never makes one.
 ///
 /// # Errors

@@ -6,52 +6,46 @@ mod rows;
 
 use serde_json::{Value, json};
 use shootdown_sim::timed::Preset;
-use shootdown_sim::workload::{Load, Maxima, Preemptoff, System};
+use shootdown_sim::workload::{Load, LoadFigure, Maxima, Preemptoff, System};
 
 const CPUS: usize = 16;
 const INTERVALS: usize = 300;
 const POLICIES: [&str; 3] = ["before", "published", "best"];
 
 fn main() {
-    let load = Load::default();
-    let tail_alpha = Load {
-        tail_alpha: 1.0,
-        ..load
-    };
-    let tail_least_us = Load {
-        tail_least_us: 100.0,
-        ..load
-    };
-    let workers = Load {
-        workers: 4.0,
-        ..load
-    };
-    let most_pages = Load {
-        most_pages: 16.0,
-        ..load
-    };
-    let spin_turn_ns = Load {
-        spin_turn_ns: 58.3,
-        ..load
-    };
     println!("p99 in us; in parentheses the part in the engine");
-    let cases = [
-        ("seed 1", load, 1),
-        ("seed 2", load, 2),
-        ("seed 3", load, 3),
-        ("seed 4", load, 4),
-        ("alpha 1 instead of 1.5", tail_alpha, 1),
-        ("x_m 100 us instead of 250", tail_least_us, 1),
-        ("four threads a CPU instead of two", workers, 1),
-        ("up to 16 pages instead of 8", most_pages, 1),
-        ("spin loops look every 58.3 ns, not 1000", spin_turn_ns, 1),
+    let seeds = [("seed 1", 1), ("seed 2", 2), ("seed 3", 3), ("seed 4", 4)];
+    let loads = [
+        ("alpha 1 instead of 1.5", "tail_alpha", 1.0),
+        ("x_m 100 us instead of 250", "tail_least_us", 100.0),
+        ("four threads a CPU instead of two", "workers", 4.0),
+        ("up to 16 pages instead of 8", "most_pages", 16.0),
+        (
+            "spin loops look every 58.3 ns, not 1000",
+            "spin_turn_ns",
+            58.3,
+        ),
     ];
-    let rows = cases.map(|(case, load, seed)| row(case, load, seed));
-    rows::write(rows.concat());
+    let mut rows = Vec::new();
+    for (case, seed) in seeds {
+        rows.extend(row(case, Load::default(), seed));
+    }
+    for (case, figure, value) in loads {
+        rows.extend(row(case, with(figure, value), 1));
+    }
+    rows::write(rows);
+}
+
+/// The load with one figure changed.
+fn with(name: &str, value: f64) -> Load {
+    let mut load = Load::default();
+    let figure = LoadFigure::named(name).expect("a figure of the load");
+    figure.set(&mut load, value).expect("a value that it takes");
+    load
 }
 
 /// Prints a case, and returns its rows, one for each policy.
-fn row(case: &str, load: Load, seed: u64) -> Vec<Value> {
+fn row(case: &str, load: Load, seed: u64) -> [Value; POLICIES.len()] {
     print!("{case:<46}");
     let rows = POLICIES.map(|policy| {
         let measured = Preemptoff {
@@ -69,5 +63,5 @@ fn row(case: &str, load: Load, seed: u64) -> Vec<Value> {
         json!({"case": case, "policy": policy, "off_p99_ns": off_ns, "ipi_p99_ns": ipi_ns})
     });
     println!();
-    rows.to_vec()
+    rows
 }

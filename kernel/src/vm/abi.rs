@@ -90,7 +90,7 @@ pub mod exit {
     pub const INTERNAL_ERROR: u32 = 17;
 }
 
-/// Of [`exit::INTERNAL_ERROR`]: an instruction that cannot be carried out for the guest; an exit that nobody expects.
+/// Of [`exit::INTERNAL_ERROR`]: an instruction that cannot be carried out for the guest; an event whose delivery finds no memory; an exit that nobody expects.
 pub const ERROR_EMULATION: u32 = 1;
 pub const ERROR_DELIVERY: u32 = 3;
 pub const ERROR_UNEXPECTED_EXIT: u32 = 4;

@@ -32,20 +32,11 @@ impl Churn {
     /// # Errors
     /// No CPU can leave.
     pub fn start(threads: Vec<i32>, cpus: &[usize], seed: u64) -> io::Result<Self> {
-        let leaving = cpus.iter().copied();
-        let leaving: Vec<usize> = leaving
-            .filter(|&cpu| hotplug::switch(cpu).exists())
-            .collect();
-        if leaving.is_empty() {
-            return Err(io::Error::other(
-                "no CPU can go offline here; leave out --churn, or use two CPUs or more",
-            ));
-        }
         let shared = Arc::new(Shared::default());
         let mut changes = Changes {
             threads,
             cpus: cpus.to_vec(),
-            leaving,
+            leaving: hotplug::leaving(cpus)?,
             random: fastrand::Rng::with_seed(seed),
         };
         let of_thread = shared.clone();

@@ -29,15 +29,9 @@ impl Churn {
     /// # Errors
     /// There is none.
     pub fn new(cpus: &[usize], seed: u64) -> io::Result<Self> {
-        let switches = cpus.iter().map(|&cpu| hotplug::switch(cpu));
-        let switches: Vec<PathBuf> = switches.filter(|path| path.exists()).collect();
-        if switches.is_empty() {
-            return Err(io::Error::other(
-                "no CPU can go offline here; leave out --churn, or use two CPUs or more",
-            ));
-        }
+        let leaving = hotplug::leaving(cpus)?;
         Ok(Self {
-            switches,
+            switches: leaving.into_iter().map(hotplug::switch).collect(),
             random: fastrand::Rng::with_seed(seed),
         })
     }
