@@ -1,5 +1,8 @@
 //! The test of locks that poll: one CPU waits for a flush while it holds a lock, another waits for the lock with interrupts off.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use axstd::thread;
 use kspin::SpinNoIrq;
 use shootdown::FreedTables;
 
@@ -13,16 +16,23 @@ const ENOUGH_NS: u64 = 3_000_000_000;
 
 /// Whether there are further rounds.
 static LOCK: SpinNoIrq<bool> = SpinNoIrq::new(true);
+/// Somebody else waits for the lock now.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Returns if all is well; the watchdog ends the machine otherwise.
 pub fn check() {
     let other = threads::spawn_on(1, || {
+        HAS_BEGUN.store(true, Ordering::Relaxed);
         while *LOCK.lock() {
             core::hint::spin_loop();
         }
     });
     let frame = memory::frames(1);
     let page = Pages::new(1, memory::address_of(&frame));
+    // Otherwise the rounds may be over before.
+    while !HAS_BEGUN.load(Ordering::Relaxed) {
+        thread::yield_now();
+    }
     let begin = clock::now_ns();
     for round in 1.. {
         let mut goes_on = LOCK.lock();

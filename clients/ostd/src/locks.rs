@@ -17,6 +17,8 @@ const ENOUGH_NS: u64 = 3_000_000_000;
 
 static LOCK: AtomicBool = AtomicBool::new(false);
 static GOES_ON: AtomicBool = AtomicBool::new(true);
+/// Somebody else waits for the lock now.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 static POLLS: AtomicBool = AtomicBool::new(true);
 
 /// Runs `work` with the lock and without interrupts.
@@ -40,9 +42,16 @@ fn locked<R>(work: impl FnOnce() -> R) -> R {
 /// Returns if all is well; the watchdog ends the machine otherwise.
 pub fn check(options: &Options) {
     POLLS.store(options.mistake != Mistake::NoPoll, Ordering::Relaxed);
-    cpus::begin(1, || while locked(|| GOES_ON.load(Ordering::Relaxed)) {});
+    cpus::begin(1, || {
+        HAS_BEGUN.store(true, Ordering::Relaxed);
+        while locked(|| GOES_ON.load(Ordering::Relaxed)) {}
+    });
     let range = FlushRange::pages(0xffff_8000_0000_0000, 1, PageSize::SIZE_4K);
     let now_ns = || SHOOTDOWN.platform().now_ns();
+    // Otherwise the rounds may be over before.
+    while !HAS_BEGUN.load(Ordering::Relaxed) {
+        core::hint::spin_loop();
+    }
     let begin = now_ns();
     for round in 1.. {
         let goes_on = round < ROUNDS && now_ns() - begin < ENOUGH_NS;

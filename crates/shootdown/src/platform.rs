@@ -180,10 +180,6 @@ pub unsafe trait Platform: Sync {
     /// change and a full barrier; once a request at most. Not asked where each CPU has to do more than drop translations (freed tables
     /// of a space with windows).
     ///
-    /// **Known gap**: where each CPU has tags of its own, and the back end drops under the loaded tag alone, take no CPU for a request whose
-    /// [`freed_tables`](FlushRequest::freed_tables) says yes. A target that is about to load the space under a tag that it kept could walk a
-    /// freed table for a moment, until it has compared generations.
-    ///
     /// Interrupts that are off on a target do not keep a back end from flushing it: code that walks page tables with interrupts off needs
     /// another protection for tables that are freed.
     #[inline]

@@ -59,3 +59,32 @@ fn a_virtual_cpu_that_is_taken_keeps_nothing_old() {
 fn changes_that_all_cpus_have_dropped_hide_no_other() {
     two_initiators_and_a_virtual_cpu(Hypervisor::TakesAll);
 }
+
+/// A CPU comes back to a space, under the tag that it has kept, while another frees one of its tables.
+#[test]
+fn a_freed_table_is_not_walked_under_a_tag_that_was_kept() {
+    check(2, || {
+        let machine = guest::<2>(Hypervisor::TakesByCall);
+        let space = Arc::new(AddressSpace::new(&machine, TABLE_OWNER));
+        let other = AddressSpace::new(&machine, tables(2));
+        let (done, ready) = (flag(), Arc::new(Event::new()));
+        let user = {
+            let (space, ready) = (space.clone(), ready.clone());
+            on_cpu(&machine, 1, move |machine| {
+                machine.switch_to(None, &space);
+                machine.switch_to(Some(&space), &other);
+                ready.set();
+                machine.switch_to(Some(&other), &space);
+                idle_until(machine, || done.load(Ordering::Acquire));
+                machine.switch_away(&space, NO_USER);
+            })
+        };
+        ready.wait();
+        let model = machine.platform();
+        model.shared_top.store(false, Ordering::Relaxed);
+        machine.flush(&space, page(0), FreedTables::Yes);
+        model.table_page.reuse();
+        tell(&machine, 1, done);
+        user.join().unwrap();
+    });
+}

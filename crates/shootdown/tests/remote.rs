@@ -246,3 +246,35 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
     assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
     assert_eq!(puppet.access(1, 0), 11);
 }
+
+/// Found by the fuzzer: between the load and the look after it the processor may walk what the tag has kept.
+#[test]
+fn a_cpu_that_loads_a_root_is_interrupted_before_a_table_of_it_is_freed() {
+    for reached in [&[1][..], EVERYBODY] {
+        let machine = online(tagged::<2>(8));
+        let puppet = *machine.platform();
+        let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
+        let other = Space::new(machine, 7);
+        let (before, after) = (1, 2);
+        assert_eq!(puppet.walked_table(1, before), before);
+        puppet.as_cpu(1, || machine.switch_to(Some(space), &other));
+        puppet.reaches(reached);
+        puppet.as_cpu(1, || {
+            puppet.at_next_load(move || {
+                let flush = || machine.submit_flush(space, pages(0, 1), FreedTables::Yes);
+                let ticket = puppet.as_cpu(0, flush);
+                assert!(!ticket.is_done());
+                // It cannot wait in here.
+                std::mem::forget(ticket);
+            });
+            machine.switch_to(Some(&other), space);
+        });
+        assert_eq!(puppet.sent.take(), [(0, 1)]);
+        assert_eq!(machine.stats(cpu(0)).cpus_taken, 0);
+        puppet.deliver_all();
+        assert_eq!(puppet.walked_table(1, after), after, "a freed table");
+        // One that stays is left to the back end again.
+        puppet.as_cpu(0, || machine.flush(space, pages(0, 1), FreedTables::Yes));
+        assert_eq!(machine.stats(cpu(0)).cpus_taken, 1);
+    }
+}

@@ -233,13 +233,13 @@ fn after_a_kernel_flush_no_other_tag_is_kept() {
     machine.switch_away(&spaces[0], KERNEL_ROOT);
     machine.switch_to(None, &spaces[0]);
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
-    assert_eq!(puppet.kernel_table(0, 1), 1);
+    assert_eq!(puppet.walked_table(0, 1), 1);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
     // The loaded tag was flushed, so it may be kept; the others may not.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(last_load(machine).2, TagEntries::Drop);
-    assert_eq!(puppet.kernel_table(0, 2), 2, "a freed table");
+    assert_eq!(puppet.walked_table(0, 2), 2, "a freed table");
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     assert_eq!(last_load(machine).2, TagEntries::Keep);
     machine.switch_away(&spaces[0], KERNEL_ROOT);

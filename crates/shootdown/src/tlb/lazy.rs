@@ -23,6 +23,8 @@ pub(crate) enum Attention {
     Detached,
     /// It is in the kernel and looks before it uses any.
     Deferring,
+    /// It is about to load a root, perhaps under a tag that it kept, or has loaded it and not yet looked what it has missed.
+    Joining,
 }
 
 /// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, read by
@@ -57,12 +59,13 @@ impl LazyMark {
 
     #[inline]
     pub(crate) fn get(&self) -> Attention {
-        // ORDERING: acquires the CPU's last uses of the space; pairs with `set`.
+        // ORDERING: acquires the CPU's last uses of the space, and the load of one that has joined; pairs with `set` and `wake`.
         match self.attention.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
             2 => Attention::Detached,
-            _ => Attention::Deferring,
+            3 => Attention::Deferring,
+            _ => Attention::Joining,
         }
     }
 
@@ -91,14 +94,17 @@ impl LazyMark {
         SpaceId::from_raw(self.guest.load(Ordering::Acquire))
     }
 
-    /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
+    /// The CPU is about to use a space, and a full barrier and a look at the generation follow; or it was [joining](Attention::Joining),
+    /// and has looked.
     #[inline]
     pub(crate) fn wake(&self) {
-        // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
+        // ORDERING: Release publishes the load of the root and the look after it to an initiator that leaves the CPU to a back end (I4);
+        // pairs with `get`. It also keeps what the CPU owes before the mark, for NMIs on this CPU.
         self.attention.store(0, Ordering::Release);
     }
 
-    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
+    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too; or, with [`Attention::Joining`], as
+    /// [`wake`](Self::wake).
     #[inline]
     pub(crate) fn set(&self, attention: Attention) {
         let value = match attention {
@@ -106,6 +112,7 @@ impl LazyMark {
             Attention::Lazy => 1,
             Attention::Detached => 2,
             Attention::Deferring => 3,
+            Attention::Joining => 4,
         };
         // ORDERING: Release publishes that every access through the space's translations (and the root load
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).
@@ -117,7 +124,7 @@ impl Attention {
     /// Whether a flush need not reach the CPU, whose mark was read after the barrier that follows the page-table change.
     pub(crate) fn skips(self, freed: FreedTables) -> bool {
         match self {
-            Self::Active => false,
+            Self::Active | Self::Joining => false,
             Self::Lazy | Self::Deferring => freed == FreedTables::No,
             Self::Detached => true,
         }

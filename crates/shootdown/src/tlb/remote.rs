@@ -11,7 +11,7 @@ use crate::memory::Here;
 use crate::platform::{Platform, RemoteFlush};
 use crate::tlb::respond::Role;
 use crate::tlb::taken::Changes;
-use crate::tlb::{AddressSpace, FlushRequest, FreedTables};
+use crate::tlb::{AddressSpace, Attention, FlushRequest, FreedTables};
 
 /// The CPUs that a flush has still to reach. [`Platform::flush_remote`] takes those that need no interrupt.
 pub struct RemoteTargets<'a>(&'a mut dyn Take);
@@ -22,12 +22,13 @@ impl RemoteTargets<'_> {
         self.0.rest()
     }
 
-    /// Takes each CPU for which `reaches` returns true; it is asked once a CPU, in ascending order.
+    /// Takes each CPU for which `reaches` returns true; it is asked at most once a CPU, in ascending order. A CPU that is about to load a
+    /// root is not left to a back end if tables are freed: it stays, and `reaches` is not asked.
     pub fn take_if(&mut self, mut reaches: impl FnMut(CpuId) -> bool) {
         self.0.take_if(&mut reaches);
     }
 
-    /// Takes all.
+    /// Takes all, but those that [`take_if`](Self::take_if) does not ask about.
     pub fn take_all(&mut self) {
         self.0.take_all();
     }
@@ -68,7 +69,7 @@ where
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
         let request = self.request;
         for cpu in self.here.targets.iter() {
-            if !reaches(cpu) {
+            if self.must_interrupt(cpu) || !reaches(cpu) {
                 continue;
             }
             self.here.targets.remove(cpu);
@@ -80,7 +81,23 @@ where
     }
 
     fn take_all(&mut self) {
-        self.here.targets.clear();
+        match self.here.targets.iter().any(|cpu| self.must_interrupt(cpu)) {
+            false => self.here.targets.clear(),
+            true => self.take_if(&mut |_| true),
+        }
+    }
+}
+
+impl<P: Platform, const N: usize> OwnTargets<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Whether `cpu` is interrupted whatever a back end does. It may load the space under a tag that it kept, after the back end has dropped
+    /// what is under another, and walk the freed tables until it has looked (I4).
+    fn must_interrupt(&self, cpu: CpuId) -> bool {
+        self.request.freed_tables() == FreedTables::Yes
+            && self.request.space().is_some()
+            && self.engine.state(cpu).lazy.get() == Attention::Joining
     }
 }
 

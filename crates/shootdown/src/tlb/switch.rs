@@ -152,16 +152,16 @@ where
     fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, N>) {
         let space = wanted.space;
         let state = self.state(me);
-        // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still: NMI-like contexts must not
-        // believe the mark alone before the load, or the look after it.
+        // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still: until the load, or the look
+        // after it, NMI-like contexts use nothing, and who frees tables relies on no back end.
         let may_be_behind = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
             || self.platform.flushes_remotely();
-        if may_be_behind {
-            state.tlb.set_owes_flush(true);
-        }
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
         // generation.
-        state.lazy.wake();
+        match may_be_behind {
+            true => state.lazy.set(Attention::Joining),
+            false => state.lazy.wake(),
+        }
         let resident = self.arrive::<WINDOWS>(me, &wanted);
         if resident.is_none() || !space.cpu_set().contains(me, Ordering::Relaxed) {
             space.cpu_set().insert(me, Ordering::Relaxed);
@@ -180,7 +180,7 @@ where
             self.settle::<WINDOWS>(state, resident);
         }
         if may_be_behind {
-            state.tlb.set_owes_flush(false);
+            state.lazy.wake();
         }
     }
 

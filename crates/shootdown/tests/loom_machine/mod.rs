@@ -151,6 +151,8 @@ pub enum Hypervisor {
     TakesSome,
     /// If none of the targets runs; otherwise nobody.
     TakesAll,
+    /// All, by a call that has dropped when it returns what each has cached under the tag that it has loaded.
+    TakesByCall,
 }
 
 /// The virtual CPU does not run.
@@ -161,6 +163,13 @@ fn flush_of(page: usize) -> u64 {
     1 << (page + 1)
 }
 
+/// What a processor has cached of the way to [`Model::table_page`], where calls drop it. Another CPU's call comes between two steps of the
+/// processor, as real ones do.
+struct Structures {
+    loaded: usize,
+    leads: [bool; CACHES],
+}
+
 pub struct Model<const N: usize> {
     /// Walked by every CPU that has [`TABLE_OWNER`] loaded, up to the moment that it loads another root.
     pub table_page: TablePage,
@@ -169,6 +178,7 @@ pub struct Model<const N: usize> {
     events: [Event; N],
     interrupted: [AtomicBool; N],
     hypervisor: Hypervisor,
+    structures: [Mutex<Structures>; N],
     /// What the hypervisor and guests know of each virtual CPU: [`OUT`], [`FLUSH`].
     vcpus: [AtomicU64; N],
     /// Whether there is an instruction that flushes all CPUs under a tag.
@@ -223,6 +233,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
     fn local_flush(&self, operation: LocalFlush) {
         speculate(&self.table_page);
         COPY_CACHED.with(|cached| cached.set(false));
+        self.drop_structures(self.current_cpu());
         match operation {
             LocalFlush::Pages(range, _) => with_cached(|entries| {
                 for address in range.iter_pages() {
@@ -264,7 +275,10 @@ unsafe impl<const N: usize> Platform for Model<N> {
 
     fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
         speculate(&self.table_page);
-        if LOADED.with(|loaded| loaded.replace(root)) == TABLE_OWNER {
+        let before = LOADED.with(|loaded| loaded.replace(root));
+        if self.hypervisor == Hypervisor::TakesByCall {
+            self.walk_structures(root, asid, entries);
+        } else if before == TABLE_OWNER {
             self.table_page.walk();
         }
         // The models of private roots have no tags: the load drops what is cached.
@@ -303,6 +317,10 @@ unsafe impl<const N: usize> Platform for Model<N> {
             Hypervisor::TakesSome => targets.take_if(ask),
             Hypervisor::TakesAll if targets.as_set().iter().all(ask) => targets.take_all(),
             Hypervisor::TakesAll => {}
+            Hypervisor::TakesByCall => {
+                (targets.as_set().iter()).for_each(|cpu| self.drop_structures(cpu));
+                targets.take_all();
+            }
         }
         RemoteFlush::Done
     }
@@ -326,6 +344,27 @@ unsafe impl<const N: usize> Platform for Model<N> {
 }
 
 impl<const N: usize> Model<N> {
+    fn drop_structures(&self, cpu: CpuId) {
+        if self.hypervisor == Hypervisor::TakesByCall {
+            let mut structures = self.structures[cpu.index()].lock().unwrap();
+            let loaded = structures.loaded;
+            structures.leads[loaded] = false;
+        }
+    }
+
+    /// This CPU has loaded `root` and walks at once, by what the tag has kept or by the tables.
+    fn walk_structures(&self, root: Root, asid: Asid, entries: TagEntries) {
+        let tag = usize::from(asid.as_u16());
+        let mut structures = self.structures[self.current_cpu().index()].lock().unwrap();
+        structures.loaded = tag;
+        let kept = entries == TagEntries::Keep && structures.leads[tag];
+        let leads = root == TABLE_OWNER && (kept || self.shared_top.load(Ordering::Relaxed));
+        structures.leads[tag] = leads;
+        if leads {
+            self.table_page.walk();
+        }
+    }
+
     fn has_instruction(&self) -> bool {
         self.slots[0].len() > TAGS
     }
@@ -400,7 +439,11 @@ pub fn guest<const N: usize>(hypervisor: Hypervisor) -> Arc<Machine<N>>
 where
     Cpus<N>: Capacity,
 {
-    let machine = Arc::new(machine_under(hypervisor, 0));
+    let tags = match hypervisor {
+        Hypervisor::TakesByCall => TAGS,
+        _ => 0,
+    };
+    let machine = Arc::new(machine_under(hypervisor, tags));
     online_all(&machine, N as u32);
     machine
 }
@@ -429,6 +472,12 @@ where
         refuses_everywhere: false.into(),
         everywhere: std::array::from_fn(|_| AtomicU64::new(0)),
         hypervisor,
+        structures: std::array::from_fn(|_| {
+            Mutex::new(Structures {
+                loaded: 0,
+                leads: [false; CACHES],
+            })
+        }),
         vcpus: std::array::from_fn(|_| AtomicU64::new(0)),
         table_page: TablePage::new(),
         shared_top: AtomicBool::new(true),

@@ -678,8 +678,8 @@ impl Puppet {
         *tlb.entry((tag, address)).or_insert(walked)
     }
 
-    /// The kernel page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
-    pub fn kernel_table(&self, cpu: u32, linked: u64) -> u64 {
+    /// The page table through which CPU `cpu` walks: the one it has cached, or `linked`, which it caches.
+    pub fn walked_table(&self, cpu: u32, linked: u64) -> u64 {
         let cpu = self.cpu(cpu);
         let mut structures = cpu.structures.lock().unwrap();
         *structures.entry(cpu.tag()).or_insert(linked)
