@@ -178,7 +178,7 @@ pub unsafe trait Platform: Sync {
     /// broadcasts, or a hypervisor that flushes a virtual CPU before it runs again. The engine interrupts the rest, for the same request:
     /// who takes none has done nothing, so a failure is never a local-only flush. Called with interrupts off, after the page-table
     /// change and a full barrier; once a request at most. Not asked where each CPU has to do more than drop translations (freed tables
-    /// of a space with windows).
+    /// of a space with windows); and if tables are freed, CPUs that are just loading a root are interrupted, whatever it takes.
     ///
     /// Interrupts that are off on a target do not keep a back end from flushing it: code that walks page tables with interrupts off needs
     /// another protection for tables that are freed.

@@ -23,12 +23,16 @@ pub(crate) enum Attention {
     Detached,
     /// It is in the kernel and looks before it uses any.
     Deferring,
-    /// It is about to load a root, perhaps under a tag that it kept, or has loaded it and not yet looked what it has missed.
+    /// It is about to use a space again, perhaps under a tag that it kept, and has not yet loaded its root, or not looked what it has missed.
+    /// Said where anything may have passed it by: by a CPU that was lazy or deferring, and where back ends flush.
     Joining,
 }
 
-/// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, read by
-/// every initiator in between.
+/// [`Attention::Joining`], as a word.
+const JOINING: u64 = 4;
+
+/// One CPU's [`Attention`], on a line of its own: written when it becomes idle and when it is over, where back ends flush also at each load
+/// of a space; read by every initiator in between.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct LazyMark {
@@ -59,7 +63,7 @@ impl LazyMark {
 
     #[inline]
     pub(crate) fn get(&self) -> Attention {
-        // ORDERING: acquires the CPU's last uses of the space, and the load of one that has joined; pairs with `set` and `wake`.
+        // ORDERING: acquires the CPU's last uses of the space, and of freed tables; pairs with `set` and `end_join`.
         match self.attention.load(Ordering::Acquire) {
             0 => Attention::Active,
             1 => Attention::Lazy,
@@ -94,17 +98,30 @@ impl LazyMark {
         SpaceId::from_raw(self.guest.load(Ordering::Acquire))
     }
 
-    /// The CPU is about to use a space, and a full barrier and a look at the generation follow; or it was [joining](Attention::Joining),
-    /// and has looked.
+    /// The CPU is about to use a space. A full barrier and a look at the generation must follow.
     #[inline]
     pub(crate) fn wake(&self) {
-        // ORDERING: Release publishes the load of the root and the look after it to an initiator that leaves the CPU to a back end (I4);
-        // pairs with `get`. It also keeps what the CPU owes before the mark, for NMIs on this CPU.
+        // ORDERING: Release keeps what the CPU owes before the mark, for NMIs on this CPU; pairs with nothing else.
         self.attention.store(0, Ordering::Release);
     }
 
-    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too; or, with [`Attention::Joining`], as
-    /// [`wake`](Self::wake).
+    /// As [`wake`](Self::wake), and until [`end_join`](Self::end_join) NMI-like contexts use no user memory here, and an initiator that
+    /// frees tables does not leave the CPU to a back end.
+    #[inline]
+    pub(crate) fn begin_join(&self) {
+        // Relaxed: the barrier that follows publishes it.
+        self.attention.store(JOINING, Ordering::Relaxed);
+    }
+
+    /// The root is loaded, and the CPU has looked what passed it by, and dropped it.
+    #[inline]
+    pub(crate) fn end_join(&self) {
+        // ORDERING: Release publishes that the CPU has walked freed tables for the last time, to an initiator that leaves it to a back end
+        // (I4); pairs with `get`.
+        self.attention.store(0, Ordering::Release);
+    }
+
+    /// The CPU has used its space for the last time, and with [`Attention::Detached`] its tables too.
     #[inline]
     pub(crate) fn set(&self, attention: Attention) {
         let value = match attention {
@@ -112,7 +129,7 @@ impl LazyMark {
             Attention::Lazy => 1,
             Attention::Detached => 2,
             Attention::Deferring => 3,
-            Attention::Joining => 4,
+            Attention::Joining => JOINING,
         };
         // ORDERING: Release publishes that every access through the space's translations (and the root load
         // before `Detached`) is over: an initiator that skips us may give frames and tables away (I4, I5).

@@ -10,7 +10,7 @@ pub(crate) struct CpuTlb {
     loaded: OwnWord,
     /// No translation of the loaded space here is older than this generation (I3).
     generation: OwnWord,
-    /// A flush that was acknowledged, or that passed the lazy CPU by, has yet to be done: user memory must not be
+    /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
     owes_flush: OwnFlag,
     /// What was acknowledged.

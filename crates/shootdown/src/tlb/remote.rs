@@ -22,13 +22,13 @@ impl RemoteTargets<'_> {
         self.0.rest()
     }
 
-    /// Takes each CPU for which `reaches` returns true; it is asked at most once a CPU, in ascending order. A CPU that is about to load a
-    /// root is not left to a back end if tables are freed: it stays, and `reaches` is not asked.
+    /// Takes each CPU for which `reaches` returns true; it is asked at most once a CPU, in ascending order. If tables are freed, it is not
+    /// asked about CPUs that are just loading a root: these stay, and are interrupted.
     pub fn take_if(&mut self, mut reaches: impl FnMut(CpuId) -> bool) {
         self.0.take_if(&mut reaches);
     }
 
-    /// Takes all, but those that [`take_if`](Self::take_if) does not ask about.
+    /// Takes all, but those that [`take_if`](Self::take_if) does not ask about: [`as_set`](Self::as_set) need not be empty then.
     pub fn take_all(&mut self) {
         self.0.take_all();
     }
@@ -67,9 +67,9 @@ where
     }
 
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
-        let request = self.request;
+        let (request, frees_tables) = (self.request, self.frees_user_tables());
         for cpu in self.here.targets.iter() {
-            if self.must_interrupt(cpu) || !reaches(cpu) {
+            if frees_tables && self.is_joining(cpu) || !reaches(cpu) {
                 continue;
             }
             self.here.targets.remove(cpu);
@@ -81,9 +81,13 @@ where
     }
 
     fn take_all(&mut self) {
-        match self.here.targets.iter().any(|cpu| self.must_interrupt(cpu)) {
-            false => self.here.targets.clear(),
-            true => self.take_if(&mut |_| true),
+        let targets = &self.here.targets;
+        if !self.frees_user_tables() {
+            return targets.clear();
+        }
+        // No notes: a CPU that looks for one in vain drops more.
+        for cpu in targets.iter().filter(|cpu| !self.is_joining(*cpu)) {
+            targets.remove(cpu);
         }
     }
 }
@@ -92,12 +96,14 @@ impl<P: Platform, const N: usize> OwnTargets<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Whether `cpu` is interrupted whatever a back end does. It may load the space under a tag that it kept, after the back end has dropped
-    /// what is under another, and walk the freed tables until it has looked (I4).
-    fn must_interrupt(&self, cpu: CpuId) -> bool {
-        self.request.freed_tables() == FreedTables::Yes
-            && self.request.space().is_some()
-            && self.engine.state(cpu).lazy.get() == Attention::Joining
+    fn frees_user_tables(&self) -> bool {
+        self.request.freed_tables() == FreedTables::Yes && self.request.space().is_some()
+    }
+
+    /// Whether `cpu` may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed
+    /// tables until it has looked (I4).
+    fn is_joining(&self, cpu: CpuId) -> bool {
+        self.engine.state(cpu).lazy.get() == Attention::Joining
     }
 }
 

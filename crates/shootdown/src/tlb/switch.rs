@@ -152,14 +152,14 @@ where
     fn join<const WINDOWS: bool>(&self, me: CpuId, wanted: SpaceRoot<'_, N>) {
         let space = wanted.space;
         let state = self.state(me);
-        // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still: until the load, or the look
-        // after it, NMI-like contexts use nothing, and who frees tables relies on no back end.
+        // Flushes may have passed a lazy CPU by, and a back end drops under the tag that is loaded still, not under another that this CPU
+        // has kept.
         let may_be_behind = matches!(state.lazy.get(), Attention::Lazy | Attention::Deferring)
-            || self.platform.flushes_remotely();
+            || self.platform.flushes_remotely() && !self.tag_slots(me).is_empty();
         // I2: say that we care and publish, full barrier (also when the bit was already there), then read the
         // generation.
         match may_be_behind {
-            true => state.lazy.set(Attention::Joining),
+            true => state.lazy.begin_join(),
             false => state.lazy.wake(),
         }
         let resident = self.arrive::<WINDOWS>(me, &wanted);
@@ -180,7 +180,7 @@ where
             self.settle::<WINDOWS>(state, resident);
         }
         if may_be_behind {
-            state.lazy.wake();
+            state.lazy.end_join();
         }
     }
 

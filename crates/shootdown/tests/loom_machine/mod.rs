@@ -348,7 +348,9 @@ impl<const N: usize> Model<N> {
         if self.hypervisor == Hypervisor::TakesByCall {
             let mut structures = self.structures[cpu.index()].lock().unwrap();
             let loaded = structures.loaded;
-            structures.leads[loaded] = false;
+            if std::mem::take(&mut structures.leads[loaded]) && cpu == self.current_cpu() {
+                self.table_page.walk();
+            }
         }
     }
 
