@@ -13,6 +13,9 @@ const PLAIN_LINE_EVERY: Duration = Duration::from_secs(10);
 pub struct Progress {
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
+    /// How many parts, of how many that take as long, were over before this one began.
+    parts: (u32, u32),
+    begun: Instant,
 }
 
 impl Progress {
@@ -25,6 +28,8 @@ impl Progress {
         Self {
             bar: style.map(|style| ProgressBar::new(0).with_style(style)),
             last_line: None,
+            parts: (0, 1),
+            begun: Instant::now(),
         }
     }
 
@@ -39,8 +44,19 @@ impl Progress {
         }
     }
 
-    /// So many of so many steps are done.
+    /// So many of so many parts are over, which take as long, and the next one has begun.
+    pub fn part(&mut self, over: u32, of: u32, label: &str) {
+        if over == 0 {
+            self.begun = Instant::now();
+        }
+        self.parts = (over, of);
+        self.stage(label);
+    }
+
+    /// So many of so many steps of this part are done.
     pub fn step(&mut self, done: u64, total: u64, label: &str) {
+        let (over, of) = self.parts;
+        let (done, total) = (u64::from(over) * total + done, u64::from(of) * total);
         match &self.bar {
             Some(bar) => {
                 bar.set_length(total);
@@ -50,7 +66,8 @@ impl Progress {
             None => {
                 let is_recent = |at: &Instant| at.elapsed() < PLAIN_LINE_EVERY;
                 if !self.last_line.as_ref().is_some_and(is_recent) {
-                    eprintln!("lab: {done} of {total}: {label}");
+                    let left = left(self.begun.elapsed(), done, total);
+                    eprintln!("lab: {done} of {total}{left}: {label}");
                     self.last_line = Some(Instant::now());
                 }
             }
@@ -63,5 +80,31 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// How long the rest takes if it goes on as before, in words behind the count; nothing before the first step.
+fn left(since: Duration, done: u64, total: u64) -> String {
+    if done == 0 || done >= total {
+        return String::new();
+    }
+    let seconds = since.as_secs_f64() * (total - done) as f64 / done as f64;
+    match seconds {
+        ..120.0 => format!(", {seconds:.0} s left"),
+        _ => format!(", {:.0} min left", seconds / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_what_is_done() {
+        let since = Duration::from_secs(30);
+        assert_eq!(left(since, 0, 4), "");
+        assert_eq!(left(since, 1, 4), ", 90 s left");
+        assert_eq!(left(since, 1, 21), ", 10 min left");
+        assert_eq!(left(since, 4, 4), "");
     }
 }

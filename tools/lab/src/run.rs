@@ -97,6 +97,9 @@ fn is_own_option(word: &str) -> bool {
         "--guest",
         "--vmm",
         "--verbose",
+        "--qemu",
+        "--accel",
+        "--kernel",
     ]
     .contains(&name)
 }

@@ -157,9 +157,14 @@ fn pages_fit_into_windows_and_are_kept_as_pictures() {
     let [first, second] =
         [1.0, 0.8].map(|factor| fixture.file(&format!("{factor}.json"), boots(factor).as_bytes()));
     pages.push((page(&fixture, &[&first, &second], "two.html"), "two".into()));
+    let walk = format!("{}/walk.html", fixture.path());
+    let words = "sim replay --cpus 3 --seed 7 --html";
+    let words: Vec<&str> = words.split(' ').chain([walk.as_str()]).collect();
+    assert_eq!(fixture.lab(&words).code, Some(0));
+    pages.push((walk.clone(), "walk".into()));
     for (page, name) in &pages {
         for width in WIDTHS {
-            let picture = artefacts().join(format!("report-{name}-{width}.png"));
+            let picture = artefacts().join(format!("page-{name}-{width}.png"));
             let _ = std::fs::remove_file(&picture);
             let shot = format!("--screenshot={}", picture.display());
             let size = format!("--window-size={width},2000");

@@ -56,7 +56,7 @@ fn measure(plan: &dyn Plan, machines: &[Machine], mut progress: Progress) -> Out
                 number += 1;
                 let start = &starts[index];
                 let label = format!("boot {number} of {total}: {}", start.label);
-                progress.stage(&label);
+                progress.part(number - 1, total, &label);
                 let mut heard = Heard::of(start);
                 let ended = machines[index].run(start, &mut |line| {
                     heard.listen(line, &mut progress, &label);

@@ -130,7 +130,12 @@ impl Subcommand for CallsBench {
     fn augment_subcommands(command: Command) -> Command {
         CONTESTS.iter().fold(command, |command, contest| {
             let own = Calls::augment_args(Command::new(contest.name));
-            command.subcommand(own.about(contest.about).long_about(None))
+            let example = format!("Example: ./lab bench {} --initiators 1,4", contest.name);
+            command.subcommand(
+                own.about(contest.about)
+                    .long_about(None)
+                    .after_help(example),
+            )
         })
     }
 

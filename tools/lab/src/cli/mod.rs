@@ -31,6 +31,7 @@ pub enum Command {
     #[command(after_help = "Example: ./lab bench madvise --machine qemu,linux --threads 1,2")]
     Bench(Box<Bench>),
     /// Make one HTML page of a result that bench wrote, or of two beside each other.
+    #[command(after_help = "Example: ./lab report before.json after.json")]
     Report(Report),
     /// Boot a machine and run one static program from this host in it.
     #[command(after_help = "Example: ./lab run --cpus 4 ./hello world")]
@@ -39,7 +40,7 @@ pub enum Command {
     #[command(after_help = "Example: ./lab test --only \"kernel: t_memory\"")]
     Test(Test),
     /// Run the engine on a simulated machine whose TLBs, interrupts and memory do their worst.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: ./lab sim fuzz --runs 20000")]
     Sim(Sim),
     /// Play a bug that kernels have until it shows, then the same with this engine; without a name, list them.
     #[command(after_help = "Example: ./lab stories no-wait --html no-wait.html")]
@@ -336,5 +337,20 @@ pub(crate) mod tests {
             Command::Bench(bench) => bench.settle(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn each_command_has_an_example() {
+        fn visit(command: &clap::Command) {
+            for command in command.get_subcommands() {
+                let example = command.get_after_help().map(ToString::to_string);
+                let is_one =
+                    |text: String| text.starts_with("Example: ") && text.contains("./lab ");
+                let has = example.is_some_and(is_one);
+                assert!(has, "{}", command.get_name());
+                visit(command);
+            }
+        }
+        visit(&<Cli as clap::CommandFactory>::command());
     }
 }

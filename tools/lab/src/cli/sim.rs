@@ -19,8 +19,10 @@ const MOST_SIM_CPUS: i64 = Case::MOST_CPUS as i64;
 #[derive(Debug, Subcommand)]
 pub enum Sim {
     /// Try many schedules, with progress and rate; a failure prints the command that replays it
+    #[command(after_help = "Example: ./lab sim fuzz --runs 20000 --cpus 4")]
     Fuzz(SimFuzz),
     /// Run one schedule again, exactly as it was
+    #[command(after_help = "Example: ./lab sim replay --cpus 4 --seed 7 --story")]
     Replay(SimReplay),
 }
 

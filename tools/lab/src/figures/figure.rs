@@ -32,6 +32,9 @@ pub struct Figure {
     only: Axes,
     /// The keys whose values tell lines apart.
     lines: Vec<String>,
+    /// Only lines where the figure of another column with this key is less than that of the last column are shown.
+    #[serde(default)]
+    behind: Option<String>,
     /// From left to right.
     columns: Vec<Column>,
     /// In place of a table: text with `{HEADING}` where figures of the first line go.
@@ -139,6 +142,7 @@ impl Figure {
                 typed(&self.command)
             )));
         }
+        lines.retain(|line| self.is_shown(rows, line));
         let cells = lines.iter().map(|line| self.cells(rows, line));
         let cells = cells.collect::<Outcome<Vec<Vec<String>>>>()?;
         Ok(match &self.sentence {
@@ -147,13 +151,30 @@ impl Figure {
         })
     }
 
-    fn cells(&self, rows: &[Value], line: &Axes) -> Outcome<Vec<String>> {
-        let of = |axes: &Axes, key: &str| {
-            let row = rows
-                .iter()
-                .find(|row| has(row, line) && has(row, &self.only) && has(row, axes))?;
-            row.get(key)
+    fn figure<'a>(
+        &self,
+        rows: &'a [Value],
+        line: &Axes,
+        of: &Axes,
+        key: &str,
+    ) -> Option<&'a Value> {
+        let is_wanted = |row: &&Value| has(row, line) && has(row, &self.only) && has(row, of);
+        rows.iter().find(is_wanted)?.get(key)
+    }
+
+    /// Whether the line is one of those that the figure is about.
+    fn is_shown(&self, rows: &[Value], line: &Axes) -> bool {
+        let Some(key) = &self.behind else {
+            return true;
         };
+        let columns = self.columns.iter().filter(|column| column.key == *key);
+        let figures = columns.map(|column| self.figure(rows, line, &column.of, key)?.as_f64());
+        let figures: Vec<f64> = figures.flatten().collect();
+        (figures.split_last()).is_some_and(|(last, others)| others.iter().any(|it| it < last))
+    }
+
+    fn cells(&self, rows: &[Value], line: &Axes) -> Outcome<Vec<String>> {
+        let of = |axes: &Axes, key: &str| self.figure(rows, line, axes, key);
         let cell = |column: &Column| {
             let key = &column.key;
             let Some(figure) = of(&column.of, key) else {
@@ -321,6 +342,28 @@ mod tests {
         let figure = figure(&TABLE.replace("pages = 1", "pages = 1, threads = [2, 4]"));
         let record = figure.record(&result()).unwrap();
         assert_eq!(record["rows"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn lines_in_which_the_last_column_is_not_behind_may_be_left_out() {
+        let text = r#"
+            command = "bench w"
+            lines = ["cpus"]
+            behind = "ns"
+            columns = [
+                { heading = "CPUs", key = "cpus" },
+                { heading = "linux", key = "ns", of = { peer = "linux" } },
+                { heading = "best", key = "ns", of = { peer = "best" } },
+            ]"#;
+        let rows = [(1, 5, 6), (2, 5, 5), (4, 9, 5)];
+        let rows = rows.iter().flat_map(|(cpus, linux, best)| {
+            [("linux", linux), ("best", best)]
+                .map(|(peer, ns)| json!({ "cpus": cpus, "peer": peer, "ns": ns }))
+        });
+        let figure = figure(text);
+        let result = json!({ "rows": rows.collect::<Vec<_>>() });
+        let table = figure.render(&figure.record(&result).unwrap()).unwrap();
+        assert!(table.contains("| 1 | 5 | 6 |\n\n"), "{table}");
     }
 
     #[test]

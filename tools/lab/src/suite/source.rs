@@ -11,6 +11,7 @@ use super::tally::{Counts, Tally};
 use crate::cargo::{self, BUILD_DEADLINE};
 use crate::cli::Test;
 use crate::failure::{Doing, Failure, Outcome};
+use crate::figures;
 use crate::machine::{Child, answer};
 use crate::place;
 use crate::sim;
@@ -61,6 +62,9 @@ pub fn finish_miri(running: Option<Aside>, tally: &mut Tally) {
 pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: formatted", || {
         quiet(cargo::command("fmt --all --check -- --color never"))
+    });
+    tally.check("source: tables of the documents as recorded", || {
+        figures::check_tables().map(|tables| format!("{tables} tables"))
     });
     tally.check("source: clippy, host crates", || clippy("--all-targets"));
     tally.check("source: clippy, kernel", || clippy(KERNEL));

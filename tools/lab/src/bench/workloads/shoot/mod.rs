@@ -25,7 +25,7 @@ use crate::failure::Outcome;
 /// The workload.
 pub const CONTEST: Contest = Contest {
     name: "shoot",
-    about: "One CPU, or all at once, have others forget a page",
+    about: "One CPU, or all at once, call a function on others; on sim they flush a page as well",
     presets: &["large-server", "40-core"],
     simulate,
     functions_ns: &[0],
