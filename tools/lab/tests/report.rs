@@ -161,7 +161,7 @@ fn pages_fit_into_windows_and_are_kept_as_pictures() {
     let words = "sim replay --cpus 3 --seed 7 --html";
     let words: Vec<&str> = words.split(' ').chain([walk.as_str()]).collect();
     assert_eq!(fixture.lab(&words).code, Some(0));
-    pages.push((walk.clone(), "walk".into()));
+    pages.push((walk, "walk".into()));
     for (page, name) in &pages {
         for width in WIDTHS {
             let picture = artefacts().join(format!("page-{name}-{width}.png"));

@@ -181,7 +181,7 @@ impl Weak {
         }
         if !acquires(order) {
             knowledge.unacquired.join(&seen.publishes);
-        } else if !Rc::ptr_eq(view, &seen.publishes) && !view.covers(&seen.publishes) {
+        } else if !view.covers(&seen.publishes) {
             Rc::make_mut(view).join(&seen.publishes);
         }
     }

@@ -36,6 +36,9 @@ impl View {
 
     /// Whether there is nothing to learn from `other`.
     pub fn covers(&self, other: &Self) -> bool {
+        if std::ptr::eq(self, other) {
+            return true;
+        }
         let (theirs, unknown) = other.0.split_at(other.0.len().min(self.0.len()));
         // Block by block without a jump between: most views cover most others.
         let cover = |(theirs, known): (&[u32], &[u32])| {

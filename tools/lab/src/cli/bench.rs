@@ -130,7 +130,10 @@ impl Subcommand for CallsBench {
     fn augment_subcommands(command: Command) -> Command {
         CONTESTS.iter().fold(command, |command, contest| {
             let own = Calls::augment_args(Command::new(contest.name));
-            let example = format!("Example: ./lab bench {} --initiators 1,4", contest.name);
+            let example = format!(
+                "Example: ./lab bench {} --cpus 64 --targets 1,8",
+                contest.name
+            );
             command.subcommand(
                 own.about(contest.about)
                     .long_about(None)

@@ -132,7 +132,7 @@ impl Figure {
         for row in rows.iter().filter(|row| has(row, &self.only)) {
             let axes = self.lines.iter().map(|key| (key.clone(), row[key].clone()));
             let axes: Axes = axes.collect();
-            if !lines.contains(&axes) {
+            if !lines.contains(&axes) && self.has_line(rows, &axes) {
                 lines.push(axes);
             }
         }
@@ -142,7 +142,6 @@ impl Figure {
                 typed(&self.command)
             )));
         }
-        lines.retain(|line| self.is_shown(rows, line));
         let cells = lines.iter().map(|line| self.cells(rows, line));
         let cells = cells.collect::<Outcome<Vec<Vec<String>>>>()?;
         Ok(match &self.sentence {
@@ -163,7 +162,7 @@ impl Figure {
     }
 
     /// Whether the line is one of those that the figure is about.
-    fn is_shown(&self, rows: &[Value], line: &Axes) -> bool {
+    fn has_line(&self, rows: &[Value], line: &Axes) -> bool {
         let Some(key) = &self.behind else {
             return true;
         };

@@ -140,8 +140,10 @@ impl Plan for ContestPlan<'_> {
     fn view(&self, found: Found) -> View {
         let groups = found.groups.into_iter().map(|rows| rows.concat());
         let mut rows: Vec<Vec<Row>> = groups.collect();
-        rows.iter_mut()
-            .for_each(|rows| table::compare_with_one_lock(rows));
+        if self.contest.has_rounds {
+            rows.iter_mut()
+                .for_each(|rows| table::compare_with_one_lock(rows));
+        }
         let wrong: u64 = rows.iter().flatten().map(|row| row.count("wrong")).sum();
         View {
             tables: table::render(self, &rows, found.others),

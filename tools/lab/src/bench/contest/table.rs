@@ -169,11 +169,11 @@ fn of_all(rows: &[Row], further: &[Axis<'_>], cell: impl Fn(&Row) -> String) -> 
     by_peer(rows, first.map(|row| row.text("peer")), &axes, cell)
 }
 
-/// Says in each row how much longer a round takes than under one lock, and what its masks allow, in percent.
+/// Says in each row whose times say something how much longer a round takes than under one lock, and what its masks allow, in percent.
 pub fn compare_with_one_lock(rows: &mut [Row]) {
     let locks = rows.iter().filter(|row| row.text("peer") == ONE_LOCK);
     let locks: Vec<Row> = locks.cloned().collect();
-    for row in rows {
+    for row in rows.iter_mut().filter(|row| row.has_times()) {
         let Some(lock) = locks.iter().find(|lock| lock.agrees(row, &SHAPE)) else {
             continue;
         };
@@ -289,7 +289,13 @@ mod tests {
     #[test]
     fn changes_are_against_one_lock_and_every_contender_has_a_column() {
         let mut rows = [row("xen-before", 8), row("best", 4)];
-        assert!(whole(&rows).contains("without"));
+        compare_with_one_lock(&mut rows);
+        assert!(
+            whole(&rows).contains("without"),
+            "more CPUs are busy than there are"
+        );
+        rows.iter_mut()
+            .for_each(|row| row.set("function_ns", LONG_FUNCTION_NS));
         compare_with_one_lock(&mut rows);
         let text = whole(&rows);
         assert!(text.contains("-50.0") && text.contains("+0.0"), "{text}");
