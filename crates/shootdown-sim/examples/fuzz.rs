@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         let (runs, totals) = (progress.runs, &progress.totals);
         let rate = progress.per_second(runs);
         println!("{} events, {rate:.0} schedules/s", totals.events);
-        println!("{}", totals.sightings);
+        println!("{}", totals.sightings.summary());
         println!("ok: {runs} schedules");
         return ExitCode::SUCCESS;
     };

@@ -55,7 +55,7 @@ fn fixed_seeds_come_upon_all_that_there_is_to_find() {
         ..Campaign::default()
     };
     let sightings = campaign(plan, |_| ()).progress.totals.sightings;
-    assert_eq!(sightings.missing(), [], "{sightings}");
+    assert_eq!(sightings.missing(), [], "{}", sightings.summary());
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
     let built = build(&words, "the kernel")?;
     let missing = || Failure::work("cargo built no kernel");
     let image = built.values().next().ok_or_else(missing)?;
-    let kept = place::keep("images")?.join(format!("{name}-{}.elf", std::process::id()));
+    let kept = tempfile::env::temp_dir().join(format!("{name}.elf"));
     std::fs::copy(image, &kept).doing("keep a copy of the kernel")?;
     Ok(kept)
 }
@@ -154,16 +154,4 @@ pub fn command(words: &str) -> Command {
 /// The last lines of a long output.
 pub fn tail(text: &str) -> String {
     last_lines(text.lines(), TAIL_LINES).join("\n")
-}
-
-/// Removes this process's copies of the kernel.
-pub fn forget_copies() {
-    let directory = place::root().join(".lab/images");
-    let suffix = format!("-{}.elf", std::process::id());
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().ends_with(&suffix) {
-            // What stays is overwritten when the number comes round again.
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }

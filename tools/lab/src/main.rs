@@ -4,6 +4,7 @@
 
 mod bench;
 mod cargo;
+mod chart;
 mod cli;
 mod client;
 mod colours;
@@ -26,6 +27,7 @@ mod session;
 mod sim;
 mod stories;
 mod suite;
+mod temporary;
 mod torture;
 
 use std::process::ExitCode;
@@ -40,7 +42,6 @@ use crate::failure::{Failure, Outcome};
 fn main() -> ExitCode {
     end_with_reader();
     let outcome = parse().and_then(|cli| cli.map_or(Ok(ExitCode::SUCCESS), dispatch));
-    cargo::forget_copies();
     outcome.unwrap_or_else(|failure| {
         match &failure {
             Failure::Usage(help) => eprint!("{help}"),
@@ -51,9 +52,11 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Outcome<ExitCode> {
+    let _temporary = temporary::directory()?;
     match cli.command {
         Command::Bench(arguments) => {
-            bench::command(&arguments.settle()).map(|()| ExitCode::SUCCESS)
+            let bench = arguments.settle();
+            bench::command(&bench, report::headline).map(|()| ExitCode::SUCCESS)
         }
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),
@@ -96,9 +99,22 @@ fn parse() -> Outcome<Option<Cli>> {
         }
         Err(error) => Err(Failure::input(
             one_line(&error.to_string()),
-            "see `./lab --help`",
+            format!("see `./{} --help`", blamed()),
         )),
     }
+}
+
+/// Whose help has the remedy: `lab`, with the commands that were named.
+fn blamed() -> String {
+    let (mut name, mut command) = ("lab".to_owned(), Cli::command());
+    for word in std::env::args().skip(1) {
+        let Some(named) = command.find_subcommand(&word) else {
+            break;
+        };
+        name += &format!(" {word}");
+        command = named.clone();
+    }
+    name
 }
 
 /// The first paragraph of clap's message, without its title.

@@ -95,7 +95,7 @@ pub fn cpus(asked: i64) -> Outcome<usize> {
         Ok(cpus @ 1..) if asked <= MAX_CPUS => Ok(cpus),
         _ => Err(Failure::input(
             format!("a machine of {asked} CPUs cannot be booted"),
-            "--cpus and --threads take 1 to 16 there",
+            "a machine has 1 to 16",
         )),
     }
 }

@@ -10,6 +10,7 @@ use shootdown_sim::fuzz::{
 };
 use shootdown_sim::walkthrough::page;
 
+use crate::bench::grid;
 use crate::bench::report::{probe, unwritable};
 use crate::cli::{Sim, SimFuzz, SimReplay};
 use crate::failure::Outcome;
@@ -45,7 +46,14 @@ fn fuzz(arguments: &SimFuzz) -> ExitCode {
     let report = campaign(plan);
     let Some((case, failed)) = &report.failure else {
         println!("{}", rate(&report));
-        println!("{}", report.progress.totals.sightings);
+        let sightings = &report.progress.totals.sightings;
+        println!("{}", sightings.summary());
+        if arguments.sightings {
+            println!(
+                "{}",
+                grid(["situation", "times"], sightings.rows(), |index| index == 0)
+            );
+        }
         println!("ok: {} schedules", report.progress.runs);
         return ExitCode::SUCCESS;
     };

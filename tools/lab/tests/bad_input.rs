@@ -45,6 +45,36 @@ fn program_that_is_empty_missing_or_a_directory() {
 }
 
 #[test]
+fn remedies_name_the_command_that_was_asked_wrongly() {
+    let fixture = Fixture::new();
+    for (words, remedy) in [
+        (&["bench", "--nonsense"][..], "`./lab bench --help`"),
+        (&["bench", "shoot", "--cpus"], "`./lab bench shoot --help`"),
+        (&["sim", "replay"], "`./lab sim replay --help`"),
+        (&["tset"], "`./lab --help`"),
+    ] {
+        assert_refused(&fixture.lab(words), &[remedy]);
+    }
+}
+
+#[test]
+fn result_that_is_not_reached_leaves_no_file() {
+    let fixture = Fixture::new();
+    let path = format!("{}/new.json", fixture.path());
+    let words = [
+        "bench",
+        "--json",
+        &path,
+        "--machine",
+        "qemu",
+        "--qemu",
+        "/nonexistent",
+    ];
+    assert_eq!(fixture.lab(&words).code, Some(2));
+    assert!(!std::path::Path::new(&path).exists());
+}
+
+#[test]
 fn instructions_of_threads_that_do_not_take_turns() {
     let fixture = Fixture::new();
     let words = ["bench", "madvise", "--machine", "qemu", "--accel", "icount"];
@@ -408,7 +438,6 @@ fn calls_that_cannot_be_simulated() {
         ("selected --preset nonsense", "40-core"),
         ("selected --set clock=1", "clock_ns"),
         ("selected --rest halt", "--machine qemu"),
-        ("selected --machine hosted --plot x", "--machine sim"),
         ("shoot --machine hosted --lines", "--machine sim"),
         ("selected --lines", "bench shoot"),
         ("shoot --initiators 2", "1 and all"),

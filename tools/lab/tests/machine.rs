@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::{Answer, Fixture};
@@ -76,6 +78,41 @@ fn status_of_the_program_becomes_ours() {
     let answer = run("echo '[    1.0] Kernel panic exitcode=0x0000000b'", &[]);
     assert_eq!(answer.code, Some(139), "{answer:?}");
     assert!(answer.errors.contains("SIGSEGV"), "{answer:?}");
+}
+
+#[test]
+fn interrupted_boot_leaves_no_files() {
+    let fixture = Fixture::new();
+    let temporary = fixture.directory("temporary");
+    let script = "#!/bin/sh\ncp \"$0\" \"$TMPDIR/started\"\nsleep 60\n";
+    let qemu = fixture.executable("qemu", script);
+    let (image, program) = (fixture.linux_image(), fixture.program());
+    let words = [
+        "run",
+        "--machine",
+        "linux",
+        "--kernel",
+        &image,
+        "--qemu",
+        &qemu,
+        &program,
+    ];
+    let mut lab = fixture.start(&words, &[("TMPDIR", &temporary)]);
+    let started = Path::new(&temporary).join("started");
+    while !started.exists() {
+        assert_eq!(lab.try_wait().unwrap(), None);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let names = || -> Vec<_> {
+        let files = std::fs::read_dir(&temporary).unwrap();
+        files.map(|file| file.unwrap().file_name()).collect()
+    };
+    assert_eq!(names().len(), 2, "the lab's directory is there");
+    // SAFETY: the process has not been waited for.
+    unsafe { libc::kill(lab.id() as i32, libc::SIGINT) };
+    let status = lab.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGINT));
+    assert_eq!(names(), ["started"]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! [`Sightings`]: how often a run came upon what it is to find now and then. Without these a fuzzer that has lost its way passes.
 
 use std::cell::Cell;
-use std::fmt;
 
 /// Something that must happen now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -100,49 +99,82 @@ const SIGHTS: usize = 43;
 impl Sight {
     /// All of them, in words.
     pub const NAMES: [(Self, &'static str); SIGHTS] = [
-        (Self::TopCopiedByResponder, "tops copied by responders"),
-        (Self::TopEntryRemovedByResponder, "entries removed by them"),
-        (Self::TopRefreshedAtFault, "tops refreshed at faults"),
-        (Self::WindowChangedLoaded, "windows changed while loaded"),
-        (Self::WindowChangedLazily, "while lazy"),
-        (Self::WindowChangedUnloaded, "while not loaded"),
-        (Self::FrameShared, "frames shared"),
-        (Self::WindowTableUnlinked, "window tables unlinked"),
-        (Self::WindowUsed, "windows used"),
-        (Self::WindowMissed, "missed"),
-        (Self::RootChanged, "roots changed"),
-        (Self::SwitchedInHalves, "loaded by the host"),
-        (Self::RootRetired, "roots retired"),
-        (Self::PinRefused, "pins refused"),
-        (Self::AbsentPassedBy, "absent CPUs passed by"),
-        (Self::ActedUnseen, "operations of CPUs not online"),
-        (Self::CalledLeaving, "functions on CPUs that leave"),
-        (Self::KickedOut, "kicked out of stretches"),
-        (Self::Broadcast, "broadcasts"),
-        (Self::RingFull, "rings full"),
-        (Self::SlotsBusy, "slots busy"),
-        (Self::Refused, "interrupts refused"),
-        (Self::Resent, "sent again"),
-        (Self::Merged, "functions merged"),
-        (Self::DataPosted, "call data posted"),
-        (Self::DataBusy, "call data busy"),
-        (Self::Taken, "CPUs taken by back ends"),
-        (Self::Everywhere, "flushes everywhere"),
-        (Self::TagGivenAgain, "their tags given again"),
-        (Self::GuestKept, "guests entered with their tags"),
-        (Self::GuestDropped, "without"),
-        (Self::GuestNotEntered, "not entered"),
-        (Self::VcpuMoved, "virtual CPUs moved"),
-        (Self::GuestInterrupted, "guests interrupted"),
-        (Self::GuestFlushKicks, "guest flushes that kicked"),
-        (Self::GuestFlushAlone, "that found nobody"),
-        (Self::GuestFlushedItself, "by guests themselves"),
-        (Self::NestedTableFreed, "nested tables freed"),
-        (Self::GuestWidened, "rights widened"),
-        (Self::GuestSpurious, "spurious violations"),
-        (Self::DirtyRecorded, "first stores recorded"),
-        (Self::DirtyFound, "dirty pages found"),
-        (Self::GuestDestroyed, "guests destroyed"),
+        (
+            Self::TopCopiedByResponder,
+            "a target copied top-level entries into its private root",
+        ),
+        (
+            Self::TopEntryRemovedByResponder,
+            "a target removed a top-level entry",
+        ),
+        (
+            Self::TopRefreshedAtFault,
+            "a page fault copied top-level entries",
+        ),
+        (
+            Self::WindowChangedLoaded,
+            "a window of the loaded root changed",
+        ),
+        (
+            Self::WindowChangedLazily,
+            "a window of a root that its CPU kept changed",
+        ),
+        (
+            Self::WindowChangedUnloaded,
+            "a window of another root changed",
+        ),
+        (Self::FrameShared, "a window showed a frame of a space"),
+        (Self::WindowTableUnlinked, "a table of windows was unlinked"),
+        (Self::WindowUsed, "a window was used"),
+        (Self::WindowMissed, "a window led nowhere"),
+        (Self::RootChanged, "a space changed between its roots"),
+        (Self::SwitchedInHalves, "the host loaded a root itself"),
+        (Self::RootRetired, "a private root was given up"),
+        (Self::PinRefused, "windows on another CPU were refused"),
+        (
+            Self::AbsentPassedBy,
+            "a flush left out a CPU that was elsewhere",
+        ),
+        (Self::ActedUnseen, "a CPU that was not online did something"),
+        (Self::CalledLeaving, "a function ran on a CPU that left"),
+        (Self::KickedOut, "a kick ended a stretch without interrupts"),
+        (Self::Broadcast, "a request was announced in rings"),
+        (Self::RingFull, "a ring was full"),
+        (Self::SlotsBusy, "all slots of a CPU were busy"),
+        (Self::Refused, "an interrupt was refused"),
+        (Self::Resent, "the watchdog sent an interrupt again"),
+        (Self::Merged, "a function ran once for several callers"),
+        (Self::DataPosted, "call data were posted"),
+        (Self::DataBusy, "call data still waited for a CPU"),
+        (Self::Taken, "a back end flushed a CPU"),
+        (Self::Everywhere, "a back end flushed all CPUs"),
+        (
+            Self::TagGivenAgain,
+            "a back end flushed a tag that was given again",
+        ),
+        (Self::GuestKept, "a guest was entered with its tag"),
+        (Self::GuestDropped, "a guest was entered without its tag"),
+        (Self::GuestNotEntered, "a guest was not entered"),
+        (Self::VcpuMoved, "a virtual CPU moved"),
+        (Self::GuestInterrupted, "a guest was interrupted"),
+        (Self::GuestFlushKicks, "a flush of a guest kicked"),
+        (
+            Self::GuestFlushAlone,
+            "a flush of a guest found no CPU in it",
+        ),
+        (Self::GuestFlushedItself, "a guest flushed itself"),
+        (Self::NestedTableFreed, "a nested table was freed"),
+        (Self::GuestWidened, "a guest got more rights"),
+        (
+            Self::GuestSpurious,
+            "a guest left for a page that it could use",
+        ),
+        (
+            Self::DirtyRecorded,
+            "the first store to a page was recorded",
+        ),
+        (Self::DirtyFound, "a page was in the log of writes"),
+        (Self::GuestDestroyed, "a virtual machine was destroyed"),
     ];
 }
 
@@ -170,6 +202,25 @@ impl Sightings {
         wanted.filter(|sight| self.of(*sight) == 0).collect()
     }
 
+    /// Each in words, with its count.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let row = |(sight, name): (Sight, &str)| vec![name.to_owned(), self.of(sight).to_string()];
+        Sight::NAMES.into_iter().map(row).collect()
+    }
+
+    /// How many situations were met, and which were not.
+    pub fn summary(&self) -> String {
+        let never = Sight::NAMES
+            .iter()
+            .filter(|(sight, _)| self.of(*sight) == 0);
+        let never: Vec<&str> = never.map(|(_, name)| *name).collect();
+        let met = format!("came upon {} of {SIGHTS} situations", SIGHTS - never.len());
+        match never.is_empty() {
+            true => met,
+            false => format!("{met}; never: {}", never.join(", ")),
+        }
+    }
+
     /// With one that somebody else has counted.
     pub(crate) fn with(mut self, sight: Sight, count: u64) -> Self {
         self.0[sight as usize] += count;
@@ -181,16 +232,6 @@ impl Sightings {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
         }
-    }
-}
-
-impl fmt::Display for Sightings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (sight, name)) in Sight::NAMES.into_iter().enumerate() {
-            let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{name} {}", self.of(sight))?;
-        }
-        Ok(())
     }
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::contest::Picture;
 use super::plan::View;
 use crate::colours;
 use crate::failure::{Doing, Failure, Outcome};
@@ -14,10 +13,17 @@ use crate::place;
 
 /// Above this, times of two threads on two cores are no longer those of the machine alone.
 const NOISE_CORES: f64 = 0.1;
+/// Above this, two machines that ran one after the other did not have the same host.
+const BUSY_CORES: f64 = 0.5;
 
-/// Prints tables; what is kept has been written before, for the reader may go.
-pub fn print(text: &str) {
-    let _ = std::io::stdout().write_all(colours::tables(text).as_bytes());
+/// Says the main result in one sentence, if there is one.
+pub type Headline = fn(&Value) -> Option<String>;
+
+/// Prints tables below their main result; what is kept has been written before, for the reader may go.
+pub fn print(headline: Option<String>, text: &str) {
+    let headline = headline.map(|words| words + "\n").unwrap_or_default();
+    let text = colours::tables(text);
+    let _ = std::io::stdout().write_all((headline + &text).as_bytes());
 }
 
 /// Writes the result where the caller wants it, if he does.
@@ -43,9 +49,14 @@ pub fn probe(path: Option<&Path>, option: &str) -> Outcome<()> {
     let Some(path) = path else {
         return Ok(());
     };
+    let is_new = !path.exists();
     let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map(drop)
-        .map_err(|error| unwritable(path, &error, option))
+    file.map_err(|error| unwritable(path, &error, option))?;
+    match is_new {
+        // An empty file would look like a result if the measurement ends early.
+        true => std::fs::remove_file(path).doing(format!("remove {}", path.display())),
+        false => Ok(()),
+    }
 }
 
 /// The caller has named a file that cannot be written.
@@ -56,28 +67,20 @@ pub fn unwritable(path: &Path, error: &std::io::Error, option: &str) -> Failure 
     )
 }
 
-/// Draws pictures into a directory.
-pub fn draw(directory: &Path, pictures: &[Picture]) -> Outcome<()> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::input(
-            format!("cannot make the directory {}: {error}", directory.display()),
-            "give --plot a directory that can be written",
-        )
-    })?;
-    for picture in pictures {
-        let path = directory.join(&picture.name);
-        std::fs::write(&path, picture.svg()?)
-            .doing(format!("write the picture {}", path.display()))?;
-        println!("picture: {}", path.display());
-    }
-    Ok(())
+/// Whether others kept the host too busy to compare what ran at different times.
+pub fn is_busy(others: Option<f64>) -> bool {
+    others.is_some_and(|cores| cores > BUSY_CORES)
 }
 
 /// What stands below the tables of machines that others disturbed, and of those that were measured for a look.
 pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
+    let without = match is_busy(others) {
+        true => "; ratios to Linux, which ran at other times, are left out",
+        false => "",
+    };
     let others = others.filter(|&cores| cores > NOISE_CORES).map(|cores| {
         format!(
-            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet\n"
+            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet{without}\n"
         )
     });
     let quick = quick.map(|what| format!("--quick: {what}, for a look; take figures without it\n"));
@@ -90,12 +93,12 @@ pub fn verdict(stale: u64) -> Option<String> {
 }
 
 /// Prints, keeps, writes and judges what machines with real CPUs have found.
-pub fn finish(view: &View, path: Option<&Path>) -> Outcome<()> {
+pub fn finish(view: &View, headline: Headline, path: Option<&Path>) -> Outcome<()> {
     let raw = keep(&view.result)?;
     write(path, &view.result)?;
-    print(&view.tables);
     let [before, behind] = &view.closing;
-    print(&format!("{before}{}{behind}\n", raw.display()));
+    let text = format!("{}{before}{}{behind}\n", view.tables, raw.display());
+    print(headline(&view.result), &text);
     judge(view.failure.as_ref())
 }
 

@@ -108,6 +108,13 @@ impl Row {
         self.0.insert(key.to_owned(), value.into());
     }
 
+    /// Leaves its ratios to Linux out.
+    pub fn withhold_linux(&mut self) {
+        let keys = self.0.iter_mut();
+        let ratios = keys.filter(|(key, _)| key.ends_with("_to_linux"));
+        ratios.for_each(|(_, ratio)| *ratio = Value::Null);
+    }
+
     /// Whether more virtual CPUs were busy than the host has cores.
     pub fn is_crowded(&self) -> bool {
         self.0.get("crowded") == Some(&true.into())
@@ -221,6 +228,15 @@ mod tests {
         let ratios = rows.each_ref().map(|row| row.number("ratio"));
         assert_eq!(ratios, [Some(1.0), Some(0.5), None, None]);
         assert!(rows[3].0.contains_key("ratio") && !rows[3].0.contains_key("other"));
+    }
+
+    #[test]
+    fn only_ratios_to_linux_are_withheld() {
+        let mut row = Row::of(json!({"ratio": 1, "ratio_to_linux": 40, "per_s_ratio_to_linux": 2}));
+        row.withhold_linux();
+        let keys = ["ratio", "ratio_to_linux", "per_s_ratio_to_linux"];
+        let ratios = keys.map(|key| row.number(key));
+        assert_eq!(ratios, [Some(1.0), None, None]);
     }
 
     #[test]

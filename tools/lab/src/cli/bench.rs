@@ -182,10 +182,15 @@ pub struct Calls {
     /// Where to measure; without it on sim
     #[arg(long, value_enum)]
     pub machine: Option<CpuMachine>,
-    /// CPUs (2 to 16, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
+    /// Numbers of CPUs (2 to 16, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
     /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub cpus: Option<i64>,
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
+    pub cpus: Option<Vec<i64>>,
     /// CPUs that call, one row each: numbers, or all
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub initiators: Option<Vec<String>>,
@@ -208,9 +213,6 @@ pub struct Calls {
     /// Show every figure of the simulated machine, with its source
     #[arg(long)]
     pub figures: bool,
-    /// On sim: draw the tables into this directory, as SVG
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
     /// shoot on sim: also tell which cache lines moved, by what they hold
     #[arg(long)]
     pub lines: bool,

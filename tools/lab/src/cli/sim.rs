@@ -45,6 +45,9 @@ pub struct SimFuzz {
     /// remap-and-unlink, remap-and-switch
     #[arg(long, value_name = "NAME", conflicts_with = "cpus")]
     pub scenario: Option<Scenario>,
+    /// Also list how often the schedules came upon each situation that the fuzzer is to come upon
+    #[arg(long)]
+    pub sightings: bool,
     /// Threads of this host; without it one a processor. They change nothing but the time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub threads: Option<u8>,

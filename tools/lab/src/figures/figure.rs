@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::plot::Plot;
 use super::record::typed;
 use crate::bench::{bytes, short, time};
 use crate::failure::{Failure, Outcome};
 
 /// Keys and the values that a row must have.
-type Axes = BTreeMap<String, Value>;
+pub type Axes = BTreeMap<String, Value>;
 
 /// A table, or a sentence, of a document.
 #[derive(Debug, Deserialize)]
@@ -35,8 +36,11 @@ pub struct Figure {
     /// Only lines where the figure of another column with this key is less than that of the last column are shown.
     #[serde(default)]
     behind: Option<String>,
-    /// From left to right.
+    /// From left to right; without any, the figure is its drawing.
+    #[serde(default)]
     columns: Vec<Column>,
+    /// A drawing of its rows.
+    plot: Option<Plot>,
     /// In place of a table: text with `{HEADING}` where figures of the first line go.
     sentence: Option<String>,
 }
@@ -97,11 +101,10 @@ impl Figure {
     pub fn record(&self, result: &Value) -> Outcome<Value> {
         let keys: Vec<&String> = self.keys();
         let is_shown = |row: &Value| {
+            let in_table = |it: &Column| has(row, &it.of) || has(row, &it.to);
+            let in_plot = |plot: &Plot| plot.shows(row);
             has(row, &self.only)
-                && self
-                    .columns
-                    .iter()
-                    .any(|it| has(row, &it.of) || has(row, &it.to))
+                && (self.columns.iter().any(in_table) || self.plot.iter().any(in_plot))
         };
         let kept = |row: Value| {
             let pairs = keys
@@ -148,6 +151,16 @@ impl Figure {
             None => self.table(&cells, record),
             Some(sentence) => self.say(sentence, &cells[0]),
         })
+    }
+
+    /// Its drawing, if it has one.
+    ///
+    /// # Errors
+    /// A figure is not there.
+    pub fn svg(&self, record: &Value) -> Outcome<Option<String>> {
+        let rows = record["rows"].as_array().into_iter().flatten();
+        let rows: Vec<&Value> = rows.filter(|row| has(row, &self.only)).collect();
+        self.plot.as_ref().map(|plot| plot.svg(&rows)).transpose()
     }
 
     fn figure<'a>(
@@ -201,20 +214,21 @@ impl Figure {
             let cells: Vec<&str> = cells.collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        let mut text = line(&mut self.columns.iter().map(|it| it.heading.as_str()));
-        text += &format!("|{}\n", "---|".repeat(self.columns.len()));
-        text.extend(
-            cells
-                .iter()
-                .map(|cells| line(&mut cells.iter().map(String::as_str))),
-        );
+        let mut text = String::new();
+        if !self.columns.is_empty() {
+            text += &line(&mut self.columns.iter().map(|it| it.heading.as_str()));
+            text += &format!("|{}\n", "---|".repeat(self.columns.len()));
+            let cells = cells.iter();
+            text.extend(cells.map(|cells| line(&mut cells.iter().map(String::as_str))));
+            text += "\n";
+        }
         let when = match (record["date"].as_str(), record["commit"].as_str()) {
             (Some(date), Some(commit)) => {
                 format!(", {}, commit {commit}", date.get(..8).unwrap_or(date))
             }
             _ => String::new(),
         };
-        text + &format!("\n`{}`{when}\n", typed(&self.command))
+        text + &format!("`{}`{when}\n", typed(&self.command))
     }
 
     fn say(&self, sentence: &str, cells: &[String]) -> String {
@@ -230,7 +244,7 @@ impl Figure {
         let of = self.columns.iter();
         let of = of.flat_map(|it| it.of.keys().chain(it.to.keys()).chain([&it.key]));
         let mut keys: Vec<&String> = self.only.keys().chain(&self.lines).collect();
-        for key in of {
+        for key in of.chain(self.plot.iter().flat_map(Plot::keys)) {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -263,7 +277,7 @@ fn below(objects: Vec<Value>, key: &str) -> Vec<Value> {
 }
 
 /// Whether a row has these values; of a list, one of them.
-fn has(row: &Value, axes: &Axes) -> bool {
+pub fn has(row: &Value, axes: &Axes) -> bool {
     axes.iter().all(|(key, value)| match value.as_array() {
         Some(several) => row.get(key).is_some_and(|it| several.contains(it)),
         None => row.get(key) == Some(value),

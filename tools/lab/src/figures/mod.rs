@@ -1,12 +1,12 @@
 //! `lab figures`: the tables of the documents, made from what benches print.
 //!
 //! A file `docs/figures/NAME.toml` says which bench is run and what of its rows a table shows ([`figure`]). What the table needs of the
-//! result is kept in `NAME.json` beside it ([`record`]). The table stands in a document between marks ([`document`]). A file
-//! `docs/pictures/NAME.toml` does the same for a drawing ([`picture`]).
+//! result is kept in `NAME.json` beside it ([`record`]). The table stands in a document between marks ([`document`]); its rows may be
+//! drawn as well ([`plot`]).
 
 mod document;
 mod figure;
-mod picture;
+mod plot;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use self::document::Document;
 use self::figure::Figure;
-use self::picture::Picture;
 use self::record::{Results, read, typed, write};
 use crate::cli::Figures;
 use crate::failure::{Doing, Failure, Outcome};
@@ -22,8 +21,8 @@ use crate::mutants::read_files;
 
 /// Where descriptions and records are.
 const DIRECTORY: &str = "docs/figures";
-/// Where pictures are described.
-const PICTURES: &str = "docs/pictures";
+/// Where drawings are.
+const PLOTS: &str = "docs/plots";
 
 /// Runs the benches of the figures that were named, or of all on the simulated machine; writes records and tables.
 ///
@@ -44,21 +43,13 @@ pub fn command(arguments: &Figures) -> Outcome<()> {
         names => names.contains(name),
     };
     let due: Vec<_> = all.iter().filter(is_due).collect();
-    let pictures = match arguments.names[..] {
-        [] => read_files::<Picture>(PICTURES)?,
-        _ => Vec::new(),
-    };
     if arguments.check {
         compare_tables(&all)?;
         compare_records(&due)?;
-        pictures
-            .iter()
-            .try_for_each(|(_, picture)| picture.check())?;
         println!("{} figures as their benches print them", due.len());
         return Ok(());
     }
-    make(&all, &due)?;
-    pictures.iter().try_for_each(|(_, picture)| picture.make())
+    make(&all, &due)
 }
 
 /// Compares the records with a fresh run, but for those that take minutes.
@@ -88,6 +79,10 @@ fn make(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<(
     let tables = tables(all)?;
     for document in documents()? {
         document.replace(&tables)?;
+    }
+    for (path, drawn) in drawings(all)? {
+        std::fs::create_dir_all(crate::place::root().join(PLOTS)).doing(format!("make {PLOTS}"))?;
+        std::fs::write(&path, drawn).doing(format!("write {}", path.display()))?;
     }
     println!(
         "{} figures made; see what changed with  git diff",
@@ -131,7 +126,25 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
             "no document shows the figure {name}"
         )));
     }
+    for (path, drawn) in drawings(all)? {
+        let path = path.display();
+        if std::fs::read_to_string(path.to_string()).unwrap_or_default() != drawn {
+            return Err(Failure::work(format!(
+                "{path} is not as its record has it: run  ./lab figures"
+            )));
+        }
+    }
     Ok(())
+}
+
+/// Drawings, and the files that they are kept in.
+fn drawings(all: &BTreeMap<String, Figure>) -> Outcome<Vec<(PathBuf, String)>> {
+    let mut drawings = Vec::new();
+    for (name, figure) in all {
+        let path = crate::place::root().join(PLOTS).join(format!("{name}.svg"));
+        drawings.extend(figure.svg(&read(name)?)?.map(|drawn| (path, drawn)));
+    }
+    Ok(drawings)
 }
 
 /// What stands between the marks of each figure.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::figure::Unit;
 use crate::bench::{REFERENCE, Row, counted};
+use crate::chart::Unit;
 
 /// What has a series of points each: of rows, one or the other.
 const CONTENDERS: [&str; 2] = ["policy", "peer"];

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+use super::axes::Layout;
 use super::compare::Comparison;
 use super::document::Document;
-use super::page;
+use super::{page, summary};
 use crate::cli::Report;
 use crate::failure::{Failure, Outcome};
 
@@ -30,6 +33,12 @@ pub fn command(report: &Report) -> Outcome<()> {
     })?;
     println!("report: {}", out.display());
     Ok(())
+}
+
+/// The main result of what a bench has found, in one sentence; none where it has no rows.
+pub fn headline(result: &Value) -> Option<String> {
+    let document = Document::of(String::new(), result.clone()).ok()?;
+    Some(summary::headline(&Layout::new(&document.rows)))
 }
 
 /// Where the page goes: never over what it is made from.

@@ -2,8 +2,8 @@
 
 use super::axes::{Layout, varying};
 use super::compare::{Comparison, Pair, Part};
-use super::figure::Unit;
 use super::tables::{Cell, Table, axis_cells, axis_heads};
+use crate::chart::Unit;
 
 /// What stands above the columns behind those of axes.
 const HEADS: [&str; 5] = ["A", "B", "B / A", "95 % interval", "verdict"];

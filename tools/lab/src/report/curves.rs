@@ -1,11 +1,9 @@
 //! Curves: a line of points for each series of a panel.
 
 use super::axes::{Layout, Panel};
-use super::chart::{Chart, Frame, Point};
-use super::figure::{Unit, heading};
-use super::plots::{Drawn, Plot, labelled, look};
-use super::scale::{Scale, can_be_drawn};
+use super::plots::{Drawn, Plot, look};
 use crate::bench::Row;
+use crate::chart::{Chart, Frame, Point, Scale, Unit, can_be_drawn, heading, labelled};
 use crate::failure::Outcome;
 
 /// The plot of a panel; none if it has nothing to draw.

@@ -47,8 +47,15 @@ impl Document {
         if text.trim_ascii().is_empty() {
             return Err("is empty".into());
         }
-        let result: Value =
-            serde_json::from_slice(text).map_err(|error| format!("is not JSON ({error})"))?;
+        let result = serde_json::from_slice(text);
+        Self::of(
+            name,
+            result.map_err(|error| format!("is not JSON ({error})"))?,
+        )
+    }
+
+    /// Takes a result; otherwise says what is wrong with it, likewise.
+    pub fn of(name: String, result: Value) -> Result<Self, String> {
         let Value::Object(mut head) = result else {
             return Err("is no result of a bench: it holds no object".into());
         };

@@ -6,13 +6,12 @@
 //! * [`interval`], [`compare`]: how a row of one file is to that of the other, and whether that is more than chance;
 //! * [`summary`]: what the page says first; [`tables`], [`compared`], [`params`]: what it lists;
 //! * [`plots`]: which plots there are; [`curves`], [`samples`]: what is in them;
-//! * [`chart`], [`strip`], [`scale`], [`palette`]: how they are drawn;
+//! * [`strip`]: points in rows; [`chart`](crate::chart) draws everything else;
 //! * [`page`]: the page around all of it.
 //!
 //! No workload is named here: all follows from the keys of rows.
 
 mod axes;
-mod chart;
 mod command;
 mod compare;
 mod compared;
@@ -21,16 +20,14 @@ mod document;
 mod figure;
 mod interval;
 mod page;
-mod palette;
 mod params;
 mod plots;
 mod principal;
 mod samples;
-mod scale;
 mod strip;
 mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use command::command;
+pub use command::{command, headline};

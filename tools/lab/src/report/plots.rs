@@ -2,12 +2,11 @@
 
 use super::axes::{Layout, Panel};
 use super::compare::{Comparison, Part};
-use super::figure::{Unit, heading, ratio, spread, title, value};
-use super::palette::Look;
+use super::figure::{ratio, spread, title, value};
 use super::principal::{counts, principal, sampled};
-use super::scale::Scale;
 use super::{curves, samples};
 use crate::bench::Row;
+use crate::chart::{Look, Unit, heading};
 use crate::failure::Outcome;
 
 /// The most panels of one figure.
@@ -134,11 +133,6 @@ fn lines(
     let level = (unit == Unit::Ratio).then_some(1.0);
     let plot = |panel: &Panel<'_>| curves::plot(layout, panel, (name, unit, level), drawn);
     group(layout, title, plot)
-}
-
-/// What stands beside an axis.
-pub fn labelled(name: &str, scale: &Scale) -> String {
-    format!("{name} ({})", scale.unit)
 }
 
 /// A plot for each panel that has something to draw.

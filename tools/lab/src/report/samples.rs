@@ -1,12 +1,11 @@
 //! All samples of rows, by the median of the reference's.
 
 use super::axes::{Layout, Panel, written};
-use super::chart::Frame;
-use super::figure::{Unit, heading, samples, title, value};
-use super::plots::{self, Group, Plot, labelled, look};
-use super::scale::Scale;
+use super::figure::{samples, title, value};
+use super::plots::{self, Group, Plot, look};
 use super::strip::{Strip, Strips};
 use crate::bench::Row;
+use crate::chart::{Frame, Scale, Unit, heading, labelled};
 use crate::failure::Outcome;
 
 /// The plots of a figure.

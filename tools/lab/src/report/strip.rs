@@ -2,10 +2,8 @@
 
 use plotters::prelude::*;
 
-use super::chart::{Canvas, Frame, Painted, draw, mark};
-use super::palette::Look;
-use super::scale::can_be_drawn;
 use crate::bench::median;
+use crate::chart::{Canvas, Frame, Look, Painted, can_be_drawn, draw, mark};
 use crate::failure::Outcome;
 
 /// Heights that are told apart.

@@ -3,9 +3,10 @@
 use super::axes::{Layout, title, varying};
 use super::compare::{Comparison, Part, Verdict};
 use super::document::Document;
-use super::figure::{Unit, heading, is_better_high, ratio, value};
+use super::figure::{is_better_high, ratio, value};
 use super::principal::principal;
 use crate::bench::{Row, counted, median, remarks};
+use crate::chart::{Unit, heading};
 
 /// The main result of one file.
 pub fn headline(layout: &Layout<'_>) -> String {

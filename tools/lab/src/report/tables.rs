@@ -6,9 +6,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::axes::{Layout, varying, written};
-use super::figure::{self, Unit, heading, spread, title, value};
+use super::figure::{self, spread, title, value};
 use super::principal::principal;
 use crate::bench::Row;
+use crate::chart::{Unit, heading};
 
 /// Keys that are shown elsewhere, or are no figures.
 const HIDDEN: [&str; 6] = ["workload", "machine", "policy", "peer", "accel", "crowded"];

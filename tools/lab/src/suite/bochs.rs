@@ -24,11 +24,11 @@ type Check = (&'static str, fn(&On<'_>) -> Outcome<String>, BochsModel);
 
 const CHECKS: [Check; 9] = [
     ("bochs: self-tests with INVPCID", self_tests, Skylake),
+    ("bochs: pingpong keeps its tags", pingpong, Skylake),
+    ("bochs: tlbtorture, best, 1 s", torture, Skylake),
     ("bochs: self-tests without INVPCID", self_tests, SandyBridge),
     ("bochs: hello with pcid=off", hello_untagged, Skylake),
-    ("bochs: pingpong keeps its tags", pingpong, Skylake),
     ("bochs: pingpong without INVPCID", pingpong, SandyBridge),
-    ("bochs: tlbtorture, best, 1 s", torture, Skylake),
     ("bochs: t_servers under tags", servers, Skylake),
     ("bochs: torture in ring 0, 1 s", torture_ring0, Skylake),
     ("bochs: a disc surveys a PC", survey, Skylake),
@@ -36,7 +36,7 @@ const CHECKS: [Check; 9] = [
 /// So many of them are run by `--fast`.
 const FAST: usize = 1;
 /// So many by a run that did not ask for Bochs, nor for a long one.
-const USUAL: usize = 6;
+const USUAL: usize = 3;
 
 /// Runs them all, or skips them where Bochs is missing, unless it was asked for.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {

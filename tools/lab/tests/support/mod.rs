@@ -1,7 +1,7 @@
 //! Starts the built lab in a directory of its own, without the environment's settings.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 /// A script cannot be started while a child forked at that moment still holds it open for writing.
@@ -49,6 +49,13 @@ impl Fixture {
         (answer, serde_json::from_slice(&text).unwrap())
     }
 
+    /// Makes a directory and returns its path.
+    pub fn directory(&self, name: &str) -> String {
+        let path = self.directory.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
     /// Writes a script that can be executed.
     pub fn executable(&self, name: &str, script: &str) -> String {
         let _guard = FORK.lock();
@@ -88,10 +95,24 @@ impl Fixture {
         self.run(lab.env("PATH", self.path()), words)
     }
 
+    /// Starts the lab with variables in its environment.
+    pub fn start(&self, words: &[&str], variables: &[(&str, &str)]) -> Child {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+        self.spawn(lab.envs(variables.iter().copied()), words)
+    }
+
     fn run(&self, lab: &mut Command, words: &[&str]) -> Answer {
-        let guard = FORK.lock();
-        let child = lab
-            .args(words)
+        let output = self.spawn(lab, words).wait_with_output().unwrap();
+        Answer {
+            code: output.status.code(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    fn spawn(&self, lab: &mut Command, words: &[&str]) -> Child {
+        let _guard = FORK.lock();
+        lab.args(words)
             .current_dir(self.path())
             .env("SHOOTDOWN_ROOT", self.path())
             .env_remove("SHOOTDOWN_QEMU")
@@ -100,13 +121,6 @@ impl Fixture {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
-        drop(guard);
-        let output = child.wait_with_output().unwrap();
-        Answer {
-            code: output.status.code(),
-            output: String::from_utf8_lossy(&output.stdout).into_owned(),
-            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+            .unwrap()
     }
 }

@@ -14,8 +14,8 @@ const MOST_CALLS: u64 = 100_000;
 /// What the caller asks for, where he does.
 #[derive(Debug)]
 pub struct Asked {
-    /// CPUs of the machine.
-    pub cpus: Option<usize>,
+    /// CPUs of the machines.
+    pub cpus: Option<Vec<usize>>,
     /// How many CPUs call; sorted, each number once.
     pub initiators: Option<Vec<Count>>,
     /// How many they call, likewise.
@@ -77,7 +77,7 @@ impl Asked {
             ));
         }
         Ok(Self {
-            cpus: calls.cpus.map(machine_size).transpose()?,
+            cpus: machine_sizes(calls.cpus.as_deref())?,
             initiators: counts("initiators", calls.initiators.as_deref())?,
             targets: counts("targets", calls.targets.as_deref())?,
             masks: named("masks", calls.masks.as_deref(), &Masks::ALL, Masks::name)?,
@@ -88,14 +88,17 @@ impl Asked {
     }
 }
 
-fn machine_size(cpus: i64) -> Outcome<usize> {
-    match usize::try_from(cpus) {
+fn machine_sizes(asked: Option<&[i64]>) -> Outcome<Option<Vec<usize>>> {
+    let size = |cpus: &i64| match usize::try_from(*cpus) {
         Ok(size) if (2..=MAX_CPUS).contains(&size) => Ok(size),
         _ => Err(Failure::input(
             format!("calls on {cpus} CPUs cannot be simulated"),
             format!("--cpus takes 2 to {MAX_CPUS} here"),
         )),
-    }
+    };
+    asked
+        .map(|asked| asked.iter().map(size).collect())
+        .transpose()
 }
 
 fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>> {

@@ -4,11 +4,10 @@
 //!
 //! * [`lists`]: what the command line asks of the simulated machine;
 //! * [`plan`]: which machines start, with which plans;
-//! * [`table`], [`plot`]: what people read; tables as pictures.
+//! * [`table`]: what people read.
 
 mod lists;
 mod plan;
-mod plot;
 mod table;
 
 use serde_json::{Value, json};
@@ -26,7 +25,6 @@ use crate::{cargo, place};
 use plan::{Clock, Group};
 
 pub use lists::{Asked, Count};
-pub use plot::{Panel, Picture, Up};
 pub use table::{AXES, Axis, by_peer};
 
 /// The figures of every row.
@@ -49,9 +47,9 @@ impl<'a> ContestPlan<'a> {
     pub fn new(bench: &'a CallsBench) -> Outcome<Self> {
         let CallsBench { contest, calls } = bench;
         let kind = calls.machine.unwrap_or(CpuMachine::Sim);
-        if calls.preset.is_some() || !calls.set.is_empty() || calls.plot.is_some() || calls.lines {
+        if calls.preset.is_some() || !calls.set.is_empty() || calls.lines {
             return Err(Failure::input(
-                "--preset, --set, --plot and --lines are about the simulated machine",
+                "--preset, --set and --lines are about the simulated machine",
                 "use them with --machine sim",
             ));
         }

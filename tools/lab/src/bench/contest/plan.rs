@@ -49,8 +49,8 @@ impl Group {
     /// # Errors
     /// The options make no plan, or no machine.
     pub fn all(contest: &Contest, calls: &Calls) -> Outcome<Vec<Self>> {
-        let sizes = match calls.cpus {
-            Some(asked) => vec![cpus(asked)?],
+        let sizes = match &calls.cpus {
+            Some(asked) => asked.iter().copied().map(cpus).collect::<Outcome<_>>()?,
             None if calls.counts_instructions() => vec![LARGE_CPUS],
             None => vec![SMALL_CPUS, LARGE_CPUS],
         };

@@ -78,6 +78,9 @@ impl Plan for ProgramPlan<'_> {
             }
             rows.extend(merge::merge(boots, group, self.axes.program));
         }
+        if report::is_busy(found.others) {
+            rows.iter_mut().for_each(Row::withhold_linux);
+        }
         let (about, others, stale) = (found.about.as_ref(), found.others, stale(&rows));
         View {
             tables: table::render(self, &rows, about, others),

@@ -85,7 +85,7 @@ pub fn render(
         OnLinux::Never(_) => false,
     };
     if rows.iter().any(|row| row.text("policy") == "best") && is_compared && is_one_load(rows) {
-        line(&against_linux(rows, workload));
+        line(&against_linux(rows, workload, has_linux));
     }
     text + &report::remarks(others, bench.quick.then_some("short boots"))
 }
@@ -117,7 +117,7 @@ fn is_one_load(rows: &[Row]) -> bool {
 }
 
 /// One sentence with the figures that count, or why there are none.
-fn against_linux(rows: &[Row], workload: &Program) -> String {
+fn against_linux(rows: &[Row], workload: &Program, has_linux: bool) -> String {
     let actors = workload.actors;
     let figure = |row: &Row| {
         let ratio = row.number("ratio_to_linux")?;
@@ -127,6 +127,7 @@ fn against_linux(rows: &[Row], workload: &Program) -> String {
     let is_judged = |row: &&Row| row.text("policy") == "best" && !row.is_crowded();
     let figures: Vec<String> = rows.iter().filter(is_judged).filter_map(figure).collect();
     match figures.is_empty() {
+        true if has_linux => "no comparison with Linux in this run".into(),
         true => "no comparison with Linux: `./lab doctor --get-linux` fetches an image".into(),
         false => format!("best / linux: {}", figures.join(", ")),
     }

@@ -6,7 +6,7 @@ use shootdown_sim::workload::{Load, on_large_stack};
 use super::run::{Findings, Run};
 use super::setup::Setup;
 use crate::bench::program::{Axes, distinct};
-use crate::bench::report;
+use crate::bench::report::{self, Headline};
 use crate::bench::workload::{DEFERS, Program};
 use crate::cli::{Bench, CallsBench, CpuMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -52,7 +52,7 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 ///
 /// # Errors
 /// The options make no sense (exit code 2); an access was stale.
-pub fn command(bench: &Bench) -> Outcome<()> {
+pub fn command(bench: &Bench, headline: Headline) -> Outcome<()> {
     let (name, cpus, setups, findings, closing) = match &bench.calls {
         None => program(bench)?,
         Some(calls) => contest(calls)?,
@@ -68,12 +68,9 @@ pub fn command(bench: &Bench) -> Outcome<()> {
     result.insert("commit".into(), place::commit().into());
     result.insert("params".into(), findings.params);
     result.insert("rows".into(), json!(findings.rows));
-    report::write(bench.result(), &result.into())?;
-    report::print(&(text + &closing));
-    let calls = bench.calls.as_ref();
-    if let Some(directory) = calls.and_then(|it| it.calls.plot.as_ref()) {
-        report::draw(directory, &findings.pictures)?;
-    }
+    let result = result.into();
+    report::write(bench.result(), &result)?;
+    report::print(headline(&result), &(text + &closing));
     report::judge(report::verdict(findings.stale.unwrap_or(0)).as_ref())
 }
 

@@ -7,7 +7,6 @@ use shootdown_sim::workload::Row as Simulation;
 use super::sensitivity;
 use super::setup::Setup;
 use crate::bench::columns::{Column, counted, table};
-use crate::bench::contest::Picture;
 use crate::bench::program::Axes;
 use crate::bench::row::{Row, thin};
 use crate::cli::{Bench, MachineKind};
@@ -44,8 +43,6 @@ pub struct Findings {
     pub rows: Vec<Row>,
     /// What the rows of a contest were measured with.
     pub params: Value,
-    /// The tables as pictures.
-    pub pictures: Vec<Picture>,
 }
 
 /// What is measured, but for the policies.

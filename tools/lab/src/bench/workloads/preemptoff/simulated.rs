@@ -7,12 +7,12 @@ use shootdown_sim::workload::{
 
 use crate::bench::columns::{Column, Format, grid, number, table};
 use crate::bench::program::Axes;
-use crate::bench::row::{Ratio, Row, fill_ratios};
+use crate::bench::row::{Ratio, fill_ratios};
 use crate::bench::sim::{Findings, Run, Shape, Shapes};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     Column::new("threads", "CPUs", Format::Actors),
     Column::new("policy", "policy", Format::Words),
     Column::new("off_p99_ns", "p99", Format::Micros),
@@ -22,7 +22,8 @@ const COLUMNS: [Column; 13] = [
     Column::new("ipi_p99_ns", "IPIs", Format::Micros),
     Column::new("call_data_p99_ns", "call data", Format::Micros),
     Column::new("lock_p99_ns", "lock", Format::Micros),
-    Column::new("", "p50 of CPUs", Format::Of(least_to_most)),
+    Column::new("off_p50_least_cpu_ns", "least CPU's p50", Format::Micros),
+    Column::new("off_p50_most_cpu_ns", "most CPU's p50", Format::Micros),
     Column::new("median_ns", "wake-up p50", Format::Micros),
     Column::new("p99_ns", "wake-up p99", Format::Micros),
     Column::new("waiters_preempted", "waiters preempted", Format::Digits(0)),
@@ -77,7 +78,7 @@ pub fn measure(run: &Run<'_>) -> Findings {
          IPIs: the part of a span in the engine, for as long as others take to answer, or in its interrupt; \
          call data, lock: the parts that wait for these\n\
          published: our engine, with the call data of each CPU and the waits under locks of T3's own kernel as models\n\
-         p50 of CPUs: of the CPU with the least and the most; wake-up: of a SCHED_FIFO thread on each CPU\n",
+         least, most CPU's p50: the median of the CPU with the shortest and of that with the longest spans; wake-up: of a SCHED_FIFO thread on each CPU\n",
         run.setup.preset.name,
         number(run.setup.load().interval_ms),
         table(&COLUMNS, &rows),
@@ -138,13 +139,6 @@ fn row(run: &Run<'_>, shape: Shape<'_>, intervals: usize) -> Value {
         "ipis_per_op": share(measured.stats.ipis_sent), "iterations": operations,
         "stale": null, "counters": run.counters(&measured.stats, share),
     })
-}
-
-/// Of the CPU with the least, and of that with the most.
-fn least_to_most(row: &Row) -> Option<String> {
-    let us = |key| Some(row.number(key)? / 1000.0);
-    let (least, most) = (us("off_p50_least_cpu_ns")?, us("off_p50_most_cpu_ns")?);
-    Some(format!("{least:.1} to {most:.1}"))
 }
 
 /// Each figure of the load halved and doubled, on the first machine: the 99th percentiles.

@@ -11,8 +11,8 @@ use shootdown_callbench::Masks;
 use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
-use crate::bench::columns::{counted, number, or_dash, time};
-use crate::bench::contest::{AXES, Axis, Panel, Picture, Up, by_peer};
+use crate::bench::columns::{number, or_dash};
+use crate::bench::contest::{AXES, Axis, by_peer};
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
 use crate::bench::workload::Contest;
@@ -45,7 +45,6 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
             "preset": setup.preset.name, "figures": setup.figures_json(), "seed": calls.seed,
             "calls": plan.calls, "peers": names,
         }),
-        pictures: pictures(&plan, &rows),
         rows,
         ..Findings::default()
     })
@@ -110,72 +109,75 @@ fn published(line: &Line) -> Option<f64> {
     row.map(|(_, percents)| percents[column])
 }
 
-/// Two tables for each machine, function and way to draw masks.
+/// What a table has of each row, and above it.
+const FIGURES: [(&str, Figure); 4] = [
+    (
+        "the time of all calls, in % against ",
+        Figure::Percent("change_percent"),
+    ),
+    (
+        "the 99th percentile of the slowest initiator by that of the fastest",
+        Figure::Ratio("unfairness"),
+    ),
+    ("one call, median ns", Figure::Number("median_ns")),
+    ("one call, p99 ns", Figure::Number("p99_ns")),
+];
+
+/// A figure of a row, and how it is written.
+#[derive(Clone, Copy)]
+enum Figure {
+    Percent(&'static str),
+    Ratio(&'static str),
+    Number(&'static str),
+}
+
+impl Figure {
+    fn cell(self, row: &Row) -> String {
+        or_dash(match self {
+            Self::Percent(key) => row.number(key).map(|percent| format!("{percent:+.1}")),
+            Self::Ratio(key) => row.number(key).map(|ratio| format!("{ratio:.1}")),
+            Self::Number(key) => row.number(key).map(|number| format!("{number:.0}")),
+        })
+    }
+}
+
+/// Four tables for each machine, function and way to draw masks.
 fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
     let mut text = String::new();
     for rows in rows.chunk_by(|one, other| one.agrees(other, &TABLE)) {
         text.push_str(&format!(
-            "\nselected on the simulated machine {} with {} CPUs: {} masks, functions of {} us, {} calls an initiator; %\n{}\n\
-             and the time of one call, median and p99\n{}\n",
+            "\nselected on the simulated machine {} with {} CPUs: {} masks, functions of {} us, {} calls an initiator\n",
             setup.preset.name,
             rows[0].count("cpus"),
             rows[0].text("masks"),
             number(rows[0].us("function_ns")),
             plan.calls,
-            changes(plan, rows),
-            times(plan, rows),
         ));
+        for (heading, figure) in FIGURES {
+            let of = if heading.ends_with(' ') {
+                REFERENCE.name()
+            } else {
+                ""
+            };
+            text.push_str(&format!("{heading}{of}\n{}\n", table(plan, rows, figure)));
+        }
     }
-    text.push_str(&format!(
-        "in %: the time of all calls against {}; in brackets the 99th percentile of the slowest initiator by the fastest's\n\
-         fifo: what the same masks allow whoever serves first come, first served, if nothing but the function costs anything\n",
-        REFERENCE.name()
-    ));
+    text.push_str(
+        "fifo: what the same masks allow whoever serves first come, first served, if nothing but the function costs anything\n",
+    );
     text + &goals::verdict(rows, plan.calls)
 }
 
-fn changes(plan: &Plan, rows: &[Row]) -> String {
-    let percent = |row: &Row, key| or_dash(row.number(key).map(|value| format!("{value:+.1}")));
-    let others = plan.peers.iter().filter(|peer| **peer != REFERENCE);
-    let fifo = |row: &Row| percent(row, "limit_percent");
-    let published = |row: &Row| percent(row, "published_percent");
-    let cell = |row: &Row| {
-        let unfairness = row.number("unfairness").unwrap_or(1.0);
-        format!("{} ({unfairness:.1})", percent(row, "change_percent"))
-    };
+fn table(plan: &Plan, rows: &[Row], figure: Figure) -> String {
+    let is_change = matches!(figure, Figure::Percent(_));
+    let fifo = |row: &Row| Figure::Percent("limit_percent").cell(row);
+    let published = |row: &Row| Figure::Percent("published_percent").cell(row);
     let limits: [Axis<'_>; 2] = [("fifo", &fifo), ("published", &published)];
-    let first = [&AXES[..], &limits].concat();
-    by_peer(rows, others.map(|peer| peer.name()), &first, cell)
-}
-
-fn times(plan: &Plan, rows: &[Row]) -> String {
-    let figure = |row: &Row, key| time(row.number(key).unwrap_or(0.0));
-    let cell = |row: &Row| format!("{}, {}", figure(row, "median_ns"), figure(row, "p99_ns"));
-    by_peer(rows, plan.peers.iter().map(|peer| peer.name()), &AXES, cell)
-}
-
-/// For each machine, function and way to draw masks: a panel for each number of initiators.
-fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
-    let picture = |rows: &[Row]| {
-        let (cpus, masks) = (rows[0].count("cpus"), rows[0].text("masks"));
-        let panel = |rows: &[Row]| {
-            let initiators = counted(rows[0].count("initiators") as usize, "initiators");
-            let rows: Vec<&Row> = rows.iter().collect();
-            Panel::new(
-                (format!("{initiators}, {masks} masks"), &plan.peers),
-                &rows,
-                ("targets of a call", "targets"),
-                (Up::Percent, "change_percent"),
-            )
-        };
-        let panels = rows.chunk_by(|one, other| one.agrees(other, &["initiators"]));
-        let function = number(rows[0].us("function_ns"));
-        Picture {
-            name: format!("selected-{cpus}-{function}us-{masks}.svg"),
-            panels: panels.map(panel).collect(),
-        }
-    };
-    rows.chunk_by(|one, other| one.agrees(other, &TABLE))
-        .map(picture)
-        .collect()
+    let further = if is_change { &limits[..] } else { &[] };
+    // The reference's own change is nothing.
+    let is_shown = |peer: &&Peer| !is_change || **peer != REFERENCE;
+    let peers = plan.peers.iter().filter(is_shown).map(|peer| peer.name());
+    by_peer(rows, peers, &[&AXES[..], further].concat(), |row| {
+        figure.cell(row)
+    })
 }

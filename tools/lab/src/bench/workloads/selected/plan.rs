@@ -49,8 +49,8 @@ impl Plan {
             ));
         }
         let asked = Asked::of(calls)?;
-        let machines = match asked.cpus {
-            Some(cpus) => vec![cpus],
+        let machines = match &asked.cpus {
+            Some(machines) => machines.clone(),
             None if calls.quick => CPUS[..1].to_vec(),
             None => CPUS.to_vec(),
         };

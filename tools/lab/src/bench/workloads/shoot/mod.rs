@@ -15,7 +15,6 @@ use shootdown_sim::workload::{Callers, Means, Operation, Peer, Volley, VolleyRes
 
 use self::plan::{Line, Plan};
 use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
-use crate::bench::contest::{Panel, Picture, Up};
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
 use crate::bench::workload::Contest;
@@ -91,7 +90,6 @@ fn simulate(calls: &Calls, setups: &[Setup]) -> Outcome<Findings> {
     Ok(Findings {
         tables: tables + &moves::tables(&rows),
         params,
-        pictures: pictures(&plan, &rows),
         rows,
         ..Findings::default()
     })
@@ -237,46 +235,4 @@ fn memory(plan: &Plan) -> String {
     };
     let rows = plan.peers.iter().map(row).collect();
     format!("\n{}\n", grid(heading, rows, |index| index == 0))
-}
-
-/// Calls, for each machine: one caller over its targets, and all callers over the size of the machine.
-fn pictures(plan: &Plan, rows: &[Row]) -> Vec<Picture> {
-    type Wanted = fn(bool, u64, u64) -> bool;
-    // Whether there is one caller, its targets, and the other CPUs.
-    let panels: [(&str, Wanted); 4] = [
-        ("one CPU calls", |is_lone, _, _| is_lone),
-        ("all call one other each", |is_lone, targets, _| {
-            !is_lone && targets == 1
-        }),
-        ("all call some others each", |is_lone, targets, others| {
-            !is_lone && targets > 1 && targets < others
-        }),
-        ("all call all others", |is_lone, targets, others| {
-            !is_lone && targets == others
-        }),
-    ];
-    let picture = |rows: &[Row]| {
-        let panel = |(title, is_wanted): &(&str, Wanted)| {
-            let is_wanted = |row: &&Row| {
-                let is_lone = row.text("callers") == ONE;
-                is_wanted(is_lone, row.count("targets"), row.count("cpus") - 1)
-            };
-            let rows: Vec<&Row> = rows.iter().filter(is_wanted).collect();
-            let across = match rows.first()?.text("callers") {
-                ONE => ("targets", "targets"),
-                _ => ("CPUs", "cpus"),
-            };
-            let title = (format!("{title}: median"), &plan.peers[..]);
-            Some(Panel::new(title, &rows, across, (Up::Time, "median_ns")))
-        };
-        let function = number(rows[0].us("function_ns"));
-        Picture {
-            name: format!("shoot-{}-{function}us.svg", rows[0].text("preset")),
-            panels: panels.iter().filter_map(panel).collect(),
-        }
-    };
-    rows.chunk_by(|one, other| one.agrees(other, &["preset", "operation", "function_ns"]))
-        .filter(|rows| rows[0].text("operation") != FLUSH)
-        .map(picture)
-        .collect()
 }

@@ -142,20 +142,26 @@ fn shapes(asked: &Asked, is_quick: bool) -> Outcome<Vec<Shape>> {
 /// Without a choice of CPUs, on as many as take part.
 fn lone(asked: &Asked, is_quick: bool) -> Vec<Shape> {
     let default = Count::each(if is_quick { &QUICK_TARGETS } else { &TARGETS });
-    let targets = targets(asked, &default, asked.cpus.unwrap_or(MAX_CPUS) - 1);
-    let shape = |targets| (Callers::One, asked.cpus.unwrap_or(targets + 1), targets);
-    targets.into_iter().map(shape).collect()
+    let on = |cpus: Option<usize>| {
+        let targets = targets(asked, &default, cpus.unwrap_or(MAX_CPUS) - 1);
+        let shape = move |targets| (Callers::One, cpus.unwrap_or(targets + 1), targets);
+        targets.into_iter().map(shape)
+    };
+    match &asked.cpus {
+        Some(machines) => machines.iter().flat_map(|cpus| on(Some(*cpus))).collect(),
+        None => on(None).collect(),
+    }
 }
 
 fn all_at_once(asked: &Asked, is_quick: bool) -> Vec<Shape> {
     let default: &[usize] = if is_quick { &QUICK_CPUS } else { &CPUS };
-    let machines = asked.cpus.map_or(default.to_vec(), |cpus| vec![cpus]);
-    let of = |cpus: usize| {
+    let machines = asked.cpus.as_deref().unwrap_or(default);
+    let of = |&cpus: &usize| {
         let targets = targets(asked, &TARGETS_OF_ALL, cpus - 1);
         let shape = move |targets| (Callers::All, cpus, targets);
         targets.into_iter().map(shape)
     };
-    machines.into_iter().flat_map(of).collect()
+    machines.iter().flat_map(of).collect()
 }
 
 /// Those that are there, each number once.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use super::figure::Unit;
+use super::unit::Unit;
 
 /// What can be drawn: nobody measures more or less.
 const DRAWN: (f64, f64) = (1e-9, 1e15);
@@ -186,6 +186,11 @@ fn measure(unit: Unit, value: f64) -> (&'static str, f64) {
 fn plain(value: f64) -> String {
     let text = format!("{value:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What stands beside an axis.
+pub fn labelled(name: &str, scale: &Scale) -> String {
+    format!("{name} ({})", scale.unit)
 }
 
 /// Whether a value is one that somebody measured.

@@ -1,4 +1,4 @@
-//! [`Chart`]: series of points as lines with markers, in SVG. [`draw`] makes the frame of any chart.
+//! [`Chart`]: series of points as lines with markers. [`draw`] makes the frame of any chart.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
@@ -9,14 +9,16 @@ use super::scale::Scale;
 use crate::failure::{Failure, Outcome};
 
 /// Width and height; pages scale it.
-const SIZE: (u32, u32) = (420, 290);
+pub const SIZE: (u32, u32) = (420, 290);
 /// By how much lines are moved aside from each other, of all the room: equal ones would hide each other.
 const ASIDE: f64 = 0.012;
 /// Letters of 12 pixels: the back end divides by 1.24.
-const LETTERS: (&str, u32) = ("sans-serif", 15);
+pub const LETTERS: (&str, u32) = ("sans-serif", 15);
 
 /// Where a chart is painted.
 pub type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
+/// A part of a picture.
+pub type Area<'b> = DrawingArea<SVGBackend<'b>, Shift>;
 /// What painting may fail with.
 pub type Painted = Result<(), Box<dyn std::error::Error>>;
 
@@ -57,12 +59,22 @@ impl Chart {
     /// # Errors
     /// The library cannot draw it.
     pub fn svg(&self) -> Outcome<String> {
-        draw(&self.frame, |canvas| {
-            for (number, (look, points)) in self.lines.iter().enumerate() {
-                self.line(canvas, (number, look), points)?;
-            }
-            Ok(())
-        })
+        draw(&self.frame, |canvas| self.paint(canvas))
+    }
+
+    /// Paints it where there is room.
+    ///
+    /// # Errors
+    /// The library cannot draw it.
+    pub fn paint_on(&self, area: &Area<'_>) -> Painted {
+        paint_all(area, &self.frame, |canvas| self.paint(canvas))
+    }
+
+    fn paint(&self, canvas: &mut Canvas<'_, '_>) -> Painted {
+        for (number, (look, points)) in self.lines.iter().enumerate() {
+            self.line(canvas, (number, look), points)?;
+        }
+        Ok(())
     }
 
     fn line(
@@ -117,18 +129,19 @@ pub fn draw(frame: &Frame, paint: impl FnOnce(&mut Canvas<'_, '_>) -> Painted) -
     let mut text = String::new();
     let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
     paint_all(&root, frame, paint)
+        .and_then(|()| Ok(root.present()?))
         .map_err(|error| Failure::work(format!("cannot draw a plot: {error}")))?;
     drop(root);
     Ok(text)
 }
 
 fn paint_all(
-    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    area: &Area<'_>,
     frame: &Frame,
     paint: impl FnOnce(&mut Canvas<'_, '_>) -> Painted,
 ) -> Painted {
     let (across, up) = (&frame.across.1, &frame.up.1);
-    let mut canvas = ChartBuilder::on(root)
+    let mut canvas = ChartBuilder::on(area)
         .margin(6)
         .margin_right(14)
         .x_label_area_size(38)
@@ -149,7 +162,5 @@ fn paint_all(
         let ends = [(across.range().start, level), (across.range().end, level)];
         canvas.draw_series([PathElement::new(ends, BLACK.mix(0.5))])?;
     }
-    paint(&mut canvas)?;
-    root.present()?;
-    Ok(())
+    paint(&mut canvas)
 }
