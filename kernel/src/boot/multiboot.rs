@@ -6,7 +6,8 @@ use super::fail::boot_fail;
 use super::memory::{self, Ram};
 use super::physical;
 use super::start_info::{self, Loader};
-use crate::console::{self, COLUMNS, ROWS, SCREEN_MEMORY};
+use crate::arch::paging::DIRECT_MAP_LIMIT;
+use crate::console::{self, Adapter, COLUMNS, PIXEL_BITS, Pixels, ROWS, SCREEN_MEMORY};
 
 /// In EAX at entry.
 const MAGIC: u32 = 0x36d7_6289;
@@ -35,13 +36,14 @@ struct Framebuffer {
     address: u64,
     /// Bytes of a row.
     pitch: u32,
-    /// In characters, where it shows text.
+    /// In characters where it shows text, in pixels elsewhere.
     width: u32,
     height: u32,
     bits: u8,
     kind: u8,
 }
-/// The type of a framebuffer that shows text.
+/// The types of framebuffers that show colours, and text.
+const DIRECT_COLOUR: u8 = 1;
 const EGA_TEXT: u8 = 2;
 
 /// Reads the loader's data at physical address `at`. Boot page tables are loaded.
@@ -54,18 +56,22 @@ pub fn read(magic: u32, at: u64) -> Loader {
         initramfs: &[],
         rsdp: 0,
         ram: Ram::new(),
+        screen: None,
     };
     for (kind, content, size) in tags(at) {
         match kind {
             COMMAND_LINE => loader.cmdline = start_info::cmdline(content),
             MODULE if loader.initramfs.is_empty() => loader.initramfs = module(content),
             MEMORY_MAP => loader.ram = memory_map(content, size),
-            FRAMEBUFFER if is_text_screen(content) => console::show_on_screen(),
+            FRAMEBUFFER => loader.screen = screen(content),
             // A copy of the root pointer; a newer one is better.
             ACPI_OLD if loader.rsdp == 0 => loader.rsdp = content,
             ACPI_NEW => loader.rsdp = content,
             _ => {}
         }
+    }
+    if let Some(adapter) = loader.screen.filter(|_| loader.has_early_screen()) {
+        console::show_on(adapter);
     }
     if loader.initramfs.is_empty() {
         boot_fail!("no initramfs; pass one with GRUB's command module2");
@@ -100,16 +106,22 @@ fn tags(at: u64) -> impl Iterator<Item = (u32, u64, u64)> {
     })
 }
 
-/// Whether the display adapter is in the text mode that the console knows. Where pixels are shown instead, the console has no screen.
-fn is_text_screen(content: u64) -> bool {
+/// The display adapter, where it is in a mode that the console knows; without one, the console has no screen.
+fn screen(content: u64) -> Option<Adapter> {
     let Some(screen) = physical::read::<Framebuffer>(content) else {
         damaged();
     };
     let (columns, rows) = (COLUMNS as u32, ROWS as u32);
     let size = (screen.pitch, screen.width, screen.height);
-    screen.kind == EGA_TEXT
-        && screen.address == SCREEN_MEMORY
-        && size == (columns * 2, columns, rows)
+    let is_text = screen.address == SCREEN_MEMORY && size == (columns * 2, columns, rows);
+    match screen.kind {
+        EGA_TEXT => is_text.then_some(Adapter::Text),
+        DIRECT_COLOUR if screen.bits == PIXEL_BITS => {
+            let pixels = Pixels::new(screen.address, size.0, size.1, size.2)?;
+            (pixels.end() <= DIRECT_MAP_LIMIT).then_some(Adapter::Pixels(pixels))
+        }
+        _ => None,
+    }
 }
 
 /// The module's first byte and the one behind its last are in the tag.

@@ -3,7 +3,7 @@
 use crate::addr::PhysAddr;
 
 /// The boot page tables show this much.
-const LIMIT: u64 = 4 << 30;
+pub const LIMIT: u64 = 4 << 30;
 
 /// `len` bytes at a physical address; None beyond what the boot page tables show.
 pub fn bytes(at: u64, len: usize) -> Option<&'static [u8]> {

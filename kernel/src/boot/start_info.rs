@@ -5,6 +5,7 @@ use super::fail::boot_fail;
 use super::limits::CMDLINE_BYTES;
 use super::memory::{self, Ram};
 use super::physical;
+use crate::console::Adapter;
 
 const MAGIC: u32 = 0x336e_c578;
 /// Version 1 added the memory map.
@@ -46,6 +47,23 @@ pub struct Loader {
     pub rsdp: u64,
     /// RAM.
     pub ram: Ram,
+    /// The display adapter, if the loader left one that the console knows.
+    pub screen: Option<Adapter>,
+}
+
+impl Loader {
+    /// Where the pixels of the screen end; 0 without any.
+    pub fn pixels_end(&self) -> u64 {
+        match self.screen {
+            Some(Adapter::Pixels(pixels)) => pixels.end(),
+            _ => 0,
+        }
+    }
+
+    /// Whether the boot page tables show the screen, so that it is not dark until there are others.
+    pub fn has_early_screen(&self) -> bool {
+        self.pixels_end() <= physical::LIMIT
+    }
 }
 
 /// Reads the loader's data at physical address `at`. Boot page tables are loaded.
@@ -67,6 +85,7 @@ pub fn read(at: u64) -> Loader {
         initramfs: initramfs(&info),
         rsdp: info.rsdp,
         ram: ram(&info),
+        screen: None,
     }
 }
 

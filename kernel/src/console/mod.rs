@@ -1,12 +1,14 @@
-//! The console: log lines and the raw output of programs, through COM1 and, where the loader left one, on a text screen.
+//! The console: log lines and the raw output of programs, through COM1 and, where the loader left one, on a screen.
 //!
 //! | file | what |
 //! |---|---|
 //! | `serial` | the serial port |
-//! | `screen` | the display adapter's text screen |
+//! | `screen` | the display adapter's screen |
+//! | `pixels` | text on a screen of pixels |
 //! | `grid` | what is on it |
 
 mod grid;
+mod pixels;
 mod screen;
 mod serial;
 
@@ -22,7 +24,8 @@ use screen::Screen;
 use serial::Serial;
 
 pub use grid::{COLUMNS, ROWS};
-pub use screen::MEMORY as SCREEN_MEMORY;
+pub use pixels::{PIXEL_BITS, Pixels};
+pub use screen::{Adapter, MEMORY as SCREEN_MEMORY};
 
 static OUTPUT: IrqMutex<Output> = IrqMutex::new(Output {
     serial: None,
@@ -84,10 +87,9 @@ pub fn init() {
     log::set_max_level(LevelFilter::Info);
 }
 
-/// From now on the text screen at [`SCREEN_MEMORY`] shows what is printed. Boot CPU, once; the adapter is in a text mode of [`COLUMNS`]
-/// and [`ROWS`].
-pub fn show_on_screen() {
-    OUTPUT.lock().screen.switch_on();
+/// From now on the adapter's screen shows what is printed. Boot CPU, once; a text screen has [`COLUMNS`] and [`ROWS`].
+pub fn show_on(adapter: Adapter) {
+    OUTPUT.lock().screen.switch_on(adapter);
 }
 
 /// Sets the log level from the value of `loglevel=`: error, warn, info, debug or trace.

@@ -1,8 +1,10 @@
-//! The text screen of a PC: 80 columns and 25 rows of characters in the memory of the display adapter.
+//! The screen of a PC: 80 columns and 25 rows of characters, in the memory of a display adapter that shows text, or drawn into one that shows
+//! pixels.
 
 use x86_64::instructions::port::PortWriteOnly;
 
 use super::grid::{COLUMNS, Grid};
+use super::pixels::Pixels;
 use crate::addr::PhysAddr;
 
 /// Where the characters are (IBM VGA, text modes). The direct map shows it, as the boot page tables do: firmware has made this range
@@ -15,10 +17,19 @@ const CONTROLLER: u16 = 0x3d4;
 const CURSOR_START: u8 = 0x0a;
 const CURSOR_OFF: u8 = 1 << 5;
 
-/// The screen, once it is known to show text.
+/// What a display adapter shows.
+#[derive(Clone, Copy)]
+pub enum Adapter {
+    /// Text, at [`MEMORY`].
+    Text,
+    /// Pixels. The direct map shows them.
+    Pixels(Pixels),
+}
+
+/// The screen, once its adapter is known.
 pub(super) struct Screen {
     grid: Grid,
-    is_on: bool,
+    adapter: Option<Adapter>,
 }
 
 impl Screen {
@@ -26,23 +37,23 @@ impl Screen {
     pub(super) const fn new() -> Self {
         Self {
             grid: Grid::blank(),
-            is_on: false,
+            adapter: None,
         }
     }
 
     /// Clears it and takes its cursor away. From now on it shows what [`show`](Self::show) is given.
-    pub(super) fn switch_on(&mut self) {
-        // SAFETY: the index register of the controller that shows this screen.
-        unsafe { PortWriteOnly::new(CONTROLLER).write(CURSOR_START) };
-        // SAFETY: the register just chosen: only the cursor changes.
-        unsafe { PortWriteOnly::new(CONTROLLER + 1).write(CURSOR_OFF) };
-        self.is_on = true;
+    pub(super) fn switch_on(&mut self, adapter: Adapter) {
+        match adapter {
+            Adapter::Text => hide_cursor(),
+            Adapter::Pixels(pixels) => pixels.clear(),
+        }
+        self.adapter = Some(adapter);
         self.draw();
     }
 
     /// Adds text.
     pub(super) fn show(&mut self, text: &[u8]) {
-        if self.is_on {
+        if self.adapter.is_some() {
             text.iter().for_each(|&byte| self.grid.put(byte));
             self.draw();
         }
@@ -51,8 +62,19 @@ impl Screen {
     fn draw(&mut self) {
         let memory = PhysAddr::new(MEMORY).to_direct().cast::<[u16; COLUMNS]>();
         for (row, cells) in self.grid.take_changed() {
-            // SAFETY: 25 rows of 160 bytes, 16-bit aligned, in the memory of the adapter, which nobody else writes.
-            unsafe { memory.wrapping_add(row).write_volatile(*cells) };
+            match self.adapter {
+                // SAFETY: 25 rows of 160 bytes, 16-bit aligned, in the memory of the adapter, which nobody else writes.
+                Some(Adapter::Text) => unsafe { memory.wrapping_add(row).write_volatile(*cells) },
+                Some(Adapter::Pixels(pixels)) => pixels.draw(row, cells),
+                None => {}
+            }
         }
     }
+}
+
+fn hide_cursor() {
+    // SAFETY: the index register of the controller that shows this screen.
+    unsafe { PortWriteOnly::new(CONTROLLER).write(CURSOR_START) };
+    // SAFETY: the register just chosen: only the cursor changes.
+    unsafe { PortWriteOnly::new(CONTROLLER + 1).write(CURSOR_OFF) };
 }

@@ -50,8 +50,11 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     memory.reserve(image_start.as_u64(), image_end.as_u64());
     let initramfs = PhysAddr::of(loader.initramfs.as_ptr()).as_u64();
     memory.reserve(initramfs, initramfs + loader.initramfs.len() as u64);
-    build_page_tables(&mut memory);
+    build_page_tables(&mut memory, loader.pixels_end());
     paging::load_kernel_root();
+    if let Some(adapter) = loader.screen.filter(|_| !loader.has_early_screen()) {
+        console::show_on(adapter);
+    }
     let pcids = tlb::choose(cpu::features(), tag_use(info::option(cmdline, "pcid")));
     tlb::start();
     svm::choose();
@@ -191,8 +194,8 @@ fn tick_rate(wanted: Option<&str>) -> u32 {
 }
 
 /// Builds the final tables in memory just behind the image.
-fn build_page_tables(memory: &mut MemoryMap) {
-    let end = memory.end();
+fn build_page_tables(memory: &mut MemoryMap, pixels_end: u64) {
+    let end = memory.end().max(pixels_end);
     let pages = paging::frames_needed(end);
     let first = memory.take_early(pages);
     // SAFETY: free memory that the boot tables map; nobody else has it.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::stripped::stripped;
 use crate::failure::{Doing, Outcome};
-use crate::machine::{disc, symbols};
+use crate::machine::disc::{self, Firmware};
+use crate::machine::symbols;
 use crate::{initramfs, place, session};
 
 /// The first process, and what it runs.
@@ -57,7 +58,8 @@ pub fn make(
     let bare = directory.join("kernel");
     let image = std::fs::read(kernel).doing("read the kernel")?;
     std::fs::write(&bare, stripped(&image)).doing("write the kernel")?;
-    disc::make(directory, &bare, &archive, &command_line(effort))
+    let line = command_line(effort);
+    disc::make(directory, &bare, &archive, &line, &Firmware::ALL)
 }
 
 fn command_line(effort: Effort) -> String {

@@ -56,7 +56,7 @@ fn write(iso: &Iso) -> Outcome<()> {
 fn words(path: &Path, bytes: u64, effort: Effort) -> String {
     let (path, mib) = (path.display(), bytes.div_ceil(1 << 20));
     format!(
-        "{path}: {mib} MiB, for a PC with a BIOS (or CSM), effort {}\n\
+        "{path}: {mib} MiB, for a PC with BIOS or UEFI (Secure Boot off), effort {}\n\
          onto a stick, which loses what is on it:  sudo dd if={path} of=/dev/sdX bs=4M conv=fsync\n\
          what its serial port sends (115200 baud), as a result:  ./lab iso --read SERIAL.txt --json FILE",
         effort.name()

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::disc;
+use super::disc::{self, Firmware};
 use crate::failure::{Doing, Failure, Outcome};
 
 /// What installs it, with what makes its disc.
@@ -58,7 +58,7 @@ impl Bochs {
     pub fn find() -> Outcome<Self> {
         let missing = |what: &str| Failure::input(format!("{what} is missing"), install_words());
         let path = which::which(COMMAND).map_err(|_| missing(COMMAND))?;
-        if let Some(what) = disc::missing() {
+        if let Some(what) = disc::missing(&[Firmware::Bios]) {
             return Err(missing(&what));
         }
         match FILES.into_iter().find(|file| !Path::new(file).exists()) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::accel::Accel;
 use super::bochs::{Bochs, BochsModel};
 use super::child::{Child, Stopped};
-use super::disc;
+use super::disc::{self, Firmware};
 use super::end::End;
 use super::monitor::Monitor;
 use super::nested::VMM;
@@ -110,7 +110,8 @@ impl Boot<'_> {
         let (mut command, monitor) = match self.emulator {
             Emulator::Qemu(..) => self.qemu(directory.path(), &archive)?,
             Emulator::Bochs(bochs, model) => {
-                disc::make(directory.path(), image, &archive, &line)?;
+                let firmware = [Firmware::Bios];
+                disc::make(directory.path(), image, &archive, &line, &firmware)?;
                 (bochs.command(directory.path(), (model, self.cpus))?, None)
             }
         };

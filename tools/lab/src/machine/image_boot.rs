@@ -10,12 +10,9 @@ use super::boot::MEMORY_MIB;
 use super::child::Child;
 use super::end::End;
 use super::monitor::Monitor;
+use super::screen::{self, TEXT, TEXT_BYTES};
 use crate::failure::{Doing, Failure, Outcome};
 
-/// The text screen: 25 rows of 80 characters, each with a byte for its colours (IBM VGA, text modes).
-const SCREEN: u64 = 0xb8000;
-const SCREEN_BYTES: usize = 4000;
-const ROW_BYTES: usize = 160;
 /// The kernel's last words.
 const LAST_WORDS: &str = "init exited with status ";
 /// How long the screen may be behind the serial line, and between two looks at it.
@@ -29,6 +26,8 @@ pub struct ImageBoot<'a> {
     pub qemu: &'a Path,
     /// What it runs on.
     pub accel: Accel,
+    /// Its UEFI; without it, it has a BIOS.
+    pub uefi: Option<&'a Path>,
     /// The image.
     pub image: &'a Path,
     /// How many virtual CPUs.
@@ -84,7 +83,7 @@ impl ImageBoot<'_> {
             &mut |line| is_over.set(is_over.get() || line.contains(LAST_WORDS)),
             &mut || {
                 if is_over.get() {
-                    screen.replace(Some(read_screen(&monitor, directory)));
+                    screen.replace(Some(self.read_screen(&monitor, directory)));
                 }
                 is_over.get()
             },
@@ -112,58 +111,38 @@ impl ImageBoot<'_> {
             .args(["-m", &format!("{MEMORY_MIB}M")])
             .args("-nodefaults -no-user-config -display none -vga std".split(' '))
             .args("-no-reboot -serial stdio".split(' '));
+        if let Some(uefi) = self.uefi {
+            command.arg("-bios").arg(uefi);
+        }
         command
     }
-}
 
-/// The screen as soon as it shows the last words.
-fn read_screen(monitor: &Monitor, directory: &Path) -> Outcome<String> {
-    let file = directory.join("screen");
-    let started = Instant::now();
-    loop {
-        let save = format!("pmemsave {SCREEN} {SCREEN_BYTES} \"{}\"", file.display());
-        // A busy host answers late; what counts is what is written.
-        let asked = monitor.ask(&save);
-        std::thread::sleep(LOOK);
-        let bytes = std::fs::read(&file).unwrap_or_default();
-        let text = text(&bytes);
-        if text.contains(LAST_WORDS) {
-            return Ok(text);
+    /// The screen as soon as it shows the last words.
+    fn read_screen(&self, monitor: &Monitor, directory: &Path) -> Outcome<String> {
+        let file = directory.join("screen");
+        let shown = file.display();
+        let save = match self.uefi {
+            None => format!("pmemsave {TEXT} {TEXT_BYTES} \"{shown}\""),
+            Some(_) => format!("screendump \"{shown}\""),
+        };
+        let started = Instant::now();
+        loop {
+            // A busy host answers late; what counts is what is written.
+            let asked = monitor.ask(&save);
+            std::thread::sleep(LOOK);
+            let bytes = std::fs::read(&file).unwrap_or_default();
+            let text = match self.uefi {
+                None => screen::of_cells(&bytes),
+                Some(_) => screen::of_pixels(&bytes),
+            };
+            if text.contains(LAST_WORDS) {
+                return Ok(text);
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(Failure::work(format!(
+                    "the screen lacks the last words (QEMU's monitor: {asked:?}):\n{text}"
+                )));
+            }
         }
-        if started.elapsed() > PATIENCE {
-            return Err(Failure::work(format!(
-                "the screen lacks the last words (QEMU's monitor: {asked:?}):\n{text}"
-            )));
-        }
-    }
-}
-
-/// The characters on a screen, a line each row.
-fn text(bytes: &[u8]) -> String {
-    let rows = bytes.chunks(ROW_BYTES);
-    let rows = rows.map(|row| {
-        let row: String = row
-            .iter()
-            .step_by(2)
-            .map(|&byte| char::from(byte))
-            .collect();
-        row.trim_end().to_owned()
-    });
-    rows.collect::<Vec<String>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_screen_is_read_without_its_colours() {
-        let mut bytes = [b' ', 7].repeat(SCREEN_BYTES / 2);
-        (bytes[0], bytes[2], bytes[ROW_BYTES]) = (b'a', b'b', b'c');
-        let text = text(&bytes);
-        assert!(
-            text.starts_with("ab\nc\n") && text.lines().count() == 24,
-            "{text:?}"
-        );
     }
 }

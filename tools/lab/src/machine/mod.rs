@@ -14,6 +14,7 @@ mod monitor;
 mod nested;
 mod qemu;
 mod ramdisk;
+mod screen;
 pub mod symbols;
 
 pub use accel::{Accel, AccelChoice, host_cores};

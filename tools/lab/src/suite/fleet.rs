@@ -115,10 +115,12 @@ impl Fleet {
     pub fn image_boot<'a>(
         &'a self,
         image: &'a Path,
+        uefi: Option<&'a Path>,
         cpus: usize,
         deadline: Duration,
     ) -> Outcome<ImageBoot<'a>> {
         Ok(ImageBoot {
+            uefi,
             qemu: &self.session.qemu,
             accel: self.accel.settle(1)?,
             image,

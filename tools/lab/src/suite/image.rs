@@ -1,5 +1,6 @@
 //! Checks of the image that `lab iso` makes: firmware, GRUB and the kernel as on a PC, all benches, and their tables on the screen.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::fleet::Fleet;
@@ -21,33 +22,45 @@ const BENCHES: [(&str, usize, usize); 4] = [
     ("shoot", 12, 12),
 ];
 
+/// UEFI for QEMU, and what installs it (Debian).
+const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
+const UEFI_INSTALL: &str = "sudo apt-get install ovmf";
+
 /// Runs them all, or skips them where no image can be made.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
-    let (stick, other) = (
-        "image: a stick surveys a PC and shows its tables",
-        "image: a disc surveys an emulator and ends it",
-    );
-    for name in [stick, other] {
+    type Check = fn(&Fleet) -> Outcome<String>;
+    let checks: [(&str, Check); 3] = [
+        (
+            "image: a stick surveys a PC and shows its tables",
+            |fleet| boot_stick(fleet, None, Effort::Quick),
+        ),
+        ("image: a stick surveys a PC with UEFI", |fleet| {
+            boot_stick(fleet, Some(Path::new(UEFI)), Effort::Least)
+        }),
+        ("image: a disc surveys an emulator and ends it", boot_disc),
+    ];
+    let has_uefi = Path::new(UEFI).exists();
+    for (name, check) in checks {
         if let Err(missing) = disc::can_make() {
             tally.skip(name, &missing.to_string());
         } else if test.fast {
             tally.skip(name, "left out by --fast");
-        } else if name == stick {
-            tally.check(name, || boot_stick(fleet));
+        } else if name.contains("UEFI") && !has_uefi {
+            tally.skip(name, &format!("no {UEFI}; install it with  {UEFI_INSTALL}"));
         } else {
-            tally.check(name, || boot_disc(fleet));
+            tally.check(name, || check(fleet));
         }
     }
 }
 
 /// On a machine that cannot be ended from inside.
-fn boot_stick(fleet: &Fleet) -> Outcome<String> {
+fn boot_stick(fleet: &Fleet, uefi: Option<&Path>, effort: Effort) -> Outcome<String> {
     let directory = tempfile::tempdir().doing("make a temporary directory")?;
-    let image = fleet.pc_image(directory.path(), Effort::Quick)?;
+    let image = fleet.pc_image(directory.path(), effort)?;
     let halted = fleet
-        .image_boot(&image, CPUS, DEADLINE)?
+        .image_boot(&image, uefi, CPUS, DEADLINE)?
         .run_to_halt(directory.path())?;
-    let rows = whole(&halted.console, Effort::Quick)?;
+    let rows = whole(&halted.console, effort)?;
     let titles = BENCHES.iter().map(|(name, ..)| format!("\n{name}: "));
     let due = ["shootdown ".to_owned(), "\ndone: ".to_owned()];
     for words in titles.chain(due) {
@@ -64,7 +77,7 @@ fn boot_stick(fleet: &Fleet) -> Outcome<String> {
 fn boot_disc(fleet: &Fleet) -> Outcome<String> {
     let directory = tempfile::tempdir().doing("make a temporary directory")?;
     let image = fleet.pc_image(directory.path(), Effort::Least)?;
-    let (end, console) = fleet.image_boot(&image, CPUS, DEADLINE)?.run()?;
+    let (end, console) = fleet.image_boot(&image, None, CPUS, DEADLINE)?.run()?;
     if end != End::Exited(0) {
         let last = console.lines().next_back();
         return Err(Failure::work(format!(
