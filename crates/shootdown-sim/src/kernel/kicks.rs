@@ -35,7 +35,11 @@ where
             return Vec::new();
         }
         let ready = self.engine.ready_cpus();
-        targets.retain(|cpu| ready.contains(self.numbers[*cpu]) && in_stretch(cpu));
+        // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave.
+        let known = context().knowledge();
+        let is_known = |cpu: usize| known.covers(&self.knew[cpu].borrow());
+        targets
+            .retain(|&cpu| ready.contains(self.numbers[cpu]) && is_known(cpu) && in_stretch(&cpu));
         let stretch = |cpu: usize| (cpu, self.stretches[cpu].get());
         targets.into_iter().map(stretch).collect()
     }

@@ -16,6 +16,7 @@ where
 {
     pub(super) fn come_online(&self, me: usize) {
         self.with_interrupts(true, || {
+            self.knew[me].replace(context().knowledge());
             self.engine.online();
             self.online[me].set(true);
             self.check_kernel_pages(me);

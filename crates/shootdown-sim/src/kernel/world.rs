@@ -7,6 +7,7 @@ use std::rc::Rc;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{Capacity, CpuId, Cpus, Platform, Root};
 
+use crate::explore::View;
 use crate::kernel::calls::Ledger;
 use crate::kernel::data::SharedData;
 use crate::kernel::frames::Frames;
@@ -59,6 +60,8 @@ where
     pub(super) defers: Vec<Cell<bool>>,
     /// Whether the CPU's `online` has returned, and its `offline` has not been called since.
     pub(super) online: Vec<Cell<bool>>,
+    /// What the CPU knew before it came online the last time.
+    pub(super) knew: Vec<RefCell<Rc<View>>>,
     /// The stretch without interrupts that each CPU is in; 0 for none.
     pub(super) stretches: Vec<Cell<u64>>,
     pub(super) next_stretch: Cell<u64>,
@@ -124,6 +127,7 @@ where
             is_lazy: vec![Cell::new(false); cpus],
             defers: vec![Cell::new(false); cpus],
             online: vec![Cell::new(false); cpus],
+            knew: (0..cpus).map(|_| RefCell::default()).collect(),
             stretches: vec![Cell::new(0); cpus],
             next_stretch: Cell::new(1),
             busy: Cell::new(cpus + threads),

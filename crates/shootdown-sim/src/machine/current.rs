@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Once;
 use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Memory, Operation, Ordering, Plain};
 use shootdown::{CpuId, remote::GlobalTags, tags::AsidSlot};
 
-use crate::explore::Question;
+use crate::explore::{Question, View};
 use crate::machine::{FailureKind, Machine, Model, Note, State, Status, StealTime};
 
 thread_local! {
@@ -129,6 +130,14 @@ impl<'a> Context<'a> {
     /// What a virtual CPU shares with the hypervisor (exploration).
     pub(super) fn steal_time(self, cpu: usize) -> &'a StealTime {
         &self.0.steal_times[cpu]
+    }
+
+    /// Which stores the running CPU knows of (exploration).
+    pub(crate) fn knowledge(self) -> Rc<View> {
+        self.with(|state| match &state.model {
+            Model::Explore(explore) => explore.memory.tell(state.running),
+            Model::Timed(_) => Rc::default(),
+        })
     }
 
     /// Ends the run. Does not return.

@@ -33,7 +33,7 @@ pub struct Figure {
     only: Axes,
     /// The keys whose values tell lines apart.
     lines: Vec<String>,
-    /// Only lines where the figure of another column with this key is less than that of the last column are shown.
+    /// Only lines where the figure of another column with this key is less than that of the last column, as it is written, are shown.
     #[serde(default)]
     behind: Option<String>,
     /// From left to right; without any, the figure is its drawing.
@@ -180,9 +180,17 @@ impl Figure {
             return true;
         };
         let columns = self.columns.iter().filter(|column| column.key == *key);
-        let figures = columns.map(|column| self.figure(rows, line, &column.of, key)?.as_f64());
-        let figures: Vec<f64> = figures.flatten().collect();
-        (figures.split_last()).is_some_and(|(last, others)| others.iter().any(|it| it < last))
+        let figures = columns.map(|column| {
+            let figure = self.figure(rows, line, &column.of, key)?;
+            Some((figure.as_f64()?, column.format.write(figure)))
+        });
+        let figures: Vec<(f64, String)> = figures.flatten().collect();
+        // What is written alike is level.
+        (figures.split_last()).is_some_and(|((last, written), others)| {
+            others
+                .iter()
+                .any(|(other, its)| other < last && its != written)
+        })
     }
 
     fn cells(&self, rows: &[Value], line: &Axes) -> Outcome<Vec<String>> {
@@ -218,8 +226,11 @@ impl Figure {
         if !self.columns.is_empty() {
             text += &line(&mut self.columns.iter().map(|it| it.heading.as_str()));
             text += &format!("|{}\n", "---|".repeat(self.columns.len()));
-            let cells = cells.iter();
-            text.extend(cells.map(|cells| line(&mut cells.iter().map(String::as_str))));
+            for cells in cells {
+                let cells = self.columns.iter().zip(cells);
+                let cells: Vec<String> = cells.map(|(it, cell)| it.format.unbroken(cell)).collect();
+                text += &line(&mut cells.iter().map(String::as_str));
+            }
             text += "\n";
         }
         let when = match (record["date"].as_str(), record["commit"].as_str()) {
@@ -285,6 +296,14 @@ pub fn has(row: &Value, axes: &Axes) -> bool {
 }
 
 impl Format {
+    /// A number stays with its unit and in one piece, however narrow its column is.
+    fn unbroken(self, cell: &str) -> String {
+        match self {
+            Self::Plain => cell.to_owned(),
+            _ => cell.replace(' ', "\u{a0}"),
+        }
+    }
+
     /// A figure in a cell; nothing of null.
     fn write(self, figure: &Value) -> String {
         let Some(number) = figure.as_f64() else {
@@ -346,7 +365,7 @@ mod tests {
     fn a_table_has_a_line_for_each_value_and_names_its_command() {
         let figure = figure(TABLE);
         let record = figure.record(&result()).unwrap();
-        let expected = "| threads | before | best |\n|---|---|---|\n| 1 | 660 ns | 0.500 |\n| 2 | 1423 us |  |\n\n`./lab bench w`\n";
+        let expected = "| threads | before | best |\n|---|---|---|\n| 1 | 660\u{a0}ns | 0.500 |\n| 2 | 1423\u{a0}us |  |\n\n`./lab bench w`\n";
         assert_eq!(figure.render(&record).unwrap(), expected);
     }
 
@@ -365,18 +384,23 @@ mod tests {
             behind = "ns"
             columns = [
                 { heading = "CPUs", key = "cpus" },
-                { heading = "linux", key = "ns", of = { peer = "linux" } },
-                { heading = "best", key = "ns", of = { peer = "best" } },
+                { heading = "linux", key = "ns", of = { peer = "linux" }, format = "us" },
+                { heading = "best", key = "ns", of = { peer = "best" }, format = "us" },
             ]"#;
-        let rows = [(1, 5, 6), (2, 5, 5), (4, 9, 5)];
+        let rows = [
+            (1, 5.0, 6.0),
+            (2, 5.0, 5.0),
+            (4, 9.0, 5.0),
+            (8, 5.001, 5.002),
+        ];
         let rows = rows.iter().flat_map(|(cpus, linux, best)| {
             [("linux", linux), ("best", best)]
-                .map(|(peer, ns)| json!({ "cpus": cpus, "peer": peer, "ns": ns }))
+                .map(|(peer, ns)| json!({ "cpus": cpus, "peer": peer, "ns": ns * 1000.0 }))
         });
         let figure = figure(text);
         let result = json!({ "rows": rows.collect::<Vec<_>>() });
         let table = figure.render(&figure.record(&result).unwrap()).unwrap();
-        assert!(table.contains("| 1 | 5 | 6 |\n\n"), "{table}");
+        assert!(table.contains("| 1 | 5.0 | 6.0 |\n\n"), "{table}");
     }
 
     #[test]
@@ -408,7 +432,7 @@ mod tests {
         );
         let table = figure.render(&figure.record(&result).unwrap()).unwrap();
         assert!(
-            table.contains("| 128 B | 256 B |\n| 1024 KiB | 0 B |\n"),
+            table.contains("| 128\u{a0}B | 256\u{a0}B |\n| 1024\u{a0}KiB | 0\u{a0}B |\n"),
             "{table}"
         );
     }
