@@ -318,6 +318,7 @@ impl Format {
             Self::Count => thousands(number),
             Self::Ratio => format!("{number:.3}"),
             Self::Short => short(number),
+            Self::Change if number.abs() < 0.05 => "0.0".into(),
             Self::Change => format!("{number:+.1}"),
             Self::Bytes => bytes(number as usize),
         }
@@ -459,6 +460,7 @@ mod tests {
         assert_eq!(thousands(9_472_891.4), "9 472 891");
         assert_eq!(thousands(12.0), "12");
         assert_eq!(Format::Change.write(&json!(-75.04)), "-75.0");
+        assert_eq!(Format::Change.write(&json!(-0.04)), "0.0");
         assert_eq!(Format::Plain.write(&json!(16)), "16");
         assert_eq!(Format::Ms.write(&json!(1_250_000.0)), "1.25");
     }
