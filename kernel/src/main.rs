@@ -17,7 +17,7 @@
 //! | [`vm`] | virtual machines |
 //! | [`exec`], then [`mm`] | program loading; address spaces and frames |
 //! | [`random`], then [`time`], then [`boot`] | random bytes; clocks; what loader and firmware say, and the end of a boot |
-//! | [`console`], then [`sync`], then [`platform`] | the serial line and the text screen; locks; what the engine needs from the kernel |
+//! | [`console`], then [`sync`], then [`platform`] | the serial line and the screen; locks; what the engine needs from the kernel |
 //! | [`irq`], [`preempt`], then [`latency`] | their switches, and how long they are off |
 //! | [`user_memory`], then [`arch`] | places in user memory; what the processor wants: per-CPU data, switching, page tables, the clock |
 //! | [`addr`], [`budget`], [`cpus`], [`cpu_stage`], [`errno`] | numbers |

@@ -73,10 +73,10 @@ fn a_case_is_the_same_run_every_time_and_its_schedule_replays_it() {
     }
 }
 
-/// CPU 1, which never came online, looks who is, and sees CPU 3 as it was before it left; then it kicks, and sees that CPU 3 has left, but not
-/// that it is back. What it kicks is what it has seen last.
+/// CPU 1, which never came online, looks which CPUs are, and sees CPU 3 as it was before it left; then it kicks, and sees that CPU 3 has left, but
+/// not that it is back. (The schedule is of one version of the engine: with another it leads elsewhere.)
 #[test]
-fn who_was_seen_online_before_it_left_need_not_be_kicked() {
+fn a_cpu_seen_online_only_before_it_left_need_not_be_kicked() {
     let case = Case {
         schedule: Some("1:3,216:2,285:2,320:2,327:1".parse().unwrap()),
         ..Case::new(4, 640_002_926_388)

@@ -1,11 +1,12 @@
 //! The kernel's half of every page-table root: built once at boot, never changed.
 //!
-//! * PML4 entry 256: the direct map of all memory, 2 MiB pages, data only.
+//! * PML4 entry 256: the direct map of all memory, and of the display adapter's, which is not cached; 2 MiB pages, data only.
 //! * PML4 entry 511: the kernel image, 4 KiB pages, each section with its own permissions and the
 //!   guard pages of the boot stacks left out; and the page of the local APIC.
 //!
 //! Because the 256 entries never change, copying them into a new root is enough.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use shootdown::Root;
@@ -93,10 +94,11 @@ pub fn load_kernel_root() {
     unsafe { Cr3::write(frame, flags) };
 }
 
-/// Number of frames that [`build`] takes at most for memory up to `memory_end`.
-pub fn frames_needed(memory_end: u64) -> u64 {
+/// Number of frames that [`build`] takes at most for memory up to `memory_end` and the memory of a display adapter.
+pub fn frames_needed(memory_end: u64, adapter: &Range<u64>) -> u64 {
     let (start, end) = image();
-    let gigabytes = memory_end.div_ceil(1 << 30);
+    let of_adapter = adapter.end.div_ceil(1 << 30) - (adapter.start >> 30);
+    let gigabytes = memory_end.div_ceil(1 << 30) + of_adapter;
     let image_tables = (end.as_u64() - start.as_u64()).div_ceil(LARGE_PAGE_BYTES as u64) + 1;
     // PML4, two PDPTs, a directory for the image, a directory and a table for the APIC page.
     gigabytes + image_tables + 6
@@ -104,15 +106,25 @@ pub fn frames_needed(memory_end: u64) -> u64 {
 
 /// Builds the tables. Boot CPU, once, on the boot page tables. `frame` gives zeroed frames below
 /// 4 GiB.
-pub fn build(memory_end: u64, apic: Option<PhysAddr>, frame: &mut dyn FnMut() -> PhysAddr) {
+pub fn build(
+    memory_end: u64,
+    adapter: &Range<u64>,
+    apic: Option<PhysAddr>,
+    frame: &mut dyn FnMut() -> PhysAddr,
+) {
     let mut builder = Builder {
         root: frame(),
         frame,
     };
-    for physical in (0..memory_end).step_by(LARGE_PAGE_BYTES) {
-        let virt = DIRECT_MAP + physical as usize;
-        builder.set(virt, Level::Directory, physical | DATA | LARGE);
-    }
+    let mut map = |range: Range<u64>, kind: u64| {
+        for physical in range.step_by(LARGE_PAGE_BYTES) {
+            let virt = DIRECT_MAP + physical as usize;
+            builder.set(virt, Level::Directory, physical | kind | LARGE);
+        }
+    };
+    map(0..memory_end, DATA);
+    let start = adapter.start & !(LARGE_PAGE_BYTES as u64 - 1);
+    map(start..adapter.end, DATA | UNCACHED);
     builder.map_image();
     if let Some(page) = apic {
         builder.set(APIC_PAGE, Level::Table, page.as_u64() | DATA | UNCACHED);

@@ -12,7 +12,7 @@ use crate::arch::paging::DIRECT_MAP_LIMIT;
 /// Type of usable RAM in the memory map (as in E820).
 const TYPE_RAM: u32 = 1;
 /// Real mode data, firmware areas and the trampoline live below.
-const LOW_MEMORY_END: u64 = 1 << 20;
+pub const LOW_MEMORY_END: u64 = 1 << 20;
 /// What the boot page tables show.
 const EARLY_LIMIT: u64 = 4 << 30;
 

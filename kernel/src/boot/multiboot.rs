@@ -3,7 +3,7 @@
 //! PVH loader. All of it is data from outside, so every pointer is checked.
 
 use super::fail::boot_fail;
-use super::memory::{self, Ram};
+use super::memory::{self, LOW_MEMORY_END, Ram};
 use super::physical;
 use super::start_info::{self, Loader};
 use crate::arch::paging::DIRECT_MAP_LIMIT;
@@ -58,18 +58,20 @@ pub fn read(magic: u32, at: u64) -> Loader {
         ram: Ram::new(),
         screen: None,
     };
+    let mut adapter = None;
     for (kind, content, size) in tags(at) {
         match kind {
             COMMAND_LINE => loader.cmdline = start_info::cmdline(content),
             MODULE if loader.initramfs.is_empty() => loader.initramfs = module(content),
             MEMORY_MAP => loader.ram = memory_map(content, size),
-            FRAMEBUFFER => loader.screen = screen(content),
+            FRAMEBUFFER => adapter = Some(content),
             // A copy of the root pointer; a newer one is better.
             ACPI_OLD if loader.rsdp == 0 => loader.rsdp = content,
             ACPI_NEW => loader.rsdp = content,
             _ => {}
         }
     }
+    loader.screen = adapter.and_then(|content| screen(content, &loader.ram));
     if let Some(adapter) = loader.screen.filter(|_| loader.has_early_screen()) {
         console::show_on(adapter);
     }
@@ -107,7 +109,7 @@ fn tags(at: u64) -> impl Iterator<Item = (u32, u64, u64)> {
 }
 
 /// The display adapter, where it is in a mode that the console knows; without one, the console has no screen.
-fn screen(content: u64) -> Option<Adapter> {
+fn screen(content: u64, ram: &[(u64, u64)]) -> Option<Adapter> {
     let Some(screen) = physical::read::<Framebuffer>(content) else {
         damaged();
     };
@@ -117,8 +119,12 @@ fn screen(content: u64) -> Option<Adapter> {
     match screen.kind {
         EGA_TEXT => is_text.then_some(Adapter::Text),
         DIRECT_COLOUR if screen.bits == PIXEL_BITS => {
-            let pixels = Pixels::new(screen.address, size.0, size.1, size.2)?;
-            (pixels.end() <= DIRECT_MAP_LIMIT).then_some(Adapter::Pixels(pixels))
+            // SAFETY: it is used only if it is no RAM: then it is the adapter's, as the loader says.
+            let pixels = unsafe { Pixels::new(screen.address, size.0, size.1, size.2)? };
+            let range = pixels.range();
+            let is_ram = |&(start, end): &(u64, u64)| start < range.end && range.start < end;
+            let is_usable = range.start >= LOW_MEMORY_END && range.end <= DIRECT_MAP_LIMIT;
+            (is_usable && !ram.iter().any(is_ram)).then_some(Adapter::Pixels(pixels))
         }
         _ => None,
     }

@@ -1,6 +1,8 @@
 //! What a PVH loader passes: Xen's `hvm_start_info` ("x86/HVM direct boot ABI"), as QEMU, Xen,
 //! Firecracker and Cloud Hypervisor make it. All of it is data from outside, so every pointer is checked.
 
+use core::ops::Range;
+
 use super::fail::boot_fail;
 use super::limits::CMDLINE_BYTES;
 use super::memory::{self, Ram};
@@ -52,17 +54,17 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Where the pixels of the screen end; 0 without any.
-    pub fn pixels_end(&self) -> u64 {
+    /// Where the pixels of the screen are; empty without any.
+    pub fn pixels(&self) -> Range<u64> {
         match self.screen {
-            Some(Adapter::Pixels(pixels)) => pixels.end(),
-            _ => 0,
+            Some(Adapter::Pixels(pixels)) => pixels.range(),
+            _ => 0..0,
         }
     }
 
     /// Whether the boot page tables show the screen, so that it is not dark until there are others.
     pub fn has_early_screen(&self) -> bool {
-        self.pixels_end() <= physical::LIMIT
+        self.pixels().end <= physical::LIMIT
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a text screen shows: lines as they come, the last ones that fit.
+//! What a screen shows: lines as they come, the last ones that fit.
 //!
 //! Lines that begin with `@` are for programs, and long: they are left out. A line's end moves nothing up until the next line
 //! comes, so that the last line of a machine that has ended costs no other its place.
@@ -70,11 +70,12 @@ impl Grid {
         }
     }
 
-    /// The rows that have changed since they were last taken.
-    pub fn take_changed(&mut self) -> impl Iterator<Item = (usize, &[u16; COLUMNS])> {
-        let changed = core::mem::take(&mut self.changed);
-        let rows = self.cells.iter().enumerate();
-        rows.filter(move |(row, _)| changed & 1 << row != 0)
+    /// The uppermost row that has changed since it was last taken.
+    pub fn take_changed_row(&mut self) -> Option<(usize, &[u16; COLUMNS])> {
+        let row = self.changed.trailing_zeros() as usize;
+        let cells = self.cells.get(row)?;
+        self.changed &= !(1 << row);
+        Some((row, cells))
     }
 
     fn end_line(&mut self) {

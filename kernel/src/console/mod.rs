@@ -46,7 +46,7 @@ impl Output {
         if let Some(device) = &mut self.serial {
             device.send_bytes_exact(bytes);
         }
-        self.screen.show(bytes);
+        self.screen.put(bytes);
     }
 }
 
@@ -54,6 +54,7 @@ impl Output {
 impl Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.send(text.as_bytes());
+        while self.screen.draw_row() {}
         Ok(())
     }
 }
@@ -74,6 +75,9 @@ impl Serving<'_> {
         for burst in bytes.chunks(serial::FIFO_BYTES) {
             self.0.send(burst);
             SHOOTDOWN.poll();
+            while self.0.screen.draw_row() {
+                SHOOTDOWN.poll();
+            }
         }
     }
 }

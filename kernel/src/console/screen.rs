@@ -3,7 +3,7 @@
 
 use x86_64::instructions::port::PortWriteOnly;
 
-use super::grid::{COLUMNS, Grid};
+use super::grid::{COLUMNS, Grid, ROWS};
 use super::pixels::Pixels;
 use crate::addr::PhysAddr;
 
@@ -30,6 +30,8 @@ pub enum Adapter {
 pub(super) struct Screen {
     grid: Grid,
     adapter: Option<Adapter>,
+    /// What is drawn, where there are pixels: they are slow.
+    drawn: [[u8; COLUMNS]; ROWS],
 }
 
 impl Screen {
@@ -38,37 +40,51 @@ impl Screen {
         Self {
             grid: Grid::blank(),
             adapter: None,
+            drawn: [[b' '; COLUMNS]; ROWS],
         }
     }
 
-    /// Clears it and takes its cursor away. From now on it shows what [`show`](Self::show) is given.
+    /// Clears it and takes its cursor away. From now on it shows what it is [given](Self::put).
     pub(super) fn switch_on(&mut self, adapter: Adapter) {
         match adapter {
             Adapter::Text => hide_cursor(),
             Adapter::Pixels(pixels) => pixels.clear(),
         }
         self.adapter = Some(adapter);
-        self.draw();
+        while self.draw_row() {}
     }
 
-    /// Adds text.
-    pub(super) fn show(&mut self, text: &[u8]) {
+    /// Adds text, which is not seen before it is [drawn](Self::draw_row).
+    pub(super) fn put(&mut self, text: &[u8]) {
         if self.adapter.is_some() {
             text.iter().for_each(|&byte| self.grid.put(byte));
-            self.draw();
         }
     }
 
-    fn draw(&mut self) {
-        let memory = PhysAddr::new(MEMORY).to_direct().cast::<[u16; COLUMNS]>();
-        for (row, cells) in self.grid.take_changed() {
-            match self.adapter {
+    /// Draws a row that has changed; whether there was one.
+    pub(super) fn draw_row(&mut self) -> bool {
+        let (Some(adapter), Some((row, cells))) = (self.adapter, self.grid.take_changed_row())
+        else {
+            return false;
+        };
+        match adapter {
+            Adapter::Text => {
+                let memory = PhysAddr::new(MEMORY).to_direct().cast::<[u16; COLUMNS]>();
                 // SAFETY: 25 rows of 160 bytes, 16-bit aligned, in the memory of the adapter, which nobody else writes.
-                Some(Adapter::Text) => unsafe { memory.wrapping_add(row).write_volatile(*cells) },
-                Some(Adapter::Pixels(pixels)) => pixels.draw(row, cells),
-                None => {}
+                unsafe { memory.wrapping_add(row).write_volatile(*cells) };
+            }
+            Adapter::Pixels(pixels) => {
+                let drawn = self.drawn[row].iter_mut().zip(cells).enumerate();
+                for (column, (drawn, &cell)) in drawn {
+                    let character = cell as u8;
+                    if *drawn != character {
+                        *drawn = character;
+                        pixels.draw(row, column, character);
+                    }
+                }
             }
         }
+        true
     }
 }
 

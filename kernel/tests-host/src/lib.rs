@@ -28,6 +28,8 @@ pub mod grid;
 #[allow(dead_code)]
 #[path = "../../src/mm/mod.rs"]
 pub mod mm;
+#[path = "../../src/console/pixels.rs"]
+pub mod pixels;
 
 pub mod arch;
 pub mod boot;

@@ -1,4 +1,4 @@
-//! What the text screen shows of the lines that come.
+//! What the screen shows of the lines that come.
 
 use shootdown_kernel_tests::grid::{COLUMNS, Grid, ROWS};
 
@@ -6,11 +6,12 @@ use shootdown_kernel_tests::grid::{COLUMNS, Grid, ROWS};
 fn rows(text: &str) -> Vec<String> {
     let mut grid = Grid::blank();
     text.bytes().for_each(|byte| grid.put(byte));
-    let rows = grid.take_changed().map(|(_, cells)| {
+    let row = |_| {
+        let (_, cells) = grid.take_changed_row()?;
         let row: String = cells.iter().map(|&cell| cell as u8 as char).collect();
-        row.trim_end().to_owned()
-    });
-    rows.collect()
+        Some(row.trim_end().to_owned())
+    };
+    (0..ROWS).map_while(row).collect()
 }
 
 /// The same up to the last row that is not empty.
@@ -52,7 +53,10 @@ fn what_the_font_lacks_is_one_question_mark() {
 #[test]
 fn only_rows_that_changed_are_drawn_again() {
     let mut grid = Grid::blank();
-    let changed = |grid: &mut Grid| grid.take_changed().map(|(row, _)| row).collect::<Vec<_>>();
+    let changed = |grid: &mut Grid| -> Vec<usize> {
+        let next = || grid.take_changed_row().map(|(row, _)| row);
+        core::iter::from_fn(next).collect()
+    };
     assert_eq!(changed(&mut grid).len(), ROWS);
     "a\n@row\n".bytes().for_each(|byte| grid.put(byte));
     assert_eq!(changed(&mut grid), [0]);

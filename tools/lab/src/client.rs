@@ -225,8 +225,7 @@ impl Client {
             Some(package) => cargo::build_library(package, &self.target, &self.features)?,
             None => PathBuf::new(),
         };
-        let image =
-            place::keep("images")?.join(format!("client-{name}-{cpus}-{}.elf", std::process::id()));
+        let image = tempfile::env::temp_dir().join(format!("client-{name}-{cpus}.elf"));
         let (library, path) = (library.to_string_lossy(), image.to_string_lossy());
         let cpus = cpus.to_string();
         let values = [("library", &*library), ("image", &*path), ("cpus", &*cpus)];

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use crate::cli::Doctor;
 use crate::failure::Outcome;
+use crate::machine::disc;
 use crate::machine::{self, HOW_TO_FETCH, answer};
 use crate::{cargo, place, session};
 
@@ -100,6 +101,22 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
             bochs,
             "a machine with tags (PCIDs) for `./lab test`",
             machine::BOCHS_INSTALL,
+        ),
+        optional(
+            "grub-mkrescue",
+            disc::can_make()
+                .ok()
+                .map(|()| "with all that it needs".to_owned()),
+            "makes the image for PCs (`./lab iso`)",
+            disc::INSTALL,
+        ),
+        optional(
+            "OVMF",
+            Path::new(disc::UEFI)
+                .exists()
+                .then(|| disc::UEFI.to_owned()),
+            "UEFI in which `./lab test` boots that image",
+            disc::UEFI_INSTALL,
         ),
         required(
             "rustfmt",

@@ -78,7 +78,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
     }
 }
 
-/// A reader that has seen enough, as of `./lab ... | head`, ends the lab: what it writes to files is written before it prints.
+/// A reader that has seen enough, as of `./lab --help | head`, ends the lab; once there are temporary files, they go first.
 fn end_with_reader() {
     // SAFETY: no other thread runs yet, and the default action runs no code of this process.
     unsafe {
@@ -107,11 +107,11 @@ fn parse() -> Outcome<Option<Cli>> {
 /// Whose help has the remedy: `lab`, with the commands that were named.
 fn blamed() -> String {
     let (mut name, mut command) = ("lab".to_owned(), Cli::command());
-    for word in std::env::args().skip(1) {
+    for word in std::env::args_os().skip(1) {
         let Some(named) = command.find_subcommand(&word) else {
             break;
         };
-        name += &format!(" {word}");
+        name += &format!(" {}", named.get_name());
         command = named.clone();
     }
     name

@@ -58,6 +58,25 @@ fn remedies_name_the_command_that_was_asked_wrongly() {
 }
 
 #[test]
+fn word_that_is_no_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let fixture = Fixture::new();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+    lab.arg("bench").arg(std::ffi::OsStr::from_bytes(b"\xff"));
+    assert_refused(&fixture.run(&mut lab, &[]), &["`./lab bench --help`"]);
+}
+
+#[test]
+fn reader_that_has_seen_enough_leaves_no_files() {
+    let fixture = Fixture::new();
+    let temporary = fixture.directory("temporary");
+    let mut lab = fixture.start(&["doctor"], &[("TMPDIR", &temporary)]);
+    drop(lab.stdout.take());
+    lab.wait().unwrap();
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
 fn result_that_is_not_reached_leaves_no_file() {
     let fixture = Fixture::new();
     let path = format!("{}/new.json", fixture.path());

@@ -34,9 +34,14 @@ where
         if targets.is_empty() {
             return Vec::new();
         }
-        let ready = self.engine.ready_cpus();
-        // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave.
+        let mut ready = self.engine.ready_cpus();
+        // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave. (It learns of
+        // that by acquiring, as it looks; a look that does not acquire would leave this check without targets, and a sight unseen.)
         let known = context().knowledge();
+        if N > 64 {
+            // Words of a set are read one after the other: what is learned by a later one does not make an earlier one newer.
+            ready = self.engine.ready_cpus();
+        }
         let is_known = |cpu: usize| known.covers(&self.knew[cpu].borrow());
         targets
             .retain(|&cpu| ready.contains(self.numbers[cpu]) && is_known(cpu) && in_stretch(&cpu));

@@ -49,13 +49,14 @@ pub fn probe(path: Option<&Path>, option: &str) -> Outcome<()> {
     let Some(path) = path else {
         return Ok(());
     };
-    let is_new = !path.exists();
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map_err(|error| unwritable(path, &error, option))?;
-    match is_new {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
         // An empty file would look like a result if the measurement ends early.
-        true => std::fs::remove_file(path).doing(format!("remove {}", path.display())),
-        false => Ok(()),
+        Ok(_) => std::fs::remove_file(path).doing(format!("remove {}", path.display())),
+        Err(_) => OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map(drop)
+            .map_err(|error| unwritable(path, &error, option)),
     }
 }
 
@@ -74,13 +75,9 @@ pub fn is_busy(others: Option<f64>) -> bool {
 
 /// What stands below the tables of machines that others disturbed, and of those that were measured for a look.
 pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
-    let without = match is_busy(others) {
-        true => "; ratios to Linux, which ran at other times, are left out",
-        false => "",
-    };
     let others = others.filter(|&cores| cores > NOISE_CORES).map(|cores| {
         format!(
-            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet{without}\n"
+            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet\n"
         )
     });
     let quick = quick.map(|what| format!("--quick: {what}, for a look; take figures without it\n"));

@@ -127,10 +127,11 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
         )));
     }
     for (path, drawn) in drawings(all)? {
-        let path = path.display();
-        if std::fs::read_to_string(path.to_string()).unwrap_or_default() != drawn {
+        if std::fs::read_to_string(&path).unwrap_or_default() != drawn {
+            let (shown, name) = (path.display(), path.file_stem().unwrap_or_default());
             return Err(Failure::work(format!(
-                "{path} is not as its record has it: run  ./lab figures"
+                "{shown} is not as its record has it: run  ./lab figures {}",
+                name.display()
             )));
         }
     }

@@ -77,8 +77,8 @@ impl Plot {
 
     /// The last series is ours.
     fn looks(&self) -> impl Iterator<Item = Look> {
-        let last = self.series.len() - 1;
-        (0..=last).map(move |index| Look::of(index, index == last))
+        let count = self.series.len();
+        (0..count).map(move |index| Look::of(index, index + 1 == count))
     }
 
     fn chart(&self, panel: &Panel, rows: &[&Value]) -> Outcome<Chart> {

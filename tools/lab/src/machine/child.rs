@@ -76,6 +76,7 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        command.env("TMPDIR", tempfile::env::temp_dir());
         // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));

@@ -8,19 +8,24 @@ use super::child::Child;
 use crate::failure::{Doing, Failure, Outcome};
 
 /// What installs all that makes it.
-const INSTALL: &str = "sudo apt-get install --no-install-recommends grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools";
+pub const INSTALL: &str = "sudo apt-get install --no-install-recommends grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools";
 /// What is run, and what that runs.
 const COMMANDS: [&str; 3] = ["grub-mkrescue", "xorriso", "mformat"];
 /// GRUB for each kind of firmware.
 const GRUB: &str = "/usr/lib/grub";
 /// What it needs to load this kernel.
 const MODULE: &str = "multiboot2.mod";
+
+/// UEFI for QEMU (of Debian), and what installs it.
+pub const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
+pub const UEFI_INSTALL: &str = "sudo apt-get install ovmf";
+
 /// From which firmware a PC boots the disc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Firmware {
-    /// The one that PCs had first.
+    /// A PC's first one.
     Bios,
-    /// The one that they have today.
+    /// What nearly all PCs of today have.
     Uefi,
 }
 
@@ -95,8 +100,8 @@ pub fn make(
     Ok(directory.join(NAME))
 }
 
-/// GRUB's menu: nothing to choose. UEFI has no text screen, and GRUB no driver for its pixels unless asked (of all that it has, one may change to 24 bits a pixel). Words are quoted, because some
-/// characters mean something to GRUB.
+/// GRUB's menu: nothing to choose. By UEFI GRUB loads no video driver by itself; `efi_gop` keeps the mode that the firmware chose, others may
+/// choose one of 24 bits a pixel. Words are quoted, because some characters mean something to GRUB.
 fn menu(command_line: &str) -> String {
     let words: Vec<String> = command_line
         .split_whitespace()

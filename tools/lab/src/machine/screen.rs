@@ -11,11 +11,11 @@ const ROW_BYTES: usize = 160;
 /// Characters and rows of the kernel's console.
 const COLUMNS: usize = 80;
 const ROWS: usize = 25;
-/// A character's width and height in pixels of the font, which are twice as high as wide.
+/// A character's width and height, in pixels of the font; how many times as high as wide these are; the most pixels of the screen for one
+/// of them. As in kernel/src/console/pixels.rs.
 const GLYPH: usize = 8;
-const TALL: usize = 2;
-/// Which pixels the kernel draws larger, and how large.
-const LARGEST: usize = 2;
+const HEIGHT: usize = 2;
+const MOST_SCALE: usize = 2;
 
 /// The characters of a text screen, a line each row.
 pub fn of_cells(bytes: &[u8]) -> String {
@@ -37,9 +37,9 @@ pub fn of_pixels(picture: &[u8]) -> String {
     let Some((width, height, pixels)) = parse(picture) else {
         return String::new();
     };
-    let scale = (width / (COLUMNS * GLYPH)).min(height / (ROWS * GLYPH * TALL));
-    let scale = scale.min(LARGEST);
-    let is_ink = |x: usize, y: usize| pixels[(y * scale * TALL * width + x * scale) * 3] != 0;
+    let scale = (width / (COLUMNS * GLYPH)).min(height / (ROWS * GLYPH * HEIGHT));
+    let scale = scale.min(MOST_SCALE);
+    let is_ink = |x: usize, y: usize| pixels[(y * scale * HEIGHT * width + x * scale) * 3] != 0;
     let line = |row: usize, column: usize, y: usize| {
         let bits = (0..GLYPH).filter(|x| is_ink(column * GLYPH + x, row * GLYPH + y));
         bits.fold(0u8, |line, x| line | 1 << x)

@@ -22,33 +22,36 @@ const BENCHES: [(&str, usize, usize); 4] = [
     ("shoot", 12, 12),
 ];
 
-/// UEFI for QEMU, and what installs it (Debian).
-const UEFI: &str = "/usr/share/ovmf/OVMF.fd";
-const UEFI_INSTALL: &str = "sudo apt-get install ovmf";
-
-/// Runs them all, or skips them where no image can be made.
+/// Runs them all, or skips them where something is missing.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
     type Check = fn(&Fleet) -> Outcome<String>;
-    let checks: [(&str, Check); 3] = [
+    let checks: [(&str, Option<&str>, Check); 3] = [
         (
             "image: a stick surveys a PC and shows its tables",
+            None,
             |fleet| boot_stick(fleet, None, Effort::Quick),
         ),
-        ("image: a stick surveys a PC with UEFI", |fleet| {
-            boot_stick(fleet, Some(Path::new(UEFI)), Effort::Least)
-        }),
-        ("image: a disc surveys an emulator and ends it", boot_disc),
+        (
+            "image: a stick surveys a PC with UEFI",
+            Some(disc::UEFI),
+            |fleet| boot_stick(fleet, Some(Path::new(disc::UEFI)), Effort::Least),
+        ),
+        (
+            "image: a disc surveys an emulator and ends it",
+            None,
+            boot_disc,
+        ),
     ];
-    let has_uefi = Path::new(UEFI).exists();
-    for (name, check) in checks {
-        if let Err(missing) = disc::can_make() {
-            tally.skip(name, &missing.to_string());
-        } else if test.fast {
-            tally.skip(name, "left out by --fast");
-        } else if name.contains("UEFI") && !has_uefi {
-            tally.skip(name, &format!("no {UEFI}; install it with  {UEFI_INSTALL}"));
-        } else {
-            tally.check(name, || check(fleet));
+    for (name, needs, check) in checks {
+        let missing = needs.filter(|path| !Path::new(path).exists());
+        match (disc::can_make(), missing) {
+            (Err(missing), _) => tally.skip(name, &missing.to_string()),
+            _ if test.fast => tally.skip(name, "left out by --fast"),
+            (_, Some(path)) => {
+                let remedy = disc::UEFI_INSTALL;
+                tally.skip(name, &format!("no {path}; install it with  {remedy}"));
+            }
+            _ => tally.check(name, || check(fleet)),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Fixture {
         self.spawn(lab.envs(variables.iter().copied()), words)
     }
 
-    fn run(&self, lab: &mut Command, words: &[&str]) -> Answer {
+    pub fn run(&self, lab: &mut Command, words: &[&str]) -> Answer {
         let output = self.spawn(lab, words).wait_with_output().unwrap();
         Answer {
             code: output.status.code(),

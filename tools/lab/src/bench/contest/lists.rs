@@ -14,7 +14,7 @@ const MOST_CALLS: u64 = 100_000;
 /// What the caller asks for, where he does.
 #[derive(Debug)]
 pub struct Asked {
-    /// CPUs of the machines.
+    /// CPUs of the machines; sorted, each number once.
     pub cpus: Option<Vec<usize>>,
     /// How many CPUs call; sorted, each number once.
     pub initiators: Option<Vec<Count>>,
@@ -96,9 +96,15 @@ fn machine_sizes(asked: Option<&[i64]>) -> Outcome<Option<Vec<usize>>> {
             format!("--cpus takes 2 to {MAX_CPUS} here"),
         )),
     };
-    asked
-        .map(|asked| asked.iter().map(size).collect())
-        .transpose()
+    let sizes = asked.map(|asked| asked.iter().map(size).collect::<Outcome<Vec<usize>>>());
+    Ok(sizes.transpose()?.map(sorted))
+}
+
+/// Each once, the least first.
+fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>> {
@@ -111,12 +117,7 @@ fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>>
         )),
     };
     let counts = words.map(|words| words.iter().map(count).collect::<Outcome<Vec<Count>>>());
-    let mut counts = counts.transpose()?;
-    if let Some(counts) = &mut counts {
-        counts.sort_unstable();
-        counts.dedup();
-    }
-    Ok(counts)
+    Ok(counts.transpose()?.map(sorted))
 }
 
 fn named<T: Copy>(

@@ -127,7 +127,9 @@ fn against_linux(rows: &[Row], workload: &Program, has_linux: bool) -> String {
     let is_judged = |row: &&Row| row.text("policy") == "best" && !row.is_crowded();
     let figures: Vec<String> = rows.iter().filter(is_judged).filter_map(figure).collect();
     match figures.is_empty() {
-        true if has_linux => "no comparison with Linux in this run".into(),
+        true if has_linux => {
+            "no comparison with Linux, which ran at other times on a busy host".into()
+        }
         true => "no comparison with Linux: `./lab doctor --get-linux` fetches an image".into(),
         false => format!("best / linux: {}", figures.join(", ")),
     }

@@ -112,7 +112,7 @@ fn published(line: &Line) -> Option<f64> {
 /// What a table has of each row, and above it.
 const FIGURES: [(&str, Figure); 4] = [
     (
-        "the time of all calls, in % against ",
+        "the time of all calls, in % against xen-before",
         Figure::Percent("change_percent"),
     ),
     (
@@ -154,12 +154,7 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
             plan.calls,
         ));
         for (heading, figure) in FIGURES {
-            let of = if heading.ends_with(' ') {
-                REFERENCE.name()
-            } else {
-                ""
-            };
-            text.push_str(&format!("{heading}{of}\n{}\n", table(plan, rows, figure)));
+            text.push_str(&format!("{heading}\n{}\n", table(plan, rows, figure)));
         }
     }
     text.push_str(
