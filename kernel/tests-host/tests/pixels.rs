@@ -18,7 +18,7 @@ fn screen(pitch: u32, width: u32, height: u32) -> Option<Pixels> {
 fn pixel(x: usize, y: usize) -> u32 {
     let memory = PhysAddr::new(ADDRESS).to_direct().cast::<u32>();
     // SAFETY: within the adapter's memory.
-    unsafe { memory.add(y * PITCH as usize / 4 + x).read() }
+    unsafe { memory.wrapping_add(y * PITCH as usize / 4 + x).read() }
 }
 
 #[test]
