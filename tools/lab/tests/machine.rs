@@ -105,10 +105,11 @@ fn interrupted_boot_leaves_no_files() {
     }
     let files = || std::fs::read_dir(&temporary).unwrap().count();
     assert_eq!(files(), 1, "the lab's directory is there");
+    // Not SIGINT, which whoever runs this in the background has everybody ignore.
     // SAFETY: the process has not been waited for.
-    unsafe { libc::kill(lab.id() as i32, libc::SIGINT) };
+    unsafe { libc::kill(lab.id() as i32, libc::SIGTERM) };
     let status = lab.wait().unwrap();
-    assert_eq!(status.signal(), Some(libc::SIGINT));
+    assert_eq!(status.signal(), Some(libc::SIGTERM));
     assert_eq!(files(), 0);
 }
 

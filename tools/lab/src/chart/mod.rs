@@ -1,7 +1,7 @@
 //! Lines and points along axes, in SVG: for pages of results, and for documents.
 //!
 //! * [`lines`]: series of points as lines, in a frame; [`scale`]: where values lie along an axis;
-//! * [`palette`]: how series are told apart; [`unit`]: what figures count;
+//! * [`palette`]: how series are told apart; [`mod@unit`]: what figures count;
 //! * [`sheet`]: several charts below one legend.
 
 mod lines;
