@@ -38,7 +38,7 @@ where
         // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave. (It learns of
         // that by acquiring, as it looks; a look that does not acquire would leave this check without targets, and a sight unseen.)
         let known = context().knowledge();
-        if N > 64 {
+        if N > u64::BITS as usize {
             // Words of a set are read one after the other: what is learned by a later one does not make an earlier one newer.
             ready = self.engine.ready_cpus();
         }

@@ -35,6 +35,8 @@ pub enum Format {
     Short,
     /// In percent.
     Percent,
+    /// A change in percent, whose unit stands elsewhere.
+    Change,
     /// By how much the figure of another key deviates from this one.
     Deviation(&'static str),
     /// Made of several figures.
@@ -51,7 +53,8 @@ impl Column {
         }
     }
 
-    fn cell(&self, row: &Row) -> String {
+    /// The figure of a row.
+    pub fn cell(&self, row: &Row) -> String {
         or_dash(self.written(row))
     }
 
@@ -69,6 +72,7 @@ impl Column {
             Format::Time => time(figure?),
             Format::Short => short(figure?),
             Format::Percent => format!("{:.1} %", figure?),
+            Format::Change => format!("{:+.1}", figure?),
             Format::Deviation(of) => {
                 let percent = (row.number(of)? / figure? - 1.0) * 100.0;
                 format!("{percent:+.1} %")

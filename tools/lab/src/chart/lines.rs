@@ -5,7 +5,8 @@ use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 
 use super::palette::Look;
-use super::scale::Scale;
+use super::scale::{Scale, labelled};
+use super::unit::Unit;
 use crate::failure::{Failure, Outcome};
 
 /// Width and height; pages scale it.
@@ -51,6 +52,26 @@ pub struct Point {
     pub up: f64,
     /// How far it spreads.
     pub spread: Option<(f64, f64)>,
+}
+
+impl Frame {
+    /// Around points with their spreads, and `level`; none if there is nothing to see.
+    pub fn around<'a>(
+        points: impl Iterator<Item = &'a Point>,
+        across: (String, Scale),
+        (name, unit, level): (&str, Unit, Option<f64>),
+    ) -> Option<Self> {
+        let ends = points.flat_map(|point| {
+            let (low, high) = point.spread.unwrap_or((point.up, point.up));
+            [low, point.up, high]
+        });
+        let up = Scale::upwards(ends.chain(level), unit)?;
+        Some(Self {
+            across,
+            up: (labelled(name, &up), up),
+            level,
+        })
+    }
 }
 
 impl Chart {
@@ -126,9 +147,17 @@ pub fn mark(canvas: &mut Canvas<'_, '_>, place: (f64, f64), look: &Look) -> Pain
 /// # Errors
 /// The library cannot draw it.
 pub fn draw(frame: &Frame, paint: impl FnOnce(&mut Canvas<'_, '_>) -> Painted) -> Outcome<String> {
+    picture(SIZE, |area| paint_all(area, frame, paint))
+}
+
+/// The text of a picture with what is painted onto it.
+///
+/// # Errors
+/// The library cannot draw it.
+pub fn picture(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) -> Outcome<String> {
     let mut text = String::new();
-    let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-    paint_all(&root, frame, paint)
+    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+    paint(&root)
         .and_then(|()| Ok(root.present()?))
         .map_err(|error| Failure::work(format!("cannot draw a plot: {error}")))?;
     drop(root);

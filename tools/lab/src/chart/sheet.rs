@@ -2,9 +2,9 @@
 
 use plotters::prelude::*;
 
-use super::lines::{Area, LETTERS, Painted, SIZE};
+use super::lines::{Area, LETTERS, Painted, SIZE, picture};
 use super::{Chart, Look};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 
 /// Charts beside each other.
 const COLUMNS: usize = 2;
@@ -31,18 +31,17 @@ impl Sheet {
     /// The library cannot draw it.
     pub fn svg(&self) -> Outcome<String> {
         let columns = self.charts.len().clamp(1, COLUMNS);
-        let rows = self.charts.len().div_ceil(columns) as u32;
+        let rows = self.charts.len().div_ceil(columns);
         let width = SIZE.0 * columns as u32;
-        let legend = self.places(width as i32);
-        let lines = legend.last().map_or(0, |(_, line)| line + 1) as u32;
-        let height = lines * LINE + rows * (SIZE.1 + LINE);
-        let mut text = String::new();
-        let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
-        self.paint(&root, &legend, columns)
-            .and_then(|()| Ok(root.present()?))
-            .map_err(|error| Failure::work(format!("cannot draw a plot: {error}")))?;
-        drop(root);
-        Ok(text)
+        let places = self.places(width as i32);
+        let legend = LINE * places.last().map_or(0, |(_, line)| line + 1) as u32;
+        let height = legend + rows as u32 * (SIZE.1 + LINE);
+        picture((width, height), |area| {
+            area.fill(&WHITE)?;
+            let (above, below) = area.split_vertically(legend);
+            self.paint_legend(&above, &places)?;
+            self.paint_charts(&below.split_evenly((rows, columns)))
+        })
     }
 
     /// Where the series stand in the legend: how far to the right, and in which line.
@@ -60,27 +59,23 @@ impl Sheet {
         self.legend.iter().map(place).collect()
     }
 
-    fn paint(&self, root: &Area<'_>, legend: &[(i32, i32)], columns: usize) -> Painted {
-        root.fill(&WHITE)?;
-        let lines = legend.last().map_or(0, |(_, line)| line + 1) as u32;
-        let (above, below) = root.split_vertically(lines * LINE);
-        for ((look, name), (across, line)) in self.legend.iter().zip(legend) {
+    fn paint_legend(&self, area: &Area<'_>, places: &[(i32, i32)]) -> Painted {
+        for ((look, name), (across, line)) in self.legend.iter().zip(places) {
             let (left, middle) = (across + 6, line * LINE as i32 + LINE as i32 / 2);
             let ends = [(left, middle), (left + 22, middle)];
-            above.draw(&PathElement::new(
-                ends,
-                look.colour.stroke_width(look.width),
-            ))?;
+            let style = look.colour.stroke_width(look.width);
+            area.draw(&PathElement::new(ends, style))?;
             let corners = look.marker.iter().map(|(x, y)| (left + 11 + x, middle + y));
-            above.draw(&Polygon::new(
-                corners.collect::<Vec<_>>(),
-                look.colour.filled(),
-            ))?;
+            let corners: Vec<(i32, i32)> = corners.collect();
+            area.draw(&Polygon::new(corners, look.colour.filled()))?;
             let place = (left + 28, middle - 7);
-            above.draw(&Text::new(name.clone(), place, LETTERS))?;
+            area.draw(&Text::new(name.clone(), place, LETTERS))?;
         }
-        let rows = self.charts.len().div_ceil(columns);
-        for ((title, chart), area) in self.charts.iter().zip(below.split_evenly((rows, columns))) {
+        Ok(())
+    }
+
+    fn paint_charts(&self, areas: &[Area<'_>]) -> Painted {
+        for ((title, chart), area) in self.charts.iter().zip(areas) {
             let (head, rest) = area.split_vertically(LINE);
             head.draw(&Text::new(title.clone(), (84, 6), LETTERS))?;
             chart.paint_on(&rest)?;

@@ -76,12 +76,12 @@ fn make(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<(
         write(name, &figure.record(results.of(&figure.command)?)?)?;
     }
     drop(results);
-    let tables = tables(all)?;
+    let (tables, drawings) = rendered(all)?;
     for document in documents()? {
         document.replace(&tables)?;
     }
-    for (path, drawn) in drawings(all)? {
-        std::fs::create_dir_all(crate::place::root().join(PLOTS)).doing(format!("make {PLOTS}"))?;
+    std::fs::create_dir_all(crate::place::root().join(PLOTS)).doing(format!("make {PLOTS}"))?;
+    for (path, drawn) in drawings {
         std::fs::write(&path, drawn).doing(format!("write {}", path.display()))?;
     }
     println!(
@@ -116,7 +116,7 @@ fn compare_records(due: &[(&String, &Figure)]) -> Outcome<()> {
 }
 
 fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
-    let tables = tables(all)?;
+    let (tables, drawings) = rendered(all)?;
     let mut shown = BTreeSet::new();
     for document in documents()? {
         shown.extend(document.check(&tables)?);
@@ -126,7 +126,7 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
             "no document shows the figure {name}"
         )));
     }
-    for (path, drawn) in drawings(all)? {
+    for (path, drawn) in drawings {
         if std::fs::read_to_string(&path).unwrap_or_default() != drawn {
             let (shown, name) = (path.display(), path.file_stem().unwrap_or_default());
             return Err(Failure::work(format!(
@@ -138,23 +138,23 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
     Ok(())
 }
 
-/// Drawings, and the files that they are kept in.
-fn drawings(all: &BTreeMap<String, Figure>) -> Outcome<Vec<(PathBuf, String)>> {
-    let mut drawings = Vec::new();
-    for (name, figure) in all {
-        let path = crate::place::root().join(PLOTS).join(format!("{name}.svg"));
-        drawings.extend(figure.svg(&read(name)?)?.map(|drawn| (path, drawn)));
-    }
-    Ok(drawings)
-}
+/// By name, what stands between marks.
+type Tables = BTreeMap<String, String>;
+/// The files that drawings are kept in, and what they hold.
+type Drawings = Vec<(PathBuf, String)>;
 
-/// What stands between the marks of each figure.
-fn tables(all: &BTreeMap<String, Figure>) -> Outcome<BTreeMap<String, String>> {
-    let table = |(name, figure): (&String, &Figure)| {
+/// What stands between the marks of each figure, and the drawings.
+fn rendered(all: &BTreeMap<String, Figure>) -> Outcome<(Tables, Drawings)> {
+    let (mut tables, mut drawings) = (Tables::new(), Drawings::new());
+    for (name, figure) in all {
         let record = read(name)?;
-        Ok((name.clone(), figure.render(&record)?))
-    };
-    all.iter().map(table).collect()
+        tables.insert(name.clone(), figure.render(&record)?);
+        if let Some(drawn) = figure.svg(&record)? {
+            let path = crate::place::root().join(PLOTS).join(format!("{name}.svg"));
+            drawings.push((path, drawn));
+        }
+    }
+    Ok((tables, drawings))
 }
 
 /// README and all of `docs`.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::figure::{Axes, has};
-use crate::chart::{Chart, Frame, Look, Point, Scale, Sheet, Unit, heading, labelled};
+use crate::chart::{Chart, Frame, Look, Point, Scale, Sheet, Unit, heading};
 use crate::failure::{Failure, Outcome};
 
 /// Charts with the same series.
@@ -102,19 +102,19 @@ impl Plot {
         let lines: Vec<Vec<Point>> = self.series.iter().map(of).collect();
         let points = || lines.iter().flatten();
         let values: Vec<f64> = points().map(|point| point.across).collect();
-        let up = Scale::upwards(points().map(|point| point.up), Unit::of(&self.up));
         let across = Scale::across(&values, |value| format!("{value:.0}"));
-        let (Some(up), Some(across), false) = (up, across, lines.iter().any(Vec::is_empty)) else {
+        let name = self.name.clone().unwrap_or_else(|| heading(&self.up));
+        let frame = across.filter(|_| !lines.iter().any(Vec::is_empty));
+        let frame = frame.and_then(|across| {
+            let across = (heading(&panel.across), across);
+            Frame::around(points(), across, (&name, Unit::of(&self.up), None))
+        });
+        let Some(frame) = frame else {
             let cause = format!("the plot lacks points: {}", panel.title);
             return Err(Failure::work(cause));
         };
-        let name = self.name.clone().unwrap_or_else(|| heading(&self.up));
         Ok(Chart {
-            frame: Frame {
-                across: (heading(&panel.across), across),
-                up: (labelled(&name, &up), up),
-                level: None,
-            },
+            frame,
             lines: self.looks().zip(lines).collect(),
         })
     }

@@ -18,22 +18,15 @@ pub fn plot(
 ) -> Outcome<Option<Plot>> {
     let series = series(layout, panel, drawn);
     let points = || series.iter().flat_map(|(_, points)| points);
-    let ends = points().flat_map(|point| {
-        let (low, high) = point.spread.unwrap_or((point.up, point.up));
-        [low, point.up, high]
-    });
     let values: Vec<f64> = points().map(|point| point.across).collect();
-    let up = Scale::upwards(ends.chain(level), unit).filter(|_| !values.is_empty());
-    let (Some(up), Some(across)) = (up, across(layout, panel, &values)) else {
+    let across = across(layout, panel, &values).filter(|_| !values.is_empty());
+    let frame = across.and_then(|across| Frame::around(points(), across, (name, unit, level)));
+    let Some(frame) = frame else {
         return Ok(None);
     };
     let line = |(index, points): &(usize, Vec<Point>)| (look(layout, *index).0, points.clone());
     let chart = Chart {
-        frame: Frame {
-            across,
-            up: (labelled(name, &up), up),
-            level,
-        },
+        frame,
         lines: series.iter().map(line).collect(),
     };
     Ok(Some(Plot {

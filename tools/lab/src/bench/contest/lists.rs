@@ -3,6 +3,7 @@
 use shootdown_callbench::Masks;
 use shootdown_sim::workload::{MAX_CPUS, Peer};
 
+use crate::bench::program::distinct;
 use crate::cli::Calls;
 use crate::failure::{Failure, Outcome};
 
@@ -97,14 +98,7 @@ fn machine_sizes(asked: Option<&[i64]>) -> Outcome<Option<Vec<usize>>> {
         )),
     };
     let sizes = asked.map(|asked| asked.iter().map(size).collect::<Outcome<Vec<usize>>>());
-    Ok(sizes.transpose()?.map(sorted))
-}
-
-/// Each once, the least first.
-fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
-    values.sort_unstable();
-    values.dedup();
-    values
+    Ok(sizes.transpose()?.map(|sizes| distinct(&sizes)))
 }
 
 fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>> {
@@ -117,7 +111,7 @@ fn counts(option: &str, words: Option<&[String]>) -> Outcome<Option<Vec<Count>>>
         )),
     };
     let counts = words.map(|words| words.iter().map(count).collect::<Outcome<Vec<Count>>>());
-    Ok(counts.transpose()?.map(sorted))
+    Ok(counts.transpose()?.map(|counts| distinct(&counts)))
 }
 
 fn named<T: Copy>(

@@ -2,7 +2,7 @@
 
 use super::ContestPlan;
 use super::plan::{Clock, Group, LONG_FUNCTION_NS};
-use crate::bench::columns::{Column, Format, grid, or_dash, table};
+use crate::bench::columns::{Column, Format, grid, table};
 use crate::bench::report;
 use crate::bench::row::Row;
 use crate::machine::host_cores;
@@ -184,10 +184,12 @@ pub fn compare_with_one_lock(rows: &mut [Row]) {
     }
 }
 
+const CHANGE: Column = Column::new("change_percent", "change", Format::Change);
+const LIMIT: Column = Column::new("limit_percent", "limit", Format::Change);
+
 /// The published table's shape: the change against one lock, the limit beside it.
 fn whole(rows: &[Row]) -> String {
-    let change = |row: &Row| row.number("change_percent");
-    if rows.iter().any(|row| change(row).is_none()) {
+    if rows.iter().any(|row| row.number(CHANGE.key).is_none()) {
         return format!("(without {ONE_LOCK} there is no change against one lock)\n");
     }
     let lock_us = |shape: &Row| {
@@ -195,18 +197,16 @@ fn whole(rows: &[Row]) -> String {
         let lock = rows.iter().find(is_lock);
         format!("{:.0}", lock.map_or(0.0, Row::whole_median_ns) / 1000.0)
     };
-    let limit = |shape: &Row| or_dash(shape.number("limit_percent").map(percent));
+    let limit = |shape: &Row| LIMIT.cell(shape);
     let heading = format!("{ONE_LOCK} us");
     format!(
         "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}\n",
-        of_all(rows, &[(&heading, &lock_us), ("limit", &limit)], |row| {
-            or_dash(change(row).map(percent))
-        })
+        of_all(
+            rows,
+            &[(&heading, &lock_us), (LIMIT.heading, &limit)],
+            |row| { CHANGE.cell(row) }
+        )
     )
-}
-
-fn percent(change: f64) -> String {
-    format!("{change:+.1}")
 }
 
 impl Row {

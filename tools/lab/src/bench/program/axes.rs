@@ -74,7 +74,7 @@ fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()>
 }
 
 /// Sorted, each value once.
-pub fn distinct(values: &[u32]) -> Vec<u32> {
+pub fn distinct<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted.dedup();

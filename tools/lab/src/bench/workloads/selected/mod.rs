@@ -11,7 +11,7 @@ use shootdown_callbench::Masks;
 use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
-use crate::bench::columns::{number, or_dash};
+use crate::bench::columns::{Column, Format, number};
 use crate::bench::contest::{AXES, Axis, by_peer};
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
@@ -109,37 +109,26 @@ fn published(line: &Line) -> Option<f64> {
     row.map(|(_, percents)| percents[column])
 }
 
-/// What a table has of each row, and above it.
-const FIGURES: [(&str, Figure); 4] = [
-    (
-        "the time of all calls, in % against xen-before",
-        Figure::Percent("change_percent"),
-    ),
-    (
+/// The change against [`REFERENCE`].
+const CHANGE: Column = Column::new(
+    "change_percent",
+    "the time of all calls, in % against xen-before",
+    Format::Change,
+);
+/// What a table has of each row, below its heading.
+const FIGURES: [Column; 4] = [
+    CHANGE,
+    Column::new(
+        "unfairness",
         "the 99th percentile of the slowest initiator by that of the fastest",
-        Figure::Ratio("unfairness"),
+        Format::Digits(1),
     ),
-    ("one call, median ns", Figure::Number("median_ns")),
-    ("one call, p99 ns", Figure::Number("p99_ns")),
+    Column::new("median_ns", "one call, median ns", Format::Digits(0)),
+    Column::new("p99_ns", "one call, p99 ns", Format::Digits(0)),
 ];
-
-/// A figure of a row, and how it is written.
-#[derive(Clone, Copy)]
-enum Figure {
-    Percent(&'static str),
-    Ratio(&'static str),
-    Number(&'static str),
-}
-
-impl Figure {
-    fn cell(self, row: &Row) -> String {
-        or_dash(match self {
-            Self::Percent(key) => row.number(key).map(|percent| format!("{percent:+.1}")),
-            Self::Ratio(key) => row.number(key).map(|ratio| format!("{ratio:.1}")),
-            Self::Number(key) => row.number(key).map(|number| format!("{number:.0}")),
-        })
-    }
-}
+/// What stands beside [`CHANGE`].
+const LIMIT: Column = Column::new("limit_percent", "fifo", Format::Change);
+const PUBLISHED: Column = Column::new("published_percent", "published", Format::Change);
 
 /// Four tables for each machine, function and way to draw masks.
 fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
@@ -153,7 +142,8 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
             number(rows[0].us("function_ns")),
             plan.calls,
         ));
-        for (heading, figure) in FIGURES {
+        for figure in &FIGURES {
+            let heading = figure.heading;
             text.push_str(&format!("{heading}\n{}\n", table(plan, rows, figure)));
         }
     }
@@ -163,11 +153,10 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
     text + &goals::verdict(rows, plan.calls)
 }
 
-fn table(plan: &Plan, rows: &[Row], figure: Figure) -> String {
-    let is_change = matches!(figure, Figure::Percent(_));
-    let fifo = |row: &Row| Figure::Percent("limit_percent").cell(row);
-    let published = |row: &Row| Figure::Percent("published_percent").cell(row);
-    let limits: [Axis<'_>; 2] = [("fifo", &fifo), ("published", &published)];
+fn table(plan: &Plan, rows: &[Row], figure: &Column) -> String {
+    let is_change = figure.key == CHANGE.key;
+    let [limit, published] = [&LIMIT, &PUBLISHED].map(|column| |row: &Row| column.cell(row));
+    let limits: [Axis<'_>; 2] = [(LIMIT.heading, &limit), (PUBLISHED.heading, &published)];
     let further = if is_change { &limits[..] } else { &[] };
     // The reference's own change is nothing.
     let is_shown = |peer: &&Peer| !is_change || **peer != REFERENCE;
