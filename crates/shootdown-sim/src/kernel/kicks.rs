@@ -34,14 +34,15 @@ where
         if targets.is_empty() {
             return Vec::new();
         }
-        let mut ready = self.engine.ready_cpus();
+        let before = context().knowledge();
+        let ready = self.engine.ready_cpus();
         // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave. (It learns of
         // that by acquiring, as it looks; a look that does not acquire would leave this check without targets, and a sight unseen.)
-        let known = context().knowledge();
-        if N > u64::BITS as usize {
-            // Words of a set are read one after the other: what is learned by a later one does not make an earlier one newer.
-            ready = self.engine.ready_cpus();
-        }
+        // Of a set of several words, which are read one after the other, what a later one teaches does not make an earlier one newer.
+        let known = match N > u64::BITS as usize {
+            true => before,
+            false => context().knowledge(),
+        };
         let is_known = |cpu: usize| known.covers(&self.knew[cpu].borrow());
         targets
             .retain(|&cpu| ready.contains(self.numbers[cpu]) && is_known(cpu) && in_stretch(&cpu));
