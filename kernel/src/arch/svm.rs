@@ -156,6 +156,8 @@ unsafe extern "C" fn enter_guest(vmcb: u64, registers: &mut GuestRegisters, host
         "push rdx",
         "push rdi",
         "clgi",
+        // Not last before VMRUN: what holds interrupts off behind STI would hold in the guest.
+        "sti",
         "mov rax, rdx",
         "vmsave rax",
         "mov rax, rdi",
@@ -174,7 +176,6 @@ unsafe extern "C" fn enter_guest(vmcb: u64, registers: &mut GuestRegisters, host
         "mov r14, [rsi + {r14}]",
         "mov r15, [rsi + {r15}]",
         "mov rsi, [rsi + {rsi}]",
-        "sti",
         "vmrun rax",
         "cli",
         // RAX and RSP are the host's again.

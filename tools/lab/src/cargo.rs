@@ -38,12 +38,11 @@ struct Artifact {
 
 /// Builds the reference kernel and returns a copy that later builds leave alone.
 pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
-    let (name, features) = match flavour {
-        Flavour::Plain => ("kernel", ""),
-        Flavour::Breakable => ("kernel-breakable", "--features breaks,selftest"),
+    let name = match flavour {
+        Flavour::Plain => "kernel",
+        Flavour::Breakable => "kernel-breakable",
     };
-    let words = format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}");
-    let built = build(&words, "the kernel")?;
+    let built = build(&kernel(flavour), "the kernel")?;
     let missing = || Failure::work("cargo built no kernel");
     let image = built.values().next().ok_or_else(missing)?;
     let kept = tempfile::env::temp_dir().join(format!("{name}.elf"));
@@ -51,10 +50,23 @@ pub fn build_kernel(flavour: Flavour) -> Outcome<PathBuf> {
     Ok(kept)
 }
 
+/// The arguments of cargo that build the reference kernel.
+pub fn kernel(flavour: Flavour) -> String {
+    let features = match flavour {
+        Flavour::Plain => "",
+        Flavour::Breakable => "--features breaks,selftest",
+    };
+    format!("build --release -p shootdown-kernel --target {KERNEL_TARGET} {features}")
+}
+
 /// Builds every user program for the ABI that the kernel runs, by name.
 pub fn build_user() -> Outcome<BTreeMap<String, PathBuf>> {
-    let words = format!("build --release -p shootdown-user --bins --target {USER_TARGET}");
-    build(&words, "the user programs")
+    build(&format!("{} --bins", user()), "the user programs")
+}
+
+/// The arguments of cargo that build user programs, but for which.
+pub fn user() -> String {
+    format!("build --release -p shootdown-user --target {USER_TARGET}")
 }
 
 /// Builds a static library for a bare target, and says where it is.

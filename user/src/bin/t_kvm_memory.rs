@@ -8,7 +8,7 @@ use std::thread;
 use shootdown_user::checks::{self, Check, expect};
 use shootdown_user::child::{Child, End};
 use shootdown_user::kvm::abi::{self, ClearDirtyLog, EnableCap, MemoryRegion, Regs};
-use shootdown_user::kvm::{self, Guest, MEMORY_PAGES, Stop, code, slot};
+use shootdown_user::kvm::{self, CODE_PAGE, Guest, MEMORY_PAGES, Stop, code, slot};
 use shootdown_user::machine;
 use shootdown_user::policy::PolicySwitch;
 use shootdown_user::region::{PAGE_BYTES, Region};
@@ -196,18 +196,26 @@ fn slots_come_and_go() {
     ));
 }
 
+/// The log, but for the page with the program: Linux logs what it lets a guest write, whether it has written or not.
+fn logged(guest: &Guest) -> Vec<usize> {
+    let mut pages = guest.dirty_pages().unwrap();
+    let is_exact = machine::is_reference_kernel();
+    pages.retain(|&number| is_exact || number != CODE_PAGE);
+    pages
+}
+
 fn the_log_has_what_was_written() {
     let guest = guest(LOGGED);
-    assert_eq!(guest.dirty_pages().unwrap(), CLEAN);
+    assert_eq!(logged(&guest), CLEAN);
     for number in [16, 17, 63, 64, 200] {
         guest.write(page(number), 1).unwrap();
     }
     guest.read(page(100)).unwrap();
-    assert_eq!(guest.dirty_pages().unwrap(), [16, 17, 63, 64, 200]);
-    assert_eq!(guest.dirty_pages().unwrap(), CLEAN);
+    assert_eq!(logged(&guest), [16, 17, 63, 64, 200]);
+    assert_eq!(logged(&guest), CLEAN);
     guest.write(page(64), 2).unwrap();
     guest.write(page(64), 3).unwrap();
-    assert_eq!(guest.dirty_pages().unwrap(), [64]);
+    assert_eq!(logged(&guest), [64]);
     // Also of pages that were writable before.
     guest.machine.set_memory(slot(&guest.memory, 0)).unwrap();
     guest.write(page(30), 1).unwrap();
@@ -215,9 +223,9 @@ fn the_log_has_what_was_written() {
         .machine
         .set_memory(slot(&guest.memory, LOGGED))
         .unwrap();
-    assert_eq!(guest.dirty_pages().unwrap(), CLEAN);
+    assert_eq!(logged(&guest), CLEAN);
     guest.write(page(30), 2).unwrap();
-    assert_eq!(guest.dirty_pages().unwrap(), [30]);
+    assert_eq!(logged(&guest), [30]);
 }
 
 fn logs_are_cleared_by_hand() {
@@ -231,13 +239,13 @@ fn logs_are_cleared_by_hand() {
     for number in [16, 17, 70] {
         guest.write(page(number), 1).unwrap();
     }
-    assert_eq!(guest.dirty_pages().unwrap(), [16, 17, 70]);
-    assert_eq!(guest.dirty_pages().unwrap(), [16, 17, 70]);
+    assert_eq!(logged(&guest), [16, 17, 70]);
+    assert_eq!(logged(&guest), [16, 17, 70]);
     clear(&guest, 0, 64, &[1 << 16 | 1 << 20]);
-    assert_eq!(guest.dirty_pages().unwrap(), [17, 70]);
+    assert_eq!(logged(&guest), [17, 70]);
     guest.write(page(16), 1).unwrap();
     clear(&guest, 64, 192, &[1 << 6, 0, 0]);
-    assert_eq!(guest.dirty_pages().unwrap(), [16, 17]);
+    assert_eq!(logged(&guest), [16, 17]);
     // All pages count as dirty at first.
     manual.args[0] = 3;
     kvm::request_with(&guest.machine, abi::ENABLE_CAP, &mut manual).unwrap();
@@ -248,9 +256,9 @@ fn logs_are_cleared_by_hand() {
         .unwrap();
     assert_eq!(guest.dirty_pages().unwrap().len(), MEMORY_PAGES);
     clear(&guest, 0, 256, &[u64::MAX; 4]);
-    assert_eq!(guest.dirty_pages().unwrap(), CLEAN);
+    assert_eq!(logged(&guest), CLEAN);
     guest.write(page(16), 1).unwrap();
-    assert_eq!(guest.dirty_pages().unwrap(), [16]);
+    assert_eq!(logged(&guest), [16]);
 }
 
 fn clear(guest: &Guest, first_page: u64, num_pages: u32, bits: &[u64]) {
@@ -320,17 +328,15 @@ const CHECKS: [Check; 10] = checks::named![
 ];
 
 fn main() -> ExitCode {
-    if kvm::open().unwrap().is_none() {
-        println!("t_kvm_memory: OK, there is no /dev/kvm");
-        return ExitCode::SUCCESS;
-    }
-    checks::fail_on_panic("t_kvm_memory");
-    machine::prepare();
-    let switch = PolicySwitch::of_this_kernel();
-    for policy in switch.resolve(&POLICIES.map(String::from)).unwrap() {
-        switch.select(&policy).unwrap();
-        checks::run_all(&format!("t_kvm_memory: {policy}"), &CHECKS);
-    }
-    println!("t_kvm_memory: OK");
-    ExitCode::SUCCESS
+    kvm::check("t_kvm_memory", || {
+        checks::fail_on_panic("t_kvm_memory");
+        machine::prepare();
+        let switch = PolicySwitch::of_this_kernel();
+        for policy in switch.resolve(&POLICIES.map(String::from)).unwrap() {
+            switch.select(&policy).unwrap();
+            checks::run_all(&format!("t_kvm_memory: {policy}"), &CHECKS);
+        }
+        println!("t_kvm_memory: OK");
+        ExitCode::SUCCESS
+    })
 }

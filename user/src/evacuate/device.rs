@@ -1,7 +1,6 @@
-//! `/dev/kvm`: modules and a node on Linux, what it can do, and new machines.
+//! `/dev/kvm`: what it can do, and new machines.
 
 use std::io;
-use std::path::Path;
 
 use kvm_bindings::{
     CpuId, KVM_API_VERSION, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE,
@@ -10,15 +9,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Kvm, VmFd};
 
 use crate::args::UsageError;
-use crate::machine::{self, done};
-use crate::modules;
-
-/// In the order in which they need each other.
-const COMMON_MODULES: [&str; 2] = ["irqbypass", "kvm"];
-/// One of them fits the processor.
-const VENDOR_MODULES: [&str; 2] = ["kvm-amd", "kvm-intel"];
-const PATH: &str = "/dev/kvm";
-const NUMBER: libc::dev_t = libc::makedev(10, 232);
+use crate::kvm::{self, PATH};
 
 /// The device, and what all machines have from it.
 #[derive(Debug)]
@@ -34,7 +25,7 @@ impl Device {
     /// # Errors
     /// There is none, or it speaks another language.
     pub fn open() -> Result<Self, UsageError> {
-        prepare().map_err(|error| UsageError::new(format!("cannot load Linux's KVM: {error}")))?;
+        kvm::prepare().map_err(|error| UsageError::new(format!("cannot load Linux's KVM: {error}")))?;
         let kvm = Kvm::new().map_err(|error| {
             UsageError::new(format!(
                 "cannot open {PATH} ({error}): run on a kernel with KVM and a processor with SVM or VMX, as a user who may open it"
@@ -77,23 +68,4 @@ impl Device {
         }
         Ok((vm, self.clears_by_hand))
     }
-}
-
-/// Loads what the lab has packed, which has no node then.
-fn prepare() -> io::Result<()> {
-    let packed = |name: &&str| modules::packed(name);
-    for path in COMMON_MODULES.iter().filter_map(packed) {
-        modules::load(&path, c"")?;
-    }
-    for path in VENDOR_MODULES.iter().filter_map(packed) {
-        // The other one's refusal is no error; without either the device does not open.
-        let _ignored = modules::load(&path, c"");
-    }
-    if modules::packed("kvm").is_some() && !Path::new(PATH).exists() {
-        // SAFETY: the path is a constant that ends with NUL.
-        done(unsafe { libc::mknod(c"/dev/kvm".as_ptr(), libc::S_IFCHR | 0o600, NUMBER) })?;
-        // Where KVM's counters are. Without them rows lack some figures.
-        let _ignored = machine::mount(c"debugfs", c"/sys/kernel/debug");
-    }
-    Ok(())
 }

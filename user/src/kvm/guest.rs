@@ -7,14 +7,18 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::abi::{self, DirtyLog, MemoryRegion, Regs, Segment, Sregs};
 use super::{Machine, Vcpu, request, request_with};
+use crate::counters::{self, CounterSource};
 use crate::machine;
 use crate::region::{PAGE_BYTES, Region};
 
 /// Pages of a guest's memory, from guest-physical 0 on.
 pub const MEMORY_PAGES: usize = 256;
 
+/// What the engine counts of guests whose tag holds nothing any more as they enter.
+const DROPPED: &str = "tags_dropped";
+
 /// The page where programs are.
-const CODE_PAGE: usize = 1;
+pub const CODE_PAGE: usize = 1;
 
 /// Programs in 32-bit code. EDI and ESI are addresses, EAX is a value.
 pub mod code {
@@ -50,6 +54,10 @@ pub mod code {
         0x0f, 0x21, 0xc3, 0x0f, 0x21, 0xfa, // mov ebx, dr0; mov edx, dr7
         0xf4,
     ];
+    /// Writes EAX and EDX to the model-specific register ECX, and halts.
+    pub const WRMSR: &[u8] = &[0x0f, 0x30, 0xf4];
+    /// Reads the model-specific register ECX to EAX and EDX, and halts.
+    pub const RDMSR: &[u8] = &[0x0f, 0x32, 0xf4];
     /// Asks CPUID, and halts.
     pub const CPUID: &[u8] = &[0x0f, 0xa2, 0xf4];
 }
@@ -124,6 +132,17 @@ impl Guest {
         Ok(self.stop())
     }
 
+    /// As [`run`](Self::run); and before how many entries translations were dropped, where the kernel counts that (Linux does not).
+    pub fn run_counting_drops(&self) -> io::Result<(Stop, Option<u64>)> {
+        let mut counters = CounterSource::of_this_kernel();
+        let before = counters.read();
+        let stop = self.run()?;
+        let after = counters.read();
+        let is_counted = after.contains_key(DROPPED);
+        let drops = is_counted.then(|| counters::grown(DROPPED, &before, &after));
+        Ok((stop, drops))
+    }
+
     /// What it was stopped for last.
     pub fn stop(&self) -> Stop {
         let vcpu = &self.vcpu;
@@ -131,10 +150,13 @@ impl Guest {
         match vcpu.read::<u32>(abi::RUN_EXIT_REASON) {
             abi::EXIT_HLT => Stop::Halted,
             abi::EXIT_IO => {
-                let (port, bytes) = (vcpu.read(at + 2), vcpu.read(at + 1));
+                let (port, bytes) = (vcpu.read(at + 2), vcpu.read::<u8>(at + 1));
                 match vcpu.read::<u8>(at) {
                     0 => Stop::In(port, bytes),
-                    _ => Stop::Out(port, bytes, vcpu.read(self.io_offset())),
+                    _ => {
+                        let value = vcpu.read::<u32>(self.io_offset());
+                        Stop::Out(port, bytes, value & low_bytes(bytes.into()) as u32)
+                    }
                 }
             }
             abi::EXIT_MMIO => Stop::Memory(vcpu.read(at), vcpu.read::<u8>(at + 20) != 0),
@@ -145,7 +167,8 @@ impl Guest {
     /// How many bytes it wants to write to where no memory is, or to read, and what it writes.
     pub fn accessed(&self) -> (u32, u64) {
         let at = abi::RUN_DETAILS;
-        (self.vcpu.read(at + 16), self.vcpu.read(at + 8))
+        let (bytes, value) = (self.vcpu.read(at + 16), self.vcpu.read::<u64>(at + 8));
+        (bytes, value & low_bytes(bytes))
     }
 
     /// What it reads there.
@@ -286,4 +309,9 @@ pub fn slot(memory: &Region, flags: u32) -> MemoryRegion {
         memory_size: (memory.pages() * PAGE_BYTES) as u64,
         userspace_addr: memory.word(0, 0).as_ptr().addr() as u64,
     }
+}
+
+/// A mask of so many bytes: Linux leaves the others of a value as they were.
+fn low_bytes(bytes: u32) -> u64 {
+    u64::MAX >> (64 - 8 * bytes.clamp(1, 8))
 }

@@ -7,22 +7,85 @@ mod guest;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
 use std::ptr::NonNull;
 
 pub use background::{catch_interruptions, interrupt};
-pub use guest::{Guest, MEMORY_PAGES, Stop, code, enter_flat_mode, slot};
+pub use guest::{CODE_PAGE, Guest, MEMORY_PAGES, Stop, code, enter_flat_mode, slot};
 
-use abi::{CREATE_VCPU, CREATE_VM, GET_VCPU_MMAP_SIZE, MemoryRegion, SET_USER_MEMORY_REGION};
+use crate::machine::{self, done};
+use crate::modules;
+use abi::{
+    CREATE_VCPU, CREATE_VM, Cpuid, CpuidEntry, GET_VCPU_MMAP_SIZE, MemoryRegion,
+    SET_USER_MEMORY_REGION,
+};
+
+/// The device.
+pub const PATH: &str = "/dev/kvm";
+const NUMBER: libc::dev_t = libc::makedev(10, 232);
+/// Linux's modules, in the order in which they need each other.
+const COMMON_MODULES: [&str; 2] = ["irqbypass", "kvm"];
+/// One of them fits the processor.
+const VENDOR_MODULES: [&str; 2] = ["kvm-amd", "kvm-intel"];
+
+/// Loads the modules that the lab has packed, and makes the device's node. Once is enough.
+pub fn prepare() -> io::Result<()> {
+    let packed = |name: &&str| modules::packed(name);
+    if modules::packed("kvm").is_none() || Path::new(PATH).exists() {
+        return Ok(());
+    }
+    for path in COMMON_MODULES.iter().filter_map(packed) {
+        modules::load(&path, c"")?;
+    }
+    for path in VENDOR_MODULES.iter().filter_map(packed) {
+        // The other one's refusal is no error; without either the device does not open.
+        let _ignored = modules::load(&path, c"");
+    }
+    // SAFETY: the path is a constant that ends with NUL.
+    done(unsafe { libc::mknod(c"/dev/kvm".as_ptr(), libc::S_IFCHR | 0o600, NUMBER) })?;
+    // Where KVM's counters are. Without them rows lack some figures.
+    let _ignored = machine::mount(c"debugfs", c"/sys/kernel/debug");
+    Ok(())
+}
 
 /// Opens the device; `None` on machines without.
 pub fn open() -> io::Result<Option<File>> {
-    match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+    prepare()?;
+    match OpenOptions::new().read(true).write(true).open(PATH) {
         Ok(device) => Ok(Some(device)),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV) => Ok(None),
             _ => Err(error),
         },
     }
+}
+
+/// Has `program` check virtual machines; where there are none there is nothing to check.
+///
+/// A program that makes many keeps one until the end: Linux patches itself when its first virtual CPU comes and when the last one goes, and
+/// QEMU brings it down at times as it does.
+pub fn check(program: &str, checks: impl FnOnce() -> ExitCode) -> ExitCode {
+    if open().unwrap().is_none() {
+        println!("{program}: OK, there is no {PATH}");
+        return ExitCode::SUCCESS;
+    }
+    catch_interruptions();
+    checks()
+}
+
+/// More than any kernel has.
+const MOST_LEAVES: usize = 100;
+
+/// What guests may find in CPUID.
+pub fn supported_cpuid(device: &File) -> io::Result<Cpuid<MOST_LEAVES>> {
+    let mut cpuid = Cpuid {
+        entries: MOST_LEAVES as u32,
+        padding: 0,
+        entry: [CpuidEntry::default(); MOST_LEAVES],
+    };
+    request_with(device, abi::GET_SUPPORTED_CPUID, &mut cpuid)?;
+    Ok(cpuid)
 }
 
 /// A request whose argument is a number.

@@ -27,10 +27,8 @@ pub enum Format {
     Actors,
     /// A counter of the engine with two decimals.
     Counter,
-    /// Nanoseconds, in microseconds.
+    /// Nanoseconds, in microseconds, with as many digits as say something.
     Micros,
-    /// Nanoseconds, with their unit.
-    Time,
     /// A number with as many digits as say something.
     Short,
     /// In percent.
@@ -68,8 +66,7 @@ impl Column {
                 format!("{}{mark}", row.count(self.key))
             }
             Format::Counter => format!("{:.2}", row.counter(self.key)),
-            Format::Micros => format!("{:.1}", figure? / 1000.0),
-            Format::Time => time(figure?),
+            Format::Micros => micros(figure?),
             Format::Short => short(figure?),
             Format::Percent => format!("{:.1} %", figure?),
             Format::Change => format!("{:+.1}", figure?),
@@ -160,6 +157,15 @@ pub fn bytes(bytes: usize) -> String {
     }
 }
 
+/// Nanoseconds in microseconds, with three digits or more.
+pub fn micros(ns: f64) -> String {
+    match ns / 1000.0 {
+        0.0 => "0".to_owned(),
+        us if us < 0.9995 => format!("{us:.3}"),
+        us => short(us),
+    }
+}
+
 /// A number with as many digits as say something.
 pub fn short(value: f64) -> String {
     match value {
@@ -180,6 +186,11 @@ mod tests {
         assert_eq!(time(26_268.0), "26.3 us");
         assert_eq!(time(1_919_110.0), "1919 us");
         assert_eq!(time(40_600_000.0), "40.6 ms");
+        assert_eq!(micros(0.0), "0");
+        assert_eq!(micros(412.4), "0.412");
+        assert_eq!(micros(1_000.0), "1.00");
+        assert_eq!(micros(26_268.0), "26.3");
+        assert_eq!(micros(1_919_110.0), "1919");
         assert_eq!(bytes(128), "128 B");
         assert_eq!(bytes(512 << 20), "512 MiB");
         assert_eq!(bytes(64 << 10), "64 KiB");

@@ -28,5 +28,5 @@ pub use columns::{bytes, counted, grid, number, short, time};
 pub use course::command;
 pub use report::remarks;
 pub use row::{REFERENCE, Row, median};
-pub use workload::{Contest, Program};
+pub use workload::{Contest, OnLinux, Program};
 pub use workloads::{CONTESTS, PROGRAMS, on_linux};

@@ -140,8 +140,8 @@ pub enum OnLinux {
     IfAsked,
     /// As before, and without a choice only an image with a disk is compared.
     WithDisk,
-    /// Likewise with modules: what Linux would lack without them, and their paths in the package, in the order in which they are loaded.
-    WithModules(&'static str, &'static [&'static str]),
+    /// Likewise with the modules of KVM.
+    WithKvm,
     /// Nothing, for this reason.
     Never(&'static str),
 }
@@ -154,7 +154,7 @@ impl OnLinux {
     pub fn files(self, image: &Path) -> Outcome<Vec<(String, Vec<u8>)>> {
         match self {
             Self::WithDisk => Ramdisk::find(image)?.files(),
-            Self::WithModules(purpose, paths) => Modules::find(image, paths, purpose)?.files(),
+            Self::WithKvm => Modules::of_kvm(image)?.files(),
             Self::Always | Self::IfAsked | Self::Never(_) => Ok(Vec::new()),
         }
     }
@@ -163,7 +163,7 @@ impl OnLinux {
     pub fn is_ready(self, image: &Path) -> bool {
         match self {
             Self::WithDisk => Ramdisk::find(image).is_ok(),
-            Self::WithModules(purpose, paths) => Modules::find(image, paths, purpose).is_ok(),
+            Self::WithKvm => Modules::of_kvm(image).is_ok(),
             Self::Always | Self::IfAsked | Self::Never(_) => true,
         }
     }

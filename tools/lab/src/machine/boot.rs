@@ -11,10 +11,10 @@ use super::bochs::{Bochs, BochsModel};
 use super::child::{Child, Stopped};
 use super::disc::{self, Firmware};
 use super::end::End;
+use super::modules::Modules;
 use super::monitor::Monitor;
-use super::nested::VMM;
 use super::symbols;
-use crate::bench;
+use crate::bench::{self, OnLinux};
 use crate::failure::{Doing, Failure, Outcome, last_lines};
 use crate::{initramfs, place};
 
@@ -22,6 +22,8 @@ use crate::{initramfs, place};
 pub const MEMORY_MIB: u32 = 512;
 /// How long before its deadline a machine is asked where its processors are.
 const LAST_LOOK: Duration = Duration::from_secs(3);
+/// What runs guests.
+const KVM: &[u8] = b"/dev/kvm";
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 15;
 
@@ -143,9 +145,13 @@ impl Boot<'_> {
 
     /// What the program needs beside itself.
     fn files(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
-        let mut files = match self.kernel {
-            Kernel::Linux(image) => bench::on_linux(self.program.0).files(image)?,
-            Kernel::Shootdown(_) => Vec::new(),
+        let mut files = match (self.kernel, bench::on_linux(self.program.0)) {
+            // A program may have a use for guests and do without.
+            (Kernel::Linux(image), OnLinux::Always) if self.runs_guests() => {
+                Modules::of_kvm(image).map_or_else(|_| Ok(Vec::new()), |modules| modules.files())?
+            }
+            (Kernel::Linux(image), needs) => needs.files(image)?,
+            (Kernel::Shootdown(_), _) => Vec::new(),
         };
         files.extend_from_slice(self.files);
         Ok(files)
@@ -178,8 +184,13 @@ impl Boot<'_> {
     /// CPUs beyond those that were asked for. Where Linux runs guests, it has one more and leaves the first idle: there QEMU would lose
     /// guests whenever Linux loads x87 registers (docs/guests.md).
     fn idle_cpus(&self) -> usize {
-        let runs_guests = self.program.0 == VMM;
-        usize::from(runs_guests && matches!(self.kernel, Kernel::Linux(_)))
+        usize::from(matches!(self.kernel, Kernel::Linux(_)) && self.runs_guests())
+    }
+
+    /// Whether the program opens the device: it has its name.
+    fn runs_guests(&self) -> bool {
+        let (_, image) = self.program;
+        image.windows(KVM.len()).any(|bytes| bytes == KVM)
     }
 
     /// What the kernel is told.
@@ -294,7 +305,7 @@ mod tests {
 
     fn boot<'a>(
         kernel: &'a Kernel,
-        program: &'a str,
+        program: (&'a str, &'a [u8]),
         options: &'a str,
         arguments: &'a str,
     ) -> Boot<'a> {
@@ -304,24 +315,26 @@ mod tests {
             memory_mib: MEMORY_MIB,
             kernel,
             options,
-            program: (program, b""),
+            program,
             arguments,
             files: &[],
             deadline: Duration::from_secs(1),
         }
     }
 
+    const P: (&str, &[u8]) = ("p", b"");
+
     #[test]
     fn arguments_follow_two_dashes_on_both_kernels() {
         let kernel = Kernel::Shootdown("k".into());
-        let ours = |options, words| boot(&kernel, "p", options, words).command_line();
+        let ours = |options, words| boot(&kernel, P, options, words).command_line();
         assert_eq!(
             ours("break=no-wait", "--x 1"),
             "init=/bin/p break=no-wait -- --x 1"
         );
         assert_eq!(ours("", ""), "init=/bin/p");
         let kernel = Kernel::Linux("k".into());
-        let linux = boot(&kernel, "p", "", "--x").command_line();
+        let linux = boot(&kernel, P, "", "--x").command_line();
         assert!(
             linux.starts_with("rdinit=/bin/p ") && linux.ends_with(" -- --x"),
             "{linux}"
@@ -331,11 +344,12 @@ mod tests {
     #[test]
     fn linux_runs_guests_on_other_cpus_than_the_first() {
         let (linux, ours) = (Kernel::Linux("k".into()), Kernel::Shootdown("k".into()));
-        let host = boot(&linux, VMM, "", "--x");
-        let line = host.command_line();
+        let host = ("vmm", &b"open /dev/kvm, and run"[..]);
+        let hosting = boot(&linux, host, "", "--x");
+        let line = hosting.command_line();
         assert!(line.ends_with(" isolcpus=0 -- --x"), "{line}");
-        assert_eq!(host.idle_cpus(), 1);
-        for other in [boot(&linux, "p", "", ""), boot(&ours, VMM, "", "")] {
+        assert_eq!(hosting.idle_cpus(), 1);
+        for other in [boot(&linux, P, "", ""), boot(&ours, host, "", "")] {
             assert_eq!(other.idle_cpus(), 0);
             assert!(!other.command_line().contains("isolcpus"));
         }

@@ -4,6 +4,14 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Doing, Failure, Outcome};
 
+/// Those of KVM, which loads one of the last two.
+const KVM: [&str; 4] = [
+    "virt/lib/irqbypass",
+    "arch/x86/kvm/kvm",
+    "arch/x86/kvm/kvm-amd",
+    "arch/x86/kvm/kvm-intel",
+];
+
 /// Modules that exist, in the order in which they were asked for.
 #[derive(Debug, Clone)]
 pub struct Modules(Vec<PathBuf>);
@@ -24,6 +32,14 @@ impl Modules {
             })
         };
         paths.iter().map(find).collect::<Outcome<_>>().map(Self)
+    }
+
+    /// What guests need.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn of_kvm(image: &Path) -> Outcome<Self> {
+        Self::find(image, &KVM, "Linux would have no KVM to run guests")
     }
 
     /// The files that a machine needs, with their names; programs look for them there.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Deserialize;
 
+use super::booted;
 use super::scratch::Copy;
-use crate::cargo;
+use crate::cargo::{self, Flavour};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::Child;
 
@@ -55,6 +56,7 @@ enum Kind {
     Kernel,
     Hosted,
     User,
+    Boot,
 }
 
 impl TryFrom<String> for Check {
@@ -70,6 +72,9 @@ impl TryFrom<String> for Check {
         };
         if words.next().is_some() || (check.kind == Kind::Fuzz && check.program.is_some()) {
             return Err(format!("too many words: {text:?}"));
+        }
+        if check.kind == Kind::Boot && (check.program.is_none() || check.test.is_some()) {
+            return Err(format!("boot takes one program: {text:?}"));
         }
         Ok(check)
     }
@@ -97,11 +102,26 @@ pub struct Built<'a> {
 impl Check {
     /// Builds what the check runs, or returns what the compiler says.
     pub fn build(&self, copy: &Copy) -> Outcome<Result<Built<'_>, String>> {
-        let target = match self.kind {
-            Kind::Loom | Kind::X86Loom => "target-loom",
-            _ => "target",
-        };
-        let mut command = cargo::command(&self.words());
+        let mut programs = Vec::new();
+        for words in self.builds() {
+            match cargo::executables(&mut self.cargo(copy, &words))? {
+                Err(errors) => return Ok(Err(errors)),
+                Ok(built) if built.is_empty() => {
+                    return Err(Failure::work(format!("cargo built nothing for {self}")));
+                }
+                Ok(built) => programs.extend(built),
+            }
+        }
+        Ok(Ok(Built {
+            check: self,
+            programs,
+        }))
+    }
+
+    fn cargo(&self, copy: &Copy, words: &str) -> Command {
+        let is_loom = matches!(self.kind, Kind::Loom | Kind::X86Loom);
+        let target = if is_loom { "target-loom" } else { "target" };
+        let mut command = cargo::command(words);
         command
             .current_dir(copy.tree())
             .env("CARGO_TARGET_DIR", copy.path.join(target))
@@ -110,25 +130,23 @@ impl Check {
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .env("CARGO_PROFILE_DEV_DEBUG", "false");
-        if matches!(self.kind, Kind::Loom | Kind::X86Loom) {
+        if is_loom {
             command.env("RUSTFLAGS", "--cfg loom");
         }
-        Ok(match cargo::executables(&mut command)? {
-            Err(errors) => Err(errors),
-            Ok(programs) if programs.is_empty() => {
-                return Err(Failure::work(format!("cargo built nothing for {self}")));
-            }
-            Ok(programs) => Ok(Built {
-                check: self,
-                programs,
-            }),
-        })
+        command
     }
 
-    /// The arguments of cargo.
-    fn words(&self) -> String {
+    /// The arguments of cargo, once for each time that it is called.
+    fn builds(&self) -> Vec<String> {
         let (package, all) = match self.kind {
-            Kind::Fuzz => return "build --release -p shootdown-sim --example fuzz".to_owned(),
+            Kind::Fuzz => {
+                return vec!["build --release -p shootdown-sim --example fuzz".to_owned()];
+            }
+            Kind::Boot => {
+                let program = self.program.as_deref().unwrap_or_default();
+                let user = format!("{} --bin {program}", cargo::user());
+                return vec![cargo::kernel(Flavour::Plain), user];
+            }
             // Not the profile of tests: the library is the one that the fuzzer uses.
             Kind::Sim => ("--release -p shootdown-sim", "--tests"),
             Kind::Engine => (
@@ -148,13 +166,16 @@ impl Check {
             Some("lib") => "--lib".to_owned(),
             Some(program) => format!("--test {program}"),
         };
-        format!("test --no-run {package} {which}")
+        vec![format!("test --no-run {package} {which}")]
     }
 }
 
 impl Built<'_> {
     /// Runs the programs one after the other until one fails, and returns the evidence of that. One that does not end by `deadline` fails.
     pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Option<String>> {
+        if let (Kind::Boot, [kernel, program]) = (self.check.kind, &self.programs[..]) {
+            return booted::run(kernel, program, deadline);
+        }
         for program in &self.programs {
             let mut command = Command::new(program);
             command.env("RUST_BACKTRACE", "0");
@@ -240,10 +261,18 @@ mod tests {
             "loom loom_tlb",
             "engine tlb a_gap",
             "sim-engine stopped",
+            "boot t_kvm",
         ] {
             assert_eq!(Check::try_from(text.to_owned()).unwrap().to_string(), text);
         }
-        for text in ["", "miracle", "fuzz hard", "engine a b c"] {
+        for text in [
+            "",
+            "miracle",
+            "fuzz hard",
+            "engine a b c",
+            "boot",
+            "boot a b",
+        ] {
             assert!(Check::try_from(text.to_owned()).is_err(), "{text}");
         }
     }

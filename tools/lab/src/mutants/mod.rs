@@ -3,6 +3,7 @@
 //! A mutant is a file in `verify/mutants` (see the README there). The edits are made in a copy of the
 //! workspace below `.lab/mutants`, never in the checkout.
 
+mod booted;
 mod catalogue;
 mod check;
 mod scratch;

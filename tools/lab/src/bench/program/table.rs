@@ -81,7 +81,7 @@ pub fn render(
     }
     let is_compared = match workload.linux {
         OnLinux::Always => true,
-        OnLinux::IfAsked | OnLinux::WithDisk | OnLinux::WithModules(..) => has_linux,
+        OnLinux::IfAsked | OnLinux::WithDisk | OnLinux::WithKvm => has_linux,
         OnLinux::Never(_) => false,
     };
     if rows.iter().any(|row| row.text("policy") == "best") && is_compared && is_one_load(rows) {

@@ -11,15 +11,7 @@ pub const PROGRAM: Program = Program {
     about: "Virtual machines write while /dev/kvm's log of dirty pages is read, cleared and copied",
     default_actors: &[1, 2],
     default_pages: &[64, 512],
-    linux: OnLinux::WithModules(
-        "Linux would have no KVM to run guests",
-        &[
-            "virt/lib/irqbypass",
-            "arch/x86/kvm/kvm",
-            "arch/x86/kvm/kvm-amd",
-            "arch/x86/kvm/kvm-intel",
-        ],
-    ),
+    linux: OnLinux::WithKvm,
     title: |pages| {
         format!(
             "evacuate: virtual machines, {pages} a virtual CPU; ns until a copy is complete; an op is a page that was dirtied"

@@ -25,15 +25,15 @@ pub const SIMULATED: Simulated = Simulated {
 
 const COLUMNS: [Column; 11] = [
     Column::new("cpus", "CPUs", Format::Digits(0)),
-    Column::new("policy", "row", Format::Words),
+    Column::new("policy", "policy", Format::Words),
     Column::new("per_s", "pages/s", Format::Digits(0)),
     Column::new("ratio", "/ xen", Format::Digits(3)),
     Column::new("published_ratio", "T5", Format::Digits(2)),
     Column::new("writes_per_s", "writes/s", Format::Digits(0)),
-    Column::new("exits_per_op", "exits/page", Format::Digits(2)),
-    Column::new("flushes_per_op", "flushes/page", Format::Digits(3)),
-    Column::new("ipis_per_op", "IPIs/page", Format::Digits(3)),
-    Column::new("drops_per_op", "tags dropped/page", Format::Digits(3)),
+    Column::new("exits_per_op", "exits/op", Format::Digits(2)),
+    Column::new("flushes_per_op", "flushes/op", Format::Digits(3)),
+    Column::new("ipis_per_op", "IPIs/op", Format::Digits(3)),
+    Column::new("drops_per_op", "tags dropped/op", Format::Digits(3)),
     Column::new("stale", "stale", Format::Digits(0)),
 ];
 const RATIO: Ratio = Ratio::new("ratio", "per_s", &[("policy", "xen")]);
@@ -84,7 +84,7 @@ fn measure(run: &Run<'_>) -> Findings {
     let mut rows = run.rows(|shape| row(run, shape));
     fill_ratios(&mut rows, &[RATIO]);
     let tables = format!(
-        "\nevacuate on the simulated machine {}: {MACHINES} virtual machines, {PAGES} pages each; a page counts when it is written first after its log was cleared\n{}\n\
+        "\nevacuate on the simulated machine {}: {MACHINES} virtual machines, {PAGES} pages each; an op is a page that is written first after its log was cleared\n{}\n\
          xen: a flush for each first write, one at a time, which voids the tags of all virtual machines; published: the same without a lock (T5); \
          best: no flush for a first write, one for a log, of its virtual machine's tags.\n\
          stale: writes that are in no log\n",

@@ -36,7 +36,7 @@ pub const PROGRAM: Program = Program {
 /// The system call of an iteration.
 pub const CALL: [Column; 3] = [
     Column::new("call_median_ns", "call ns", Format::Digits(0)),
-    Column::new("call_p99_ns", "call p99", Format::Digits(0)),
+    Column::new("call_p99_ns", "call p99 ns", Format::Digits(0)),
     Column::new("call_ratio", "call / before", Format::Digits(3)),
 ];
 const SIMULATED: [Column; 12] = [

@@ -13,7 +13,6 @@ mod syscall;
 mod zerocopy;
 
 use super::workload::{Contest, OnLinux, Program};
-use crate::machine::VMM;
 
 /// Those that are a user program, in the order of the help; `bench` without a name measures the first.
 pub const PROGRAMS: &[&Program] = &[
@@ -32,12 +31,6 @@ pub const CONTESTS: &[&Contest] = &[&selected::CONTEST, &shoot::CONTEST];
 
 /// What Linux has of a program; all of it where that is no workload.
 pub fn on_linux(name: &str) -> OnLinux {
-    // A guest needs what evacuate's do.
-    let name = if name == VMM {
-        evacuate::PROGRAM.name
-    } else {
-        name
-    };
     let mut programs = PROGRAMS.iter();
     let program = programs.find(|program| program.name == name);
     program.map_or(OnLinux::Always, |program| program.linux)

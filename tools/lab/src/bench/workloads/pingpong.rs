@@ -59,11 +59,11 @@ const SIMULATED: [Column; 15] = [
     Column::new("published_ns", "published ns", Format::Digits(0)),
     Column::new("published_ns", "deviation", Format::Deviation("mean_ns")),
     PAGE,
-    Column::new("walks_per_op", "walks", Format::Digits(2)),
-    Column::new("tags_kept", "kept", Format::Counter),
-    Column::new("tags_dropped", "dropped", Format::Counter),
-    Column::new("tags_taken", "taken", Format::Counter),
-    Column::new("ideal_ns", "ideal", Format::Digits(0)),
+    Column::new("walks_per_op", "walks/op", Format::Digits(2)),
+    Column::new("tags_kept", "kept/op", Format::Counter),
+    Column::new("tags_dropped", "dropped/op", Format::Counter),
+    Column::new("tags_taken", "taken/op", Format::Counter),
+    Column::new("ideal_ns", "ideal ns", Format::Digits(0)),
     Column::new("stale", "stale", Format::Digits(0)),
 ];
 const RATIOS: [Ratio; 2] = [

@@ -31,31 +31,31 @@ const AT_A_TIME: usize = 32;
 
 const LONE: [Column; 10] = [
     Column::new("targets", "targets", Format::Digits(0)),
-    Column::new("interrupts_ns", "by interrupts", Format::Time),
-    Column::new("handlers_ns", "in handlers", Format::Time),
+    Column::new("interrupts_ns", "by interrupts us", Format::Micros),
+    Column::new("handlers_ns", "in handlers us", Format::Micros),
     Column::new("interrupts_lines", "lines", Format::Digits(0)),
-    Column::new("broadcast_ns", "by broadcast", Format::Time),
+    Column::new("broadcast_ns", "by broadcast us", Format::Micros),
     Column::new("broadcast_lines", "lines", Format::Digits(0)),
-    Column::new("level_ns", "level at", Format::Time),
-    Column::new("first_ns", "first flush", Format::Time),
-    Column::new("tagging_ns", "gives the tag", Format::Time),
-    Column::new("settling_ns", "first broadcast", Format::Time),
+    Column::new("level_ns", "level at us", Format::Micros),
+    Column::new("first_ns", "first flush us", Format::Micros),
+    Column::new("tagging_ns", "gives the tag us", Format::Micros),
+    Column::new("settling_ns", "first broadcast us", Format::Micros),
 ];
 const CROSSOVER: [Column; 5] = [
-    Column::new("cost_ns", "the instruction takes", Format::Time),
+    Column::new("cost_ns", "the instruction takes us", Format::Micros),
     Column::new("targets", "faster from", Format::Digits(0)),
-    Column::new("interrupts_ns", "by interrupts", Format::Time),
-    Column::new("broadcast_ns", "by broadcast", Format::Time),
+    Column::new("interrupts_ns", "by interrupts us", Format::Micros),
+    Column::new("broadcast_ns", "by broadcast us", Format::Micros),
     Column::new("less_time_targets", "less CPU time from", Format::Digits(0)),
 ];
 const ALL: [Column; 7] = [
     Column::new("cpus", "CPUs", Format::Digits(0)),
-    Column::new("interrupts_ns", "by interrupts", Format::Time),
-    Column::new("interrupts_p99_ns", "p99", Format::Time),
-    Column::new("parallel_ns", "broadcasts in parallel", Format::Time),
-    Column::new("parallel_p99_ns", "p99", Format::Time),
-    Column::new("serial_ns", "one at a time", Format::Time),
-    Column::new("serial_p99_ns", "p99", Format::Time),
+    Column::new("interrupts_ns", "by interrupts us", Format::Micros),
+    Column::new("interrupts_p99_ns", "p99 us", Format::Micros),
+    Column::new("parallel_ns", "broadcasts in parallel us", Format::Micros),
+    Column::new("parallel_p99_ns", "p99 us", Format::Micros),
+    Column::new("serial_ns", "one at a time us", Format::Micros),
+    Column::new("serial_p99_ns", "p99 us", Format::Micros),
 ];
 const BELOW: &str = "\
 the instruction: INVLPGB and TLBSYNC together; in handlers: the time of all targets together; lines: that moved, a flush; level at: the cost of the\n\

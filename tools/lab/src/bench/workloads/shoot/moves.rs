@@ -13,12 +13,12 @@ pub const KEY: &str = "moves";
 const COLUMNS: [Column; 8] = [
     Column::new("peer", "peer", Format::Words),
     Column::new("line", "line", Format::Words),
-    Column::new("per_call", "transfers a call", Format::Short),
+    Column::new("per_call", "transfers/op", Format::Short),
     Column::new("read", "to read", Format::Short),
     Column::new("written", "to write", Format::Short),
     Column::new("upgraded", "upgraded", Format::Short),
-    Column::new("ns_per_call", "time a call", Format::Time),
-    Column::new("ns_each", "each", Format::Time),
+    Column::new("ns_per_call", "us/op", Format::Micros),
+    Column::new("ns_each", "us each", Format::Micros),
 ];
 
 /// A row for what each line holds; those that took longest first.

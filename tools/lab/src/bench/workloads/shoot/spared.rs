@@ -3,7 +3,7 @@
 use serde_json::json;
 use shootdown_sim::workload::{Whereabouts, on_large_stack, spared};
 
-use crate::bench::columns::{Column, Format, short, table, time};
+use crate::bench::columns::{Column, Format, micros, short, table};
 use crate::bench::row::Row;
 use crate::bench::sim::Setup;
 
@@ -13,18 +13,18 @@ const COLUMNS: [Column; 9] = [
     Column::new("preset", "machine", Format::Words),
     Column::new("targets_are", "targets are", Format::Words),
     Column::new("targets", "targets", Format::Digits(0)),
-    Column::new("flush_ns", "flush", Format::Time),
+    Column::new("flush_ns", "flush us", Format::Micros),
     Column::new("ipis", "IPIs", Format::Digits(0)),
     Column::new("register_writes", "ICR writes", Format::Digits(0)),
-    Column::new("", "lines a target", Format::Of(lines_a_target)),
+    Column::new("", "lines/target", Format::Of(lines_a_target)),
     Column::new(
         "",
-        "in and out",
+        "in and out us",
         Format::Of(|row| way(row, "in_and_out_ns")),
     ),
     Column::new(
         "",
-        "out after it",
+        "out after it us",
         Format::Of(|row| way(row, "out_after_ns")),
     ),
 ];
@@ -66,5 +66,5 @@ fn lines_a_target(row: &Row) -> Option<String> {
 /// Only from the kernel is there a way out.
 fn way(row: &Row, key: &str) -> Option<String> {
     let is_there = row.text("targets_are") == Whereabouts::Kernel.name();
-    is_there.then(|| time(row.number(key).unwrap_or(0.0)))
+    is_there.then(|| micros(row.number(key).unwrap_or(0.0)))
 }
