@@ -126,12 +126,31 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
             "no document shows the figure {name}"
         )));
     }
-    for (path, drawn) in drawings {
-        if std::fs::read_to_string(&path).unwrap_or_default() != drawn {
+    for (path, drawn) in &drawings {
+        if std::fs::read_to_string(path).unwrap_or_default() != *drawn {
             let (shown, name) = (path.display(), path.file_stem().unwrap_or_default());
             return Err(Failure::work(format!(
                 "{shown} is not as its record has it: run  ./lab figures {}",
                 name.display()
+            )));
+        }
+    }
+    let drawn = drawings.iter().filter_map(|(path, _)| path.file_stem());
+    let drawn = drawn.map(|name| name.display().to_string()).collect();
+    refuse_surplus(PLOTS, "svg", &drawn)?;
+    refuse_surplus(DIRECTORY, "json", &all.keys().cloned().collect())
+}
+
+/// An error for a file of a directory that has this extension and none of these names.
+fn refuse_surplus(directory: &str, extension: &str, names: &BTreeSet<String>) -> Outcome<()> {
+    let mut paths = Vec::new();
+    let root = crate::place::root();
+    collect(&root.join(directory), extension, &mut paths)?;
+    for path in paths {
+        let name = path.file_stem().unwrap_or_default().display().to_string();
+        if !names.contains(&name) {
+            return Err(Failure::work(format!(
+                "{directory}/{name}.{extension} belongs to no figure: remove it"
             )));
         }
     }
@@ -161,19 +180,19 @@ fn rendered(all: &BTreeMap<String, Figure>) -> Outcome<(Tables, Drawings)> {
 fn documents() -> Outcome<Vec<Document>> {
     let root = crate::place::root();
     let mut paths = vec![root.join("README.md")];
-    collect(&root.join("docs"), &mut paths)?;
+    collect(&root.join("docs"), "md", &mut paths)?;
     paths.into_iter().map(Document::read).collect()
 }
 
-/// Adds the Markdown files of a directory, with those below it.
-fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> Outcome<()> {
+/// Adds the files of a directory that have this extension, with those below it.
+fn collect(directory: &Path, extension: &str, paths: &mut Vec<PathBuf>) -> Outcome<()> {
     let entries = std::fs::read_dir(directory).doing(format!("list {}", directory.display()))?;
     let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     entries.sort();
     for path in entries {
         match path.is_dir() {
-            true => collect(&path, paths)?,
-            false if path.extension().is_some_and(|it| it == "md") => paths.push(path),
+            true => collect(&path, extension, paths)?,
+            false if path.extension().is_some_and(|it| it == extension) => paths.push(path),
             false => {}
         }
     }
