@@ -156,7 +156,7 @@ unsafe extern "C" fn enter_guest(vmcb: u64, registers: &mut GuestRegisters, host
         "push rdx",
         "push rdi",
         "clgi",
-        // Not last before VMRUN: what holds interrupts off behind STI would hold in the guest.
+        // Not last before VMRUN: QEMU takes what holds interrupts off behind STI into the guest.
         "sti",
         "mov rax, rdx",
         "vmsave rax",

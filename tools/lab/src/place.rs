@@ -37,7 +37,7 @@ pub fn timestamp() -> String {
     text.chars().filter(|c| *c != '-' && *c != ':').collect()
 }
 
-/// The commit of the checkout, with `+` when tracked files differ from it, but for documents, which hold results; `unknown` without git.
+/// The commit of the checkout, with `+` when tracked files differ from it, but for documents and what benches write there; `unknown` without git.
 pub fn commit() -> String {
     let git = |words: &str| {
         let mut git = Command::new("git");
@@ -45,7 +45,7 @@ pub fn commit() -> String {
     };
     match git("rev-parse --short=12 HEAD") {
         None => "unknown".into(),
-        Some(id) if git("status --porcelain --untracked-files=no -- . :!docs").is_some() => {
+        Some(id) if git("status --porcelain --untracked-files=no -- . :!docs/*.md :!docs/*.json :!docs/*.svg").is_some() => {
             format!("{id}+")
         }
         Some(id) => id,

@@ -613,6 +613,7 @@ fn a_number_stays_free_where_there_is_no_descriptor() {
 
 fn main() -> ExitCode {
     kvm::check("t_kvm", || {
+        // As in t_kvm_run.
         let _kept = guest();
         checks::run(
             "t_kvm",

@@ -256,44 +256,51 @@ fn debug_registers_are_kept() {
 
 /// Whoever changes a register that decides on translations: the next entry drops those that the tag holds. Others drop none.
 fn changes_of_paging_drop_translations() {
+    // Linux does not count.
+    if machine::is_reference_kernel() {
+        machine::run_on(machine::allowed_cpus().unwrap()[0], drop_what_is_cached);
+    }
+}
+
+fn drop_what_is_cached() {
     const EFER: u64 = 0xc000_0080;
     const EFER_SCE: u64 = 1;
     const PAT: u64 = 0x277;
-    machine::pin_to(machine::allowed_cpus().unwrap()[0]).unwrap();
+    /// All of it write-back memory.
+    const WRITE_BACK: u64 = 0x0606_0606;
     let guest = guest();
-    let drops = |program: &[u8], registers| {
+    let drops = |program: &[u8], rcx, rax| {
+        let registers = Regs {
+            rcx,
+            rax,
+            ..Regs::default()
+        };
         guest.load(program, registers);
         let (stop, drops) = guest.run_counting_drops().unwrap();
         assert_eq!(stop, Stop::Halted);
-        drops
+        drops.unwrap()
     };
-    let set = |register, value| Regs {
-        rcx: register,
-        rax: value,
-        ..Regs::default()
-    };
-    let nothing = || drops(code::CPUID, Regs::default());
-    if nothing().is_none() {
-        return;
-    }
-    assert_eq!(nothing(), Some(0));
-    // All of it write-back memory.
-    assert_eq!(drops(code::WRMSR, set(PAT, 0x0606_0606)), Some(0));
-    assert_ne!(drops(code::WRMSR, set(EFER, EFER_SCE)), Some(0));
-    assert_eq!(nothing(), Some(0));
+    let nothing = || drops(code::CPUID, 0, 0);
+    // Others drop theirs meanwhile.
+    let is_kept = |again: &dyn Fn() -> u64| (0..4).any(|_| again() == 0);
+    assert!(is_kept(&nothing));
+    assert!(is_kept(&|| drops(code::WRMSR, PAT, WRITE_BACK)));
+    assert_ne!(drops(code::WRMSR, EFER, EFER_SCE), 0);
+    assert!(is_kept(&nothing));
     let mut sregs = guest.sregs().unwrap();
     guest.set_sregs(&mut sregs).unwrap();
-    assert_ne!(nothing(), Some(0));
+    assert_ne!(nothing(), 0);
     // A reset; there is no memory where the guest begins then.
     guest.load(code::FAULT, Regs::default());
     assert_eq!(guest.run().unwrap(), Stop::Other(abi::EXIT_SHUTDOWN));
     let (stop, drops) = guest.run_counting_drops().unwrap();
     assert_eq!(stop, Stop::Other(abi::EXIT_INTERNAL_ERROR));
-    assert_ne!(drops, Some(0));
+    assert!(drops > Some(0), "{drops:?}");
 }
 
 fn main() -> ExitCode {
     kvm::check("t_kvm_run", || {
+        // Linux patches itself when its first virtual CPU comes and when the last one goes, and QEMU brings it down at times as it does.
         let _kept = guest();
         checks::run(
             "t_kvm_run",

@@ -13,8 +13,6 @@ use shootdown_user::machine;
 use shootdown_user::region::PAGE_BYTES;
 
 const REGISTER: u64 = 0x4b56_4d03;
-const FEATURES: u32 = 0x4000_0001;
-const STEAL_TIME: u32 = 1 << 5;
 const RECORD: usize = 20 * PAGE_BYTES + 64;
 const PREEMPTED: usize = RECORD + 16;
 const FLUSH: u32 = 2;
@@ -27,15 +25,6 @@ mod code {
     pub const COPY: &[u8] = &[0x8b, 0x06, 0x89, 0x07, 0xf4];
     /// Computes for ever.
     pub const SPIN: &[u8] = &[0xeb, 0xfe];
-}
-
-fn has_records() -> bool {
-    let device = kvm::open().unwrap().expect("looked for before");
-    let cpuid = kvm::supported_cpuid(&device).unwrap();
-    let leaves = &cpuid.entry[..cpuid.entries as usize];
-    leaves
-        .iter()
-        .any(|leaf| leaf.function == FEATURES && leaf.eax & STEAL_TIME != 0)
 }
 
 /// A guest that is told of records.
@@ -89,13 +78,19 @@ fn it_runs_only_inside() {
     }
 }
 
+/// Does it on one CPU: on another nothing is cached.
+fn on_one_cpu(work: impl FnOnce() + Send) {
+    machine::run_on(machine::allowed_cpus().unwrap()[0], work);
+}
+
 fn a_request_is_taken_by_the_entry() {
-    machine::pin_to(machine::allowed_cpus().unwrap()[0]).unwrap();
-    let guest = registered();
-    assert_eq!(seen(&guest, PREEMPTED), 0);
-    guest.put(PREEMPTED, 1 | FLUSH);
-    must_drop(&guest);
-    assert_eq!(preempted(&guest), 1);
+    on_one_cpu(|| {
+        let guest = registered();
+        assert_eq!(seen(&guest, PREEMPTED), 0);
+        guest.put(PREEMPTED, 1 | FLUSH);
+        must_drop(&guest);
+        assert_eq!(preempted(&guest), 1);
+    });
 }
 
 /// What the guest has cached is gone as it enters.
@@ -103,19 +98,20 @@ fn must_drop(guest: &Guest) {
     guest.load(kvm::code::CPUID, Regs::default());
     let (stop, drops) = guest.run_counting_drops().unwrap();
     assert_eq!(stop, Stop::Halted);
-    assert_ne!(drops, Some(0));
+    assert!(drops > Some(0), "{drops:?}");
 }
 
 /// Who asked relies on it, also where RUN returns before it enters.
 fn a_request_outlives_a_run_that_does_not_enter() {
-    machine::pin_to(machine::allowed_cpus().unwrap()[0]).unwrap();
-    let guest = registered();
-    assert_eq!(seen(&guest, PREEMPTED), 0);
-    guest.put(PREEMPTED, 1 | FLUSH);
-    guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 1_u8);
-    expect(libc::EINTR, guest.run());
-    guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 0_u8);
-    must_drop(&guest);
+    on_one_cpu(|| {
+        let guest = registered();
+        assert_eq!(seen(&guest, PREEMPTED), 0);
+        guest.put(PREEMPTED, 1 | FLUSH);
+        guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 1_u8);
+        expect(libc::EINTR, guest.run());
+        guest.vcpu.write(abi::RUN_IMMEDIATE_EXIT, 0_u8);
+        must_drop(&guest);
+    });
 }
 
 fn the_register_keeps_what_is_valid() {
@@ -215,8 +211,8 @@ fn look_from_elsewhere(guest: &Guest, cpus: &[usize], states: &mut [bool; 2]) {
 fn main() -> ExitCode {
     kvm::check("t_kvm_steal", || {
         // Linux's say that a virtual CPU does not run only where an interrupt has stopped it.
-        if !has_records() || !machine::is_reference_kernel() {
-            println!("t_kvm_steal: OK, there are no records, or those of Linux");
+        if !machine::is_reference_kernel() {
+            println!("t_kvm_steal: OK, there are Linux's records");
             return ExitCode::SUCCESS;
         }
         checks::run(

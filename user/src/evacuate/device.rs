@@ -25,7 +25,8 @@ impl Device {
     /// # Errors
     /// There is none, or it speaks another language.
     pub fn open() -> Result<Self, UsageError> {
-        kvm::prepare().map_err(|error| UsageError::new(format!("cannot load Linux's KVM: {error}")))?;
+        kvm::prepare()
+            .map_err(|error| UsageError::new(format!("cannot load Linux's KVM: {error}")))?;
         let kvm = Kvm::new().map_err(|error| {
             UsageError::new(format!(
                 "cannot open {PATH} ({error}): run on a kernel with KVM and a processor with SVM or VMX, as a user who may open it"

@@ -14,7 +14,7 @@ use crate::region::{PAGE_BYTES, Region};
 /// Pages of a guest's memory, from guest-physical 0 on.
 pub const MEMORY_PAGES: usize = 256;
 
-/// What the engine counts of guests whose tag holds nothing any more as they enter.
+/// What the engine counts, on all CPUs, of guests and roots whose tag holds nothing any more as they are entered or loaded.
 const DROPPED: &str = "tags_dropped";
 
 /// The page where programs are.

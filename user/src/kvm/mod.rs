@@ -62,9 +62,6 @@ pub fn open() -> io::Result<Option<File>> {
 }
 
 /// Has `program` check virtual machines; where there are none there is nothing to check.
-///
-/// A program that makes many keeps one until the end: Linux patches itself when its first virtual CPU comes and when the last one goes, and
-/// QEMU brings it down at times as it does.
 pub fn check(program: &str, checks: impl FnOnce() -> ExitCode) -> ExitCode {
     if open().unwrap().is_none() {
         println!("{program}: OK, there is no {PATH}");

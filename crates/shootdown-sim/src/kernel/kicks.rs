@@ -34,15 +34,12 @@ where
         if targets.is_empty() {
             return Vec::new();
         }
-        let before = context().knowledge();
+        // Of a set of several words, which are read one after the other, what a later one teaches does not make an earlier one newer.
+        let known_before = (N > u64::BITS as usize).then(|| context().knowledge());
         let ready = self.engine.ready_cpus();
         // One that has seen a CPU online may have seen it before that CPU left and came again: then it has not seen it leave. (It learns of
         // that by acquiring, as it looks; a look that does not acquire would leave this check without targets, and a sight unseen.)
-        // Of a set of several words, which are read one after the other, what a later one teaches does not make an earlier one newer.
-        let known = match N > u64::BITS as usize {
-            true => before,
-            false => context().knowledge(),
-        };
+        let known = known_before.unwrap_or_else(|| context().knowledge());
         let is_known = |cpu: usize| known.covers(&self.knew[cpu].borrow());
         targets
             .retain(|&cpu| ready.contains(self.numbers[cpu]) && is_known(cpu) && in_stretch(&cpu));

@@ -27,7 +27,7 @@ pub enum Format {
     Actors,
     /// A counter of the engine with two decimals.
     Counter,
-    /// Nanoseconds, in microseconds, with as many digits as say something.
+    /// Nanoseconds, in microseconds.
     Micros,
     /// A number with as many digits as say something.
     Short,
@@ -157,10 +157,10 @@ pub fn bytes(bytes: usize) -> String {
     }
 }
 
-/// Nanoseconds in microseconds, with three digits or more.
+/// Nanoseconds in microseconds, to the nanosecond below one.
 pub fn micros(ns: f64) -> String {
     match ns / 1000.0 {
-        0.0 => "0".to_owned(),
+        us if us < 0.0005 => "0".to_owned(),
         us if us < 0.9995 => format!("{us:.3}"),
         us => short(us),
     }

@@ -18,6 +18,7 @@ use self::record::{Results, read, typed, write};
 use crate::cli::Figures;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::mutants::read_files;
+use crate::place;
 
 /// Where descriptions and records are.
 const DIRECTORY: &str = "docs/figures";
@@ -80,7 +81,7 @@ fn make(all: &BTreeMap<String, Figure>, due: &[(&String, &Figure)]) -> Outcome<(
     for document in documents()? {
         document.replace(&tables)?;
     }
-    std::fs::create_dir_all(crate::place::root().join(PLOTS)).doing(format!("make {PLOTS}"))?;
+    std::fs::create_dir_all(place::root().join(PLOTS)).doing(format!("make {PLOTS}"))?;
     for (path, drawn) in drawings {
         std::fs::write(&path, drawn).doing(format!("write {}", path.display()))?;
     }
@@ -135,26 +136,23 @@ fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {
             )));
         }
     }
-    let drawn = drawings.iter().filter_map(|(path, _)| path.file_stem());
-    let drawn = drawn.map(|name| name.display().to_string()).collect();
+    let drawn = drawings.into_iter().map(|(path, _)| path).collect();
     refuse_surplus(PLOTS, "svg", &drawn)?;
-    refuse_surplus(DIRECTORY, "json", &all.keys().cloned().collect())
+    let recorded = all.keys().map(|name| record::path(name)).collect();
+    refuse_surplus(DIRECTORY, "json", &recorded)
 }
 
-/// An error for a file of a directory that has this extension and none of these names.
-fn refuse_surplus(directory: &str, extension: &str, names: &BTreeSet<String>) -> Outcome<()> {
+/// An error for a file of a directory that has this extension and is none of these.
+fn refuse_surplus(directory: &str, extension: &str, wanted: &BTreeSet<PathBuf>) -> Outcome<()> {
     let mut paths = Vec::new();
-    let root = crate::place::root();
-    collect(&root.join(directory), extension, &mut paths)?;
-    for path in paths {
-        let name = path.file_stem().unwrap_or_default().display().to_string();
-        if !names.contains(&name) {
-            return Err(Failure::work(format!(
-                "{directory}/{name}.{extension} belongs to no figure: remove it"
-            )));
-        }
+    collect(&place::root().join(directory), extension, &mut paths)?;
+    match paths.iter().find(|path| !wanted.contains(*path)) {
+        None => Ok(()),
+        Some(path) => Err(Failure::work(format!(
+            "{} belongs to no figure: remove it",
+            path.display()
+        ))),
     }
-    Ok(())
 }
 
 /// By name, what stands between marks.
@@ -169,7 +167,7 @@ fn rendered(all: &BTreeMap<String, Figure>) -> Outcome<(Tables, Drawings)> {
         let record = read(name)?;
         tables.insert(name.clone(), figure.render(&record)?);
         if let Some(drawn) = figure.svg(&record)? {
-            let path = crate::place::root().join(PLOTS).join(format!("{name}.svg"));
+            let path = place::root().join(PLOTS).join(format!("{name}.svg"));
             drawings.push((path, drawn));
         }
     }
@@ -178,7 +176,7 @@ fn rendered(all: &BTreeMap<String, Figure>) -> Outcome<(Tables, Drawings)> {
 
 /// README and all of `docs`.
 fn documents() -> Outcome<Vec<Document>> {
-    let root = crate::place::root();
+    let root = place::root();
     let mut paths = vec![root.join("README.md")];
     collect(&root.join("docs"), "md", &mut paths)?;
     paths.into_iter().map(Document::read).collect()

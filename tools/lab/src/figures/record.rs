@@ -88,7 +88,8 @@ fn result(command: &str) -> Outcome<Value> {
     serde_json::from_str(&text).doing("understand the result")
 }
 
-fn path(name: &str) -> PathBuf {
+/// Where the record of that figure is.
+pub fn path(name: &str) -> PathBuf {
     place::root().join(DIRECTORY).join(format!("{name}.json"))
 }
 

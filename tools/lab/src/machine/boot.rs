@@ -11,7 +11,6 @@ use super::bochs::{Bochs, BochsModel};
 use super::child::{Child, Stopped};
 use super::disc::{self, Firmware};
 use super::end::End;
-use super::modules::Modules;
 use super::monitor::Monitor;
 use super::symbols;
 use crate::bench::{self, OnLinux};
@@ -22,7 +21,7 @@ use crate::{initramfs, place};
 pub const MEMORY_MIB: u32 = 512;
 /// How long before its deadline a machine is asked where its processors are.
 const LAST_LOOK: Duration = Duration::from_secs(3);
-/// What runs guests.
+/// The device that a program opens to run guests.
 const KVM: &[u8] = b"/dev/kvm";
 /// How much of the console an error shows.
 const TAIL_LINES: usize = 15;
@@ -146,9 +145,8 @@ impl Boot<'_> {
     /// What the program needs beside itself.
     fn files(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
         let mut files = match (self.kernel, bench::on_linux(self.program.0)) {
-            // A program may have a use for guests and do without.
             (Kernel::Linux(image), OnLinux::Always) if self.runs_guests() => {
-                Modules::of_kvm(image).map_or_else(|_| Ok(Vec::new()), |modules| modules.files())?
+                OnLinux::WithKvm.files(image)?
             }
             (Kernel::Linux(image), needs) => needs.files(image)?,
             (Kernel::Shootdown(_), _) => Vec::new(),

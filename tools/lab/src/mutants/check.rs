@@ -173,7 +173,10 @@ impl Check {
 impl Built<'_> {
     /// Runs the programs one after the other until one fails, and returns the evidence of that. One that does not end by `deadline` fails.
     pub fn run(&self, effort: Effort, deadline: Duration) -> Outcome<Option<String>> {
-        if let (Kind::Boot, [kernel, program]) = (self.check.kind, &self.programs[..]) {
+        if self.check.kind == Kind::Boot {
+            let [kernel, program] = &self.programs[..] else {
+                return Err(Failure::work(format!("not one program for {}", self.check)));
+            };
             return booted::run(kernel, program, deadline);
         }
         for program in &self.programs {
