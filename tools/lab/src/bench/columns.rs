@@ -89,22 +89,75 @@ pub fn table<'a>(columns: &[Column], rows: impl IntoIterator<Item = &'a Row>) ->
     })
 }
 
-/// A table of cells; columns of words are on the left, all others on the right.
+/// A table of cells; columns of words are on the left, all others on the right. Where it is wider than the terminal it comes in several.
 pub fn grid(
     heading: impl IntoIterator<Item = impl ToString>,
     rows: Vec<Vec<String>>,
     has_words: impl Fn(usize) -> bool,
 ) -> String {
+    let mut lines = vec![heading.into_iter().map(|head| head.to_string()).collect()];
+    lines.extend(rows);
+    let width = |column: usize| {
+        let cells = lines
+            .iter()
+            .map(|line: &Vec<String>| line[column].chars().count());
+        cells.max().unwrap_or(0) + FRAME
+    };
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let keys = 1
+        + (0..MOST_KEYS.min(widths.len()))
+            .rposition(&has_words)
+            .unwrap_or(0);
+    let most = terminal_width();
+    let parts = parts(&widths, keys, most.map_or(usize::MAX, usize::from));
+    let drawn = parts
+        .iter()
+        .map(|part| draw(&lines, part, &has_words, most));
+    drawn.collect::<Vec<_>>().join("\n")
+}
+
+/// What a column takes beside its widest cell, and a table beside its columns.
+const FRAME: usize = 3;
+const EDGE: usize = 1;
+/// The columns that say what a row is end with one of words, if there is one among so many.
+const MOST_KEYS: usize = 4;
+
+/// Which columns stand in which table: all in one, or in each the first `keys`, and of the others as many as have room, at least one.
+fn parts(widths: &[usize], keys: usize, most: usize) -> Vec<Vec<usize>> {
+    let first: Vec<usize> = (0..keys).collect();
+    let width = |part: &[usize]| part.iter().map(|&at| widths[at]).sum::<usize>() + EDGE;
+    let mut parts = vec![first.clone()];
+    for column in keys..widths.len() {
+        let part = parts.last_mut().expect("one was there to begin with");
+        if part.len() > keys && width(part) + widths[column] > most {
+            parts.push([&first[..], &[column]].concat());
+        } else {
+            part.push(column);
+        }
+    }
+    parts
+}
+
+/// One table of those columns; cells that do not fit even so are broken into lines.
+fn draw(
+    lines: &[Vec<String>],
+    columns: &[usize],
+    has_words: &impl Fn(usize) -> bool,
+    most: Option<u16>,
+) -> String {
+    let mut rows = lines.iter().map(|line| columns.iter().map(|&at| &line[at]));
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(heading);
-    if let Some(width) = terminal_width() {
-        // Cells of a table that is too wide are broken into lines; its borders stay.
+    table.load_style(UTF8_FULL_CONDENSED);
+    if let Some(most) = most {
         table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
+        table.set_width(most);
+    }
+    if let Some(heading) = rows.next() {
+        table.set_header(heading);
     }
     table.add_rows(rows);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if !has_words(index) {
+    for (column, &at) in table.column_iter_mut().zip(columns) {
+        if !has_words(at) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -199,6 +252,18 @@ mod tests {
         assert_eq!(number(42.1), "42.1");
         assert_eq!(number(100.0), "100");
         assert_eq!(number(0.125), "0.125");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_comes_in_several() {
+        let widths = [10, 10, 10, 10, 10];
+        let whole = [vec![0, 1, 2, 3, 4]];
+        assert_eq!(parts(&widths, 2, 51), whole);
+        assert_eq!(parts(&widths, 2, 50), [vec![0, 1, 2, 3], vec![0, 1, 4]]);
+        let narrow = [vec![0, 1, 2], vec![0, 1, 3], vec![0, 1, 4]];
+        assert_eq!(parts(&widths, 2, 40), narrow);
+        assert_eq!(parts(&widths, 2, 1), narrow);
+        assert_eq!(parts(&widths[..1], 1, 1), [vec![0]]);
     }
 
     #[test]
