@@ -127,9 +127,9 @@ fn parts(widths: &[usize], keys: usize, most: usize) -> Vec<Vec<usize>> {
     let first: Vec<usize> = (0..keys).collect();
     let width = |part: &[usize]| part.iter().map(|&at| widths[at]).sum::<usize>() + EDGE;
     let mut parts = vec![first.clone()];
-    for column in keys..widths.len() {
+    for (column, wanted) in widths.iter().enumerate().skip(keys) {
         let part = parts.last_mut().expect("one was there to begin with");
-        if part.len() > keys && width(part) + widths[column] > most {
+        if part.len() > keys && width(part) + wanted > most {
             parts.push([&first[..], &[column]].concat());
         } else {
             part.push(column);
