@@ -18,6 +18,9 @@ use shootdown_user::region::PAGE_BYTES;
 /// A page of the guest for data.
 const DATA: usize = 16 * PAGE_BYTES;
 
+/// Where no memory is.
+const DEVICE: u64 = 1 << 29;
+
 fn device() -> File {
     kvm::open().unwrap().expect("looked for before")
 }
@@ -184,10 +187,9 @@ fn registers_are_kept() {
     assert_eq!(guest.run().unwrap(), Stop::Halted);
     let rip = PAGE_BYTES as u64 + 1;
     assert_eq!(guest.regs().unwrap(), Regs { rip, ..regs });
-    let sregs = guest.sregs().unwrap();
+    let mut sregs = guest.sregs().unwrap();
     assert_eq!((sregs.cs.limit, sregs.cs.db, sregs.cr0 & 1), (!0, 1, 1));
     // Of a task-state segment, which is in use whatever the VMM says.
-    let mut sregs = sregs;
     sregs.tr.kind = 9;
     guest.set_sregs(&mut sregs).unwrap();
     assert_eq!(guest.sregs().unwrap().tr.kind, 11);
@@ -215,7 +217,6 @@ fn guests_reach_ports() {
 
 /// Where no memory is, the VMM reads and writes for the guest.
 fn guests_reach_devices() {
-    const DEVICE: u64 = 1 << 30;
     let guest = guest();
     let load = |program: &[u8], rax| {
         let rdi = DEVICE + 8;
@@ -242,7 +243,7 @@ fn guests_reach_devices() {
     assert_eq!(guest.regs().unwrap().rax, 0x8765_4321);
     // The second byte of a register.
     assert_eq!(
-        load(&[0x88, 0x27, 0xf4], 0x1234),
+        load(&[0x88, 0x27, 0xf4], 0x56_1234),
         Stop::Memory(DEVICE + 8, true)
     );
     assert_eq!(guest.accessed(), (1, 0x12));
@@ -264,9 +265,6 @@ const ELSEWHERE: u64 = 1 << 40;
 const APART: u64 = 0x3fe0_0000;
 /// Those pages, and the one behind the first.
 const PIECES: [usize; 3] = [30, 40, 31];
-/// Where no memory is.
-const DEVICE: u64 = 1 << 29;
-
 /// A guest in 64-bit mode, by page tables of its own.
 fn long_guest() -> Guest {
     const TABLES: usize = 2 * PAGE_BYTES;

@@ -155,7 +155,7 @@ impl Guest {
                     0 => Stop::In(port, bytes),
                     _ => {
                         let value = vcpu.read::<u32>(self.io_offset());
-                        Stop::Out(port, bytes, value & low_bytes(bytes.into()) as u32)
+                        Stop::Out(port, bytes, said(value.into(), bytes.into()) as u32)
                     }
                 }
             }
@@ -168,7 +168,7 @@ impl Guest {
     pub fn accessed(&self) -> (u32, u64) {
         let at = abi::RUN_DETAILS;
         let (bytes, value) = (self.vcpu.read(at + 16), self.vcpu.read::<u64>(at + 8));
-        (bytes, value & low_bytes(bytes))
+        (bytes, said(value, bytes))
     }
 
     /// What it reads there.
@@ -311,7 +311,10 @@ pub fn slot(memory: &Region, flags: u32) -> MemoryRegion {
     }
 }
 
-/// A mask of so many bytes: Linux leaves the others of a value as they were.
-fn low_bytes(bytes: u32) -> u64 {
-    u64::MAX >> (64 - 8 * bytes.clamp(1, 8))
+/// What a kernel says of a value of so many bytes: Linux leaves the others as they were.
+fn said(value: u64, bytes: u32) -> u64 {
+    match machine::is_reference_kernel() {
+        true => value,
+        false => value & u64::MAX >> (64 - 8 * bytes.clamp(1, 8)),
+    }
 }

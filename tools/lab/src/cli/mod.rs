@@ -77,7 +77,7 @@ pub enum Command {
 }
 
 /// Which emulator to use.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Emulator {
     /// The emulator to use instead of qemu-system-x86_64 from the path [env: SHOOTDOWN_QEMU]
     #[arg(long, value_name = "PATH")]

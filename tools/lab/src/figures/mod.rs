@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use self::document::Document;
 use self::figure::Figure;
-use self::record::{Results, read, typed, write};
+use self::record::{Results, read, write};
 use crate::cli::Figures;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::mutants::read_files;
@@ -105,15 +105,19 @@ pub fn check_tables() -> Outcome<usize> {
 /// Compares the records of the simulated machine with a fresh run.
 fn compare_records(due: &[(&String, &Figure)]) -> Outcome<()> {
     let mut results = Results::new(due);
+    let mut differ = Vec::new();
     for (name, figure) in due.iter().filter(|(_, it)| !it.is_timed_by_host) {
         if figure.record(results.of(&figure.command)?)? != read(name)? {
-            return Err(Failure::work(format!(
-                "{DIRECTORY}/{name}.json is not what  {}  prints today: run  ./lab figures {name}",
-                typed(&figure.command)
-            )));
+            differ.push(name.as_str());
         }
     }
-    Ok(())
+    match &differ[..] {
+        [] => Ok(()),
+        names => Err(Failure::work(format!(
+            "what these figures have in {DIRECTORY} is not what their benches print today: run  ./lab figures {}",
+            names.join(" ")
+        ))),
+    }
 }
 
 fn compare_tables(all: &BTreeMap<String, Figure>) -> Outcome<()> {

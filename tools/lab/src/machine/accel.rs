@@ -6,9 +6,10 @@ use std::path::Path;
 use crate::failure::{Failure, Outcome};
 
 /// What the caller asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum AccelChoice {
     /// KVM where the processor offers it, else TCG.
+    #[default]
     Auto,
     /// The host's own processors.
     Kvm,

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::failure::{Failure, Outcome};
-use crate::machine::{AccelChoice, Boot, Emulator, End, Kernel, MEMORY_MIB, find_or_install};
+use crate::machine::{AccelChoice, Boot, Emulator, End, Kernel, MEMORY_MIB};
 use crate::program;
+use crate::session::Session;
 
 /// As many as there are cores on a small host.
 const CPUS: usize = 2;
@@ -15,11 +16,11 @@ const CPUS: usize = 2;
 /// # Errors
 /// There is no emulator, or it failed itself; or the program checked nothing.
 pub fn run(kernel: &Path, program: &Path, deadline: Duration) -> Outcome<Option<String>> {
-    let qemu = find_or_install(None)?;
+    let session = Session::open(&crate::cli::Emulator::default(), &[])?;
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let boot = Boot {
         // It has what the host may lack: virtual machines.
-        emulator: Emulator::Qemu(&qemu, AccelChoice::Tcg.settle(CPUS)?),
+        emulator: Emulator::Qemu(&session.qemu, AccelChoice::Tcg.settle(CPUS)?),
         cpus: CPUS,
         memory_mib: MEMORY_MIB,
         kernel: &Kernel::Shootdown(kernel.to_owned()),
