@@ -56,7 +56,7 @@ fn dispatch(cli: Cli) -> Outcome<ExitCode> {
     match cli.command {
         Command::Bench(arguments) => {
             let bench = arguments.settle();
-            bench::command(&bench, report::headline).map(|()| ExitCode::SUCCESS)
+            bench::command(&bench, report::summary).map(|()| ExitCode::SUCCESS)
         }
         Command::Run(arguments) => run::command(&arguments),
         Command::Test(arguments) => suite::command(&arguments),

@@ -67,7 +67,7 @@ fn run(words: &str) -> (String, String) {
     let fixture = Fixture::new();
     let path = fixture.file("result", b"");
     let words: Vec<&str> = ["bench"].into_iter().chain(words.split(' ')).collect();
-    let answer = fixture.lab(&[&words[..], &["--json", &path]].concat());
+    let answer = fixture.lab(&[&words[..], &["--tables", "--json", &path]].concat());
     assert_eq!(answer.code, Some(0), "{words:?}: {answer:?}");
     let result = std::fs::read_to_string(path).unwrap();
     // The only field that depends on where and when; and an object a line, for people and their tools.

@@ -170,7 +170,7 @@ fn legend() -> Group {
     let kinds = [
         ("user", "user"),
         ("kernel", "kernel"),
-        ("interrupt", "entry, exit"),
+        ("interrupt", "interrupt entry, exit"),
         ("handler", "handler"),
         ("flush", "flush"),
         ("wait", "wait"),
@@ -187,7 +187,10 @@ fn legend() -> Group {
             .add(text(x + 21.0, 26.5, "quiet", name));
         x += 21.0 + LETTER * name.len() as f64 + 14.0;
     }
-    for (class, name) in [("ipi", "interrupt"), ("ack", "acknowledgement, until seen")] {
+    for (class, name) in [
+        ("ipi", "interrupt"),
+        ("ack", "acknowledgement (sent, seen)"),
+    ] {
         group = group
             .add(arrow((x, 22.0), (x + 26.0, 22.0), class))
             .add(text(x + 32.0, 26.5, "quiet", name));

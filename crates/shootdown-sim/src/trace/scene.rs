@@ -26,9 +26,7 @@ const ITERATIONS: usize = WARM_UP + 2;
 const FIRST_FRAME: u64 = 100;
 /// How the initiator marks the start of an iteration.
 const ITERATION: &str = "iteration";
-/// What the memory manager does around the flush, and user code between two calls.
-const BEFORE_FLUSH_PS: u64 = 150_000;
-const AFTER_FLUSH_PS: u64 = 100_000;
+/// User code between two calls.
 const BETWEEN_PS: u64 = 1_500_000;
 /// What the picture shows before and after.
 const MARGIN_PS: u64 = 80_000;
@@ -124,18 +122,21 @@ impl Stage {
         while self.engine.ready_cpus().len() < CPUS {
             context.work(BETWEEN_PS);
         }
+        // As in the workload `madvise`.
+        let costs = costs();
+        let return_ps = costs.syscall_ps / 2;
         for iteration in 0..ITERATIONS {
             self.map(iteration, FIRST_FRAME + iteration as u64);
             context.work(BETWEEN_PS);
             self.use_pages(context);
             context.mark(ITERATION);
-            context.work(BEFORE_FLUSH_PS);
+            context.work(MARGIN_PS);
             context.doing(SpanKind::Kernel, "madvise");
-            context.work(BEFORE_FLUSH_PS);
+            context.work(costs.syscall_ps - return_ps + costs.madvise_ps);
             self.unmap(context, iteration);
             let page = FlushRange::pages(iteration << 12, 1, PageSize::SIZE_4K);
             self.engine.flush(&self.space, page, FreedTables::No);
-            context.work(AFTER_FLUSH_PS);
+            context.work(return_ps);
             context.doing(SpanKind::User, "user");
         }
         self.done.set(true);
@@ -181,7 +182,9 @@ pub fn picture() -> String {
     let length_ps = busy_ps(&before).max(busy_ps(&best)) + 2 * MARGIN_PS;
     let cut = |trace: &Trace| {
         let from_ps = call_of(trace).start_ps - MARGIN_PS;
-        trace.window(from_ps, from_ps + length_ps)
+        let mut trace = trace.window(from_ps, from_ps + length_ps);
+        trace.spans.extend(look(&trace));
+        trace
     };
     let outcome = |trace: &Trace| format!("madvise: {} ns", madvise_ns(trace));
     picture::svg(&[
@@ -205,6 +208,21 @@ fn busy_ps(trace: &Trace) -> u64 {
     let busy = trace.spans.iter().filter(|s| s.kind != SpanKind::User);
     let last_ps = busy.map(|s| s.end_ps).max().unwrap_or(0);
     last_ps - call_of(trace).start_ps
+}
+
+/// The initiator's only look at its request, if it found that complete: until the line with the acknowledgements had come, it waited.
+fn look(trace: &Trace) -> Option<Span> {
+    let mut own = trace.spans.iter().filter(|span| span.cpu == 0);
+    let has_waited = own.clone().any(|span| span.kind == SpanKind::Wait);
+    let flush = own.find(|span| span.kind == SpanKind::Flush)?;
+    let end_ps = trace.flows.iter().map(|flow| flow.seen_ps).max()?;
+    (!has_waited).then(|| Span {
+        kind: SpanKind::Wait,
+        name: "wait",
+        start_ps: flush.end_ps,
+        end_ps,
+        ..*flush
+    })
 }
 
 fn madvise_ns(trace: &Trace) -> u64 {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::machine::{Heard, Machine};
 use super::plan::{Found, Plan};
-use super::report::Headline;
+use super::report::Summary;
 use super::row::Row;
 use super::{contest, guests, program, report, sim, trace};
 use crate::cli::Bench;
@@ -12,19 +12,19 @@ use crate::failure::Outcome;
 use crate::host::Usage;
 use crate::progress::Progress;
 
-/// Measures, prints the tables, with the headline above them, and writes the results.
+/// Measures, prints the main result and, where they are wanted, all tables, and writes the results.
 ///
 /// # Errors
 /// The options make no sense or something is missing (exit code 2); a machine failed, a row is missing, an access was stale or a call was
 /// not carried out as it should.
-pub fn command(bench: &Bench, headline: Headline) -> Outcome<()> {
+pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     let started = Instant::now();
     if trace::write(bench)? && bench.machine.is_empty() {
         return Ok(());
     }
     report::probe(bench.result(), "--json")?;
     if sim::is_meant(bench)? {
-        return sim::command(bench, headline);
+        return sim::command(bench, summary);
     }
     let plan: Box<dyn Plan> = match &bench.calls {
         Some(calls) => Box::new(contest::ContestPlan::new(calls)?),
@@ -37,7 +37,7 @@ pub fn command(bench: &Bench, headline: Headline) -> Outcome<()> {
     let mut found = measure(&*plan, &machines, progress)?;
     found.others = usage.and_then(|usage| usage.others_since());
     found.seconds = started.elapsed().as_secs_f64();
-    report::finish(&plan.view(found), headline, bench.result())
+    report::finish(&plan.view(found), summary, bench)
 }
 
 fn measure(plan: &dyn Plan, machines: &[Machine], mut progress: Progress) -> Outcome<Found> {

@@ -24,7 +24,7 @@ mod trace;
 mod workload;
 mod workloads;
 
-pub use columns::{bytes, counted, grid, number, short, time};
+pub use columns::{bytes, counted, grid, micros, number, or_dash, short, time};
 pub use course::command;
 pub use report::remarks;
 pub use row::{REFERENCE, Row, median};

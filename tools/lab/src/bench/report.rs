@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::plan::View;
+use crate::cli::Bench;
 use crate::colours;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::place;
@@ -16,14 +17,18 @@ const NOISE_CORES: f64 = 0.1;
 /// Above this, two machines that ran one after the other did not have the same host.
 const BUSY_CORES: f64 = 0.5;
 
-/// Says the main result in one sentence, if there is one.
-pub type Headline = fn(&Value) -> Option<String>;
+/// Says the main result in one sentence and one small table, if there is one.
+pub type Summary = fn(&Value) -> Option<String>;
 
-/// Prints tables below their main result; what is kept has been written before, for the reader may go.
-pub fn print(headline: Option<String>, text: &str) {
-    let headline = headline.map(|words| words + "\n").unwrap_or_default();
-    let text = colours::tables(text);
-    let _ = std::io::stdout().write_all((headline + &text).as_bytes());
+/// Prints the main result, all tables if they are wanted or there is nothing else, and the rest; what is kept has been written before, for the
+/// reader may go.
+pub fn print(summary: Option<String>, tables: &str, are_wanted: bool, rest: &str) {
+    let tables = match &summary {
+        Some(_) if !are_wanted => "--tables shows every figure of every row\n",
+        _ => tables,
+    };
+    let text = summary.unwrap_or_default() + tables + rest;
+    let _ = std::io::stdout().write_all(colours::tables(&text).as_bytes());
 }
 
 /// Writes the result where the caller wants it, if he does.
@@ -90,12 +95,17 @@ pub fn verdict(stale: u64) -> Option<String> {
 }
 
 /// Prints, keeps, writes and judges what machines with real CPUs have found.
-pub fn finish(view: &View, headline: Headline, path: Option<&Path>) -> Outcome<()> {
+pub fn finish(view: &View, summary: Summary, bench: &Bench) -> Outcome<()> {
     let raw = keep(&view.result)?;
-    write(path, &view.result)?;
+    write(bench.result(), &view.result)?;
     let [before, behind] = &view.closing;
-    let text = format!("{}{before}{}{behind}\n", view.tables, raw.display());
-    print(headline(&view.result), &text);
+    let rest = format!("{before}{}{behind}\n", raw.display());
+    print(
+        summary(&view.result),
+        &view.tables,
+        bench.shows_tables(),
+        &rest,
+    );
     judge(view.failure.as_ref())
 }
 

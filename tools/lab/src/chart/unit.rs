@@ -4,7 +4,7 @@ use crate::bench::{number, short, time};
 
 /// Parts of keys that are written otherwise.
 const WORDS: [(&str, &str); 11] = [
-    ("off", "preemption off"),
+    ("off", "preemption-off"),
     ("whole", "time of all calls"),
     ("ipis", "IPIs"),
     ("ipi", "IPI"),

@@ -51,6 +51,9 @@ pub struct Bench {
     /// Show every figure of the simulated machine, with its source
     #[arg(long)]
     pub figures: bool,
+    /// Show all tables: every figure of every row
+    #[arg(long)]
+    pub tables: bool,
     /// Fewer and shorter boots: done within 45 s
     #[arg(long)]
     pub quick: bool,
@@ -108,6 +111,14 @@ impl Bench {
         self.calls
             .as_ref()
             .map_or(self.figures, |it| it.calls.figures)
+    }
+
+    /// Whether all tables are shown: what was asked for beyond rows is in them.
+    pub fn shows_tables(&self) -> bool {
+        match &self.calls {
+            None => self.tables || self.sweep,
+            Some(CallsBench { calls, .. }) => calls.tables || calls.lines,
+        }
     }
 
     /// Where the result is written, besides where it is kept.
@@ -213,6 +224,9 @@ pub struct Calls {
     /// Show every figure of the simulated machine, with its source
     #[arg(long)]
     pub figures: bool,
+    /// Show all tables: every figure of every row
+    #[arg(long)]
+    pub tables: bool,
     /// shoot on sim: also tell which cache lines moved, by what they hold
     #[arg(long)]
     pub lines: bool,

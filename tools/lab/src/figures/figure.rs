@@ -239,7 +239,12 @@ impl Figure {
             }
             _ => String::new(),
         };
-        text + &format!("`{}`{when}\n", typed(&self.command))
+        // What is not in the main result is in the tables.
+        let all = match self.command.starts_with("bench ") {
+            true => " --tables",
+            false => "",
+        };
+        text + &format!("`{}{all}`{when}\n", typed(&self.command))
     }
 
     fn say(&self, sentence: &str, cells: &[String]) -> String {
@@ -366,7 +371,7 @@ mod tests {
     fn a_table_has_a_line_for_each_value_and_names_its_command() {
         let figure = figure(TABLE);
         let record = figure.record(&result()).unwrap();
-        let expected = "| threads | before | best |\n|---|---|---|\n| 1 | 660\u{a0}ns | 0.500 |\n| 2 | 1423\u{a0}us |  |\n\n`./lab bench w`\n";
+        let expected = "| threads | before | best |\n|---|---|---|\n| 1 | 660\u{a0}ns | 0.500 |\n| 2 | 1423\u{a0}us |  |\n\n`./lab bench w --tables`\n";
         assert_eq!(figure.render(&record).unwrap(), expected);
     }
 

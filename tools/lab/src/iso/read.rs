@@ -51,7 +51,7 @@ pub fn command(path: &Path, json: Option<&Path>) -> Outcome<()> {
     let text = String::from_utf8_lossy(&bytes);
     let survey = Survey::read(&text)?.ok_or_else(|| unreadable("no survey in it".to_owned()))?;
     report::write(json, &survey.result())?;
-    report::print(None, &last_page(&text));
+    report::print(None, &last_page(&text), true, "");
     survey.judge()
 }
 

@@ -30,6 +30,8 @@ const SIZES: [&str; 6] = [
 ];
 /// Sizes that follow from what the machine needs for these.
 const ACTORS: [&str; 2] = ["threads", "spaces"];
+/// To whom others are compared where no row says it.
+const REFERENCES: [&str; 2] = [REFERENCE, "linux"];
 /// Whose line is drawn in the colour of the text.
 const OURS: &str = "best";
 
@@ -56,6 +58,18 @@ pub fn same(one: &Row, other: &Row) -> bool {
 pub fn varying(rows: &[&Row]) -> Vec<&'static str> {
     let axes = CONDITIONS.iter().chain(&SIZES).copied();
     axes.filter(|axis| distinct(rows, axis).len() > 1).collect()
+}
+
+/// Those of them that are conditions.
+pub fn conditions(rows: &[&Row]) -> Vec<&'static str> {
+    let mut axes = varying(rows);
+    axes.retain(|axis| CONDITIONS.contains(axis));
+    axes
+}
+
+/// Rows under the same conditions together.
+pub fn by_condition<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
+    split(rows, &CONDITIONS)
 }
 
 fn distinct(rows: &[&Row], axis: &str) -> BTreeSet<String> {
@@ -85,7 +99,7 @@ fn worded(row: &Row, axis: &str) -> Option<String> {
         }
         (_, "function_ns") => format!("functions of {}", written(row, axis)),
         (Value::Bool(true), _) => axis.replace('_', " "),
-        (Value::Bool(false), _) => format!("not {}", axis.replace('_', " ")),
+        (Value::Bool(false), _) => return None,
         (_, "preset" | "rest") => written(row, axis),
         _ => format!("{}: {}", axis, written(row, axis)),
     })
@@ -193,7 +207,7 @@ impl<'a> Layout<'a> {
         shapes
     }
 
-    /// The series whose own ratio is 1 in each row, or whose change is nothing; otherwise the one of that name, or the first.
+    /// The series whose own ratio is 1 in each row, or whose change is nothing; otherwise the first of [`REFERENCES`] that is there.
     fn find_reference(&self) -> usize {
         let is_one = |row: &Row| {
             let ratio = ["ratio", "off_ratio", "per_s_ratio"].map(|key| row.number(key));
@@ -205,9 +219,12 @@ impl<'a> Layout<'a> {
             let mut own = self.rows.iter().filter(|row| self.index(row) == *index);
             own.all(|row| is_one(row))
         };
-        let named = |name: &String| name.split(' ').next() == Some(REFERENCE);
+        let named = |wanted: &str| {
+            let is_it = |name: &String| name.split(' ').next() == Some(wanted);
+            self.series.iter().position(is_it)
+        };
         let found = (0..self.series.len()).find(is_reference);
-        let found = found.or_else(|| self.series.iter().position(named));
+        let found = found.or_else(|| REFERENCES.into_iter().find_map(named));
         found.unwrap_or(0)
     }
 }

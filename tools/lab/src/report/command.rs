@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::axes::Layout;
+use super::brief::brief;
 use super::compare::Comparison;
 use super::document::Document;
-use super::{page, summary};
+use super::{page, summary::headline};
 use crate::cli::Report;
 use crate::failure::{Failure, Outcome};
 
@@ -35,10 +36,12 @@ pub fn command(report: &Report) -> Outcome<()> {
     Ok(())
 }
 
-/// The main result of what a bench has found, in one sentence; none where it has no rows.
-pub fn headline(result: &Value) -> Option<String> {
+/// The main result of what a bench has found, in one sentence and one small table; none where it has no rows.
+pub fn summary(result: &Value) -> Option<String> {
     let document = Document::of(String::new(), result.clone()).ok()?;
-    Some(summary::headline(&Layout::new(&document.rows)))
+    let layout = Layout::new(&document.rows);
+    let table = brief(&layout).unwrap_or_default();
+    Some(format!("{}\n\n{table}", headline(&layout)))
 }
 
 /// Where the page goes: never over what it is made from.

@@ -4,7 +4,7 @@
 //! * [`axes`]: what tells rows apart, and how rows become series and panels; [`figure`]: what figures are, by their keys;
 //! * [`mod@principal`]: which figures stand for rows;
 //! * [`interval`], [`compare`]: how a row of one file is to that of the other, and whether that is more than chance;
-//! * [`summary`]: what the page says first; [`tables`], [`compared`], [`params`]: what it lists;
+//! * [`summary`]: what the page says first; [`mod@brief`]: what a bench prints below that; [`tables`], [`compared`], [`params`]: what it lists;
 //! * [`plots`]: which plots there are; [`curves`], [`samples`]: what is in them;
 //! * [`strip`]: points in rows; [`chart`](crate::chart) draws everything else;
 //! * [`page`]: the page around all of it.
@@ -12,6 +12,7 @@
 //! No workload is named here: all follows from the keys of rows.
 
 mod axes;
+mod brief;
 mod command;
 mod compare;
 mod compared;
@@ -30,4 +31,4 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use command::{command, headline};
+pub use command::{command, summary};

@@ -34,14 +34,21 @@ pub fn headline(layout: &Layout<'_>) -> String {
         .collect();
     let pairs = if quiet.is_empty() { pairs } else { quiet };
     let is_alone = layout.subject == layout.reference;
-    match pairs.last() {
-        Some(last) if !is_alone => against(layout, key, &pairs, *last),
+    match middle(&pairs) {
+        Some(pair) if !is_alone => against(layout, key, &pairs, pair),
         _ => alone(layout, key),
     }
 }
 
 /// A row, the reference's row of the same shape, and the ratio of their figures.
 type Pair<'a> = (&'a Row, &'a Row, f64);
+
+/// The pair whose ratio is the median, or the greater of two.
+fn middle<'a>(pairs: &[Pair<'a>]) -> Option<Pair<'a>> {
+    let mut sorted = pairs.to_vec();
+    sorted.sort_by(|(.., one), (.., other)| one.total_cmp(other));
+    sorted.get(sorted.len() / 2).copied()
+}
 
 /// One series against another.
 fn against(

@@ -33,6 +33,14 @@ impl Cell {
         })
     }
 
+    /// Where there is no page.
+    pub fn text(self) -> String {
+        match self {
+            Self::Words(text) | Self::Figure(_, text) => text,
+            Self::Missing => "-".into(),
+        }
+    }
+
     fn markup(&self) -> Markup {
         match self {
             Self::Words(words) => html! { td.words { (words) } },

@@ -6,7 +6,7 @@ use shootdown_sim::workload::{Load, on_large_stack};
 use super::run::{Findings, Run};
 use super::setup::Setup;
 use crate::bench::program::{Axes, distinct};
-use crate::bench::report::{self, Headline};
+use crate::bench::report::{self, Summary};
 use crate::bench::workload::{DEFERS, Program};
 use crate::cli::{Bench, CallsBench, CpuMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -52,14 +52,14 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
 ///
 /// # Errors
 /// The options make no sense (exit code 2); an access was stale.
-pub fn command(bench: &Bench, headline: Headline) -> Outcome<()> {
+pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     let (name, cpus, setups, findings, closing) = match &bench.calls {
         None => program(bench)?,
         Some(calls) => contest(calls)?,
     };
-    let mut text = findings.tables;
     let shows_figures = bench.shows_figures();
-    text.extend(setups.iter().map(|setup| setup.render(shows_figures)));
+    let machines = setups.iter().map(|setup| setup.render(shows_figures));
+    let rest = machines.collect::<String>() + &closing;
     let mut result = Map::new();
     result.insert("workload".into(), name.into());
     result.insert("machine".into(), MachineKind::Sim.name().into());
@@ -70,7 +70,12 @@ pub fn command(bench: &Bench, headline: Headline) -> Outcome<()> {
     result.insert("rows".into(), json!(findings.rows));
     let result = result.into();
     report::write(bench.result(), &result)?;
-    report::print(headline(&result), &(text + &closing));
+    report::print(
+        summary(&result),
+        &findings.tables,
+        bench.shows_tables(),
+        &rest,
+    );
     report::judge(report::verdict(findings.stale.unwrap_or(0)).as_ref())
 }
 
