@@ -339,7 +339,7 @@ fn axes_that_cannot_be_measured() {
     let qemu = fixture.executable("qemu", "#!/bin/sh\nexit 9\n");
     for (words, remedy) in [
         (["--threads", "0"], "--threads"),
-        (["--threads", "17"], "1 to 16"),
+        (["--threads", "17"], "--threads takes 1 to 16"),
         (["--pages", "0"], "--pages"),
         (["--policies", "magic"], "published"),
         (["--json", "/nowhere/result.json"], "--json"),
