@@ -25,7 +25,7 @@ use crate::{cargo, place};
 use plan::{Clock, Group};
 
 pub use lists::{Asked, Count};
-pub use table::{AXES, Axis, by_peer};
+pub use table::{AXES, Axis, LIMIT, LIMIT_NOTE, by_peer};
 
 /// The figures of every row.
 const FIGURES: &str = "initiators targets function_ns cpus busy calls wrong min_ns median_ns p99_ns limit_ns ipis sends entries spurious runs";
