@@ -17,7 +17,7 @@ const COLUMNS: [Column; 14] = [
     Column::new("policy", "policy", Format::Words),
     Column::new("off_p99_ns", "p99 us", Format::Micros),
     Column::new("off_ratio", "/ before", Format::Digits(4)),
-    Column::new("published_ns", "published us", Format::Micros),
+    Column::new("published_ns", "T3's own us", Format::Micros),
     Column::new("published_ns", "deviation", Format::Deviation("off_p99_ns")),
     Column::new("ipi_p99_ns", "IPIs us", Format::Micros),
     Column::new("call_data_p99_ns", "call data us", Format::Micros),
@@ -77,7 +77,7 @@ pub fn measure(run: &Run<'_>) -> Findings {
          interval ({intervals} intervals of {} ms); virtual us\n{}\n\
          IPIs: the part of a span in the engine, for as long as others take to answer, or in its interrupt; \
          call data, lock: the parts that wait for these\n\
-         published: our engine, with the call data of each CPU and the waits under locks of T3's own kernel as models\n\
+         T3's own: what its author measured on silicon; the policy published: our engine, with the call data of each CPU and the waits under locks of T3's own kernel as models\n\
          least, most CPU's p50: the median of the CPU with the shortest and of that with the longest spans; wake-up: of a SCHED_FIFO thread on each CPU\n",
         run.setup.preset.name,
         number(run.setup.load().interval_ms),
