@@ -19,7 +19,7 @@ const BUSY_CORES: f64 = 0.5;
 /// Says the main result in one sentence, if there is one.
 pub type Headline = fn(&Value) -> Option<String>;
 
-/// Prints tables below their main result; what is kept has been written before, for the reader may go.
+/// Prints remarks and tables below their main result; what is kept has been written before, for the reader may go.
 pub fn print(headline: Option<String>, text: &str) {
     let headline = headline.map(|words| words + "\n").unwrap_or_default();
     let text = colours::tables(text);
@@ -73,11 +73,11 @@ pub fn is_busy(others: Option<f64>) -> bool {
     others.is_some_and(|cores| cores > BUSY_CORES)
 }
 
-/// What stands below the tables of machines that others disturbed, and of those that were measured for a look.
+/// What is said of results that others disturbed, and of those that were measured for a look: below the headline, for it hangs on that too.
 pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
     let others = others.filter(|&cores| cores > NOISE_CORES).map(|cores| {
         format!(
-            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet\n"
+            "other work kept {cores:.1} host cores busy meanwhile: times and ratios scatter; take figures again when the host is quiet\n"
         )
     });
     let quick = quick.map(|what| format!("--quick: {what}, for a look; take figures without it\n"));
@@ -95,7 +95,7 @@ pub fn finish(view: &View, headline: Headline, path: Option<&Path>) -> Outcome<(
     write(path, &view.result)?;
     let [before, behind] = &view.closing;
     let text = format!("{}{before}{}{behind}\n", view.tables, raw.display());
-    print(headline(&view.result), &text);
+    print(headline(&view.result), &(view.remarks.clone() + &text));
     judge(view.failure.as_ref())
 }
 

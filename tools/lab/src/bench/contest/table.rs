@@ -3,7 +3,6 @@
 use super::ContestPlan;
 use super::plan::{Clock, Group, LONG_FUNCTION_NS};
 use crate::bench::columns::{Column, Format, grid, table};
-use crate::bench::report;
 use crate::bench::row::Row;
 use crate::machine::host_cores;
 
@@ -53,7 +52,7 @@ pub fn by_peer<'a>(
 }
 
 /// The tables of all groups, and the notes that they need.
-pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>], others: Option<f64>) -> String {
+pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>]) -> String {
     let mut text: String = plan
         .groups
         .iter()
@@ -65,12 +64,7 @@ pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>], others: Option<f64>) ->
         text += "* more busy CPUs than host cores: times show the host's scheduler too, and are left out where functions are short; counts hold on any host\n";
     }
     let calls: u64 = all().map(|row| row.count("calls")).sum();
-    text += &format!("{calls} calls, every one checked when it returned\n");
-    let is_timed = plan.groups.iter().any(|group| group.clock == Clock::Host);
-    text + &report::remarks(
-        others.filter(|_| is_timed),
-        plan.calls.quick.then_some("few calls"),
-    )
+    text + &format!("{calls} calls, every one checked when it returned\n")
 }
 
 /// The tables of one start of a machine.
