@@ -18,7 +18,7 @@ fn the_same_seed_prints_and_writes_the_same_bytes() {
     let one = small(&fixture, &["--json", &first, "--seed", "7"]);
     let other = small(&fixture, &["--json", &second, "--seed", "7"]);
     assert_eq!(
-        (one.code, one.errors.as_str()),
+        (one.code, one.complaints().as_str()),
         (Some(0), ""),
         "{one:?}"
     );
@@ -124,7 +124,7 @@ fn pingpong_stands_beside_what_was_published_and_its_rows_say_what_tags_do() {
     let fixture = Fixture::new();
     let words = ["--spaces", "2,8", "--pages", "0,128,512"];
     let (answer, result) = fixture.result(&[&PINGPONG[..], &words].concat());
-    assert_eq!(answer.errors, "", "{answer:?}");
+    assert_eq!(answer.complaints(), "", "{answer:?}");
     for words in [
         "skylake-laptop",
         "ns a page",

@@ -81,7 +81,7 @@ fn shapes(bench: &Bench, _: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
-    let mut rows = run.rows(|shape| row(run, shape));
+    let mut rows = run.rows(&run.steps(1), |shape| row(run, shape));
     fill_ratios(&mut rows, &[RATIO]);
     let tables = format!(
         "\nevacuate on the simulated machine {}: {MACHINES} virtual machines, {PAGES} pages each; an op is a page that is written first after its log was cleared\n{}\n\

@@ -89,7 +89,7 @@ fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
-    let mut rows = run.rows(|shape| row(run, shape));
+    let mut rows = run.rows(&run.steps(1), |shape| row(run, shape));
     fill_ratios(&mut rows, &RATIOS);
     let what = "a flush; virtual ns an iteration on the initiator, and in its call";
     Findings {

@@ -106,7 +106,7 @@ fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
-    let mut rows = run.rows(|shape| row(run, shape));
+    let mut rows = run.rows(&run.steps(1), |shape| row(run, shape));
     fill_ratios(&mut rows, &RATIOS);
     fill_page_ns(&mut rows, "mean_ns");
     fill(&mut rows, "ideal_ns", |row, rows| {

@@ -6,7 +6,7 @@ use shootdown_sim::workload::{MAX_CPUS, Mapping, PublishedZerocopy, Zerocopy};
 use crate::bench::columns::{Column, Format, counted, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{REFERENCE, Ratio, Row, fill, fill_ratios, stale};
-use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
+use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated, Steps};
 use crate::bench::workload::{OnLinux, Program};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
@@ -117,8 +117,9 @@ fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
-    let mut rows = rows(run, true);
-    let alone = self::rows(run, false);
+    let steps = run.steps(2);
+    let mut rows = rows(run, &steps, true);
+    let alone = self::rows(run, &steps, false);
     let tables = tables(run, &rows, &alone);
     rows.extend(alone);
     // The flag promises nothing: what is stale under it is no fault of a flush.
@@ -133,8 +134,8 @@ fn measure(run: &Run<'_>) -> Findings {
     }
 }
 
-fn rows(run: &Run<'_>, charges_shared: bool) -> Vec<Row> {
-    let mut rows = run.rows(|shape| row(run, shape, charges_shared));
+fn rows(run: &Run<'_>, steps: &Steps, charges_shared: bool) -> Vec<Row> {
+    let mut rows = run.rows(steps, |shape| row(run, shape, charges_shared));
     for row in &mut rows {
         let key = "charges_shared".to_owned();
         // Behind the axes.
