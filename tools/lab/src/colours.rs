@@ -52,6 +52,7 @@ fn colour_of(line: &str) -> Option<Colour> {
     match line {
         _ if is_row_of_best => Some(Colour::Bold),
         _ if line.starts_with("behind ") => Some(Colour::Yellow),
+        _ if line.starts_with("other work kept ") => Some(Colour::Yellow),
         _ if line.starts_with("best is ahead") => Some(Colour::Green),
         _ if line.starts_with("stale accesses: 0") => Some(Colour::Green),
         _ if line.starts_with("stale accesses: ") => Some(Colour::Red),
@@ -80,6 +81,10 @@ mod tests {
             ("│ freebsd ┆ 16 │", None),
             (
                 "behind freebsd: 256 flush on 255 each",
+                Some(Colour::Yellow),
+            ),
+            (
+                "other work kept 0.7 host cores busy meanwhile",
                 Some(Colour::Yellow),
             ),
             ("best is ahead of all others", Some(Colour::Green)),

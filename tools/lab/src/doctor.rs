@@ -3,11 +3,17 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use crate::bench::counted;
 use crate::cli::Doctor;
 use crate::failure::Outcome;
 use crate::machine::disc;
 use crate::machine::{self, HOW_TO_FETCH, answer};
 use crate::{cargo, place, session};
+
+/// The emulator, as it is listed.
+const QEMU: &str = "qemu";
+/// What it is good for.
+const WITHOUT_QEMU: &str = "boots the reference kernel; without it `./lab bench` measures on the simulated machine, and `./lab run` and `./lab test` cannot boot";
 
 /// One thing that the lab uses.
 struct Item {
@@ -26,7 +32,11 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     if doctor.get_linux {
         machine::fetch_linux()?;
     }
-    let items = items(doctor)?;
+    let mut items = Vec::from(builders());
+    items.extend(machines(doctor)?);
+    items.extend(discs());
+    items.extend(checkers());
+    items.extend(helpers());
     for item in &items {
         let (name, purpose, remedy) = (item.name, item.purpose, &item.remedy);
         match (&item.found, item.is_required) {
@@ -43,25 +53,82 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     );
     let is_missing = |item: &&Item| item.is_required && item.found.is_none();
     let missing = items.iter().filter(is_missing).count();
-    match missing {
-        0 => println!("everything that `./lab bench` and `./lab test` need is present"),
-        n => println!("{n} required item(s) missing"),
+    let has_qemu = items.iter().any(|it| it.name == QEMU && it.found.is_some());
+    match (missing, has_qemu) {
+        (0, true) => println!("everything that `./lab bench` and `./lab test` need is present"),
+        (0, false) => {
+            println!(
+                "everything that `./lab bench` needs is present (without QEMU: on the simulated machine)"
+            );
+        }
+        (n, _) => println!("{} missing", counted(n, "required items")),
     }
     Ok(ExitCode::from(u8::from(missing > 0)))
 }
 
-fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
-    let item = |is_required| {
-        move |name, found, purpose, remedy| Item {
+impl Item {
+    /// One without which nothing is built or checked.
+    fn required(
+        name: &'static str,
+        found: Option<String>,
+        purpose: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        Self {
             name,
             found,
             purpose,
             remedy,
-            is_required,
+            is_required: true,
         }
-    };
-    let (required, optional) = (item(true), item(false));
-    let tool = |words: &str| answer(&mut cargo::command(words));
+    }
+
+    /// One without which something is left out: its purpose.
+    fn optional(
+        name: &'static str,
+        found: Option<String>,
+        purpose: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        Self {
+            is_required: false,
+            ..Self::required(name, found, purpose, remedy)
+        }
+    }
+}
+
+/// What builds everything.
+fn builders() -> [Item; 4] {
+    [
+        Item::required(
+            "cargo",
+            tool("--version"),
+            "builds everything",
+            "see https://rustup.rs",
+        ),
+        Item::required(
+            "cc",
+            answer(Command::new("cc").arg("--version")),
+            "the C compiler that links what runs on this host",
+            "sudo apt-get install --no-install-recommends gcc libc6-dev",
+        ),
+        Item::required(
+            "x86_64-unknown-none",
+            target("x86_64-unknown-none"),
+            "the kernel's target",
+            "rustup target add x86_64-unknown-none",
+        ),
+        Item::required(
+            "x86_64-unknown-linux-musl",
+            target("x86_64-unknown-linux-musl"),
+            "the programs' target",
+            "rustup target add x86_64-unknown-linux-musl",
+        ),
+    ]
+}
+
+/// What machines run on.
+fn machines(doctor: &Doctor) -> Outcome<[Item; 3]> {
     let at = |version: String, path: &Path| format!("{version} at {}", path.display());
     let qemu = machine::find_qemu(session::qemu_name(&doctor.emulator).as_deref())?;
     let qemu = qemu.map(|path| at(machine::qemu_version(&path).unwrap_or_default(), &path));
@@ -70,103 +137,106 @@ fn items(doctor: &Doctor) -> Outcome<Vec<Item>> {
     let linux = linux.map(|path| at(release(&path), &path));
     let bochs = machine::Bochs::find().ok();
     let bochs = bochs.map(|bochs| bochs.path.display().to_string());
-    Ok(vec![
-        required(
-            "cargo",
-            tool("--version"),
-            "builds everything",
-            "see https://rustup.rs",
-        ),
-        required(
-            "x86_64-unknown-none",
-            target("x86_64-unknown-none"),
-            "the kernel's target",
-            "rustup target add x86_64-unknown-none",
-        ),
-        required(
-            "x86_64-unknown-linux-musl",
-            target("x86_64-unknown-linux-musl"),
-            "the programs' target",
-            "rustup target add x86_64-unknown-linux-musl",
-        ),
-        required("qemu", qemu, "runs the machines", machine::QEMU_INSTALL),
-        optional(
+    Ok([
+        Item::optional(QEMU, qemu, WITHOUT_QEMU, machine::QEMU_INSTALL),
+        Item::optional(
             "linux image",
             linux,
             "the comparison with Linux",
             HOW_TO_FETCH,
         ),
-        optional(
+        Item::optional(
             "bochs",
             bochs,
             "a machine with tags (PCIDs) for `./lab test`",
             machine::BOCHS_INSTALL,
         ),
-        optional(
+    ])
+}
+
+/// What makes and boots the image for PCs.
+fn discs() -> [Item; 2] {
+    let maker = disc::can_make().ok();
+    let uefi = Path::new(disc::UEFI).exists();
+    [
+        Item::optional(
             "grub-mkrescue",
-            disc::can_make()
-                .ok()
-                .map(|()| "with all that it needs".to_owned()),
+            maker.map(|()| "with all that it needs".to_owned()),
             "makes the image for PCs (`./lab iso`)",
             disc::INSTALL,
         ),
-        optional(
+        Item::optional(
             "OVMF",
-            Path::new(disc::UEFI)
-                .exists()
-                .then(|| disc::UEFI.to_owned()),
+            uefi.then(|| disc::UEFI.to_owned()),
             "UEFI in which `./lab test` boots that image",
             disc::UEFI_INSTALL,
         ),
-        required(
+    ]
+}
+
+/// What `./lab test` checks the source with.
+fn checkers() -> [Item; 5] {
+    [
+        Item::required(
             "rustfmt",
             tool("fmt --version"),
             "`./lab test` checks the format",
             "rustup component add rustfmt",
         ),
-        required(
+        Item::required(
             "clippy",
             tool("clippy --version"),
             "`./lab test` lints",
             "rustup component add clippy",
         ),
-        optional(
+        Item::optional(
             "cargo-deny",
             tool("deny --version"),
             "checks licences and advisories",
             "cargo install --locked cargo-deny",
         ),
-        optional(
+        Item::optional(
             "miri",
             tool("+nightly miri --version"),
             "checks the engine's unsafe code",
             "rustup toolchain install nightly --component miri",
         ),
-        optional(
+        Item::optional(
             "Rust 1.85",
             tool("+1.85.0 --version"),
             "builds what adopters build",
             "rustup toolchain install 1.85.0 --profile minimal --target x86_64-unknown-none --target aarch64-unknown-none --target riscv64gc-unknown-none-elf --target loongarch64-unknown-none",
         ),
-        optional(
+    ]
+}
+
+/// What documents, pages and results gain from.
+fn helpers() -> [Item; 3] {
+    [
+        Item::optional(
             "mdbook",
             answer(Command::new("mdbook").arg("--version")),
             "builds the book",
             "cargo install --locked mdbook",
         ),
-        optional(
+        Item::optional(
             "chromium",
             answer(Command::new("chromium").arg("--version")),
             "opens the pages that the lab writes, in tests",
             "sudo apt-get install chromium",
         ),
-        optional(
+        Item::optional(
             "git",
             answer(Command::new("git").arg("--version")),
             "names the commit in results",
             "sudo apt-get install git",
         ),
-    ])
+    ]
+}
+
+/// The first line that cargo answers.
+fn tool(words: &str) -> Option<String> {
+    answer(&mut cargo::command(words))
 }
 
 /// Whether the toolchain has the standard library for a target.

@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// How far apart the plain lines are while nothing but the count changes.
 const PLAIN_LINE_EVERY: Duration = Duration::from_secs(10);
+/// What takes no longer needs no plain line.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// One progress display.
 #[derive(Debug)]
@@ -55,6 +57,19 @@ impl Progress {
 
     /// So many of so many steps of this part are done.
     pub fn step(&mut self, done: u64, total: u64, label: &str) {
+        let is_due = match self.last_line {
+            Some(at) => at.elapsed() >= PLAIN_LINE_EVERY,
+            None => done == 0 || self.begun.elapsed() >= QUIET,
+        };
+        self.show(done, total, label, is_due);
+    }
+
+    /// So many of so many steps are done, and the next one has begun, which may take long: it is named at once.
+    pub fn begin_step(&mut self, done: u64, total: u64, label: &str) {
+        self.show(done, total, label, true);
+    }
+
+    fn show(&mut self, done: u64, total: u64, label: &str, is_due: bool) {
         let (over, of) = self.parts;
         let (done, total) = (u64::from(over) * total + done, u64::from(of) * total);
         match &self.bar {
@@ -63,14 +78,12 @@ impl Progress {
                 bar.set_position(done);
                 bar.set_message(label.to_owned());
             }
-            None => {
-                let is_recent = |at: &Instant| at.elapsed() < PLAIN_LINE_EVERY;
-                if !self.last_line.as_ref().is_some_and(is_recent) {
-                    let left = left(self.begun.elapsed(), done, total);
-                    eprintln!("lab: {done} of {total}{left}: {label}");
-                    self.last_line = Some(Instant::now());
-                }
+            None if is_due => {
+                let left = left(self.begun.elapsed(), done, total);
+                eprintln!("lab: {done} of {total}{left}: {label}");
+                self.last_line = Some(Instant::now());
             }
+            None => {}
         }
     }
 }

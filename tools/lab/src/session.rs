@@ -86,16 +86,24 @@ pub fn image<'a>(programs: &'a BTreeMap<String, Vec<u8>>, name: &str) -> Outcome
     })
 }
 
-/// The number of virtual CPUs that the caller asked for.
+/// The number of virtual CPUs that the caller asked for with `--cpus`.
 ///
 /// # Errors
 /// The reference kernel does not support that many.
 pub fn cpus(asked: i64) -> Outcome<usize> {
+    cpus_by("--cpus", asked)
+}
+
+/// The same, asked for with this option.
+///
+/// # Errors
+/// The same.
+pub fn cpus_by(option: &str, asked: i64) -> Outcome<usize> {
     match usize::try_from(asked) {
         Ok(cpus @ 1..) if asked <= MAX_CPUS => Ok(cpus),
         _ => Err(Failure::input(
             format!("a machine of {asked} CPUs cannot be booted"),
-            "a machine has 1 to 16",
+            format!("{option} takes 1 to {MAX_CPUS}"),
         )),
     }
 }

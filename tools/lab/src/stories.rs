@@ -11,6 +11,7 @@ use shootdown_sim::walkthrough::{Titles, Walkthrough, columns, page, wrapped};
 use crate::bench::report::{probe, unwritable};
 use crate::cli::Stories;
 use crate::failure::{Failure, Outcome};
+use crate::progress::Progress;
 
 /// A story whose bug has not shown after so many schedules has none any more.
 const MOST_SOUGHT: u64 = 1_000_000;
@@ -43,7 +44,7 @@ fn tell(story: &Story, arguments: &Stories) -> Outcome<()> {
     say("What the kernel does", story.algorithm);
     say("What goes wrong", story.wrong);
     let started = Instant::now();
-    let found = story.find(Way::Described, MOST_SOUGHT).ok_or_else(|| {
+    let found = find(story, Way::Described, MOST_SOUGHT, "at most").ok_or_else(|| {
         Failure::work(format!(
             "{MOST_SOUGHT} schedules show nothing wrong: the model has lost its bug"
         ))
@@ -96,9 +97,18 @@ fn write(path: &Path, runs: &[Walkthrough]) -> Outcome<()> {
     Ok(())
 }
 
+/// The first of so many schedules that goes wrong; shows how that gets on.
+fn find(story: &Story, way: Way, runs: u64, label: &str) -> Option<Found> {
+    let mut progress = Progress::new();
+    (1..=runs).find_map(|seed| {
+        progress.step(seed, runs, &format!("schedules {label}"));
+        story.found(way, seed)
+    })
+}
+
 /// Plays so many schedules, in which nothing may go wrong.
 fn expect_none(story: &Story, way: Way, runs: u64, by: &str) -> Outcome<()> {
-    let Some(Found { seed, failure, .. }) = story.find(way, runs) else {
+    let Some(Found { seed, failure, .. }) = find(story, way, runs, by) else {
         println!("ok: {runs} schedules {by}, nothing stale");
         return Ok(());
     };

@@ -77,6 +77,24 @@ fn reader_that_has_seen_enough_leaves_no_files() {
 }
 
 #[test]
+fn doctor_requires_a_c_compiler_and_no_emulator() {
+    let fixture = Fixture::new();
+    let compiler = fixture.executable("cc", "#!/bin/sh\necho made-up cc 1\n");
+    let answer = fixture.lab_alone(&["doctor"]);
+    let line = |name: &str| {
+        let mut lines = answer.output.lines();
+        let line = lines.find(|line| line.split_whitespace().nth(1) == Some(name));
+        line.unwrap_or_default().to_owned()
+    };
+    assert!(line("qemu").starts_with("optional"), "{answer:?}");
+    assert!(line("cc").ends_with("made-up cc 1"), "{answer:?}");
+    std::fs::remove_file(compiler).unwrap();
+    let answer = fixture.lab_alone(&["doctor"]);
+    assert!(answer.output.contains("MISSING   cc "), "{answer:?}");
+    assert_eq!(answer.code, Some(1));
+}
+
+#[test]
 fn result_that_is_not_reached_leaves_no_file() {
     let fixture = Fixture::new();
     let path = format!("{}/new.json", fixture.path());
@@ -321,7 +339,7 @@ fn axes_that_cannot_be_measured() {
     let qemu = fixture.executable("qemu", "#!/bin/sh\nexit 9\n");
     for (words, remedy) in [
         (["--threads", "0"], "--threads"),
-        (["--threads", "17"], "1 to 16"),
+        (["--threads", "17"], "--threads takes 1 to 16"),
         (["--pages", "0"], "--pages"),
         (["--policies", "magic"], "published"),
         (["--json", "/nowhere/result.json"], "--json"),

@@ -106,6 +106,46 @@ fn column(dom: &str, table: &str, column: usize) -> Vec<f64> {
     body.split("<tr>").skip(1).map(value).collect()
 }
 
+/// What the serial port of a PC sends, made of what booted machines once said.
+fn serial() -> String {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/booted");
+    let mut text = String::from("@info {\"program\":\"survey\",\"effort\":\"quick\",\"cpus\":2}\n");
+    let mut count = 0;
+    for name in ["madvise", "shoot"] {
+        let console = std::fs::read_to_string(golden.join(format!("{name}.console"))).unwrap();
+        let boot = console
+            .lines()
+            .skip(2)
+            .take_while(|line| !line.starts_with('#'));
+        let rows: Vec<&str> = boot.filter(|line| line.starts_with("@row ")).collect();
+        text += &format!("@info {{\"program\":\"{name}\"}}\n{}\n", rows.join("\n"));
+        count += rows.len();
+    }
+    text + &format!("@info {{\"program\":\"survey\",\"is_done\":true,\"rows\":{count}}}\n")
+}
+
+/// The result of that; returns its path.
+fn survey(fixture: &Fixture) -> String {
+    let text = fixture.file("serial.txt", serial().as_bytes());
+    let result = format!("{}/pc.json", fixture.path());
+    let answer = fixture.lab(&["iso", "--read", &text, "--json", &result]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    result
+}
+
+#[test]
+fn what_a_pc_has_sent_makes_a_page_and_is_not_compared() {
+    let fixture = Fixture::new();
+    let result = survey(&fixture);
+    let html = std::fs::read_to_string(page(&fixture, &[&result], "pc.html")).unwrap();
+    for heading in ["survey of pc", ">madvise</h2>", ">shoot</h2>"] {
+        assert!(html.contains(heading), "{heading}");
+    }
+    let answer = fixture.lab(&["report", &result, &result, "-o", "two.html"]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.errors.contains("several benches"), "{answer:?}");
+}
+
 #[test]
 fn tables_sort_by_a_click_on_a_head() {
     let Some(browser) = browser() else {
@@ -141,27 +181,35 @@ fn tables_sort_by_a_click_on_a_head() {
     }
 }
 
+/// Pages of every kind, and their names.
+fn pages(fixture: &Fixture) -> Vec<(String, String)> {
+    let mut pages: Vec<(String, String)> = RESULTS
+        .iter()
+        .map(|result| {
+            let name = result.replace('/', "-").replace(".json", "");
+            (page(fixture, &[result], &format!("{name}.html")), name)
+        })
+        .collect();
+    let [first, second] =
+        [1.0, 0.8].map(|factor| fixture.file(&format!("{factor}.json"), boots(factor).as_bytes()));
+    pages.push((page(fixture, &[&first, &second], "two.html"), "two".into()));
+    let survey = survey(fixture);
+    pages.push((page(fixture, &[&survey], "pc.html"), "pc".into()));
+    let walk = format!("{}/walk.html", fixture.path());
+    let words = "sim replay --cpus 3 --seed 7 --html";
+    let words: Vec<&str> = words.split(' ').chain([walk.as_str()]).collect();
+    assert_eq!(fixture.lab(&words).code, Some(0));
+    pages.push((walk, "walk".into()));
+    pages
+}
+
 #[test]
 fn pages_fit_into_windows_and_are_kept_as_pictures() {
     let Some(browser) = browser() else {
         return;
     };
     let fixture = Fixture::new();
-    let mut pages: Vec<(String, String)> = RESULTS
-        .iter()
-        .map(|result| {
-            let name = result.replace('/', "-").replace(".json", "");
-            (page(&fixture, &[result], &format!("{name}.html")), name)
-        })
-        .collect();
-    let [first, second] =
-        [1.0, 0.8].map(|factor| fixture.file(&format!("{factor}.json"), boots(factor).as_bytes()));
-    pages.push((page(&fixture, &[&first, &second], "two.html"), "two".into()));
-    let walk = format!("{}/walk.html", fixture.path());
-    let words = "sim replay --cpus 3 --seed 7 --html";
-    let words: Vec<&str> = words.split(' ').chain([walk.as_str()]).collect();
-    assert_eq!(fixture.lab(&words).code, Some(0));
-    pages.push((walk, "walk".into()));
+    let pages = pages(&fixture);
     for (page, name) in &pages {
         for width in WIDTHS {
             let picture = artefacts().join(format!("page-{name}-{width}.png"));

@@ -15,7 +15,7 @@ fn small(words: &[&str]) -> Answer {
 fn it_stands_beside_what_was_published_with_and_without_what_else_is_shared() {
     let fixture = Fixture::new();
     let (answer, result) = fixture.result(&SMALL);
-    assert_eq!(answer.errors, "", "{answer:?}");
+    assert_eq!(answer.complaints(), "", "{answer:?}");
     for words in [
         "40-core-2018",
         "1113138",

@@ -47,6 +47,8 @@ pub struct Found {
 
 /// What becomes of it.
 pub struct View {
+    /// What is to be known of all figures: see [`remarks`](super::report::remarks).
+    pub remarks: String,
     /// What people read.
     pub tables: String,
     /// What is kept and written.

@@ -84,6 +84,7 @@ fn changed(path: &Path) -> Option<String> {
     let words = recording.lines().next().unwrap().trim_start_matches("# ");
     let bench = bench(words.trim_start_matches("bench "));
     let View {
+        remarks,
         mut tables,
         mut result,
         ..
@@ -101,7 +102,7 @@ fn changed(path: &Path) -> Option<String> {
         result[key] = json!(null);
     }
     let result = result.to_string().replace("},{", "},\n{");
-    [("txt", tables), ("json", result)]
+    [("txt", remarks + &tables), ("json", result)]
         .into_iter()
         .find_map(|(extension, now)| {
             let path = path.with_extension(extension);

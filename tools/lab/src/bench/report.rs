@@ -20,14 +20,27 @@ const BUSY_CORES: f64 = 0.5;
 /// Says the main result in one sentence and one small table, if there is one.
 pub type Summary = fn(&Value) -> Option<String>;
 
-/// Prints the main result, all tables if they are wanted or there is nothing else, and the rest; what is kept has been written before, for the
-/// reader may go.
-pub fn print(summary: Option<String>, tables: &str, are_wanted: bool, rest: &str) {
-    let tables = match &summary {
-        Some(_) if !are_wanted => "--tables shows every figure of every row\n",
-        _ => tables,
+/// What a bench prints, from above.
+#[derive(Debug, Default)]
+pub struct Printed<'a> {
+    /// The main result.
+    pub summary: Option<String>,
+    /// What makes it worth less.
+    pub remarks: &'a str,
+    /// All figures of all rows, and whether they are wanted: they are printed where there is no main result, too.
+    pub tables: (&'a str, bool),
+    /// The rest.
+    pub rest: &'a str,
+}
+
+/// Prints it; what is kept has been written before, for the reader may go.
+pub fn print(printed: Printed<'_>) {
+    let tables = match (&printed.summary, printed.tables) {
+        (Some(_), (_, false)) => "--tables shows every figure of every row\n",
+        (_, (tables, _)) => tables,
     };
-    let text = summary.unwrap_or_default() + tables + rest;
+    let summary = printed.summary.unwrap_or_default();
+    let text = summary + printed.remarks + tables + printed.rest;
     let _ = std::io::stdout().write_all(colours::tables(&text).as_bytes());
 }
 
@@ -78,11 +91,11 @@ pub fn is_busy(others: Option<f64>) -> bool {
     others.is_some_and(|cores| cores > BUSY_CORES)
 }
 
-/// What stands below the tables of machines that others disturbed, and of those that were measured for a look.
+/// What is said of results that others disturbed, and of those that were measured for a look: below the headline, for it hangs on that too.
 pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
     let others = others.filter(|&cores| cores > NOISE_CORES).map(|cores| {
         format!(
-            "other work kept {cores:.1} host cores busy meanwhile: take figures again when the host is quiet\n"
+            "other work kept {cores:.1} host cores busy meanwhile: times and ratios scatter; take figures again when the host is quiet\n"
         )
     });
     let quick = quick.map(|what| format!("--quick: {what}, for a look; take figures without it\n"));
@@ -100,12 +113,12 @@ pub fn finish(view: &View, summary: Summary, bench: &Bench) -> Outcome<()> {
     write(bench.result(), &view.result)?;
     let [before, behind] = &view.closing;
     let rest = format!("{before}{}{behind}\n", raw.display());
-    print(
-        summary(&view.result),
-        &view.tables,
-        bench.shows_tables(),
-        &rest,
-    );
+    print(Printed {
+        summary: summary(&view.result),
+        remarks: &view.remarks,
+        tables: (&view.tables, bench.shows_tables()),
+        rest: &rest,
+    });
     judge(view.failure.as_ref())
 }
 

@@ -137,7 +137,7 @@ impl CpuMachine {
 /// `lab report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A result: what `lab bench --json FILE` wrote, or one of .lab/runs
+    /// A result: what `lab bench --json FILE` or `lab iso --read` wrote, or one of .lab/runs
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Another result of the same workload, to compare with the first

@@ -44,13 +44,8 @@ impl Results {
     /// The bench fails.
     pub fn of(&mut self, command: &str) -> Outcome<&Value> {
         if !self.done.contains_key(command) {
-            let done = self.done.len();
-            self.progress.stage(&format!(
-                "{} of {}: {}",
-                done + 1,
-                self.total,
-                typed(command)
-            ));
+            let (done, total) = (self.done.len() as u64, self.total as u64);
+            self.progress.begin_step(done, total, &typed(command));
             self.done.insert(command.to_owned(), result(command)?);
         }
         Ok(&self.done[command])

@@ -15,11 +15,15 @@ use crate::cargo::{self, Flavour};
 use crate::cli::Iso;
 use crate::failure::{Doing, Outcome};
 use crate::machine::disc;
+use crate::progress::Progress;
 use crate::session;
 
 pub use image::{Effort, make};
 pub use read::Survey;
 pub use stripped::stripped;
+
+/// Of making an image.
+const STEPS: u64 = 3;
 
 /// Makes an image, or reads a text.
 ///
@@ -40,14 +44,18 @@ fn write(iso: &Iso) -> Outcome<()> {
     } else {
         Effort::Full
     };
-    eprintln!("lab: building the kernel and the programs");
+    let mut progress = Progress::new();
+    progress.begin_step(0, STEPS, "building the kernel");
     let kernel = cargo::build_kernel(Flavour::Plain)?;
+    progress.begin_step(1, STEPS, "building the programs");
     let programs = session::load_programs()?;
+    progress.begin_step(2, STEPS, "making the image");
     let directory = tempfile::Builder::new().prefix("lab-").tempdir();
     let directory = directory.doing("make a temporary directory")?;
     let made = make(directory.path(), &kernel, &programs, effort)?;
     let bytes = std::fs::copy(&made, &iso.output)
         .doing(format!("write the image to {}", iso.output.display()))?;
+    drop(progress);
     println!("{}", words(&iso.output, bytes, effort));
     Ok(())
 }

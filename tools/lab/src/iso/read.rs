@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::bench::{CONTESTS, PROGRAMS, Row, report};
+use crate::bench::report::{self, Printed};
+use crate::bench::{CONTESTS, PROGRAMS, Row};
 use crate::failure::{Failure, Outcome};
 use crate::place;
 use crate::protocol::{self, Message, Object};
@@ -51,7 +52,10 @@ pub fn command(path: &Path, json: Option<&Path>) -> Outcome<()> {
     let text = String::from_utf8_lossy(&bytes);
     let survey = Survey::read(&text)?.ok_or_else(|| unreadable("no survey in it".to_owned()))?;
     report::write(json, &survey.result())?;
-    report::print(None, &last_page(&text), true, "");
+    report::print(Printed {
+        rest: &last_page(&text),
+        ..Printed::default()
+    });
     survey.judge()
 }
 

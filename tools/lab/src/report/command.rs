@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::axes::Layout;
 use super::brief::brief;
 use super::compare::Comparison;
-use super::document::Document;
+use super::document::{Content, Document};
 use super::{page, summary::headline};
 use crate::cli::Report;
 use crate::failure::{Failure, Outcome};
@@ -18,11 +18,13 @@ use crate::failure::{Failure, Outcome};
 /// A file is no result, two results have nothing in common, or the page cannot be written (exit code 2).
 pub fn command(report: &Report) -> Outcome<()> {
     let out = destination(report)?;
-    let first = Document::read(&report.file)?;
     let page = match &report.other {
-        None => page::of_one(&first)?,
+        None => match Content::read(&report.file)? {
+            Content::One(document) => page::of_one(&document)?,
+            Content::Several(survey) => page::of_survey(&survey)?,
+        },
         Some(other) => {
-            let second = Document::read(other)?;
+            let (first, second) = (Document::read(&report.file)?, Document::read(other)?);
             page::of_two(&Comparison::new(&first, &second)?)?
         }
     };

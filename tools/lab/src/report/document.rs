@@ -4,14 +4,24 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::survey::{BENCHES, Survey};
 use crate::bench::Row;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::Object;
 
 /// What to give instead of a file that cannot be used.
-const REMEDY: &str = "give a file that `./lab bench --json FILE` wrote";
+const REMEDY: &str = "give a file that `./lab bench --json FILE` or `./lab iso --read` wrote";
 /// What the whole of a result says for each of its rows.
 const INHERITED: [&str; 2] = ["machine", "accel"];
+
+/// What a file holds.
+#[derive(Debug)]
+pub enum Content {
+    /// The result of one bench.
+    One(Document),
+    /// Those of several.
+    Several(Survey),
+}
 
 /// A result that a bench wrote.
 #[derive(Debug)]
@@ -28,11 +38,11 @@ pub struct Document {
     pub rows: Vec<Row>,
 }
 
-impl Document {
+impl Content {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no result of a bench.
+    /// It cannot be read, or holds no result of a bench.
     pub fn read(path: &Path) -> Outcome<Self> {
         let shown = path.display().to_string();
         let text = std::fs::read(path)
@@ -48,10 +58,28 @@ impl Document {
             return Err("is empty".into());
         }
         let result = serde_json::from_slice(text);
-        Self::of(
-            name,
-            result.map_err(|error| format!("is not JSON ({error})"))?,
-        )
+        match result.map_err(|error| format!("is not JSON ({error})"))? {
+            Value::Object(head) if head.contains_key(BENCHES) => {
+                Survey::of(&name, head).map(Self::Several)
+            }
+            result => Document::of(name, result).map(Self::One),
+        }
+    }
+}
+
+impl Document {
+    /// Reads a file that holds one result.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no result of a bench, or several.
+    pub fn read(path: &Path) -> Outcome<Self> {
+        match Content::read(path)? {
+            Content::One(document) => Ok(document),
+            Content::Several(_) => Err(Failure::input(
+                format!("{} holds the results of several benches", path.display()),
+                "give it alone; what is compared holds one result each",
+            )),
+        }
     }
 
     /// Takes a result; otherwise says what is wrong with it, likewise.

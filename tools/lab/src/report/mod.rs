@@ -1,6 +1,6 @@
-//! `lab report`: one HTML page of a result that a bench wrote, or of two beside each other.
+//! `lab report`: one HTML page of a result that a bench wrote, or of two beside each other, or of all that a machine wrote in a survey.
 //!
-//! * [`mod@command`]: reads files, writes the page; [`document`]: what a file holds;
+//! * [`mod@command`]: reads files, writes the page; [`document`], [`survey`]: what a file holds;
 //! * [`axes`]: what tells rows apart, and how rows become series and panels; [`figure`]: what figures are, by their keys;
 //! * [`mod@principal`]: which figures stand for rows;
 //! * [`interval`], [`compare`]: how a row of one file is to that of the other, and whether that is more than chance;
@@ -27,6 +27,7 @@ mod principal;
 mod samples;
 mod strip;
 mod summary;
+mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;

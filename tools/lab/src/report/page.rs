@@ -6,6 +6,7 @@ use super::axes::Layout;
 use super::compare::Comparison;
 use super::document::Document;
 use super::plots::{self, Group, Plot};
+use super::survey::Survey;
 use super::{compared, params, summary, tables};
 use crate::failure::Outcome;
 
@@ -30,6 +31,37 @@ pub fn of_one(document: &Document) -> Outcome<String> {
         (notes(&summary::warnings(document)))
         (results(&layout, "")?)
         (settings(document, "Parameters"))
+    };
+    Ok(whole(&title, body))
+}
+
+/// Of several results of one machine.
+///
+/// # Errors
+/// A plot cannot be drawn.
+pub fn of_survey(survey: &Survey) -> Outcome<String> {
+    let first = &survey.benches[0];
+    let title = format!("survey of {}", first.word("machine"));
+    let section = |(number, document): (usize, &Document)| -> Outcome<Markup> {
+        let layout = Layout::new(&document.rows);
+        Ok(html! {
+            section {
+                h2.bench { (document.workload) }
+                p.headline { (summary::headline(&layout)) }
+                (notes(&summary::warnings(document)))
+                (results(&layout, &format!("bench{}-", number + 1))?)
+                (settings(document, "Parameters"))
+            }
+        })
+    };
+    let sections = survey.benches.iter().enumerate().map(section);
+    let sections = sections.collect::<Outcome<Vec<Markup>>>()?;
+    let body = html! {
+        h1 { (title) }
+        (origin(&[("", first)]))
+        (notes(&survey.missing))
+        @for section in sections { (section) }
+        details.settings { summary { "Machine" } (params::markup(&survey.about)) }
     };
     Ok(whole(&title, body))
 }

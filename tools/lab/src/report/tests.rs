@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::axes::Layout;
 use super::compare::{Comparison, Verdict};
-use super::document::Document;
+use super::document::{Content, Document};
 use super::page;
 use super::summary::headline;
 use super::tables::{Cell, overview};
@@ -15,7 +15,7 @@ use super::tables::{Cell, overview};
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
 fn document(name: &str, result: &Value) -> Document {
-    Document::parse(name.into(), result.to_string().as_bytes()).unwrap()
+    Document::of(name.into(), result.clone()).unwrap()
 }
 
 /// A result of `golden/`.
@@ -46,7 +46,7 @@ fn row(policy: &str, boots: &[f64]) -> Value {
 }
 
 fn refused(text: &str) -> String {
-    Document::parse("x".into(), text.as_bytes()).unwrap_err()
+    Content::parse("x".into(), text.as_bytes()).unwrap_err()
 }
 
 #[test]
@@ -253,6 +253,11 @@ fn what_is_no_result_is_refused() {
             "{\"workload\": \"w\", \"groups\": [7, {\"rows\": 7}]}",
             "no rows",
         ),
+        ("{\"benches\": 7}", "no list"),
+        (
+            "{\"benches\": [{\"workload\": \"w\"}]}",
+            "no bench with rows",
+        ),
     ] {
         let refusal = refused(text);
         assert!(
@@ -260,6 +265,36 @@ fn what_is_no_result_is_refused() {
             "{refusal}"
         );
     }
+}
+
+#[test]
+fn a_survey_has_a_section_for_each_bench_and_says_what_is_missing() {
+    let [madvise, shoot] = ["madvise", "shoot"].map(|name| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}.json"));
+        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()
+    });
+    let empty = json!({"workload": "pingpong", "rows": []});
+    let survey = json!({
+        "workload": "survey", "machine": "pc", "is_done": false, "params": {"brand": HOSTILE},
+        "benches": [madvise, shoot, shoot, empty],
+    });
+    let content = Content::parse("pc.json".into(), survey.to_string().as_bytes());
+    let Ok(Content::Several(survey)) = content else {
+        panic!("{content:?}")
+    };
+    let page = page::of_survey(&survey).unwrap();
+    assert_eq!(page.matches("<h2 class=\"bench\">madvise</h2>").count(), 1);
+    assert_eq!(page.matches("<h2 class=\"bench\">shoot</h2>").count(), 2);
+    for words in ["did not come to its end", "pingpong has no rows."] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert_eq!(page.matches("<script").count(), 1, "the page's own");
+    let parts = page.split(" id=\"").skip(1);
+    let mut ids: Vec<&str> = parts.filter_map(|part| part.split('"').next()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(all > 3 && ids.len() == all, "{ids:?}");
 }
 
 #[test]

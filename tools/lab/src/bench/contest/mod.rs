@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::machine::{Machine, Start};
 use super::plan::{Found, Plan, View};
+use super::report;
 use super::row::Row;
 use super::workload::Contest;
 use crate::cli::{Calls, CallsBench, CpuMachine, MachineKind};
@@ -25,7 +26,7 @@ use crate::{cargo, place};
 use plan::{Clock, Group};
 
 pub use lists::{Asked, Count};
-pub use table::{AXES, Axis, by_peer};
+pub use table::{AXES, Axis, LIMIT, LIMIT_NOTE, by_peer};
 
 /// The figures of every row.
 const FIGURES: &str = "initiators targets function_ns cpus busy calls wrong min_ns median_ns p99_ns limit_ns ipis sends entries spurious runs";
@@ -143,8 +144,13 @@ impl Plan for ContestPlan<'_> {
                 .for_each(|rows| table::compare_with_one_lock(rows));
         }
         let wrong: u64 = rows.iter().flatten().map(|row| row.count("wrong")).sum();
+        let is_timed = self.groups.iter().any(|group| group.clock == Clock::Host);
         View {
-            tables: table::render(self, &rows, found.others),
+            remarks: report::remarks(
+                found.others.filter(|_| is_timed),
+                self.calls.quick.then_some("few calls"),
+            ),
+            tables: table::render(self, &rows),
             result: self.result(&rows, found.others),
             closing: ["raw samples by round: ".into(), String::new()],
             failure: (wrong > 0).then(|| {

@@ -3,7 +3,6 @@
 use super::ContestPlan;
 use super::plan::{Clock, Group, LONG_FUNCTION_NS};
 use crate::bench::columns::{Column, Format, grid, table};
-use crate::bench::report;
 use crate::bench::row::Row;
 use crate::machine::host_cores;
 
@@ -53,7 +52,7 @@ pub fn by_peer<'a>(
 }
 
 /// The tables of all groups, and the notes that they need.
-pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>], others: Option<f64>) -> String {
+pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>]) -> String {
     let mut text: String = plan
         .groups
         .iter()
@@ -65,12 +64,7 @@ pub fn render(plan: &ContestPlan<'_>, rows: &[Vec<Row>], others: Option<f64>) ->
         text += "* more busy CPUs than host cores: times show the host's scheduler too, and are left out where functions are short; counts hold on any host\n";
     }
     let calls: u64 = all().map(|row| row.count("calls")).sum();
-    text += &format!("{calls} calls, every one checked when it returned\n");
-    let is_timed = plan.groups.iter().any(|group| group.clock == Clock::Host);
-    text + &report::remarks(
-        others.filter(|_| is_timed),
-        plan.calls.quick.then_some("few calls"),
-    )
+    text + &format!("{calls} calls, every one checked when it returned\n")
 }
 
 /// The tables of one start of a machine.
@@ -185,7 +179,10 @@ pub fn compare_with_one_lock(rows: &mut [Row]) {
 }
 
 const CHANGE: Column = Column::new("change_percent", "change", Format::Change);
-const LIMIT: Column = Column::new("limit_percent", "limit", Format::Change);
+/// What stands beside the changes.
+pub const LIMIT: Column = Column::new("limit_percent", "limit", Format::Change);
+/// What is said of it below the table.
+pub const LIMIT_NOTE: &str = "limit: the least possible with these masks, if nothing but the function takes time and each target serves one call after the other, in the order in which they come\n";
 
 /// The published table's shape: the change against one lock, the limit beside it.
 fn whole(rows: &[Row]) -> String {
@@ -199,13 +196,15 @@ fn whole(rows: &[Row]) -> String {
     };
     let limit = |shape: &Row| LIMIT.cell(shape);
     let heading = format!("{ONE_LOCK} us");
+    let has_limit = rows.iter().any(|row| row.number(LIMIT.key).is_some());
     format!(
-        "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}\n",
+        "execution time of a round: {ONE_LOCK} in us, others' change against it in percent\n{}\n{}",
         of_all(
             rows,
             &[(&heading, &lock_us), (LIMIT.heading, &limit)],
             |row| { CHANGE.cell(row) }
-        )
+        ),
+        if has_limit { LIMIT_NOTE } else { "" },
     )
 }
 
@@ -299,6 +298,14 @@ mod tests {
         compare_with_one_lock(&mut rows);
         let text = whole(&rows);
         assert!(text.contains("-50.0") && text.contains("+0.0"), "{text}");
+        assert!(!text.contains(LIMIT_NOTE), "{text}");
+        rows.iter_mut().for_each(|row| row.set("limit_ns", 6));
+        compare_with_one_lock(&mut rows);
+        let text = whole(&rows);
+        assert!(
+            text.contains("-25.0") && text.ends_with(LIMIT_NOTE),
+            "{text}"
+        );
         let text = of_all(&rows, &[], |row| row.text("peer").to_uppercase());
         assert!(
             text.contains("XEN-BEFORE") && text.contains("BEST"),

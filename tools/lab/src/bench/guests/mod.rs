@@ -238,11 +238,11 @@ impl Plan for GuestPlan<'_> {
         let tables = format!(
             "{tables}taken: virtual CPUs that did not run, and were flushed before they did\n\
              kvm: as kvm_flush_tlb_multi, policy published; interrupts, best: policy best\n\
-             counts hold on any host; times show the emulator's and the host's scheduler, medians of {} boots\n{}",
-            self.effort()[2],
-            report::remarks(found.others, self.bench.quick.then_some("short boots"))
+             counts hold on any host; times show the emulator's and the host's scheduler, medians of {} boots\n",
+            self.effort()[2]
         );
         View {
+            remarks: report::remarks(found.others, self.bench.quick.then_some("short boots")),
             tables,
             result: self.result(&rows, &found),
             closing: [

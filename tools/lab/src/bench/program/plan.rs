@@ -73,8 +73,10 @@ impl<'a> ProgramPlan<'a> {
         if !fitting.is_empty() {
             groups.push(Group::new(base_cpus, fitting, bench)?);
         }
+        let option = format!("--{}", axes.program.actors);
         for most in beyond {
-            groups.push(Group::new(session::cpus(most.into())?, vec![most], bench)?);
+            let cpus = session::cpus_by(&option, most.into())?;
+            groups.push(Group::new(cpus, vec![most], bench)?);
         }
         Ok(Self {
             bench,
@@ -243,7 +245,7 @@ mod tests {
         for (words, remedy) in [
             ("zerocopy --machine linux", "--machine qemu"),
             ("--cpus 2 --threads 4", "--cpus 4"),
-            ("--threads 17", "1 to 16"),
+            ("--threads 17", "--threads takes 1 to 16"),
             ("--pages 99999", "1 to 4096"),
         ] {
             let bench = bench(words);

@@ -2,7 +2,6 @@
 
 use super::plan::ProgramPlan;
 use crate::bench::columns::{Column, Format, counted, table};
-use crate::bench::report;
 use crate::bench::row::Row;
 use crate::bench::workload::{OnLinux, Program};
 use crate::cli::MachineKind;
@@ -27,13 +26,8 @@ const POLICY: Column = Column::new("policy", "policy", Format::Words);
 /// One table for each number of pages, the notes that they need, and the comparison with Linux.
 ///
 /// `program` is what the program said of itself.
-pub fn render(
-    plan: &ProgramPlan<'_>,
-    rows: &[Row],
-    program: Option<&Object>,
-    others: Option<f64>,
-) -> String {
-    let (bench, workload) = (plan.bench, plan.bench.workload);
+pub fn render(plan: &ProgramPlan<'_>, rows: &[Row], program: Option<&Object>) -> String {
+    let workload = plan.bench.workload;
     let mut text = String::new();
     let mut line = |words: &str| {
         text.push_str(words);
@@ -87,7 +81,7 @@ pub fn render(
     if rows.iter().any(|row| row.text("policy") == "best") && is_compared && is_one_load(rows) {
         line(&against_linux(rows, workload, has_linux));
     }
-    text + &report::remarks(others, bench.quick.then_some("short boots"))
+    text
 }
 
 fn times(rows: &[&Row], workload: &Program) -> String {

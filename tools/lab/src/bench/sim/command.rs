@@ -6,7 +6,7 @@ use shootdown_sim::workload::{Load, on_large_stack};
 use super::run::{Findings, Run};
 use super::setup::Setup;
 use crate::bench::program::{Axes, distinct};
-use crate::bench::report::{self, Summary};
+use crate::bench::report::{self, Printed, Summary};
 use crate::bench::workload::{DEFERS, Program};
 use crate::cli::{Bench, CallsBench, CpuMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
@@ -70,12 +70,12 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     result.insert("rows".into(), json!(findings.rows));
     let result = result.into();
     report::write(bench.result(), &result)?;
-    report::print(
-        summary(&result),
-        &findings.tables,
-        bench.shows_tables(),
-        &rest,
-    );
+    report::print(Printed {
+        summary: summary(&result),
+        tables: (&findings.tables, bench.shows_tables()),
+        rest: &rest,
+        ..Printed::default()
+    });
     report::judge(report::verdict(findings.stale.unwrap_or(0)).as_ref())
 }
 

@@ -1,11 +1,9 @@
 //! [`all`]: rows on all processors of this host. They change nothing but the time.
 
-use std::sync::Mutex;
-
 use rayon::prelude::*;
 
+use super::steps::Steps;
 use crate::failure::{Failure, Outcome};
-use crate::progress::Progress;
 
 /// Machines of 4096 CPUs are built on the stack.
 const STACK_BYTES: usize = 512 << 20;
@@ -19,14 +17,10 @@ pub fn all<Row: Sync, R: Send>(rows: &[Row], run: impl Fn(&Row) -> R + Sync) -> 
         .stack_size(STACK_BYTES)
         .build()
         .map_err(|error| Failure::work(format!("cannot start threads: {error}")))?;
-    let progress = Mutex::new((0, Progress::new()));
+    let steps = Steps::new(rows.len(), "rows");
     let run_one = |row: &Row| {
         let result = run(row);
-        if let Ok(mut progress) = progress.lock() {
-            let (done, display) = &mut *progress;
-            *done += 1;
-            display.step(*done, rows.len() as u64, "rows");
-        }
+        steps.one_is_done();
         result
     };
     Ok(pool.install(|| rows.par_iter().with_max_len(1).map(run_one).collect()))

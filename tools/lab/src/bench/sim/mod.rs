@@ -3,7 +3,7 @@
 //! * [`mod@command`]: when this machine is meant, and the course of one bench on it;
 //! * [`setup`]: the machine: preset, figures that the caller set, and where each figure comes from;
 //! * [`run`]: the rows of a workload, and what is made of them;
-//! * [`farm`]: rows on all processors of this host;
+//! * [`farm`]: rows on all processors of this host; [`steps`]: how they get on;
 //! * [`sensitivity`]: what the table hangs on.
 
 mod command;
@@ -11,8 +11,10 @@ mod farm;
 mod run;
 mod sensitivity;
 mod setup;
+mod steps;
 
 pub use command::{command, is_meant};
 pub use farm::all;
 pub use run::{Findings, Run, Shape, Shapes, Simulated};
 pub use setup::Setup;
+pub use steps::Steps;

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value, json};
 use shootdown::Stats;
+use shootdown_sim::timed::PARAMETERS;
 use shootdown_sim::workload::Row as Simulation;
 
 use super::sensitivity;
 use super::setup::Setup;
+use super::steps::{Counted, Steps};
 use crate::bench::columns::{Column, counted, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Row, thin};
@@ -94,8 +96,14 @@ impl Run<'_> {
     /// As many iterations of a row are enough in a sweep: nothing but the phase of spin loops differs between them.
     pub const SWEEP_ITERATIONS: usize = 50;
 
+    /// So many times all [`rows`](Self::rows).
+    pub fn steps(&self, times: usize) -> Steps {
+        let shapes = self.shapes.pages.len() * self.shapes.actors.len();
+        Steps::new(times * shapes * self.bench.policies.len(), "rows")
+    }
+
     /// A row for each shape and policy: its axes, and the figures that `measure` finds.
-    pub fn rows(&self, measure: impl Fn(Shape<'_>) -> Value) -> Vec<Row> {
+    pub fn rows(&self, steps: &Steps, measure: impl Fn(Shape<'_>) -> Value) -> Vec<Row> {
         let mut rows = Vec::new();
         for &pages in &self.shapes.pages {
             for &actors in &self.shapes.actors {
@@ -106,6 +114,7 @@ impl Run<'_> {
                         pages,
                     };
                     rows.push(self.row(shape, measure(shape)));
+                    steps.one_is_done();
                 }
             }
         }
@@ -156,8 +165,14 @@ impl Run<'_> {
     /// What happens to the rows of all policies if figures of the machine change; `title` says what they have in common.
     pub fn sensitivity<R: Simulation>(&self, title: &str, row: impl Fn(&str) -> R) -> String {
         let policies = self.bench.policies.iter();
-        let rows = policies.map(|policy| (policy.clone(), row(policy)));
-        let rows: Vec<(String, R)> = rows.collect();
+        // Each as it is, and with each figure halved and doubled.
+        let steps = Steps::new(
+            policies.len() * (1 + 2 * PARAMETERS.len()),
+            "rows of the sweep",
+        );
+        let counted = |row| Counted { row, steps: &steps };
+        let rows = policies.map(|policy| (policy.clone(), counted(row(policy))));
+        let rows: Vec<(String, Counted<'_, R>)> = rows.collect();
         sensitivity::render(title, &rows)
     }
 }

@@ -83,9 +83,12 @@ fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
+    let steps = run.steps(2);
     let of = |callers: &str, span_ps: u64| {
         let quick = if run.bench.quick { QUICK } else { 1 };
-        let mut rows = run.rows(|shape| row(run, shape, callers == "all", span_ps / quick));
+        let mut rows = run.rows(&steps, |shape| {
+            row(run, shape, callers == "all", span_ps / quick)
+        });
         fill_ratios(&mut rows, &[RATIO]);
         rows
     };

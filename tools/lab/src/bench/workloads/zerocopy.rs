@@ -6,7 +6,7 @@ use shootdown_sim::workload::{MAX_CPUS, Mapping, PublishedZerocopy, Zerocopy};
 use crate::bench::columns::{Column, Format, counted, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{REFERENCE, Ratio, Row, fill, fill_ratios, stale};
-use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
+use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated, Steps};
 use crate::bench::workload::{OnLinux, Program};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
@@ -58,12 +58,12 @@ const SIMULATED: [Column; 13] = [
     Column::new("threads", "threads", Format::Actors),
     Column::new("policy", "policy", Format::Words),
     PER_S,
-    Column::new("published_per_s", "published", Format::Digits(0)),
+    Column::new("published_per_s", "T2's own op/s", Format::Digits(0)),
     Column::new("published_per_s", "deviation", Format::Deviation("per_s")),
     Column::new("per_s_ratio", "/ before", Format::Digits(2)),
     Column::new("scaling_percent", "a CPU", Format::Percent),
     Column::new("mean_ns", "call us", Format::Micros),
-    Column::new("", "published us", Format::Of(published_us)),
+    Column::new("", "T2's own us", Format::Of(published_us)),
     Column::new("p99_ns", "p99 us", Format::Micros),
     Column::new("ipis_per_op", "IPIs/op", Format::Digits(2)),
     Column::new("lines_per_op", "lines/op", Format::Digits(1)),
@@ -117,8 +117,9 @@ fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 }
 
 fn measure(run: &Run<'_>) -> Findings {
-    let mut rows = rows(run, true);
-    let alone = self::rows(run, false);
+    let steps = run.steps(2);
+    let mut rows = rows(run, &steps, true);
+    let alone = self::rows(run, &steps, false);
     let tables = tables(run, &rows, &alone);
     rows.extend(alone);
     // The flag promises nothing: what is stale under it is no fault of a flush.
@@ -133,8 +134,8 @@ fn measure(run: &Run<'_>) -> Findings {
     }
 }
 
-fn rows(run: &Run<'_>, charges_shared: bool) -> Vec<Row> {
-    let mut rows = run.rows(|shape| row(run, shape, charges_shared));
+fn rows(run: &Run<'_>, steps: &Steps, charges_shared: bool) -> Vec<Row> {
+    let mut rows = run.rows(steps, |shape| row(run, shape, charges_shared));
     for row in &mut rows {
         let key = "charges_shared".to_owned();
         // Behind the axes.
@@ -209,7 +210,8 @@ fn tables(run: &Run<'_>, rows: &[Row], alone: &[Row]) -> String {
          {}\n\
          before: an ordinary mapping, flushed on every CPU that has the server's space loaded, under Policy::BEFORE\n\
          published: the same with the flag, flushed here only: a model of the workload's and unsound\n\
-         best: a window of this CPU's private root, under Policy::BEST\n{}\
+         best: a window of this CPU's private root, under Policy::BEST\n\
+         T2's own: what its author measured on silicon, without the flag (before) and with it (published); best, which T2 does not have, stands beside those with it\n{}\
          \nalone: without what the published system's calls share besides page tables (shared_lines, shared_serial_ns), each client a \
          process of its own\n{}\n",
         run.setup.preset.name,

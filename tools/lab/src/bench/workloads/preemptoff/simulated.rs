@@ -8,7 +8,7 @@ use shootdown_sim::workload::{
 use crate::bench::columns::{Column, Format, grid, number, table};
 use crate::bench::program::Axes;
 use crate::bench::row::{Ratio, fill_ratios};
-use crate::bench::sim::{Findings, Run, Shape, Shapes};
+use crate::bench::sim::{Findings, Run, Shape, Shapes, Steps};
 use crate::cli::Bench;
 use crate::failure::{Failure, Outcome};
 
@@ -17,7 +17,7 @@ const COLUMNS: [Column; 14] = [
     Column::new("policy", "policy", Format::Words),
     Column::new("off_p99_ns", "p99 us", Format::Micros),
     Column::new("off_ratio", "/ before", Format::Digits(4)),
-    Column::new("published_ns", "published us", Format::Micros),
+    Column::new("published_ns", "T3's own us", Format::Micros),
     Column::new("published_ns", "deviation", Format::Deviation("off_p99_ns")),
     Column::new("ipi_p99_ns", "IPIs us", Format::Micros),
     Column::new("call_data_p99_ns", "call data us", Format::Micros),
@@ -70,14 +70,14 @@ pub fn shapes(bench: &Bench, axes: &Axes) -> Outcome<Shapes> {
 pub fn measure(run: &Run<'_>) -> Findings {
     let (normal, quick, _) = INTERVALS;
     let intervals = if run.bench.quick { quick } else { normal };
-    let mut rows = run.rows(|shape| row(run, shape, intervals));
+    let mut rows = run.rows(&run.steps(1), |shape| row(run, shape, intervals));
     fill_ratios(&mut rows, &[Ratio::to_before("off_ratio", "off_p99_ns")]);
     let tables = format!(
         "\npreemptoff on the simulated machine {}: p99 of the longest spans without preemption, one for each CPU and \
          interval ({intervals} intervals of {} ms); virtual us\n{}\n\
          IPIs: the part of a span in the engine, for as long as others take to answer, or in its interrupt; \
          call data, lock: the parts that wait for these\n\
-         published: our engine, with the call data of each CPU and the waits under locks of T3's own kernel as models\n\
+         T3's own: what its author measured on silicon; the policy published: our engine, with the call data of each CPU and the waits under locks of T3's own kernel as models\n\
          least, most CPU's p50: the median of the CPU with the shortest and of that with the longest spans; wake-up: of a SCHED_FIFO thread on each CPU\n",
         run.setup.preset.name,
         number(run.setup.load().interval_ms),
@@ -145,6 +145,8 @@ fn row(run: &Run<'_>, shape: Shape<'_>, intervals: usize) -> Value {
 fn sensitivity(run: &Run<'_>) -> String {
     let (_, _, intervals) = INTERVALS;
     let cpus = run.shapes.actors[0];
+    let changes = run.bench.policies.len() * (1 + 2 * LOAD_FIGURES.len());
+    let steps = Steps::new(changes, "rows of the sweep");
     let row = |figure: &str, value: String, load: Load| -> Vec<String> {
         let p99 = |policy: &String| {
             let what = Preemptoff {
@@ -152,6 +154,7 @@ fn sensitivity(run: &Run<'_>) -> String {
                 ..what(run, cpus, policy, intervals)
             };
             let p99_ns = what.run().quantile_ns(990, |maxima| maxima.all_ps);
+            steps.one_is_done();
             format!("{:.1}", p99_ns / 1000.0)
         };
         let policies = run.bench.policies.iter().map(p99);

@@ -12,7 +12,7 @@ use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
 use crate::bench::columns::{Column, Format, number};
-use crate::bench::contest::{AXES, Axis, by_peer};
+use crate::bench::contest::{AXES, Axis, LIMIT, LIMIT_NOTE, by_peer};
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
 use crate::bench::workload::Contest;
@@ -82,7 +82,7 @@ fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
 
 fn row(line: &Line, peer: Peer, result: &SelectedResult, base_ps: u64) -> Row {
     let change = |whole_ps: u64| 100.0 * (whole_ps as f64 / base_ps as f64 - 1.0);
-    // What the same masks allow whoever serves first come, first served; where that means anything.
+    // Where the limit means anything.
     let has_limit = line.function_ps > 0 && line.masks != Masks::Idempotent;
     Row::of(json!({
         "machine": "sim", "accel": "virtual time", "peer": peer.name(), "cpus": line.cpus,
@@ -126,9 +126,11 @@ const FIGURES: [Column; 4] = [
     Column::new("median_ns", "one call, median ns", Format::Digits(0)),
     Column::new("p99_ns", "one call, p99 ns", Format::Digits(0)),
 ];
-/// What stands beside [`CHANGE`].
-const LIMIT: Column = Column::new("limit_percent", "fifo", Format::Change);
-const PUBLISHED: Column = Column::new("published_percent", "published", Format::Change);
+/// What stands beside [`CHANGE`] and [`LIMIT`].
+const PUBLISHED: Column = Column::new("published_percent", "T5's own", Format::Change);
+/// Below the tables.
+const OWN: &str =
+    "T5's own: what its authors measured on silicon; they do not say how they drew the masks\n";
 
 /// Four tables for each machine, function and way to draw masks.
 fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
@@ -147,10 +149,7 @@ fn tables(plan: &Plan, rows: &[Row], setup: &Setup) -> String {
             text.push_str(&format!("{heading}\n{}\n", table(plan, rows, figure)));
         }
     }
-    text.push_str(
-        "fifo: what the same masks allow whoever serves first come, first served, if nothing but the function costs anything\n",
-    );
-    text + &goals::verdict(rows, plan.calls)
+    text + LIMIT_NOTE + OWN + &goals::verdict(rows, plan.calls)
 }
 
 fn table(plan: &Plan, rows: &[Row], figure: &Column) -> String {
