@@ -43,6 +43,9 @@ pub struct Client {
     about: String,
     /// Programs that building takes; for `cc` what `CC` in the environment names, if it does.
     needs: Vec<String>,
+    /// Whether building it takes minutes.
+    #[serde(default)]
+    pub is_slow: bool,
     /// The static library that cargo builds for it, if it wants one.
     package: Option<String>,
     /// For which target.

@@ -40,7 +40,8 @@ macro_rules! with_close_size {
             65..=128 => $function::<128>($($argument),*),
             129..=192 => $function::<192>($($argument),*),
             193..=320 => $function::<320>($($argument),*),
-            321..=1088 => $function::<1088>($($argument),*),
+            321..=512 => $function::<512>($($argument),*),
+            513..=1088 => $function::<1088>($($argument),*),
             _ => $function::<4096>($($argument),*),
         }
     };

@@ -25,6 +25,9 @@ pub fn check(test: &Test, tally: &mut Tally) {
         let name = format!("clients: {}", client.name);
         match (&qemu, client.missing()) {
             (None, _) => tally.skip(&name, "there is no QEMU here"),
+            _ if client.is_slow && !test.soak => {
+                tally.skip(&name, "takes minutes to build; left out without --soak");
+            }
             (_, Some(missing)) => tally.skip(&name, &format!("there is no {missing} here")),
             (Some(qemu), None) => check_one(test, qemu, &client, tally),
         }
