@@ -1,4 +1,4 @@
 //! How many CPUs there may be.
 
 /// Most CPUs that the kernel uses; more in the machine stay parked.
-pub const MAX_CPUS: usize = 16;
+pub const MAX_CPUS: usize = 64;

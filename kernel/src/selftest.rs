@@ -13,9 +13,11 @@ use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
 use crate::addr::{DIRECT_MAP, KERNEL_BASE};
+use crate::arch::stacks::{self, Stacks};
 use crate::arch::{apic, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
 use crate::boot::fail::boot_fail;
+use crate::cpus::MAX_CPUS;
 use crate::irq;
 use crate::mm::heap;
 use crate::platform::SHOOTDOWN;
@@ -25,11 +27,12 @@ use crate::{time, vm, watchdog};
 type Check = fn(&BootInfo);
 
 /// Checks that return.
-const PASSING: [(&str, Check); 12] = [
+const PASSING: [(&str, Check); 13] = [
     ("ticks", ticks_on_all_cpus),
     ("ipi", calls_reach_all_cpus),
     ("uaccess", user_faults_become_errors),
     ("probe", probing_survives_any_pointer),
+    ("stacks", stacks_of_all_cpus_have_guards),
     ("heap", the_heap_counts_what_it_lends),
     ("reserve", large_blocks_leave_room_for_small_ones),
     ("nmi", nmi_returns),
@@ -41,15 +44,18 @@ const PASSING: [(&str, Check); 12] = [
 ];
 
 /// Actions that must panic.
-const FATAL: [(&str, fn()); 8] = [
+const FATAL: [(&str, fn()); 9] = [
     ("panic", || panic!("asked for")),
     ("write-text", write_text),
     ("write-rodata", write_rodata),
     ("run-data", run_data),
     ("null", read_null),
     ("overflow", || overflow(0)),
+    ("overflow-elsewhere", || on_another(|_| overflow(0))),
     ("breakpoint", breakpoint),
-    ("other-cpu", panic_elsewhere),
+    ("other-cpu", || {
+        on_another(|cpu| panic!("asked for on {cpu}"))
+    }),
 ];
 
 /// Does what the command line asks for. Boot CPU, all CPUs up.
@@ -218,6 +224,23 @@ fn probing_survives_any_pointer(_: &BootInfo) {
     assert_eq!(uaccess::probe_kernel((&raw const word).addr()), Ok(word));
 }
 
+/// CPUs beyond those of the machine have no stacks.
+fn stacks_of_all_cpus_have_guards(boot: &BootInfo) {
+    for cpu in 0..MAX_CPUS {
+        let pages: Vec<usize> = Stacks::of(cpu).pages().collect();
+        assert_eq!(pages.len(), stacks::PAGES_PER_CPU);
+        for &page in &pages {
+            assert_eq!(uaccess::probe_kernel(page).is_ok(), cpu < boot.cpus);
+            assert_eq!(stacks::guard_owner(page), None);
+        }
+        for top in [pages[0], Stacks::of(cpu).main_top() + size_of::<usize>()] {
+            let guard = top - size_of::<usize>();
+            let is_guard = stacks::guard_owner(guard) == Some(cpu);
+            assert!(is_guard && uaccess::probe_kernel(guard).is_err());
+        }
+    }
+}
+
 /// An NMI that nobody sent because of a panic is ignored, also between any two instructions.
 fn nmi_returns(_: &BootInfo) {
     const ROUNDS: usize = 100;
@@ -319,12 +342,12 @@ fn breakpoint() {
 }
 
 /// The panic happens in an interrupt handler of another CPU, while this one spins.
-fn panic_elsewhere() {
+fn on_another(act: fn(CpuId)) {
     let me = percpu::cpu_id();
     let ready = SHOOTDOWN.ready_cpus();
     match ready.iter().filter(|&cpu| cpu != me).last() {
         Some(other) => {
-            let _ = SHOOTDOWN.call_one(other, &|cpu| panic!("asked for on {cpu}"));
+            let _ = SHOOTDOWN.call_one(other, &|cpu| act(cpu));
         }
         None => panic!("asked for, with one CPU"),
     }

@@ -36,7 +36,7 @@ pub fn set_up(cpu: usize) {
     idt::install();
     set_control_registers();
     set_up_syscall();
-    percpu::set_kernel_stack(stacks::CPU_STACKS[cpu].main_top());
+    percpu::set_kernel_stack(stacks::Stacks::of(cpu).main_top());
 }
 
 fn set_control_registers() {

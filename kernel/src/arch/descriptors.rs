@@ -13,7 +13,7 @@ use x86_64::registers::segmentation::SegmentSelector;
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable};
 use x86_64::structures::tss::TaskStateSegment;
 
-use super::stacks::CPU_STACKS;
+use super::stacks::Stacks;
 use crate::cpus::MAX_CPUS;
 
 const KERNEL_CODE: SegmentSelector = SegmentSelector::new(1, PrivilegeLevel::Ring0);
@@ -58,7 +58,7 @@ pub fn install(cpu: usize) {
     let tss = TABLES[cpu].tss.get();
     // SAFETY: this CPU's own, not loaded yet, and no other reference exists.
     let fill = unsafe { &mut *tss };
-    let tops = CPU_STACKS[cpu].interrupt_tops();
+    let tops = Stacks::of(cpu).interrupt_tops();
     let mut interrupt_stacks = [VirtAddr::zero(); 7];
     for (entry, top) in interrupt_stacks.iter_mut().zip(tops) {
         *entry = VirtAddr::new(top as u64);

@@ -2,7 +2,7 @@
 //!
 //! * PML4 entry 256: the direct map of all memory, and of the display adapter's, which is not cached; 2 MiB pages, data only.
 //! * PML4 entry 511: the kernel image, 4 KiB pages, each section with its own permissions and the
-//!   guard pages of the boot stacks left out; and the page of the local APIC.
+//!   guard pages of the boot stacks left out; the page of the local APIC; and the stacks of the other CPUs.
 //!
 //! Because the 256 entries never change, copying them into a new root is enough.
 
@@ -14,7 +14,7 @@ use spin::Once;
 use x86_64::registers::control::Cr3;
 use x86_64::structures::paging::PhysFrame;
 
-use super::stacks;
+use super::stacks::{self, Stacks};
 use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES, PhysAddr};
 
 /// Entries of one page table.
@@ -94,14 +94,16 @@ pub fn load_kernel_root() {
     unsafe { Cr3::write(frame, flags) };
 }
 
-/// Number of frames that [`build`] takes at most for memory up to `memory_end` and the memory of a display adapter.
-pub fn frames_needed(memory_end: u64, adapter: &Range<u64>) -> u64 {
+/// Number of frames that [`build`] takes at most for memory up to `memory_end`, the memory of a display adapter and so many CPUs.
+pub fn frames_needed(memory_end: u64, adapter: &Range<u64>, cpus: usize) -> u64 {
     let (start, end) = image();
     let of_adapter = adapter.end.div_ceil(1 << 30) - (adapter.start >> 30);
     let gigabytes = memory_end.div_ceil(1 << 30) + of_adapter;
     let image_tables = (end.as_u64() - start.as_u64()).div_ceil(LARGE_PAGE_BYTES as u64) + 1;
+    let stack_tables = (cpus * stacks::STRIDE).div_ceil(LARGE_PAGE_BYTES);
+    let of_stacks = stack_tables + cpus * stacks::PAGES_PER_CPU;
     // PML4, two PDPTs, a directory for the image, a directory and a table for the APIC page.
-    gigabytes + image_tables + 6
+    gigabytes + image_tables + of_stacks as u64 + 6
 }
 
 /// Builds the tables. Boot CPU, once, on the boot page tables. `frame` gives zeroed frames below
@@ -110,6 +112,7 @@ pub fn build(
     memory_end: u64,
     adapter: &Range<u64>,
     apic: Option<PhysAddr>,
+    cpus: usize,
     frame: &mut dyn FnMut() -> PhysAddr,
 ) {
     let mut builder = Builder {
@@ -128,6 +131,10 @@ pub fn build(
     builder.map_image();
     if let Some(page) = apic {
         builder.set(APIC_PAGE, Level::Table, page.as_u64() | DATA | UNCACHED);
+    }
+    for virt in (1..cpus).flat_map(|cpu| Stacks::of(cpu).pages()) {
+        let frame = (builder.frame)().as_u64();
+        builder.set(virt, Level::Table, frame | DATA);
     }
     // SAFETY: 1. it maps the image with the stacks, the direct map and the local APIC, at the addresses where the kernel runs.
     // 2. `frame` gives frames that nobody else ever has; the tables are neither changed nor freed. 3. it is no window root.

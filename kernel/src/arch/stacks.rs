@@ -4,8 +4,12 @@
 //! can strike when the stack pointer is not to be trusted: #DF (the stack overflowed), NMI and #MC
 //! (between SYSCALL and the stack switch). Each lies above a page that [`paging`](super::paging)
 //! leaves unmapped, so an overflow faults instead of corrupting a neighbour.
+//!
+//! Those of the boot CPU are part of the image. The others have addresses of their own, and memory only as far as there are CPUs: in
+//! the image, those of [`MAX_CPUS`] would reach beyond 8 MiB, where UEFI firmware keeps things (OVMF does) and GRUB loads nothing.
 
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::ops::Range;
 
 use crate::addr::PAGE_BYTES;
@@ -16,7 +20,7 @@ pub const KERNEL_STACK_BYTES: usize = 32 * 1024;
 const MAIN_BYTES: usize = 32 * 1024;
 const INTERRUPT_BYTES: usize = 16 * 1024;
 /// Main, #DF, NMI, #MC.
-pub const STACKS_PER_CPU: usize = 4;
+const STACKS_PER_CPU: usize = 4;
 
 /// A stack and the page below it.
 #[repr(C, align(4096))]
@@ -32,13 +36,9 @@ impl<const BYTES: usize> Guarded<BYTES> {
             stack: UnsafeCell::new([0; BYTES]),
         }
     }
-
-    fn top(&self) -> usize {
-        self.stack.get().addr() + BYTES
-    }
 }
 
-/// The stacks of one CPU.
+/// How the stacks of one CPU lie.
 #[repr(C, align(4096))]
 pub struct CpuStacks {
     main: Guarded<MAIN_BYTES>,
@@ -51,54 +51,75 @@ pub struct CpuStacks {
 // addresses only.
 unsafe impl Sync for CpuStacks {}
 
+/// Bytes from one CPU's stacks to those of the next.
+pub const STRIDE: usize = size_of::<CpuStacks>();
 /// Distance from the start of one CPU's stacks to the end of its main stack.
 pub const MAIN_STACK_END: usize = PAGE_BYTES + MAIN_BYTES;
+/// Pages of one CPU's stacks that need memory.
+pub const PAGES_PER_CPU: usize = STRIDE / PAGE_BYTES - STACKS_PER_CPU;
+/// CPU `n` has its stacks `n` times [`STRIDE`] from here on, but for the boot CPU: in the last GiB, far behind the local APIC's page.
+pub const OTHERS: usize = 0xffff_ffff_e000_0000;
+const _: () = assert!(MAX_CPUS * STRIDE <= 0usize.wrapping_sub(OTHERS));
 
-/// All stacks.
-pub static CPU_STACKS: [CpuStacks; MAX_CPUS] = [const {
-    CpuStacks {
-        main: Guarded::new(),
-        double_fault: Guarded::new(),
-        nmi: Guarded::new(),
-        machine_check: Guarded::new(),
+/// Those of the boot CPU.
+pub static BOOT_STACKS: CpuStacks = CpuStacks {
+    main: Guarded::new(),
+    double_fault: Guarded::new(),
+    nmi: Guarded::new(),
+    machine_check: Guarded::new(),
+};
+
+/// The addresses of one CPU's stacks.
+#[derive(Clone, Copy, Debug)]
+pub struct Stacks(usize);
+
+impl Stacks {
+    /// Those of CPU `cpu`.
+    pub fn of(cpu: usize) -> Self {
+        match cpu {
+            0 => Self((&raw const BOOT_STACKS).addr()),
+            _ => Self(OTHERS + cpu * STRIDE),
+        }
     }
-}; MAX_CPUS];
 
-impl CpuStacks {
     /// End of the main stack.
-    pub fn main_top(&self) -> usize {
-        self.main.top()
+    pub fn main_top(self) -> usize {
+        self.0 + MAIN_STACK_END
     }
 
     /// The addresses of the main stack.
-    pub fn main(&self) -> Range<usize> {
+    pub fn main(self) -> Range<usize> {
         self.main_top() - MAIN_BYTES..self.main_top()
     }
 
     /// Ends of the interrupt stacks, in the order of the interrupt stack table.
-    pub fn interrupt_tops(&self) -> [usize; 3] {
-        [
-            self.double_fault.top(),
-            self.nmi.top(),
-            self.machine_check.top(),
-        ]
+    pub fn interrupt_tops(self) -> [usize; STACKS_PER_CPU - 1] {
+        let [_, guards @ ..] = self.guards();
+        guards.map(|guard| guard + size_of::<Guarded<INTERRUPT_BYTES>>())
     }
 
     /// Addresses of the pages that stay unmapped.
-    pub fn guards(&self) -> [usize; STACKS_PER_CPU] {
+    fn guards(self) -> [usize; STACKS_PER_CPU] {
         [
-            self.main.guard.get().addr(),
-            self.double_fault.guard.get().addr(),
-            self.nmi.guard.get().addr(),
-            self.machine_check.guard.get().addr(),
+            offset_of!(CpuStacks, main),
+            offset_of!(CpuStacks, double_fault),
+            offset_of!(CpuStacks, nmi),
+            offset_of!(CpuStacks, machine_check),
         ]
+        .map(|offset| self.0 + offset)
+    }
+
+    /// Addresses of the other pages.
+    pub fn pages(self) -> impl Iterator<Item = usize> {
+        let guards = self.guards();
+        let all = (self.0..self.0 + STRIDE).step_by(PAGE_BYTES);
+        all.filter(move |page| !guards.contains(page))
     }
 }
 
-/// Whether `address` lies in a guard page, and of which CPU: for the panic message.
+/// Whether `address` lies in a guard page, and of which CPU: for the page tables, and for the panic message.
 pub fn guard_owner(address: usize) -> Option<usize> {
     let page = address & !(PAGE_BYTES - 1);
-    CPU_STACKS
-        .iter()
-        .position(|stacks| stacks.guards().contains(&page))
+    let cpu = page.checked_sub(OTHERS).map_or(0, |at| at / STRIDE);
+    (cpu < MAX_CPUS && Stacks::of(cpu).guards().contains(&page)).then_some(cpu)
 }

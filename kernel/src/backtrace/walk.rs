@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::arch::stacks::{self, KERNEL_STACK_BYTES};
+use crate::arch::stacks::{KERNEL_STACK_BYTES, Stacks};
 use crate::arch::trap::TrapFrame;
 use crate::arch::{paging, percpu};
 
@@ -36,7 +36,7 @@ pub(super) fn return_addresses(frame: &TrapFrame) -> ArrayVec<usize, FRAMES> {
 
 /// The kernel stack of this CPU or of its thread that this address is on.
 fn stack_around(rsp: usize) -> Option<Range<usize>> {
-    let main = stacks::CPU_STACKS[percpu::cpu_id().index()].main();
+    let main = Stacks::of(percpu::cpu_id().index()).main();
     let top = percpu::kernel_stack();
     let thread = top.saturating_sub(KERNEL_STACK_BYTES)..top;
     [main, thread]

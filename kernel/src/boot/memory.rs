@@ -115,7 +115,7 @@ impl MemoryMap {
         });
         let Some(start) = found.map(|region| region.start.as_u64()) else {
             boot_fail!(
-                "no {} KiB of free memory for page tables; give the machine more (-m 512M)",
+                "no {} KiB of free memory for page tables and stacks; give the machine more (-m 512M)",
                 bytes / 1024
             );
         };

@@ -52,7 +52,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     memory.reserve(image_start.as_u64(), image_end.as_u64());
     let initramfs = PhysAddr::of(loader.initramfs.as_ptr()).as_u64();
     memory.reserve(initramfs, initramfs + loader.initramfs.len() as u64);
-    build_page_tables(&mut memory, &loader.pixels());
+    build_page_tables(&mut memory, &loader.pixels(), cpus);
     paging::load_kernel_root();
     if let Some(adapter) = loader.screen.filter(|_| !loader.has_early_screen()) {
         console::show_on(adapter);
@@ -195,10 +195,10 @@ fn tick_rate(wanted: Option<&str>) -> u32 {
     }
 }
 
-/// Builds the final tables in memory just behind the image.
-fn build_page_tables(memory: &mut MemoryMap, pixels: &Range<u64>) {
+/// Builds the final tables, and the other CPUs' stacks, in memory just behind the image.
+fn build_page_tables(memory: &mut MemoryMap, pixels: &Range<u64>, cpus: usize) {
     let end = memory.end();
-    let pages = paging::frames_needed(end, pixels);
+    let pages = paging::frames_needed(end, pixels, cpus);
     let first = memory.take_early(pages);
     // SAFETY: free memory that the boot tables map; nobody else has it.
     unsafe {
@@ -208,7 +208,7 @@ fn build_page_tables(memory: &mut MemoryMap, pixels: &Range<u64>) {
     }
     let mut frames =
         (0..pages).map(|page| PhysAddr::new(first.as_u64() + page * PAGE_BYTES as u64));
-    paging::build(end, pixels, Some(apic::register_page()), &mut || {
+    paging::build(end, pixels, Some(apic::register_page()), cpus, &mut || {
         frames.next().expect("frames_needed counts them all")
     });
 }

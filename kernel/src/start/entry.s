@@ -108,7 +108,7 @@ pvh_entry:
     movl %eax, boot_tsc - KERNEL_BASE
     movl %edx, boot_tsc - KERNEL_BASE + 4
     movl %ebx, %ebp
-    movl $({stacks} + {main_stack_end} - KERNEL_BASE), %esp
+    movl $({boot_stacks} + {main_stack_end} - KERNEL_BASE), %esp
 
     # CPUID 0x80000001 EDX: bit 29 long mode, bit 20 NX (SDM vol. 2A, "CPUID").
     movl $(no_long_mode - KERNEL_BASE), %esi
@@ -179,7 +179,7 @@ low_long_mode:
 .code64
 high_half:
     load_segments
-    leaq {stacks} + {main_stack_end}(%rip), %rsp
+    leaq {boot_stacks} + {main_stack_end}(%rip), %rsp
     movl %ebp, %edi
     movl multiboot_magic(%rip), %esi
     xorl %ebp, %ebp
@@ -187,7 +187,8 @@ high_half:
     ud2
 
 # Other CPUs arrive here from the trampoline, in 64-bit mode, on the boot page tables, without a
-# stack. Each finds its number by its APIC id: from leaf 0xb where it exists, else from leaf 1.
+# stack. Each finds its number by its APIC id: from leaf 0xb where it exists, else from leaf 1. Its stack
+# is where only the kernel's own page tables show it.
 .global ap_high_half
 ap_high_half:
     load_segments
@@ -213,9 +214,11 @@ ap_high_half:
     # Not one of ours.
 6:  hlt
     jmp 6b
-5:  movl %edi, %eax
+5:  movq {root}(%rip), %rax
+    movq %rax, %cr3
+    movl %edi, %eax
     imulq ${stacks_stride}, %rax, %rax
-    leaq {stacks} + {main_stack_end}(%rip), %rsp
+    movabsq ${other_stacks} + {main_stack_end}, %rsp
     addq %rax, %rsp
     xorl %ebp, %ebp
     call {ap_main}

@@ -1,7 +1,7 @@
 //! Starting the other CPUs, all at once: INIT, start-up IPI, and a second one for those that slept
 //! through the first (SDM vol. 3A, "Typical BSP Initialization Sequence").
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use shootdown_x86::apic::StartupPage;
 use shootdown_x86::{ApicId, SendError};
@@ -17,6 +17,8 @@ use crate::{hotplug, task, time};
 const NOBODY: u32 = u32::MAX;
 /// Where a CPU finds its number, in `entry.s`.
 pub static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(NOBODY) }; MAX_CPUS];
+/// Which page tables it loads there.
+pub static ROOT: AtomicU64 = AtomicU64::new(0);
 
 /// Number of CPUs that have reached [`ap_main`]'s end.
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +52,7 @@ pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     if cpus == 1 {
         return;
     }
+    ROOT.store(paging::kernel_root().as_u64(), Ordering::Relaxed);
     let page = install_trampoline(ram);
     let others = || (1..cpus).filter_map(|cpu| apic::MAP.id(cpu));
     for id in others() {
@@ -130,10 +133,9 @@ fn install_trampoline(ram: &[(u64, u64)]) -> StartupPage {
     page
 }
 
-/// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, boot page tables.
+/// Called by `entry.s` on the main stack of CPU `cpu`: interrupts off, the kernel's page tables.
 pub extern "C" fn ap_main(cpu: u32) -> ! {
     let cpu = cpu as usize;
-    paging::load_kernel_root();
     processor::set_up(cpu);
     tlb::start();
     apic::enable(cpu);

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::boot;
 use crate::cpus::MAX_CPUS;
 use crate::task;
 
@@ -28,7 +29,9 @@ fn own_tid() -> usize {
 /// The worker that runs on this CPU, or was interrupted there.
 fn worker_here() -> Option<usize> {
     let tid = own_tid();
-    TIDS.iter()
+    let workers = boot::info().cpus * THREADS_PER_CPU;
+    TIDS[..workers]
+        .iter()
         .position(|other| tid != 0 && other.load(Ordering::Relaxed) == tid)
 }
 

@@ -186,16 +186,16 @@ fn program_for_another_processor() {
 }
 
 #[test]
-fn cpus_outside_1_to_16() {
+fn cpus_outside_1_to_64() {
     let fixture = Fixture::new();
     let program = fixture.program();
-    for cpus in ["0", "17", "-3", "99999999999"] {
+    for cpus in ["0", "65", "-3", "99999999999"] {
         assert_refused(
             &fixture.lab(&["run", "--cpus", cpus, &program]),
-            &["1 to 16", cpus],
+            &["1 to 64", cpus],
         );
         let bench = ["bench", "--machine", "qemu", "--cpus", cpus];
-        assert_refused(&fixture.lab(&bench), &["1 to 16", cpus]);
+        assert_refused(&fixture.lab(&bench), &["1 to 64", cpus]);
         assert_refused(
             &fixture.lab(&["run", "--machine", "sim", &program]),
             &["runs no programs", "--machine qemu"],
@@ -339,7 +339,7 @@ fn axes_that_cannot_be_measured() {
     let qemu = fixture.executable("qemu", "#!/bin/sh\nexit 9\n");
     for (words, remedy) in [
         (["--threads", "0"], "--threads"),
-        (["--threads", "17"], "--threads takes 1 to 16"),
+        (["--threads", "65"], "--threads takes 1 to 64"),
         (["--pages", "0"], "--pages"),
         (["--policies", "magic"], "published"),
         (["--json", "/nowhere/result.json"], "--json"),

@@ -11,8 +11,9 @@ use crate::region::{PAGE_WORDS, Region};
 const NAP: Duration = Duration::from_millis(1);
 /// Words between those of two threads: a pair of cache lines.
 const STRIDE: usize = 16;
-/// The most threads of a load: each has a line of its own after the gate's.
-pub const MAX_THREADS: usize = PAGE_WORDS / STRIDE - 1;
+const LINES_PER_PAGE: usize = PAGE_WORDS / STRIDE;
+/// The most threads of a load: each has a line of its own after the gate's, on four pages.
+pub const MAX_THREADS: usize = 4 * LINES_PER_PAGE - 1;
 
 /// A thread's words.
 const OPERATIONS: usize = 1;
@@ -64,7 +65,7 @@ impl Board {
         let fits = threads <= MAX_THREADS;
         assert!(fits, "a board has room for {MAX_THREADS} threads");
         Ok(Self {
-            region: Region::shared(1)?,
+            region: Region::shared((1 + threads).div_ceil(LINES_PER_PAGE))?,
             threads,
         })
     }
@@ -163,7 +164,8 @@ impl Board {
     }
 
     fn word(&self, line: usize, word: usize) -> &AtomicU64 {
-        self.region.word(0, line * STRIDE + word)
+        let (page, line) = (line / LINES_PER_PAGE, line % LINES_PER_PAGE);
+        self.region.word(page, line * STRIDE + word)
     }
 }
 
@@ -260,5 +262,23 @@ mod tests {
         assert!(board.error().is_none());
         board.fail(2, &io::Error::from_raw_os_error(libc::ENOMEM));
         assert_eq!(board.error().unwrap().raw_os_error(), Some(libc::ENOMEM));
+    }
+
+    #[test]
+    fn each_of_the_most_threads_has_a_line_of_its_own() {
+        let board = Board::new(MAX_THREADS).unwrap();
+        for thread in 0..MAX_THREADS {
+            let operations = thread as u64;
+            board.add(
+                thread,
+                Tally {
+                    operations,
+                    ..Tally::default()
+                },
+            );
+        }
+        let each = |thread| board.line(thread, OPERATIONS).load(Relaxed);
+        assert!((0..MAX_THREADS).all(|thread| each(thread) == thread as u64));
+        assert_eq!(board.gate(), Gate::Shut);
     }
 }

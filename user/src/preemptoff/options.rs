@@ -8,7 +8,7 @@ use crate::args::{self, UsageError};
 use crate::course::OwnOptions;
 
 /// The most threads that map and unmap.
-pub const MAX_WORKERS: u64 = 20;
+pub const MAX_WORKERS: u64 = 64;
 /// The most CPUs that keep interrupts off.
 const MAX_KEEPERS: u64 = MAX_THREADS as u64 - MAX_WORKERS;
 /// The kernel keeps interrupts off no longer than this.

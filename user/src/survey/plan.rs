@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn threads_are_few_and_all() {
-        for (cpus, threads) in [(1, "1"), (2, "1,2"), (3, "2,3"), (16, "2,16")] {
+        for (cpus, threads) in [(1, "1"), (2, "1,2"), (3, "2,3"), (64, "2,64")] {
             let benches = benches(Effort::Full, cpus);
             let madvise = words(&benches, "madvise").unwrap();
             assert!(

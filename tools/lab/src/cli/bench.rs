@@ -36,7 +36,7 @@ pub struct Bench {
     /// Where to measure; without it on qemu, and on linux too if an image is found; on sim where there is no QEMU, and zerocopy, overcommit
     #[arg(long, value_enum, value_delimiter = ',')]
     pub machine: Vec<MachineKind>,
-    /// Virtual CPUs (1 to 16, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
+    /// Virtual CPUs (1 to 64, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
     /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server, ten-guests or kvm-2-to-1
@@ -193,7 +193,7 @@ pub struct Calls {
     /// Where to measure; without it on sim
     #[arg(long, value_enum)]
     pub machine: Option<CpuMachine>,
-    /// Numbers of CPUs (2 to 16, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
+    /// Numbers of CPUs (2 to 64, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
     /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
     #[arg(
         long,

@@ -14,7 +14,7 @@ pub use bench::{Bench, Calls, CallsBench};
 pub use sim::{Sim, SimFuzz, SimReplay, Stories, Torture};
 
 /// How many virtual CPUs the reference kernel supports.
-pub const MAX_CPUS: i64 = 16;
+pub const MAX_CPUS: i64 = 64;
 
 /// Build, boot, measure and test the shootdown engine.
 #[derive(Debug, Parser)]
@@ -161,7 +161,7 @@ pub struct Run {
     /// Which kernel to run it on
     #[arg(long, value_enum, default_value = "qemu")]
     pub machine: MachineKind,
-    /// Virtual CPUs (1 to 16)
+    /// Virtual CPUs (1 to 64)
     #[arg(
         long,
         value_name = "N",
@@ -257,7 +257,7 @@ pub struct Client {
     /// For how long it is to run
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub seconds: u32,
-    /// Virtual CPUs (1 to 16)
+    /// Virtual CPUs (1 to 64; some clients take fewer)
     #[arg(
         long,
         value_name = "N",

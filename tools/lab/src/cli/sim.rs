@@ -107,7 +107,7 @@ pub struct Torture {
     /// For how long
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub seconds: u32,
-    /// CPUs (1 to 16, on hosted 1 to 64)
+    /// CPUs (1 to 64)
     #[arg(
         long,
         value_name = "N",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
-use crate::cli::Test;
+use crate::cli::{MAX_CPUS, Test};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{End, Finished, Kernel};
 
@@ -12,6 +12,8 @@ use crate::machine::{End, Finished, Kernel};
 const LINUX_DEADLINE: Duration = Duration::from_secs(180);
 /// So much memory that a part of it lies above the hole that devices have below 4 GiB.
 const HOLED_MIB: u32 = 5 << 10;
+/// The most CPUs that the kernel uses.
+const MOST: usize = MAX_CPUS as usize;
 /// What a boot on four translated CPUs should take; reported, not asserted: hosts differ.
 const BOOT_GOAL_S: f64 = 1.5;
 
@@ -31,12 +33,13 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             tally.check(&label, || fixture(fleet, &fleet.kernel, name, cpus));
         }
     }
-    tally.check("kernel: hello on 16 CPUs", || {
-        fixture(fleet, &fleet.kernel, "hello", 16)
-    });
-    tally.check("kernel: hello on 17 CPUs uses 16 and says so", || {
-        seventeen(fleet)
-    });
+    // More than a flat logical destination of an xAPIC reaches, and as many as there may be.
+    for cpus in [16, MOST] {
+        let label = format!("kernel: hello on {cpus} CPUs");
+        tally.check(&label, || fixture(fleet, &fleet.kernel, "hello", cpus));
+    }
+    let label = format!("kernel: hello on {} CPUs uses {MOST} and says so", MOST + 1);
+    tally.check(&label, || one_too_many(fleet));
     tally.check("kernel: hello in memory with a hole", || {
         let mut start = Start::on(2);
         start.memory_mib = HOLED_MIB;
@@ -132,9 +135,15 @@ fn hello_on(fleet: &Fleet, cpus: usize) -> Outcome<Finished> {
     finished.expect_success("hello")
 }
 
-fn seventeen(fleet: &Fleet) -> Outcome<String> {
-    let is_it = |line: &str| line.contains("17") && line.contains("16");
-    line_where(&hello_on(fleet, 17)?, "names 17 and 16", is_it)
+fn one_too_many(fleet: &Fleet) -> Outcome<String> {
+    let warning = format!(
+        "{} CPUs in this machine; the kernel uses the first {MOST}",
+        MOST + 1
+    );
+    let finished = hello_on(fleet, MOST + 1)?;
+    must_say(&finished, &format!("hello: {MOST} CPUs"))?;
+    let what = "says that there are too many";
+    line_where(&finished, what, |line| line.contains(&warning))
 }
 
 fn boot_time(fleet: &Fleet) -> Outcome<String> {

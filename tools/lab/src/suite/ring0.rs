@@ -11,13 +11,14 @@ use crate::machine::{End, Finished};
 const PROGRAM: &str = "hello";
 
 /// What the kernel is told to do, what it has to say first, and a function of its backtrace.
-const FATAL: [(&str, &str, &str); 8] = [
+const FATAL: [(&str, &str, &str); 9] = [
     ("panic", "asked for (", "selftest::run"),
     ("write-text", "#PF", "selftest::write_text"),
     ("write-rodata", "#PF", "selftest::write_rodata"),
     ("run-data", "#PF", "selftest::run"),
     ("null", "#PF", "selftest::read_null"),
     ("overflow", "#DF", "selftest::overflow"),
+    ("overflow-elsewhere", "#DF", "selftest::overflow"),
     ("breakpoint", "#BP", "selftest::breakpoint"),
     ("other-cpu", "asked for on cpu", "traps::dispatch::trap"),
 ];

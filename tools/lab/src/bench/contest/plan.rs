@@ -5,7 +5,7 @@ use std::time::Duration;
 use shootdown_callbench::{Plan, Rest};
 
 use crate::bench::workload::Contest;
-use crate::cli::Calls;
+use crate::cli::{Calls, MAX_CPUS};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{Accel, host_cores};
 use crate::session;
@@ -129,7 +129,7 @@ fn cpus(asked: i64) -> Outcome<usize> {
     match session::cpus(asked)? {
         1 => Err(Failure::input(
             "one CPU has nobody to call",
-            "--cpus takes 2 to 16",
+            format!("--cpus takes 2 to {MAX_CPUS}"),
         )),
         cpus => Ok(cpus),
     }
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn senseless_values_are_refused_in_one_line() {
         for (words, remedy) in [
-            ("--cpus 1", "2 to 16"),
-            ("--cpus 17", "1 to 16"),
+            ("--cpus 1", "2 to 64"),
+            ("--cpus 65", "1 to 64"),
             ("--peers windows", "xen-before"),
             ("--masks all", "identical"),
             ("--initiators 0", "1 to 4096"),

@@ -117,7 +117,7 @@ mod tests {
             ("pingpong --spaces 65", "2 to 64"),
             ("pingpong --pages 513", "0 to 512"),
             ("--pages 0", "1 to 4096"),
-            ("--threads 0", "1 to 16"),
+            ("--threads 0", "1 to 64"),
             ("preemptoff --spaces 2", "--threads"),
             ("dirtysync --pages 0", "1 to 4096"),
             ("preemptoff --pages 0", "1 to 4096"),

@@ -245,7 +245,7 @@ mod tests {
         for (words, remedy) in [
             ("zerocopy --machine linux", "--machine qemu"),
             ("--cpus 2 --threads 4", "--cpus 4"),
-            ("--threads 17", "--threads takes 1 to 16"),
+            ("--threads 65", "--threads takes 1 to 64"),
             ("--pages 99999", "1 to 4096"),
         ] {
             let bench = bench(words);
