@@ -9,12 +9,12 @@ use shootdown_callbench::Plan;
 use shootdown_hosted::{Config, Machine, calls};
 
 /// As many CPUs as the reference kernel has at most.
-const MOST_CPUS: usize = 16;
+const MOST_CPUS: usize = 64;
 
 /// Measures cross-CPU calls of the engine and its peers on CPUs that are threads.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// CPUs (2 to 16); with more than the host has cores only counts mean something
+    /// CPUs (2 to 64); with more than the host has cores only counts mean something
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=MOST_CPUS as i64))]
     cpus: u16,
     /// What to measure, as crate `shootdown-callbench` reads it

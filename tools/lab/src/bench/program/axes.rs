@@ -3,7 +3,7 @@
 use shootdown::Policy;
 
 use crate::bench::workload::Program;
-use crate::cli::Bench;
+use crate::cli::{Bench, MAX_CPUS};
 use crate::failure::{Failure, Outcome};
 
 /// Shown in an error; [`Policy::from_name`] knows them, and what may stand behind a `+`.
@@ -66,7 +66,10 @@ fn check(values: &[u32], (least, most): (u32, u32), option: &str) -> Outcome<()>
         return Ok(());
     };
     // Threads have no bound of their own: each machine says how many CPUs it has.
-    let most = if most == u32::MAX { 16 } else { most };
+    let most = match most {
+        u32::MAX => MAX_CPUS,
+        most => most.into(),
+    };
     Err(Failure::input(
         format!("{wrong} {option} cannot be measured"),
         format!("--{option} takes {least} to {most}"),
