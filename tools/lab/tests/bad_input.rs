@@ -136,7 +136,7 @@ fn deferral_without_system_calls() {
 fn calls_that_no_machine_could_make() {
     let fixture = Fixture::new();
     for (words, remedy) in [
-        (["--cpus", "1"], "2 to 16"),
+        (["--cpus", "1"], "2 to 64"),
         (["--peers", "windows"], "xen-before"),
         (["--initiators", "some"], "1 to 4096"),
         (["--masks", "round"], "identical"),

@@ -5,7 +5,15 @@ mod support;
 use support::{Answer, Fixture};
 
 /// The table of T1 and nothing that takes long.
-const SMALL: [&str; 6] = ["bench", "madvise", "--machine", "sim", "--pages", "1"];
+const SMALL: [&str; 7] = [
+    "bench",
+    "madvise",
+    "--tables",
+    "--machine",
+    "sim",
+    "--pages",
+    "1",
+];
 
 fn small(fixture: &Fixture, words: &[&str]) -> Answer {
     fixture.lab(&[&SMALL[..], words].concat())
@@ -117,7 +125,7 @@ fn a_sweep_says_between_what_the_ratios_move() {
     }
 }
 
-const PINGPONG: [&str; 4] = ["bench", "pingpong", "--machine", "sim"];
+const PINGPONG: [&str; 5] = ["bench", "pingpong", "--tables", "--machine", "sim"];
 
 #[test]
 fn pingpong_stands_beside_what_was_published_and_its_rows_say_what_tags_do() {
@@ -222,9 +230,10 @@ fn mistakes_are_named_in_one_line() {
 }
 
 /// A part of table T5 that takes a moment.
-const CALLS: [&str; 13] = [
+const CALLS: [&str; 14] = [
     "bench",
     "selected",
+    "--tables",
     "--cpus",
     "24",
     "--initiators",
@@ -280,6 +289,7 @@ fn calls_of_any_size_are_told_with_their_interrupts() {
     let words = [
         "bench",
         "shoot",
+        "--tables",
         "--cpus",
         "8",
         "--targets",

@@ -5,7 +5,7 @@ mod support;
 use support::{Answer, Fixture};
 
 /// A few rows of T2.
-const SMALL: [&str; 4] = ["bench", "zerocopy", "--threads", "1,8"];
+const SMALL: [&str; 5] = ["bench", "zerocopy", "--tables", "--threads", "1,8"];
 
 fn small(words: &[&str]) -> Answer {
     Fixture::new().lab(&[&SMALL[..], words].concat())
