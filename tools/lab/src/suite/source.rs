@@ -26,6 +26,8 @@ const WITH_TESTS: &str = "--lib --test [!e]* --test e[!v]*";
 const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
+/// Those that others use.
+const LIBRARIES: &str = " -p shootdown -p shootdown-x86 -p shootdown-torture -p shootdown-c";
 const LEFT_OUT: &str = "left out by --fast";
 const NO_TOOL: &str = "its tool is not installed here; `./lab doctor` says how to get it";
 /// Two minutes alone, longer beside compilers.
@@ -102,7 +104,7 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: clippy, breakable kernel", || {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
-    tally.check("source: documentation", documentation);
+    tally.check("source: documentation", || documentation(test.soak));
     let book = "source: the book";
     match answer(Command::new("mdbook").arg("--version")) {
         None => tally.skip(book, NO_TOOL),
@@ -154,8 +156,11 @@ fn clippy(which: &str) -> Outcome<String> {
     )))
 }
 
-fn documentation() -> Outcome<String> {
-    let mut command = cargo::command("doc --quiet --no-deps --document-private-items");
+/// Of the libraries that others use; of everything where there is time.
+fn documentation(of_everything: bool) -> Outcome<String> {
+    let which = if of_everything { "" } else { LIBRARIES };
+    let words = format!("doc --quiet --no-deps --document-private-items{which}");
+    let mut command = cargo::command(&words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     quiet(command)
 }
