@@ -19,6 +19,8 @@ pub const DIRECT_MAP: usize = 0xffff_8000_0000_0000;
 pub const DIRECT_MAP: usize = 0x6000_0000_0000;
 /// Where the kernel image is linked (PML4 entry 511): physical address plus this.
 pub const KERNEL_BASE: usize = 0xffff_ffff_8000_0000;
+/// The stacks of CPUs other than the first, in the last GiB, far behind the local APIC's page.
+pub const CPU_STACKS: usize = 0xffff_ffff_e000_0000;
 
 /// A physical address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +46,10 @@ impl PhysAddr {
     pub fn of<T>(pointer: *const T) -> Self {
         let address = pointer.addr();
         if address >= KERNEL_BASE {
+            assert!(
+                address < CPU_STACKS,
+                "{address:#x} is on the stack of a CPU"
+            );
             Self((address - KERNEL_BASE) as u64)
         } else {
             assert!(address >= DIRECT_MAP, "{address:#x} is a user address");

@@ -12,7 +12,7 @@ use shootdown_x86::Pcid;
 use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
 
-use crate::addr::{DIRECT_MAP, KERNEL_BASE};
+use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES};
 use crate::arch::stacks::{self, Stacks};
 use crate::arch::{apic, paging, percpu, tlb, uaccess};
 use crate::boot::BootInfo;
@@ -233,10 +233,11 @@ fn stacks_of_all_cpus_have_guards(boot: &BootInfo) {
             assert_eq!(uaccess::probe_kernel(page).is_ok(), cpu < boot.cpus);
             assert_eq!(stacks::guard_owner(page), None);
         }
-        for top in [pages[0], Stacks::of(cpu).main_top() + size_of::<usize>()] {
-            let guard = top - size_of::<usize>();
-            let is_guard = stacks::guard_owner(guard) == Some(cpu);
-            assert!(is_guard && uaccess::probe_kernel(guard).is_err());
+        let first = pages[0] - PAGE_BYTES;
+        let all = (first..first + stacks::STRIDE).step_by(PAGE_BYTES);
+        for guard in all.filter(|page| !pages.contains(page)) {
+            assert_eq!(stacks::guard_owner(guard), Some(cpu));
+            assert!(uaccess::probe_kernel(guard).is_err());
         }
     }
 }
@@ -328,7 +329,7 @@ fn read_null() {
     core::hint::black_box(value);
 }
 
-/// Runs into the guard page of the boot stack.
+/// Runs into the guard page below this stack.
 #[expect(unconditional_recursion, reason = "that is the test")]
 fn overflow(depth: usize) {
     let mut room = [depth; 64];
@@ -341,7 +342,7 @@ fn breakpoint() {
     x86_64::instructions::interrupts::int3();
 }
 
-/// The panic happens in an interrupt handler of another CPU, while this one spins.
+/// Acts in an interrupt handler of another CPU, while this one spins; panics with one CPU.
 fn on_another(act: fn(CpuId)) {
     let me = percpu::cpu_id();
     let ready = SHOOTDOWN.ready_cpus();

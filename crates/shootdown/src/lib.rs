@@ -61,8 +61,8 @@
 //!
 //! `examples/kernel.rs` keeps all of it in one module of a kernel that learns at boot how many CPUs there are.
 //!
-//! [The project's book](../../book/index.html) (`docs/`, built by `mdbook build docs` beside what `cargo doc` builds) has the rest: how to adopt the
-//! engine in an afternoon, the contracts, one shootdown step by step, what was measured, and where others are ahead. The invariants I1 to I17 that comments cite are listed in `ARCHITECTURE.md`.
+//! [The project's book](../../book/index.html) has the rest (the link works where `cargo doc` and `mdbook build docs` have written into the same
+//! `target`; otherwise it is `docs/` of the repository): how to adopt the engine in an afternoon, the contracts, one shootdown step by step, what was measured, and where others are ahead. The invariants I1 to I17 that comments cite are listed in `ARCHITECTURE.md`.
 
 #![no_std]
 #![deny(missing_docs, missing_debug_implementations, unsafe_op_in_unsafe_fn)]

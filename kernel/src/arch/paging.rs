@@ -101,7 +101,8 @@ pub fn frames_needed(memory_end: u64, adapter: &Range<u64>, cpus: usize) -> u64 
     let gigabytes = memory_end.div_ceil(1 << 30) + of_adapter;
     let image_tables = (end.as_u64() - start.as_u64()).div_ceil(LARGE_PAGE_BYTES as u64) + 1;
     let stack_tables = (cpus * stacks::STRIDE).div_ceil(LARGE_PAGE_BYTES);
-    let of_stacks = stack_tables + cpus * stacks::PAGES_PER_CPU;
+    // Those of the boot CPU are part of the image.
+    let of_stacks = stack_tables + (cpus - 1) * stacks::PAGES_PER_CPU;
     // PML4, two PDPTs, a directory for the image, a directory and a table for the APIC page.
     gigabytes + image_tables + of_stacks as u64 + 6
 }

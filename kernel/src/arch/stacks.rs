@@ -12,7 +12,7 @@ use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::ops::Range;
 
-use crate::addr::PAGE_BYTES;
+use crate::addr::{CPU_STACKS, PAGE_BYTES};
 use crate::cpus::MAX_CPUS;
 
 /// Bytes of the kernel stack of a thread, which comes from the heap.
@@ -57,9 +57,7 @@ pub const STRIDE: usize = size_of::<CpuStacks>();
 pub const MAIN_STACK_END: usize = PAGE_BYTES + MAIN_BYTES;
 /// Pages of one CPU's stacks that need memory.
 pub const PAGES_PER_CPU: usize = STRIDE / PAGE_BYTES - STACKS_PER_CPU;
-/// CPU `n` has its stacks `n` times [`STRIDE`] from here on, but for the boot CPU: in the last GiB, far behind the local APIC's page.
-pub const OTHERS: usize = 0xffff_ffff_e000_0000;
-const _: () = assert!(MAX_CPUS * STRIDE <= 0usize.wrapping_sub(OTHERS));
+const _: () = assert!(MAX_CPUS * STRIDE <= 0usize.wrapping_sub(CPU_STACKS));
 
 /// Those of the boot CPU.
 pub static BOOT_STACKS: CpuStacks = CpuStacks {
@@ -78,7 +76,7 @@ impl Stacks {
     pub fn of(cpu: usize) -> Self {
         match cpu {
             0 => Self((&raw const BOOT_STACKS).addr()),
-            _ => Self(OTHERS + cpu * STRIDE),
+            _ => Self(CPU_STACKS + cpu * STRIDE),
         }
     }
 
@@ -120,6 +118,6 @@ impl Stacks {
 /// Whether `address` lies in a guard page, and of which CPU: for the page tables, and for the panic message.
 pub fn guard_owner(address: usize) -> Option<usize> {
     let page = address & !(PAGE_BYTES - 1);
-    let cpu = page.checked_sub(OTHERS).map_or(0, |at| at / STRIDE);
+    let cpu = page.checked_sub(CPU_STACKS).map_or(0, |at| at / STRIDE);
     (cpu < MAX_CPUS && Stacks::of(cpu).guards().contains(&page)).then_some(cpu)
 }

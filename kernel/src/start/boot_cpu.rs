@@ -221,7 +221,7 @@ fn insert_cpus(listed: &[ApicId], cpus: usize) {
         core::iter::once(own).chain(others).take(cpus).collect();
     for (index, &id) in ordered.iter().enumerate() {
         if let Err(error) = apic::MAP.insert(index, id) {
-            boot_fail!("CPU {index}: {error}; use fewer CPUs (-smp)");
+            boot_fail!("CPU {index}: {error}; use fewer CPUs (-smp, or cpus= on the command line)");
         }
         others::set_apic_id(index, id);
     }

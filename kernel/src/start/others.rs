@@ -71,13 +71,17 @@ pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     }
     if !all_arrive(cpus, ARRIVAL_LIMIT_NS) {
         let arrived = ARRIVED.load(Ordering::Acquire) + 1;
-        boot_fail!("only {arrived} of {cpus} CPUs started; use fewer (-smp) or a less busy host");
+        boot_fail!(
+            "only {arrived} of {cpus} CPUs started; use fewer (-smp, or cpus= on the command line) or a less busy host"
+        );
     }
 }
 
 fn check(sent: Result<(), SendError>) {
     if let Err(error) = sent {
-        boot_fail!("cannot start other CPUs: {error}; use one CPU (-smp 1)");
+        boot_fail!(
+            "cannot start other CPUs: {error}; use one CPU (-smp 1, or cpus=1 on the command line)"
+        );
     }
 }
 

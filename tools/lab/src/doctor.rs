@@ -13,7 +13,7 @@ use crate::{cargo, place, session};
 /// The emulator, as it is listed.
 const QEMU: &str = "qemu";
 /// What it is good for.
-const WITHOUT_QEMU: &str = "boots the reference kernel; without it `./lab bench` measures on the simulated machine, and `./lab run` and `./lab test` cannot boot";
+const QEMU_PURPOSE: &str = "boots the reference kernel; without it `./lab bench` measures on the simulated machine, `./lab run` is refused, and `./lab test` fails";
 
 /// One thing that the lab uses.
 struct Item {
@@ -138,7 +138,7 @@ fn machines(doctor: &Doctor) -> Outcome<[Item; 3]> {
     let bochs = machine::Bochs::find().ok();
     let bochs = bochs.map(|bochs| bochs.path.display().to_string());
     Ok([
-        Item::optional(QEMU, qemu, WITHOUT_QEMU, machine::QEMU_INSTALL),
+        Item::optional(QEMU, qemu, QEMU_PURPOSE, machine::QEMU_INSTALL),
         Item::optional(
             "linux image",
             linux,

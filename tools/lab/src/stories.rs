@@ -44,11 +44,14 @@ fn tell(story: &Story, arguments: &Stories) -> Outcome<()> {
     say("What the kernel does", story.algorithm);
     say("What goes wrong", story.wrong);
     let started = Instant::now();
-    let found = find(story, Way::Described, MOST_SOUGHT, "at most").ok_or_else(|| {
+    let mut progress = Progress::new();
+    progress.stage("looking for a schedule that shows it");
+    let found = story.find(Way::Described, 1..=MOST_SOUGHT).ok_or_else(|| {
         Failure::work(format!(
             "{MOST_SOUGHT} schedules show nothing wrong: the model has lost its bug"
         ))
     })?;
+    drop(progress);
     let answers = story.shrink(Way::Described, &found);
     println!(
         "\nSchedule {} shows it, after {:.1} s; with as few unusual events as it takes:\n",
@@ -97,18 +100,14 @@ fn write(path: &Path, runs: &[Walkthrough]) -> Outcome<()> {
     Ok(())
 }
 
-/// The first of so many schedules that goes wrong; shows how that gets on.
-fn find(story: &Story, way: Way, runs: u64, label: &str) -> Option<Found> {
-    let mut progress = Progress::new();
-    (1..=runs).find_map(|seed| {
-        progress.step(seed, runs, &format!("schedules {label}"));
-        story.found(way, seed)
-    })
-}
-
 /// Plays so many schedules, in which nothing may go wrong.
 fn expect_none(story: &Story, way: Way, runs: u64, by: &str) -> Outcome<()> {
-    let Some(Found { seed, failure, .. }) = find(story, way, runs, by) else {
+    let mut progress = Progress::new();
+    let label = format!("schedules {by}");
+    let seeds = (1..=runs).inspect(|seed| progress.step(seed - 1, runs, &label));
+    let found = story.find(way, seeds);
+    drop(progress);
+    let Some(Found { seed, failure, .. }) = found else {
         println!("ok: {runs} schedules {by}, nothing stale");
         return Ok(());
     };

@@ -55,6 +55,17 @@ const BENCHES: [(&str, &str); 12] = [
         "shoot --quick --cpus 8 --targets 1,all --calls 2 --preset 16-core --peers best --set broadcast_ns=300",
     ),
 ];
+/// The same without tables: a line for each case, and one for each condition.
+const BRIEF: [(&str, &str); 2] = [
+    (
+        "brief",
+        "madvise --machine sim --threads 1,2 --pages 1,8 --set icr_ns=50",
+    ),
+    (
+        "brief-conditions",
+        "selected --quick --function-us 0,500 --cpus 24 --initiators 1,4 --targets 4 --calls 10",
+    ),
+];
 /// What the command line says of itself.
 const HELP: [(&str, &str); 2] = [("help", "--help"), ("help-calls", "selected --help")];
 /// Set, the test writes the files.
@@ -67,7 +78,7 @@ fn run(words: &str) -> (String, String) {
     let fixture = Fixture::new();
     let path = fixture.file("result", b"");
     let words: Vec<&str> = ["bench"].into_iter().chain(words.split(' ')).collect();
-    let answer = fixture.lab(&[&words[..], &["--tables", "--json", &path]].concat());
+    let answer = fixture.lab(&[&words[..], &["--json", &path]].concat());
     assert_eq!(answer.code, Some(0), "{words:?}: {answer:?}");
     let result = std::fs::read_to_string(path).unwrap();
     // The only field that depends on where and when; and an object a line, for people and their tools.
@@ -115,10 +126,17 @@ fn assert_unchanged(differences: &[String]) {
 fn simulated_benches_print_and_write_what_they_did() {
     let mut differences = Vec::new();
     for (name, words) in BENCHES {
-        let (table, result) = run(words);
+        let (table, result) = run(&format!("{words} --tables"));
         differences.extend(difference(&format!("{name}.txt"), &table));
         differences.extend(difference(&format!("{name}.json"), &result));
     }
+    assert_unchanged(&differences);
+}
+
+#[test]
+fn without_tables_the_main_result_is_short() {
+    let brief = |(name, words): &(&str, &str)| difference(&format!("{name}.txt"), &run(words).0);
+    let differences: Vec<String> = BRIEF.iter().filter_map(brief).collect();
     assert_unchanged(&differences);
 }
 

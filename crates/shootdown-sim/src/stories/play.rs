@@ -101,20 +101,16 @@ impl Story {
         recorded.explored(titles, failure.as_ref())
     }
 
-    /// The first of the seeds 1 to `runs` whose schedule [goes wrong](Self::found).
-    ///
-    /// # Panics
-    /// As [`play`](Self::play).
-    pub fn find(&self, way: Way, runs: u64) -> Option<Found> {
-        (1..=runs).find_map(|seed| self.found(way, seed))
-    }
-
-    /// Whether the schedule of this seed goes wrong. Of the algorithm as it was described that is a stale access: its CPUs look again and
+    /// The first of these seeds whose schedule goes wrong. Of the algorithm as it was described that is a stale access: its CPUs look again and
     /// again for what they wait for, and in a few schedules nobody else ever gets on.
     ///
     /// # Panics
     /// As [`play`](Self::play).
-    pub fn found(&self, way: Way, seed: u64) -> Option<Found> {
+    pub fn find(&self, way: Way, mut seeds: impl Iterator<Item = u64>) -> Option<Found> {
+        seeds.find_map(|seed| self.found(way, seed))
+    }
+
+    fn found(&self, way: Way, seed: u64) -> Option<Found> {
         let played = self.play(way, &Answers::of(seed));
         let schedule = played.schedule;
         let is_sought = |it: &Failure| it.kind == FailureKind::StaleAccess || way != Way::Described;

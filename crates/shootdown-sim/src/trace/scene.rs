@@ -28,6 +28,8 @@ const FIRST_FRAME: u64 = 100;
 const ITERATION: &str = "iteration";
 /// User code between two calls.
 const BETWEEN_PS: u64 = 1_500_000;
+/// User code of an iteration in front of its call.
+const IN_USER_CODE_PS: u64 = 80_000;
 /// What the picture shows before and after.
 const MARGIN_PS: u64 = 80_000;
 
@@ -130,7 +132,7 @@ impl Stage {
             context.work(BETWEEN_PS);
             self.use_pages(context);
             context.mark(ITERATION);
-            context.work(MARGIN_PS);
+            context.work(IN_USER_CODE_PS);
             context.doing(SpanKind::Kernel, "madvise");
             context.work(costs.syscall_ps - return_ps + costs.madvise_ps);
             self.unmap(context, iteration);
@@ -215,8 +217,9 @@ fn look(trace: &Trace) -> Option<Span> {
     let mut own = trace.spans.iter().filter(|span| span.cpu == 0);
     let has_waited = own.clone().any(|span| span.kind == SpanKind::Wait);
     let flush = own.find(|span| span.kind == SpanKind::Flush)?;
-    let end_ps = trace.flows.iter().map(|flow| flow.seen_ps).max()?;
-    (!has_waited).then(|| Span {
+    let own_flows = trace.flows.iter().filter(|flow| flow.initiator == 0);
+    let end_ps = own_flows.map(|flow| flow.seen_ps).max()?;
+    (!has_waited).then_some(Span {
         kind: SpanKind::Wait,
         name: "wait",
         start_ps: flush.end_ps,

@@ -41,6 +41,6 @@ pub use selected::{PUBLISHED_SELECTED, Selected, SelectedResult};
 pub use shootdown::{Shot, shoot};
 pub use shootdown_peers::{Masks, Peer};
 pub use spared::{Spared, Whereabouts, spared};
-pub use sweep::{Change, Effect, Row, sweep};
+pub use sweep::{Change, Effect, Row, changes, sweep};
 pub use volley::{Called, Callers, Means, Operation, Volley, VolleyResult};
 pub use zerocopy::{Mapping, PUBLISHED_ZEROCOPY, PublishedZerocopy, Served, Zerocopy};

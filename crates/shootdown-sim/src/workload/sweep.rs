@@ -64,34 +64,42 @@ pub struct Effect {
 
 /// Runs all rows once for each parameter halved and doubled. Leaves out changes that rounding undoes.
 pub fn sweep<R: Row>(rows: &[R]) -> Vec<Effect> {
-    PARAMETERS
-        .iter()
-        .flat_map(|parameter| [(parameter, 0.5), (parameter, 2.0)])
-        .filter_map(|(parameter, factor)| effect(rows, parameter, factor))
+    let Some(first) = rows.first() else {
+        return Vec::new();
+    };
+    let costs = first.clone().costs().clone();
+    let all = changes(&costs);
+    all.map(|(change, changed)| effect(rows, change, &changed))
         .collect()
 }
 
-fn effect<R: Row>(rows: &[R], parameter: &'static Parameter, factor: f64) -> Option<Effect> {
-    let costs = &rows.first()?.clone().costs().clone();
-    let mut changed = costs.clone();
-    parameter
-        .set(&mut changed, parameter.get(costs) * factor)
-        .ok()?;
-    if changed == *costs {
-        return None;
-    }
-    let change = Change {
-        parameter,
-        factor,
-        value: parameter.get(&changed),
-    };
+/// Each parameter halved and doubled, with the costs that this makes; without changes that rounding undoes.
+pub fn changes(costs: &Costs) -> impl Iterator<Item = (Change, Costs)> {
+    let pairs = PARAMETERS.iter();
+    let pairs = pairs.flat_map(|parameter| [(parameter, 0.5), (parameter, 2.0)]);
+    pairs.filter_map(|(parameter, factor)| {
+        let mut changed = costs.clone();
+        parameter
+            .set(&mut changed, parameter.get(costs) * factor)
+            .ok()?;
+        let value = parameter.get(&changed);
+        let change = Change {
+            parameter,
+            factor,
+            value,
+        };
+        (changed != *costs).then_some((change, changed))
+    })
+}
+
+fn effect<R: Row>(rows: &[R], change: Change, changed: &Costs) -> Effect {
     let figures_ns = rows
         .iter()
         .map(|row| {
             let mut row = row.clone();
-            row.costs().clone_from(&changed);
+            row.costs().clone_from(changed);
             row.figure_ns()
         })
         .collect();
-    Some(Effect { change, figures_ns })
+    Effect { change, figures_ns }
 }

@@ -31,11 +31,11 @@ pub enum Format {
     Micros,
     /// A number with as many digits as say something.
     Short,
-    /// In percent.
+    /// In percent, which the heading says.
     Percent,
-    /// A change in percent, whose unit stands elsewhere.
+    /// A change in percent, likewise.
     Change,
-    /// By how much the figure of another key deviates from this one.
+    /// By how much the figure of another key deviates from this one, in percent likewise.
     Deviation(&'static str),
     /// Made of several figures.
     Of(fn(&Row) -> Option<String>),
@@ -68,11 +68,11 @@ impl Column {
             Format::Counter => format!("{:.2}", row.counter(self.key)),
             Format::Micros => micros(figure?),
             Format::Short => short(figure?),
-            Format::Percent => format!("{:.1} %", figure?),
+            Format::Percent => format!("{:.1}", figure?),
             Format::Change => format!("{:+.1}", figure?),
             Format::Deviation(of) => {
                 let percent = (row.number(of)? / figure? - 1.0) * 100.0;
-                format!("{percent:+.1} %")
+                format!("{percent:+.1}")
             }
             Format::Of(cell) => cell(row)?,
         })
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(cell("none", Format::Digits(2)), "-");
         assert_eq!(cell("ns", Format::Actors), "90 *");
         assert_eq!(cell("moved", Format::Counter), "0.00");
-        assert_eq!(cell("published_ns", Format::Deviation("ns")), "-10.0 %");
+        assert_eq!(cell("published_ns", Format::Deviation("ns")), "-10.0");
         assert_eq!(cell("none", Format::Deviation("ns")), "-");
     }
 }

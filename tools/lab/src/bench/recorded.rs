@@ -101,8 +101,9 @@ fn changed(path: &Path) -> Option<String> {
     for key in ["commit", "date"] {
         result[key] = json!(null);
     }
+    let said = crate::report::summary(&result).unwrap_or_default() + &remarks + &tables;
     let result = result.to_string().replace("},{", "},\n{");
-    [("txt", remarks + &tables), ("json", result)]
+    [("txt", said), ("json", result)]
         .into_iter()
         .find_map(|(extension, now)| {
             let path = path.with_extension(extension);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::plan::View;
+use super::row::Row;
 use crate::cli::Bench;
 use crate::colours;
 use crate::failure::{Doing, Failure, Outcome};
@@ -27,17 +28,21 @@ pub struct Printed<'a> {
     pub summary: Option<String>,
     /// What makes it worth less.
     pub remarks: &'a str,
-    /// All figures of all rows, and whether they are wanted: they are printed where there is no main result, too.
-    pub tables: (&'a str, bool),
+    /// All tables, which are printed where there is no main result, too.
+    pub tables: &'a str,
+    /// Whether they are wanted beside it.
+    pub shows_tables: bool,
     /// The rest.
     pub rest: &'a str,
 }
 
 /// Prints it; what is kept has been written before, for the reader may go.
 pub fn print(printed: Printed<'_>) {
-    let tables = match (&printed.summary, printed.tables) {
-        (Some(_), (_, false)) => "--tables shows every figure of every row\n",
-        (_, (tables, _)) => tables,
+    let tables = match &printed.summary {
+        Some(_) if !printed.shows_tables => {
+            "--tables shows all tables; --json FILE writes all figures\n"
+        }
+        _ => printed.tables,
     };
     let summary = printed.summary.unwrap_or_default();
     let text = summary + printed.remarks + tables + printed.rest;
@@ -102,6 +107,16 @@ pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
     others.into_iter().chain(quick).collect()
 }
 
+/// What is said where the host was too small for a row.
+pub fn crowded<'a>(rows: impl IntoIterator<Item = &'a Row>) -> &'static str {
+    match rows.into_iter().any(Row::is_crowded) {
+        true => {
+            "* more busy virtual CPUs than host cores: times show the host's scheduler, not the flush; IPIs/op and stale hold\n"
+        }
+        false => "",
+    }
+}
+
 /// Says that accesses were stale, if there were any.
 pub fn verdict(stale: u64) -> Option<String> {
     (stale > 0).then(|| format!("{stale} stale accesses: a flush was lost or came late"))
@@ -116,7 +131,8 @@ pub fn finish(view: &View, summary: Summary, bench: &Bench) -> Outcome<()> {
     print(Printed {
         summary: summary(&view.result),
         remarks: &view.remarks,
-        tables: (&view.tables, bench.shows_tables()),
+        tables: &view.tables,
+        shows_tables: bench.shows_tables(),
         rest: &rest,
     });
     judge(view.failure.as_ref())

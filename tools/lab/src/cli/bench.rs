@@ -51,7 +51,7 @@ pub struct Bench {
     /// Show every figure of the simulated machine, with its source
     #[arg(long)]
     pub figures: bool,
-    /// Show all tables: every figure of every row
+    /// Show all tables, not only the main result
     #[arg(long)]
     pub tables: bool,
     /// Fewer and shorter boots: done within 45 s
@@ -113,10 +113,10 @@ impl Bench {
             .map_or(self.figures, |it| it.calls.figures)
     }
 
-    /// Whether all tables are shown: what was asked for beyond rows is in them.
+    /// Whether all tables are shown; those of lines are among them.
     pub fn shows_tables(&self) -> bool {
         match &self.calls {
-            None => self.tables || self.sweep,
+            None => self.tables,
             Some(CallsBench { calls, .. }) => calls.tables || calls.lines,
         }
     }
@@ -224,7 +224,7 @@ pub struct Calls {
     /// Show every figure of the simulated machine, with its source
     #[arg(long)]
     pub figures: bool,
-    /// Show all tables: every figure of every row
+    /// Show all tables, not only the main result
     #[arg(long)]
     pub tables: bool,
     /// shoot on sim: also tell which cache lines moved, by what they hold

@@ -228,7 +228,7 @@ pub struct Test {
     /// Leave out what takes long: done within 3 minutes
     #[arg(long)]
     pub fast: bool,
-    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy, every program on Linux too, and all checks on Bochs
+    /// Let tlbtorture run for 60 s on 2, 4 and 8 CPUs under every policy, every program on Linux too, all checks on Bochs, clients that take minutes to build, and the documentation of everything
     #[arg(long, conflicts_with = "fast")]
     pub soak: bool,
     /// Run only the checks whose name contains this

@@ -1,13 +1,13 @@
 //! What a bench prints below its main result: a line for each shape, or where there are many, for each condition.
 
 use super::axes::{Layout, by_condition, conditions, varying};
-use super::figure::{ratio, value};
+use super::figure::{is_better_high, ratio, value};
 use super::principal::principal;
 use super::tables::{Cell, axis_cells, axis_heads};
-use crate::bench::{Row, grid, median, micros, or_dash, short};
+use crate::bench::{Row, counted, grid, median, micros, or_dash, short};
 use crate::chart::{Unit, heading};
 
-/// More lines are merged.
+/// More shapes are merged, each condition into a line.
 const MOST_LINES: usize = 10;
 
 /// The table, with a line above it; none where no figure stands for rows.
@@ -15,10 +15,11 @@ pub fn brief(layout: &Layout<'_>) -> Option<String> {
     let &key = principal(&layout.rows).first()?;
     let shapes = layout.shapes();
     let is_alone = layout.series.len() == 1;
-    Some(match shapes.len() > MOST_LINES && !is_alone {
+    let table = match shapes.len() > MOST_LINES && !is_alone {
         true => of_conditions(layout, key, &shapes),
         false => of_shapes(layout, key, &shapes),
-    })
+    };
+    Some(table + &behind(layout, key, &shapes))
 }
 
 /// The reference's figure, and the ratios of the others to it.
@@ -27,13 +28,10 @@ fn of_shapes(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
     let reference = &layout.series[layout.reference];
     let (unit, write) = written(key);
     let line = |shape: &Row| {
-        let beside = layout.beside(shape, layout.reference);
-        let ratio = |index| Some(ratio(layout.beside(shape, index)?, beside?, key)?);
+        let own = layout.beside(shape, layout.reference);
         let mut cells = axes_of(shape, &axes);
-        cells.push(or_dash(beside.and_then(|row| value(row, key)).map(write)));
-        let ratios =
-            others(layout).map(|index| or_dash(ratio(index).map(|it| Unit::Ratio.write(it))));
-        cells.extend(ratios);
+        cells.push(or_dash(own.and_then(|row| value(row, key)).map(write)));
+        cells.extend(others(layout).map(|index| ratio_cell(of(layout, key, shape, index))));
         cells
     };
     let mut heads = axis_heads(&axes);
@@ -51,22 +49,21 @@ fn of_shapes(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
     format!("{above}\n{table}\n")
 }
 
-/// Medians of ratios, over all shapes under the same conditions.
+/// Medians of ratios, over all shapes under the same conditions; without those that the host was too small for, if there are others.
 fn of_conditions(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
+    let is_quiet = |shape: &&&Row| !shape.is_crowded();
+    let quiet: Vec<&Row> = shapes.iter().filter(is_quiet).copied().collect();
+    let shapes = if quiet.is_empty() { shapes } else { &quiet };
     let axes = conditions(&layout.rows);
     let line = |shapes: Vec<&Row>| {
         let ratios = |index| {
-            let ratio = |shape: &&Row| {
-                let beside = layout.beside(shape, layout.reference)?;
-                ratio(layout.beside(shape, index)?, beside, key)
-            };
-            median(shapes.iter().filter_map(ratio))
+            shapes
+                .iter()
+                .filter_map(move |shape| of(layout, key, shape, index))
         };
         let mut cells = axes_of(shapes[0], &axes);
         cells.push(shapes.len().to_string());
-        cells.extend(
-            others(layout).map(|index| or_dash(ratios(index).map(|it| Unit::Ratio.write(it)))),
-        );
+        cells.extend(others(layout).map(|index| ratio_cell(median(ratios(index)))));
         cells
     };
     let mut heads = axis_heads(&axes);
@@ -79,6 +76,37 @@ fn of_conditions(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
         "{}, ratios to {reference}: medians over sizes\n{table}\n",
         heading(key)
     )
+}
+
+/// In how many shapes another contender is ahead.
+fn behind(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
+    if shapes.iter().all(|shape| shape.text("peer").is_empty()) || layout.series.len() == 1 {
+        return String::new();
+    }
+    let figure = |shape: &Row, index| value(layout.beside(shape, index)?, key);
+    let is_behind = |shape: &&&Row| {
+        let own = figure(shape, layout.subject);
+        let mut all = (0..layout.series.len()).filter_map(|index| figure(shape, index));
+        let is_ahead = |other: f64| match is_better_high(key) {
+            true => own < Some(other),
+            false => own > Some(other),
+        };
+        own.is_some() && all.any(is_ahead)
+    };
+    let count = shapes.iter().filter(is_behind).count();
+    let subject = &layout.series[layout.subject];
+    let all = counted(shapes.len(), "shapes");
+    format!("another is ahead of {subject} in {count} of {all}\n")
+}
+
+/// The ratio of a series to the reference.
+fn of(layout: &Layout<'_>, key: &str, shape: &Row, index: usize) -> Option<f64> {
+    let reference = layout.beside(shape, layout.reference)?;
+    ratio(layout.beside(shape, index)?, reference, key)
+}
+
+fn ratio_cell(ratio: Option<f64>) -> String {
+    or_dash(ratio.map(|ratio| Unit::Ratio.write(ratio)))
 }
 
 fn axes_of(row: &Row, axes: &[&str]) -> Vec<String> {
@@ -107,5 +135,88 @@ fn written(key: &str) -> (&'static str, fn(f64) -> String) {
         Unit::Rate => (", k/s", |value| short(value / 1e3)),
         Unit::Percent => (", %", short),
         Unit::Ratio | Unit::Number => ("", short),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(rows: impl IntoIterator<Item = serde_json::Value>) -> String {
+        let rows: Vec<Row> = rows.into_iter().map(Row::of).collect();
+        brief(&Layout::new(&rows)).unwrap_or_default()
+    }
+
+    fn peer(name: &str, targets: u32, median_ns: u32) -> serde_json::Value {
+        json!({"machine": "sim", "peer": name, "operation": "call", "targets": targets, "median_ns": median_ns})
+    }
+
+    /// The cells of the last line of the table.
+    fn last(text: &str) -> Vec<String> {
+        let line = text.lines().rfind(|line| line.starts_with('│'));
+        let cells = line.unwrap_or_default().split(['│', '┆']);
+        let cells = cells.map(|cell| cell.trim().to_owned());
+        cells.filter(|cell| !cell.is_empty()).collect()
+    }
+
+    #[test]
+    fn ten_shapes_have_a_line_each_and_eleven_one_for_their_condition() {
+        let rows =
+            |most: u32| (1..=most).flat_map(|n| [peer("linux", n, 200), peer("best", n, 100 + n)]);
+        let ten = said(rows(10));
+        assert!(
+            ten.starts_with("median of linux, and ratios of the others to it\n"),
+            "{ten}"
+        );
+        assert_eq!(last(&ten), ["10", "0.200", "0.550"]);
+        let eleven = said(rows(11));
+        assert!(
+            eleven.starts_with("median, ratios to linux: medians over sizes\n"),
+            "{eleven}"
+        );
+        assert_eq!(last(&eleven), ["11", "0.530"]);
+    }
+
+    #[test]
+    fn who_is_ahead_is_counted() {
+        let rows = [
+            ("linux", 1, 90),
+            ("best", 1, 100),
+            ("linux", 2, 200),
+            ("best", 2, 100),
+        ];
+        let text = said(rows.map(|(name, targets, ns)| peer(name, targets, ns)));
+        assert!(
+            text.ends_with("another is ahead of best in 1 of 2 shapes\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn one_series_has_its_figure_and_a_missing_row_a_dash() {
+        let alone = said([peer("best", 1, 1500), peer("best", 2, 2500)]);
+        assert!(alone.starts_with("median\n"), "{alone}");
+        assert_eq!(last(&alone), ["2", "2.50"]);
+        let missing = said([
+            peer("linux", 1, 200),
+            peer("best", 1, 100),
+            peer("best", 2, 100),
+        ]);
+        assert_eq!(last(&missing), ["2", "-", "-"]);
+    }
+
+    #[test]
+    fn crowded_rows_are_marked_or_left_out_of_medians() {
+        let row = |policy, threads: u32, ns: u32| {
+            json!({"machine": "qemu", "policy": policy, "threads": threads, "median_ns": ns,
+                "ratio": f64::from(ns) / 200.0, "crowded": threads > 1})
+        };
+        let of = |most: u32| {
+            (1..=most).flat_map(move |n| [row("before", n, 200), row("best", n, 100 * n)])
+        };
+        assert_eq!(last(&said(of(2)))[0], "2 *");
+        assert_eq!(last(&said(of(11))), ["1", "0.500"]);
     }
 }

@@ -77,7 +77,7 @@ impl Document {
             Content::One(document) => Ok(document),
             Content::Several(_) => Err(Failure::input(
                 format!("{} holds the results of several benches", path.display()),
-                "give it alone; what is compared holds one result each",
+                "`./lab report FILE` shows it; only results of one bench can be compared",
             )),
         }
     }

@@ -5,7 +5,7 @@ use super::compare::{Comparison, Part, Verdict};
 use super::document::Document;
 use super::figure::{is_better_high, ratio, value};
 use super::principal::principal;
-use crate::bench::{Row, counted, median, remarks};
+use crate::bench::{Row, counted, remarks};
 use crate::chart::{Unit, heading};
 
 /// The main result of one file.
@@ -34,7 +34,7 @@ pub fn headline(layout: &Layout<'_>) -> String {
         .collect();
     let pairs = if quiet.is_empty() { pairs } else { quiet };
     let is_alone = layout.subject == layout.reference;
-    match middle(&pairs) {
+    match middle(&pairs, is_better_high(key)) {
         Some(pair) if !is_alone => against(layout, key, &pairs, pair),
         _ => alone(layout, key),
     }
@@ -43,10 +43,13 @@ pub fn headline(layout: &Layout<'_>) -> String {
 /// A row, the reference's row of the same shape, and the ratio of their figures.
 type Pair<'a> = (&'a Row, &'a Row, f64);
 
-/// The pair whose ratio is the median, or the greater of two.
-fn middle<'a>(pairs: &[Pair<'a>]) -> Option<Pair<'a>> {
+/// The pair whose ratio is the median; of two, the one that is worse for the subject.
+fn middle<'a>(pairs: &[Pair<'a>], is_better_high: bool) -> Option<Pair<'a>> {
     let mut sorted = pairs.to_vec();
     sorted.sort_by(|(.., one), (.., other)| one.total_cmp(other));
+    if is_better_high {
+        sorted.reverse();
+    }
     sorted.get(sorted.len() / 2).copied()
 }
 
@@ -55,7 +58,7 @@ fn against(
     layout: &Layout<'_>,
     key: &str,
     pairs: &[Pair<'_>],
-    (row, beside, _): Pair<'_>,
+    (row, beside, middle): Pair<'_>,
 ) -> String {
     let ratios: Vec<f64> = pairs.iter().map(|(.., ratio)| *ratio).collect();
     let (least, most) = ends(&ratios);
@@ -81,11 +84,11 @@ fn against(
         axes if axes.is_empty() => String::new(),
         axes => format!(" with {}", title(row, &axes)),
     };
-    let middle = written(median(ratios.into_iter()).unwrap_or(1.0));
+    let middle = written(middle);
     match pairs.len() {
         1 => format!("{subject} {verb} {middle} {comparison}: {own} against {other}{place}."),
         count => format!(
-            "{subject} {verb} {middle} {comparison} (median over {count} shapes, which range from {} to {}): {own} against {other}{place}.",
+            "{subject} {verb} {middle} {comparison} (the median of {count} shapes, which range from {} to {}): {own} against {other}{place}.",
             written(least),
             written(most)
         ),

@@ -26,7 +26,7 @@ impl Survey {
             return Err("is no survey: it has no list of benches".into());
         };
         let (mut benches, mut missing) = (Vec::new(), Vec::new());
-        if head.get("is_done") == Some(&false.into()) {
+        if head.get("is_done") != Some(&true.into()) {
             missing.push("The survey did not come to its end.".to_owned());
         }
         for result in results {

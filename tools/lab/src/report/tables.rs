@@ -97,6 +97,9 @@ pub fn axis_cells(row: &Row, axes: &[&str]) -> Vec<Cell> {
                 Cell::Figure(value, format!("{text} *"))
             }
             Some(value) if !text.is_empty() => Cell::Figure(value, text),
+            _ if !text.is_empty() && row.is_crowded() && number == 0 => {
+                Cell::Words(format!("{text} *"))
+            }
             _ => Cell::Words(text),
         }
     };

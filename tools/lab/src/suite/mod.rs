@@ -25,6 +25,9 @@ use crate::failure::{Failure, Outcome};
 use fleet::Fleet;
 use tally::Tally;
 
+/// How the names of checks begin that boot nothing which the fleet builds.
+const WITHOUT_FLEET: [&str; 3] = ["source: ", "simulator: ", "clients: "];
+
 /// Runs every check. Exit code 1 if one failed.
 ///
 /// # Errors
@@ -39,8 +42,9 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
     let miri = source::start_miri(test, &mut tally);
     source::check(test, &mut tally);
     source::finish_miri(miri, &mut tally);
-    match Fleet::open(test) {
-        Ok(fleet) => {
+    match needs_fleet(test).then(|| Fleet::open(test)) {
+        None => {}
+        Some(Ok(fleet)) => {
             // Bochs uses one processor, and so do most machines of both sides; what is tortured takes its time anyway.
             let mut aside = tally.aside();
             std::thread::scope(|scope| {
@@ -67,8 +71,14 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             churn::check(test, &fleet, &mut tally);
             itself::check(test, &fleet, &mut tally);
         }
-        Err(failure) => tally.refuse("kernel and programs can be built", &failure),
+        Some(Err(failure)) => tally.refuse("kernel and programs can be built", &failure),
     }
     clients::check(test, &mut tally);
     Ok(tally.close())
+}
+
+/// Whether a check is wanted that boots what the fleet builds.
+fn needs_fleet(test: &Test) -> bool {
+    let only = test.only.as_deref().unwrap_or_default();
+    !WITHOUT_FLEET.iter().any(|kind| only.starts_with(kind))
 }

@@ -3,13 +3,15 @@
 
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
-use crate::cli::Test;
+use crate::cli::{MAX_CPUS, Test};
 use crate::failure::Outcome;
 use crate::machine::{End, Finished};
 
 /// A program to go on with; its own checks are elsewhere.
 const PROGRAM: &str = "hello";
 
+/// The CPU that is not the first of two does it.
+const ELSEWHERE: &str = "overflow-elsewhere";
 /// What the kernel is told to do, what it has to say first, and a function of its backtrace.
 const FATAL: [(&str, &str, &str); 9] = [
     ("panic", "asked for (", "selftest::run"),
@@ -18,14 +20,18 @@ const FATAL: [(&str, &str, &str); 9] = [
     ("run-data", "#PF", "selftest::run"),
     ("null", "#PF", "selftest::read_null"),
     ("overflow", "#DF", "selftest::overflow"),
-    ("overflow-elsewhere", "#DF", "selftest::overflow"),
+    (ELSEWHERE, "#DF", "selftest::overflow"),
     ("breakpoint", "#BP", "selftest::breakpoint"),
     ("other-cpu", "asked for on cpu", "traps::dispatch::trap"),
 ];
 
 /// Runs them all.
 pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
-    let machines: &[usize] = if test.fast { &[2] } else { &[1, 2, 4, 16] };
+    let machines: &[usize] = match (test.fast, test.soak) {
+        (true, _) => &[2],
+        (_, true) => &[1, 2, 4, 16, MAX_CPUS as usize],
+        _ => &[1, 2, 4, 16],
+    };
     for &cpus in machines {
         tally.check(&format!("kernel: self-tests on {cpus} CPUs"), || {
             let finished = boot(fleet, "selftest=all", cpus)?.expect_success(PROGRAM)?;
@@ -99,6 +105,10 @@ fn panics(fleet: &Fleet, name: &str, headline: &str, function: &str) -> Outcome<
         return Err(finished.unexpected(format!("a panic with {headline:?}")));
     }
     let is_frame = |line: &str| line.trim_start().starts_with('#') && line.contains(function);
+    let stack = "a kernel stack of cpu1 overflowed";
+    if name == ELSEWHERE && !finished.console.contains(stack) {
+        return Err(finished.unexpected(stack));
+    }
     if !finished.console.lines().any(is_frame) {
         let what = format!("a backtrace through {function}");
         return Err(finished.unexpected(what));

@@ -143,13 +143,16 @@ impl Plan for ContestPlan<'_> {
             rows.iter_mut()
                 .for_each(|rows| table::compare_with_one_lock(rows));
         }
+        for row in rows.iter_mut().flatten() {
+            row.set("crowded", !row.has_times());
+        }
         let wrong: u64 = rows.iter().flatten().map(|row| row.count("wrong")).sum();
         let is_timed = self.groups.iter().any(|group| group.clock == Clock::Host);
         View {
             remarks: report::remarks(
                 found.others.filter(|_| is_timed),
                 self.calls.quick.then_some("few calls"),
-            ),
+            ) + report::crowded(rows.iter().flatten()),
             tables: table::render(self, &rows),
             result: self.result(&rows, found.others),
             closing: ["raw samples by round: ".into(), String::new()],

@@ -242,7 +242,8 @@ impl Plan for GuestPlan<'_> {
             self.effort()[2]
         );
         View {
-            remarks: report::remarks(found.others, self.bench.quick.then_some("short boots")),
+            remarks: report::remarks(found.others, self.bench.quick.then_some("short boots"))
+                + report::crowded(&rows),
             tables,
             result: self.result(&rows, &found),
             closing: [

@@ -83,7 +83,8 @@ impl Plan for ProgramPlan<'_> {
         }
         let (about, others, stale) = (found.about.as_ref(), found.others, stale(&rows));
         View {
-            remarks: report::remarks(others, self.bench.quick.then_some("short boots")),
+            remarks: report::remarks(others, self.bench.quick.then_some("short boots"))
+                + report::crowded(&rows),
             tables: table::render(self, &rows, about),
             result: self.result(&rows, about, others),
             closing: [

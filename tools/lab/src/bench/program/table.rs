@@ -64,11 +64,6 @@ pub fn render(plan: &ProgramPlan<'_>, rows: &[Row], program: Option<&Object>) ->
             group.accel,
         ));
     }
-    if rows.iter().any(Row::is_crowded) {
-        line(
-            "* more busy vCPUs than host cores: shows the host's scheduler, not the flush; IPIs/op and stale still hold",
-        );
-    }
     let has_linux = rows.iter().any(|row| row.is_of(MachineKind::Linux));
     if let Some(note) = workload.linux_note.filter(|_| has_linux) {
         line(note);

@@ -48,7 +48,7 @@ pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Measures, prints the table and the figures of the machine, and writes the result.
+/// Measures, prints the main result, the tables if they are wanted, and what the machine is, and writes the result.
 ///
 /// # Errors
 /// The options make no sense (exit code 2); an access was stale.
@@ -72,7 +72,8 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     report::write(bench.result(), &result)?;
     report::print(Printed {
         summary: summary(&result),
-        tables: (&findings.tables, bench.shows_tables()),
+        tables: &findings.tables,
+        shows_tables: bench.shows_tables(),
         rest: &rest,
         ..Printed::default()
     });

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use shootdown::Stats;
-use shootdown_sim::timed::PARAMETERS;
-use shootdown_sim::workload::Row as Simulation;
+use shootdown_sim::workload::{Row as Simulation, changes};
 
 use super::sensitivity;
 use super::setup::Setup;
@@ -167,7 +166,7 @@ impl Run<'_> {
         let policies = self.bench.policies.iter();
         // Each as it is, and with each figure halved and doubled.
         let steps = Steps::new(
-            policies.len() * (1 + 2 * PARAMETERS.len()),
+            policies.len() * (1 + changes(&self.setup.costs).count()),
             "rows of the sweep",
         );
         let counted = |row| Counted { row, steps: &steps };

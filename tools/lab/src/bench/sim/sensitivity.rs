@@ -17,10 +17,10 @@ pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
         .partition(|effect| is_visible(effect, &base_ns));
     let first = names[0];
     let mut heading = ["figure", "x", "value"].map(str::to_owned).to_vec();
-    heading.extend(names.iter().map(|&name| name.to_owned()));
+    heading.extend(names.iter().map(|name| format!("{name} %")));
     heading.extend(names[1..].iter().map(|name| format!("{name} / {first}")));
     let mut as_is = ["as is", "1", "-"].map(str::to_owned).to_vec();
-    as_is.extend(base_ns.iter().map(|ns| format!("{ns:.0} ns")));
+    as_is.extend(base_ns.iter().map(|_| "0.0".to_owned()));
     as_is.extend(ratios_of(&base_ns));
     let mut cells = vec![as_is];
     for effect in &visible {
@@ -31,12 +31,19 @@ pub fn render<R: Row>(title: &str, named: &[(String, R)]) -> String {
             number(change.value),
         ];
         let pairs = effect.figures_ns.iter().zip(&base_ns);
-        row.extend(pairs.map(|(ns, base_ns)| format!("{:+.1} %", (ns / base_ns - 1.0) * 100.0)));
+        row.extend(pairs.map(|(ns, base_ns)| format!("{:+.1}", (ns / base_ns - 1.0) * 100.0)));
         row.extend(ratios_of(&effect.figures_ns));
         cells.push(row);
     }
     let table = grid(heading, cells, |index| index == 0);
-    let mut text = format!("\nsensitivity, {title}: each figure halved and doubled\n{table}\n");
+    let whole = names.iter().zip(&base_ns);
+    let whole: Vec<String> = whole
+        .map(|(name, ns)| format!("{name} {ns:.0} ns"))
+        .collect();
+    let mut text = format!(
+        "\nsensitivity, {title}: each figure halved and doubled, and by how much that changes {}\n{table}\n",
+        whole.join(", ")
+    );
     for index in 1..names.len() {
         text.push_str(&conclusion(&names, index, visible.iter().chain(&hidden)));
     }

@@ -21,7 +21,7 @@ pub const PROGRAM: Program = Program {
         Column::new("per_s", "pages/s", Format::Digits(0)),
         Column::new("per_s_ratio", "/ before", Format::Digits(3)),
         Column::new("per_s_ratio_to_linux", "/ linux", Format::Digits(3)),
-        Column::new("clear_percent", "in clears", Format::Percent),
+        Column::new("clear_percent", "in clears %", Format::Percent),
         Column::new("exits_per_op", "exits/op", Format::Digits(2)),
         Column::new("flushes_per_op", "flushes/op", Format::Digits(3)),
         Column::new("kicks_per_op", "kicks/op", Format::Digits(3)),

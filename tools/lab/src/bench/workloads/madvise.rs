@@ -46,7 +46,11 @@ const SIMULATED: [Column; 12] = [
     Column::new("p99_ns", "p99 ns", Format::Digits(0)),
     Column::new("ratio", "/ before", Format::Digits(3)),
     Column::new("published_ns", "T1's own ns", Format::Digits(0)),
-    Column::new("published_ns", "deviation", Format::Deviation("median_ns")),
+    Column::new(
+        "published_ns",
+        "deviation %",
+        Format::Deviation("median_ns"),
+    ),
     CALL[0],
     CALL[2],
     Column::new("ipis_per_op", "IPIs/op", Format::Digits(2)),

@@ -57,7 +57,7 @@ const SIMULATED: [Column; 15] = [
     Column::new("ratio", "/ before", Format::Digits(3)),
     Column::new("ratio_to_published", "/ published", Format::Digits(3)),
     Column::new("published_ns", "T4's own ns", Format::Digits(0)),
-    Column::new("published_ns", "deviation", Format::Deviation("mean_ns")),
+    Column::new("published_ns", "deviation %", Format::Deviation("mean_ns")),
     PAGE,
     Column::new("walks_per_op", "walks/op", Format::Digits(2)),
     Column::new("tags_kept", "kept/op", Format::Counter),

@@ -18,7 +18,11 @@ const COLUMNS: [Column; 14] = [
     Column::new("off_p99_ns", "p99 us", Format::Micros),
     Column::new("off_ratio", "/ before", Format::Digits(4)),
     Column::new("published_ns", "T3's own us", Format::Micros),
-    Column::new("published_ns", "deviation", Format::Deviation("off_p99_ns")),
+    Column::new(
+        "published_ns",
+        "deviation %",
+        Format::Deviation("off_p99_ns"),
+    ),
     Column::new("ipi_p99_ns", "IPIs us", Format::Micros),
     Column::new("call_data_p99_ns", "call data us", Format::Micros),
     Column::new("lock_p99_ns", "lock us", Format::Micros),
@@ -145,8 +149,21 @@ fn row(run: &Run<'_>, shape: Shape<'_>, intervals: usize) -> Value {
 fn sensitivity(run: &Run<'_>) -> String {
     let (_, _, intervals) = INTERVALS;
     let cpus = run.shapes.actors[0];
-    let changes = run.bench.policies.len() * (1 + 2 * LOAD_FIGURES.len());
-    let steps = Steps::new(changes, "rows of the sweep");
+    let load = run.setup.load();
+    // What makes no sense is left out.
+    let changed = LOAD_FIGURES.iter().flat_map(|figure| {
+        let pairs = [0.5, 2.0].into_iter();
+        pairs.filter_map(move |factor| {
+            let (mut changed, value) = (*load, figure.get(load) * factor);
+            figure.set(&mut changed, value).ok()?;
+            Some((figure.name, value, changed))
+        })
+    });
+    let changed: Vec<_> = changed.collect();
+    let steps = Steps::new(
+        run.bench.policies.len() * (1 + changed.len()),
+        "rows of the sweep",
+    );
     let row = |figure: &str, value: String, load: Load| -> Vec<String> {
         let p99 = |policy: &String| {
             let what = Preemptoff {
@@ -165,17 +182,9 @@ fn sensitivity(run: &Run<'_>) -> String {
     };
     let policies = run.bench.policies.iter().map(String::as_str);
     let heading = ["figure", "value"].into_iter().chain(policies);
-    let load = run.setup.load();
     let mut rows = vec![row("as is", "-".into(), *load)];
-    for figure in LOAD_FIGURES {
-        for factor in [0.5, 2.0] {
-            let (mut changed, value) = (*load, figure.get(load) * factor);
-            // What makes no sense is left out.
-            if figure.set(&mut changed, value).is_ok() {
-                rows.push(row(figure.name, number(value), changed));
-            }
-        }
-    }
+    let changed = changed.into_iter();
+    rows.extend(changed.map(|(name, value, load)| row(name, number(value), load)));
     format!(
         "\nsensitivity, {cpus} CPUs, {intervals} intervals: each figure of the load halved and doubled; p99 us\n{}\n",
         grid(heading, rows, |index| index == 0)
