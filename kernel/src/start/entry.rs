@@ -3,8 +3,9 @@
 use core::arch::global_asm;
 
 use super::{boot_cpu, others};
+use crate::addr::CPU_STACKS;
 use crate::arch::exit::BOOT_ERROR;
-use crate::arch::stacks::{BOOT_STACKS, MAIN_STACK_END, OTHERS, STRIDE};
+use crate::arch::stacks::{BOOT_STACKS, MAIN_STACK_END, STRIDE};
 use crate::cpus::MAX_CPUS;
 
 global_asm!(
@@ -12,7 +13,7 @@ global_asm!(
     include_str!("trampoline.s"),
     boot_error = const BOOT_ERROR,
     boot_stacks = sym BOOT_STACKS,
-    other_stacks = const OTHERS,
+    other_stacks = const CPU_STACKS,
     stacks_stride = const STRIDE,
     main_stack_end = const MAIN_STACK_END,
     max_cpus = const MAX_CPUS,
