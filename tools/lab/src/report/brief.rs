@@ -10,6 +10,9 @@ use crate::chart::{Unit, heading};
 /// More shapes are merged, each condition into a line.
 const MOST_LINES: usize = 10;
 
+/// Who needs so many times less is ahead.
+const AHEAD: f64 = 1.01;
+
 /// The table, with a line above it; none where no figure stands for rows.
 pub fn brief(layout: &Layout<'_>) -> Option<String> {
     let &key = principal(&layout.rows).first()?;
@@ -88,15 +91,16 @@ fn behind(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
         let own = figure(shape, layout.subject);
         let mut all = (0..layout.series.len()).filter_map(|index| figure(shape, index));
         let is_ahead = |other: f64| match is_better_high(key) {
-            true => own < Some(other),
-            false => own > Some(other),
+            true => own < Some(other / AHEAD),
+            false => own > Some(other * AHEAD),
         };
         own.is_some() && all.any(is_ahead)
     };
     let count = shapes.iter().filter(is_behind).count();
     let subject = &layout.series[layout.subject];
-    let all = counted(shapes.len(), "shapes");
-    format!("another is ahead of {subject} in {count} of {all}\n")
+    let all = counted(shapes.len(), "cases");
+    let percent = (AHEAD - 1.0) * 100.0;
+    format!("another is ahead of {subject} by more than {percent:.0} % in {count} of {all}\n")
 }
 
 /// The ratio of a series to the reference.
@@ -189,7 +193,7 @@ mod tests {
         ];
         let text = said(rows.map(|(name, targets, ns)| peer(name, targets, ns)));
         assert!(
-            text.ends_with("another is ahead of best in 1 of 2 shapes\n"),
+            text.ends_with("another is ahead of best by more than 1 % in 1 of 2 cases\n"),
             "{text}"
         );
     }

@@ -27,12 +27,11 @@ pub fn headline(layout: &Layout<'_>) -> String {
         })
         .collect();
     // Times of crowded rows are those of the host's scheduler, too.
-    let quiet: Vec<_> = pairs
-        .iter()
-        .filter(|(row, ..)| !row.is_crowded())
-        .copied()
-        .collect();
-    let pairs = if quiet.is_empty() { pairs } else { quiet };
+    let pairs = rather(pairs, |(row, ..)| !row.is_crowded());
+    // Where no CPU has to be told all policies do the same.
+    let pairs = rather(pairs, |(_, reference, _)| {
+        reference.number("ipis_per_op") != Some(0.0)
+    });
     let is_alone = layout.subject == layout.reference;
     match middle(&pairs, is_better_high(key)) {
         Some(pair) if !is_alone => against(layout, key, &pairs, pair),
@@ -42,6 +41,16 @@ pub fn headline(layout: &Layout<'_>) -> String {
 
 /// A row, the reference's row of the same shape, and the ratio of their figures.
 type Pair<'a> = (&'a Row, &'a Row, f64);
+
+/// The pairs that are as wanted, if there are any; otherwise all.
+fn rather<'a>(pairs: Vec<Pair<'a>>, is_wanted: impl Fn(&Pair<'a>) -> bool) -> Vec<Pair<'a>> {
+    let wanted: Vec<Pair<'a>> = pairs
+        .iter()
+        .filter(|pair| is_wanted(pair))
+        .copied()
+        .collect();
+    if wanted.is_empty() { pairs } else { wanted }
+}
 
 /// The pair whose ratio is the median; of two, the one that is worse for the subject.
 fn middle<'a>(pairs: &[Pair<'a>], is_better_high: bool) -> Option<Pair<'a>> {
@@ -88,7 +97,7 @@ fn against(
     match pairs.len() {
         1 => format!("{subject} {verb} {middle} {comparison}: {own} against {other}{place}."),
         count => format!(
-            "{subject} {verb} {middle} {comparison} (the median of {count} shapes, which range from {} to {}): {own} against {other}{place}.",
+            "{subject} {verb} {middle} {comparison} (the median of {count} cases, which range from {} to {}): {own} against {other}{place}.",
             written(least),
             written(most)
         ),
