@@ -61,6 +61,7 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
                 ring0::check(test, &fleet, &mut tally);
                 calls::check(&fleet, &mut tally);
                 image::check(test, &fleet, &mut tally);
+                itself::check(test, &fleet, &mut tally);
                 if others.join().is_err() {
                     let why = Failure::work("the lab panicked there");
                     tally.refuse("bochs, linux and coherence", &why);
@@ -69,7 +70,6 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
             tally.absorb(aside);
             preemption::check(test, &fleet, &mut tally);
             churn::check(test, &fleet, &mut tally);
-            itself::check(test, &fleet, &mut tally);
         }
         Some(Err(failure)) => tally.refuse("kernel and programs can be built", &failure),
     }

@@ -60,8 +60,21 @@ pub fn finish_miri(running: Option<Aside>, tally: &mut Tally) {
     }
 }
 
-/// Runs them all but Miri.
+/// Runs them all but Miri: what is built without optimisation, and beside it what is built with it, for these wait for no lock of each other.
 pub fn check(test: &Test, tally: &mut Tally) {
+    let mut aside = tally.aside();
+    std::thread::scope(|scope| {
+        let optimised = scope.spawn(|| check_optimised(test, &mut aside));
+        check_unoptimised(test, tally);
+        if optimised.join().is_err() {
+            let why = Failure::work("the lab panicked there");
+            tally.refuse("source: what is built optimised", &why);
+        }
+    });
+    tally.absorb(aside);
+}
+
+fn check_unoptimised(test: &Test, tally: &mut Tally) {
     tally.check("source: formatted", || {
         quiet(cargo::command("fmt --all --check -- --color never"))
     });
@@ -71,60 +84,67 @@ pub fn check(test: &Test, tally: &mut Tally) {
     tally.check("source: clippy, host crates", || clippy("--all-targets"));
     tally.check("source: clippy, kernel", || clippy(KERNEL));
     for (name, which) in [
-        ("source: cargo test", format!("{UNOPTIMISED} {WITH_TESTS}")),
-        (
-            "source: cargo test, examples in documents",
-            format!("{UNOPTIMISED} --doc"),
-        ),
-        (
-            "source: cargo test, simulator and lab",
-            OPTIMISED.to_owned(),
-        ),
+        ("source: cargo test", WITH_TESTS),
+        ("source: cargo test, examples in documents", "--doc"),
     ] {
-        let command = cargo::command(&format!("test --quiet --no-fail-fast {which}"));
-        tally.count(name, || tests(command, BUILD_DEADLINE));
+        tally.count(name, || cargo_test(&format!("{UNOPTIMISED} {which}")));
     }
-    let runs = if test.fast { 2_000 } else { 10_000 };
-    let name = format!("simulator: {runs} schedules at fixed seeds");
-    tally.check(&name, || schedules(runs));
-    packages::check(!test.fast, tally);
-    if test.fast {
-        for what in [
-            "clippy, breakable kernel",
-            "documentation",
-            "the book",
-            "bytes, instructions and stack of a call",
-            "loom models",
-            "licences",
-        ] {
-            tally.skip(&format!("source: {what}"), LEFT_OUT);
-        }
-        return;
-    }
-    tally.check("source: clippy, breakable kernel", || {
+    slow(test, tally, "source: clippy, breakable kernel", || {
         clippy(&format!("{KERNEL} --features breaks,selftest"))
     });
-    tally.check("source: documentation", || documentation(test.soak));
+    slow(test, tally, "source: documentation", || {
+        documentation(test.soak)
+    });
     let book = "source: the book";
     match answer(Command::new("mdbook").arg("--version")) {
         None => tally.skip(book, NO_TOOL),
-        Some(_) => tally.check(book, build_book),
+        Some(_) => slow(test, tally, book, build_book),
     }
-    tally.check("source: bytes, instructions and stack of a call", || {
-        let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
-        quiet(cargo::command(run))
-    });
-    tally.count("source: loom models", || {
-        tests(loom(test.soak), BUILD_DEADLINE)
-    });
     let licences = "source: licences";
     match answer(&mut cargo::command("deny --version")) {
         None => tally.skip(licences, NO_TOOL),
-        Some(_) => tally.check(licences, || {
+        Some(_) => slow(test, tally, licences, || {
             let words = "deny --offline check licenses bans sources";
             quiet(cargo::command(words))
         }),
     }
+}
+
+fn check_optimised(test: &Test, tally: &mut Tally) {
+    tally.count("source: cargo test, simulator and lab", || {
+        cargo_test(OPTIMISED)
+    });
+    let runs = if test.fast { 2_000 } else { 10_000 };
+    let name = format!("simulator: {runs} schedules at fixed seeds");
+    tally.check(&name, || schedules(runs));
+    packages::check(!test.fast, tally);
+    slow(
+        test,
+        tally,
+        "source: bytes, instructions and stack of a call",
+        || {
+            let run = "run --quiet --release -p shootdown-hosted --example footprint -- --check";
+            quiet(cargo::command(run))
+        },
+    );
+    let models = "source: loom models";
+    match test.fast {
+        true => tally.skip(models, LEFT_OUT),
+        false => tally.count(models, || tests(loom(test.soak), BUILD_DEADLINE)),
+    }
+}
+
+/// A check that `--fast` leaves out.
+fn slow(test: &Test, tally: &mut Tally, name: &str, check: impl FnOnce() -> Outcome<String>) {
+    match test.fast {
+        true => tally.skip(name, LEFT_OUT),
+        false => tally.check(name, check),
+    }
+}
+
+fn cargo_test(which: &str) -> Outcome<(Counts, String)> {
+    let command = cargo::command(&format!("test --quiet --no-fail-fast {which}"));
+    tests(command, BUILD_DEADLINE)
 }
 
 /// The engine against the adversary, with the same schedules every time.
