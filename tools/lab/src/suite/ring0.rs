@@ -1,6 +1,8 @@
 //! Checks of the kernel's lowest layer on the running machine: its own self-tests, and that what must not
 //! happen ends in a panic that says where.
 
+use std::time::Duration;
+
 use super::fleet::{Fleet, Start};
 use super::tally::Tally;
 use crate::cli::{MAX_CPUS, Test};
@@ -88,10 +90,10 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
 }
 
 fn boot(fleet: &Fleet, options: &str, cpus: usize) -> Outcome<Finished> {
-    let start = Start {
-        options,
-        ..Start::on(cpus)
-    };
+    let mut start = Start::on(cpus);
+    start.options = options;
+    // All others spin on the host's few cores while one after the other tells its backtrace.
+    start.deadline += Duration::from_secs(5) * cpus as u32;
     fleet.boot(&fleet.breakable, PROGRAM, start)
 }
 
