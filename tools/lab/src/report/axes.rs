@@ -1,6 +1,6 @@
 //! What tells rows apart ([`CONDITIONS`], [`SIZES`]), and what becomes of rows: series of points ([`Layout`]) in panels ([`Panel`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -46,6 +46,13 @@ fn at<'a>(row: &'a Row, axis: &str) -> Option<&'a Value> {
 pub fn same_shape(one: &Row, other: &Row) -> bool {
     let mut axes = CONDITIONS.iter().chain(&SIZES);
     axes.all(|axis| at(one, axis) == at(other, axis))
+}
+
+/// The same text for rows of the [same shape](same_shape), and for no others.
+fn shape_of(row: &Row) -> String {
+    let axes = CONDITIONS.iter().chain(&SIZES);
+    let words = axes.map(|axis| at(row, axis).map(Value::to_string).unwrap_or_default());
+    words.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether two rows say the same of the same.
@@ -128,6 +135,8 @@ pub struct Layout<'a> {
     /// What is drawn beside each other.
     pub panels: Vec<Panel<'a>>,
     has_machines: bool,
+    /// The first row of each shape and series: results have rows by the thousand.
+    placed: HashMap<(String, usize), &'a Row>,
 }
 
 /// Rows that differ along one axis, and by series.
@@ -151,6 +160,7 @@ impl<'a> Layout<'a> {
             series: Vec::new(),
             reference: 0,
             subject: 0,
+            placed: HashMap::new(),
             rows,
         };
         for row in &layout.rows {
@@ -158,6 +168,10 @@ impl<'a> Layout<'a> {
             if !layout.series.contains(&name) {
                 layout.series.push(name);
             }
+        }
+        for row in &layout.rows {
+            let place = (shape_of(row), layout.index(row));
+            layout.placed.entry(place).or_insert(row);
         }
         layout.reference = layout.find_reference();
         let mut others = (0..layout.series.len()).filter(|index| *index != layout.reference);
@@ -192,19 +206,14 @@ impl<'a> Layout<'a> {
 
     /// The row of another series with the same shape.
     pub fn beside(&self, row: &Row, series: usize) -> Option<&'a Row> {
-        let is_wanted = |other: &&&Row| same_shape(row, other) && self.index(other) == series;
-        self.rows.iter().find(is_wanted).copied()
+        self.placed.get(&(shape_of(row), series)).copied()
     }
 
     /// One row for each shape.
     pub fn shapes(&self) -> Vec<&'a Row> {
-        let mut shapes: Vec<&Row> = Vec::new();
-        for row in &self.rows {
-            if !shapes.iter().any(|shape| same_shape(shape, row)) {
-                shapes.push(row);
-            }
-        }
-        shapes
+        let mut found = HashSet::new();
+        let is_new = |row: &&&Row| found.insert(shape_of(row));
+        self.rows.iter().filter(is_new).copied().collect()
     }
 
     /// The series whose own ratio is 1 in each row, or whose change is nothing; otherwise the first of [`REFERENCES`] that is there.

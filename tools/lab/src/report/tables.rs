@@ -184,18 +184,15 @@ pub fn all_figures(layout: &Layout<'_>, prefix: &str) -> Table {
     let axes = varying(&layout.rows);
     let mut keys: Vec<&str> = Vec::new();
     for key in layout.rows.iter().flat_map(|row| row.0.keys()) {
-        let is_shown = !keys.contains(&key.as_str())
-            && !HIDDEN.contains(&key.as_str())
-            && !axes.contains(&key.as_str());
-        if is_shown
-            && layout
-                .rows
-                .iter()
-                .any(|row| cell(row, key) != Cell::Missing)
-        {
+        if !keys.contains(&key.as_str()) {
             keys.push(key);
         }
     }
+    let has_figures = |key: &str| {
+        let mut rows = layout.rows.iter();
+        rows.any(|row| cell(row, key) != Cell::Missing)
+    };
+    keys.retain(|key| !HIDDEN.contains(key) && !axes.contains(key) && has_figures(key));
     let mut heads = vec!["series".to_owned()];
     heads.extend(axis_heads(&axes));
     heads.extend(keys.iter().map(|key| heading(key)));
