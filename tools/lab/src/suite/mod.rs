@@ -21,7 +21,7 @@ mod tally;
 use std::process::ExitCode;
 
 use crate::cli::Test;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use fleet::Fleet;
 use tally::Tally;
 
@@ -46,28 +46,22 @@ pub fn command(test: &Test) -> Outcome<ExitCode> {
         None => {}
         Some(Ok(fleet)) => {
             // Bochs uses one processor, and so do most machines of both sides; what is tortured takes its time anyway.
-            let mut aside = tally.aside();
-            std::thread::scope(|scope| {
-                let others = scope.spawn(|| {
-                    bochs::check(test, &fleet, &mut aside);
-                    machines::control(test, &fleet, &mut aside);
-                    differential::control(test, &fleet, &mut aside);
-                    coherence::check(test, &fleet, &mut aside);
-                    evacuation::check(test, &fleet, &mut aside);
-                    guests::check(test, &fleet, &mut aside);
-                });
-                machines::check(test, &fleet, &mut tally);
-                differential::check(test, &fleet, &mut tally);
-                ring0::check(test, &fleet, &mut tally);
-                calls::check(&fleet, &mut tally);
-                image::check(test, &fleet, &mut tally);
-                itself::check(test, &fleet, &mut tally);
-                if others.join().is_err() {
-                    let why = Failure::work("the lab panicked there");
-                    tally.refuse("bochs, linux and coherence", &why);
-                }
+            let others = |aside: &mut Tally| {
+                bochs::check(test, &fleet, aside);
+                machines::control(test, &fleet, aside);
+                differential::control(test, &fleet, aside);
+                coherence::check(test, &fleet, aside);
+                evacuation::check(test, &fleet, aside);
+                guests::check(test, &fleet, aside);
+            };
+            tally.run_beside("bochs, linux and coherence", others, |tally| {
+                machines::check(test, &fleet, tally);
+                differential::check(test, &fleet, tally);
+                ring0::check(test, &fleet, tally);
+                calls::check(&fleet, tally);
+                image::check(test, &fleet, tally);
+                itself::check(test, &fleet, tally);
             });
-            tally.absorb(aside);
             preemption::check(test, &fleet, &mut tally);
             churn::check(test, &fleet, &mut tally);
         }

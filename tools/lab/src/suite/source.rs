@@ -62,16 +62,11 @@ pub fn finish_miri(running: Option<Aside>, tally: &mut Tally) {
 
 /// Runs them all but Miri: what is built without optimisation, and beside it what is built with it, for these wait for no lock of each other.
 pub fn check(test: &Test, tally: &mut Tally) {
-    let mut aside = tally.aside();
-    std::thread::scope(|scope| {
-        let optimised = scope.spawn(|| check_optimised(test, &mut aside));
-        check_unoptimised(test, tally);
-        if optimised.join().is_err() {
-            let why = Failure::work("the lab panicked there");
-            tally.refuse("source: what is built optimised", &why);
-        }
-    });
-    tally.absorb(aside);
+    tally.run_beside(
+        "source: what is built optimised",
+        |aside| check_optimised(test, aside),
+        |tally| check_unoptimised(test, tally),
+    );
 }
 
 fn check_unoptimised(test: &Test, tally: &mut Tally) {

@@ -37,13 +37,21 @@ impl Tally {
         }
     }
 
-    /// A count of its own for checks that run beside others, with the same wishes; [`absorb`](Self::absorb) adds it.
-    pub fn aside(&self) -> Self {
-        Self::new(self.only.clone())
-    }
-
-    /// Adds what was counted aside.
-    pub fn absorb(&mut self, aside: Self) {
+    /// Runs checks, and others beside them, which `what` names if they panic.
+    pub fn run_beside(
+        &mut self,
+        what: &str,
+        others: impl FnOnce(&mut Self) + Send,
+        checks: impl FnOnce(&mut Self),
+    ) {
+        let mut aside = Self::new(self.only.clone());
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| others(&mut aside));
+            checks(self);
+            if others.join().is_err() {
+                self.refuse(what, &Failure::work("the lab panicked there"));
+            }
+        });
         self.add(aside.counts);
         self.failures.extend(aside.failures);
     }
@@ -164,15 +172,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_aside_counts() {
+    fn what_runs_beside_counts() {
         let mut tally = Tally::new(None);
-        tally.check("a", || Ok(String::new()));
-        let mut aside = tally.aside();
-        aside.check("b", || Err(Failure::work("no")));
-        aside.skip("c", "reason");
-        tally.absorb(aside);
+        let others = |aside: &mut Tally| {
+            aside.check("b", || Err(Failure::work("no")));
+            aside.skip("c", "reason");
+        };
+        tally.run_beside("others", others, |tally| {
+            tally.check("a", || Ok(String::new()));
+        });
         assert_eq!(tally.totals(), "1 passed, 1 failed, 1 skipped");
         assert_eq!(tally.failures, ["b: no"]);
+    }
+
+    #[test]
+    fn a_panic_beside_is_a_failure() {
+        let mut tally = Tally::new(Some("something else".into()));
+        tally.run_beside("others", |_| panic!("asked for"), |_| ());
+        assert_eq!(tally.totals(), "0 passed, 1 failed");
     }
 
     #[test]
