@@ -66,33 +66,28 @@ pub fn command(doctor: &Doctor) -> Outcome<ExitCode> {
     Ok(ExitCode::from(u8::from(missing > 0)))
 }
 
-impl Item {
-    /// One without which nothing is built or checked.
-    fn required(
-        name: &'static str,
-        found: Option<String>,
-        purpose: &'static str,
-        remedy: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            found,
-            purpose,
-            remedy,
-            is_required: true,
-        }
+/// One without which something is left out: its purpose.
+fn item(
+    name: &'static str,
+    found: Option<String>,
+    purpose: &'static str,
+    remedy: &'static str,
+) -> Item {
+    Item {
+        name,
+        found,
+        purpose,
+        remedy,
+        is_required: false,
     }
+}
 
-    /// One without which something is left out: its purpose.
-    fn optional(
-        name: &'static str,
-        found: Option<String>,
-        purpose: &'static str,
-        remedy: &'static str,
-    ) -> Self {
+impl Item {
+    /// The same, without which nothing is built or checked.
+    fn required(self) -> Self {
         Self {
-            is_required: false,
-            ..Self::required(name, found, purpose, remedy)
+            is_required: true,
+            ..self
         }
     }
 }
@@ -100,30 +95,34 @@ impl Item {
 /// What builds everything.
 fn builders() -> [Item; 4] {
     [
-        Item::required(
+        item(
             "cargo",
             tool("--version"),
             "builds everything",
             "see https://rustup.rs",
-        ),
-        Item::required(
+        )
+        .required(),
+        item(
             "cc",
             answer(Command::new("cc").arg("--version")),
             "the C compiler that links what runs on this host",
             "sudo apt-get install --no-install-recommends gcc libc6-dev",
-        ),
-        Item::required(
+        )
+        .required(),
+        item(
             "x86_64-unknown-none",
             target("x86_64-unknown-none"),
             "the kernel's target",
             "rustup target add x86_64-unknown-none",
-        ),
-        Item::required(
+        )
+        .required(),
+        item(
             "x86_64-unknown-linux-musl",
             target("x86_64-unknown-linux-musl"),
             "the programs' target",
             "rustup target add x86_64-unknown-linux-musl",
-        ),
+        )
+        .required(),
     ]
 }
 
@@ -138,14 +137,14 @@ fn machines(doctor: &Doctor) -> Outcome<[Item; 3]> {
     let bochs = machine::Bochs::find().ok();
     let bochs = bochs.map(|bochs| bochs.path.display().to_string());
     Ok([
-        Item::optional(QEMU, qemu, QEMU_PURPOSE, machine::QEMU_INSTALL),
-        Item::optional(
+        item(QEMU, qemu, QEMU_PURPOSE, machine::QEMU_INSTALL),
+        item(
             "linux image",
             linux,
             "the comparison with Linux",
             HOW_TO_FETCH,
         ),
-        Item::optional(
+        item(
             "bochs",
             bochs,
             "a machine with tags (PCIDs) for `./lab test`",
@@ -159,13 +158,13 @@ fn discs() -> [Item; 2] {
     let maker = disc::can_make().ok();
     let uefi = Path::new(disc::UEFI).exists();
     [
-        Item::optional(
+        item(
             "grub-mkrescue",
             maker.map(|()| "with all that it needs".to_owned()),
             "makes the image for PCs (`./lab iso`)",
             disc::INSTALL,
         ),
-        Item::optional(
+        item(
             "OVMF",
             uefi.then(|| disc::UEFI.to_owned()),
             "UEFI in which `./lab test` boots that image",
@@ -177,31 +176,33 @@ fn discs() -> [Item; 2] {
 /// What `./lab test` checks the source with.
 fn checkers() -> [Item; 5] {
     [
-        Item::required(
+        item(
             "rustfmt",
             tool("fmt --version"),
             "`./lab test` checks the format",
             "rustup component add rustfmt",
-        ),
-        Item::required(
+        )
+        .required(),
+        item(
             "clippy",
             tool("clippy --version"),
             "`./lab test` lints",
             "rustup component add clippy",
-        ),
-        Item::optional(
+        )
+        .required(),
+        item(
             "cargo-deny",
             tool("deny --version"),
             "checks licences and advisories",
             "cargo install --locked cargo-deny",
         ),
-        Item::optional(
+        item(
             "miri",
             tool("+nightly miri --version"),
             "checks the engine's unsafe code",
             "rustup toolchain install nightly --component miri",
         ),
-        Item::optional(
+        item(
             "Rust 1.85",
             tool("+1.85.0 --version"),
             "builds what adopters build",
@@ -213,19 +214,19 @@ fn checkers() -> [Item; 5] {
 /// What documents, pages and results gain from.
 fn helpers() -> [Item; 3] {
     [
-        Item::optional(
+        item(
             "mdbook",
             answer(Command::new("mdbook").arg("--version")),
             "builds the book",
             "cargo install --locked mdbook",
         ),
-        Item::optional(
+        item(
             "chromium",
             answer(Command::new("chromium").arg("--version")),
             "opens the pages that the lab writes, in tests",
             "sudo apt-get install chromium",
         ),
-        Item::optional(
+        item(
             "git",
             answer(Command::new("git").arg("--version")),
             "names the commit in results",
