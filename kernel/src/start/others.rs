@@ -44,6 +44,7 @@ unsafe extern "C" {
 
 /// Notes the APIC id of CPU `cpu`, before it starts.
 pub fn set_apic_id(cpu: usize, id: ApicId) {
+    // ORDERING: as for `ROOT`.
     APIC_IDS[cpu].store(id.0, Ordering::Relaxed);
 }
 
@@ -52,6 +53,7 @@ pub fn start_others(cpus: usize, ram: &[(u64, u64)]) {
     if cpus == 1 {
         return;
     }
+    // ORDERING: before the start-up IPI, whose send fences (x2APIC), or is an uncached store behind this one (xAPIC); the CPU loads it in `entry.s`.
     ROOT.store(paging::kernel_root().as_u64(), Ordering::Relaxed);
     let page = install_trampoline(ram);
     let others = || (1..cpus).filter_map(|cpu| apic::MAP.id(cpu));
