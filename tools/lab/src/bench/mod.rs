@@ -26,7 +26,7 @@ mod workloads;
 
 pub use columns::{bytes, counted, grid, micros, number, or_dash, short, time};
 pub use course::command;
-pub use report::remarks;
+pub use report::{crowded, remarks};
 pub use row::{REFERENCE, Row, median};
 pub use workload::{Contest, OnLinux, Program};
 pub use workloads::{CONTESTS, PROGRAMS, on_linux};

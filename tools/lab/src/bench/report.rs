@@ -111,7 +111,7 @@ pub fn remarks(others: Option<f64>, quick: Option<&str>) -> String {
 pub fn crowded<'a>(rows: impl IntoIterator<Item = &'a Row>) -> &'static str {
     match rows.into_iter().any(Row::is_crowded) {
         true => {
-            "* more busy virtual CPUs than host cores: times show the host's scheduler, not the flush; IPIs/op and stale hold\n"
+            "* more busy virtual CPUs than host cores: times show the host's scheduler, too; counts hold on any host\n"
         }
         false => "",
     }

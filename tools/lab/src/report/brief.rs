@@ -37,9 +37,6 @@ fn of_shapes(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
         cells.extend(others(layout).map(|index| ratio_cell(of(layout, key, shape, index))));
         cells
     };
-    let mut heads = axis_heads(&axes);
-    heads.push(format!("{reference}{unit}"));
-    heads.extend(names(layout));
     let above = match layout.series.len() {
         1 => heading(key),
         _ => format!(
@@ -48,7 +45,12 @@ fn of_shapes(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
         ),
     };
     let lines = shapes.iter().map(|shape| line(shape)).collect();
-    let table = grid(heads, lines, |column| has_words(shapes[0], &axes, column));
+    let table = table(
+        layout,
+        (shapes[0], &axes),
+        format!("{reference}{unit}"),
+        lines,
+    );
     format!("{above}\n{table}\n")
 }
 
@@ -69,12 +71,9 @@ fn of_conditions(layout: &Layout<'_>, key: &str, shapes: &[&Row]) -> String {
         cells.extend(others(layout).map(|index| ratio_cell(median(ratios(index)))));
         cells
     };
-    let mut heads = axis_heads(&axes);
-    heads.push("sizes".into());
-    heads.extend(names(layout));
     let reference = &layout.series[layout.reference];
     let lines = by_condition(shapes).into_iter().map(line).collect();
-    let table = grid(heads, lines, |column| has_words(shapes[0], &axes, column));
+    let table = table(layout, (shapes[0], &axes), "sizes".into(), lines);
     format!(
         "{}, ratios to {reference}: medians over sizes\n{table}\n",
         heading(key)
@@ -123,13 +122,20 @@ fn others(layout: &Layout<'_>) -> impl Iterator<Item = usize> {
     (0..layout.series.len()).filter(move |index| *index != reference)
 }
 
-fn names(layout: &Layout<'_>) -> impl Iterator<Item = String> {
-    others(layout).map(|index| layout.series[index].clone())
-}
-
-fn has_words(row: &Row, axes: &[&str], column: usize) -> bool {
-    axes.get(column)
-        .is_some_and(|axis| row.number(axis).is_none())
+/// Lines below the axes, one more head, and the other series.
+fn table(
+    layout: &Layout<'_>,
+    (row, axes): (&Row, &[&str]),
+    head: String,
+    lines: Vec<Vec<String>>,
+) -> String {
+    let mut heads = axis_heads(axes);
+    heads.push(head);
+    heads.extend(others(layout).map(|index| layout.series[index].clone()));
+    let has_words = |axis: &&str| row.number(axis).is_none();
+    grid(heads, lines, |column| {
+        axes.get(column).is_some_and(has_words)
+    })
 }
 
 /// The unit of a figure in a head, and how the figure is written below it.

@@ -22,17 +22,24 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// # Errors
 /// A plot cannot be drawn.
 pub fn of_one(document: &Document) -> Outcome<String> {
-    let layout = Layout::new(&document.rows);
     let title = format!("{} on {}", document.workload, document.word("machine"));
     let body = html! {
         h1 { (title) }
         (origin(&[("", document)]))
-        p.headline { (summary::headline(&layout)) }
-        (notes(&summary::warnings(document)))
-        (results(&layout, "")?)
-        (settings(document, "Parameters"))
+        (bench(document, "")?)
     };
     Ok(whole(&title, body))
+}
+
+/// What one result says; identifiers begin with `prefix`.
+fn bench(document: &Document, prefix: &str) -> Outcome<Markup> {
+    let layout = Layout::new(&document.rows);
+    Ok(html! {
+        p.headline { (summary::headline(&layout)) }
+        (notes(&summary::warnings(document)))
+        (results(&layout, prefix)?)
+        (settings(document, "Parameters"))
+    })
 }
 
 /// Of several results of one machine.
@@ -43,14 +50,11 @@ pub fn of_survey(survey: &Survey) -> Outcome<String> {
     let first = &survey.benches[0];
     let title = format!("survey of {}", first.word("machine"));
     let section = |(number, document): (usize, &Document)| -> Outcome<Markup> {
-        let layout = Layout::new(&document.rows);
+        let prefix = format!("bench{}-", number + 1);
         Ok(html! {
             section {
                 h2.bench { (document.workload) }
-                p.headline { (summary::headline(&layout)) }
-                (notes(&summary::warnings(document)))
-                (results(&layout, &format!("bench{}-", number + 1))?)
-                (settings(document, "Parameters"))
+                (bench(document, &prefix)?)
             }
         })
     };

@@ -5,7 +5,7 @@ use super::compare::{Comparison, Part, Verdict};
 use super::document::Document;
 use super::figure::{is_better_high, ratio, value};
 use super::principal::principal;
-use crate::bench::{Row, counted, remarks};
+use crate::bench::{Row, counted, crowded, remarks};
 use crate::chart::{Unit, heading};
 
 /// The main result of one file.
@@ -222,9 +222,6 @@ pub fn warnings(document: &Document) -> Vec<String> {
             warnings.push(format!("{} {what}.", sum(key)));
         }
     }
-    if rows.iter().any(Row::is_crowded) {
-        warnings.push("Rows with * had more busy virtual CPUs than the host has cores: their times are those of the host's scheduler, too.".into());
-    }
     if rows
         .iter()
         .any(|row| row.0.get("counts_instructions") == Some(&true.into()))
@@ -235,7 +232,7 @@ pub fn warnings(document: &Document) -> Vec<String> {
     }
     let others = document.params["busy_cores_of_others"].as_f64();
     let is_quick = document.params["quick"] == true;
-    let text = remarks(others, is_quick.then_some("fewer and shorter runs"));
+    let text = remarks(others, is_quick.then_some("fewer and shorter runs")) + crowded(rows);
     warnings.extend(text.lines().map(str::to_owned));
     warnings
 }

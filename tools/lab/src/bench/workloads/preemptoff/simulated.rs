@@ -150,18 +150,8 @@ fn sensitivity(run: &Run<'_>) -> String {
     let (_, _, intervals) = INTERVALS;
     let cpus = run.shapes.actors[0];
     let load = run.setup.load();
-    // What makes no sense is left out.
-    let changed = LOAD_FIGURES.iter().flat_map(|figure| {
-        let pairs = [0.5, 2.0].into_iter();
-        pairs.filter_map(move |factor| {
-            let (mut changed, value) = (*load, figure.get(load) * factor);
-            figure.set(&mut changed, value).ok()?;
-            Some((figure.name, value, changed))
-        })
-    });
-    let changed: Vec<_> = changed.collect();
     let steps = Steps::new(
-        run.bench.policies.len() * (1 + changed.len()),
+        run.bench.policies.len() * (1 + changes(load).count()),
         "rows of the sweep",
     );
     let row = |figure: &str, value: String, load: Load| -> Vec<String> {
@@ -183,10 +173,19 @@ fn sensitivity(run: &Run<'_>) -> String {
     let policies = run.bench.policies.iter().map(String::as_str);
     let heading = ["figure", "value"].into_iter().chain(policies);
     let mut rows = vec![row("as is", "-".into(), *load)];
-    let changed = changed.into_iter();
-    rows.extend(changed.map(|(name, value, load)| row(name, number(value), load)));
+    rows.extend(changes(load).map(|(name, value, load)| row(name, number(value), load)));
     format!(
         "\nsensitivity, {cpus} CPUs, {intervals} intervals: each figure of the load halved and doubled; p99 us\n{}\n",
         grid(heading, rows, |index| index == 0)
     )
+}
+
+/// Each figure halved and doubled, with the load that this makes; what makes no sense is left out.
+fn changes(load: &Load) -> impl Iterator<Item = (&'static str, f64, Load)> {
+    let pairs = LOAD_FIGURES.iter().flat_map(|it| [(it, 0.5), (it, 2.0)]);
+    pairs.filter_map(|(figure, factor)| {
+        let (mut changed, value) = (*load, figure.get(load) * factor);
+        figure.set(&mut changed, value).ok()?;
+        Some((figure.name, value, changed))
+    })
 }
