@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use shootdown::{
-    CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
+    CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
     remote::{FlushRequest, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
     watch::TraceEvent,
@@ -82,6 +82,8 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 //    then calls `handle_ipi`.
 // 7. A hypervisor that takes a request from a record drops all that the virtual CPU has cached before it runs again. 8. Tags are not split; boot decides once whether there are slots, before any CPU is online.
 // 9. A panic ends the machine. 10. PREFETCHW is a hint, and where a processor does not know it, it is a NOP.
+// 11. Every root has the kernel's half, which never changes after boot: the image, the direct map with the heap, all stacks. 12. A CPU writes CR3 by itself
+//     before it comes online only; VMRUN puts back what it found. `CallsPlatform`'s engine loads nothing.
 unsafe impl Platform for KernelPlatform {
     type IrqState = IrqState;
 
@@ -97,7 +99,7 @@ unsafe impl Platform for KernelPlatform {
     }
 
     #[inline]
-    fn irq_restore(&self, state: IrqState) {
+    unsafe fn irq_restore(&self, state: IrqState) {
         irq::restore(state);
     }
 
@@ -108,7 +110,7 @@ unsafe impl Platform for KernelPlatform {
     }
 
     #[inline]
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         preempt::enable();
     }
 
@@ -133,9 +135,9 @@ unsafe impl Platform for KernelPlatform {
         }
     }
 
-    fn load_root(&self, root: Root) {
+    unsafe fn load_root(&self, root: u64) {
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames.
-        unsafe { tlb::local().load_root(root.as_u64()) };
+        unsafe { tlb::local().load_root(root) };
     }
 
     /// `paging` maps the kernel's part with the global bit, the local APIC's page and the torture's pages too; INVLPG drops such a
@@ -148,7 +150,7 @@ unsafe impl Platform for KernelPlatform {
         tlb::slots(cpu)
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         let pcid = Pcid::new(asid.as_u16()).expect("there are fewer slots than PCIDs");
         let entries = match entries {
             TagEntries::Keep => x86_tlb::TagEntries::Keep,
@@ -156,7 +158,7 @@ unsafe impl Platform for KernelPlatform {
         };
         // SAFETY: 1. every root of this kernel has the kernel's half. 2. roots are frames. 3. the
         // engine compared generations.
-        unsafe { tlb::local().load_tagged_root(root.as_u64(), pcid, entries) };
+        unsafe { tlb::local().load_tagged_root(root, pcid, entries) };
     }
 
     #[inline]
@@ -195,8 +197,8 @@ unsafe impl Platform for KernelPlatform {
 
     const HAS_WINDOWS: bool = true;
 
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
-        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
+        let [shared, private] = [shared, private].map(PhysAddr::new);
         top::copy_top(shared, private, range);
     }
 

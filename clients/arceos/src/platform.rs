@@ -7,7 +7,7 @@ use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
 use memory_addr::VirtAddr;
 use shootdown::{
-    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall,
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
 };
 
 use crate::{arch, clock};
@@ -66,7 +66,8 @@ pub struct ArceOs;
 // 5. `fence_before_ipi`. The controller's driver has none.
 // 6. Local APIC: one vector, ended before the hook runs; what arrives later is pending in the IRR. RISC-V: SSIP is cleared before the hook
 //    runs, which is where `handle_ipi` is called.
-// 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. `prefetch_write` is not there.
+// 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. `prefetch_write` is not there. 11. There is
+// one root, which maps all that is in it from boot on. 12. Nobody loads another.
 unsafe impl Platform for ArceOs {
     type IrqState = usize;
 
@@ -80,7 +81,7 @@ unsafe impl Platform for ArceOs {
         IrqSave::acquire()
     }
 
-    fn irq_restore(&self, state: usize) {
+    unsafe fn irq_restore(&self, state: usize) {
         let owed = match arch::means_enabled(state) {
             true => OWED[this_cpu()].swap(0, Ordering::Relaxed),
             false => 0,
@@ -94,7 +95,7 @@ unsafe impl Platform for ArceOs {
         DISABLED[this_cpu()].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         DISABLED[this_cpu()].fetch_sub(1, Ordering::Relaxed);
         if axhal::asm::irqs_enabled() {
             NoPreempt::release(());
@@ -131,8 +132,8 @@ unsafe impl Platform for ArceOs {
         }
     }
 
-    fn load_root(&self, root: Root) {
-        let root = root.as_u64() as usize;
+    unsafe fn load_root(&self, root: u64) {
+        let root = root as usize;
         // SAFETY: whoever made the `Root` has promised that it maps the kernel.
         unsafe { axhal::asm::write_kernel_page_table(root.into()) };
         arch::flush_all();

@@ -7,7 +7,7 @@ use ostd::arch::{read_tsc, tsc_freq};
 use ostd::irq::IrqLine;
 use ostd::mm::tlb::TlbFlushOp;
 use ostd::task::{DisabledPreemptGuard, disable_preempt};
-use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall};
+use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
 use shootdown_x86::apic::{self, Destination};
 use shootdown_x86::irq::{self, IrqState};
 use shootdown_x86::{ApicId, ApicMode, Features, IpiSender, Tlb, Vector};
@@ -112,6 +112,7 @@ pub struct Ostd;
 // 5. `IpiSender` fences in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the IRR; OSTD calls the handler, then ends the interrupt: what comes in between is taken again.
 // 7. Nothing is flushed remotely. 8. None of them is there. 9. A panic ends the machine. 10. PREFETCHW is a hint.
+// 11. Every page table of OSTD has the kernel's top-level entries, all made at boot. 12. `spaces` is the only one that loads user roots; no tags.
 unsafe impl Platform for Ostd {
     type IrqState = IrqState;
 
@@ -126,7 +127,7 @@ unsafe impl Platform for Ostd {
     }
 
     #[inline]
-    fn irq_restore(&self, state: IrqState) {
+    unsafe fn irq_restore(&self, state: IrqState) {
         // SAFETY: 1. from `irq_save`, as the engine promises.
         unsafe { irq::restore(state) };
     }
@@ -135,7 +136,7 @@ unsafe impl Platform for Ostd {
         core::mem::forget(disable_preempt());
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         const { assert!(size_of::<DisabledPreemptGuard>() == 0) };
         // SAFETY: a guard is a promise without content. `preempt_disable` has forgotten one on this CPU, and this is that one.
         drop(unsafe { NonNull::<DisabledPreemptGuard>::dangling().read() });
@@ -164,9 +165,9 @@ unsafe impl Platform for Ostd {
         }
     }
 
-    fn load_root(&self, root: Root) {
+    unsafe fn load_root(&self, root: u64) {
         // SAFETY: 1. and 2. whoever made the `Root` has promised that.
-        unsafe { machine().tlb.load_root(root.as_u64()) };
+        unsafe { machine().tlb.load_root(root) };
     }
 
     fn now_ns(&self) -> u64 {

@@ -217,7 +217,8 @@ pub fn enter(next: Option<&'static Space>) {
     if SHOOTDOWN.begin_switch(from, to) {
         let outside = OUTSIDE.get().expect("`prepare` comes first");
         next.map_or(outside, |space| &space.stock).activate();
-        SHOOTDOWN.end_switch(from, to);
+        // SAFETY: 1. `activate` has written CR3, unless the page table was loaded already.
+        unsafe { SHOOTDOWN.end_switch(from, to) };
     }
     ENTERED[this_cpu()].store(next.map_or(NONE, Space::enter), Ordering::Relaxed);
     // SAFETY: 1. from `save` above.

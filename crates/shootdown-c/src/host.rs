@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use shootdown::{CpuId, IpiRefused, LocalFlush, Root};
+use shootdown::{CpuId, IpiRefused, LocalFlush};
 
 use crate::cpus::CpuSet;
 use crate::flush::SHOOTDOWN_FREED_TABLES;
@@ -162,7 +162,7 @@ fn sent(answer: c_int) -> Result<(), IpiRefused> {
 }
 
 // SAFETY: duties 1 to 6 are those of the table. 7. Nothing is flushed remotely. 8. Tags are not used. 9. C does not unwind: the table
-// says so. 10. `prefetch_write` does nothing.
+// says so. 10. `prefetch_write` does nothing. 11. and 12. as the header says.
 unsafe impl shootdown::Platform for Host {
     type IrqState = usize;
 
@@ -174,7 +174,7 @@ unsafe impl shootdown::Platform for Host {
         ask!(self, self.required.irq_save)
     }
 
-    fn irq_restore(&self, state: usize) {
+    unsafe fn irq_restore(&self, state: usize) {
         ask!(self, self.required.irq_restore, state);
     }
 
@@ -184,7 +184,7 @@ unsafe impl shootdown::Platform for Host {
         }
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         if let Some(enable) = self.table.preempt_enable {
             ask!(self, enable);
         }
@@ -218,8 +218,8 @@ unsafe impl shootdown::Platform for Host {
         }
     }
 
-    fn load_root(&self, root: Root) {
-        ask!(self, self.required.load_root, root.as_u64());
+    unsafe fn load_root(&self, root: u64) {
+        ask!(self, self.required.load_root, root);
     }
 
     fn now_ns(&self) -> u64 {

@@ -206,6 +206,7 @@ impl<'a> IrqOff<'a> {
 
 impl Drop for IrqOff<'_> {
     fn drop(&mut self) {
-        self.host.irq_restore(self.state);
+        // SAFETY: 1. `new` saved it.
+        unsafe { self.host.irq_restore(self.state) };
     }
 }

@@ -1,6 +1,6 @@
 //! Address spaces: which CPU has which page tables loaded.
 
-use shootdown::{AddressSpace, Root};
+use shootdown::{AddressSpace, KernelRoot, Root};
 
 use crate::layout::{EngineStorage, SpaceStorage};
 use crate::machine::{Here, Machine, N, machine};
@@ -38,10 +38,16 @@ pub(crate) unsafe fn space_of(
     }
 }
 
-/// A root that C vouches for.
+/// The root of a space, for which C vouches.
 fn root(value: u64) -> Root {
-    // SAFETY: 1. and 2. are duties that the header states wherever it takes a root. 3. There are no windows.
+    // SAFETY: 1. to 3. are duties that the header states where it takes a root. 4. There are no windows.
     unsafe { Root::new(value) }
+}
+
+/// A kernel's root, for which C vouches.
+fn kernel_root(value: u64) -> KernelRoot {
+    // SAFETY: 1. to 3. as above.
+    unsafe { KernelRoot::new(value) }
 }
 
 /// The running CPU, which is online and may switch.
@@ -148,7 +154,7 @@ pub unsafe extern "C" fn shootdown_switch_away(
         let machine = unsafe { machine(engine) }?;
         let here = here(machine)?;
         let previous = here.loaded().ok_or(SHOOTDOWN_NOT_LOADED)?;
-        let root = root(kernel_root);
+        let root = self::kernel_root(kernel_root);
         machine.engine.switch_away(&previous.space, root);
         here.set_loaded(None);
         Ok(())
@@ -171,7 +177,7 @@ pub unsafe extern "C" fn shootdown_enter_lazy(
         let machine = unsafe { machine(engine) }?;
         let here = here(machine)?;
         let space = here.loaded().ok_or(SHOOTDOWN_NOT_LOADED)?;
-        let root = root(kernel_root);
+        let root = self::kernel_root(kernel_root);
         machine.engine.enter_lazy(&space.space, root);
         Ok(())
     })())

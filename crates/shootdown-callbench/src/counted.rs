@@ -1,7 +1,7 @@
 //! [`Counted`]: a platform that counts the interrupts it sends.
 
 use shootdown::{
-    CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall,
+    CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Stall,
     tags::{Asid, AsidSlot, TagEntries},
 };
 
@@ -45,8 +45,9 @@ unsafe impl<P: Platform, const N: usize> Platform for Counted<P, N> {
     }
 
     #[inline]
-    fn irq_restore(&self, state: P::IrqState) {
-        self.platform.irq_restore(state);
+    unsafe fn irq_restore(&self, state: P::IrqState) {
+        // SAFETY: 1. as here.
+        unsafe { self.platform.irq_restore(state) };
     }
 
     #[inline]
@@ -55,8 +56,9 @@ unsafe impl<P: Platform, const N: usize> Platform for Counted<P, N> {
     }
 
     #[inline]
-    fn preempt_enable(&self) {
-        self.platform.preempt_enable();
+    unsafe fn preempt_enable(&self) {
+        // SAFETY: 1. as here.
+        unsafe { self.platform.preempt_enable() };
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
@@ -79,16 +81,18 @@ unsafe impl<P: Platform, const N: usize> Platform for Counted<P, N> {
         self.platform.local_flush(operation);
     }
 
-    fn load_root(&self, root: Root) {
-        self.platform.load_root(root);
+    unsafe fn load_root(&self, root: u64) {
+        // SAFETY: 1. as here.
+        unsafe { self.platform.load_root(root) };
     }
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
         self.platform.asid_slots(cpu)
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
-        self.platform.load_tagged_root(root, asid, entries);
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
+        // SAFETY: 1. as here.
+        unsafe { self.platform.load_tagged_root(root, asid, entries) };
     }
 
     #[inline]

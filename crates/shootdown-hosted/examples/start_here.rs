@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
             // Unmap it: clear the entry, gather what was unlinked, submit (under your lock), wait (after it).
             memory.map(space, page, None);
-            let mut batch = FlushBatch::<usize, 8>::new();
+            let mut batch = FlushBatch::<usize, 8>::new(machine.space(0));
             let address = memory.address(space, page);
             let added = batch.page(address, PageSize::SIZE_4K, 42);
             added.expect("a batch of eight has room for one");

@@ -15,6 +15,7 @@ use crate::idle::Idle;
 use crate::memory::Memory;
 use crate::platform::Hosted;
 use crate::queue::Queue;
+use crate::root::tables;
 use crate::task::Task;
 use crate::thread;
 
@@ -75,10 +76,10 @@ where
             // SAFETY: 1. on the heap, and dropped after the engine.
             unsafe { engine.attach_borrowed(*cpu, memory) };
         }
-        let space = |index| AddressSpace::new(&engine, Memory::root_of(index));
+        let space = |index| AddressSpace::new(&engine, tables(Memory::root_of(index)));
         let spaces: Vec<_> = (0..config.spaces).map(space).collect();
         let windows = |number: usize| {
-            let root = engine.platform().memory.private_root(number);
+            let root = tables(engine.platform().memory.private_root(number));
             let owner = *cpus.iter().find(|cpu| cpu.index() == number)?;
             Some(WindowRoot::new(&engine, spaces.first()?, owner, root))
         };

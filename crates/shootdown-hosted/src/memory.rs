@@ -7,10 +7,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use shootdown::Root;
-
 use crate::entry::Entry;
-use crate::root::tables;
 
 /// Page tables of a space.
 pub const TABLES: usize = 4;
@@ -131,17 +128,17 @@ impl Memory {
     }
 
     /// What [`switch_to`](shootdown::Shootdown::switch_to) loads for a space.
-    pub(crate) fn root_of(space: usize) -> Root {
-        tables(space as u64 + 1)
+    pub(crate) fn root_of(space: usize) -> u64 {
+        space as u64 + 1
     }
 
     /// What [`switch_to_windows`](shootdown::Shootdown::switch_to_windows) loads on a CPU for the first space.
-    pub(crate) fn private_root(&self, cpu: usize) -> Root {
+    pub(crate) fn private_root(&self, cpu: usize) -> u64 {
         Self::root_of(self.spaces + 1 + cpu)
     }
 
     /// Takes the top-level entries of a space over into a private root.
-    pub(crate) fn copy_top(&self, shared: Root, private: Root) {
+    pub(crate) fn copy_top(&self, shared: u64, private: u64) {
         let (from, to) = (self.entries(shared), self.entries(private));
         for slot in 0..TABLES {
             // ORDERING: Acquire and Release: as `table_of` and `move_table`, by way of the copy.
@@ -151,8 +148,8 @@ impl Memory {
     }
 
     /// The top-level entries of a root with a user part.
-    fn entries(&self, root: Root) -> &[AtomicU32; TOP] {
-        &self.roots[root.as_u64() as usize - 1]
+    fn entries(&self, root: u64) -> &[AtomicU32; TOP] {
+        &self.roots[root as usize - 1]
     }
 
     /// Changes a page-table entry; flushes nothing. One thread at a time for each page. Any context.
@@ -229,7 +226,7 @@ impl Memory {
     }
 
     /// The table that an entry of this root names.
-    pub(crate) fn table_at(&self, root: Root, slot: usize) -> Option<usize> {
+    pub(crate) fn table_at(&self, root: u64, slot: usize) -> Option<usize> {
         // ORDERING: Acquire; pairs with `move_table`.
         let table = self.entries(root)[slot].load(Ordering::Acquire);
         (table != NO_TABLE).then_some(table as usize)

@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use shootdown::{
-    CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Root, Stall,
+    CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Stall,
     tags::{Asid, AsidSlot, TagEntries},
     watch::TraceEvent,
 };
@@ -91,7 +91,7 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
     }
 
     #[inline]
-    fn irq_restore(&self, were_on: bool) {
+    unsafe fn irq_restore(&self, were_on: bool) {
         if were_on {
             thread::irq_enable();
         }
@@ -101,11 +101,12 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
         thread::preempt_disable();
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         if thread::preempt_enable() {
             let were_on = thread::irq_save();
             self.cpus[thread::cpu()].interrupt_self(RESCHEDULE);
-            self.irq_restore(were_on);
+            // SAFETY: 1. saved above.
+            unsafe { self.irq_restore(were_on) };
         }
     }
 
@@ -128,7 +129,7 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
         self.maybe_hiccup();
     }
 
-    fn load_root(&self, root: Root) {
+    unsafe fn load_root(&self, root: u64) {
         self.my_tlb()
             .load_root(root, Asid::UNTAGGED, TagEntries::Drop);
     }
@@ -139,14 +140,14 @@ unsafe impl<const N: usize> Platform for Hosted<N> {
 
     const HAS_WINDOWS: bool = true;
 
-    fn copy_shared_top(&self, shared: Root, private: Root, _: FlushRange) {
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, _: FlushRange) {
         if self.maybe_hiccup() {
             self.my_tlb().guess(&self.memory);
         }
         self.memory.copy_top(shared, private);
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         self.maybe_hiccup();
         self.my_tlb().load_root(root, asid, entries);
     }

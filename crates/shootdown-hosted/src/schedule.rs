@@ -5,16 +5,13 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use shootdown::{Capacity, Cpus, Root};
+use shootdown::{Capacity, Cpus};
 
 use crate::cpu::{IPI, RESCHEDULE, SECOND, Service, TICK};
 use crate::inner::Inner;
 use crate::queue::Queue;
-use crate::root::tables;
+use crate::root::KERNEL_ROOT;
 use crate::thread::{self, Interrupts};
-
-/// The root without a user part.
-pub(crate) const KERNEL_ROOT: Root = tables(0);
 
 impl<const N: usize> Inner<N>
 where

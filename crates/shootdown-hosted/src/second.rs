@@ -1,6 +1,6 @@
 //! [`SecondPlatform`]: a second engine on the same CPUs.
 
-use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Root, Stall};
+use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Stall};
 
 use crate::cpu::SECOND;
 use crate::machine::Machine;
@@ -78,16 +78,18 @@ where
     }
 
     #[inline]
-    fn irq_restore(&self, were_on: bool) {
-        self.first().irq_restore(were_on);
+    unsafe fn irq_restore(&self, were_on: bool) {
+        // SAFETY: 1. as here.
+        unsafe { self.first().irq_restore(were_on) };
     }
 
     fn preempt_disable(&self) {
         self.first().preempt_disable();
     }
 
-    fn preempt_enable(&self) {
-        self.first().preempt_enable();
+    unsafe fn preempt_enable(&self) {
+        // SAFETY: 1. as here.
+        unsafe { self.first().preempt_enable() };
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
@@ -103,7 +105,7 @@ where
         self.first().local_flush(operation);
     }
 
-    fn load_root(&self, _: Root) {
+    unsafe fn load_root(&self, _: u64) {
         unreachable!("a second engine is for calls: it has no spaces");
     }
 

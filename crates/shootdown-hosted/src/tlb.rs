@@ -6,13 +6,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shootdown::{
-    FlushRange, LocalFlush, Root,
+    FlushRange, LocalFlush,
     tags::{Asid, TagEntries},
 };
 
 use crate::entry::Entry;
 use crate::memory::{Memory, PAGES, PAGES_PER_TABLE, Part, SPAN, TABLES, TOP};
-use crate::root::tables;
 
 /// Hardware tags of a CPU besides the untagged one.
 pub(crate) const TAGS: usize = 6;
@@ -71,8 +70,12 @@ impl Tlb {
         &self.tags[self.tag.load(Ordering::Relaxed) as usize]
     }
 
-    pub(crate) fn load_root(&self, root: Root, asid: Asid, entries: TagEntries) {
-        self.root.store(root.as_u64() as u32, Ordering::Relaxed);
+    /// In the order of contract 4: what another tag holds is dropped before it is loaded.
+    pub(crate) fn load_root(&self, root: u64, asid: Asid, entries: TagEntries) {
+        if entries == TagEntries::Drop {
+            self.tags[usize::from(asid.as_u16())].drop_all();
+        }
+        self.root.store(root as u32, Ordering::Relaxed);
         self.tag.store(u32::from(asid.as_u16()), Ordering::Relaxed);
         if entries == TagEntries::Drop {
             self.loaded().drop_all();
@@ -149,7 +152,7 @@ impl Tlb {
         }
         let cached = &self.loaded().tables[slot];
         if cached.load(Ordering::Relaxed) == NOTHING {
-            let table = memory.table_at(tables(root.into()), slot)? as u32;
+            let table = memory.table_at(root.into(), slot)? as u32;
             cached.store(table + 1, Ordering::Relaxed);
         }
         Some(cached.load(Ordering::Relaxed) as usize - 1)

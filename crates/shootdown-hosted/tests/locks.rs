@@ -33,7 +33,8 @@ impl IrqLock {
         }
         let result = work();
         self.0.store(false, Ordering::Release);
-        engine.platform().irq_restore(irq);
+        // SAFETY: 1. saved above.
+        unsafe { engine.platform().irq_restore(irq) };
         result
     }
 }
@@ -181,7 +182,8 @@ fn the_wait_for_a_slot_of_a_flush_runs_no_function() {
                     while exhausted(engine) < round {
                         std::thread::yield_now();
                     }
-                    engine.platform().irq_restore(irq);
+                    // SAFETY: 1. saved above.
+                    unsafe { engine.platform().irq_restore(irq) };
                     STEPS.wait(0, 2 * round);
                 }
                 _ => {

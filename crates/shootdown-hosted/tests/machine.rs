@@ -113,7 +113,8 @@ fn more_tasks_than_cpus_take_turns_and_move() {
                 let state = machine.engine().platform().irq_save();
                 let here = machine.engine().platform().current_cpu();
                 seen.lock().unwrap().insert(here);
-                machine.engine().platform().irq_restore(state);
+                // SAFETY: 1. saved above.
+                unsafe { machine.engine().platform().irq_restore(state) };
             }
         })
         .unwrap();

@@ -35,7 +35,8 @@ impl<'a, P: Platform> Caller<'a, P> {
         while self.platform.send_ipi(target).is_err() {
             self.platform.relax();
         }
-        self.platform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { self.platform.irq_restore(state) };
     }
 
     /// Interrupts all of `targets`, at once where the platform can.
@@ -50,7 +51,8 @@ impl<'a, P: Platform> Caller<'a, P> {
         while self.platform.send_ipi_mask(targets.as_set()).is_err() {
             self.platform.relax();
         }
-        self.platform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { self.platform.irq_restore(state) };
     }
 
     /// Runs the function here, as an interrupt would, if this CPU is named.
@@ -58,7 +60,8 @@ impl<'a, P: Platform> Caller<'a, P> {
         if is_named {
             let state = self.platform.irq_save();
             function(self.me);
-            self.platform.irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { self.platform.irq_restore(state) };
         }
     }
 
@@ -72,6 +75,7 @@ impl<'a, P: Platform> Caller<'a, P> {
 
 impl<P: Platform> Drop for Caller<'_, P> {
     fn drop(&mut self) {
-        self.platform.preempt_enable();
+        // SAFETY: 1. disabled when this was made.
+        unsafe { self.platform.preempt_enable() };
     }
 }

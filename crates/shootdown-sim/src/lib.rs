@@ -26,4 +26,6 @@ pub mod trace;
 pub mod walkthrough;
 pub mod workload;
 
-pub use machine::{Engine, Failure, FailureKind, Machine, Program, SimPlatform, root_at};
+pub use machine::{
+    Engine, Failure, FailureKind, Machine, Program, SimPlatform, kernel_root_at, root_at,
+};

@@ -41,7 +41,8 @@ fn post(engine: &Engine<CAPACITY>, stage: &Stage) {
         runs.set(runs.get() + 1);
     });
     stage.sent.set(names.len());
-    engine.platform().irq_restore(irq);
+    // SAFETY: 1. saved above.
+    unsafe { engine.platform().irq_restore(irq) };
 }
 
 /// CPU 0 leaves, CPU 1 answers it and flushes, CPU 2 posts to it.

@@ -66,7 +66,8 @@ fn call_each_other_with_interrupts_off(peer: Peer) -> Option<Failure> {
         let other = mask(&[1 - context.cpu() as u32]);
         let state = SimPlatform.irq_save();
         calls.calls().call(&other, &|cpu| runs.add(cpu));
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     })
 }
 
@@ -94,7 +95,8 @@ fn disturbed_call(peer: Peer) -> ([u64; 2], [u64; 2]) {
         2 => {
             let state = SimPlatform.irq_save();
             context.work(LONG_PS);
-            SimPlatform.irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { SimPlatform.irq_restore(state) };
         }
         3 => {
             context.work(LONG_PS / 10);

@@ -6,7 +6,7 @@ use shootdown::{AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, PageSize}
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::timed::{Costs, Preset, Timed};
-use shootdown_sim::{Engine, Failure, FailureKind, Machine, Program, root_at};
+use shootdown_sim::{Engine, Failure, FailureKind, Machine, Program, kernel_root_at, root_at};
 
 const CPUS: usize = 4;
 
@@ -36,7 +36,7 @@ fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Fa
                 log.borrow_mut().push((me, *shared.lock().unwrap()));
                 let page = FlushRange::pages(me << 12, 1, PageSize::SIZE_4K);
                 engine.flush(space, page, FreedTables::No);
-                engine.switch_away(space, root_at(0));
+                engine.switch_away(space, kernel_root_at(0));
             })
         })
         .collect();

@@ -118,7 +118,8 @@ impl TwoTasks<'_> {
                 context.work(1_000_000_000);
                 let state = shootdown::Platform::irq_save(&SimPlatform);
                 context.work(SECTION_PS);
-                shootdown::Platform::irq_restore(&SimPlatform, state);
+                // SAFETY: 1. saved above.
+                unsafe { shootdown::Platform::irq_restore(&SimPlatform, state) };
             }
             2 => self.engine.online(),
             FIRST => {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
 use shootdown_sim::timed::Timed;
 use shootdown_sim::trace::{Recorder, SpanKind, Trace, chrome, scene};
-use shootdown_sim::{Engine, Machine, root_at};
+use shootdown_sim::{Engine, Machine, kernel_root_at, root_at};
 
 const CPUS: usize = 5;
 
@@ -37,7 +37,7 @@ fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
             engine
                 .call_all(&|_: CpuId| shootdown_sim::machine::context().work(turn as u64 * 9_000));
         }
-        engine.switch_away(&space, root_at(0));
+        engine.switch_away(&space, kernel_root_at(0));
     });
     let trace = state.recorder.take().map(|recorder| recorder.finish());
     let clocks = state.processors.iter().map(|cpu| cpu.now_ps).collect();

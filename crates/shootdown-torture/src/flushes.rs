@@ -44,7 +44,7 @@ where
 
     fn change_space(&self, rng: &mut Rng, index: usize) -> bool {
         let mut changed = Changed::nothing(Region::Space(index));
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(self.host.memory().space(index));
         self.remap_into(rng, &mut changed, &mut batch);
         if batch.is_empty() {
             self.disown(&changed);
@@ -122,7 +122,7 @@ where
             self.disown(&changed);
             return false;
         };
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(self.host.memory().space(index));
         // The engine names regions of tables by a power of two.
         let bytes = (count * PageSize::SIZE_4K.bytes()).next_power_of_two();
         let covered = PageSize::from_shift(bytes.trailing_zeros() as u8);
@@ -304,7 +304,8 @@ where
         let platform = self.host.engine().platform();
         let irq = platform.irq_save();
         let result = work();
-        platform.irq_restore(irq);
+        // SAFETY: 1. saved above.
+        unsafe { platform.irq_restore(irq) };
         result
     }
 }

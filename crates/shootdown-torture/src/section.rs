@@ -34,7 +34,8 @@ impl<const N: usize> Sections<N> {
         section.set(mark);
         let result = work();
         section.set(before);
-        platform.irq_restore(irq);
+        // SAFETY: 1. saved above.
+        unsafe { platform.irq_restore(irq) };
         result
     }
 }

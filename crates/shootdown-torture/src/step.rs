@@ -97,7 +97,8 @@ where
             step.context = Context::InterruptsOff;
             let irq = host.engine().platform().irq_save();
             let done = step.run_inside(&mut rng);
-            host.engine().platform().irq_restore(irq);
+            // SAFETY: 1. saved above.
+            unsafe { host.engine().platform().irq_restore(irq) };
             done
         } else {
             step.run(&mut rng)

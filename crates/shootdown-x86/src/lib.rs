@@ -91,7 +91,8 @@
 //! // SAFETY: contracts as numbered at the trait.
 //! // 1. a register of the CPU has its number. 2. CLI. 3. INVLPG drops paging-structure caches too; CR3 and CR4.PGE the rest. 4. CR3 drops all
 //! // that is not global, and user pages never are. 5. `LocalApic` fences. 6. interrupts stay pending; the vector calls `handle_ipi`. 7. and
-//! // 8. nothing of that is used. 9. a panic ends the machine. 10. a hint.
+//! // 8. nothing of that is used. 9. a panic ends the machine. 10. a hint. 11. every root has the
+//! // kernel's half. 12. nobody else writes CR3.
 //! unsafe impl Platform for Machine {
 //!     type IrqState = IrqState;
 //!     fn current_cpu(&self) -> CpuId {
@@ -100,12 +101,12 @@
 //!     fn irq_save(&self) -> IrqState {
 //!         irq::save()
 //!     }
-//!     fn irq_restore(&self, before: IrqState) {
+//!     unsafe fn irq_restore(&self, before: IrqState) {
 //!         // SAFETY: 1. of the matching `irq_save`, on this CPU.
 //!         unsafe { irq::restore(before) };
 //!     }
 //!     fn preempt_disable(&self) {}
-//!     fn preempt_enable(&self) {}
+//!     unsafe fn preempt_enable(&self) {}
 //!     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
 //!         let id = CPUS.id(target.index()).expect("online, so in the map");
 //!         let sent = apic().send(Destination::Physical(id), SHOOTDOWN_VECTOR);
@@ -123,7 +124,7 @@
 //!             LocalFlush::All => tlb().flush_all(),
 //!         }
 //!     }
-//!     fn load_root(&self, root: Root) {
+//!     unsafe fn load_root(&self, root: u64) {
 //!         // SAFETY: `Root::new` was told that the tables map the kernel, and stay.
 //!         unsafe { tlb().load_root(root.as_u64()) };
 //!     }

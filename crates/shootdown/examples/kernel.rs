@@ -11,6 +11,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,13 +61,13 @@ unsafe impl Platform for Kernel {
         processor::irqs_off()
     }
 
-    fn irq_restore(&self, were_on: bool) {
+    unsafe fn irq_restore(&self, were_on: bool) {
         processor::irqs_on_if(were_on);
     }
 
     // This kernel's code is never preempted.
     fn preempt_disable(&self) {}
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         match processor::send_interrupt(target.as_u32()) {
@@ -88,9 +89,9 @@ unsafe impl Platform for Kernel {
         }
     }
 
-    fn load_root(&self, root: Root) {
-        // SAFETY: roots come from `new_space` and `run_kernel_only`.
-        unsafe { processor::write_root(root.as_u64()) };
+    unsafe fn load_root(&self, root: u64) {
+        // SAFETY: 1. the tables are in place.
+        unsafe { processor::write_root(root) };
     }
 
     fn now_ns(&self) -> u64 {
@@ -210,7 +211,10 @@ pub unsafe fn new_process<T>(root: u64, tables: T) -> Process<T> {
 
 /// Unmaps pages. Their frames are free when no CPU can reach them any more, and the lock is not held while that is awaited.
 pub fn unmap<T: Tables>(process: &Process<T>, pages: impl Iterator<Item = usize>) {
-    let free = |frames: Vec<Frame>| frames.into_iter().for_each(processor::free_frame);
+    let free = |frames: Vec<_>| {
+        let frames = frames.into_iter().map(ManuallyDrop::into_inner);
+        frames.for_each(processor::free_frame);
+    };
     let mut tables = ENGINE.guard(&process.space, process.tables.lock(), Vec::new(), free);
     for page in pages {
         if let Some(frame) = tables.clear(page) {
@@ -220,11 +224,19 @@ pub fn unmap<T: Tables>(process: &Process<T>, pages: impl Iterator<Item = usize>
 }
 
 /// The scheduler's last step before it runs a task of `next`; `context_switch` writes the root itself.
-pub fn switch(previous: Option<&Space>, next: Option<&Space>, context_switch: impl FnOnce()) {
+///
+/// # Safety
+/// 1. `context_switch` loads the root of `next`, the kernel's for `None`, and drops what user memory the CPU has cached.
+pub unsafe fn switch(
+    previous: Option<&Space>,
+    next: Option<&Space>,
+    context_switch: impl FnOnce(),
+) {
     let irqs_were_on = processor::irqs_off();
     if ENGINE.begin_switch(previous, next) {
         context_switch();
-        ENGINE.end_switch(previous, next);
+        // SAFETY: 1. the caller's.
+        unsafe { ENGINE.end_switch(previous, next) };
     }
     processor::irqs_on_if(irqs_were_on);
 }

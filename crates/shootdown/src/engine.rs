@@ -123,12 +123,14 @@ where
     /// [`poll`](Self::poll) in its loop: flushes wait for it.
     ///
     /// # Panics
-    /// When the CPU is online already, has no [memory](Self::attach), or its number is not below `N`.
+    /// When the CPU is online already, has no [memory](Self::attach), its number is not below `N`, or its [tags](Platform::asid_slots) are those of
+    /// another engine on which it is online.
     pub fn online(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         let state = self.state(me);
         assert!(!self.is_ready(me), "{me} came online twice");
+        self.claim_tags(me);
         state.ring.begin(self.ring_of(me).next());
         // ORDERING: Release: no broadcast that names us is older than what we have just read.
         self.callable.0.insert(me, Ordering::Release);
@@ -137,8 +139,7 @@ where
         // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush_kernel`:
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
-        self.platform.local_flush(LocalFlush::All);
-        self.reset_tags(me);
+        self.drop_local(LocalFlush::All);
         self.platform.on_trace(TraceEvent::Online { cpu: me });
         drop(irq);
     }

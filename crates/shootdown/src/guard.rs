@@ -1,4 +1,4 @@
-//! What stays as it is until a guard is dropped: interrupts off, preemption disabled.
+//! What stays as it is until a guard is dropped: interrupts off, preemption disabled. What must not unwind.
 
 use crate::platform::Platform;
 
@@ -23,7 +23,8 @@ impl<'a, P: Platform> IrqGuard<'a, P> {
 impl<P: Platform> Drop for IrqGuard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        self.platform.irq_restore(self.state);
+        // SAFETY: 1. `new` got it on this CPU, which the code in between did not leave.
+        unsafe { self.platform.irq_restore(self.state) };
     }
 }
 
@@ -41,6 +42,22 @@ impl<'a, P: Platform> PreemptGuard<'a, P> {
 
 impl<P: Platform> Drop for PreemptGuard<'_, P> {
     fn drop(&mut self) {
-        self.0.preempt_enable();
+        // SAFETY: 1. `new` disabled it.
+        unsafe { self.0.preempt_enable() };
     }
+}
+
+/// Runs `body`, out of which no panic unwinds: panicking again while unwinding aborts, and says `why`.
+#[inline]
+pub(crate) fn no_unwind<R>(why: &'static str, body: impl FnOnce() -> R) -> R {
+    struct Bomb(&'static str);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("{}", self.0);
+        }
+    }
+    let bomb = Bomb(why);
+    let result = body();
+    core::mem::forget(bomb);
+    result
 }

@@ -14,12 +14,12 @@
 //! #     type IrqState = ();
 //! #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
 //! #     fn irq_save(&self) {}
-//! #     fn irq_restore(&self, _: ()) {}
+//! #     unsafe fn irq_restore(&self, _: ()) {}
 //! #     fn preempt_disable(&self) {}
-//! #     fn preempt_enable(&self) {}
+//! #     unsafe fn preempt_enable(&self) {}
 //! #     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
 //! #     fn local_flush(&self, _: LocalFlush) {}
-//! #     fn load_root(&self, _: Root) {}
+//! #     unsafe fn load_root(&self, _: u64) {}
 //! #     fn now_ns(&self) -> u64 { 0 }
 //! # }
 //! # type Frame = u64;
@@ -34,14 +34,15 @@
 //! SHOOTDOWN.switch_to(None, &space);
 //!
 //! // Unmap a page: lock the page tables, clear the entry, ...
-//! let mut batch = FlushBatch::<Frame, 32>::new();
+//! let mut batch = FlushBatch::<Frame, 32>::new(&space);
 //! batch.page(0x7000_0000, PageSize::SIZE_4K, 0x42).unwrap();
 //! let ticket = SHOOTDOWN.submit_batch(&space, batch); // still under the lock
 //! // ... unlock, then wait, then free.
 //! for frame in ticket.wait() {
 //!     assert_eq!(frame, 0x42);
 //! }
-//! # SHOOTDOWN.switch_away(&space, root);
+//! # // SAFETY: never loaded.
+//! # SHOOTDOWN.switch_away(&space, unsafe { KernelRoot::new(0x2000) });
 //! ```
 //!
 //! # What is for whom
@@ -50,7 +51,7 @@
 //! |---|---|
 //! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_all`, `call_one`, `post`; [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
 //! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`] |
-//! | user address spaces | [`AddressSpace`], [`Root`], [`SpaceId`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
+//! | user address spaces | [`AddressSpace`], [`Root`], [`KernelRoot`], [`SpaceId`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
 //! | calls that wait for nobody | [`CallTicket`], [`CallData`], [`KickTicket`] |
 //! | idle loops that spin | [`PollIdle`] |
 //! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], module [`watch`] |
@@ -115,7 +116,7 @@ pub use policy::Policy;
 pub use stats::Stats;
 pub use tlb::{
     AddressSpace, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushGuard, FlushRange, FlushRanges,
-    FlushTicket, FreedTables, PageSize, RANGES, Reclaimed, Root, SpaceId,
+    FlushTicket, FreedTables, KernelRoot, PageSize, RANGES, Reclaimed, Root, SpaceId,
 };
 pub use watchdog::Stall;
 

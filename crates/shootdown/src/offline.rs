@@ -68,6 +68,7 @@ where
         while self.serve_flushes(here) {}
         // A host that has forgotten a `PollIdle` would come back with its doorbell held. Nobody relies on it.
         let _ = here.inbox.let_go(me);
+        self.give_up_tags(me);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
         drop(irq);
     }

@@ -8,8 +8,7 @@ use core::fmt::Debug;
 use crate::cpu::CpuId;
 use crate::mask::CpuSet;
 use crate::tlb::{
-    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, GlobalTags, RemoteTargets, Root,
-    TagEntries,
+    Asid, AsidSlot, FlushRange, FlushRequest, FreedTables, GlobalTags, RemoteTargets, TagEntries,
 };
 use crate::trace::TraceEvent;
 use crate::watchdog::Stall;
@@ -33,6 +32,10 @@ use crate::watchdog::Stall;
 ///    root, nor one of the new root that was established before the call. After
 ///    [`load_tagged_root`](Self::load_tagged_root) it uses none but those that were established under the new tag,
 ///    and with [`TagEntries::Drop`] none of these from before the call; cached page-table entries likewise, and walks as in 3.
+///    *During* the call it walks no tables but those of the root before and of the new one: with [`TagEntries::Drop`], a tag that is not loaded is
+///    dropped **before** its root is, because what it has cached may lead to tables that are long freed; a tag that is loaded already is dropped
+///    after the load too, because what was dropped before comes back in between (Xen: XSA-292). x86 does both in one write of CR3. Where a tag cannot be
+///    dropped before (RISC-V without ASIDs): load, then drop; the CPU counts as one that walks the tables of both until the call returns.
 /// 5. Whatever the engine wrote before [`send_ipi`](Self::send_ipi) is visible to the target when its
 ///    handler runs (on x86 in x2APIC mode this takes a fence before the ICR write).
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
@@ -46,8 +49,16 @@ use crate::watchdog::Stall;
 ///    [global](Self::KERNEL_PAGES_ARE_GLOBAL) and no tables were freed. What it executes after that sees what this CPU wrote before.
 /// 8. [`splits_tags`](Self::splits_tags), [`asid_slots`](Self::asid_slots), [`flushes_remotely`](Self::flushes_remotely) and
 ///    [`global_tags`](Self::global_tags) give the same answer as long as the engine lives.
-/// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer.
+/// 9. No method unwinds: the engine has lent memory to other CPUs, or owes them an answer. One that does all the same gets no frame freed early: what waits is
+///    leaked, or the process aborted.
 /// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
+/// 11. Under every root that a CPU has loaded while it is online, the host's own too, all that the engine and its callers lend to other CPUs is mapped, at
+///    one address, and is accessed without a fault: the engine, [`CpuMemory`](crate::CpuMemory), [`CallData`](crate::CallData), functions, and the stacks of those
+///    who [call](crate::Shootdown::call_many). Other CPUs read and write it in their interrupt.
+/// 12. On a CPU that is online only this engine loads roots, tag 0 ([`Asid::UNTAGGED`]) and the tags of [`asid_slots`](Self::asid_slots) are its own, and tags stay
+///    switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::Shootdown::begin_foreign_root) and
+///    [`end_foreign_root`](crate::Shootdown::end_foreign_root), loads what it is told between the halves of a
+///    [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own.
 pub unsafe trait Platform: Sync {
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;
@@ -59,7 +70,10 @@ pub unsafe trait Platform: Sync {
     fn irq_save(&self) -> Self::IrqState;
 
     /// Puts back what [`irq_save`](Self::irq_save) returned, on the same CPU.
-    fn irq_restore(&self, state: Self::IrqState);
+    ///
+    /// # Safety
+    /// 1. `state` is what the matching `irq_save` returned on this CPU. The engine calls this; others might turn interrupts on where it has them off.
+    unsafe fn irq_restore(&self, state: Self::IrqState);
 
     /// Forbids that the running task leaves this CPU. Nests. A host that never preempts kernel code
     /// does nothing here. Used only under policies that do not [wait preemptibly](crate::Policy::waits_preemptibly) or flush here
@@ -68,7 +82,10 @@ pub unsafe trait Platform: Sync {
 
     /// Undoes one [`preempt_disable`](Self::preempt_disable). Interrupts in any state, which may be another one than at the disabling: with interrupts
     /// off it must not reschedule, but leave that to their enabling.
-    fn preempt_enable(&self);
+    ///
+    /// # Safety
+    /// 1. There was a `preempt_disable` that this undoes. The engine calls this; others might undo the engine's.
+    unsafe fn preempt_enable(&self);
 
     /// Sends the engine's interrupt to `target`, which is online and not this CPU (this CPU only when the
     /// engine asks itself to look again). Called with interrupts off; must not wait for the target.
@@ -81,8 +98,12 @@ pub unsafe trait Platform: Sync {
     /// Drops translations of this CPU alone. Called with interrupts off.
     fn local_flush(&self, operation: LocalFlush);
 
-    /// Makes `root` the page-table root of this CPU. Called with interrupts off.
-    fn load_root(&self, root: Root);
+    /// Makes the root with value `root` the page-table root of this CPU. Called with interrupts off.
+    ///
+    /// # Safety
+    /// 1. `root` is the value of a [`Root`](crate::Root) or a [`KernelRoot`](crate::KernelRoot) whose tables are in place until another is loaded. Only the engine
+    ///    knows that, and calls this.
+    unsafe fn load_root(&self, root: u64);
 
     /// Whether all translations of the kernel's part are global: under every tag, and dropped under every tag by one
     /// [`LocalFlush::Pages`]. Then a flush of kernel pages leaves other tags what they hold, unless tables were freed.
@@ -100,13 +121,17 @@ pub unsafe trait Platform: Sync {
         &[]
     }
 
-    /// Makes `root` the page-table root of this CPU, under tag `asid`. Called with interrupts off, for every load
+    /// Makes the root with value `root` the page-table root of this CPU, under tag `asid`. Called with interrupts off, for every load
     /// of a root. Override it together with [`asid_slots`](Self::asid_slots); `asid` is always
     /// [`Asid::UNTAGGED`] where there are none.
+    ///
+    /// # Safety
+    /// 1. As [`load_root`](Self::load_root).
     #[inline]
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         let _ = (asid, entries);
-        self.load_root(root);
+        // SAFETY: duty 1.
+        unsafe { self.load_root(root) };
     }
 
     /// Whether spaces may have [windows](crate::windows::WindowRoot), for which the platform provides
@@ -119,7 +144,11 @@ pub unsafe trait Platform: Sync {
     /// the entry leads to) and stores of single entries, no lock, no allocation, no panic.
     ///
     /// Part of contract 4, with [`HAS_WINDOWS`](Self::HAS_WINDOWS): entries of windows are empty in every other root.
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+    ///
+    /// # Safety
+    /// 1. Both are values of [`Root`](crate::Root)s whose tables are in place, `private` that of a [`WindowRoot`](crate::windows::WindowRoot) of this CPU in
+    ///    the space of `shared`. The engine calls this.
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         let _ = (shared, private, range);
     }
 
@@ -131,12 +160,13 @@ pub unsafe trait Platform: Sync {
         false
     }
 
-    /// Drops `range` of the user side of `asid`, which is loaded, at once (x86: INVPCID of single addresses); true
+    /// Drops `range` of the user side of `asid`, which is loaded, at once; true
     /// if it did. If not, [`enter_user`](crate::Shootdown::enter_user) has the whole user side dropped.
-    /// Called with interrupts off.
+    /// With [`FreedTables::Yes`] cached page-table entries go too, those of other addresses that lead to them as well: x86's INVPCID of single addresses
+    /// leaves entries of other addresses, so return false there. Called with interrupts off.
     #[inline]
-    fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
-        let _ = (asid, range);
+    fn flush_user_side(&self, asid: Asid, range: FlushRange, freed: FreedTables) -> bool {
+        let _ = (asid, range, freed);
         false
     }
 

@@ -7,7 +7,7 @@ mod puppet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use puppet::{cpu, pages, tables};
+use puppet::{KERNEL_ROOT, cpu, pages, tables};
 use shootdown::*;
 use shootdown::{remote::*, tags::*};
 
@@ -15,7 +15,7 @@ use shootdown::{remote::*, tags::*};
 #[derive(Default)]
 struct State {
     current: AtomicU32,
-    loads: Mutex<Vec<(u32, Root)>>,
+    loads: Mutex<Vec<(u32, u64)>>,
     flushes: Mutex<Vec<(u32, LocalFlush)>>,
 }
 
@@ -32,9 +32,9 @@ macro_rules! platform {
                 cpu(self.0.current.load(Relaxed))
             }
             fn irq_save(&self) {}
-            fn irq_restore(&self, (): ()) {}
+            unsafe fn irq_restore(&self, (): ()) {}
             fn preempt_disable(&self) {}
-            fn preempt_enable(&self) {}
+            unsafe fn preempt_enable(&self) {}
             fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
                 Ok(())
             }
@@ -42,7 +42,7 @@ macro_rules! platform {
                 let flush = (self.0.current.load(Relaxed), operation);
                 self.0.flushes.lock().unwrap().push(flush);
             }
-            fn load_root(&self, root: Root) {
+            unsafe fn load_root(&self, root: u64) {
                 let load = (self.0.current.load(Relaxed), root);
                 self.0.loads.lock().unwrap().push(load);
             }
@@ -104,7 +104,7 @@ fn start<P: Platform + AsRef<State> + Default>() -> (&'static Shootdown<P, 2>, [
 /// Both leave `space`, whose root they have loaded.
 fn leave<P: Platform + AsRef<State>>(engine: &Shootdown<P, 2>, space: &AddressSpace<2>) {
     for number in 0..2 {
-        as_cpu(engine, number, || engine.switch_away(space, tables(9)));
+        as_cpu(engine, number, || engine.switch_away(space, KERNEL_ROOT));
     }
 }
 
@@ -114,9 +114,9 @@ fn roots_are_loaded_without_tags() {
     let (engine, [one, other]) = start::<Bare>();
     engine.switch_to(None, &one);
     engine.switch_to(Some(&one), &other);
-    engine.switch_away(&other, tables(9));
+    engine.switch_away(&other, KERNEL_ROOT);
     let loads = std::mem::take(&mut *engine.platform().as_ref().loads.lock().unwrap());
-    assert_eq!(loads, [1, 2, 9].map(|root| (0, tables(root))));
+    assert_eq!(loads, [1, 2, KERNEL_ROOT.as_u64()].map(|root| (0, root)));
     assert_ne!(one.id(), other.id());
 }
 

@@ -77,10 +77,10 @@ fn a_space_that_many_cpus_use_gets_a_tag_and_is_flushed_by_it() {
     assert_eq!(puppet.sent.take(), interrupted);
     let mut loads = puppet.loads.take();
     loads.sort_by_key(|(cpu, ..)| *cpu);
-    let again = |cpu| (cpu, tables(1), FIRST, TagEntries::Drop);
+    let again = |cpu| (cpu, 1, FIRST, TagEntries::Drop);
     assert_eq!(loads, [0, 1, 2, 3].map(again), "under the tag");
     let denied = puppet.user_access_denied.take();
-    let load = Moment::Load(tables(1));
+    let load = Moment::Load(1);
     assert!(
         denied.iter().filter(|moment| **moment == load).count() >= 8,
         "before and behind each load: {denied:?}"
@@ -134,10 +134,7 @@ fn a_cpu_that_was_elsewhere_keeps_the_rest() {
     // Nobody is told, so it is seen who walks again.
     puppet.map(2, 12);
     puppet.as_cpu(3, || machine.switch_to(Some(&other), &space));
-    assert_eq!(
-        puppet.loads.take(),
-        [(3, tables(1), FIRST, TagEntries::Keep)]
-    );
+    assert_eq!(puppet.loads.take(), [(3, 1, FIRST, TagEntries::Keep)]);
     assert_eq!([0, 1, 2].map(|page| puppet.access(3, page)), [11, 11, 10]);
 }
 
@@ -190,7 +187,7 @@ fn a_space_takes_one_tag_once() {
     }
     flush(machine, &next, 0);
     let (_, root, asid, _) = *puppet.loads.take().last().unwrap();
-    assert_eq!((root, asid), (tables(2), Asid::new(FIRST.as_u16() + 1)));
+    assert_eq!((root, asid), (2, Asid::new(FIRST.as_u16() + 1)));
 }
 
 /// It has another space loaded, which has seen more changes.
@@ -253,10 +250,7 @@ fn a_lazy_cpu_that_comes_back_loads_the_space_under_its_tag() {
     flush(machine, &space, 0);
     puppet.loads.take();
     puppet.as_cpu(4, || machine.switch_to(Some(&space), &space));
-    assert_eq!(
-        puppet.loads.take(),
-        [(4, tables(1), FIRST, TagEntries::Drop)]
-    );
+    assert_eq!(puppet.loads.take(), [(4, 1, FIRST, TagEntries::Drop)]);
     puppet.sent.take();
     remap(machine, &space, 1);
     assert!(puppet.sent.take().is_empty());
@@ -309,10 +303,10 @@ fn a_space_with_windows_is_flushed_by_interrupts() {
     let (_, _, own, _) = puppet.loads.take()[0];
     assert!(own < FIRST, "{own:?}");
     for page in 0..4 {
-        puppet.map_in(tables(7), page, 10);
+        puppet.map_in(7, page, 10);
         assert_eq!(puppet.access(3, page), 10);
     }
-    puppet.map_in(tables(7), 1, 11);
+    puppet.map_in(7, 1, 11);
     remap(machine, &space, 1);
     assert!(puppet.everywhere.take().is_empty());
     assert_eq!(puppet.sent.take(), [(0, 1), (0, 2), (0, 3)]);
@@ -340,10 +334,7 @@ fn a_tag_goes_to_another_space_when_its_owner_is_gone() {
     flush(machine, &next, 0);
     assert_eq!(puppet.loads.take().last().unwrap().2, FIRST);
     go(3);
-    assert_eq!(
-        puppet.loads.take(),
-        [(3, tables(2), FIRST, TagEntries::Drop)]
-    );
+    assert_eq!(puppet.loads.take(), [(3, 2, FIRST, TagEntries::Drop)]);
     assert_eq!(puppet.access(3, 1), 20);
 }
 

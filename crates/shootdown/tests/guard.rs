@@ -5,6 +5,7 @@
 mod puppet;
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 use puppet::*;
 use shootdown::*;
@@ -59,9 +60,9 @@ fn it_submits_unlocks_waits_and_frees() {
             let events = Events::default();
             let note = notes(machine, &events);
             let lock = Lock(&note, [7, 8]);
-            let free = |frames: Vec<u64>| {
+            let free = |frames: Vec<_>| {
                 note("freed");
-                assert_eq!(frames, [7, 8]);
+                assert_eq!(frames, [7, 8].map(ManuallyDrop::new));
             };
             let mut guard = match is_kernel {
                 false => machine.guard(&space, lock, Vec::new(), free),
@@ -102,8 +103,8 @@ fn what_is_unlinked_is_flushed_and_given_back() {
     let (machine, puppet) = with_puppet::<2>();
     let space = space_on(machine, 2);
     let freed = Count::new();
-    let mut guard = machine.guard(&space, (), Vec::new(), |unlinked: Vec<u64>| {
-        assert_eq!(unlinked, [5, 6]);
+    let mut guard = machine.guard(&space, (), Vec::new(), |unlinked: Vec<_>| {
+        assert_eq!(unlinked, [5, 6].map(ManuallyDrop::new));
         freed.add();
     });
     guard.unlinked_table(0x40_3000, PageSize::SIZE_64K, 5);
@@ -134,8 +135,9 @@ fn a_panic_under_the_lock_flushes_what_was_changed() {
     let space = space_on(machine, 2);
     let freed = Count::new();
     let panicked = refuses(|| {
-        let mut guard = machine.guard(&space, (), Vec::new(), |frames: Vec<u64>| {
-            assert_eq!((frames, machine.total_stats().remote_flushes), (vec![9], 1));
+        let mut guard = machine.guard(&space, (), Vec::new(), |frames: Vec<_>| {
+            assert_eq!(frames, [ManuallyDrop::new(9)]);
+            assert_eq!(machine.total_stats().remote_flushes, 1);
             freed.add();
         });
         guard.unlinked_page(0, PageSize::SIZE_4K, 9);

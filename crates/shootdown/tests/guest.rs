@@ -8,8 +8,8 @@ use puppet::*;
 use shootdown::*;
 use shootdown::{guest::*, tags::*};
 
-const FIRST: Root = tables(1);
-const SECOND: Root = tables(2);
+const FIRST: u64 = 1;
+const SECOND: u64 = 2;
 
 /// A virtual machine with one virtual CPU, and memory of one page.
 struct Vm<const N: usize>
@@ -25,9 +25,9 @@ impl<const N: usize> Vm<N>
 where
     Cpus<N>: Capacity,
 {
-    fn new(machine: &'static Machine<N>, root: Root) -> Self {
+    fn new(machine: &'static Machine<N>, root: u64) -> Self {
         machine.platform().map_in(root, 0, 10);
-        let space = GuestSpace::new(machine, root);
+        let space = GuestSpace::new(machine, tables(root));
         let vcpu = Vcpu::new(machine, &space);
         Self {
             machine,
@@ -243,9 +243,9 @@ fn frames_come_back_when_the_guest_has_left() {
     let mut vm = Vm::new(machine, FIRST);
     let mut ticket = None;
     vm.run_with(1, |space, _| {
-        let mut batch = FlushBatch::<u64, 4>::new();
+        let mut batch = FlushBatch::<u64, 4>::guest(space);
         puppet.as_cpu(0, || {
-            let empty = machine.submit_guest_batch(space, FlushBatch::<u64, 4>::new());
+            let empty = machine.submit_guest_batch(space, FlushBatch::<u64, 4>::guest(space));
             assert!(empty.is_done());
             assert_eq!(puppet.sent.take(), [], "nothing was changed");
             batch.page(0, PageSize::SIZE_4K, 10).unwrap();

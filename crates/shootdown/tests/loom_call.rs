@@ -79,7 +79,7 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
         let inside = space.clone();
         let responder = on_cpu(&machine, 1, move |machine| {
             idle_until(machine, || stop.load(Ordering::Acquire));
-            machine.switch_away(&inside, tables(0));
+            machine.switch_away(&inside, NO_USER);
         });
         machine.post(&CpuMask::only(cpu(1)), |_| {});
         machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);

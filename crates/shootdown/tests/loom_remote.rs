@@ -65,7 +65,7 @@ fn changes_that_all_cpus_have_dropped_hide_no_other() {
 fn a_freed_table_is_not_walked_under_a_tag_that_was_kept() {
     check(2, || {
         let machine = guest::<2>(Hypervisor::TakesByCall);
-        let space = Arc::new(AddressSpace::new(&machine, TABLE_OWNER));
+        let space = Arc::new(AddressSpace::new(&machine, tables(TABLE_OWNER)));
         let other = AddressSpace::new(&machine, tables(2));
         let (done, ready) = (flag(), Arc::new(Event::new()));
         let user = {

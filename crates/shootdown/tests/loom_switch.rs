@@ -29,7 +29,7 @@ impl Scene {
     fn new(machine: Arc<Machine<2>>) -> Arc<Self> {
         online_all(&machine, 2);
         Arc::new(Self {
-            space: Arc::new(AddressSpace::new(&machine, TABLE_OWNER)),
+            space: Arc::new(AddressSpace::new(&machine, tables(TABLE_OWNER))),
             other: Arc::new(AddressSpace::new(&machine, tables(2))),
             done: Arc::new(AtomicBool::new(false)),
             ready: Arc::new(Event::new()),
@@ -219,12 +219,16 @@ fn switch_in_halves(
 ) {
     let irq = machine.platform().irq_save();
     if machine.begin_switch(previous, next) {
-        let root = next.map_or(NO_USER, AddressSpace::root);
+        let root = next.map_or(NO_USER.as_u64(), AddressSpace::root);
         let platform = machine.platform();
-        platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
-        machine.end_switch(previous, next);
+        // SAFETY: 1. roots are numbers; the halves belong together.
+        unsafe {
+            platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
+            machine.end_switch(previous, next);
+        }
     }
-    machine.platform().irq_restore(irq);
+    // SAFETY: 1. saved above.
+    unsafe { machine.platform().irq_restore(irq) };
 }
 
 /// A CPU whose host loads the root is found by a flush, or finds out (I2, I3).

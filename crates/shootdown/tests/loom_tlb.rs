@@ -52,7 +52,7 @@ fn free_a_table_while_a_cpu_leaves(
 ) {
     check(3, move || {
         let machine = online_machine::<2>();
-        let space = Arc::new(AddressSpace::new(&machine, TABLE_OWNER));
+        let space = Arc::new(AddressSpace::new(&machine, tables(TABLE_OWNER)));
         let other = Arc::new(AddressSpace::new(&machine, tables(2)));
         let done = flag();
         let joined = Arc::new(Event::new());
@@ -160,7 +160,7 @@ fn a_reclaimed_frame_is_out_of_reach() {
             })
         };
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        let mut batch = FlushBatch::<u64, 1>::new();
+        let mut batch = FlushBatch::<u64, 1>::new(&space);
         batch.page(0, PageSize::SIZE_4K, OLD).unwrap();
         let ticket = machine.submit_batch(&space, batch);
         for frame in ticket.wait() {

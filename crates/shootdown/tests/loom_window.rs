@@ -39,7 +39,7 @@ where
         let machine = online_machine::<N>();
         machine.set_policy(policy);
         let space = Arc::new(AddressSpace::new(&machine, shared));
-        let windows = WindowRoot::new(&machine, &space, cpu(1), PRIVATE);
+        let windows = WindowRoot::new(&machine, &space, cpu(1), tables(PRIVATE));
         Arc::new(Self {
             machine,
             space,
@@ -250,7 +250,7 @@ fn a_resident_of_two_spaces_is_found_or_finds_out() {
 #[test]
 fn a_cpu_that_becomes_a_resident_where_it_is_is_not_left_alone() {
     unlink_meanwhile(
-        || Scene::<2>::with_root(Policy::BEST, TABLE_OWNER),
+        || Scene::<2>::with_root(Policy::BEST, tables(TABLE_OWNER)),
         |scene| {
             scene.machine.switch_to(None, &scene.space);
             scene.entered.set();

@@ -93,7 +93,7 @@ fn a_cpu_that_comes_back_keeps_no_tag() {
     puppet.map_in(space.root(), 0, 10);
     machine.switch_to(None, &space);
     assert_eq!(puppet.access(0, 0), 10);
-    machine.switch_away(&space, tables(0));
+    machine.switch_away(&space, kernel_tables(0));
     machine.offline();
     // The hardware forgets generations, not translations: a flush in between is the host's to remember.
     machine.online();
@@ -129,7 +129,7 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
     let flush = machine.submit_flush(space, one_page, FreedTables::No);
     puppet.at_next_relax(move || {
         puppet.as_cpu(1, || {
-            machine.switch_away(space, tables(0));
+            machine.switch_away(space, kernel_tables(0));
             machine.offline();
             // It is halted.
             puppet.set_irqs_off(true);
@@ -151,7 +151,7 @@ fn who_is_not_online_does_not_wait_for_a_cpu_that_left_meanwhile() {
     puppet.as_cpu(1, || machine.switch_to(None, space));
     puppet.at_next_flush_remote(move || {
         puppet.as_cpu(1, || {
-            machine.switch_away(space, tables(0));
+            machine.switch_away(space, kernel_tables(0));
             machine.offline();
         });
     });
@@ -275,9 +275,9 @@ fn misuse_is_refused() {
     let space = Space::new(machine, 1);
     machine.switch_to(None, &space);
     assert!(refuses(|| machine.offline()), "a space is loaded");
-    machine.enter_lazy(&space, tables(0));
+    machine.enter_lazy(&space, kernel_tables(0));
     assert!(refuses(|| machine.offline()), "lazily");
-    machine.switch_away(&space, tables(0));
+    machine.switch_away(&space, kernel_tables(0));
     puppet.set_irqs_off(false);
     puppet.as_cpu(1, || machine.offline());
     assert!(refuses(|| puppet.as_cpu(1, || machine.offline())), "twice");

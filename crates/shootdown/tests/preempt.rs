@@ -16,7 +16,7 @@ const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
     |machine, space| machine.flush(space, pages(1, 1), FreedTables::Yes),
     |machine, _| machine.flush_kernel(pages(puppet::GLOBAL, 1), FreedTables::Yes),
     |machine, space| {
-        let mut batch = FlushBatch::<u32, 1>::new();
+        let mut batch = FlushBatch::<u32, 1>::new(space);
         batch.page(puppet::PAGE, PageSize::SIZE_4K, 7).unwrap();
         assert!(machine.submit_batch(space, batch).wait().eq([7]));
     },
@@ -96,7 +96,7 @@ fn a_task_that_is_moved_flushes_where_it_was_too() {
             puppet.migrate(0);
         }
         for number in [0, 3] {
-            puppet.as_cpu(number, || machine.switch_away(&space, tables(0)));
+            puppet.as_cpu(number, || machine.switch_away(&space, kernel_tables(0)));
         }
     }
 }

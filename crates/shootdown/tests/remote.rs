@@ -88,7 +88,7 @@ fn what_was_taken_hides_no_request_that_is_still_to_come() {
     for reached in [&[1][..], EVERYBODY] {
         let (machine, puppet, space) = four_cpus();
         let space: &'static Space<4> = Box::leak(Box::new(space));
-        puppet.as_cpu(3, || machine.switch_away(space, tables(0)));
+        puppet.as_cpu(3, || machine.switch_away(space, kernel_tables(0)));
         (0..3).for_each(|page| puppet.map(page, 11));
         let flush = move |page| machine.flush(space, pages(page, 1), FreedTables::No);
         puppet.at_next_flush_remote(move || {

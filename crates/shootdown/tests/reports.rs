@@ -63,9 +63,9 @@ unsafe impl Platform for Unicast {
         cpu(0)
     }
     fn irq_save(&self) {}
-    fn irq_restore(&self, (): ()) {}
+    unsafe fn irq_restore(&self, (): ()) {}
     fn preempt_disable(&self) {}
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         if target == self.refused {
             return Err(IpiRefused);
@@ -74,7 +74,7 @@ unsafe impl Platform for Unicast {
         Ok(())
     }
     fn local_flush(&self, _: LocalFlush) {}
-    fn load_root(&self, _: Root) {}
+    unsafe fn load_root(&self, _: u64) {}
     fn now_ns(&self) -> u64 {
         0
     }
@@ -115,7 +115,10 @@ fn what_a_platform_leaves_out_promises_nothing() {
     assert!(platform.asid_slots(cpu(0)).is_empty());
     assert!(!platform.splits_tags());
     let page = pages(0, 1);
-    assert!(!platform.flush_user_side(Asid::new(1), page), "not dropped");
+    assert!(
+        !platform.flush_user_side(Asid::new(1), page, FreedTables::No),
+        "not dropped"
+    );
 }
 
 /// The bucket in which one wait of `elapsed_ns` is counted.

@@ -19,7 +19,8 @@ const PAGES: usize = 40;
 const PAGE: usize = 4096;
 const TAGS: usize = 2;
 /// The root without a user part.
-const KERNEL_ROOT: Root = tables(0);
+// SAFETY: as `tables`.
+const KERNEL_ROOT: KernelRoot = unsafe { KernelRoot::new(0) };
 const OPERATIONS: usize = if cfg!(miri) { 8 } else { 1000 };
 
 thread_local! {
@@ -48,13 +49,13 @@ unsafe impl Platform for Threads {
         IRQS_OFF.replace(true)
     }
 
-    fn irq_restore(&self, state: bool) {
+    unsafe fn irq_restore(&self, state: bool) {
         IRQS_OFF.set(state);
     }
 
     fn preempt_disable(&self) {}
 
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         self.interrupted[target.index()].store(true, Ordering::Release);
@@ -72,7 +73,7 @@ unsafe impl Platform for Threads {
         });
     }
 
-    fn load_root(&self, _: Root) {
+    unsafe fn load_root(&self, _: u64) {
         unreachable!("the engine loads roots under tags");
     }
 
@@ -80,7 +81,7 @@ unsafe impl Platform for Threads {
         &self.slots[cpu.index()]
     }
 
-    fn load_tagged_root(&self, _: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, _: u64, asid: Asid, entries: TagEntries) {
         TAG.set(asid.as_u16());
         if entries == TagEntries::Drop {
             TLB.with_borrow_mut(|tlb| tlb.retain(|(tag, _), _| *tag != asid.as_u16()));
@@ -96,7 +97,7 @@ unsafe impl Platform for Threads {
     }
 }
 
-const fn tables(number: u64) -> Root {
+fn tables(number: u64) -> Root {
     // SAFETY: these roots are numbers.
     unsafe { Root::new(number) }
 }
@@ -208,7 +209,8 @@ impl World {
             let state = engine.platform().irq_save();
             engine.offline();
             engine.online();
-            engine.platform().irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { engine.platform().irq_restore(state) };
         } else {
             rest();
         }

@@ -99,7 +99,7 @@ fn cpus_without_the_space_are_left_alone() {
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
     machine
         .platform()
-        .as_cpu(1, || machine.switch_away(&space, tables(0)));
+        .as_cpu(1, || machine.switch_away(&space, kernel_tables(0)));
     machine.flush(&space, pages(0, 1), FreedTables::Yes);
     assert_eq!(machine.total_stats().ipis_sent, 1, "it has left");
 }
@@ -264,7 +264,7 @@ fn a_request_that_a_switch_has_overtaken_does_nothing() {
     let space = space_on(machine, 2);
     let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
     machine.platform().as_cpu(1, || {
-        machine.switch_away(&space, tables(0));
+        machine.switch_away(&space, kernel_tables(0));
         machine.switch_to(None, &space);
     });
     ticket.wait();
@@ -279,7 +279,7 @@ fn a_request_for_a_space_that_was_left_does_nothing() {
     let ticket = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
     machine
         .platform()
-        .as_cpu(1, || machine.switch_away(&space, tables(0)));
+        .as_cpu(1, || machine.switch_away(&space, kernel_tables(0)));
     ticket.wait();
     assert_eq!(machine.stats(cpu(1)).flushes_stray, 1);
     assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
@@ -438,8 +438,8 @@ fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
 #[derive(Debug)]
 struct Frame(#[allow(dead_code, reason = "its count is what matters")] Rc<()>);
 
-fn batch_of(frames: &Rc<()>, count: usize) -> FlushBatch<Frame, 4> {
-    let mut batch = FlushBatch::new();
+fn batch_of(space: &Space<4>, frames: &Rc<()>, count: usize) -> FlushBatch<Frame, 4> {
+    let mut batch = FlushBatch::new(space);
     for page in 0..count {
         batch
             .page(page * PAGE, PageSize::SIZE_4K, Frame(frames.clone()))
@@ -455,7 +455,7 @@ fn frames_come_back_only_when_the_flush_is_complete() {
         machine.set_policy(policy);
         let space = space_on(machine, 3);
         let frames = Rc::new(());
-        let ticket = machine.submit_batch(&space, batch_of(&frames, 3));
+        let ticket = machine.submit_batch(&space, batch_of(&space, &frames, 3));
         assert!(!ticket.is_done());
         assert_eq!(Rc::strong_count(&frames), 4);
         machine.platform().deliver_all();
@@ -482,7 +482,7 @@ fn frames_come_back_from_a_wait_after_the_last_flush() {
         machine.set_policy(policy);
         let space = space_on(machine, 3);
         let frames = Rc::new(());
-        let ticket = machine.submit_batch(&space, batch_of(&frames, 3));
+        let ticket = machine.submit_batch(&space, batch_of(&space, &frames, 3));
         assert_eq!(machine.total_stats().remote_flushes, 0);
         let reclaimed = ticket.wait();
         assert_eq!(machine.total_stats().remote_flushes, 2, "{policy:?}");
@@ -496,22 +496,23 @@ fn a_dropped_ticket_drops_its_frames_after_the_wait_and_a_dropped_batch_leaks_th
     let machine = machine::<4>();
     let space = space_on(machine, 2);
     let frames = Rc::new(());
-    drop(machine.submit_batch(&space, batch_of(&frames, 2)));
+    drop(machine.submit_batch(&space, batch_of(&space, &frames, 2)));
     assert_eq!(
         machine.total_stats().remote_flushes,
         1,
         "dropping the ticket waits"
     );
     assert_eq!(Rc::strong_count(&frames), 1, "then the frames are free");
-    drop(batch_of(&frames, 1));
+    drop(batch_of(&space, &frames, 1));
     assert_eq!(Rc::strong_count(&frames), 2, "nobody has flushed these");
     std::mem::forget(frames);
 }
 
 #[test]
 fn a_full_batch_returns_the_frame() {
+    let space = Space::new(machine::<4>(), 1);
     let frames = Rc::new(());
-    let mut batch = batch_of(&frames, 4);
+    let mut batch = batch_of(&space, &frames, 4);
     assert!(batch.is_full());
     let covered = batch.ranges();
     let full = batch
@@ -529,7 +530,7 @@ fn a_full_batch_returns_the_frame() {
 
 #[test]
 fn a_batch_covers_every_change_it_gathered() {
-    let mut batch = FlushBatch::<u32, 4>::new();
+    let mut batch = FlushBatch::<u32, 4>::kernel();
     assert!(batch.is_empty());
     for (count, page) in [(1, 7), (2, 3), (3, 9)] {
         batch.page(page * PAGE, PageSize::SIZE_4K, 0).unwrap();
@@ -540,7 +541,7 @@ fn a_batch_covers_every_change_it_gathered() {
     assert_eq!(ranges(&batch), [pages(7, 1), pages(3, 1), pages(9, 1)]);
     batch.range(pages(1, 1));
     assert_eq!(ranges(&batch), [pages(7, 1), pages(1, 3), pages(9, 1)]);
-    let mut protection = FlushBatch::<u32, 4>::new();
+    let mut protection = FlushBatch::<u32, 4>::kernel();
     protection.range(pages(1, 1));
     assert_eq!((protection.len(), protection.is_empty()), (0, false));
     assert_eq!(batch.freed_tables(), FreedTables::No);
@@ -548,7 +549,7 @@ fn a_batch_covers_every_change_it_gathered() {
 
 #[test]
 fn a_batch_with_a_table_covers_what_the_table_translated() {
-    let mut batch = FlushBatch::<u64, 4>::new();
+    let mut batch = FlushBatch::<u64, 4>::kernel();
     assert!(batch.is_empty());
     // One of sixteen pages, as some architectures have.
     batch.table(0x40_3000, PageSize::SIZE_64K, 1).unwrap();
@@ -565,7 +566,7 @@ fn a_batch_with_a_table_covers_what_the_table_translated() {
 #[test]
 fn a_table_at_the_end_of_the_address_space_is_covered_too() {
     let end = 0usize.wrapping_sub(PageSize::SIZE_64K.bytes());
-    let mut batch = FlushBatch::<u64, 4>::new();
+    let mut batch = FlushBatch::<u64, 4>::kernel();
     batch.page(0x70_0000, PageSize::SIZE_4K, 0).unwrap();
     batch.table(end, PageSize::SIZE_64K, 1).unwrap();
     let covers = |address: usize| {
@@ -632,7 +633,7 @@ fn a_switch_names_what_is_loaded() {
         1,
         "switching to the same space leaves it loaded"
     );
-    machine.switch_away(&second, tables(0));
+    machine.switch_away(&second, kernel_tables(0));
     assert!(second.cpus().is_empty());
 }
 

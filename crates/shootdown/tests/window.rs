@@ -112,7 +112,7 @@ fn a_window_is_reached_from_its_cpu_alone() {
 fn a_private_root_has_what_its_space_was_made_with() {
     let machine = online(tagged::<2>(0));
     let puppet = machine.platform();
-    puppet.map_in(tables(1), SHARED, 30);
+    puppet.map_in(1, SHARED, 30);
     let space = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
     machine.switch_to_windows(None, &space, &windows);
@@ -189,7 +189,7 @@ fn a_private_root_has_a_tag_of_its_own() {
     puppet.loads.take();
     scene.enter(0, Some(space));
     let (_, root, _, entries) = puppet.loads.take()[0];
-    assert_eq!((root, entries), (tables(10), TagEntries::Keep));
+    assert_eq!((root, entries), (10, TagEntries::Keep));
     assert_eq!(puppet.access(0, WINDOW), 70);
     scene.leave();
 }
@@ -513,9 +513,12 @@ fn another_spaces_private_root_is_refused() {
 #[should_panic(expected = "switch away first")]
 fn a_loaded_private_root_is_not_retired() {
     let scene = Scene::entered(0);
-    let [first, _] = scene.windows;
-    // Its drop would panic too.
-    let space = std::mem::ManuallyDrop::new(scene.space);
+    let [first, second] = scene.windows;
+    // Their drops would panic too.
+    let (space, _second) = (
+        std::mem::ManuallyDrop::new(scene.space),
+        std::mem::ManuallyDrop::new(second),
+    );
     scene.machine.retire_windows(&space, first);
 }
 
@@ -550,14 +553,14 @@ unsafe impl Platform for Plain {
         cpu(0)
     }
     fn irq_save(&self) {}
-    fn irq_restore(&self, (): ()) {}
+    unsafe fn irq_restore(&self, (): ()) {}
     fn preempt_disable(&self) {}
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
         Ok(())
     }
     fn local_flush(&self, _: LocalFlush) {}
-    fn load_root(&self, _: Root) {}
+    unsafe fn load_root(&self, _: u64) {}
     fn now_ns(&self) -> u64 {
         0
     }
@@ -730,9 +733,12 @@ fn who_retires_windows_that_it_never_had_loaded_is_still_flushed() {
 #[should_panic(expected = "do that there")]
 fn a_private_root_is_not_retired_behind_its_cpus_back() {
     let scene = Scene::entered(0);
-    let [_, second] = scene.windows;
-    // Its drop would panic too.
-    let space = std::mem::ManuallyDrop::new(scene.space);
+    let [first, second] = scene.windows;
+    // Their drops would panic too.
+    let (space, _first) = (
+        std::mem::ManuallyDrop::new(scene.space),
+        std::mem::ManuallyDrop::new(first),
+    );
     scene
         .machine
         .platform()
@@ -809,7 +815,7 @@ fn the_tag_of_a_space_without_windows_is_remembered_when_it_is_left_for_one_with
         puppet.loads.take();
         machine.switch_to(Some(&scene.space), &plain);
         let (_, root, _, entries) = puppet.loads.take()[0];
-        assert_eq!((root, entries), (tables(2), TagEntries::Keep));
+        assert_eq!((root, entries), (2, TagEntries::Keep));
         machine.switch_to(Some(&plain), &scene.space);
     });
     scene.leave();

@@ -9,7 +9,7 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use shootdown::Root;
+use shootdown::KernelRoot;
 use spin::Once;
 use x86_64::registers::control::Cr3;
 use x86_64::structures::paging::PhysFrame;
@@ -65,14 +65,14 @@ pub fn is_kernel_code(address: usize) -> bool {
 /// A page table, seen through the direct map.
 type Table = NonNull<[u64; TABLE_ENTRIES]>;
 
-static KERNEL_ROOT: Once<Root> = Once::new();
+static KERNEL_ROOT: Once<KernelRoot> = Once::new();
 
 /// The root that maps the kernel only: idle CPUs and dying processes load it.
 ///
 /// # Panics
 ///
 /// Before [`build`].
-pub fn kernel_root() -> Root {
+pub fn kernel_root() -> KernelRoot {
     *KERNEL_ROOT
         .get()
         .expect("the kernel's page tables are built at boot")
@@ -139,7 +139,7 @@ pub fn build(
     }
     // SAFETY: 1. it maps the image with the stacks, the direct map and the local APIC, at the addresses where the kernel runs.
     // 2. `frame` gives frames that nobody else ever has; the tables are neither changed nor freed. 3. it is no window root.
-    let root = unsafe { Root::new(builder.root.as_u64()) };
+    let root = unsafe { KernelRoot::new(builder.root.as_u64()) };
     KERNEL_ROOT.call_once(|| root);
 }
 

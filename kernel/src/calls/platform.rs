@@ -1,6 +1,6 @@
 //! The platform of the contenders.
 
-use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall};
+use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Stall};
 
 use crate::arch::trap::vectors;
 use crate::irq::IrqState;
@@ -27,8 +27,9 @@ unsafe impl Platform for CallsPlatform {
     }
 
     #[inline]
-    fn irq_restore(&self, state: IrqState) {
-        KernelPlatform.irq_restore(state);
+    unsafe fn irq_restore(&self, state: IrqState) {
+        // SAFETY: 1. as here.
+        unsafe { KernelPlatform.irq_restore(state) };
     }
 
     #[inline]
@@ -38,8 +39,9 @@ unsafe impl Platform for CallsPlatform {
     }
 
     #[inline]
-    fn preempt_enable(&self) {
-        KernelPlatform.preempt_enable();
+    unsafe fn preempt_enable(&self) {
+        // SAFETY: 1. as here.
+        unsafe { KernelPlatform.preempt_enable() };
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
@@ -54,8 +56,9 @@ unsafe impl Platform for CallsPlatform {
         KernelPlatform.local_flush(operation);
     }
 
-    fn load_root(&self, root: Root) {
-        KernelPlatform.load_root(root);
+    unsafe fn load_root(&self, root: u64) {
+        // SAFETY: 1. as here.
+        unsafe { KernelPlatform.load_root(root) };
     }
 
     #[inline]

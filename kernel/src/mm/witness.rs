@@ -13,7 +13,6 @@ pub(super) use nobody::{Held, copying, dirtying, freeing, releasing, storing};
 mod nobody {
     use crate::mm::frames::FrameChain;
     use crate::mm::layout::PhysAddr;
-    use shootdown::Root;
 
     /// The lock of an address space is held. Dropped after the lock is released.
     #[derive(Debug)]
@@ -22,7 +21,7 @@ mod nobody {
     impl Held {
         /// That of the space with this root.
         #[inline(always)]
-        pub const fn of(_: Root) -> Self {
+        pub const fn of(_: u64) -> Self {
             Self
         }
     }

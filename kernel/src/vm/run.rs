@@ -175,7 +175,7 @@ fn enter_as(
 /// The same in the types of the crate that knows processors.
 fn in_processors_terms(entry: shootdown::guest::GuestEntry) -> GuestEntry {
     GuestEntry {
-        root: entry.root.as_u64(),
+        root: entry.root,
         tag: entry.asid.as_u16(),
         entries: match entry.entries {
             TagEntries::Keep => GuestEntries::Keep,

@@ -40,9 +40,9 @@ pub mod percpu {
 /// Shim of the kernel's page tables.
 pub mod paging {
     /// A root that nobody loads.
-    pub fn kernel_root() -> shootdown::Root {
+    pub fn kernel_root() -> shootdown::KernelRoot {
         // SAFETY: 1. to load a root is nothing here. 2. 3. there are no tables behind it, and no windows.
-        unsafe { shootdown::Root::new(0) }
+        unsafe { shootdown::KernelRoot::new(0) }
     }
 
     /// Recognizable entries, so that tests see them in every root.

@@ -7,7 +7,7 @@ use crate::preempt;
 use crate::witness;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use shootdown::{
-    CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Root, Shootdown, tags::AsidSlot,
+    CpuId, CpuMemory, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown, tags::AsidSlot,
 };
 
 /// Those that threads play.
@@ -37,7 +37,7 @@ pub fn flushes() -> usize {
 
 // SAFETY: 1. a thread is one CPU until it says otherwise, which it does outside the engine only, but to take interrupts while it
 // waits. 2. those are the only interrupts. 3. 4. nobody translates through these tables; the witness's model of TLBs
-// drops what it is told to. 5. 6. an interrupt is pending until somebody waits, who takes it on that CPU's behalf. 7. to 10. nothing
+// drops what it is told to. 5. 6. an interrupt is pending until somebody waits, who takes it on that CPU's behalf. 7. to 12. nothing
 // is remote, tagged or prefetched, and nothing panics but a test that fails.
 unsafe impl Platform for KernelPlatform {
     type IrqState = ();
@@ -48,13 +48,13 @@ unsafe impl Platform for KernelPlatform {
 
     fn irq_save(&self) {}
 
-    fn irq_restore(&self, (): ()) {}
+    unsafe fn irq_restore(&self, (): ()) {}
 
     fn preempt_disable(&self) {
         preempt::disable();
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         preempt::enable();
     }
 
@@ -68,7 +68,7 @@ unsafe impl Platform for KernelPlatform {
         witness::flushing(percpu::cpu_id(), operation);
     }
 
-    fn load_root(&self, root: Root) {
+    unsafe fn load_root(&self, root: u64) {
         witness::loading(percpu::cpu_id(), root);
     }
 
@@ -86,8 +86,8 @@ unsafe impl Platform for KernelPlatform {
 
     const HAS_WINDOWS: bool = true;
 
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
-        let [shared, private] = [shared, private].map(|root| PhysAddr::new(root.as_u64()));
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
+        let [shared, private] = [shared, private].map(PhysAddr::new);
         top::copy_top(shared, private, range);
     }
 }

@@ -227,7 +227,7 @@ fn a_private_root_has_what_the_shared_one_has_but_for_windows() {
     let space = written(PAGES);
     let mut private = PageTable::new().unwrap();
     private.leaf_or_create(WINDOWS.start).unwrap();
-    let shared = PhysAddr::new(space.engine().root().as_u64());
+    let shared = PhysAddr::new(space.engine().root());
     copy_top(shared, private.root(), FlushRange::WHOLE);
     assert!(private.leaf(BASE).is_some() && private.leaf(WINDOWS.start).is_some());
     let found = private.leaf(BASE).unwrap().load().frame();

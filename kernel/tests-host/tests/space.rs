@@ -394,7 +394,7 @@ fn population_stops_where_memory_ends_and_a_fault_says_so() {
 #[test]
 fn every_root_has_the_kernel_half() {
     let space = Loaded::new();
-    let root = layout::PhysAddr::new(space.engine().root().as_u64());
+    let root = layout::PhysAddr::new(space.engine().root());
     let entries = root.to_direct().cast::<[u64; 512]>();
     // SAFETY: the root of a live space, in simulated memory; nobody changes its kernel half.
     let kernel_half = unsafe { &(&(*entries))[256..] };

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use rustc_hash::FxHashMap;
 use shootdown::sim::{Operation, Ordering, Plain};
 use shootdown::{
-    FlushRange, LocalFlush, Root,
+    FlushRange, LocalFlush,
     remote::{GlobalTags, TagSet},
     tags::{Asid, TagEntries},
 };
@@ -35,7 +35,7 @@ pub trait Hardware: fmt::Debug {
         let _ = (cpu, asid, operation, now);
     }
     /// `cpu` loads a root under a tag.
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries);
+    fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries);
     /// A hypervisor has `cpu` run or not.
     fn set_runs(&mut self, cpu: usize, runs: bool) {
         let _ = (cpu, runs);
@@ -70,7 +70,7 @@ pub trait Hardware: fmt::Debug {
 /// Page tables in simulated memory, as far as the platform writes them.
 pub trait Tables: fmt::Debug {
     /// See [`Platform::copy_shared_top`](shootdown::Platform::copy_shared_top). Its accesses are events.
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange);
+    fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange);
 }
 
 /// Hardware without TLBs, for workloads that translate nothing.
@@ -79,7 +79,7 @@ pub struct NoTlb;
 
 impl Hardware for NoTlb {
     fn flush(&mut self, _: usize, _: LocalFlush, _: &Walk) {}
-    fn load_root(&mut self, _: usize, _: Root, _: Asid, _: TagEntries) {}
+    fn load_root(&mut self, _: usize, _: u64, _: Asid, _: TagEntries) {}
     fn at_event(&mut self, _: &mut Weak, _: &mut Chooser) -> Result<(), (FailureKind, String)> {
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Explore {
         self.hardware.flush(cpu, operation, &now);
     }
 
-    pub(crate) fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+    pub(crate) fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
         self.hardware.load_root(cpu, root, asid, entries);
     }
 }

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use shootdown::{
-    LocalFlush, Root,
+    LocalFlush,
     tags::{Asid, TagEntries},
 };
 
@@ -191,8 +191,8 @@ impl Hardware for Adversary {
         self.0.tlbs.borrow_mut()[cpu].flush_tag(asid, operation, now);
     }
 
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
-        let frame = root.as_u64() as u16;
+    fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
+        let frame = root as u16;
         let life = self.0.book.borrow().life_of_table(frame).unwrap_or(0);
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
     }
@@ -266,7 +266,7 @@ impl Hardware for Focused {
         self.adversary.flush_tag(cpu, asid, operation, now);
     }
 
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+    fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
         self.adversary.load_root(cpu, root, asid, entries);
     }
 

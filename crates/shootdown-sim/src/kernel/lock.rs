@@ -47,6 +47,7 @@ impl Drop for Held<'_> {
         // ORDERING: Release publishes what was done under the lock; pairs with the Acquire in `take`.
         self.0.0.store(0, Ordering::Release);
         context().hear(Sort::Lock, "leaves the lock");
-        SimPlatform.preempt_enable();
+        // SAFETY: 1. disabled before.
+        unsafe { SimPlatform.preempt_enable() };
     }
 }

@@ -93,7 +93,7 @@ where
     pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
         let held = space.lock.take(&self.engine);
         let mark = self.mark();
-        let mut batch = FlushBatch::<Removed, BATCH>::new();
+        let mut batch = FlushBatch::<Removed, BATCH>::new(&space.context());
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
             self.unlink_page(space, region * PAGES_PER_TABLE + index, &mut batch);
         }

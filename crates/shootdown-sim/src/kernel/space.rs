@@ -182,11 +182,15 @@ where
         let irq = platform.irq_save();
         if self.engine.begin_switch(previous, next) {
             self.hardware.saw(Sight::SwitchedInHalves);
-            let root = next.map_or(Self::kernel_root(), |space| space.root());
-            platform.load_root(root);
-            self.engine.end_switch(previous, next);
+            let root = next.map_or(Self::kernel_root().as_u64(), |space| space.root());
+            // SAFETY: 1. roots are numbers here; the load is what the second half is told of.
+            unsafe {
+                platform.load_root(root);
+                self.engine.end_switch(previous, next);
+            }
         }
-        platform.irq_restore(irq);
+        // SAFETY: 1. saved above.
+        unsafe { platform.irq_restore(irq) };
     }
 
     /// The same, by a private root of this CPU if there is one.

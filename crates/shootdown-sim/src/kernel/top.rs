@@ -1,7 +1,7 @@
 //! Copying top-level entries into private roots: what the platform does for the engine's windows.
 
+use shootdown::FlushRange;
 use shootdown::sim::Ordering;
-use shootdown::{FlushRange, Root};
 
 use crate::explore::Tables;
 use crate::kernel::layout::page_at;
@@ -16,12 +16,12 @@ fn concerns(range: FlushRange, region: usize) -> bool {
 }
 
 impl Tables for SharedHardware {
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+    fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         let responds = context().with(|state| state.me().in_handler);
         if responds {
             self.saw(Sight::TopCopiedByResponder);
         }
-        let (shared, private) = (shared.as_u64() as u16, private.as_u64() as u16);
+        let (shared, private) = (shared as u16, private as u16);
         for region in (0..REGIONS).filter(|region| *region != WINDOW_REGION) {
             if !concerns(range, region) {
                 continue;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, CpuId, Cpus, Platform, Root};
+use shootdown::{Capacity, CpuId, Cpus, KernelRoot, Platform};
 
 use crate::explore::View;
 use crate::kernel::calls::Ledger;
@@ -19,7 +19,7 @@ use crate::kernel::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
     Sight, Sightings, Space,
 };
-use crate::machine::{Engine, SimPlatform, context, root_at};
+use crate::machine::{Engine, SimPlatform, context, kernel_root_at};
 use crate::oracle::{Breach, FrameKind};
 
 const KERNEL_ROOT: u16 = 0;
@@ -171,8 +171,8 @@ where
         Box::new(Focused::new(self.hardware.clone(), &Scenario::PAGES))
     }
 
-    pub(super) fn kernel_root() -> Root {
-        root_at(u64::from(KERNEL_ROOT))
+    pub(super) fn kernel_root() -> KernelRoot {
+        kernel_root_at(u64::from(KERNEL_ROOT))
     }
 
     pub(super) const fn kernel_table() -> u16 {
@@ -202,7 +202,8 @@ where
         }
         let state = SimPlatform.irq_save();
         let result = work();
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
         result
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use shootdown::{Capacity, CpuId, CpuMemory, Cpus, Root, Shootdown};
+use shootdown::{Capacity, CpuId, CpuMemory, Cpus, KernelRoot, Root, Shootdown};
 
 use crate::machine::SimPlatform;
 
@@ -61,8 +61,14 @@ where
 }
 
 /// The root whose table a virtual machine has at `frame`.
-pub const fn root_at(frame: u64) -> Root {
+pub fn root_at(frame: u64) -> Root {
     // SAFETY: 1. to 3. No processor ever loads it. A virtual one that walks what is no table, or a table that somebody else
     // writes, ends its run with a failure.
     unsafe { Root::new(frame) }
+}
+
+/// The kernel's root in frame `frame`.
+pub const fn kernel_root_at(frame: u64) -> KernelRoot {
+    // SAFETY: as above.
+    unsafe { KernelRoot::new(frame) }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use shootdown::sim::{Operation, Plain};
 use shootdown::{
-    CpuId, IpiRefused, LocalFlush, Root,
+    CpuId, IpiRefused, LocalFlush,
     tags::{Asid, TagEntries},
     watch::TraceEvent,
 };
@@ -161,7 +161,7 @@ impl State {
         self.attach();
     }
 
-    pub(crate) fn load_root(&mut self, root: Root, asid: Asid, entries: TagEntries) {
+    pub(crate) fn load_root(&mut self, root: u64, asid: Asid, entries: TagEntries) {
         self.count(Deed::Load(entries), usize::from(asid.as_u16()));
         let running = self.running;
         match &mut self.model {

@@ -17,7 +17,7 @@ mod steal_time;
 mod task;
 
 pub use deeds::Deeds;
-pub use engine::{Engine, root_at};
+pub use engine::{Engine, kernel_root_at, root_at};
 pub use failure::{Failure, FailureKind};
 pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};

@@ -1,7 +1,7 @@
 //! [`SimPlatform`]: what the engine finds under itself.
 
 use shootdown::{
-    CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Root,
+    CpuId, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform,
     remote::{FlushRequest, GlobalTags, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
 };
@@ -44,7 +44,7 @@ unsafe impl Platform for SimPlatform {
         were_on
     }
 
-    fn irq_restore(&self, state: bool) {
+    unsafe fn irq_restore(&self, state: bool) {
         let context = context();
         let opens = context.with(|machine| {
             let was_open = machine.is_open();
@@ -64,7 +64,7 @@ unsafe impl Platform for SimPlatform {
         context().preempt_disable();
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         context().preempt_enable();
     }
 
@@ -93,8 +93,9 @@ unsafe impl Platform for SimPlatform {
         context.event();
     }
 
-    fn load_root(&self, root: Root) {
-        self.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
+    unsafe fn load_root(&self, root: u64) {
+        // SAFETY: 1. as here.
+        unsafe { self.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
     }
 
     fn asid_slots(&self, cpu: CpuId) -> &[AsidSlot] {
@@ -105,14 +106,14 @@ unsafe impl Platform for SimPlatform {
         context().guest_slots(context().index_of(cpu))
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         let context = context();
         context.choice();
         context.maybe_nmi();
         context.with(|state| {
             state.tell_as(|| {
-                let label = format!("loads root {}", root.as_u64());
-                let text = format!("loads {root:?} under {asid:?}, {entries:?}");
+                let label = format!("loads root {root}");
+                let text = format!("loads Root({root}) under {asid:?}, {entries:?}");
                 (Sort::Engine, label, text)
             });
         });
@@ -122,7 +123,7 @@ unsafe impl Platform for SimPlatform {
 
     const HAS_WINDOWS: bool = true;
 
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         let context = context();
         context.maybe_nmi();
         let tables = context.with(|state| {

@@ -125,7 +125,8 @@ impl Scene {
             context().work(1);
         }
         context().tell(|| "turns them on".to_owned());
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     }
 
     /// A hypervisor takes the CPU off its processor for a while.

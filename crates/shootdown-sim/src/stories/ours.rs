@@ -32,7 +32,8 @@ impl Algorithm for Ours {
     fn begin(&self, stage: &Stage) {
         let state = SimPlatform.irq_save();
         self.engine.online();
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
         // It has to load by itself what the CPU runs, which drops what that had cached.
         self.switch(stage, None, stage.running());
         stage.load();

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use shootdown::shim::{AtomicU64, Ordering, fence};
 use shootdown::{
-    CpuId, FlushRange, FreedTables, LocalFlush, PageSize, Platform, Root,
+    CpuId, FlushRange, FreedTables, KernelRoot, LocalFlush, PageSize, Platform, Root,
     tags::{Asid, TagEntries},
 };
 
 use crate::explore::{Chooser, Hardware, Schedule, Strategy, Weak};
 use crate::kernel::{Focused, KERNEL_REGION, KernelPages, Pte, SharedHardware};
-use crate::machine::{SimPlatform, context, root_at};
+use crate::machine::{SimPlatform, context, kernel_root_at, root_at};
 use crate::oracle::{FrameKind, Mark};
 
 /// The spaces of a story, as its parts name them.
@@ -81,7 +81,12 @@ impl Stage {
 
     /// Before the first event: a CPU runs a space, and has used its page.
     pub(super) fn place(&self, tlbs: &mut Focused, cpu: usize, space: usize) {
-        tlbs.load_root(cpu, Self::root_of(space), Asid::UNTAGGED, TagEntries::Drop);
+        tlbs.load_root(
+            cpu,
+            Self::root_of(space).as_u64(),
+            Asid::UNTAGGED,
+            TagEntries::Drop,
+        );
         // Memory that holds what it is made with, and nothing unusual: that of the run has not begun.
         let nothing_unusual = Strategy::Replay(Schedule::default());
         let mut memory = Weak::new(self.cpus);
@@ -102,8 +107,8 @@ impl Stage {
     }
 
     /// The root that no space has.
-    pub(super) fn kernel_root() -> Root {
-        root_at(u64::from(KERNEL_ROOT))
+    pub(super) fn kernel_root() -> KernelRoot {
+        kernel_root_at(u64::from(KERNEL_ROOT))
     }
 
     /// The page, as flushes name it.
@@ -125,7 +130,12 @@ impl Stage {
     /// Loads the root of a space, or the kernel's. Whatever the CPU has cached under the old one is dropped: there are no tags.
     pub(super) fn load_root(&self, space: Option<usize>) {
         self.full_barrier();
-        SimPlatform.load_root(space.map_or_else(Self::kernel_root, Self::root_of));
+        let root = match space {
+            Some(space) => Self::root_of(space).as_u64(),
+            None => Self::kernel_root().as_u64(),
+        };
+        // SAFETY: 1. roots are numbers here.
+        unsafe { SimPlatform.load_root(root) };
     }
 
     /// The CPU drops the page.

@@ -11,7 +11,7 @@ use crate::kernel::{
     FRAMES, KERNEL_REGION, KernelPages, PAGES_PER_TABLE, Pte, SharedHardware, USER_PAGES,
     WINDOW_REGION,
 };
-use crate::machine::{Engine, SimPlatform, context, root_at};
+use crate::machine::{Engine, SimPlatform, context, kernel_root_at, root_at};
 use crate::oracle::FrameKind;
 
 const PAGE_SHIFT: u32 = 12;
@@ -136,7 +136,7 @@ where
                 self.switch(before, wanted);
             }
             (Some(before), None) => {
-                let kernel = root_at(u64::from(KERNEL_ROOT));
+                let kernel = kernel_root_at(u64::from(KERNEL_ROOT));
                 self.engine.switch_away(&self.spaces[before], kernel);
             }
             (None, None) => {}
@@ -245,7 +245,8 @@ where
         let task = context().task();
         self.entered[task].set(space);
         self.load_for(task);
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     }
 
     fn move_table(&self, space: usize, page: usize) -> Option<usize> {

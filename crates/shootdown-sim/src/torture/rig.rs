@@ -159,7 +159,8 @@ where
         let state = SimPlatform.irq_save();
         self.engine.online();
         self.online[cpu].set(true);
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
         context().preempt_enable();
     }
 
@@ -170,7 +171,8 @@ where
         let state = SimPlatform.irq_save();
         self.engine.offline();
         self.online[cpu].set(false);
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
         while !self.wanted[cpu].get() {
             SimPlatform.relax();
         }

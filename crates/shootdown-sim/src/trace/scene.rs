@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Engine, Machine, State, root_at};
+use crate::machine::{Context, Engine, Machine, State, kernel_root_at, root_at};
 use crate::timed::{Costs, Preset, Timed};
 use crate::trace::picture::{self, Panel};
 use crate::trace::{Recorder, Span, SpanKind, Trace};
@@ -116,7 +116,7 @@ impl Stage {
                 context.work(BETWEEN_PS);
                 self.use_pages(context);
             }
-            self.engine.switch_away(&self.space, root_at(0));
+            self.engine.switch_away(&self.space, kernel_root_at(0));
         })
     }
 

@@ -11,7 +11,7 @@ use shootdown::{
     AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown, Stats,
 };
 
-use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
+use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Costs, Timed, TlbCounts, Translation};
 use crate::workload::Measured;
 use crate::workload::engine::with_size;
@@ -152,7 +152,7 @@ where
                 self.touch_as_bystander(context);
             }
         }
-        self.engine.switch_away(self.space, root_at(0));
+        self.engine.switch_away(self.space, kernel_root_at(0));
     }
 
     fn initiator(&self, context: Context<'_>) -> (Vec<Sample>, Counts) {
@@ -172,7 +172,7 @@ where
         self.check(context);
         self.is_over.set(true);
         self.wake_others();
-        self.engine.switch_away(self.space, root_at(0));
+        self.engine.switch_away(self.space, kernel_root_at(0));
         (samples, after.since(&before))
     }
 

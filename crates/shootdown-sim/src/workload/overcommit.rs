@@ -10,7 +10,7 @@ use shootdown::{
     AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Shootdown, Stats,
 };
 
-use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
+use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Costs, HostCounts, Timed, Translation};
 use crate::workload::engine::with_size;
 use crate::workload::overcommitted::{Overcommitted, Sample, Telling};
@@ -138,7 +138,7 @@ where
         if cpu == 0 {
             self.read(context);
         }
-        self.engine.switch_away(self.space, root_at(0));
+        self.engine.switch_away(self.space, kernel_root_at(0));
     }
 
     fn read(&self, context: Context<'_>) {

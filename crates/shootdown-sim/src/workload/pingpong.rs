@@ -10,7 +10,7 @@ use std::cell::Cell;
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Context, Engine, Machine, root_at};
+use crate::machine::{Context, Engine, Machine, kernel_root_at, root_at};
 use crate::timed::{Costs, Timed, Translation};
 use crate::workload::{Measured, Order};
 
@@ -220,7 +220,7 @@ impl<'a> World<'a> {
         let after = counts();
         self.check(context, &mut current);
         self.engine
-            .switch_away(&self.processes[current].space, root_at(0));
+            .switch_away(&self.processes[current].space, kernel_root_at(0));
         Measured {
             samples_ps,
             calls_ps,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shootdown::{AddressSpace, FlushRange, FreedTables, PageSize, Policy};
 
-use crate::machine::{Engine, Machine, root_at};
+use crate::machine::{Engine, Machine, kernel_root_at, root_at};
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_size;
 
@@ -91,7 +91,7 @@ where
                 context.wait_for_interrupt();
             }
         }
-        engine.switch_away(&space, root_at(0));
+        engine.switch_away(&space, kernel_root_at(0));
     });
     shot.take().expect("the initiator has finished")
 }

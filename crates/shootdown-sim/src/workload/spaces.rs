@@ -1,15 +1,15 @@
 //! [`Spaces`]: address spaces whose CPUs all flush.
 
 use shootdown::{
-    AddressSpace, Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, LocalFlush, PageSize,
-    Platform, Root,
+    AddressSpace, Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, KernelRoot, LocalFlush,
+    PageSize, Platform,
 };
 
-use crate::machine::{Context, SimPlatform, root_at};
+use crate::machine::{Context, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Timed, Translation};
 use crate::workload::Built;
 
-const KERNEL_ROOT: Root = root_at(0);
+const KERNEL_ROOT: KernelRoot = kernel_root_at(0);
 /// Where the pages are that CPUs change, one each.
 const FIRST_PAGE: usize = 1;
 

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use shootdown::{
-    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Policy, Root, Shootdown,
+    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, KernelRoot, PageSize, Policy, Shootdown,
 };
 
-use crate::machine::{Context, Engine, Machine, SimPlatform, root_at};
+use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
 use crate::timed::{Activity, Costs, Timed};
 use crate::workload::engine::with_close_size;
 
@@ -14,7 +14,7 @@ use crate::workload::engine::with_close_size;
 const SETTLE_PS: u64 = 1_000_000_000;
 /// The flushes are over by then.
 const STAY_PS: u64 = 4 * SETTLE_PS;
-const KERNEL_ROOT: Root = root_at(0);
+const KERNEL_ROOT: KernelRoot = kernel_root_at(0);
 
 /// What the targets do meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

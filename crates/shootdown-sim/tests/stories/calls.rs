@@ -86,7 +86,8 @@ fn calls_with_interrupts_off_serve_each_other() {
                 format!("a call that has returned ran {ran:?} times")
             });
         }
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     }
     explore(&[calls, calls, calls]);
 }

@@ -1,7 +1,7 @@
 //! [`Eager`]: TLBs with an eye on two pages.
 
 use shootdown::{
-    LocalFlush, Root,
+    LocalFlush,
     tags::{Asid, TagEntries},
 };
 use shootdown_sim::explore::{Chooser, Hardware, Question, Walk, Weak};
@@ -18,7 +18,7 @@ impl Hardware for Eager {
         self.0.flush(cpu, operation, now);
     }
 
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+    fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
         self.0.load_root(cpu, root, asid, entries);
     }
 

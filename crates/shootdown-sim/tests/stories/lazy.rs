@@ -1,8 +1,8 @@
 //! Stories about CPUs that run no user code and keep their space loaded.
 
 use shootdown::FreedTables;
+use shootdown_sim::kernel_root_at;
 use shootdown_sim::machine::context;
-use shootdown_sim::root_at;
 
 use crate::moves::{LOADS, ROUNDS, VISITS, page, relinks, unmaps};
 use crate::play::{Part, Stage, explore, explore_on};
@@ -14,12 +14,12 @@ fn dozes(scene: &Scene) {
     engine.switch_to(None, space);
     for visit in 0..VISITS {
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, root_at(0));
+        engine.enter_lazy(space, kernel_root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         engine.switch_to(Some(space), space);
     }
     scene.load(0);
-    engine.switch_away(space, root_at(0));
+    engine.switch_away(space, kernel_root_at(0));
 }
 
 /// The same, but after every rest another space comes first, or none.
@@ -28,15 +28,15 @@ fn dozes_and_leaves(scene: &Scene) {
     for visit in 0..VISITS {
         engine.switch_to(None, space);
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, root_at(0));
+        engine.enter_lazy(space, kernel_root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         if visit % 2 == 0 {
             engine.switch_to(Some(space), other);
             scene.load_other(0);
-            engine.enter_lazy(other, root_at(0));
-            engine.switch_away(other, root_at(0));
+            engine.enter_lazy(other, kernel_root_at(0));
+            engine.switch_away(other, kernel_root_at(0));
         } else {
-            engine.switch_away(space, root_at(0));
+            engine.switch_away(space, kernel_root_at(0));
         }
     }
 }
@@ -77,7 +77,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
                 let frame = FIRST_FRAME + round;
                 scene.map(0, frame);
                 scene.load(0);
-                engine.enter_lazy(space, root_at(0));
+                engine.enter_lazy(space, kernel_root_at(0));
                 scene.unmap(0);
                 let freed = match round % 2 {
                     0 => FreedTables::No,
@@ -88,7 +88,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
                 engine.switch_to(Some(space), space);
                 scene.load(0);
             }
-            engine.switch_away(space, root_at(0));
+            engine.switch_away(space, kernel_root_at(0));
         }],
     );
 }

@@ -4,7 +4,7 @@ use shootdown::{FlushRange, FreedTables, PageSize};
 use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
 use shootdown_sim::oracle::FrameKind;
-use shootdown_sim::{FailureKind, root_at};
+use shootdown_sim::{FailureKind, kernel_root_at};
 
 use crate::play::Part;
 use crate::scene::{FIRST_FRAME, KERNEL_PAGE, Scene, TABLE};
@@ -67,7 +67,7 @@ pub fn comes_and_goes(scene: &Scene) {
         engine.switch_to(Some(space), other);
         engine.switch_to(Some(other), space);
         looks();
-        engine.switch_away(space, root_at(0));
+        engine.switch_away(space, kernel_root_at(0));
     }
 }
 

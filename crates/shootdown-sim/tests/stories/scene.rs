@@ -99,7 +99,8 @@ impl Scene {
         let state = SimPlatform.irq_save();
         self.engine.online();
         self.online[context().cpu()].set(true);
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     }
 
     /// Writes the entry of a page of region 0.

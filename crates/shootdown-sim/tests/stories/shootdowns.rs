@@ -3,7 +3,7 @@
 use shootdown::{CallData, FreedTables, Platform, Policy};
 use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
-use shootdown_sim::{SimPlatform, root_at};
+use shootdown_sim::{SimPlatform, kernel_root_at};
 
 use crate::moves::{
     LOADS, ROUNDS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, comes_and_goes, page, relinks, unmaps,
@@ -17,7 +17,7 @@ fn stays(scene: &Scene) {
     for _ in 0..LOADS {
         scene.load(0);
     }
-    scene.engine.switch_away(&scene.space, root_at(0));
+    scene.engine.switch_away(&scene.space, kernel_root_at(0));
 }
 
 fn looks_at_two_pages(scene: &Scene) {
@@ -26,7 +26,7 @@ fn looks_at_two_pages(scene: &Scene) {
         scene.load(0);
         scene.load(1);
     }
-    scene.engine.switch_away(&scene.space, root_at(0));
+    scene.engine.switch_away(&scene.space, kernel_root_at(0));
 }
 
 /// CVE-2016-2069, CVE-2025-40174: a CPU loads the space while another flushes it.
@@ -62,7 +62,7 @@ fn initiator_flushes_itself_under_every_policy() {
                 scene.forbid(0, frame);
                 scene.load(0);
             }
-            scene.engine.switch_away(&scene.space, root_at(0));
+            scene.engine.switch_away(&scene.space, kernel_root_at(0));
         },
         |scene| {
             scene.online_all(2);
@@ -136,10 +136,11 @@ fn cpu_that_goes_offline_has_used_its_frames_for_the_last_time() {
             scene.online();
             scene.engine.switch_to(None, &scene.space);
             scene.use_frame(0);
-            scene.engine.switch_away(&scene.space, root_at(0));
+            scene.engine.switch_away(&scene.space, kernel_root_at(0));
             let state = SimPlatform.irq_save();
             scene.engine.offline();
-            SimPlatform.irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { SimPlatform.irq_restore(state) };
         },
     ]);
 }
@@ -160,7 +161,8 @@ fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
             let one_page = page(KERNEL_PAGE);
             scene.engine.flush_kernel(one_page, FreedTables::No);
             scene.clear_frame(FIRST_FRAME);
-            SimPlatform.irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { SimPlatform.irq_restore(state) };
         },
         |scene| {
             scene.online();
@@ -174,7 +176,8 @@ fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
             let posted = scene.engine.post_data(SimPlatform.current_cpu(), data);
             assert_eq!(posted, Ok(()));
             scene.engine.offline();
-            SimPlatform.irq_restore(state);
+            // SAFETY: 1. saved above.
+            unsafe { SimPlatform.irq_restore(state) };
         },
     ]);
 }

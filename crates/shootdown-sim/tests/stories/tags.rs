@@ -3,7 +3,7 @@
 use shootdown::{AddressSpace, Policy, tags::Tags};
 use shootdown_sim::kernel::KernelPages;
 use shootdown_sim::machine::context;
-use shootdown_sim::{FailureKind, root_at};
+use shootdown_sim::{FailureKind, kernel_root_at};
 
 use crate::moves::{
     LOADS, UNMAPS_WHILE_ANOTHER_COMES_AND_GOES, VISITS, comes_and_goes, relinks, unmaps_kernel,
@@ -25,7 +25,7 @@ fn go_round(scene: &Scene, spaces: usize) -> u64 {
         scene.load_other(index);
     }
     if let Some(last) = loaded {
-        scene.engine.switch_away(last, root_at(0));
+        scene.engine.switch_away(last, kernel_root_at(0));
     }
     (ROUNDS * spaces) as u64
 }
@@ -129,7 +129,7 @@ fn kernel_flush_reaches_tags_that_are_not_loaded() {
                     scene.load(KERNEL_PAGE);
                     engine.switch_to(Some(other), space);
                     scene.load(KERNEL_PAGE);
-                    engine.switch_away(space, root_at(0));
+                    engine.switch_away(space, kernel_root_at(0));
                     scene.load(KERNEL_PAGE);
                 }
             },

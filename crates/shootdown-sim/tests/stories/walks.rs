@@ -27,7 +27,7 @@ fn loads(scene: &Scene) {
     (0..LOADS).for_each(|_| scene.load(0));
     scene
         .engine
-        .switch_away(&scene.space, shootdown_sim::root_at(0));
+        .switch_away(&scene.space, shootdown_sim::kernel_root_at(0));
 }
 
 /// The first of the story's schedules that fails.

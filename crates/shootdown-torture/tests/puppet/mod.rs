@@ -87,9 +87,12 @@ impl Puppet {
 
 /// The root with this number.
 fn tables(number: u64) -> Root {
-    // SAFETY: 1. to load a root of this machine is to note its number. 2. 3. there are no tables behind it, and no windows.
+    // SAFETY: 1. to load a root of this machine is to note its number. 2. to 4. there are no tables behind it, and no windows.
     unsafe { Root::new(number) }
 }
+
+// SAFETY: as above.
+const KERNEL_ROOT: KernelRoot = unsafe { KernelRoot::new(0) };
 
 fn address(region: usize, page: usize) -> usize {
     let base = if region == SPACES { KERNEL } else { 0 };
@@ -109,14 +112,14 @@ unsafe impl Platform for Puppet {
         self.irqs_off[self.me()].swap(true, Relaxed)
     }
 
-    fn irq_restore(&self, state: bool) {
+    unsafe fn irq_restore(&self, state: bool) {
         self.irqs_off[self.me()].store(state, Relaxed);
         self.take_interrupt();
     }
 
     fn preempt_disable(&self) {}
 
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         self.pending[target.index()].store(true, Relaxed);
@@ -138,8 +141,8 @@ unsafe impl Platform for Puppet {
         }
     }
 
-    fn load_root(&self, root: Root) {
-        self.root[self.me()].store(root.as_u64(), Relaxed);
+    unsafe fn load_root(&self, root: u64) {
+        self.root[self.me()].store(root, Relaxed);
         for region in 0..SPACES {
             self.drop_pages(region, |_| false);
         }
@@ -253,7 +256,7 @@ impl Memory<CPUS> for Machine {
         let before = self.entered().map(|index| &self.spaces[index]);
         match (before, space) {
             (_, Some(next)) => self.engine.switch_to(before, &self.spaces[next]),
-            (Some(before), None) => self.engine.switch_away(before, tables(0)),
+            (Some(before), None) => self.engine.switch_away(before, KERNEL_ROOT),
             (None, None) => {}
         }
         let entered = space.map_or(0, |index| index as u64 + 1);

@@ -66,12 +66,12 @@ where
     /// #     type IrqState = ();
     /// #     fn current_cpu(&self) -> CpuId { CpuId::new(0) }
     /// #     fn irq_save(&self) {}
-    /// #     fn irq_restore(&self, _: ()) {}
+    /// #     unsafe fn irq_restore(&self, _: ()) {}
     /// #     fn preempt_disable(&self) {}
-    /// #     fn preempt_enable(&self) {}
+    /// #     unsafe fn preempt_enable(&self) {}
     /// #     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> { Ok(()) }
     /// #     fn local_flush(&self, _: LocalFlush) {}
-    /// #     fn load_root(&self, _: Root) {}
+    /// #     unsafe fn load_root(&self, _: u64) {}
     /// #     fn now_ns(&self) -> u64 { 0 }
     /// # }
     /// # post_41_bytes(&Shootdown::new(Kernel));

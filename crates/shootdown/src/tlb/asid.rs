@@ -78,7 +78,7 @@ pub(crate) enum UserSide {
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct AsidSlot {
-    /// [`SpaceId::KERNEL`] when void.
+    /// Names only its engine when void; nothing while no engine has the CPU online.
     space: OwnWord,
     /// The generation, twice; plus one when the [user side](crate::Shootdown::enter_user) is older.
     generation: OwnWord,
@@ -109,7 +109,7 @@ impl AsidSlot {
     }
 
     fn is_void(&self) -> bool {
-        self.space() == SpaceId::KERNEL
+        self.space().as_u64() == 0
     }
 
     fn set(&self, space: SpaceId, generation: TlbGen, user: UserSide) {
@@ -120,7 +120,7 @@ impl AsidSlot {
     }
 
     fn void(&self) {
-        self.space.set(SpaceId::KERNEL.raw());
+        self.space.set(self.space().of_its_engine().raw());
     }
 }
 
@@ -283,6 +283,24 @@ impl<'a> Slots<'a> {
 
     fn slot(self, asid: Asid) -> Option<&'a AsidSlot> {
         asid.slot().and_then(|index| self.all.get(index))
+    }
+
+    /// The tags belong to the engine with this number, from now on or already, and hold nothing. False if they are another's: each would believe what it
+    /// wrote of a tag under which the other has loaded a root since.
+    #[must_use]
+    pub(crate) fn claim(self, engine: u64) -> bool {
+        let is_free = |slot: &AsidSlot| [0, engine].contains(&slot.space().engine());
+        let are_free = self.all.iter().all(is_free);
+        if are_free {
+            let void = SpaceId::of_engine(engine, 0);
+            self.all.iter().for_each(|slot| slot.space.set(void.raw()));
+        }
+        are_free
+    }
+
+    /// The tags are no engine's any more.
+    pub(crate) fn give_up(self) {
+        self.all.iter().for_each(|slot| slot.space.set(0));
     }
 
     /// No tag but `kept` may be used again without dropping what it holds.

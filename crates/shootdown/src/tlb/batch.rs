@@ -7,14 +7,18 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use crate::tlb::{FlushRange, FlushRanges, FreedTables, PageSize};
+use crate::capacity::{Capacity, Cpus};
+use crate::tlb::{
+    AddressSpace, FlushRange, FlushRanges, FreedTables, GuestSpace, PageSize, SpaceId,
+};
 
-/// Pages and tables that have been unlinked and not yet flushed, at most `CAP`; `T` is the host's name for a
+/// Pages and tables that have been unlinked from one space and not yet flushed, at most `CAP`; `T` is the host's name for a
 /// physical frame.
 ///
 /// Dropping a batch that was not submitted leaks what it holds: it cannot be known to be safe to reuse.
 #[must_use = "the changes are not flushed and the frames not freed until the batch is submitted"]
 pub struct FlushBatch<T, const CAP: usize> {
+    owner: SpaceId,
     entries: [MaybeUninit<T>; CAP],
     len: usize,
     changes: Unlinked,
@@ -49,6 +53,10 @@ impl Unlinked {
     pub(crate) fn range(&mut self, range: FlushRange) {
         self.ranges.add(range);
     }
+
+    pub(crate) fn ranges(&mut self, ranges: &FlushRanges) {
+        self.ranges.merge(ranges);
+    }
 }
 
 /// The batch has no room; here is the frame again. Submit, wait, and go on with a new batch.
@@ -62,9 +70,30 @@ impl<T> fmt::Display for BatchFull<T> {
 }
 
 impl<T, const CAP: usize> FlushBatch<T, CAP> {
-    /// An empty batch. It lives wherever the caller puts it; nothing is allocated.
-    pub const fn new() -> Self {
+    /// An empty batch for changes of `space`. It lives wherever the caller puts it; nothing is allocated.
+    pub fn new<const N: usize>(space: &AddressSpace<N>) -> Self
+    where
+        Cpus<N>: Capacity,
+    {
+        Self::of(space.id())
+    }
+
+    /// An empty batch for changes of the kernel's part, which all spaces share.
+    pub const fn kernel() -> Self {
+        Self::of(SpaceId::KERNEL)
+    }
+
+    /// An empty batch for changes of the nested page tables of `guest`.
+    pub fn guest<const N: usize>(guest: &GuestSpace<N>) -> Self
+    where
+        Cpus<N>: Capacity,
+    {
+        Self::of(guest.id())
+    }
+
+    const fn of(owner: SpaceId) -> Self {
         Self {
+            owner,
             entries: [const { MaybeUninit::uninit() }; CAP],
             len: 0,
             changes: Unlinked::NOTHING,
@@ -97,9 +126,9 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         Ok(())
     }
 
-    /// Entries in `range` were changed and no frame was unlinked (protection).
-    pub fn range(&mut self, range: FlushRange) {
-        self.changes.range(range);
+    /// Entries in `ranges` were changed and no frame was unlinked (protection).
+    pub fn range(&mut self, ranges: impl Into<FlushRanges>) {
+        self.changes.ranges(&ranges.into());
     }
 
     /// Whether there is nothing to flush.
@@ -138,6 +167,19 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
         }
     }
 
+    /// It is flushed for `space`: the flush of another one would say nothing of what it holds.
+    ///
+    /// # Panics
+    /// When that is not its own.
+    #[track_caller]
+    pub(crate) fn check_owner(&self, space: SpaceId) {
+        assert!(
+            self.owner == space,
+            "a flush batch of {:?} is submitted for {space:?}",
+            self.owner
+        );
+    }
+
     /// Gives everything back; the flush is complete.
     pub(crate) fn reclaim(self) -> Reclaimed<T, CAP> {
         let Self { entries, len, .. } = self;
@@ -146,12 +188,6 @@ impl<T, const CAP: usize> FlushBatch<T, CAP> {
             next: 0,
             len,
         }
-    }
-}
-
-impl<T, const CAP: usize> Default for FlushBatch<T, CAP> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -9,13 +9,13 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::memory::Here;
-use crate::platform::Platform;
+use crate::platform::{LocalFlush, Platform};
 use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
     AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
-    Reclaimed,
+    Reclaimed, SpaceId,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -67,13 +67,17 @@ where
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
+        let asks = match request.spares_nobody() {
+            true => FreedTables::Yes,
+            false => freed,
+        };
         self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, freed);
+            self.find_holders(me, space, asks);
         })
     }
 
     /// Makes every CPU forget ranges of the kernel's part, which all spaces share, global pages included.
-    /// Context as [`flush`](Self::flush).
+    /// Context as [`flush`](Self::flush). Before any CPU is online it may be called on one without [memory](Self::attach): it is local there.
     pub fn flush_kernel(&self, ranges: impl Into<FlushRanges>, freed: FreedTables) {
         self.submit_flush_kernel(ranges, freed).wait();
     }
@@ -99,22 +103,31 @@ where
 
     /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
     /// nowhere else (I4, I5). Call it as [`submit_flush`](Self::submit_flush).
+    ///
+    /// # Panics
+    /// When `space` is another engine's, or not that of the batch.
     #[track_caller]
     pub fn submit_batch<T, const CAP: usize>(
         &self,
         space: &AddressSpace<N>,
         batch: FlushBatch<T, CAP>,
     ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        batch.check_owner(space.id());
         let flush = self.submit_flush(space, batch.ranges(), batch.freed_tables());
         flush.hold(batch.reclaim())
     }
 
     /// One shootdown for everything in `batch`, which was unlinked from the kernel's part. As
     /// [`submit_batch`](Self::submit_batch).
+    ///
+    /// # Panics
+    /// When the batch is not [the kernel's](FlushBatch::kernel).
+    #[track_caller]
     pub fn submit_kernel_batch<T, const CAP: usize>(
         &self,
         batch: FlushBatch<T, CAP>,
     ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        batch.check_owner(SpaceId::KERNEL);
         let flush = self.submit_flush_kernel(batch.ranges(), batch.freed_tables());
         flush.hold(batch.reclaim())
     }
@@ -134,7 +147,11 @@ where
         let mut asks_platform = self.platform.flushes_remotely();
         loop {
             let irq = self.irq_guard();
-            let here = self.here();
+            let cpu = self.platform.current_cpu();
+            let Some(state) = self.attached(cpu) else {
+                return self.flush_early(cpu);
+            };
+            let here = Here { cpu, state };
             // Once: who waits for a slot sends interrupts.
             let asks = core::mem::replace(&mut asks_platform, false);
             let spared = if asks { here.spared() } else { 0 };
@@ -159,6 +176,18 @@ where
             // The next turn may be on another CPU.
             self.wait_a_turn(SlotClass::Flush, wait.get_or_insert_default());
         }
+    }
+
+    /// A flush on a CPU without memory. While no CPU is online, none but this one has cached anything that concerns it: one that comes online
+    /// drops everything. Interrupts are off.
+    #[cold]
+    fn flush_early(&self, me: CpuId) -> FlushTicket<'_, P, N> {
+        if !self.ready_cpus().is_empty() {
+            // Panics.
+            self.state(me);
+        }
+        self.drop_local(LocalFlush::All);
+        FlushTicket::done(self)
     }
 
     /// Without a request: no other CPU has to be asked.

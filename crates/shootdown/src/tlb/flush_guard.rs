@@ -1,29 +1,35 @@
 //! [`FlushGuard`]: the lock of page tables, whose end is the flush.
 
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::{AddressSpace, FlushRange, PageSize, Unlinked};
+use crate::tlb::{
+    AddressSpace, FlushRanges, FlushTicket, FreedTables, GuestSpace, PageSize, Unlinked,
+};
 
 /// Holds the lock of page tables and gathers what is changed under it. Dropping it submits one flush of all changes, releases the lock, waits,
-/// and gives what was unlinked to the function that frees it: in this order, also at the end of a statement and during a panic.
+/// and gives what was unlinked to the function that frees it: in this order, also at the end of a statement and during a panic. If the flush itself unwinds, what
+/// was unlinked is leaked.
 ///
 /// `L` is the host's guard of the lock, which dropping releases. `C` is the host's collection of unlinked frames and tables, such as a `Vec`;
-/// `()` where none is unlinked. It gets them under the lock: one that may have to wait for memory reserves it before.
+/// `()` where none is unlinked. It gets them under the lock: one that may have to wait for memory reserves it before. It gets each as a
+/// [`ManuallyDrop`], which only the function at the end takes apart: other CPUs still use what a collection drops, or panics over because it is full, so that is
+/// leaked.
 ///
 /// ```
 /// # use shootdown::*;
-/// # use std::sync::Mutex;
+/// # use std::{mem::ManuallyDrop, sync::Mutex};
 /// # struct Tables;
 /// # impl Tables { fn clear(&mut self, _: usize) -> Option<u64> { None } }
 /// # struct Process<const N: usize> where Cpus<N>: Capacity { space: AddressSpace<N>, tables: Mutex<Tables> }
 /// fn unmap<P: Platform>(engine: &Shootdown<P, 64>, process: &Process<64>, page: usize) {
 ///     let lock = process.tables.lock().unwrap();
-///     let mut tables = engine.guard(&process.space, lock, Vec::new(), |frames: Vec<u64>| {
+///     let mut tables = engine.guard(&process.space, lock, Vec::new(), |frames: Vec<_>| {
 ///         // No CPU reaches them any more.
-///         drop(frames);
+///         frames.into_iter().map(ManuallyDrop::into_inner).for_each(drop::<u64>);
 ///     });
 ///     if let Some(frame) = tables.clear(page) {
 ///         tables.unlinked_page(page, PageSize::SIZE_4K, frame);
@@ -41,11 +47,21 @@ where
     Cpus<N>: Capacity,
 {
     engine: &'a Shootdown<P, N>,
-    /// None: the kernel's part.
-    space: Option<&'a AddressSpace<N>>,
+    scope: Scope<'a, N>,
     changes: Unlinked,
     /// Until it is dropped.
     held: Option<Held<L, C, F>>,
+}
+
+/// Whose tables are changed.
+#[derive(Debug)]
+enum Scope<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    Space(&'a AddressSpace<N>),
+    Kernel,
+    Guest(&'a GuestSpace<N>),
 }
 
 #[derive(Debug)]
@@ -73,7 +89,7 @@ where
         free: F,
     ) -> FlushGuard<'a, P, N, L, C, F> {
         self.check_owner(space.id());
-        FlushGuard::new(self, Some(space), lock, unlinked, free)
+        FlushGuard::new(self, Scope::Space(space), lock, unlinked, free)
     }
 
     /// A guard for changes of the kernel's part, which all spaces share. As [`guard`](Self::guard).
@@ -83,7 +99,24 @@ where
         unlinked: C,
         free: F,
     ) -> FlushGuard<'_, P, N, L, C, F> {
-        FlushGuard::new(self, None, lock, unlinked, free)
+        FlushGuard::new(self, Scope::Kernel, lock, unlinked, free)
+    }
+
+    /// A guard for changes of the nested page tables of `guest`, by guest-physical addresses. As [`guard`](Self::guard); not inside
+    /// [`run_guest`](Self::run_guest).
+    ///
+    /// # Panics
+    /// When `guest` is another engine's.
+    #[track_caller]
+    pub fn guard_guest<'a, L, C, F: FnOnce(C)>(
+        &'a self,
+        guest: &'a GuestSpace<N>,
+        lock: L,
+        unlinked: C,
+        free: F,
+    ) -> FlushGuard<'a, P, N, L, C, F> {
+        self.check_owner(guest.id());
+        FlushGuard::new(self, Scope::Guest(guest), lock, unlinked, free)
     }
 }
 
@@ -93,7 +126,7 @@ where
 {
     fn new(
         engine: &'a Shootdown<P, N>,
-        space: Option<&'a AddressSpace<N>>,
+        scope: Scope<'a, N>,
         lock: L,
         unlinked: C,
         free: F,
@@ -105,7 +138,7 @@ where
         });
         Self {
             engine,
-            space,
+            scope,
             changes: Unlinked::NOTHING,
             held,
         }
@@ -118,24 +151,31 @@ where
     /// The leaf entry for the page at `address` was cleared or replaced, and `frame` is what it mapped. Any context.
     pub fn unlinked_page<T>(&mut self, address: usize, size: PageSize, frame: T)
     where
-        C: Extend<T>,
+        C: Extend<ManuallyDrop<T>>,
     {
         self.changes.page(address, size);
-        self.held().unlinked.extend([frame]);
+        self.keep(frame);
     }
 
     /// A page-table page was unlinked that translated the region of size `covered` at `address`. Any context.
     pub fn unlinked_table<T>(&mut self, address: usize, covered: PageSize, table: T)
     where
-        C: Extend<T>,
+        C: Extend<ManuallyDrop<T>>,
     {
         self.changes.table(address, covered);
-        self.held().unlinked.extend([table]);
+        self.keep(table);
     }
 
-    /// Entries in `range` were changed and nothing was unlinked (protection). Any context.
-    pub fn changed(&mut self, range: FlushRange) {
-        self.changes.range(range);
+    /// Entries in `ranges` were changed and nothing was unlinked (protection). Any context.
+    pub fn changed(&mut self, ranges: impl Into<FlushRanges>) {
+        self.changes.ranges(&ranges.into());
+    }
+
+    fn keep<T>(&mut self, unlinked: T)
+    where
+        C: Extend<ManuallyDrop<T>>,
+    {
+        self.held().unlinked.extend([ManuallyDrop::new(unlinked)]);
     }
 }
 
@@ -153,12 +193,19 @@ where
             return;
         };
         let Unlinked { ranges, freed } = self.changes;
-        let ticket = match self.space {
-            Some(space) => self.engine.submit_flush(space, ranges, freed),
-            None => self.engine.submit_flush_kernel(ranges, freed),
+        // Leaked if the submission unwinds.
+        let unlinked = ManuallyDrop::new(unlinked);
+        let ticket = match self.scope {
+            Scope::Space(space) => self.engine.submit_flush(space, ranges, freed),
+            Scope::Kernel => self.engine.submit_flush_kernel(ranges, freed),
+            Scope::Guest(_) if ranges.is_empty() && freed == FreedTables::No => {
+                FlushTicket::done(self.engine)
+            }
+            Scope::Guest(guest) => self.engine.submit_guest_flush(guest),
         };
+        let ticket = ticket.hold(ManuallyDrop::into_inner(unlinked));
         drop(lock);
-        free(ticket.hold(unlinked).wait());
+        free(ticket.wait());
     }
 }
 

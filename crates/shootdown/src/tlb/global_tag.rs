@@ -27,7 +27,7 @@ use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering, array_of, const_fn, fence};
 use crate::tlb::{
-    AddressSpace, Asid, Attention, FlushRequest, FreedTables, Root, SpaceId, TagEntries, UserSide,
+    AddressSpace, Asid, Attention, FlushRequest, FreedTables, SpaceId, TagEntries, UserSide,
 };
 
 /// Who owns eight tags. A host gives the engine some, in a `static`; only the engine looks inside.
@@ -273,9 +273,7 @@ where
         let tlb = &state.tlb;
         let (space, generation) = (tlb.loaded(), tlb.generation());
         self.tag_slots(me).forget(tlb.asid());
-        tlb.begin_load();
-        let root = Root::kept(tlb.root.get());
-        (self.platform).load_tagged_root(root, asid, TagEntries::Drop);
+        self.load_value(state, tlb.root.get(), asid, TagEntries::Drop);
         tlb.set_loaded(space, generation, asid);
         tlb.set_user_side(UserSide::Due);
         state.lazy.set_tagged(space);

@@ -62,9 +62,9 @@ where
         self.id
     }
 
-    /// The root that its virtual CPUs run on.
-    pub fn root(&self) -> Root {
-        self.root
+    /// The value of the root that its virtual CPUs run on.
+    pub fn root(&self) -> u64 {
+        self.root.as_u64()
     }
 
     /// The CPUs that it has run on.
@@ -83,17 +83,26 @@ where
     }
 }
 
-/// The CPU is in guest mode; when this is dropped, it has left.
-struct InGuest<'a, const N: usize>(Here<'a, N>)
+/// The CPU is in guest mode; when this is dropped, it has left. If that is because the host's function unwinds, the virtual CPU may have run: nothing that
+/// it has cached anywhere counts.
+struct InGuest<'a, 'v, const N: usize>
 where
-    Cpus<N>: Capacity;
+    Cpus<N>: Capacity,
+{
+    here: Here<'a, N>,
+    vcpu: &'v mut Vcpu,
+    returned: bool,
+}
 
-impl<const N: usize> Drop for InGuest<'_, N>
+impl<const N: usize> Drop for InGuest<'_, '_, N>
 where
     Cpus<N>: Capacity,
 {
     fn drop(&mut self) {
-        self.0.lazy.set_guest(SpaceId::KERNEL);
+        self.here.lazy.set_guest(SpaceId::KERNEL);
+        if !self.returned {
+            self.vcpu.drop_translations();
+        }
     }
 }
 
@@ -130,14 +139,19 @@ where
             guest.visited.0.insert(me, Ordering::Relaxed);
         }
         here.lazy.set_guest(guest.id);
-        let in_guest = InGuest(here);
+        let mut in_guest = InGuest {
+            here,
+            vcpu,
+            returned: false,
+        };
         // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
         // initiator interrupts us, or we see its generation and, by its Release, its change.
         fence(Ordering::SeqCst);
         let generation = guest.generation();
-        let choice = self.choose_guest_tag(here, vcpu, generation);
+        let choice = self.choose_guest_tag(here, in_guest.vcpu, generation);
         let asid = choice.asid;
-        let exit = run(GuestEntry::new(guest.root, choice));
+        let exit = run(GuestEntry::new(guest.root(), choice));
+        in_guest.returned = true;
         drop(in_guest);
         let result = match exit {
             GuestExit::NotEntered(result) => result,
@@ -206,12 +220,16 @@ where
 
     /// One flush for everything in `batch`, whose addresses are guest-physical. Its frames and tables come back from the ticket's wait. As
     /// [`submit_guest_flush`](Self::submit_guest_flush).
+    ///
+    /// # Panics
+    /// As there, and when the batch is not [that guest's](FlushBatch::guest).
     #[track_caller]
     pub fn submit_guest_batch<T, const CAP: usize>(
         &self,
         guest: &GuestSpace<N>,
         batch: FlushBatch<T, CAP>,
     ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        batch.check_owner(guest.id);
         let flush = match batch.is_empty() {
             true => FlushTicket::done(self),
             false => self.submit_guest_flush(guest),

@@ -1,14 +1,18 @@
-//! Switches in two halves, for hosts whose context switch loads the root itself.
+//! Roots that the host loads itself.
 //!
-//! Between the halves the CPU is in the sets of both spaces, with interrupts off: it may still walk the tables of the one and
-//! already those of the other (I2, I4). A flush of either waits for its second half.
+//! *A switch in two halves*, for hosts whose context switch loads the root: between the halves the CPU is in the sets of both spaces, with interrupts
+//! off: it may still walk the tables of the one and already those of the other (I2, I4). A flush of either waits for its second half.
+//!
+//! *A foreign root*, of which the engine knows nothing: firmware, sleep, a trampoline. The CPU runs in no space meanwhile, so no flush of a
+//! space concerns it. What it leaves behind lies under tag 0, and is dropped as the kernel's root is loaded again. Flushes of the kernel's
+//! part are done there as everywhere, and void the other tags.
 
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
-use crate::tlb::{AddressSpace, SpaceId, TlbGen};
+use crate::tlb::{AddressSpace, KernelRoot, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -59,9 +63,17 @@ where
 
     /// The second half: the host has loaded the root of `next`. Context as of [`begin_switch`](Self::begin_switch).
     ///
+    /// # Safety
+    /// 1. Since `begin_switch` returned true, the host has loaded the root of `next` on this CPU (the kernel's, for `None`) under tag 0, and dropped what user memory
+    ///    the CPU had cached: the engine lets the tables of `previous` go.
+    ///
     /// # Panics
     /// When that was not called on this CPU for these spaces.
-    pub fn end_switch(&self, previous: Option<&AddressSpace<N>>, next: Option<&AddressSpace<N>>) {
+    pub unsafe fn end_switch(
+        &self,
+        previous: Option<&AddressSpace<N>>,
+        next: Option<&AddressSpace<N>>,
+    ) {
         let (from, to) = (name(previous), name(next));
         if from == to {
             return;
@@ -79,6 +91,39 @@ where
         }
         self.platform
             .on_trace(TraceEvent::Switched { cpu: me, space: to });
+    }
+
+    /// From here to [`end_foreign_root`](Self::end_foreign_root) the host may load roots of its own on this CPU, under tag 0 or without tags: for calls of
+    /// firmware, sleep, a trampoline. The CPU has [left](Self::switch_away) its space, and enters none. Interrupts in any state, but the
+    /// caller does not leave this CPU; the engine answers requests meanwhile, so the roots map what contract 11 of [`Platform`] names. Does not block.
+    ///
+    /// # Panics
+    /// When this CPU has a space loaded, lazily too, or has a foreign root already.
+    pub fn begin_foreign_root(&self) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        self.check_host(me, None);
+        let tlb = &self.state(me).tlb;
+        tlb.set_host(SpaceId::FOREIGN);
+        tlb.set_untagged(None);
+        drop(irq);
+    }
+
+    /// Loads `kernel_root`, and drops what the host's own roots have left under tag 0. Context as of [`begin_foreign_root`](Self::begin_foreign_root).
+    ///
+    /// # Panics
+    /// When that was not called on this CPU.
+    pub fn end_foreign_root(&self, kernel_root: KernelRoot) {
+        let irq = self.irq_guard();
+        let me = self.platform.current_cpu();
+        let tlb = &self.state(me).tlb;
+        assert!(
+            tlb.host() == SpaceId::FOREIGN,
+            "{me} ends a foreign root, and has begun none: call begin_foreign_root before you load it"
+        );
+        self.load_kernel(me, kernel_root);
+        tlb.set_host(SpaceId::KERNEL);
+        drop(irq);
     }
 
     fn check_loadable(&self, me: CpuId, next: Option<&AddressSpace<N>>) {

@@ -1,12 +1,14 @@
 //! Loading roots on this CPU, and dropping what it has cached of the loaded one.
 
+use core::sync::atomic::{Ordering, compiler_fence};
+
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
-    AddressSpace, Asid, FlushRange, FreedTables, Root, Slots, SpaceId, SpaceRoot, TagEntries,
+    AddressSpace, Asid, FlushRange, FreedTables, KernelRoot, Slots, SpaceId, SpaceRoot, TagEntries,
     TlbGen, UserSide, Why,
 };
 use crate::trace::TraceEvent;
@@ -43,19 +45,28 @@ where
             // What it makes up for may have unlinked tables.
             self.copy_top(state, FlushRange::WHOLE);
         }
-        self.platform.local_flush(LocalFlush::Space);
+        self.drop_local(LocalFlush::Space);
         self.note_user_side(state, None);
+    }
+
+    /// Has the platform drop translations. Interrupts are off.
+    #[inline]
+    pub(crate) fn drop_local(&self, operation: LocalFlush) {
+        // As in `load_value`: what an NMI-like context reads of this CPU is true before the flush, and after it.
+        compiler_fence(Ordering::SeqCst);
+        self.platform.local_flush(operation);
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// Drops `range` under the loaded tag, both sides.
     #[inline]
     pub(crate) fn drop_range(&self, state: &CpuState<N>, range: FlushRange, freed: FreedTables) {
-        self.platform.local_flush(LocalFlush::Pages(range, freed));
-        self.note_user_side(state, Some(range));
+        self.drop_local(LocalFlush::Pages(range, freed));
+        self.note_user_side(state, Some((range, freed)));
     }
 
     #[inline]
-    fn note_user_side(&self, state: &CpuState<N>, range: Option<FlushRange>) {
+    fn note_user_side(&self, state: &CpuState<N>, range: Option<(FlushRange, FreedTables)>) {
         if self.flush_user_side(state.tlb.asid(), range) == UserSide::Due {
             state.tlb.set_user_side(UserSide::Due);
         }
@@ -80,11 +91,9 @@ where
         };
         state.counters.count_tag(choice.why);
         if choice.why == Why::Untagged {
-            state.tlb.set_untagged_is_kernel(false);
+            state.tlb.set_untagged(None);
         }
-        state.tlb.begin_load();
-        self.platform
-            .load_tagged_root(wanted.root::<WINDOWS>(), choice.asid, choice.entries);
+        self.load_value(state, wanted.root::<WINDOWS>(), choice.asid, choice.entries);
         // I3: the generation was read before the load dropped everything older, or is that of the tag.
         state
             .tlb
@@ -92,7 +101,7 @@ where
         self.note_root::<WINDOWS>(state, Some(wanted));
         state.tlb.set_user_side(choice.user);
         if !self.platform.global_tags().is_none() {
-            state.tlb.root.set(wanted.root::<WINDOWS>().as_u64());
+            state.tlb.root.set(wanted.root::<WINDOWS>());
         }
         if global.is_some() {
             state.lazy.set_tagged(name);
@@ -113,25 +122,23 @@ where
     }
 
     /// Loads a root without a user part.
-    pub(super) fn load_kernel(&self, me: CpuId, root: Root) {
+    pub(super) fn load_kernel(&self, me: CpuId, root: KernelRoot) {
         match self.is_resident_somewhere(me) {
             false => self.load_kernel_root::<false>(me, root),
             true => self.load_kernel_root::<true>(me, root),
         }
     }
 
-    fn load_kernel_root<const WINDOWS: bool>(&self, me: CpuId, root: Root) {
+    fn load_kernel_root<const WINDOWS: bool>(&self, me: CpuId, root: KernelRoot) {
         let state = self.state(me);
         let slots = self.leave_tag::<WINDOWS>(me);
-        let keeps = !slots.is_empty() && state.tlb.untagged_is_kernel();
+        let keeps = !slots.is_empty() && state.tlb.is_untagged(root);
         let entries = match keeps {
             true => TagEntries::Keep,
             false => TagEntries::Drop,
         };
-        state.tlb.begin_load();
-        self.platform
-            .load_tagged_root(root, Asid::UNTAGGED, entries);
-        state.tlb.set_untagged_is_kernel(true);
+        self.load_value(state, root.as_u64(), Asid::UNTAGGED, entries);
+        state.tlb.set_untagged(Some(root));
         state
             .tlb
             .set_loaded(SpaceId::KERNEL, TlbGen::from_raw(0), Asid::UNTAGGED);
@@ -152,7 +159,7 @@ where
         if tlb.take_others_void() {
             slots.void_all_but(loaded);
             if loaded != Asid::UNTAGGED {
-                tlb.set_untagged_is_kernel(false);
+                tlb.set_untagged(None);
             }
         }
         let name = self.loaded_name::<WINDOWS>(state);
@@ -161,11 +168,42 @@ where
         slots
     }
 
-    /// Voids every tag: this CPU has dropped what all of them held, and what they remember may be of the time before it went
-    /// offline.
-    pub(crate) fn reset_tags(&self, me: CpuId) {
-        self.tag_slots(me).void_all_but(Asid::UNTAGGED);
-        self.guest_slots(me).void_all_but(Asid::UNTAGGED);
+    /// Has the platform load a root. From here to the caller's note of it no space is loaded, for NMI-like contexts.
+    #[inline]
+    pub(super) fn load_value(
+        &self,
+        state: &CpuState<N>,
+        root: u64,
+        asid: Asid,
+        entries: TagEntries,
+    ) {
+        state.tlb.begin_load();
+        // A platform's instruction need not be a barrier for the compiler.
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: 1. the root is that of a space or its windows, which stay until this CPU has left them (their drops see to that), or the kernel's, which stays
+        // for ever.
+        unsafe { self.platform.load_tagged_root(root, asid, entries) };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Takes all tags over, void: this CPU has dropped what they held. [`Asid::UNTAGGED`] goes on to cache what the host has loaded.
+    ///
+    /// # Panics
+    /// When they are another engine's, on which this CPU is online.
+    pub(crate) fn claim_tags(&self, me: CpuId) {
+        self.state(me).tlb.set_untagged(None);
+        let number = self.number();
+        let are_ours = self.tag_slots(me).claim(number) && self.guest_slots(me).claim(number);
+        assert!(
+            are_ours,
+            "{me} has tags of another engine: give each engine slots of its own, or tags to one only"
+        );
+    }
+
+    /// They may be another engine's now.
+    pub(crate) fn give_up_tags(&self, me: CpuId) {
+        self.tag_slots(me).give_up();
+        self.guest_slots(me).give_up();
     }
 
     pub(super) fn tag_slots(&self, me: CpuId) -> Slots<'_> {

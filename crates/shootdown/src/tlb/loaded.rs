@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{OwnFlag, OwnWord};
-use crate::tlb::{Asid, OwedFlush, Root, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, KernelRoot, OwedFlush, SpaceId, TlbGen, UserSide};
 
 /// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub(crate) struct CpuTlb {
     pub(crate) turn: OwnWord,
     /// A kernel range was flushed under the loaded tag only: the others must be dropped before they are used.
     others_void: OwnFlag,
-    /// [`Asid::UNTAGGED`] holds nothing but translations of the kernel's part, none of them void.
-    untagged_is_kernel: OwnFlag,
+    /// The complement of the kernel root of which alone [`Asid::UNTAGGED`] holds translations, none of them void; zero where it may hold others.
+    untagged: OwnWord,
     /// The loaded root, if it is a private one.
     pub(crate) windows: LoadedWindows,
 }
@@ -51,7 +51,7 @@ impl CpuTlb {
             lazy_root: OwnWord::new(),
             turn: OwnWord::new(),
             others_void: OwnFlag::new(),
-            untagged_is_kernel: OwnFlag::new(),
+            untagged: OwnWord::new(),
             windows: LoadedWindows::new(),
         }
     }
@@ -139,19 +139,19 @@ impl CpuTlb {
 
     /// The host has loaded the root of `next`, untagged.
     pub(super) fn end_switch(&self, next: SpaceId) {
-        self.set_untagged_is_kernel(next == SpaceId::KERNEL);
+        self.set_untagged(None);
         self.set_user_side(UserSide::Current);
         self.set_loaded(next, self.generation(), Asid::UNTAGGED);
         self.set_host(next);
     }
 
     #[inline]
-    pub(crate) fn lazy_root(&self) -> Root {
-        Root::kept(self.lazy_root.get())
+    pub(crate) fn lazy_root(&self) -> KernelRoot {
+        KernelRoot::kept(self.lazy_root.get())
     }
 
     #[inline]
-    pub(crate) fn set_lazy_root(&self, root: Root) {
+    pub(crate) fn set_lazy_root(&self, root: KernelRoot) {
         self.lazy_root.set(root.as_u64());
     }
 
@@ -165,14 +165,15 @@ impl CpuTlb {
         self.others_void.replace(false)
     }
 
+    /// Whether [`Asid::UNTAGGED`] holds nothing but translations of `root`, none of them void.
     #[inline]
-    pub(crate) fn untagged_is_kernel(&self) -> bool {
-        self.untagged_is_kernel.get()
+    pub(crate) fn is_untagged(&self, root: KernelRoot) -> bool {
+        self.untagged.get() == !root.as_u64()
     }
 
     #[inline]
-    pub(crate) fn set_untagged_is_kernel(&self, is: bool) {
-        self.untagged_is_kernel.set(is);
+    pub(crate) fn set_untagged(&self, root: Option<KernelRoot>) {
+        self.untagged.set(root.map_or(0, |root| !root.as_u64()));
     }
 }
 

@@ -49,7 +49,7 @@ pub use batch::{BatchFull, FlushBatch, Reclaimed};
 pub use flush_guard::FlushGuard;
 pub use global_tag::{GlobalTags, TagSet};
 pub use guest::GuestSpace;
-pub use names::{Root, SpaceId, TlbGen};
+pub use names::{KernelRoot, Root, SpaceId, TlbGen};
 pub use pinned::{PinnedWindows, WrongCpu};
 pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use ranges::{FlushRanges, RANGES};

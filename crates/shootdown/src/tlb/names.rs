@@ -8,20 +8,49 @@ use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 
-/// A page-table root as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// The root of one space's page tables, as the host's hardware wants it (x86: the CR3 value). Opaque to the engine.
+///
+/// It is the right to have these tables loaded, so it can be neither copied nor cloned: one space, one
+/// [`WindowRoot`](crate::windows::WindowRoot) or one [`GuestSpace`](crate::guest::GuestSpace) takes it.
+#[derive(PartialEq, Eq, Debug)]
 pub struct Root(u64);
 
 impl Root {
+    /// In the place of one that was taken out.
+    pub(super) const NONE: Self = Self(0);
+
     /// The root with this value.
     ///
     /// # Safety
-    /// 1. Any CPU of the engine may load it, at any time at which the engine is given it: it maps what the kernel needs to go on.
-    /// 2. Its tables stay in place, and are tables, as long as the engine may load it or has it loaded: that of an
-    ///    [`AddressSpace`](crate::AddressSpace) until the space has been dropped, that of a [`WindowRoot`](crate::windows::WindowRoot)
-    ///    until it has been retired, one that is given to `switch_away` or `enter_lazy` as long as there is the engine.
-    /// 3. That of a [`WindowRoot`](crate::windows::WindowRoot) is a table that nothing else writes but the host, under
+    /// 1. The tables map what the kernel, and the engine, need to go on ([`Platform`]'s contract 11). (A guest's tables map its memory.)
+    /// 2. They stay in place, and are tables, until what takes the root is gone: an [`AddressSpace`](crate::AddressSpace) or a
+    ///    [`GuestSpace`](crate::guest::GuestSpace) has been dropped, a [`WindowRoot`](crate::windows::WindowRoot) retired. For ever, if it is forgotten.
+    /// 3. Until then there is no other `Root` or [`KernelRoot`] of these tables, for this engine or another, and only the engine loads them. (So this is not
+    ///    `const`: each use of a constant would be another one.)
+    /// 4. A table whose root a [`WindowRoot`](crate::windows::WindowRoot) takes is written by nobody but the host, under
     ///    [`PinnedWindows`](crate::windows::PinnedWindows).
+    pub unsafe fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The value.
+    #[inline]
+    pub const fn as_u64(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The root of page tables without a user part, which a CPU loads that runs in no space. Most kernels have one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct KernelRoot(u64);
+
+impl KernelRoot {
+    /// The root with this value, which is not `u64::MAX`.
+    ///
+    /// # Safety
+    /// 1. As duty 1 of [`Root::new`].
+    /// 2. The tables stay in place, and are tables, for ever, and no [`Root`] leads to them.
+    /// 3. They map no user memory and no [window](crate::windows::WindowRoot).
     pub const unsafe fn new(value: u64) -> Self {
         Self(value)
     }
@@ -47,6 +76,8 @@ pub struct SpaceId(u64);
 impl SpaceId {
     /// No user space: the kernel's own mappings, or a CPU with a kernel root.
     pub(crate) const KERNEL: Self = Self(0);
+    /// No space: the host has loaded, or may load, a root that the engine does not know. (Names of spaces begin with an engine's number.)
+    pub(super) const FOREIGN: Self = Self(1);
     /// A name that no space has.
     pub(crate) const NOBODY: Self = Self(u64::MAX);
     /// Where the engine's number begins.
@@ -76,6 +107,11 @@ impl SpaceId {
 
     pub(super) const fn is_being_left(self) -> bool {
         self.0 & Self::SPARE_BIT != 0
+    }
+
+    /// No name, but it says the engine.
+    pub(super) const fn of_its_engine(self) -> Self {
+        Self::of_engine(self.engine(), 0)
     }
 
     /// The number of its engine.
@@ -123,7 +159,7 @@ where
     }
 
     /// A number that tells this engine from others, as far as 65535 numbers can.
-    fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         use core::sync::atomic::Ordering::Relaxed;
         static NEXT: CoreU64 = CoreU64::new(0);
         let number = self.number.load(Relaxed);

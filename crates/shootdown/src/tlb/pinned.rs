@@ -36,10 +36,15 @@ where
     ///
     /// # Errors
     /// [`WrongCpu`] on another CPU.
+    ///
+    /// # Panics
+    /// When `windows` is another engine's.
+    #[track_caller]
     pub fn pin_windows<'a>(
         &'a self,
         windows: &'a WindowRoot,
     ) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
+        self.check_owner(windows.space);
         let preempt = self.preempt_guard();
         let here = self.platform.current_cpu();
         if here != windows.cpu {

@@ -78,11 +78,14 @@ impl FlushRange {
     };
 
     /// The pages that `start..end` touches; both ends are widened to page boundaries (flushing more
-    /// than asked is legal, I10). An end at or below the start gives an empty range, and one that does not
-    /// fit after rounding gives [`WHOLE`](Self::WHOLE).
+    /// than asked is legal, I10). An end at the start gives an empty range. One below it, as `start + length` that wrapped at the top of the
+    /// address space, and one that does not fit after rounding give [`WHOLE`](Self::WHOLE).
     pub const fn new(start: usize, end: usize, page_size: PageSize) -> Self {
         let mask = page_size.bytes() - 1;
-        if end <= start {
+        if end < start {
+            return Self::WHOLE;
+        }
+        if end == start {
             return Self {
                 start: start & !mask,
                 end: start & !mask,

@@ -15,14 +15,47 @@ pub const RANGES: usize = 3;
 /// A further range is merged with the one to which it adds the fewest pages. More than 63 pages, and pages below 4 KiB, are the
 /// whole space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FlushRanges([Word; RANGES]);
+pub struct FlushRanges {
+    words: [Word; RANGES],
+    is_strict: bool,
+}
 
 impl FlushRanges {
     /// No page.
-    pub const EMPTY: Self = Self([Word::NONE; RANGES]);
+    pub const EMPTY: Self = Self::of([Word::NONE; RANGES]);
 
     /// Everything.
-    pub const WHOLE: Self = Self([Word::WHOLE, Word::NONE, Word::NONE]);
+    pub const WHOLE: Self = Self::of([Word::WHOLE, Word::NONE, Word::NONE]);
+
+    const fn of(words: [Word; RANGES]) -> Self {
+        let is_strict = false;
+        Self { words, is_strict }
+    }
+
+    /// The same, strictly: when the wait for the flush has returned, no CPU *holds* an old translation of them under a loaded tag, and what one holds under a tag
+    /// that is not loaded is dropped before the tag is. No target acknowledges early, and none is left out that looks later.
+    ///
+    /// For changes in which the old entry and the new one must not be cached side by side: break before make on Arm, where the page size or the
+    /// output address changes, and changes of the page size on x86 parts on which two sizes at once are a machine check (Intel: ITLB multihit,
+    /// CVE-2018-12207; AMD family 10h: erratum 383). Clear the entry, flush strictly, wait, write the new one. An ordinary
+    /// flush promises less: that no use of the old translations begins any more.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
+    /// Whether they are flushed [strictly](Self::strict).
+    #[inline]
+    pub const fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Adds all of `more`; the result is strict if either is.
+    pub(super) fn merge(&mut self, more: &Self) {
+        more.iter().for_each(|range| self.add(range));
+        self.is_strict |= more.is_strict;
+    }
 
     /// Adds a range.
     pub fn add(&mut self, range: FlushRange) {
@@ -31,7 +64,7 @@ impl FlushRanges {
             return;
         }
         if word == Word::WHOLE {
-            *self = Self::WHOLE;
+            self.words = Self::WHOLE.words;
             return;
         }
         let cost = |known: Word| {
@@ -40,20 +73,20 @@ impl FlushRanges {
             known.union(&new).page_count().saturating_sub(apart)
         };
         let used = self
-            .0
+            .words
             .iter()
             .take_while(|word| **word != Word::NONE)
             .count();
-        let nearest = (0..used).min_by_key(|at| cost(self.0[*at]));
+        let nearest = (0..used).min_by_key(|at| cost(self.words[*at]));
         match nearest {
-            Some(at) if used == RANGES || self.0[at].range().extends_to(&range) => {
-                let joined = Word::of(&self.0[at].range().union(&range));
+            Some(at) if used == RANGES || self.words[at].range().extends_to(&range) => {
+                let joined = Word::of(&self.words[at].range().union(&range));
                 match joined == Word::WHOLE {
-                    true => *self = Self::WHOLE,
-                    false => self.0[at] = joined,
+                    true => self.words = Self::WHOLE.words,
+                    false => self.words[at] = joined,
                 }
             }
-            _ => self.0[used] = word,
+            _ => self.words[used] = word,
         }
     }
 
@@ -61,25 +94,25 @@ impl FlushRanges {
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = FlushRange> + use<> {
         let is_used = |word: &Word| *word != Word::NONE;
-        self.0.into_iter().take_while(is_used).map(Word::range)
+        self.words.into_iter().take_while(is_used).map(Word::range)
     }
 
     /// Whether there is no page.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0[0] == Word::NONE
+        self.words[0] == Word::NONE
     }
 
     /// Whether everything is to be forgotten.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.0[0] == Word::WHOLE
+        self.words[0] == Word::WHOLE
     }
 
     /// How many pages there are, if it is not everything.
     #[inline]
     pub(crate) fn page_count(&self) -> usize {
-        self.0.iter().map(|word| word.page_count()).sum()
+        self.words.iter().map(|word| word.page_count()).sum()
     }
 
     /// Whether dropping the whole space is cheaper than going page by page.
@@ -92,12 +125,15 @@ impl FlushRanges {
 impl From<FlushRange> for FlushRanges {
     #[inline]
     fn from(range: FlushRange) -> Self {
-        Self([Word::of(&range), Word::NONE, Word::NONE])
+        Self::of([Word::of(&range), Word::NONE, Word::NONE])
     }
 }
 
 impl fmt::Debug for FlushRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_strict {
+            f.write_str("strict ")?;
+        }
         f.debug_list().entries(self.iter()).finish()
     }
 }
@@ -161,32 +197,51 @@ impl PackedRanges {
     pub(crate) const EMPTY: Self = Self([0; RANGES]);
     /// In the first word: tables were freed.
     const FREED: u64 = 1 << 63;
+    /// In the second word: it is strict.
+    const STRICT: u64 = 1 << 63;
 
     #[inline]
     pub(crate) fn new(ranges: &FlushRanges, freed: FreedTables) -> Self {
         let [first, second, third] = match ranges.exceeds_ceiling() {
-            true => FlushRanges::WHOLE.0,
-            false => ranges.0,
+            true => FlushRanges::WHOLE.words,
+            false => ranges.words,
         };
         let freed = match freed {
             FreedTables::No => 0,
             FreedTables::Yes => Self::FREED,
         };
-        Self([first.0 | freed, second.0, third.0])
+        let strict = match ranges.is_strict {
+            false => 0,
+            true => Self::STRICT,
+        };
+        Self([first.0 | freed, second.0 | strict, third.0])
     }
 
     #[inline]
     pub(crate) fn ranges(self) -> FlushRanges {
         let [first, second, third] = self.0;
-        FlushRanges([Word(first & !Self::FREED), Word(second), Word(third)])
+        let words = [
+            Word(first & !Self::FREED),
+            Word(second & !Self::STRICT),
+            Word(third),
+        ];
+        FlushRanges {
+            words,
+            is_strict: self.is_strict(),
+        }
     }
 
     /// These and `more`.
     #[cold]
     pub(super) fn joined(self, more: Self) -> Self {
         let mut ranges = self.ranges();
-        more.ranges().iter().for_each(|range| ranges.add(range));
+        ranges.merge(&more.ranges());
         Self::new(&ranges, self.freed_tables().max(more.freed_tables()))
+    }
+
+    #[inline]
+    pub(crate) fn is_strict(self) -> bool {
+        self.0[1] & Self::STRICT != 0
     }
 
     #[inline]

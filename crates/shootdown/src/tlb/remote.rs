@@ -67,9 +67,9 @@ where
     }
 
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
-        let (request, frees_tables) = (self.request, self.frees_user_tables());
+        let (request, needs_all) = (self.request, self.needs_all());
         for cpu in self.here.targets.iter() {
-            if frees_tables && self.is_joining(cpu) || !reaches(cpu) {
+            if needs_all && self.is_joining(cpu) || !reaches(cpu) {
                 continue;
             }
             self.here.targets.remove(cpu);
@@ -82,7 +82,7 @@ where
 
     fn take_all(&mut self) {
         let targets = &self.here.targets;
-        if !self.frees_user_tables() {
+        if !self.needs_all() {
             return targets.clear();
         }
         // No notes: a CPU that looks for one in vain drops more.
@@ -96,8 +96,8 @@ impl<P: Platform, const N: usize> OwnTargets<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
-    fn frees_user_tables(&self) -> bool {
-        self.request.freed_tables() == FreedTables::Yes && self.request.space().is_some()
+    fn needs_all(&self) -> bool {
+        self.request.spares_nobody() && self.request.space().is_some()
     }
 
     /// Whether `cpu` may load the space under a tag that it kept, after a back end has dropped what is under the one before, and walk freed

@@ -257,7 +257,7 @@ where
         let (state, freed) = (me.state, request.freed_tables());
         if !is_partial {
             return match request.space == SpaceId::KERNEL {
-                true => self.platform.local_flush(LocalFlush::All),
+                true => self.drop_local(LocalFlush::All),
                 false => match self.tag_due(state, request.space) {
                     Some(asid) => self.load_under(me.cpu, asid),
                     None => self.drop_loaded::<WINDOWS>(state),

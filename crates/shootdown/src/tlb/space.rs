@@ -4,6 +4,7 @@ use crate::atomic_mask::AtomicCpuMask;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
@@ -84,9 +85,9 @@ where
         self.id
     }
 
-    /// The root that [`switch_to`](Shootdown::switch_to) loads.
-    pub fn root(&self) -> Root {
-        self.root
+    /// The value of the root that [`switch_to`](Shootdown::switch_to) loads.
+    pub fn root(&self) -> u64 {
+        self.root.as_u64()
     }
 
     /// The CPUs that may cache translations of this space, as seen now.
@@ -174,18 +175,15 @@ where
     /// When some CPU still has the space loaded: its tables must not be freed yet (I4). The panic does not unwind, because then its
     /// owner's other fields would be dropped, the tables among them; where panics unwind, the process is aborted.
     fn drop(&mut self) {
-        /// Panicking again while unwinding aborts.
-        struct NoUnwind;
-        impl Drop for NoUnwind {
-            fn drop(&mut self) {
-                panic!("an address space that a CPU has loaded is not dropped");
-            }
-        }
         // ORDERING: acquires the root switch of the last CPU that left; pairs with the Release in `leave`.
         if !self.cpus.0.is_empty(Ordering::Acquire) {
-            let _bomb = NoUnwind;
-            panic!(
-                "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
+            no_unwind(
+                "an address space that a CPU has loaded is not dropped",
+                || {
+                    panic!(
+                        "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
+                    )
+                },
             );
         }
         if let Some(tags) = self.tag_set.get() {

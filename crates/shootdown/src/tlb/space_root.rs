@@ -8,7 +8,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::CpuState;
 use crate::platform::Platform;
-use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId, TlbGen, WindowRoot};
+use crate::tlb::{AddressSpace, FlushRange, SpaceId, TlbGen, WindowRoot};
 
 /// A root of a space: the shared one, or a CPU's private one.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ where
             .map_or(self.space.id(), |windows| windows.name)
     }
 
-    pub(crate) fn root<const WINDOWS: bool>(&self) -> Root {
+    pub(crate) fn root<const WINDOWS: bool>(&self) -> u64 {
         self.windows::<WINDOWS>()
             .map_or(self.space.root(), WindowRoot::root)
     }
@@ -145,8 +145,8 @@ where
         match wanted.and_then(|wanted| wanted.windows.map(|windows| (windows, wanted.space.root())))
         {
             Some((windows, shared)) => {
-                loaded.private.set(windows.root().as_u64());
-                loaded.shared.set(shared.as_u64());
+                loaded.private.set(windows.root());
+                loaded.shared.set(shared);
                 loaded.changes.set(windows.changes.get());
                 loaded.name.set(windows.name.raw());
             }
@@ -166,11 +166,9 @@ where
     pub(crate) fn copy_top(&self, state: &CpuState<N>, range: FlushRange) {
         if self.has_private_loaded(state) {
             let loaded = &state.tlb.windows;
-            let (shared, private) = (
-                Root::kept(loaded.shared.get()),
-                Root::kept(loaded.private.get()),
-            );
-            self.platform.copy_shared_top(shared, private, range);
+            let (shared, private) = (loaded.shared.get(), loaded.private.get());
+            // SAFETY: 1. the private root is loaded, so neither its table nor that of its space is gone.
+            unsafe { self.platform.copy_shared_top(shared, private, range) };
             state.counters.tops_copied.add(1);
         }
     }

@@ -9,7 +9,7 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::{Asid, FlushRange, TagEntries, UserSide};
+use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries, UserSide};
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
@@ -19,7 +19,11 @@ where
     /// used. For hosts with two roots a space ([`Platform::splits_tags`]).
     ///
     /// Call it on the way to user mode, with interrupts off until the root is loaded, each time. Does not block.
-    pub fn enter_user(&self) -> (Asid, TagEntries) {
+    ///
+    /// # Safety
+    /// 1. The host loads the root as it is told, with interrupts off since this call, before the CPU runs in user mode: the engine takes the user side
+    ///    for dropped.
+    pub unsafe fn enter_user(&self) -> (Asid, TagEntries) {
         let tlb = &self.state(self.platform.current_cpu()).tlb;
         let asid = tlb.asid();
         if asid == Asid::UNTAGGED {
@@ -35,13 +39,19 @@ where
         (asid, entries)
     }
 
-    /// The kernel side of the loaded tag has been flushed: `range` of it, or all.
-    pub(crate) fn flush_user_side(&self, asid: Asid, range: Option<FlushRange>) -> UserSide {
+    /// The kernel side of the loaded tag has been flushed: a range of it, or all.
+    pub(crate) fn flush_user_side(
+        &self,
+        asid: Asid,
+        range: Option<(FlushRange, FreedTables)>,
+    ) -> UserSide {
         if !self.platform.splits_tags() {
             return UserSide::Current;
         }
         match range {
-            Some(range) if self.platform.flush_user_side(asid, range) => UserSide::Current,
+            Some((range, freed)) if self.platform.flush_user_side(asid, range, freed) => {
+                UserSide::Current
+            }
             _ => UserSide::Due,
         }
     }

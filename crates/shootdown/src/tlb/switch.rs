@@ -5,7 +5,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
-use crate::tlb::{AddressSpace, Attention, Root, SpaceId, SpaceRoot};
+use crate::tlb::{AddressSpace, Attention, KernelRoot, SpaceId, SpaceRoot};
 use crate::trace::TraceEvent;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -82,12 +82,13 @@ where
     ///
     /// # Panics
     /// When `previous` is not what this CPU has loaded.
-    pub fn switch_away(&self, previous: &AddressSpace<N>, kernel_root: Root) {
+    pub fn switch_away(&self, previous: &AddressSpace<N>, kernel_root: KernelRoot) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_host(me, Some(previous));
         let state = self.state(me);
-        if state.tlb.loaded() != SpaceId::KERNEL {
+        // A lazy CPU that had to let go has loaded a kernel root, perhaps another one.
+        if state.tlb.loaded() != SpaceId::KERNEL || !state.tlb.is_untagged(kernel_root) {
             self.load_kernel(me, kernel_root);
         }
         state.tlb.set_host(SpaceId::KERNEL);
@@ -107,7 +108,7 @@ where
     ///
     /// # Panics
     /// When `space` is not what this CPU has loaded.
-    pub fn enter_lazy(&self, space: &AddressSpace<N>, kernel_root: Root) {
+    pub fn enter_lazy(&self, space: &AddressSpace<N>, kernel_root: KernelRoot) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_host(me, Some(space));
@@ -127,9 +128,11 @@ where
 
     /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one
     /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) and
-    /// while flushes are [deferred](Self::defer_flushes), until what passed this CPU by is made up for. For NMI-like contexts; any context, does not block.
+    /// while flushes are [deferred](Self::defer_flushes), until what passed this CPU by is made up for; and on a CPU without [memory](Self::attach). For NMI-like contexts; any context, does not block.
     pub fn user_access_ok(&self, space: SpaceId) -> bool {
-        let state = self.state(self.platform.current_cpu());
+        let Some(state) = self.attached(self.platform.current_cpu()) else {
+            return false;
+        };
         let tlb = &state.tlb;
         tlb.loaded() == space && !tlb.owes_flush() && state.lazy.get() == Attention::Active
     }
@@ -226,6 +229,10 @@ fn not_loaded(me: CpuId, loaded: SpaceId, claimed: SpaceId) -> ! {
     assert!(
         !loaded.is_being_left(),
         "{me} has begun a switch and not ended it: call end_switch"
+    );
+    assert!(
+        loaded != SpaceId::FOREIGN,
+        "{me} has a root of the host's own: call end_foreign_root before you load a space"
     );
     panic!("{me} has {loaded:?} loaded, but the caller leaves {claimed:?}");
 }

@@ -1,6 +1,7 @@
 //! [`FlushTicket`]: a flush that was submitted and not yet waited for.
 
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 
 use crate::call::{RequestRef, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
@@ -32,9 +33,10 @@ pub struct FlushTicket<'a, P: Platform, const N: usize, H = ()>
 where
     Cpus<N>: Capacity,
 {
-    /// Dropped first: what is held goes after the wait.
-    flush: PendingFlush<'a, P, N>,
-    held: H,
+    /// None once it has been waited for, or handed on.
+    flush: Option<PendingFlush<'a, P, N>>,
+    /// The same.
+    held: Option<H>,
 }
 
 /// What is left of a flush. Dropping it waits.
@@ -81,20 +83,25 @@ where
             _preempt: preempt,
             _here: PhantomData,
         };
-        Self { flush, held: () }
+        FlushTicket {
+            flush: Some(flush),
+            held: Some(()),
+        }
     }
 
     /// The flush of this CPU is still to be done, after the wait. Preemption is disabled until then.
     pub(crate) fn with_local_due(mut self, local: FlushRequest) -> Self {
-        self.flush.local_due = Some(local);
+        self.flush
+            .iter_mut()
+            .for_each(|flush| flush.local_due = Some(local));
         self
     }
 
     /// Has the ticket hold `value`, whatever the host collects freed frames in, until the flush is complete.
-    pub fn hold<H>(self, value: H) -> FlushTicket<'a, P, N, H> {
+    pub fn hold<H>(mut self, value: H) -> FlushTicket<'a, P, N, H> {
         FlushTicket {
-            flush: self.flush,
-            held: value,
+            flush: self.flush.take(),
+            held: Some(value),
         }
     }
 }
@@ -105,18 +112,35 @@ where
 {
     /// Whether waiting would return at once. Any context; does not block.
     pub fn is_done(&self) -> bool {
-        let Self { flush, .. } = self;
-        let is_answered = |request| flush.engine.is_done(request);
-        flush.local_due.is_none() && flush.request.is_none_or(is_answered)
+        self.flush.as_ref().is_none_or(|flush| {
+            let is_answered = |request| flush.engine.is_done(request);
+            flush.local_due.is_none() && flush.request.is_none_or(is_answered)
+        })
     }
 
     /// Waits until no CPU uses the old translations from user mode, nor from the kernel through
     /// uses that begin after this returns; then gives back what it holds. Interrupts and preemption in any state; spins, serving
     /// the flushes of the CPU it runs on.
-    pub fn wait(self) -> H {
-        let Self { flush, held } = self;
-        drop(flush);
-        held
+    ///
+    /// If the wait unwinds, because a method of the platform panics or the engine finds a mistake of the host's, what it holds is leaked.
+    pub fn wait(mut self) -> H {
+        self.finish().expect("taken here only, and by the drop")
+    }
+
+    fn finish(&mut self) -> Option<H> {
+        // A wait that unwinds leaks it (I5).
+        let held = ManuallyDrop::new(self.held.take());
+        drop(self.flush.take());
+        ManuallyDrop::into_inner(held)
+    }
+}
+
+impl<P: Platform, const N: usize, H> Drop for FlushTicket<'_, P, N, H>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::platform::Platform;
 use crate::tlb::asid::Choice;
-use crate::tlb::{Asid, GuestSpace, Root, SpaceId, TagEntries, TlbGen};
+use crate::tlb::{Asid, GuestSpace, SpaceId, TagEntries, TlbGen};
 
 /// A virtual CPU, as far as its translations go. It runs on one CPU at a time; between two entries it may move.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ impl Vcpu {
 /// What the host loads as it enters guest mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuestEntry {
-    /// The nested page tables.
-    pub root: Root,
+    /// The value of the root of the nested page tables.
+    pub root: u64,
     /// The tag, one of [`Platform::guest_slots`]; [`Asid::UNTAGGED`] where there are none.
     pub asid: Asid,
     /// Whether what is cached under the tag may be used. No other tag is to be dropped.
@@ -61,7 +61,7 @@ pub struct GuestEntry {
 }
 
 impl GuestEntry {
-    pub(super) fn new(root: Root, choice: Choice) -> Self {
+    pub(super) fn new(root: u64, choice: Choice) -> Self {
         Self {
             root,
             asid: choice.asid,

@@ -13,6 +13,8 @@
 //! be gone before the table it led to is freed (I4): whoever drops everything, or has been told that tables were freed,
 //! copies first.
 
+use core::mem::ManuallyDrop;
+
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
@@ -49,6 +51,7 @@ where
             "{me} loads the window root of {}",
             windows.cpu
         );
+        windows.was_loaded.set(true);
         self.switch_windows(me, previous, SpaceRoot::private(next, windows));
         drop(irq);
     }
@@ -59,8 +62,10 @@ where
     /// Context: this CPU has `windows` loaded and the caller does not leave it meanwhile. Does not block.
     ///
     /// # Panics
-    /// When `windows` is another CPU's or another space's.
+    /// When `windows` is another CPU's, another space's or another engine's.
+    #[track_caller]
     pub fn refresh_windows(&self, space: &AddressSpace<N>, windows: &WindowRoot) -> bool {
+        self.check_owner(windows.space);
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         assert!(
@@ -83,8 +88,11 @@ where
     ///
     /// # Panics
     /// On another CPU; when this CPU has the private root loaded, lazily too ([`switch_to`](Self::switch_to) or
-    /// [`switch_away`](Self::switch_away) first); when it is another space's.
+    /// [`switch_away`](Self::switch_away) first); when it is another space's or another engine's. Then the table may not be freed.
+    #[track_caller]
     pub fn retire_windows(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+        // A refusal that unwinds gives nothing back.
+        let windows = ManuallyDrop::new(windows);
         let irq = self.irq_guard();
         let here = self.platform.current_cpu();
         assert!(
@@ -101,11 +109,17 @@ where
     ///
     /// # Safety
     /// 1. No CPU loads `space` while this runs, or has it loaded.
+    ///
+    /// # Panics
+    /// When `windows` is another space's or another engine's, or its CPU has `space` loaded.
+    #[track_caller]
     pub unsafe fn retire_windows_elsewhere(
         &self,
         space: &AddressSpace<N>,
         windows: WindowRoot,
     ) -> Root {
+        let windows = ManuallyDrop::new(windows);
+        self.check_owner(windows.space);
         let is_here = self.state(windows.cpu).lazy.presence.is_in(space.id());
         assert!(
             !is_here,
@@ -115,7 +129,9 @@ where
         self.retire(space, windows)
     }
 
-    fn retire(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+    #[track_caller]
+    fn retire(&self, space: &AddressSpace<N>, windows: ManuallyDrop<WindowRoot>) -> Root {
+        self.check_owner(windows.space);
         let owner = windows.cpu;
         let state = self.state(owner);
         assert!(
@@ -136,6 +152,6 @@ where
                 space.cpu_set().remove(owner, Ordering::Release);
             }
         }
-        windows.root
+        ManuallyDrop::into_inner(windows).into_root()
     }
 }

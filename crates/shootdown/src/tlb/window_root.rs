@@ -3,14 +3,17 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::platform::Platform;
-use crate::sync::OwnWord;
+use crate::sync::{OwnFlag, OwnWord};
 use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId};
 
 /// The private root of one CPU in one space. The table is the host's.
 ///
-/// It stays valid while its CPU runs other spaces or is offline. Give it to
-/// [`retire_windows`](Shootdown::retire_windows) before you free the table.
+/// It stays valid while its CPU runs other spaces or is offline. [`retire_windows`](Shootdown::retire_windows) gives the table back.
+///
+/// One that was loaded and is dropped without that panics, as an [`AddressSpace`] that is loaded: the table would be freed under a CPU
+/// that walks it. The panic does not unwind.
 #[derive(Debug)]
 #[must_use = "give it to `retire_windows` before its table is freed"]
 pub struct WindowRoot {
@@ -18,7 +21,9 @@ pub struct WindowRoot {
     /// By which its tag is remembered.
     pub(super) name: SpaceId,
     pub(super) cpu: CpuId,
-    pub(super) root: Root,
+    root: Root,
+    /// Since its first load its CPU may walk the table. Its CPU's own.
+    pub(super) was_loaded: OwnFlag,
     /// How often its windows have changed. Its CPU's own.
     pub(super) changes: OwnWord,
     /// The shared top-level entries that it has are those of this count or newer. Its CPU's own.
@@ -50,6 +55,7 @@ impl WindowRoot {
             name: engine.fresh_space_id(),
             cpu,
             root,
+            was_loaded: OwnFlag::new(),
             changes: OwnWord::new(),
             top_seen: OwnWord::new(),
         }
@@ -60,14 +66,20 @@ impl WindowRoot {
         self.cpu
     }
 
-    /// The private root.
-    pub fn root(&self) -> Root {
-        self.root
+    /// The value of the private root.
+    pub fn root(&self) -> u64 {
+        self.root.as_u64()
     }
 
     /// The space that it belongs to.
     pub fn space(&self) -> SpaceId {
         self.space
+    }
+
+    /// No CPU walks the table any more.
+    pub(super) fn into_root(mut self) -> Root {
+        self.was_loaded.set(false);
+        core::mem::replace(&mut self.root, Root::NONE)
     }
 
     /// Takes over the shared top-level entries if any has changed since; true if so. On its CPU, interrupts off.
@@ -83,9 +95,27 @@ impl WindowRoot {
         let top = space.top();
         let is_behind = self.top_seen.get() != top;
         if is_behind {
-            platform.copy_shared_top(space.root(), self.root, FlushRange::WHOLE);
+            // SAFETY: 1. both are borrowed, and so their tables are in place.
+            unsafe { platform.copy_shared_top(space.root(), self.root(), FlushRange::WHOLE) };
             self.top_seen.set(top);
         }
         is_behind
+    }
+}
+
+impl Drop for WindowRoot {
+    /// # Panics
+    /// When the root was loaded and has not been retired.
+    fn drop(&mut self) {
+        if self.was_loaded.get() {
+            no_unwind(
+                "a window root that its CPU may have loaded is not dropped",
+                || {
+                    panic!(
+                        "window root dropped, and its CPU may have it loaded: call retire_windows"
+                    )
+                },
+            );
+        }
     }
 }

@@ -26,15 +26,16 @@ const GUEST_TAGS: usize = 1;
 /// Tags that something may be cached under.
 const CACHES: usize = GLOBAL_TAG + 1;
 /// The root without a user part.
-pub const NO_USER: Root = tables(0);
+// SAFETY: a model's roots are numbers.
+pub const NO_USER: KernelRoot = unsafe { KernelRoot::new(0) };
 /// The root that leads through [`Model::table_page`].
-pub const TABLE_OWNER: Root = tables(1);
+pub const TABLE_OWNER: u64 = 1;
 /// A private root, which leads through [`Model::table_page`] if its copy of the shared top-level entry does.
-pub const PRIVATE: Root = tables(7);
+pub const PRIVATE: u64 = 7;
 pub const PAGE: usize = 4096;
 
 /// Page tables number `number`.
-pub const fn tables(number: u64) -> Root {
+pub fn tables(number: u64) -> Root {
     // SAFETY: a model's roots are numbers.
     unsafe { Root::new(number) }
 }
@@ -58,7 +59,7 @@ pub fn flag() -> &'static AtomicBool {
 
 loom::thread_local! {
     static CPU: Cell<u32> = Cell::new(0);
-    static LOADED: Cell<Root> = Cell::new(NO_USER);
+    static LOADED: Cell<u64> = Cell::new(NO_USER.as_u64());
     static IRQS_OFF: Cell<bool> = Cell::new(false);
     static TAG: Cell<usize> = Cell::new(0);
     /// The top-level entry of this CPU's private root, and whether the CPU has it cached.
@@ -208,13 +209,13 @@ unsafe impl<const N: usize> Platform for Model<N> {
         IRQS_OFF.with(|off| off.replace(true))
     }
 
-    fn irq_restore(&self, state: bool) {
+    unsafe fn irq_restore(&self, state: bool) {
         IRQS_OFF.with(|off| off.set(state));
     }
 
     fn preempt_disable(&self) {}
 
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
         // A read-modify-write on both sides: loom would let a swap overlook a plain store.
@@ -225,7 +226,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
 
     const HAS_WINDOWS: bool = true;
 
-    fn copy_shared_top(&self, _: Root, _: Root, _: FlushRange) {
+    unsafe fn copy_shared_top(&self, _: u64, _: u64, _: FlushRange) {
         speculate(&self.table_page);
         COPY.with(|copy| copy.set(self.shared_top.load(Ordering::Relaxed)));
     }
@@ -246,7 +247,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
         speculate(&self.table_page);
     }
 
-    fn load_root(&self, _: Root) {
+    unsafe fn load_root(&self, _: u64) {
         unreachable!("the engine loads roots under tags");
     }
 
@@ -273,7 +274,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
         &self.guest_slots[cpu.index()]
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         speculate(&self.table_page);
         let before = LOADED.with(|loaded| loaded.replace(root));
         if self.hypervisor == Hypervisor::TakesByCall {
@@ -292,7 +293,7 @@ unsafe impl<const N: usize> Platform for Model<N> {
                     *entry = None;
                 }
                 // A processor may walk the new tables at once, on speculation.
-                if entry.is_none() && root != NO_USER {
+                if entry.is_none() && root != NO_USER.as_u64() {
                     *entry = Some(self.table[page].load(Ordering::Relaxed));
                 }
             }
@@ -355,7 +356,7 @@ impl<const N: usize> Model<N> {
     }
 
     /// This CPU has loaded `root` and walks at once, by what the tag has kept or by the tables.
-    fn walk_structures(&self, root: Root, asid: Asid, entries: TagEntries) {
+    fn walk_structures(&self, root: u64, asid: Asid, entries: TagEntries) {
         let tag = usize::from(asid.as_u16());
         let mut structures = self.structures[self.current_cpu().index()].lock().unwrap();
         structures.loaded = tag;

@@ -52,7 +52,19 @@ pub enum Moment {
     /// Just before a flush, or just after it.
     Flush(LocalFlush),
     /// Just before a root is loaded, or just after it.
-    Load(Root),
+    Load(u64),
+}
+
+/// When a load drops what the new tag holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum LoadOrder {
+    /// Before the tag is loaded; if it is loaded already, after that too.
+    #[default]
+    Right,
+    /// Against contract 4: only before.
+    DropsBefore,
+    /// Against contract 4: only after.
+    DropsAfter,
 }
 
 /// The CPUs that a back end reaches without an interrupt.
@@ -111,7 +123,7 @@ impl Count {
 }
 
 /// A root that was loaded: on which CPU, and how.
-pub type Load = (u32, Root, Asid, TagEntries);
+pub type Load = (u32, u64, Asid, TagEntries);
 
 /// A call back into the engine, whose size the puppet's type does not name.
 type Hook<R> = fn(&'static Puppet) -> R;
@@ -126,6 +138,13 @@ pub struct Puppet {
     /// Entries of one root only.
     own_tables: Mutex<BTreeMap<(u64, usize), u64>>,
     pub loads: Log<Load>,
+    /// Whether loads keep contract 4.
+    pub load_order: Mutex<LoadOrder>,
+    /// The table that the top-level entry of a root leads to.
+    pub tops: Mutex<BTreeMap<u64, u64>>,
+    /// Tables that are no tables any more, and the CPUs that have walked one all the same.
+    pub freed_tables: Mutex<Vec<u64>>,
+    pub walked_freed: Log<u32>,
     pub trace: Log<TraceEvent>,
     pub flushes: Log<(u32, LocalFlush)>,
     /// The target sets.
@@ -193,7 +212,7 @@ unsafe impl Platform for &'static Puppet {
         self.me().irqs_off.swap(true, Relaxed)
     }
 
-    fn irq_restore(&self, state: bool) {
+    unsafe fn irq_restore(&self, state: bool) {
         self.me().irqs_off.store(state, Relaxed);
     }
 
@@ -201,7 +220,7 @@ unsafe impl Platform for &'static Puppet {
         self.me().preempt_count.fetch_add(1, Relaxed);
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         self.me().preempt_count.fetch_sub(1, Relaxed);
     }
 
@@ -264,18 +283,18 @@ unsafe impl Platform for &'static Puppet {
     const HAS_WINDOWS: bool = true;
     const KERNEL_PAGES_ARE_GLOBAL: bool = true;
 
-    fn copy_shared_top(&self, shared: Root, private: Root, range: FlushRange) {
+    unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
         self.insist_irqs_off("while a root is copied");
         let concerns =
             |page: usize| page < WINDOW * PAGE && range.start() <= page && page < range.end();
         let mut tables = self.own_tables.lock().unwrap();
         let entries = tables
             .iter()
-            .filter(|((root, page), _)| *root == shared.as_u64() && concerns(*page));
+            .filter(|((root, page), _)| *root == shared && concerns(*page));
         let entries: Vec<_> = entries
-            .map(|((_, page), frame)| ((private.as_u64(), *page), *frame))
+            .map(|((_, page), frame)| ((private, *page), *frame))
             .collect();
-        tables.retain(|(root, page), _| *root != private.as_u64() || !concerns(*page));
+        tables.retain(|(root, page), _| *root != private || !concerns(*page));
         tables.extend(entries);
     }
 
@@ -283,7 +302,7 @@ unsafe impl Platform for &'static Puppet {
         self.split.load(Relaxed)
     }
 
-    fn flush_user_side(&self, asid: Asid, range: FlushRange) -> bool {
+    fn flush_user_side(&self, asid: Asid, range: FlushRange, _: FreedTables) -> bool {
         assert!(
             self.splits_tags(),
             "asked for the user side of {asid:?}, which has none"
@@ -298,7 +317,7 @@ unsafe impl Platform for &'static Puppet {
         does
     }
 
-    fn load_root(&self, _: Root) {
+    unsafe fn load_root(&self, _: u64) {
         unreachable!("the engine loads roots under tags");
     }
 
@@ -312,7 +331,7 @@ unsafe impl Platform for &'static Puppet {
         &self.cpus[cpu.index()].guest_slots
     }
 
-    fn load_tagged_root(&self, root: Root, asid: Asid, entries: TagEntries) {
+    unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
         let me = self.me();
         self.insist_irqs_off("during a root load");
         assert!(usize::from(asid.as_u16()) <= me.slots.len(), "no such tag");
@@ -323,10 +342,23 @@ unsafe impl Platform for &'static Puppet {
         let load = (self.current_cpu().as_u32(), root, asid, entries);
         self.loads.push(load);
         self.nmi(Moment::Load(root));
-        *me.loaded.lock().unwrap() = (root.as_u64(), asid.as_u16());
-        if entries == TagEntries::Drop {
-            me.drop_tag(&mut me.tlb.lock().unwrap(), asid.as_u16());
+        // In the order of contract 4, and the processor walks in the middle.
+        let drop_tag = || me.drop_tag(&mut me.tlb.lock().unwrap(), asid.as_u16());
+        let (drops, order) = (
+            entries == TagEntries::Drop,
+            *self.load_order.lock().unwrap(),
+        );
+        if drops && order != LoadOrder::DropsAfter {
+            drop_tag();
+            self.speculate();
         }
+        let was_loaded = me.tag() == asid.as_u16();
+        *me.loaded.lock().unwrap() = (root, asid.as_u16());
+        self.speculate();
+        if drops && (order == LoadOrder::DropsAfter || order == LoadOrder::Right && was_loaded) {
+            drop_tag();
+        }
+        self.speculate();
         self.nmi(Moment::Load(root));
     }
 
@@ -596,14 +628,14 @@ impl Puppet {
     }
 
     /// Writes a page-table entry of one root, which hides that of [`map`](Self::map).
-    pub fn map_in(&self, root: Root, page: usize, frame: u64) {
-        let entry = (root.as_u64(), page * PAGE);
+    pub fn map_in(&self, root: u64, page: usize, frame: u64) {
+        let entry = (root, page * PAGE);
         self.own_tables.lock().unwrap().insert(entry, frame);
     }
 
     /// Clears what [`map_in`](Self::map_in) wrote.
-    pub fn unmap_in(&self, root: Root, page: usize) {
-        let entry = (root.as_u64(), page * PAGE);
+    pub fn unmap_in(&self, root: u64, page: usize) {
+        let entry = (root, page * PAGE);
         self.own_tables.lock().unwrap().remove(&entry);
     }
 
@@ -648,7 +680,8 @@ impl Puppet {
     where
         Cpus<N>: Capacity,
     {
-        let (asid, entries) = self.as_cpu(cpu, || machine.enter_user());
+        // SAFETY: 1. what follows plays the load.
+        let (asid, entries) = self.as_cpu(cpu, || unsafe { machine.enter_user() });
         let cpu = self.cpu(cpu);
         let ((root, tag), address) = (*cpu.loaded.lock().unwrap(), page * PAGE);
         assert_eq!(tag, asid.as_u16());
@@ -673,7 +706,7 @@ impl Puppet {
     /// What the guest that was entered on the running CPU translates `page` to; it caches that.
     pub fn guest_access(&self, entry: GuestEntry, page: usize) -> u64 {
         let (tag, address) = (entry.asid.as_u16(), page * PAGE);
-        let walked = self.own_tables.lock().unwrap()[&(entry.root.as_u64(), address)];
+        let walked = self.own_tables.lock().unwrap()[&(entry.root, address)];
         let mut tlb = self.me().guest_tlb.lock().unwrap();
         *tlb.entry((tag, address)).or_insert(walked)
     }
@@ -685,6 +718,18 @@ impl Puppet {
         *structures.entry(cpu.tag()).or_insert(linked)
     }
 
+    /// The running CPU walks by itself, from what it has cached of the loaded root or else from its top.
+    pub fn speculate(&self) {
+        let (root, _) = *self.me().loaded.lock().unwrap();
+        if let Some(linked) = self.tops.lock().unwrap().get(&root) {
+            let cpu = self.current.load(Relaxed);
+            let table = self.walked_table(cpu, *linked);
+            if self.freed_tables.lock().unwrap().contains(&table) {
+                self.walked_freed.push(cpu);
+            }
+        }
+    }
+
     /// The number of the root that CPU `cpu` has loaded.
     pub fn root_of(&self, cpu: u32) -> u64 {
         self.cpu(cpu).loaded.lock().unwrap().0
@@ -692,13 +737,19 @@ impl Puppet {
 }
 
 /// Page tables number `number`.
-pub const fn tables(number: u64) -> Root {
+pub fn tables(number: u64) -> Root {
     // SAFETY: a puppet's roots are numbers.
     unsafe { Root::new(number) }
 }
 
 /// The root without a user part.
-pub const KERNEL_ROOT: Root = tables(99);
+pub const KERNEL_ROOT: KernelRoot = kernel_tables(99);
+
+/// Another root without a user part.
+pub const fn kernel_tables(number: u64) -> KernelRoot {
+    // SAFETY: as above.
+    unsafe { KernelRoot::new(number) }
+}
 
 pub fn cpu(number: u32) -> CpuId {
     CpuId::new(number)
@@ -858,7 +909,7 @@ where
 {
     fn drop(&mut self) {
         let puppet = self.0.platform();
-        for cpu in (0..N as u32).filter(|cpu| puppet.root_of(*cpu) == self.root().as_u64()) {
+        for cpu in (0..N as u32).filter(|cpu| puppet.root_of(*cpu) == self.root()) {
             puppet.as_cpu(cpu, || self.0.switch_away(&self.1, KERNEL_ROOT));
         }
     }

@@ -6,7 +6,7 @@ use shootdown::*;
 fn main() {
     // Frames come back from `wait` and from nowhere else.
     let space = AddressSpace::new(&SHOOTDOWN, tables(0));
-    let mut batch = FlushBatch::<u64, 4>::new();
+    let mut batch = FlushBatch::<u64, 4>::new(&space);
     batch.page(0, PageSize::SIZE_4K, 7).unwrap();
     let ticket = SHOOTDOWN.submit_batch(&space, batch);
     for frame in ticket {

@@ -12,14 +12,14 @@ unsafe impl Platform for Kernel {
         CpuId::new(0)
     }
     fn irq_save(&self) {}
-    fn irq_restore(&self, (): ()) {}
+    unsafe fn irq_restore(&self, (): ()) {}
     fn preempt_disable(&self) {}
-    fn preempt_enable(&self) {}
+    unsafe fn preempt_enable(&self) {}
     fn send_ipi(&self, _: CpuId) -> Result<(), IpiRefused> {
         Ok(())
     }
     fn local_flush(&self, _: LocalFlush) {}
-    fn load_root(&self, _: Root) {}
+    unsafe fn load_root(&self, _: u64) {}
     fn now_ns(&self) -> u64 {
         0
     }

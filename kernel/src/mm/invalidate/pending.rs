@@ -143,7 +143,7 @@ impl Pending<'_> {
 }
 
 fn submit(space: &MemorySpace, gather: Gather<'_>) -> Ticket {
-    let mut batch = FlushBatch::new();
+    let mut batch = FlushBatch::new(&space.engine);
     let range = gather.range();
     batch.range(range);
     if gather.freed_tables() == FreedTables::Yes {

@@ -4,7 +4,7 @@ use super::{rules, with};
 use crate::arch::percpu;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use shootdown::{CpuId, Root};
+use shootdown::CpuId;
 
 /// The CPU of whoever intrudes.
 const INTRUDER: CpuId = CpuId::new(3);
@@ -82,13 +82,13 @@ pub struct Held(u64);
 
 impl Held {
     /// That of the space with this root.
-    pub fn of(root: Root) -> Self {
+    pub fn of(root: u64) -> Self {
         let place = Place::here();
         if !place.is_locked() && !place.is_intruding {
             with(rules::settled);
         }
-        change(|held| held.push(root.as_u64()));
-        Self(root.as_u64())
+        change(|held| held.push(root));
+        Self(root)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::arch::percpu;
 use crate::platform::{PLAYED_CPUS, SHOOTDOWN};
 use crate::tlb::Tlb;
 use held::Place;
-use shootdown::{CpuId, LocalFlush, Root};
+use shootdown::{CpuId, LocalFlush};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -174,8 +174,8 @@ pub(crate) fn flushing(cpu: CpuId, operation: LocalFlush) {
 }
 
 /// A CPU loads a root.
-pub(crate) fn loading(cpu: CpuId, root: Root) {
-    with(|machine| machine.cpus[cpu.index()].tlb.load(root.as_u64()));
+pub(crate) fn loading(cpu: CpuId, root: u64) {
+    with(|machine| machine.cpus[cpu.index()].tlb.load(root));
 }
 
 /// Somebody waits for other CPUs: they take their interrupts.

@@ -7,7 +7,6 @@
 pub mod random;
 pub mod watched;
 
-use shootdown::Root;
 use shootdown_kernel_tests::addr::PhysAddr;
 use shootdown_kernel_tests::memory;
 use shootdown_kernel_tests::mm::file::{Copy, PageRange};
@@ -141,8 +140,8 @@ pub fn entry_of(space: &MemorySpace, addr: usize) -> Option<u64> {
 }
 
 /// The same in the tables of that root.
-pub fn entry_below(root: Root, addr: usize) -> Option<u64> {
-    let mut table = root.as_u64();
+pub fn entry_below(root: u64, addr: usize) -> Option<u64> {
+    let mut table = root;
     for level in (0..4).rev() {
         let cells = PhysAddr::new(table & ADDRESS).to_direct().cast::<u64>();
         let cell = cells.wrapping_add(addr >> (12 + 9 * level) & 511);

@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Root, Shootdown, Stall};
+use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
 
 use super::HW_CPU_IDS;
 use crate::{
@@ -28,7 +28,8 @@ pub(crate) struct Ostd;
 // 1. It is in the CPU's own area; tasks move in the scheduler only, which the guard keeps out.
 // 2. The interrupt flag. 3. and 4. OSTD's own flushes and loads; it uses no tags. 5. and 6. Its controller's driver: it calls
 //    `do_inter_processor_call`, then ends the interrupt. 7. Nothing is flushed remotely. 8. None of them is there. 9. OSTD's tests unwind
-//    where they panic, but nothing here panics after the boot. 10. `prefetch_write` is not there.
+//    where they panic, but nothing here panics after the boot. 10. `prefetch_write` is not there. 11. The kernel's top-level entries are in every page table. 12. No space is
+//    given to this engine, so what OSTD loads is no concern of its.
 unsafe impl Platform for Ostd {
     type IrqState = bool;
 
@@ -44,7 +45,7 @@ unsafe impl Platform for Ostd {
         was_enabled
     }
 
-    fn irq_restore(&self, was_enabled: bool) {
+    unsafe fn irq_restore(&self, was_enabled: bool) {
         if was_enabled {
             arch_irq::enable_local();
         }
@@ -54,7 +55,7 @@ unsafe impl Platform for Ostd {
         core::mem::forget(disable_preempt());
     }
 
-    fn preempt_enable(&self) {
+    unsafe fn preempt_enable(&self) {
         const { assert!(size_of::<DisabledPreemptGuard>() == 0) };
         // SAFETY: a guard is a promise without content. `preempt_disable` has forgotten one on this CPU, and this is that one.
         drop(unsafe { NonNull::<DisabledPreemptGuard>::dangling().read() });
@@ -74,9 +75,9 @@ unsafe impl Platform for Ostd {
         }
     }
 
-    fn load_root(&self, root: Root) {
+    unsafe fn load_root(&self, root: u64) {
         // SAFETY: whoever made the `Root` has promised that it maps the kernel.
-        unsafe { mm::activate_page_table(root.as_u64() as usize) };
+        unsafe { mm::activate_page_table(root as usize) };
     }
 
     fn now_ns(&self) -> u64 {

@@ -89,7 +89,7 @@ where
         context().tell(|| format!("enters guest {}: {entry:?}", vm.number));
         self.note_entry(vcpu, me, entry);
         let running = Running {
-            root: entry.root.as_u64() as u16,
+            root: entry.root as u16,
             life: vm.life,
             asid: entry.asid,
             tables: vcpu.tables.clone(),

@@ -150,7 +150,7 @@ where
     pub(super) fn unmap_nested(&self, vm: &Vm<N>, pages: u8, prunes: bool, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         let mark = self.mark();
-        let mut batch = FlushBatch::<Removed, BATCH>::new();
+        let mut batch = FlushBatch::<Removed, BATCH>::guest(&vm.space());
         for page in (0..GUEST_PAGES).filter(|page| pages & (1 << page) != 0) {
             self.unlink_nested(vm, page, &mut batch);
         }

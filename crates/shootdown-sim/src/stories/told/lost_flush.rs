@@ -127,6 +127,7 @@ impl Algorithm for LostFlush {
         }
         self.enter(stage);
         stage.set_runs(true);
-        SimPlatform.irq_restore(state);
+        // SAFETY: 1. saved above.
+        unsafe { SimPlatform.irq_restore(state) };
     }
 }

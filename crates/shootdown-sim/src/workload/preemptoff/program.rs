@@ -7,7 +7,7 @@
 use shootdown::sim::Ordering;
 use shootdown::{CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, Wait};
 
-use crate::machine::{Context, SimPlatform, context as machine_context, root_at};
+use crate::machine::{Context, SimPlatform, context as machine_context, kernel_root_at};
 use crate::workload::preemptoff::System;
 use crate::workload::preemptoff::cpu::Task;
 use crate::workload::preemptoff::kernel::Kernel;
@@ -52,7 +52,7 @@ where
             context.work(IDLE_PS);
         }
         context.preempt_disable();
-        self.engine.switch_away(&self.space, root_at(0));
+        self.engine.switch_away(&self.space, kernel_root_at(0));
         context.preempt_enable();
     }
 
@@ -96,7 +96,7 @@ where
             });
         } else if draw < UNMAPS + BATCHES {
             self.flush_space(context, random, || {
-                let mut batch = FlushBatch::<usize, BATCH_PAGES>::new();
+                let mut batch = FlushBatch::<usize, BATCH_PAGES>::new(space);
                 for page in 0..pages {
                     let address = USER_ADDRESS + (page << 12);
                     let added = batch.page(address, PageSize::SIZE_4K, page);

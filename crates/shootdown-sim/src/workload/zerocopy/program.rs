@@ -5,7 +5,7 @@ use shootdown::{
     Capacity, Cpus, FlushRange, FreedTables, LocalFlush, PageSize, Platform, windows::WindowRoot,
 };
 
-use crate::machine::{Context, SimPlatform, root_at};
+use crate::machine::{Context, SimPlatform, kernel_root_at};
 use crate::timed::Translation;
 use crate::workload::zerocopy::Mapping;
 use crate::workload::zerocopy::world::{Desk, World};
@@ -63,7 +63,7 @@ where
             self.take_turns(context, &mut seat);
         }
         self.engine
-            .switch_away(self.client(seat.thread), root_at(0));
+            .switch_away(self.client(seat.thread), kernel_root_at(0));
         if let Some(windows) = seat.windows {
             self.engine.retire_windows(&self.servers, windows);
         }
