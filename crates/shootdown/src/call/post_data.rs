@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::call::CallData;
 use crate::call::data::pointer;
+use crate::call::own_post::OwnPost;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -39,13 +40,14 @@ where
     /// Has `target`, this CPU too, run the function of `data` in its next interrupt, after what was posted to it before. Any
     /// context, also inside a called function and under any lock; does not wait for other CPUs.
     ///
-    /// The data may be posted again as soon as the function begins to run, by the function itself too.
+    /// The data may be posted again as soon as the function begins to run, by the function itself too. One that always posts itself to its own CPU
+    /// has an interrupt pending whenever the handler returns: other CPUs' flushes are served, but the interrupted task does not go on.
     ///
     /// # Errors
     /// [`PostRefused`]; nothing was sent.
     ///
     /// # Panics
-    /// When this CPU has no memory, or `target` is not below `N`.
+    /// When this CPU has no memory.
     pub fn post_data<F>(&self, target: CpuId, data: &'static CallData<F>) -> Result<(), PostRefused>
     where
         F: Fn(CpuId) + Sync,
@@ -76,17 +78,30 @@ where
     pub(crate) fn run_posted(&self, me: Here<'_, N>) -> bool {
         let mut next = me.posted.0.take();
         let is_any = next.is_some();
+        // The list may be long, and a flush must not wait for all of it.
+        let mut pace = self.begin_pace();
         while let Some(link) = next {
-            // SAFETY: links live for ever.
+            // SAFETY: links live as long as the list.
             let cell = unsafe { link.as_ref() };
+            let own = match cell.run {
+                Some(_) => None,
+                // SAFETY: 1. links without a function are those of own posts, and this one is still marked.
+                None => Some(unsafe { OwnPost::request(link) }),
+            };
             // SAFETY: 1. it is on our list.
             next = pointer(unsafe { cell.next.read() });
             // ORDERING: Release: we have read the link; pairs with `post_data`.
             cell.is_posted.swap(0, Ordering::Release);
-            self.enter_posted(me, || {
-                // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
-                unsafe { (cell.run)(link, me.cpu) };
-            });
+            if let Some(run) = cell.run {
+                self.enter_posted(me, || {
+                    // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
+                    unsafe { run(link, me.cpu) };
+                });
+            }
+            if let Some(request) = own {
+                self.run_request(me, me.cpu, &request);
+            }
+            self.keep_pace(me, &mut pace);
         }
         is_any
     }
