@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::call::data::Link;
+use crate::call::data::{Link, pointer};
 use crate::call::{Payload, Request, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
@@ -35,17 +35,6 @@ impl OwnPost {
             }
         }
     }
-
-    /// A copy of what was posted.
-    ///
-    /// # Safety
-    /// 1. `link` is that of an `OwnPost` of the running CPU, was taken off its list and is still marked as posted.
-    pub(super) unsafe fn request(link: NonNull<Link>) -> Request {
-        // SAFETY: duty 1, and `link` is its first field.
-        let post = unsafe { link.cast::<Self>().as_ref() };
-        // SAFETY: 1. duty 1: only this CPU writes there, before it posts and after the mark is gone.
-        unsafe { post.request.read() }
-    }
 }
 
 impl OwnPosts {
@@ -66,8 +55,37 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Posts a function to this CPU, at `place`, which is free and its own. Interrupts are off.
-    pub(super) fn post_to_self(&self, here: Here<'_, N>, place: &OwnPost, request: Request) {
+    /// Runs what this CPU has posted to itself, and `link`, which was taken off its list, leads to; returns what comes next on the list. Interrupts
+    /// are off.
+    #[cold]
+    pub(super) fn run_own_post(
+        &self,
+        me: Here<'_, N>,
+        link: NonNull<Link>,
+    ) -> Option<NonNull<Link>> {
+        // SAFETY: links without a function are those of `OwnPost`, at its start.
+        let post = unsafe { link.cast::<OwnPost>().as_ref() };
+        // SAFETY: 1. only this CPU writes there, before it posts and after the mark is gone.
+        let request = unsafe { post.request.read() };
+        // SAFETY: 1. it is on our list.
+        let next = pointer(unsafe { post.link.next.read() });
+        // The function may post to this CPU again.
+        post.link.is_posted.store(0, Ordering::Relaxed);
+        if let Some(run) = request.function() {
+            self.enter_function(me, run, || {
+                // SAFETY: 1. `send_post` chose `run` for the type in `payload`.
+                unsafe { run(Some(&request.payload), me.cpu) };
+            });
+        }
+        next
+    }
+
+    /// Posts a function to this CPU, which has place for it. Interrupts are off.
+    #[cold]
+    pub(super) fn post_to_self(&self, here: Here<'_, N>, request: Request) {
+        let Some(place) = here.own_posts.free() else {
+            return;
+        };
         // SAFETY: 1. it is free, and only this CPU uses it.
         unsafe { place.request.write(request) };
         place.link.is_posted.store(1, Ordering::Relaxed);

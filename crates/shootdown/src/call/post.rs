@@ -10,6 +10,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
+use crate::memory::Here;
 use crate::platform::Platform;
 
 /// Every request slot of this CPU that functions may use is taken, or as many functions as that wait for this CPU itself, which is named; or this CPU
@@ -87,15 +88,11 @@ where
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
-        let mut wait = SlotWait::default();
-        loop {
-            let slot = self.free_slot_for_function();
-            if let Ok(sent) = self.send_post(slot, targets, function) {
-                return sent;
-            }
-            // This CPU has posted to itself, and has taken no interrupt since: here it waits for functions.
-            self.wait_a_turn(SlotClass::Function, &mut wait);
+        let mut slot = self.free_slot_for_function();
+        if !Self::has_place(slot.here, targets) {
+            slot = self.wait_for_place(slot, targets);
         }
+        self.send_post(slot, targets, function)
     }
 
     /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function and under a lock that the function
@@ -108,7 +105,10 @@ where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
         let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
-        self.send_post(slot, targets, function)
+        match Self::has_place(slot.here, targets) {
+            true => Ok(self.send_post(slot, targets, function)),
+            false => Err(SlotsBusy),
+        }
     }
 
     /// Sends a copy of `function` as [`post`](Self::post) does and returns a ticket, whose wait ends when the
@@ -130,31 +130,46 @@ where
         }
     }
 
+    /// Whether one more function may wait for this CPU itself, if it is named.
+    #[inline]
+    fn has_place(here: Here<'_, N>, targets: &CpuMask<N>) -> bool {
+        here.own_posts.free().is_some() || !targets.contains(here.cpu)
+    }
+
+    /// This CPU has posted to itself, and has taken no interrupt since: here it waits for functions.
+    #[cold]
+    fn wait_for_place<'a>(
+        &'a self,
+        mut slot: FreeSlot<'a, P, N>,
+        targets: &CpuMask<N>,
+    ) -> FreeSlot<'a, P, N> {
+        let mut wait = SlotWait::default();
+        while !Self::has_place(slot.here, targets) {
+            drop(slot);
+            self.wait_a_turn(SlotClass::Function, &mut wait);
+            slot = self.free_slot_for_function();
+        }
+        slot
+    }
+
+    /// Posts to `targets`, this CPU too, which [has place](Self::has_place).
     fn send_post<F>(
         &self,
         slot: FreeSlot<'_, P, N>,
         targets: &CpuMask<N>,
         function: F,
-    ) -> Result<CpuMask<N>, SlotsBusy>
+    ) -> CpuMask<N>
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
-        let here = slot.here;
         let request = Request::call(run_inline::<F>, Payload::of(function));
-        // Before anything is sent.
-        let own = here.own_posts.free();
-        if own.is_none() && targets.contains(here.cpu) {
-            return Err(SlotsBusy);
-        }
-        let mut sent = CpuMask::EMPTY;
         let kind = Kind::CALL.ack_first();
-        let is_own = self
-            .dispatch(&slot, Some(targets), (kind, request), &mut sent)
-            .local;
-        if let Some(place) = own.filter(|_| is_own) {
-            self.post_to_self(here, place, request);
+        let mut sent = CpuMask::EMPTY;
+        let dispatched = self.dispatch(&slot, Some(targets), (kind, request), &mut sent);
+        if dispatched.local {
+            self.post_to_self(slot.here, request);
         }
-        Ok(sent)
+        sent
     }
 
     fn send_copy<F>(

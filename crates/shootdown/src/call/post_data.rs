@@ -4,7 +4,6 @@ use core::fmt;
 
 use crate::call::CallData;
 use crate::call::data::pointer;
-use crate::call::own_post::OwnPost;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -78,30 +77,28 @@ where
     pub(crate) fn run_posted(&self, me: Here<'_, N>) -> bool {
         let mut next = me.posted.0.take();
         let is_any = next.is_some();
-        // The list may be long, and a flush must not wait for all of it.
-        let mut pace = self.begin_pace();
+        let mut pace = None;
         while let Some(link) = next {
             // SAFETY: links live as long as the list.
             let cell = unsafe { link.as_ref() };
-            let own = match cell.run {
-                Some(_) => None,
-                // SAFETY: 1. links without a function are those of own posts, and this one is still marked.
-                None => Some(unsafe { OwnPost::request(link) }),
+            next = match cell.run {
+                None => self.run_own_post(me, link),
+                Some(run) => {
+                    // SAFETY: 1. it is on our list.
+                    let next = pointer(unsafe { cell.next.read() });
+                    // ORDERING: Release: we have read the link; pairs with `post_data`.
+                    cell.is_posted.swap(0, Ordering::Release);
+                    self.enter_posted(me, || {
+                        // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
+                        unsafe { run(link, me.cpu) };
+                    });
+                    next
+                }
             };
-            // SAFETY: 1. it is on our list.
-            next = pointer(unsafe { cell.next.read() });
-            // ORDERING: Release: we have read the link; pairs with `post_data`.
-            cell.is_posted.swap(0, Ordering::Release);
-            if let Some(run) = cell.run {
-                self.enter_posted(me, || {
-                    // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
-                    unsafe { run(link, me.cpu) };
-                });
+            if next.is_some() {
+                // The list may be long, and a flush must not wait for all of it.
+                self.keep_pace(me, pace.get_or_insert_with(|| self.begin_pace()));
             }
-            if let Some(request) = own {
-                self.run_request(me, me.cpu, &request);
-            }
-            self.keep_pace(me, &mut pace);
         }
         is_any
     }

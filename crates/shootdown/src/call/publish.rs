@@ -280,6 +280,7 @@ where
     /// Has this CPU look again in another interrupt. Interrupts are off, so nothing may spin for it: if the platform refuses, the next handler
     /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more.
     #[cold]
+    #[inline(never)]
     pub(crate) fn interrupt_self(&self, here: Here<'_, N>) {
         let owes_since = &here.owes_interrupt_since;
         if self.platform.send_ipi(here.cpu).is_ok() {
