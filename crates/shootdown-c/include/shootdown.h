@@ -162,7 +162,7 @@ typedef struct shootdown_stall_t {
 // 5. What was written before send_ipi is visible to its target when the handler runs (x2APIC: MFENCE and LFENCE before the ICR is
 //    written).
 // 6. An accepted interrupt reaches its target once that enables interrupts, is acknowledged to the controller first, and leads to
-//    shootdown_handle_ipi. Several may merge if the handler runs after the last was sent. One that was refused is accepted in the end.
+//    shootdown_handle_ipi. Several may merge if the handler runs after the last was sent. One to another CPU that was refused is accepted in the end.
 // 7. All functions may be called by several CPUs at once.
 typedef struct shootdown_platform_t {
   // Passed to each of the functions; may be null.
@@ -173,8 +173,10 @@ typedef struct shootdown_platform_t {
   size_t (*irq_save)(void *user);
   // Puts back what irq_save returned, on the same CPU.
   void (*irq_restore)(void *user, size_t state);
-  // Sends the engine's interrupt to a CPU that is online; to this one only when the engine asks itself to look again. Interrupts are off;
-  // must not wait for the target. Returns 0 if it was sent, anything else if it could not be queued: the engine tries again.
+  // Sends the engine's interrupt to a CPU that is online; to this one too, for what it posts to itself and to look again. Interrupts are off;
+  // must not wait for the target, nor until that has taken its last one: it would hang, and only shootdown_look on a third CPU says so. Returns 0 if
+  // it was sent, anything else if it could not be queued: the engine tries again. To this CPU itself it may be refused for ever, if the timer's tick
+  // calls shootdown_look.
   int (*send_ipi)(void *user, uint32_t target);
   // Drops what this CPU has cached of count pages of 2^page_shift bytes from address start on, global translations too, and with freed
   // not 0 every cached page-table entry that leads there (x86: INVLPG does both). count is at most 33. Interrupts are off.
@@ -195,7 +197,7 @@ typedef struct shootdown_platform_t {
   void (*preempt_enable)(void *user);
   // May be null, then the processor's hint is used: one turn of a spin loop.
   void (*relax)(void *user);
-  // May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context; it goes on afterwards. It may print,
+  // May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context, or in that of shootdown_look; it goes on afterwards. It may print,
   // or stop the machine. Provide it: a hang is silent without.
   void (*on_stall)(void *user, const struct shootdown_stall_t *stall);
 } shootdown_platform_t;
@@ -352,11 +354,12 @@ shootdown_status_t shootdown_call_all(struct shootdown_engine_t *engine,
                                       struct shootdown_cpus_t *ran);
 
 // Has every online CPU of targets run function, and waits for nothing: neither for them nor for a free slot, of which a CPU has three. Any
-// context but NMI, under any lock, also inside a called function; this CPU runs it at once if it is named: then no lock is held that the function
-// takes (shootdown_post_node runs it later). Writes to sent, unless it is null, who will run it. data must stay valid until all have.
+// context but NMI, under any lock, also inside a called function. This CPU, if it is named, runs it in its next interrupt, as what it posts to
+// itself by shootdown_post_node; three such functions may wait. Writes to sent, unless it is null, who will run it. data must stay valid until all
+// have.
 //
-// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken, or it is not
-// online and another CPU posts that is not, or goes offline: try again); then nothing was sent.
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken, or three functions wait
+// for itself, or it is not online and another CPU posts that is not, or goes offline: try again); then nothing was sent.
 shootdown_status_t shootdown_post(struct shootdown_engine_t *engine,
                                   const struct shootdown_cpus_t *targets,
                                   shootdown_function_t function,
@@ -544,6 +547,13 @@ shootdown_status_t shootdown_set_policy(struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_policy_name(const struct shootdown_engine_t *engine,
                                          char *buffer,
                                          size_t capacity);
+
+// Looks after requests that nobody waits for in the engine, since their CPU has posted or does not come back from send_ipi, and reports those to
+// on_stall, and interrupts again, that take twice as long as shootdown_set_stall_ns allows. Asks again for an interrupt to this CPU itself that was
+// refused. For the timer's tick of each CPU; any context but NMI, does not block. Does nothing on a CPU without memory.
+//
+// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED.
+shootdown_status_t shootdown_look(struct shootdown_engine_t *engine);
 
 // Has waits that take longer than stall_ns nanoseconds reported to on_stall, again after twice, four times ... as long. At the start it is ten
 // seconds; 0 is never. Any context; does not block.

@@ -89,11 +89,12 @@ pub unsafe extern "C" fn shootdown_call_all(
 }
 
 /// Has every online CPU of targets run function, and waits for nothing: neither for them nor for a free slot, of which a CPU has three. Any
-/// context but NMI, under any lock, also inside a called function; this CPU runs it at once if it is named: then no lock is held that the function
-/// takes (shootdown_post_node runs it later). Writes to sent, unless it is null, who will run it. data must stay valid until all have.
+/// context but NMI, under any lock, also inside a called function. This CPU, if it is named, runs it in its next interrupt, as what it posts to
+/// itself by shootdown_post_node; three such functions may wait. Writes to sent, unless it is null, who will run it. data must stay valid until all
+/// have.
 ///
-/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken, or it is not
-/// online and another CPU posts that is not, or goes offline: try again); then nothing was sent.
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_NO_MEMORY, SHOOTDOWN_BUSY (all slots of this CPU are taken, or three functions wait
+/// for itself, or it is not online and another CPU posts that is not, or goes offline: try again); then nothing was sent.
 ///
 /// # Safety
 /// 1. The pointers are null or lead to what the header says.

@@ -41,7 +41,7 @@ pub struct Stall {
 /// 5. What was written before send_ipi is visible to its target when the handler runs (x2APIC: MFENCE and LFENCE before the ICR is
 ///    written).
 /// 6. An accepted interrupt reaches its target once that enables interrupts, is acknowledged to the controller first, and leads to
-///    shootdown_handle_ipi. Several may merge if the handler runs after the last was sent. One that was refused is accepted in the end.
+///    shootdown_handle_ipi. Several may merge if the handler runs after the last was sent. One to another CPU that was refused is accepted in the end.
 /// 7. All functions may be called by several CPUs at once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,10 @@ pub struct Platform {
     pub irq_save: Option<unsafe extern "C" fn(user: *mut c_void) -> usize>,
     /// Puts back what irq_save returned, on the same CPU.
     pub irq_restore: Option<unsafe extern "C" fn(user: *mut c_void, state: usize)>,
-    /// Sends the engine's interrupt to a CPU that is online; to this one only when the engine asks itself to look again. Interrupts are off;
-    /// must not wait for the target. Returns 0 if it was sent, anything else if it could not be queued: the engine tries again.
+    /// Sends the engine's interrupt to a CPU that is online; to this one too, for what it posts to itself and to look again. Interrupts are off;
+    /// must not wait for the target, nor until that has taken its last one: it would hang, and only shootdown_look on a third CPU says so. Returns 0 if
+    /// it was sent, anything else if it could not be queued: the engine tries again. To this CPU itself it may be refused for ever, if the timer's tick
+    /// calls shootdown_look.
     pub send_ipi: Option<unsafe extern "C" fn(user: *mut c_void, target: u32) -> c_int>,
     /// Drops what this CPU has cached of count pages of 2^page_shift bytes from address start on, global translations too, and with freed
     /// not 0 every cached page-table entry that leads there (x86: INVLPG does both). count is at most 33. Interrupts are off.
@@ -85,7 +87,7 @@ pub struct Platform {
     pub preempt_enable: Option<unsafe extern "C" fn(user: *mut c_void)>,
     /// May be null, then the processor's hint is used: one turn of a spin loop.
     pub relax: Option<unsafe extern "C" fn(user: *mut c_void)>,
-    /// May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context; it goes on afterwards. It may print,
+    /// May be null: a wait has taken longer than shootdown_set_stall_ns allows, in the waiter's context, or in that of shootdown_look; it goes on afterwards. It may print,
     /// or stop the machine. Provide it: a hang is silent without.
     pub on_stall: Option<unsafe extern "C" fn(user: *mut c_void, stall: *const Stall)>,
 }

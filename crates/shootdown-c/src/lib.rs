@@ -54,8 +54,8 @@ pub use lifecycle::{
 };
 pub use node::{shootdown_node_init, shootdown_node_is_posted, shootdown_post_node};
 pub use report::{
-    SHOOTDOWN_ALL_CPUS, shootdown_policy_name, shootdown_set_policy, shootdown_set_stall_ns,
-    shootdown_stat, shootdown_stat_name,
+    SHOOTDOWN_ALL_CPUS, shootdown_look, shootdown_policy_name, shootdown_set_policy,
+    shootdown_set_stall_ns, shootdown_stat, shootdown_stat_name,
 };
 pub use space::{
     shootdown_enter_lazy, shootdown_space_deinit, shootdown_space_init, shootdown_switch_away,

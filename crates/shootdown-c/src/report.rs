@@ -114,6 +114,24 @@ pub unsafe extern "C" fn shootdown_policy_name(
     })())
 }
 
+/// Looks after requests that nobody waits for in the engine, since their CPU has posted or does not come back from send_ipi, and reports those to
+/// on_stall, and interrupts again, that take twice as long as shootdown_set_stall_ns allows. Asks again for an interrupt to this CPU itself that was
+/// refused. For the timer's tick of each CPU; any context but NMI, does not block. Does nothing on a CPU without memory.
+///
+/// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED.
+///
+/// # Safety
+/// 1. The pointers are null or lead to what the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shootdown_look(engine: *mut EngineStorage) -> Status {
+    status((|| {
+        // SAFETY: duty 1.
+        let machine = unsafe { machine(engine) }?;
+        machine.engine.look();
+        Ok(())
+    })())
+}
+
 /// Has waits that take longer than stall_ns nanoseconds reported to on_stall, again after twice, four times ... as long. At the start it is ten
 /// seconds; 0 is never. Any context; does not block.
 ///

@@ -48,6 +48,7 @@ fn null_pointers_are_told() {
     told!(SHOOTDOWN_NULL, shootdown_ticket_drop(null_mut()));
     told!(SHOOTDOWN_NULL, shootdown_set_policy(engine, null()));
     told!(SHOOTDOWN_NULL, shootdown_poll(null_mut()));
+    told!(SHOOTDOWN_NULL, shootdown_look(null_mut()));
     let odd = engine.cast::<u8>().wrapping_add(8).cast::<EngineStorage>();
     told!(SHOOTDOWN_INVALID, shootdown_poll(odd));
 }
@@ -148,6 +149,7 @@ fn a_cpu_without_memory_is_told() {
     let engine = machine.engine();
     told!(SHOOTDOWN_NO_MEMORY, shootdown_online(engine));
     told!(SHOOTDOWN_OK, shootdown_poll(engine));
+    told!(SHOOTDOWN_OK, shootdown_look(engine));
     told!(SHOOTDOWN_NO_MEMORY, shootdown_handle_ipi(engine));
     told!(
         SHOOTDOWN_NO_MEMORY,

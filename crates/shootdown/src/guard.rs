@@ -1,5 +1,7 @@
 //! What stays as it is until a guard is dropped: interrupts off, preemption disabled. What must not unwind.
 
+use core::sync::atomic::{Ordering, compiler_fence};
+
 use crate::platform::Platform;
 
 /// Interrupts are off until this is dropped.
@@ -13,16 +15,17 @@ impl<'a, P: Platform> IrqGuard<'a, P> {
     #[track_caller]
     #[inline]
     pub(crate) fn new(platform: &'a P) -> Self {
-        Self {
-            platform,
-            state: platform.irq_save(),
-        }
+        let state = platform.irq_save();
+        // An instruction that the compiler may move memory accesses across (Rust: `asm!` with `nomem`) is no barrier to it.
+        compiler_fence(Ordering::SeqCst);
+        Self { platform, state }
     }
 }
 
 impl<P: Platform> Drop for IrqGuard<'_, P> {
     #[inline]
     fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
         // SAFETY: 1. `new` got it on this CPU, which the code in between did not leave.
         unsafe { self.platform.irq_restore(self.state) };
     }

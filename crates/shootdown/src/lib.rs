@@ -141,7 +141,7 @@ pub mod tags {
 pub mod watch {
     pub use crate::stats::WAIT_BUCKETS;
     pub use crate::trace::TraceEvent;
-    pub use crate::watchdog::{Activity, DEFAULT_STALL_NS};
+    pub use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy};
 }
 
 /// Mappings of one CPU that no other needs to flush: for servers that map their clients' pages.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::{Backlog, Inbox, PostedList, RingReader, SLOTS, Slot};
+use crate::call::{Backlog, Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
@@ -76,6 +76,10 @@ where
     pub(crate) ring: RingReader,
     pub(crate) counters: Counters,
     pub(crate) activity: ActivityLog,
+    pub(crate) own_posts: OwnPosts,
+    /// Since when the platform has refused an interrupt to this CPU itself, in ns; 0 if it has not.
+    pub(crate) owes_interrupt_since: OwnWord,
+    pub(crate) lookout: Lookout,
 }
 
 impl<const N: usize> CpuState<N>
@@ -106,6 +110,9 @@ where
                     ring: RingReader::new(),
                     counters: Counters::new(),
                     activity: ActivityLog::new(),
+                    own_posts: OwnPosts::new(),
+                    owes_interrupt_since: OwnWord::new(),
+                    lookout: Lookout::new(),
                 }),
             }
         }

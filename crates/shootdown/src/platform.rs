@@ -41,7 +41,7 @@ use crate::watchdog::Stall;
 /// 6. An accepted interrupt reaches its target once the target enables interrupts, and leads to
 ///    [`Shootdown::handle_ipi`](crate::Shootdown::handle_ipi) there. Several may merge into one, as long
 ///    as the handler runs after the last of them was sent: a controller that keeps one bit (RISC-V: SSIP) is acknowledged before
-///    the handler looks, never after. A platform that refuses an interrupt accepts it when it is sent again, in the end.
+///    the handler looks, never after. A platform that refuses an interrupt to another CPU accepts it when it is sent again, in the end.
 /// 7. A CPU that was [taken](RemoteTargets) executes nothing any more, from the moment when [`flush_remote`](Self::flush_remote) returns
 ///    [`RemoteFlush::Done`] or [`finish_remote`](Self::finish_remote) returns, before contract 3 holds there for the request, as if
 ///    [`local_flush`](Self::local_flush) had been called: for every range, under the tag of the loaded root, both its sides if
@@ -66,7 +66,8 @@ pub unsafe trait Platform: Sync {
     /// The running CPU. With interrupts and preemption on, the answer may be stale at once.
     fn current_cpu(&self) -> CpuId;
 
-    /// Disables maskable interrupts on this CPU and returns whether they were on. Nests.
+    /// Disables maskable interrupts on this CPU and returns whether they were on. Nests. Neither this nor [`irq_restore`](Self::irq_restore) need be a
+    /// barrier for the compiler (Rust: `asm!` without `nomem`): the engine has one behind it, and one before that.
     fn irq_save(&self) -> Self::IrqState;
 
     /// Puts back what [`irq_save`](Self::irq_save) returned, on the same CPU.
@@ -87,12 +88,14 @@ pub unsafe trait Platform: Sync {
     /// 1. There was a `preempt_disable` that this undoes. The engine calls this; others might undo the engine's.
     unsafe fn preempt_enable(&self);
 
-    /// Sends the engine's interrupt to `target`, which is online and not this CPU (this CPU only when the
-    /// engine asks itself to look again). Called with interrupts off; must not wait for the target.
+    /// Sends the engine's interrupt to `target`, which is online; this CPU too: for what it posts to itself, and to look again. Called with
+    /// interrupts off. It must not wait for the target, also not until that has taken its last interrupt (LoongArch: the blocking bit of the send
+    /// register stays clear): two CPUs that send to each other would wait for ever, and only [`look`](crate::Shootdown::look) on a third would say so.
     ///
     /// # Errors
     /// [`IpiRefused`] when the interrupt could not be queued; the engine tries again, and reports to
-    /// [`on_stall`](Self::on_stall) if that takes long.
+    /// [`on_stall`](Self::on_stall) if that takes long. An interrupt to this CPU itself is asked for again when it polls, waits or
+    /// [looks](crate::Shootdown::look): a platform whose controller cannot interrupt its own CPU refuses, and calls that from its timer tick.
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused>;
 
     /// Drops translations of this CPU alone. Called with interrupts off.
@@ -257,7 +260,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
-    /// its context; the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
+    /// its context, or by [`look`](crate::Shootdown::look); the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
     /// back into the engine. It must not unwind, because what the waiter lent to the target is still lent. The default does nothing.
     #[cold]
     fn on_stall(&self, stall: &Stall) {

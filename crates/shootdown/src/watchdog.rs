@@ -2,11 +2,13 @@
 //!
 //! A CPU that keeps interrupts off for ever, or a called function that does not return, makes its initiators spin
 //! without a word. Waiters therefore look at the clock now and then. A report never ends a wait: the target may still
-//! use what the caller lent it (I11). The interrupt is sent once more, in case it was lost.
+//! use what the caller lent it (I11). With each report all targets that have not answered are interrupted once more, in case it was lost.
+//!
+//! What nobody waits for in the engine is looked after by the timer's ticks ([`Shootdown::look`](crate::Shootdown::look)).
 
 use core::fmt;
 
-use crate::call::{Run, SLOTS};
+use crate::call::{Number, Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::sync::OwnWord;
 
@@ -23,6 +25,18 @@ pub enum Activity {
     /// It runs a called function: the name of its type, which for a closure names the function that it was written
     /// in ([`type_name`](core::any::type_name)).
     Function(&'static str),
+    /// It is inside [`run_guest`](crate::Shootdown::run_guest): its guest has not exited, or has and interrupts are still off.
+    Guest,
+}
+
+/// Who has found a [`Stall`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FoundBy {
+    /// One that waits for the request, or sends its interrupt again and again.
+    Waiter,
+    /// [`Shootdown::look`](crate::Shootdown::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
+    /// come back from [`Platform::send_ipi`](crate::Platform::send_ipi).
+    Look,
 }
 
 /// An [`Activity`] in one word, so that others may read it at any time.
@@ -72,8 +86,10 @@ pub struct Stall {
     pub wanted: Activity,
     /// What the target is doing now.
     pub doing: Activity,
-    /// For how long this waiter has been waiting, in nanoseconds.
+    /// For how long this waiter has been waiting, in nanoseconds; of [`FoundBy::Look`], how long ago the request was found at the latest.
     pub waited_ns: u64,
+    /// Who says so.
+    pub found_by: FoundBy,
 }
 
 impl fmt::Display for Stall {
@@ -85,22 +101,36 @@ impl fmt::Display for Stall {
             waited_ns,
             ..
         } = self;
-        write!(
-            f,
-            "{initiator} has waited {} us for {target}",
-            waited_ns / 1000
-        )?;
+        let waited_us = waited_ns / 1000;
+        match self.found_by {
+            FoundBy::Waiter => write!(f, "{initiator} has waited {waited_us} us for {target}")?,
+            FoundBy::Look => write!(
+                f,
+                "{initiator} waits nowhere in the engine (it has gone on, or is inside send_ipi), and has had no answer for {waited_us} us from {target}"
+            )?,
+        }
         if *others > 0 {
             write!(f, " and {others} more")?;
         }
         match self.wanted {
             Activity::None => f.write_str(", whose interrupt the platform refuses to send")?,
-            Activity::Flush => f.write_str(" to flush")?,
+            Activity::Flush | Activity::Guest => f.write_str(" to flush")?,
             Activity::Function(name) => write!(f, " to run {name}")?,
         }
         match self.doing {
             Activity::None => {
-                f.write_str(", which runs nothing for the engine: interrupts off without polling, halted, or an interrupt got lost")
+                // A target that polls may be what is waited for: polls serve flushes only.
+                let off = match self.wanted {
+                    Activity::Function(_) => "interrupts off (polls run no functions)",
+                    _ => "interrupts off without polling",
+                };
+                write!(
+                    f,
+                    ", which runs nothing for the engine: {off}, halted, or an interrupt got lost"
+                )
+            }
+            Activity::Guest => {
+                f.write_str(", which is in guest mode, or has interrupts off behind the exit")
             }
             Activity::Flush => f.write_str(", which is flushing"),
             Activity::Function(name) => write!(f, ", which is running {name}"),
@@ -113,6 +143,8 @@ impl fmt::Display for Stall {
 pub(crate) struct ActivityLog {
     doing: OwnWord,
     wanted: [OwnWord; SLOTS],
+    /// The number of the request in each slot of which a stall was reported last, by whoever reported it.
+    reported: [OwnWord; SLOTS],
 }
 
 impl ActivityLog {
@@ -120,7 +152,18 @@ impl ActivityLog {
         Self {
             doing: OwnWord::new(),
             wanted: [const { OwnWord::new() }; SLOTS],
+            reported: [const { OwnWord::new() }; SLOTS],
         }
+    }
+
+    /// A stall of request `number` in slot `index` is reported. On any CPU: a report too many does no harm.
+    pub(crate) fn reports(&self, index: usize, number: Number) {
+        self.reported[index].set(number.bits());
+    }
+
+    /// Whether one was.
+    pub(crate) fn is_reported(&self, index: usize, number: Number) -> bool {
+        self.reported[index].get() == number.bits()
     }
 
     /// What the request in slot `index` asks for.

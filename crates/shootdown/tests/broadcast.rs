@@ -189,6 +189,7 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     puppet.as_cpu(1, || {
         machine.post(&mask([1]), note("first"));
     });
+    puppet.deliver(1);
     let inner = |_: CpuId| {
         note("first begins")(cpu(1));
         puppet.as_cpu(2, || machine.post(&mask([1]), note("second")));

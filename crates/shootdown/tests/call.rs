@@ -1031,3 +1031,97 @@ fn who_waits_for_a_slot_for_a_call_serves_functions() {
     puppet.deliver_all();
     assert_eq!(RUNS.get(), 5);
 }
+
+/// It would wait for ever for a lock that its own CPU holds (I14).
+#[test]
+fn a_function_that_is_posted_under_a_lock_does_not_run_under_it() {
+    static IS_LOCKED: AtomicBool = AtomicBool::new(true);
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.set_irqs_off(true);
+    let locks = |_: CpuId| {
+        assert!(!IS_LOCKED.load(Relaxed), "under the lock");
+        RUNS.add();
+    };
+    assert_eq!(machine.try_post(&mask([0]), locks), Ok(mask([0])));
+    assert!(!machine.poll(), "it is a function");
+    IS_LOCKED.store(false, Relaxed);
+    puppet.set_irqs_off(false);
+    assert_eq!(puppet.sent.take(), [(0, 0)]);
+    assert!(puppet.deliver(0));
+    assert_eq!(RUNS.get(), 1);
+}
+
+#[test]
+fn a_function_that_posts_itself_again_does_not_recurse() {
+    static DEPTH: Count = Count::new();
+    static RUNS: Count = Count::new();
+    fn again(machine: &'static puppet::Machine<2>, me: CpuId) {
+        DEPTH.add();
+        assert_eq!(DEPTH.get(), 1, "on one handler's stack");
+        RUNS.add();
+        machine
+            .try_post(&CpuMask::only(me), move |me| again(machine, me))
+            .unwrap();
+        DEPTH.take();
+    }
+    let (machine, puppet) = with_puppet::<2>();
+    machine.call_one(cpu(1), &|me| again(machine, me)).unwrap();
+    for _ in 0..5 {
+        RUNS.take();
+        assert!(puppet.deliver(1));
+        assert_eq!(RUNS.get(), 1, "in each interrupt");
+    }
+}
+
+/// With what it posts to itself otherwise; and where nothing more may wait, `post` runs what waits.
+#[test]
+fn posts_of_a_cpu_to_itself_run_in_order() {
+    static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ORDER.lock().unwrap().push(1));
+    let (machine, puppet) = with_puppet::<3>();
+    puppet.deliver_on_relax.store(false, Relaxed);
+    puppet.set_irqs_off(true);
+    let note = |number| move |_: CpuId| ORDER.lock().unwrap().push(number);
+    machine.post(&mask([0]), note(0));
+    machine.post_data(cpu(0), &DATA).unwrap();
+    machine.post(&mask([0]), note(2));
+    machine.try_post(&mask([0]), note(3)).unwrap();
+    assert_eq!(
+        machine.try_post(&mask([0, 1]), note(9)),
+        Err(SlotsBusy),
+        "three wait already"
+    );
+    assert!(!puppet.is_interrupted(1), "then nothing is sent");
+    assert_eq!(machine.try_post(&mask([1]), note(9)), Ok(mask([1])));
+    assert!(ORDER.lock().unwrap().is_empty());
+    assert_eq!(machine.post(&mask([0]), note(4)), mask([0]));
+    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3]);
+    puppet.set_irqs_off(false);
+    assert!(puppet.deliver(0));
+    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+/// An interrupt handler calls while the task below waits for a call, and so does the one above, until no slot is left.
+#[test]
+fn calls_of_four_handlers_inside_each_other_end() {
+    static RUNS: Count = Count::new();
+    /// Calls CPU 1 with an interrupt of the host's inside its wait, so many times.
+    fn nest(machine: &'static puppet::Machine<2>, levels: u32) {
+        let puppet = *machine.platform();
+        puppet.at_next_relax(move || match levels {
+            1 => puppet.hear_again(1),
+            _ => {
+                puppet.set_irqs_off(true);
+                nest(machine, levels - 1);
+                puppet.set_irqs_off(false);
+            }
+        });
+        assert_eq!(machine.call_one(cpu(1), &|_| RUNS.add()), Ok(()));
+    }
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.deafen(1);
+    nest(machine, 4);
+    assert_eq!(RUNS.get(), 4);
+    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1, "the fourth waits");
+}

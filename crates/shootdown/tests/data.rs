@@ -5,7 +5,7 @@
 mod puppet;
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use puppet::*;
 use shootdown::*;
@@ -61,6 +61,69 @@ fn call_data_are_free_when_their_function_begins() {
     assert!(!puppet.deliver(1));
 }
 
+/// However many there are, a flush waits for a few only.
+#[test]
+fn a_flush_does_not_wait_for_a_long_list_of_call_data() {
+    static RUNS: Count = Count::new();
+    static DONE_AT: AtomicU32 = AtomicU32::new(0);
+    let (machine, puppet) = with_puppet::<3>();
+    puppet.deliver_on_relax.store(false, Relaxed);
+    let kick = &*Box::leak(Box::new(Mutex::new(None)));
+    for _ in 0..20 {
+        let slow = move |_| {
+            RUNS.add();
+            puppet.skipped_ns.fetch_add(5000, Relaxed);
+            let mut kick = kick.lock().unwrap();
+            match &*kick {
+                None => *kick = Some(puppet.as_cpu(2, || machine.kick(&mask([1])))),
+                Some(kick) if kick.is_done() => {
+                    let _ = DONE_AT.compare_exchange(0, RUNS.get(), Relaxed, Relaxed);
+                }
+                Some(_) => {}
+            }
+        };
+        machine
+            .post_data(cpu(1), Box::leak(Box::new(CallData::new(slow))))
+            .unwrap();
+    }
+    assert!(puppet.deliver(1));
+    assert_eq!((RUNS.get(), DONE_AT.load(Relaxed)), (20, 3));
+}
+
+/// A controller that cannot interrupt its own CPU: nothing spins for it with interrupts off, and polls and looks ask again.
+#[test]
+fn what_a_cpu_posts_to_itself_waits_for_a_poll_if_its_interrupt_is_refused() {
+    static RUNS: Count = Count::new();
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| RUNS.add());
+    type Again = fn(&'static puppet::Machine<2>);
+    let ways: [Again; 3] = [
+        |machine| assert!(!machine.poll(), "no flush waits"),
+        |machine| machine.look(),
+        |machine| machine.flush_kernel(pages(0, 1), FreedTables::No),
+    ];
+    for again in ways {
+        let (machine, puppet) = with_puppet::<2>();
+        puppet.set_irqs_off(true);
+        *puppet.refuse_to.lock().unwrap() = (0, 2);
+        machine.post_data(cpu(0), &DATA).unwrap();
+        assert_eq!(machine.stats(cpu(0)).ipis_refused, 1);
+        again(machine);
+        assert_eq!(machine.stats(cpu(0)).ipis_refused, 2);
+        assert!(!puppet.is_interrupted(0));
+        again(machine);
+        assert!(puppet.is_interrupted(0));
+        puppet.set_irqs_off(false);
+        assert!(puppet.deliver(0));
+        assert_eq!(RUNS.take(), 1);
+    }
+    // Any interrupt of another CPU's finds it, too.
+    let (machine, puppet) = with_puppet::<2>();
+    *puppet.refuse_to.lock().unwrap() = (0, 1);
+    machine.post_data(cpu(0), &DATA).unwrap();
+    puppet.interrupt_now(0);
+    assert_eq!(RUNS.get(), 1);
+}
+
 /// A CPU that leaves runs what was posted to it; afterwards nothing is.
 #[test]
 fn call_data_are_not_left_behind() {
@@ -72,6 +135,11 @@ fn call_data_are_not_left_behind() {
     assert_eq!(RUNS.get(), 1);
     let refused = machine.post_data(cpu(1), &DATA);
     assert_eq!(refused, Err(PostRefused::NotReady));
+    assert_eq!(
+        machine.post_data(cpu(2), &DATA),
+        Err(PostRefused::NotReady),
+        "there is no such CPU"
+    );
     assert!(!DATA.is_posted());
     // One that has left, or is not online yet, posts as well.
     puppet
@@ -87,13 +155,13 @@ fn an_idle_cpu_that_polls_finds_call_data() {
     static DATA: CallData<fn(CpuId)> = CallData::new(|_| RUNS.add());
     let (machine, puppet) = with_puppet::<2>();
     puppet.as_cpu(1, || {
-        let idle = machine.poll_idle();
-        assert!(!idle.has_work());
-        puppet
-            .as_cpu(0, || machine.post_data(cpu(1), &DATA))
-            .unwrap();
-        assert!(idle.has_work());
-        drop(idle);
+        machine.poll_idle(|idle| {
+            assert!(!idle.has_work());
+            puppet
+                .as_cpu(0, || machine.post_data(cpu(1), &DATA))
+                .unwrap();
+            assert!(idle.has_work());
+        });
     });
     assert_eq!(RUNS.get(), 1);
     // It may wait for an interrupt, or a write to its doorbell, which the data are not.

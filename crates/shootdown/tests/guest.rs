@@ -4,9 +4,11 @@
 
 mod puppet;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use puppet::*;
 use shootdown::*;
-use shootdown::{guest::*, tags::*};
+use shootdown::{guest::*, tags::*, watch::*};
 
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;
@@ -294,9 +296,7 @@ fn misuse_panics() {
         assert!(refuses(|| machine.offline()));
     });
     puppet.as_cpu(1, || {
-        let polls = machine.poll_idle();
-        assert!(refuses(|| vm.run(1)), "no interrupt would be sent");
-        drop(polls);
+        machine.poll_idle(|_| assert!(refuses(|| vm.run(1)), "no interrupt would be sent"));
         let ran = machine.call_many(&mask([1]), &|_| {
             assert!(refuses(|| Vm::new(machine, FIRST).run(1)))
         });
@@ -317,4 +317,29 @@ fn a_virtual_cpu_may_drop_all_as_often_as_its_guest_asks() {
         vm.vcpu.drop_translations();
         assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
     }
+}
+
+/// It neither polls nor is halted, and no interrupt of its got lost.
+#[test]
+fn a_stall_says_that_its_target_is_in_guest_mode() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.set_stall_ns(1000);
+    let mut vm = Vm::new(machine, FIRST);
+    let mut flush = None;
+    vm.run_with(1, |_, _| {
+        let submit = || machine.submit_flush_kernel(pages(GLOBAL, 1), FreedTables::No);
+        flush = Some(puppet.as_cpu(0, submit));
+        for other in [2, 3] {
+            puppet.deliver(other);
+        }
+        for _ in 0..8 {
+            puppet.skipped_ns.fetch_add(1000, Relaxed);
+            puppet.as_cpu(2, || machine.look());
+        }
+    });
+    flush.unwrap().wait();
+    let stall = puppet.stalls.take()[0];
+    assert_eq!((stall.target, stall.doing), (cpu(1), Activity::Guest));
+    let text = stall.to_string();
+    assert!(text.contains(" to flush, which is in guest mode"), "{text}");
 }

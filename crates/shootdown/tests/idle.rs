@@ -4,8 +4,6 @@
 
 mod puppet;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use puppet::*;
 use shootdown::*;
 
@@ -19,14 +17,14 @@ where
     let count = move |_: CpuId| runs.add();
     let last = N as u32 - 1;
     puppet.as_cpu(last, || {
-        let idle = machine.poll_idle();
-        assert!(!idle.has_work());
-        for initiator in 0..last.min(3) {
-            puppet.as_cpu(initiator, || machine.post(&mask([last]), count));
-            assert!(idle.has_work());
-        }
-        assert!(puppet.sent.take().is_empty(), "nobody sends an interrupt");
-        drop(idle);
+        machine.poll_idle(|idle| {
+            assert!(!idle.has_work());
+            for initiator in 0..last.min(3) {
+                puppet.as_cpu(initiator, || machine.post(&mask([last]), count));
+                assert!(idle.has_work());
+            }
+            assert!(puppet.sent.take().is_empty(), "nobody sends an interrupt");
+        });
         assert_eq!(runs.take(), last.min(3));
     });
     machine.post(&mask([last]), count);
@@ -51,8 +49,7 @@ fn an_interrupt_while_polling_is_harmless() {
     static RUNS: Count = Count::new();
     let (machine, puppet) = with_puppet::<4>();
     let count = |_: CpuId| RUNS.add();
-    puppet.as_cpu(1, || {
-        let idle = machine.poll_idle();
+    let polls = |idle: &PollIdle<'_, _, 4>| {
         puppet.interrupt_now(1);
         puppet.as_cpu(2, || machine.post(&mask([1]), count));
         assert!(
@@ -65,8 +62,8 @@ fn an_interrupt_while_polling_is_harmless() {
         assert!(idle.has_work());
         puppet.as_cpu(3, || machine.post(&mask([1]), count));
         puppet.sent.take();
-        drop(idle);
-    });
+    };
+    puppet.as_cpu(1, || machine.poll_idle(polls));
     assert_eq!(RUNS.get(), 3);
     puppet.deliver(1);
     assert_eq!(RUNS.get(), 3);
@@ -80,16 +77,15 @@ fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
         let (machine, puppet) = with_puppet::<4>();
         machine.set_policy(Policy::BEST.with_broadcast_from(1));
         let count = |_: CpuId| RUNS.add();
-        puppet.as_cpu(1, || {
-            let idle = machine.poll_idle();
+        let polls = |idle: &PollIdle<'_, _, 4>| {
             puppet.as_cpu(2, || machine.post(&mask([1]), count));
             assert_eq!(puppet.sent.take(), [(2, 1)]);
             if takes_a_lock {
                 machine.poll();
             }
             assert!(idle.has_work());
-            drop(idle);
-        });
+        };
+        puppet.as_cpu(1, || machine.poll_idle(polls));
         assert_eq!(RUNS.take(), 1, "served without the interrupt");
         puppet.deliver(1);
         assert_eq!(RUNS.take(), 0);
@@ -100,11 +96,20 @@ fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
 #[test]
 fn a_task_that_idles_stays_on_its_cpu() {
     let (machine, puppet) = with_puppet::<2>();
-    let idle = machine.poll_idle();
-    let look = AssertUnwindSafe(|| puppet.as_cpu(1, || idle.has_work()));
-    assert!(catch_unwind(look).is_err());
-    let end = AssertUnwindSafe(|| puppet.as_cpu(1, || drop(idle)));
-    assert!(catch_unwind(end).is_err());
+    machine.poll_idle(|idle| {
+        assert!(refuses(|| puppet.as_cpu(1, || idle.has_work())));
+    });
+    assert!(refuses(|| machine.poll_idle(|_| puppet.migrate(1))));
+}
+
+/// Whatever the closure does with what it is lent, interrupts are sent again behind it (I7): also where it unwinds.
+#[test]
+fn a_poll_that_unwinds_lets_the_doorbell_go() {
+    let (machine, puppet) = with_puppet::<2>();
+    let unwinds = || machine.poll_idle(|_| panic!("on purpose"));
+    assert!(puppet.as_cpu(1, || refuses(unwinds)));
+    machine.post(&mask([1]), |_| ());
+    assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
 fn who_posts_writes_the_doorbell<const N: usize>()
@@ -112,8 +117,7 @@ where
     Cpus<N>: Capacity,
 {
     let (machine, puppet) = with_puppet::<N>();
-    puppet.as_cpu(1, || {
-        let idle = machine.poll_idle();
+    let polls = |idle: &PollIdle<'_, _, N>| {
         let doorbell = idle.doorbell();
         assert!(!doorbell.is_null());
         // SAFETY: it is in the memory of CPU 1, which lives for ever, and nobody writes at the same time.
@@ -121,8 +125,8 @@ where
         let before = read();
         puppet.as_cpu(0, || machine.post(&mask([1]), |_| ()));
         assert_ne!(read(), before);
-        drop(idle);
-    });
+    };
+    puppet.as_cpu(1, || machine.poll_idle(polls));
     assert_eq!(machine.stats(cpu(1)).functions_run, 1);
 }
 

@@ -194,9 +194,7 @@ fn a_call_to_a_cpu_that_stops_polling_arrives() {
         let machine = online_machine::<2>();
         let ran = counter();
         let idler = on_cpu(&machine, 1, move |machine| {
-            let idle = machine.poll_idle();
-            let _ = idle.has_work();
-            drop(idle);
+            machine.poll_idle(|idle| _ = idle.has_work());
             idle_until(machine, || ran.load(Ordering::Relaxed) == 1);
         });
         machine.post(&CpuMask::only(cpu(1)), move |_| {

@@ -57,6 +57,31 @@ fn what_runs_before_a_cpu_is_gone_misses_no_flush() {
     assert_eq!(RUNS.get(), 1);
 }
 
+/// What it has posted to itself with interrupts off, too.
+#[test]
+fn a_cpu_that_leaves_runs_its_posts_to_itself() {
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<2>();
+    // Its controller refuses, and does so no more when it has come back.
+    *puppet.refuse_to.lock().unwrap() = (1, usize::MAX);
+    puppet.as_cpu(1, || {
+        puppet.set_irqs_off(true);
+        machine
+            .try_post(&CpuMask::only(cpu(1)), |_| RUNS.add())
+            .unwrap();
+        machine.offline();
+        assert_eq!(RUNS.get(), 1);
+        *puppet.refuse_to.lock().unwrap() = (1, 0);
+        machine.online();
+        machine.look();
+    });
+    let is_own = |route: &(u32, u32)| *route == (1, 1);
+    assert!(
+        !puppet.sent.take().iter().any(is_own),
+        "it owes itself none"
+    );
+}
+
 #[test]
 fn a_cpu_that_is_gone_is_no_target() {
     let (machine, puppet) = with_puppet::<4>();
@@ -252,13 +277,15 @@ fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
 fn a_cpu_that_leaves_lets_its_doorbell_go() {
     let (machine, puppet) = with_puppet::<2>();
     puppet.as_cpu(1, || {
-        std::mem::forget(machine.poll_idle());
-        machine.offline();
-        machine.online();
+        machine.poll_idle(|_| {
+            // As a CPU that dies in its idle task, and is started again elsewhere.
+            machine.offline();
+            machine.online();
+            puppet.sent.take();
+            puppet.as_cpu(0, || machine.post(&CpuMask::only(cpu(1)), |_| ()));
+            assert_eq!(puppet.sent.take(), [(0, 1)]);
+        });
     });
-    puppet.sent.take();
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
-    assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
 /// A host's locks poll, and are taken before there is any memory.
@@ -267,6 +294,7 @@ fn a_cpu_without_memory_may_poll() {
     let puppet = *machine::<2>().platform();
     let engine: Shootdown<_, 2> = Shootdown::new(puppet);
     assert!(!engine.poll());
+    engine.look();
 }
 
 #[test]

@@ -51,7 +51,14 @@ fn a_cpu_with_interrupts_off_is_named() {
     let text = stall.to_string();
     assert!(
         text.starts_with(&format!("cpu0 has waited 1 us for cpu1 to run {name}, "))
-            && text.ends_with("interrupts off without polling, halted, or an interrupt got lost"),
+            && text.ends_with("(polls run no functions), halted, or an interrupt got lost"),
+        "{text}"
+    );
+    puppet.deafen(1);
+    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    let text = puppet.stalls.take()[0].to_string();
+    assert!(
+        text.ends_with(" to flush, which runs nothing for the engine: interrupts off without polling, halted, or an interrupt got lost"),
         "{text}"
     );
 }
@@ -182,43 +189,51 @@ fn an_interrupt_that_is_refused_again_and_again_is_reported() {
     assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
-/// Interrupts are refused 2000 times from `begin` on, while `send` sends one to `target`.
-fn a_refusal_is_reported(
-    target: u32,
-    send: impl FnOnce(&'static puppet::Machine<2>, &(dyn Fn() + Sync)),
-) {
+/// A platform that refuses an interrupt for call data again and again.
+#[test]
+fn a_refused_interrupt_for_call_data_is_reported() {
+    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
     let (machine, puppet) = with_puppet::<2>();
     machine.set_stall_ns(1000);
-    send(machine, &|| {
-        puppet.sent.take();
-        puppet.refuse.store(2000, Relaxed);
-    });
-    let stalls = puppet.stalls.take();
-    assert_eq!(
-        (stalls[0].initiator, stalls[0].target),
-        (cpu(0), cpu(target))
-    );
-    assert_eq!(puppet.sent.take(), [(0, target)]);
+    puppet.refuse.store(2000, Relaxed);
+    machine.post_data(cpu(1), &DATA).unwrap();
+    let stall = puppet.stalls.take()[0];
+    assert_eq!((stall.initiator, stall.target), (cpu(0), cpu(1)));
+    assert_eq!(stall.wanted, Activity::None);
+    assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
+/// An interrupt to the CPU itself is not waited for: looks ask again, and report it.
 #[test]
-fn a_refused_interrupt_for_call_data_or_to_itself_is_reported() {
-    static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
-    a_refusal_is_reported(1, |machine, begin| {
-        begin();
-        machine.post_data(cpu(1), &DATA).unwrap();
-    });
+fn a_refused_interrupt_to_itself_is_reported() {
+    let (machine, puppet) = with_puppet::<2>();
+    machine.set_stall_ns(1000);
+    puppet.skipped_ns.store(5000, Relaxed);
     // An interrupt that came while its own part ran has left a function alone.
-    a_refusal_is_reported(0, |machine, begin| {
-        let own = move |_| {
-            let puppet = *machine.platform();
-            let me = CpuMask::only(cpu(0));
-            puppet.as_cpu(1, || machine.post(&me, |_| ()));
-            puppet.interrupt_now(0);
-            begin();
-        };
-        machine.call_one(cpu(0), &own).unwrap();
-    });
+    let own = move |_| {
+        let me = CpuMask::only(cpu(0));
+        puppet.as_cpu(1, || machine.post(&me, |_| ()));
+        puppet.interrupt_now(0);
+        *puppet.refuse_to.lock().unwrap() = (0, 5);
+    };
+    machine.call_one(cpu(0), &own).unwrap();
+    for looks in 1..=4 {
+        puppet.skipped_ns.fetch_add(500, Relaxed);
+        machine.look();
+        assert_eq!(machine.stats(cpu(0)).ipis_refused, looks + 1);
+    }
+    let stalls = puppet.stalls.take();
+    assert_eq!(stalls.len(), 2, "each 1000 ns");
+    let text = stalls[0].to_string();
+    assert_eq!(stalls[0].found_by, FoundBy::Look);
+    assert!(
+        text.contains("from cpu0, whose interrupt the platform refuses to send"),
+        "{text}"
+    );
+    puppet.lose_interrupt(0);
+    machine.look();
+    assert!(puppet.deliver(0), "sent in the end");
+    assert_eq!(machine.stats(cpu(0)).functions_run, 2);
 }
 
 #[test]
@@ -277,4 +292,96 @@ fn the_report_is_about_the_own_announcement() {
         (cpu(1), cpu(5), 1)
     );
     other.wait();
+}
+
+/// All that have not answered are interrupted again, and with each report.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn every_lost_interrupt_is_sent_again_with_each_report() {
+    for broadcasts_from in [0, 1] {
+        let (machine, puppet) = with_puppet::<128>();
+        machine.set_policy(Policy::BEST.with_broadcast_from(broadcasts_from));
+        machine.set_stall_ns(1000);
+        let targets = mask([1, 2, 70]);
+        let ticket = machine.submit(&targets, |_| (), Wait::Done);
+        targets
+            .iter()
+            .for_each(|cpu| puppet.lose_interrupt(cpu.as_u32()));
+        // The second one to CPU 2 gets lost as well.
+        puppet.at_stall(|puppet| puppet.lose_interrupt(2));
+        after_turns(puppet, 1500, || puppet.at_stall(|_| ()));
+        ticket.wait();
+        assert_eq!(machine.stats(cpu(0)).ipis_resent, 4);
+        let stalls = puppet.stalls.take();
+        let named = |stall: &Stall| (stall.target.as_u32(), stall.others);
+        assert!(stalls.iter().map(named).eq([(1, 2), (2, 0)]), "{stalls:?}");
+    }
+}
+
+/// CPU `number` looks, some time later.
+fn look_later(machine: &'static puppet::Machine<4>, number: u32, later_ns: usize) {
+    let puppet = *machine.platform();
+    puppet.skipped_ns.fetch_add(later_ns, Relaxed);
+    puppet.as_cpu(number, || machine.look());
+}
+
+/// Its initiator has posted, or does not come back from the platform's `send_ipi`: nobody waits for it in the engine.
+#[test]
+fn a_request_that_nobody_waits_for_is_reported_by_looks() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.set_stall_ns(1000);
+    puppet.deafen(1);
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    puppet.lose_interrupt(1);
+    // From CPU 1 on, one at a time.
+    (0..4).for_each(|_| look_later(machine, 2, 100));
+    look_later(machine, 2, 1500);
+    assert!(puppet.stalls.take().is_empty(), "its waiter had the time");
+    look_later(machine, 2, 1000);
+    let stall = puppet.stalls.take()[0];
+    assert_eq!((stall.initiator, stall.target), (cpu(0), cpu(1)));
+    assert_eq!(
+        (stall.found_by, stall.doing),
+        (FoundBy::Look, Activity::None)
+    );
+    let text = stall.to_string();
+    assert!(
+        text.starts_with("cpu0 waits nowhere in the engine (it has gone on, or is inside send_ipi), and has had no answer for 2 us from cpu1 to run "),
+        "{text}"
+    );
+    assert!(puppet.is_interrupted(1), "a lost interrupt is sent again");
+    look_later(machine, 2, 1000);
+    assert!(puppet.stalls.take().is_empty(), "after twice as long");
+    // One of those that look reports it.
+    (0..8).for_each(|_| look_later(machine, 3, 5000));
+    assert!(puppet.stalls.take().is_empty());
+    puppet.hear_again(1);
+    assert!(puppet.deliver(1));
+    (0..8).for_each(|_| look_later(machine, 2, 5000));
+    assert!(puppet.stalls.take().is_empty(), "it is complete");
+}
+
+/// A wait looks after its request itself.
+#[test]
+#[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
+fn a_request_that_somebody_waits_for_is_left_to_the_wait() {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.set_stall_ns(1000);
+    puppet.deafen(1);
+    fn look_often(machine: &'static puppet::Machine<4>, left: u32) {
+        let puppet = *machine.platform();
+        puppet.at_next_relax(move || {
+            look_later(machine, 2, 0);
+            match left {
+                0 => puppet.hear_again(1),
+                _ => look_often(machine, left - 1),
+            }
+        });
+    }
+    look_often(machine, 5000);
+    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    let stalls = puppet.stalls.take();
+    assert_eq!(stalls.len(), 3);
+    let is_of_the_wait = |stall: &Stall| stall.found_by == FoundBy::Waiter;
+    assert!(stalls.iter().all(is_of_the_wait), "{stalls:?}");
 }

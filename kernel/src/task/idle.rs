@@ -100,10 +100,11 @@ fn poll() {
     let goes_on = || !percpu::need_resched() && time::now_ns() < end_ns;
     while goes_on() {
         // Its end serves what has come.
-        let polling = SHOOTDOWN.poll_idle();
-        while goes_on() && !polling.has_work() {
-            core::hint::spin_loop();
-        }
+        SHOOTDOWN.poll_idle(|polling| {
+            while goes_on() && !polling.has_work() {
+                core::hint::spin_loop();
+            }
+        });
     }
     irq::disable();
 }

@@ -68,6 +68,7 @@ fn timer_interrupt() {
     if is_tick {
         percpu::count_tick();
         task::timer_tick();
+        SHOOTDOWN.look();
         torture::tick();
     }
     timer::set(task::expire_deadlines());

@@ -47,11 +47,11 @@ where
     /// Polls while `is_idle`, or until something has come. The idle task keeps its CPU until it has stopped polling.
     pub(super) fn poll_while(&self, mut is_idle: impl FnMut() -> bool) {
         context().preempt_disable();
-        let idle = self.engine.poll_idle();
-        while is_idle() && !idle.has_work() {
-            self.engine.platform().relax();
-        }
-        drop(idle);
+        self.engine.poll_idle(|idle| {
+            while is_idle() && !idle.has_work() {
+                self.engine.platform().relax();
+            }
+        });
         // What has come may be a broadcast that its initiator is still announcing.
         self.engine.platform().relax();
         context().preempt_enable();

@@ -148,10 +148,11 @@ where
         Whereabouts::Polling => {
             let ends_ps = context.now_ps() + STAY_PS;
             while context.now_ps() < ends_ps {
-                let idle = engine.poll_idle();
-                while !idle.has_work() && context.now_ps() < ends_ps {
-                    shootdown::Platform::relax(&SimPlatform);
-                }
+                engine.poll_idle(|idle| {
+                    while !idle.has_work() && context.now_ps() < ends_ps {
+                        shootdown::Platform::relax(&SimPlatform);
+                    }
+                });
             }
         }
         Whereabouts::Kernel => {

@@ -21,14 +21,24 @@ pub struct CallData<F> {
 }
 
 /// What a list of posted functions is made of.
+#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Link {
     /// 0 when it is on no list.
     pub(super) is_posted: AtomicU64,
     /// The one that was posted before it, or 0.
     pub(super) next: PlainCell<u64>,
-    /// Runs the [`CallData`] that this is a part of.
-    pub(super) run: unsafe fn(NonNull<Link>, CpuId) -> (),
+    /// Runs the [`CallData`] that this is a part of; none for a CPU's [own post](crate::call::own_post).
+    pub(super) run: Option<unsafe fn(NonNull<Link>, CpuId)>,
+}
+
+impl Link {
+    const_fn! {
+        /// That of a CPU's own post, which is on no list.
+        pub(super) fn own() -> Self {
+            Self { is_posted: AtomicU64::new(0), next: PlainCell::new(0), run: None }
+        }
+    }
 }
 
 impl<F> fmt::Debug for CallData<F> {
@@ -61,7 +71,7 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
                 link: Link {
                     is_posted: AtomicU64::new(0),
                     next: PlainCell::new(0),
-                    run: run::<F>,
+                    run: Some(run::<F>),
                 },
                 function,
             }
@@ -88,12 +98,22 @@ impl PostedList {
 
     /// Adds data that are on no list; true if the list was empty.
     pub(super) fn push<F>(&self, data: &'static CallData<F>) -> bool {
-        // Of the whole, not of the link: the function is reached by this address.
-        let new = core::ptr::from_ref(data).expose_provenance() as u64;
+        // SAFETY: 1. they live for ever. Of the whole, not of the link: the function is reached by this address.
+        unsafe { self.push_link(NonNull::from(data).cast()) }
+    }
+
+    /// The same for any link.
+    ///
+    /// # Safety
+    /// 1. It is on no list, and lives as long as the list; the pointer leads to the whole that it is a part of.
+    pub(super) unsafe fn push_link(&self, link: NonNull<Link>) -> bool {
+        let new = address(Some(link));
+        // SAFETY: duty 1.
+        let cell = unsafe { &link.as_ref().next };
         let mut first = self.0.load(Ordering::Relaxed);
         loop {
             // SAFETY: 1. they are on no list, so no other CPU reads the link.
-            unsafe { data.link.next.write(first) };
+            unsafe { cell.write(first) };
             // ORDERING: Release publishes the link and what its caller wrote; pairs with `take`. The others keep the chain.
             let pushed = self
                 .0

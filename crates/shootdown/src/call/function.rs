@@ -5,7 +5,7 @@
 //! from inside it could deadlock and panics instead.
 //!
 //! When the caller's own CPU is among the targets, the function runs there too, after the others were interrupted and while they
-//! work.
+//! work: the caller waits for functions (I14). A post to the own CPU is queued instead, since nobody waits for it.
 
 use core::fmt;
 
@@ -69,8 +69,8 @@ where
     /// Runs `function` on `target` and waits until it has returned. Interrupts and preemption in any state; spins.
     ///
     /// What this CPU was called for runs while it waits, in the caller's context, also with interrupts off: its target may be
-    /// waiting for it in the same way. So the caller holds no lock that such a function takes, and none that its targets spin for with
-    /// interrupts off.
+    /// waiting for it in the same way. So does `function` where `target` is this CPU. So the caller holds no lock that such a function takes, and none
+    /// that its targets spin for with interrupts off.
     ///
     /// # Errors
     /// [`NotReady`] when the target is not online; the function has not run.

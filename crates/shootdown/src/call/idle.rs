@@ -10,10 +10,8 @@ use crate::platform::Platform;
 /// An idle CPU that looks for work itself: requests that come through its inbox send it no interrupt. (Broadcasts and posted
 /// call data do: their initiators do not look at inboxes.)
 ///
-/// While it lives, the host loops until [`has_work`](Self::has_work), with the processor's pause hint or waiting for a write
-/// to [`doorbell`](Self::doorbell) (x86: MONITOR and MWAIT). Dropping it serves what has come, functions too, in the context of
-/// the caller; from then on interrupts are sent again, so a host drops it before it halts the CPU.
-#[must_use = "dropped at once, it only serves the inbox"]
+/// [`Shootdown::poll_idle`] lends it. The host loops until [`has_work`](Self::has_work), with the processor's pause hint or waiting for a write
+/// to [`doorbell`](Self::doorbell) (x86: MONITOR and MWAIT).
 #[derive(Debug)]
 pub struct PollIdle<'a, P: Platform, const N: usize>
 where
@@ -29,9 +27,30 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Begins to poll for requests on this CPU, which is idle. The caller must not leave this CPU until it has dropped the result;
-    /// interrupts in any state (one that the CPU takes meanwhile is served as always).
-    pub fn poll_idle(&self) -> PollIdle<'_, P, N> {
+    /// Runs `idle`, which polls for requests on this CPU, and returns what it returned. Then serves what has come, functions too, in the context
+    /// of the caller; from then on interrupts are sent again, so a host halts the CPU, or runs another task, behind it and not inside.
+    ///
+    /// The caller must not leave this CPU meanwhile. Interrupts in any state (one that the CPU takes meanwhile is served as always).
+    ///
+    /// ```no_run
+    /// # use shootdown::*;
+    /// # fn example<P: Platform>(engine: &Shootdown<P, 4>, is_idle: impl Fn() -> bool) {
+    /// engine.poll_idle(|polls| {
+    ///     while is_idle() && !polls.has_work() {
+    ///         engine.platform().relax();
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// When the CPU has no memory; at the end, on another CPU.
+    pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P, N>) -> R) -> R {
+        // Lent, not given: one that was forgotten would leave this CPU without interrupts (I7).
+        idle(&self.hold_doorbell())
+    }
+
+    fn hold_doorbell(&self) -> PollIdle<'_, P, N> {
         let _irq = self.irq_guard();
         let here = self.here();
         here.inbox.hold(here.cpu);
@@ -47,7 +66,7 @@ impl<P: Platform, const N: usize> PollIdle<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Whether something has come: drop this then. Does not block.
+    /// Whether something has come: stop polling then. Does not block.
     ///
     /// # Panics
     /// On another CPU.

@@ -119,6 +119,11 @@ where
         self.urgent.load(Ordering::Acquire) != 0
     }
 
+    /// Has this CPU's own polls look, though no flush has come. Interrupts are off.
+    pub(crate) fn hint(&self) {
+        self.urgent.store(1, Ordering::Relaxed);
+    }
+
     /// Empties the inbox: `found` gets the word of each group that has initiators. False when it was quiet. Only its own CPU calls
     /// this, with interrupts off. If its doorbell `stays_held`, it looks again or lets it go; otherwise who comes next sends an interrupt.
     #[inline]

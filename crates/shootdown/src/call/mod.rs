@@ -11,7 +11,7 @@
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
 //! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `pace`, `backlog`: the responder. `wait`: what ties
 //!   them together.
-//! * `function`, `collect`, `post`, `data`, `kick`: the public calls. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
+//! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
 mod announce;
 mod backlog;
@@ -24,6 +24,8 @@ mod inbox;
 mod kick;
 mod kind;
 mod look;
+mod lookout;
+mod own_post;
 mod pace;
 mod payload;
 mod pending;
@@ -58,6 +60,8 @@ pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};
 pub(crate) use look::Serve;
+pub(crate) use lookout::Lookout;
+pub(crate) use own_post::OwnPosts;
 pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};
 pub(crate) use publish::Targets;

@@ -4,15 +4,17 @@
 
 use core::fmt;
 
+use crate::call::free_slot::SlotWait;
 use crate::call::{CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
+use crate::memory::Here;
 use crate::platform::Platform;
 
-/// Every request slot of this CPU that functions may use is taken; or this CPU is not online, and another one is going offline, or is
-/// not online and publishes too.
+/// Every request slot of this CPU that functions may use is taken, or as many functions as that wait for this CPU itself, which is named; or this CPU
+/// is not online, and another one is going offline, or is not online and publishes too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotsBusy;
 
@@ -50,6 +52,9 @@ where
     /// of `targets`, does not wait for them, and returns which they are. A CPU has three request slots for functions; while all are
     /// busy this waits, in the context of [`call_one`](Self::call_one). Under a lock, use [`try_post`](Self::try_post).
     ///
+    /// This CPU, if it is among them, runs it as it runs call data that it [posts](Self::post_data) to itself: in its next interrupt, after what was
+    /// posted to it before. Three such functions may wait.
+    ///
     /// A larger function does not compile:
     ///
     /// ```compile_fail
@@ -83,11 +88,15 @@ where
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
-        let slot = self.free_slot_for_function();
-        self.send_copy(slot, targets, function, Wait::None).0
+        let mut slot = self.free_slot_for_function();
+        if !Self::has_place(slot.here, targets) {
+            slot = self.wait_for_place(slot, targets);
+        }
+        self.send_post(slot, targets, function)
     }
 
-    /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function.
+    /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function and under a lock that the function
+    /// takes.
     ///
     /// # Errors
     /// [`SlotsBusy`]; nothing was sent and nothing ran.
@@ -96,11 +105,15 @@ where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
         let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
-        Ok(self.send_copy(slot, targets, function, Wait::None).0)
+        match Self::has_place(slot.here, targets) {
+            true => Ok(self.send_post(slot, targets, function)),
+            false => Err(SlotsBusy),
+        }
     }
 
     /// Sends a copy of `function` as [`post`](Self::post) does and returns a ticket, whose wait ends when the
-    /// call has come as far as `wait` says. The ticket may be waited for on another CPU.
+    /// call has come as far as `wait` says. The ticket may be waited for on another CPU. This CPU, if it is among the targets, runs the function before
+    /// this returns, as in [`call_many`](Self::call_many): the caller waits for functions.
     ///
     /// # Panics
     /// Inside a called function.
@@ -115,6 +128,48 @@ where
             targets,
             request: published.filter(|_| wait != Wait::None),
         }
+    }
+
+    /// Whether one more function may wait for this CPU itself, if it is named.
+    #[inline]
+    fn has_place(here: Here<'_, N>, targets: &CpuMask<N>) -> bool {
+        here.own_posts.free().is_some() || !targets.contains(here.cpu)
+    }
+
+    /// This CPU has posted to itself, and has taken no interrupt since: here it waits for functions.
+    #[cold]
+    fn wait_for_place<'a>(
+        &'a self,
+        mut slot: FreeSlot<'a, P, N>,
+        targets: &CpuMask<N>,
+    ) -> FreeSlot<'a, P, N> {
+        let mut wait = SlotWait::default();
+        while !Self::has_place(slot.here, targets) {
+            drop(slot);
+            self.wait_a_turn(SlotClass::Function, &mut wait);
+            slot = self.free_slot_for_function();
+        }
+        slot
+    }
+
+    /// Posts to `targets`, this CPU too, which [has place](Self::has_place).
+    fn send_post<F>(
+        &self,
+        slot: FreeSlot<'_, P, N>,
+        targets: &CpuMask<N>,
+        function: F,
+    ) -> CpuMask<N>
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let request = Request::call(run_inline::<F>, Payload::of(function));
+        let kind = Kind::CALL.ack_first();
+        let mut sent = CpuMask::EMPTY;
+        let dispatched = self.dispatch(&slot, Some(targets), (kind, request), &mut sent);
+        if dispatched.local {
+            self.post_to_self(slot.here, request);
+        }
+        sent
     }
 
     fn send_copy<F>(

@@ -39,13 +39,14 @@ where
     /// Has `target`, this CPU too, run the function of `data` in its next interrupt, after what was posted to it before. Any
     /// context, also inside a called function and under any lock; does not wait for other CPUs.
     ///
-    /// The data may be posted again as soon as the function begins to run, by the function itself too.
+    /// The data may be posted again as soon as the function begins to run, by the function itself too. One that always posts itself to its own CPU
+    /// has an interrupt pending whenever the handler returns: other CPUs' flushes are served, but the interrupted task does not go on.
     ///
     /// # Errors
     /// [`PostRefused`]; nothing was sent.
     ///
     /// # Panics
-    /// When this CPU has no memory, or `target` is not below `N`.
+    /// When this CPU has no memory.
     pub fn post_data<F>(&self, target: CpuId, data: &'static CallData<F>) -> Result<(), PostRefused>
     where
         F: Fn(CpuId) + Sync,
@@ -76,17 +77,28 @@ where
     pub(crate) fn run_posted(&self, me: Here<'_, N>) -> bool {
         let mut next = me.posted.0.take();
         let is_any = next.is_some();
+        let mut pace = None;
         while let Some(link) = next {
-            // SAFETY: links live for ever.
+            // SAFETY: links live as long as the list.
             let cell = unsafe { link.as_ref() };
-            // SAFETY: 1. it is on our list.
-            next = pointer(unsafe { cell.next.read() });
-            // ORDERING: Release: we have read the link; pairs with `post_data`.
-            cell.is_posted.swap(0, Ordering::Release);
-            self.enter_posted(me, || {
-                // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
-                unsafe { (cell.run)(link, me.cpu) };
-            });
+            next = match cell.run {
+                None => self.run_own_post(me, link),
+                Some(run) => {
+                    // SAFETY: 1. it is on our list.
+                    let next = pointer(unsafe { cell.next.read() });
+                    // ORDERING: Release: we have read the link; pairs with `post_data`.
+                    cell.is_posted.swap(0, Ordering::Release);
+                    self.enter_posted(me, || {
+                        // SAFETY: 1. the link was posted as a part of `CallData`, which lives for ever.
+                        unsafe { run(link, me.cpu) };
+                    });
+                    next
+                }
+            };
+            if next.is_some() {
+                // The list may be long, and a flush must not wait for all of it.
+                self.keep_pace(me, pace.get_or_insert_with(|| self.begin_pace()));
+            }
         }
         is_any
     }

@@ -228,7 +228,7 @@ where
     /// the platform may refuse interrupts to them for ever. Whether any is left.
     fn is_any_left(&self, here: Here<'_, N>, targets: Targets) -> bool {
         if let Targets::One(target) = targets {
-            return target == here.cpu || self.is_target(target);
+            return self.is_target(target);
         }
         for gone in here.targets.iter().filter(|cpu| !self.is_target(*cpu)) {
             here.targets.remove(gone);
@@ -267,10 +267,31 @@ where
     /// Sends the engine's interrupt to `target`, which may be this CPU. Interrupts are off.
     #[cold]
     pub(crate) fn interrupt_one(&self, here: Here<'_, N>, target: CpuId) {
+        if target == here.cpu {
+            return self.interrupt_self(here);
+        }
         let is_sent = self.platform.send_ipi(target).is_ok()
             || self.interrupt_later(here, (Targets::One(target), target), |waited_ns| {
                 Some(self.refusal(target, waited_ns))
             });
         here.counters.ipis_sent.add(u64::from(is_sent));
+    }
+
+    /// Has this CPU look again in another interrupt. Interrupts are off, so nothing may spin for it: if the platform refuses, the next handler
+    /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn interrupt_self(&self, here: Here<'_, N>) {
+        let owes_since = &here.owes_interrupt_since;
+        if self.platform.send_ipi(here.cpu).is_ok() {
+            owes_since.set(0);
+            return here.counters.ipis_sent.add(1);
+        }
+        here.counters.ipis_refused.add(1);
+        if owes_since.get() == 0 {
+            owes_since.set(self.platform.now_ns().max(1));
+        }
+        // So that `poll` comes here.
+        here.inbox.hint();
     }
 }

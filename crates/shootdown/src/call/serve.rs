@@ -246,6 +246,9 @@ where
             self.serve_waiting(me);
             served |= me.served.get() != before;
         }
+        if me.owes_interrupt_since.get() != 0 {
+            self.interrupt_self(me);
+        }
         served
     }
 
@@ -269,6 +272,6 @@ where
         }
         me.waiting.clear();
         me.is_unsearched.set(false);
-        self.interrupt_one(me, me.cpu);
+        self.interrupt_self(me);
     }
 }

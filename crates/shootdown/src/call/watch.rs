@@ -1,12 +1,14 @@
-//! Looking after a wait: the clock, the report, the interrupt that is sent once more.
+//! Looking after a wait: the clock, the report, the interrupts that are sent once more.
 
 use crate::call::RequestRef;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
-use crate::watchdog::{Activity, DEFAULT_STALL_NS, Stall, Watch};
+use crate::tlb::SpaceId;
+use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy, Stall, Watch};
 
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u32 = 256;
@@ -41,21 +43,23 @@ where
     /// How long has been waited, if that is long enough for a report.
     #[cold]
     fn look_at_the_clock(&self, watch: &mut Watch) -> Option<u64> {
-        let stall_ns = match self.stall_ns.0.load(Ordering::Relaxed) {
-            0 => DEFAULT_STALL_NS,
-            u64::MAX => return None,
-            stall_ns => stall_ns,
-        };
+        let stall_ns = self.stall_limit_ns()?;
         let now_ns = self.platform.now_ns();
         let waited_ns = now_ns.saturating_sub(*watch.since_ns.get_or_insert(now_ns));
         (waited_ns >= stall_ns.saturating_mul(1 << watch.reports.min(32))).then_some(waited_ns)
     }
 
+    /// What [`set_stall_ns`](Self::set_stall_ns) allows; none if nothing is to be reported.
+    pub(super) fn stall_limit_ns(&self) -> Option<u64> {
+        match self.stall_ns.0.load(Ordering::Relaxed) {
+            0 => Some(DEFAULT_STALL_NS),
+            u64::MAX => None,
+            stall_ns => Some(stall_ns),
+        }
+    }
+
     #[cold]
     fn report(&self, watch: &mut Watch, stall: &Stall) {
-        if watch.reports == 0 {
-            self.interrupt_again(stall.target);
-        }
         watch.reports += 1;
         self.platform.on_stall(stall);
     }
@@ -69,30 +73,44 @@ where
             wanted: Activity::None,
             doing: Activity::None,
             waited_ns,
+            found_by: FoundBy::Waiter,
         }
     }
 
+    /// What there is to report of a request that has waited for so long, and all its targets interrupted again; none if it is complete.
     pub(crate) fn stall_of(&self, request: RequestRef, waited_ns: u64) -> Option<Stall> {
         let initiator = self.state(request.initiator);
         let (mut first, mut count) = (None, 0);
+        let irq = self.irq_guard();
         for group in self.groups() {
             let pending = self.pending_of(request, group);
             count += pending.count_ones() as usize;
             if pending != 0 && first.is_none() {
                 first = Some(<Cpus<N> as Capacity>::cpu(group, pending.trailing_zeros()));
             }
+            for lane in ones_from(pending, 0) {
+                self.interrupt_again(<Cpus<N> as Capacity>::cpu(group, lane));
+            }
         }
+        drop(irq);
         if self.is_done(request) {
             return None;
         }
         let target = first?;
+        initiator.activity.reports(request.slot, request.number);
+        let state = self.state(target);
+        let doing = match state.activity.doing() {
+            Activity::None if state.lazy.guest() != SpaceId::KERNEL => Activity::Guest,
+            doing => doing,
+        };
         Some(Stall {
             initiator: request.initiator,
             target,
             others: count - 1,
             wanted: initiator.activity.wanted(request.slot),
-            doing: self.state(target).activity.doing(),
+            doing,
             waited_ns,
+            found_by: FoundBy::Waiter,
         })
     }
 
@@ -107,9 +125,14 @@ where
         }
     }
 
-    /// A second interrupt is harmless, a lost first one is not.
+    /// Whether a stall of the request was reported.
+    pub(super) fn is_reported(&self, request: RequestRef) -> bool {
+        let activity = &self.state(request.initiator).activity;
+        activity.is_reported(request.slot, request.number)
+    }
+
+    /// A second interrupt is harmless, a lost first one is not. Interrupts are off.
     fn interrupt_again(&self, target: CpuId) {
-        let _irq = self.irq_guard();
         let here = self.here();
         if target != here.cpu && self.platform.send_ipi(target).is_ok() {
             here.counters.ipis_resent.add(1);

@@ -1,0 +1,97 @@
+//! [`OwnPosts`]: the functions that a CPU posts to itself.
+//!
+//! No CPU is a target of its own requests. A copy of the function lies in memory of the CPU's, on the list of what was posted to it, and
+//! runs as call data do: in the next interrupt, or where a task waits for functions (I14), after what was posted before.
+
+use core::ptr::NonNull;
+
+use crate::call::data::{Link, pointer};
+use crate::call::{Payload, Request, SLOTS};
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::memory::Here;
+use crate::platform::Platform;
+use crate::sync::{Ordering, PlainCell, array_of, const_fn};
+
+/// One of them.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct OwnPost {
+    /// At the start, so that its address is that of the whole.
+    link: Link,
+    request: PlainCell<Request>,
+}
+
+/// Place for as many as a CPU has slots for functions.
+#[derive(Debug)]
+pub(crate) struct OwnPosts([OwnPost; SLOTS - 1]);
+
+impl OwnPost {
+    const_fn! {
+        fn new() -> Self {
+            Self {
+                link: Link::own(),
+                request: PlainCell::new(Request::data(Payload::EMPTY)),
+            }
+        }
+    }
+}
+
+impl OwnPosts {
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self(array_of!(OwnPost::new(); SLOTS - 1))
+        }
+    }
+
+    /// One that is free. Its own CPU calls this, with interrupts off.
+    pub(super) fn free(&self) -> Option<&OwnPost> {
+        let is_free = |post: &&OwnPost| post.link.is_posted.load(Ordering::Relaxed) == 0;
+        self.0.iter().find(is_free)
+    }
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Runs what this CPU has posted to itself, and `link`, which was taken off its list, leads to; returns what comes next on the list. Interrupts
+    /// are off.
+    #[cold]
+    pub(super) fn run_own_post(
+        &self,
+        me: Here<'_, N>,
+        link: NonNull<Link>,
+    ) -> Option<NonNull<Link>> {
+        // SAFETY: links without a function are those of `OwnPost`, at its start.
+        let post = unsafe { link.cast::<OwnPost>().as_ref() };
+        // SAFETY: 1. only this CPU writes there, before it posts and after the mark is gone.
+        let request = unsafe { post.request.read() };
+        // SAFETY: 1. it is on our list.
+        let next = pointer(unsafe { post.link.next.read() });
+        // The function may post to this CPU again.
+        post.link.is_posted.store(0, Ordering::Relaxed);
+        if let Some(run) = request.function() {
+            self.enter_function(me, run, || {
+                // SAFETY: 1. `send_post` chose `run` for the type in `payload`.
+                unsafe { run(Some(&request.payload), me.cpu) };
+            });
+        }
+        next
+    }
+
+    /// Posts a function to this CPU, which has place for it. Interrupts are off.
+    #[cold]
+    pub(super) fn post_to_self(&self, here: Here<'_, N>, request: Request) {
+        let Some(place) = here.own_posts.free() else {
+            return;
+        };
+        // SAFETY: 1. it is free, and only this CPU uses it.
+        unsafe { place.request.write(request) };
+        place.link.is_posted.store(1, Ordering::Relaxed);
+        // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
+        if unsafe { here.posted.0.push_link(NonNull::from(place).cast()) } {
+            self.interrupt_self(here);
+        }
+    }
+}
