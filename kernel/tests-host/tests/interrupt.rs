@@ -535,6 +535,10 @@ impl Guest {
         self.state.place_events(self.wants_window);
         let v_intr = self.state.vmcb.get(Field::V_INTR);
         assert_eq!(v_intr & !WINDOW, OTHERS);
+        if self.chance(8) {
+            // A signal comes first.
+            return;
+        }
         let exit = self.compute();
         let valid = self.state.vmcb.get(Field::EVENT_INJ) & VALID;
         assert_eq!(valid, 0, "the processor takes what is there");
