@@ -12,9 +12,10 @@ use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};
 use spin::Once;
 
-use crate::addr::PhysAddr;
+use crate::addr::{PAGE_BYTES, PhysAddr};
+use crate::arch::stacks::Stacks;
 use crate::arch::trap::vectors;
-use crate::arch::{apic, percpu, steal, svm, tlb, top, tsc};
+use crate::arch::{apic, paging, percpu, steal, svm, tlb, top, tsc};
 use crate::cpus::MAX_CPUS;
 use crate::irq::{self, IrqState};
 use crate::preempt;
@@ -36,6 +37,19 @@ pub static ON_STALL: Once<fn(&Stall)> = Once::new();
 pub fn attach(cpus: Range<usize>) {
     for cpu in cpus {
         SHOOTDOWN.attach(CpuId::new(cpu as u32), &MEMORY[cpu]);
+    }
+}
+
+/// Ends the boot unless all roots map what other CPUs are lent, see [`paging`]. Boot CPU, when the kernel's root is loaded.
+pub fn check_lent(cpus: usize) {
+    let memory = MEMORY[..cpus].as_ptr_range();
+    let pages = (memory.start.addr()..memory.end.addr()).step_by(PAGE_BYTES);
+    let stacks = (0..cpus).flat_map(|cpu| Stacks::of(cpu).pages());
+    for address in pages.chain([memory.end.addr() - 1]).chain(stacks) {
+        assert!(
+            paging::is_mapped(address),
+            "{address:#x} is not in every root"
+        );
     }
 }
 

@@ -1,9 +1,11 @@
 //! Bringing one CPU into the state that the kernel runs in: control registers, SYSCALL, tables.
 
+use core::arch::asm;
+
 use shootdown_x86::{ApicId, Features};
 use spin::Once;
 use x86_64::VirtAddr;
-use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
+use x86_64::registers::control::{Cr0, Cr0Flags, Cr2, Cr4, Cr4Flags, Efer, EferFlags};
 use x86_64::registers::model_specific::{LStar, Msr, SFMask};
 use x86_64::registers::rflags::RFlags;
 
@@ -69,6 +71,17 @@ fn set_control_registers() {
     // SAFETY: only bits that CPUID reports; no user page is mapped yet. FSGSBASE stays off: the
     // paranoid entries rely on it.
     unsafe { Cr4::write(cr4) };
+}
+
+/// Where the last page fault of this CPU was.
+pub fn fault_address() -> usize {
+    Cr2::read_raw() as usize
+}
+
+/// Puts that back, behind page faults that whoever it belongs to is not to see.
+pub fn set_fault_address(address: usize) {
+    // SAFETY: CPL 0; the processor only writes the register.
+    unsafe { asm!("mov cr2, {}", in(reg) address, options(nomem, nostack, preserves_flags)) };
 }
 
 /// Whether there is a local APIC to use (CPUID leaf 1, EDX bit 9; firmware can switch it off).

@@ -14,6 +14,7 @@ mod idt;
 pub mod paging;
 pub mod percpu;
 pub mod smap;
+pub mod spurious;
 pub mod stacks;
 pub mod steal;
 pub mod svm;

@@ -5,15 +5,22 @@
 //!   guard pages of the boot stacks left out; the page of the local APIC; and the stacks of the other CPUs.
 //!
 //! Because the 256 entries never change, copying them into a new root is enough.
+//!
+//! What CPUs lend each other is in this half, so every root maps it, always, without a page fault: the engine's memory of each CPU, static call data and
+//! the stacks of CPUs (entry 511), and all that is allocated, call data and stacks of threads with the closures of their calls too (entry 256). A target
+//! of a call or a flush reads that in an interrupt, whatever root it has loaded. `kernel_half` has the entries as they were built, and
+//! `platform::check_lent` looks at each page of the engine's memory and of the stacks when the tables are loaded.
 
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown::KernelRoot;
 use spin::Once;
 use x86_64::registers::control::Cr3;
 use x86_64::structures::paging::PhysFrame;
 
+use super::spurious::Fault;
 use super::stacks::{self, Stacks};
 use crate::addr::{DIRECT_MAP, KERNEL_BASE, PAGE_BYTES, PhysAddr};
 
@@ -66,6 +73,8 @@ pub fn is_kernel_code(address: usize) -> bool {
 type Table = NonNull<[u64; TABLE_ENTRIES]>;
 
 static KERNEL_ROOT: Once<KernelRoot> = Once::new();
+/// Its entries for the kernel's half, as they were built.
+static KERNEL_HALF: Once<[u64; TABLE_ENTRIES / 2]> = Once::new();
 
 /// The root that maps the kernel only: idle CPUs and dying processes load it.
 ///
@@ -79,11 +88,59 @@ pub fn kernel_root() -> KernelRoot {
 }
 
 /// PML4 entries 256..512 of every root. They never change after boot, so a copy stays true.
+///
+/// # Panics
+///
+/// Before [`build`], and when one has changed all the same: roots that were made before lack it.
 pub fn kernel_half() -> [u64; TABLE_ENTRIES / 2] {
-    let table = table_at(PhysAddr::new(kernel_root().as_u64()));
+    let built = *KERNEL_HALF
+        .get()
+        .expect("the kernel's page tables are built at boot");
+    assert!(
+        upper_half(PhysAddr::new(kernel_root().as_u64())) == built,
+        "the kernel's half of roots has changed"
+    );
+    built
+}
+
+fn upper_half(root: PhysAddr) -> [u64; TABLE_ENTRIES / 2] {
     // SAFETY: built below, not written since.
-    let entries = unsafe { table.as_ref() };
+    let entries = unsafe { table_at(root).as_ref() };
     core::array::from_fn(|index| entries[TABLE_ENTRIES / 2 + index])
+}
+
+/// Whether what the kernel was refused is permitted by now: see [`spurious`]. Any context, NMI handlers' too: it takes no lock, and tables of
+/// the kernel's half are never freed.
+pub fn permits_now(fault: Fault) -> bool {
+    let Some(root) = KERNEL_ROOT.get() else {
+        return false;
+    };
+    fault.is_spurious(PhysAddr::new(root.as_u64()), |table, index| {
+        // SAFETY: the index is below 512.
+        let entry = unsafe { table_at(table).cast::<AtomicU64>().add(index) };
+        // SAFETY: an aligned word of a table that stays, in the direct map; it is written while others read by atomics only.
+        unsafe { entry.as_ref() }.load(Ordering::Acquire)
+    })
+}
+
+/// Whether every root lets the kernel write there, without a page fault.
+pub fn is_mapped(address: usize) -> bool {
+    let code = Fault::WRITE;
+    permits_now(Fault { address, code })
+}
+
+/// The entry of a page of the kernel's image.
+#[cfg(feature = "selftest")]
+pub fn image_entry(address: usize) -> &'static AtomicU64 {
+    let mut table = table_at(PhysAddr::new(kernel_root().as_u64()));
+    for level in (1..4).rev() {
+        // SAFETY: an entry of a table that stays.
+        let next = unsafe { slot(table, address, level).read() };
+        assert!(next & (PRESENT | LARGE) == PRESENT, "no page of the image");
+        table = table_at(PhysAddr::new(next & ADDRESS));
+    }
+    // SAFETY: as in `permits_now`; the caller is the only one who changes it.
+    unsafe { slot(table, address, 0).cast().as_ref() }
 }
 
 /// Loads the kernel's root on this CPU, away from the boot tables.
@@ -140,6 +197,7 @@ pub fn build(
     // SAFETY: 1. it maps the image with the stacks, the direct map and the local APIC, at the addresses where the kernel runs.
     // 2. `frame` gives frames that nobody else ever has; the tables are neither changed nor freed. 3. it is no window root.
     let root = unsafe { KernelRoot::new(builder.root.as_u64()) };
+    KERNEL_HALF.call_once(|| upper_half(builder.root));
     KERNEL_ROOT.call_once(|| root);
 }
 

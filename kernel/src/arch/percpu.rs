@@ -210,7 +210,6 @@ pub fn count_tick() {
 }
 
 /// Timer ticks of any CPU so far; may be a little old.
-#[cfg(feature = "selftest")]
 pub fn ticks(cpu: usize) -> u64 {
     let slot = PER_CPU[cpu].0.get();
     // SAFETY: in bounds and aligned.

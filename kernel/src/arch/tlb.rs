@@ -6,6 +6,8 @@ use shootdown_x86::tlb::PcidSupport;
 use shootdown_x86::{Features, Pcid, Tlb};
 use spin::Once;
 
+use super::percpu;
+use super::spurious::Retries;
 use crate::cpus::MAX_CPUS;
 
 /// How many tags a CPU uses. The processor has 4095, but its TLB holds the pages of a few dozen
@@ -54,6 +56,24 @@ pub fn choose(features: &Features, wanted: TagUse) -> PcidSupport {
 #[inline]
 pub fn local() -> &'static Tlb {
     TLB.get().expect("tags are decided on at boot")
+}
+
+static RETRIES: [Retries; MAX_CPUS] = [const { Retries::none() }; MAX_CPUS];
+
+/// Drops what this CPU has of a page that permits by now what was refused, so that the access may be made again; `false` where that has not
+/// helped so often that it never will. Interrupts are off; any context else.
+pub fn retry(address: usize) -> bool {
+    let cpu = percpu::cpu_id().index();
+    let is_allowed = RETRIES[cpu].allow(address, percpu::ticks(cpu));
+    if is_allowed {
+        local().flush_page(address);
+    }
+    is_allowed
+}
+
+/// Accesses of the kernel that were made again, of all CPUs, since boot.
+pub fn retries() -> u64 {
+    RETRIES.iter().map(Retries::total).sum()
 }
 
 /// Turns tags on, if they are used, on this CPU. Interrupts off, the kernel's root loaded.

@@ -41,6 +41,11 @@ pub(super) fn tags_a_cpu() -> usize {
     tlb::slots(percpu::cpu_id()).len()
 }
 
+/// Page faults of the kernel on pages that permitted the access by then.
+pub(super) fn spurious_faults() -> u64 {
+    tlb::retries()
+}
+
 /// Whether one instruction drops what a tag has cached.
 pub(super) fn has_invpcid() -> bool {
     CpuId::new()

@@ -25,7 +25,7 @@ use crate::task::{self, Process};
 pub(super) enum Pseudo {
     /// The engine's policy; writing a name changes it.
     Policy,
-    /// The engine's counters, added up over all CPUs, and those of syncs.
+    /// The engine's counters, added up over all CPUs, those of syncs, and of page faults that were spurious.
     Stats,
     /// What idle CPUs do; writing `halt` or `poll` changes it.
     Idle,
@@ -201,7 +201,8 @@ fn stats(out: &mut String) -> fmt::Result {
     writeln!(out, "file_syncs {}", files.syncs)?;
     writeln!(out, "file_pages_stored {}", files.pages_stored)?;
     writeln!(out, "file_flushes {}", files.flushes)?;
-    writeln!(out, "file_pages_protected {}", files.pages_protected)
+    writeln!(out, "file_pages_protected {}", files.pages_protected)?;
+    writeln!(out, "spurious_kernel_faults {}", machine::spurious_faults())
 }
 
 fn info(out: &mut String) -> fmt::Result {

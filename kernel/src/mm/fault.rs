@@ -3,6 +3,7 @@
 
 use super::access::{FaultAccess, FaultError};
 use super::frames::{self, Frame, Share};
+use super::invalidate::Gather;
 use super::layout::{STACK_GUARD, STACK_LIMIT, STACK_TOP, USER_END, page_floor};
 use super::pte::Pte;
 use super::range::UserRange;
@@ -36,6 +37,10 @@ impl MemorySpace {
             frames::alloc_zeroed()
         };
         let mut outcome = self.lock().resolve(addr, access, &mut spare);
+        if outcome == Err(FaultError::NoMapping) {
+            let grown = self.grow_stack(addr);
+            outcome = grown.and_then(|()| self.lock().resolve(addr, access, &mut spare));
+        }
         if outcome == Ok(Resolved::CopyDue) {
             // The copy is read-only until every CPU has forgotten the original: see `cow`.
             let copied = self.copy_page(addr);
@@ -45,6 +50,17 @@ impl MemorySpace {
             frames::free(unused);
         }
         outcome.map(|_| ())
+    }
+
+    /// Makes the stack above `addr` reach down to it. The addresses are given out anew: waits for whoever has taken something away there, with the lock
+    /// held, because other threads may use the stack as soon as the area is there.
+    fn grow_stack(&self, addr: usize) -> Result<(), FaultError> {
+        let mut inner = self.lock();
+        if inner.areas.find(addr).is_none() {
+            let grown = inner.grow_stack(addr)?;
+            self.submit(&mut inner, Gather::of(self, grown)).finish();
+        }
+        Ok(())
     }
 }
 
@@ -56,7 +72,8 @@ impl Inner {
         access: FaultAccess,
         spare: &mut Option<Frame>,
     ) -> Result<Resolved, FaultError> {
-        let area = self.area_for(addr)?;
+        let area = self.areas.find(addr).cloned();
+        let area = area.ok_or(FaultError::NoMapping)?;
         check(&area, access)?;
         let cell = self
             .table
@@ -100,11 +117,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The area that holds `addr`, after growing a stack down to it if that is what it takes.
-    fn area_for(&mut self, addr: usize) -> Result<Area, FaultError> {
-        if let Some(area) = self.areas.find(addr) {
-            return Ok(area.clone());
-        }
+    /// The same; what it has gained. No area holds `addr`.
+    fn grow_stack(&mut self, addr: usize) -> Result<UserRange, FaultError> {
         let above = self.areas.next_above(addr).ok_or(FaultError::NoMapping)?;
         if above.kind != AreaKind::Stack {
             return Err(FaultError::NoMapping);
@@ -121,12 +135,8 @@ impl Inner {
         if start < limit || !guarded {
             return Err(FaultError::StackOverflow);
         }
-        let area = Area {
-            range: grown,
-            ..above.clone()
-        };
         self.areas.grow_down(grown);
-        Ok(area)
+        Ok(grown)
     }
 }
 

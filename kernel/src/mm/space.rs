@@ -22,7 +22,7 @@ use shootdown::{AddressSpace, Root};
 ///
 /// Lock order: this lock, then that of shared memory or of a file, then the frame allocator. It is never held over an
 /// access to user memory, and over a ticket's wait only where others must not see the space in between (`fork`,
-/// `cow`): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
+/// `cow`, a stack that grows): whoever wants it meanwhile sleeps, and whoever holds it may be preempted.
 #[derive(Debug)]
 pub struct MemorySpace {
     // Dropped first: if some CPU still has the root loaded, the engine ends the kernel before the page table behind it is freed.

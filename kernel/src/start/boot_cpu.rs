@@ -15,7 +15,7 @@ use crate::boot::memory::MemoryMap;
 use crate::boot::{acpi, info, multiboot, start_info};
 use crate::cpus::MAX_CPUS;
 use crate::exec::initramfs;
-use crate::platform::{ON_STALL, SHOOTDOWN, attach};
+use crate::platform::{ON_STALL, SHOOTDOWN, attach, check_lent};
 use crate::{calls, console, fs, hotplug, mm, preempt, sync, task, time, torture, watchdog};
 
 /// Timer ticks a second without `hz=`.
@@ -54,6 +54,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     memory.reserve(initramfs, initramfs + loader.initramfs.len() as u64);
     build_page_tables(&mut memory, &loader.pixels(), cpus);
     paging::load_kernel_root();
+    check_lent(cpus);
     if let Some(adapter) = loader.screen.filter(|_| !loader.has_early_screen()) {
         console::show_on(adapter);
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::fault;
 use crate::addr::USER_END;
 use crate::arch::trap::{TrapFrame, vectors};
-use crate::arch::{apic, percpu, timer};
+use crate::arch::{apic, cpu, percpu, timer};
 use crate::irq::{self, IrqState};
 use crate::latency;
 use crate::platform::SHOOTDOWN;
@@ -110,7 +110,10 @@ pub extern "C" fn trap_paranoid(frame: &mut TrapFrame) {
         // Three kinds of senders: a CPU that panics, one that wants backtraces, and one that wakes a parked CPU, which is
         // done with the NMI itself.
         panic::stop_if_panicking();
+        // It may have come between a page fault and the look at CR2, and probing pointers may fault itself.
+        let faulted_at = cpu::fault_address();
         backtrace::answer(frame);
+        cpu::set_fault_address(faulted_at);
         // Any other (a button, a debugger) is ignored; a message here could deadlock on the console.
         return;
     }

@@ -1,11 +1,10 @@
 //! Exceptions: page faults go to the address space, other faults of ring 3 to the task, and what
-//! the kernel itself did wrong ends it.
-
-use x86_64::registers::control::Cr2;
+//! the kernel itself did wrong ends it. What only an old translation refused it is tried again.
 
 use crate::addr::USER_END;
+use crate::arch::spurious::Fault;
 use crate::arch::trap::{TrapFrame, vectors};
-use crate::arch::{extable, percpu};
+use crate::arch::{cpu, extable, paging, percpu, tlb};
 use crate::irq::{self, IrqState};
 use crate::mm::{FaultAccess, FaultError};
 use crate::panic;
@@ -22,7 +21,7 @@ const CODE_FETCH: u64 = 1 << 4;
 pub(super) fn exception(frame: &mut TrapFrame) {
     if frame.vector == vectors::PAGE_FAULT as u64 {
         // Before interrupts can come and fault themselves.
-        let address = Cr2::read_raw() as usize;
+        let address = cpu::fault_address();
         page_fault(frame, address);
     } else if frame.is_from_user() {
         irq::enable();
@@ -40,6 +39,12 @@ fn page_fault(frame: &mut TrapFrame, address: usize) {
     if code & CODE_RESERVED != 0 {
         // A page-table entry with a reserved bit: the tables are corrupt, whoever stepped on it.
         panic::exception(frame);
+    }
+    #[cfg(feature = "selftest")]
+    crate::selftest::before_spurious(address);
+    // Also where an instruction of user mode made the processor look into a table of the kernel's.
+    if paging::permits_now(Fault { address, code }) && tlb::retry(address) {
+        return;
     }
     let access = FaultAccess {
         write: code & CODE_WRITE != 0,

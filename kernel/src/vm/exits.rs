@@ -3,9 +3,11 @@
 use core::arch::asm;
 
 use super::abi::{self, exit};
+use super::event;
+use super::interrupt::V_INTR_MASKING;
 use super::machine::Machine;
 use super::run_page::RunPage;
-use super::vcpu::{State, V_INTR_MASKING};
+use super::vcpu::State;
 use super::vmcb::Field;
 use crate::errno::Errno;
 use crate::mm::nested::NestedFault;
@@ -50,25 +52,8 @@ pub(super) mod code {
     pub const INVALID: u32 = u32::MAX;
 }
 
-/// Bits of EVENTINJ and EXITINTINFO (APM vol. 2, "Event Injection").
-pub(super) mod event {
-    /// The kind of an external interrupt is 0.
-    pub const INTERRUPT: u64 = 0;
-    pub const NMI: u64 = 2;
-    pub const VALID: u64 = 1 << 31;
-    pub const HAS_CODE: u64 = 1 << 11;
-    pub const KIND_SHIFT: u32 = 8;
-    pub const KIND_MASK: u64 = 7;
-    pub const EXCEPTION: u64 = 3;
-    pub const SOFTWARE: u64 = 4;
-}
-
 /// Exceptions that are injected.
 const DEBUG: u64 = 1;
-const BREAKPOINT: u64 = 3;
-const OVERFLOW: u64 = 4;
-const INVALID_OPCODE: u64 = 6;
-const PROTECTION: u64 = 13;
 const ALIGNMENT: u64 = 17;
 
 /// Of a nested page fault: the guest wants to write, and the processor was walking the guest's tables.
@@ -103,7 +88,7 @@ impl State {
             code::EXCEPTION_MC => machine_check(),
             code::EXCEPTION_DB => self.inject(DEBUG, None),
             code::EXCEPTION_AC => self.inject(ALIGNMENT, Some(0)),
-            code::RDPMC => self.inject(PROTECTION, Some(0)),
+            code::RDPMC => self.refuse(),
             code::CPUID => self.answer_cpuid(),
             code::INVD | code::WBINVD => self.skip(2),
             code::MSR => self.access_register(),
@@ -118,7 +103,7 @@ impl State {
             | code::MONITOR..=code::RDPRU => self.undefined(),
             code::HLT => {
                 self.skip(1);
-                if self.is_nmi_next() {
+                if self.is_woken() {
                     return Ok(Next::Guest);
                 }
                 page.set_reason(exit::HLT);
@@ -182,39 +167,6 @@ impl State {
                 Ok(self.access_memory(machine, page, address))
             }
         }
-    }
-
-    /// The guest finds an exception when it goes on, in place of whatever was to be delivered.
-    pub fn inject(&mut self, vector: u64, error: Option<u32>) {
-        let kind = event::EXCEPTION << event::KIND_SHIFT;
-        let code = error.map_or(0, |error| event::HAS_CODE | u64::from(error) << 32);
-        self.vmcb
-            .set(Field::EVENT_INJ, vector | kind | code | event::VALID);
-    }
-
-    /// #UD.
-    pub fn undefined(&mut self) {
-        self.inject(INVALID_OPCODE, None);
-    }
-
-    /// #GP.
-    pub fn refuse(&mut self) {
-        self.inject(PROTECTION, Some(0));
-    }
-
-    /// An event whose delivery was cut short by the exit is delivered again, but for those that their instruction makes again.
-    fn keep_event(&mut self) {
-        let found = self.vmcb.get(Field::EXIT_INT_INFO);
-        let kind = found >> event::KIND_SHIFT & event::KIND_MASK;
-        let vector = found & 0xff;
-        let is_repeated = kind == event::SOFTWARE
-            || kind == event::EXCEPTION && matches!(vector, BREAKPOINT | OVERFLOW);
-        let kept = if found & event::VALID == 0 || is_repeated {
-            0
-        } else {
-            found
-        };
-        self.vmcb.set(Field::EVENT_INJ, kept);
     }
 }
 

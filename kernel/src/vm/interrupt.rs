@@ -5,7 +5,7 @@
 //! processor offer a virtual interrupt, which is intercepted (APM vol. 2, "Virtual Interrupts").
 
 use super::abi::Interrupt;
-use super::exits::event;
+use super::event;
 use super::vcpu::State;
 use super::vmcb::Field;
 use crate::errno::Errno;
@@ -20,6 +20,8 @@ const V_IRQ: u64 = 1 << 8;
 const V_INTR_PRIO: u64 = 0xf << 16;
 const V_IGN_TPR: u64 = 1 << 20;
 const WINDOW: u64 = V_IRQ | V_INTR_PRIO | V_IGN_TPR;
+/// The host's interrupt flag, not the guest's, says whether interrupts end the guest.
+pub(super) const V_INTR_MASKING: u64 = 1 << 24;
 
 impl State {
     /// `KVM_INTERRUPT`. One that was not delivered yet is replaced. Behind an exception that is to be delivered it waits until the guest takes it.
@@ -29,16 +31,16 @@ impl State {
     pub fn queue_interrupt(&mut self, wanted: Interrupt) -> Result<(), Errno> {
         let vector = u8::try_from(wanted.vector).map_err(|_| Errno::EINVAL)?;
         self.interrupt = None;
-        match self.has_event() && self.undelivered().is_none() {
-            true => self.interrupt = Some(vector),
-            false => self.inject_interrupt(vector),
+        match self.undelivered() {
+            None | Some((event::INTERRUPT, _)) => self.inject_interrupt(vector),
+            Some(_) => self.interrupt = Some(vector),
         }
         Ok(())
     }
 
     /// Before each entry: injects the interrupt that waits if the guest takes it now. Else the guest is left when it does, for that, or because the VMM
     /// wants to know.
-    pub fn place_interrupt(&mut self, vmm_wants_window: bool) {
+    pub(super) fn place_interrupt(&mut self, vmm_wants_window: bool) {
         if self.takes_interrupts()
             && let Some(vector) = self.interrupt.take()
         {
@@ -62,17 +64,14 @@ impl State {
         self.vmcb.get(Field::RFLAGS) & INTERRUPTS != 0
     }
 
-    /// An exception that was to be delivered is not; an interrupt or an NMI stays.
-    pub fn forget_exception(&mut self) {
-        if self.event_kind() == event::EXCEPTION {
-            self.vmcb.set(Field::EVENT_INJ, 0);
-        }
-    }
-
     /// `interrupt_bitmap`: the interrupt that was not delivered yet.
     pub fn interrupt_bitmap(&self) -> [u64; 4] {
         let mut bitmap = [0; 4];
-        if let Some(vector) = self.undelivered().or(self.interrupt) {
+        let injected = match self.undelivered() {
+            Some((event::INTERRUPT, vector)) => Some(vector),
+            _ => None,
+        };
+        if let Some(vector) = injected.or(self.interrupt) {
             bitmap[usize::from(vector) / 64] = 1 << (vector % 64);
         }
         bitmap
@@ -88,6 +87,11 @@ impl State {
         }
     }
 
+    /// Whether one waits that the guest takes now.
+    pub(super) fn is_interrupt_next(&self) -> bool {
+        self.interrupt.is_some() && self.takes_interrupts()
+    }
+
     fn takes_interrupts(&self) -> bool {
         self.has_interrupts_on() && !self.has_shadow() && !self.has_event()
     }
@@ -97,24 +101,7 @@ impl State {
         self.vmcb.get(Field::INTERRUPT_SHADOW) & SHADOW != 0
     }
 
-    /// Whether something is to be delivered at the next entry.
-    pub fn has_event(&self) -> bool {
-        self.vmcb.get(Field::EVENT_INJ) & event::VALID != 0
-    }
-
-    /// The interrupt that is to be delivered at the next entry.
-    fn undelivered(&self) -> Option<u8> {
-        let is_interrupt = self.has_event() && self.event_kind() == event::INTERRUPT;
-        is_interrupt.then_some(self.vmcb.get(Field::EVENT_INJ) as u8)
-    }
-
-    fn event_kind(&self) -> u64 {
-        self.vmcb.get(Field::EVENT_INJ) >> event::KIND_SHIFT & event::KIND_MASK
-    }
-
     fn inject_interrupt(&mut self, vector: u8) {
-        let kind = event::INTERRUPT << event::KIND_SHIFT;
-        let event = u64::from(vector) | kind | event::VALID;
-        self.vmcb.set(Field::EVENT_INJ, event);
+        self.set_event(event::INTERRUPT, vector.into(), 0);
     }
 }

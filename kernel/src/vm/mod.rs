@@ -11,7 +11,7 @@
 //! | `run` | into the guest and back |
 //! | `exits`, `port`, `mmio`, `msr`, `cpuid`, `debug` | what a guest was stopped for |
 //! | `walk`, `decode` | a guest's page tables and instructions, as far as `mmio` and `debug` have to read them |
-//! | `interrupt`, `nmi` | interrupts that the VMM sends, and the moment when a guest takes them |
+//! | `event`, `interrupt`, `nmi` | exceptions, and interrupts that the VMM sends: which comes first, and when a guest takes them |
 //! | `steal` | what a guest is told of virtual CPUs that do not run, and flushes before they run again |
 //! | `registers`, `segments`, `vmcb`, `run_page` | state of a virtual CPU: as KVM, as the processor, and as both sides of RUN have it |
 //! | `host` | what each CPU needs to run guests |
@@ -33,6 +33,7 @@ mod cpuid;
 mod debug;
 #[allow(missing_docs)]
 mod decode;
+mod event;
 mod exits;
 mod host;
 mod interrupt;

@@ -4,7 +4,7 @@
 //! The IRET is intercepted before it is carried out, so the next exit at another place is the first moment behind it: at most a tick of the host later. A guest that halts
 //! takes one that waits instead.
 
-use super::exits::event;
+use super::event;
 use super::vcpu::State;
 use super::vmcb::Field;
 
@@ -37,7 +37,7 @@ impl State {
     }
 
     /// Before each entry: injects the one that waits if the guest takes it now.
-    pub fn place_nmi(&mut self) {
+    pub(super) fn place_nmi(&mut self) {
         let rip = self.vmcb.get(Field::RIP);
         if matches!(self.nmi.blocked, Blocked::AtIret(place) if place != rip) {
             self.nmi.blocked = Blocked::No;
@@ -50,14 +50,12 @@ impl State {
             waits: false,
             blocked: Blocked::InHandler,
         };
-        let kind = event::NMI << event::KIND_SHIFT;
-        self.vmcb
-            .set(Field::EVENT_INJ, VECTOR | kind | event::VALID);
+        self.set_event(event::NMI, VECTOR, 0);
         self.intercept_iret(true);
     }
 
     /// Whether one waits that the guest, which halts, takes instead.
-    pub fn is_nmi_next(&self) -> bool {
+    pub(super) fn is_nmi_next(&self) -> bool {
         self.nmi.waits && self.nmi.blocked != Blocked::InHandler
     }
 
@@ -67,7 +65,24 @@ impl State {
         self.intercept_iret(false);
     }
 
-    fn intercept_iret(&mut self, wanted: bool) {
+    /// One that was injected has not arrived, and waits again.
+    pub(super) fn take_nmi_back(&mut self) {
+        self.nmi = Nmi {
+            waits: true,
+            blocked: Blocked::No,
+        };
+        self.intercept_iret(false);
+    }
+
+    /// An event that is delivered at the IRET comes before it: the next one, of the event's handler, ends what keeps NMIs off.
+    pub(super) fn put_iret_off(&mut self) {
+        if self.has_event() && matches!(self.nmi.blocked, Blocked::AtIret(_)) {
+            self.nmi.blocked = Blocked::InHandler;
+            self.intercept_iret(true);
+        }
+    }
+
+    pub(super) fn intercept_iret(&mut self, wanted: bool) {
         let others = self.vmcb.get(Field::INTERCEPT_EVENTS) & !IRET;
         let iret = if wanted { IRET } else { 0 };
         self.vmcb.set(Field::INTERCEPT_EVENTS, others | iret);

@@ -6,9 +6,10 @@ use shootdown_x86::guest::{GuestEntries, GuestEntry, GuestTags};
 use super::abi::{exit, run};
 use super::exits::{Next, code};
 use super::host;
+use super::interrupt::V_INTR_MASKING;
 use super::machine::Machine;
 use super::request::Caller;
-use super::vcpu::{State, V_INTR_MASKING, Vcpu};
+use super::vcpu::{State, Vcpu};
 use super::vmcb::{Field, Vmcb};
 use crate::arch::svm::GuestRegisters;
 use crate::arch::{fpu, percpu, svm};
@@ -61,8 +62,7 @@ impl Vcpu {
                 return Err(Errno::EINTR);
             }
             state.say_it_runs(&self.machine().memory);
-            state.place_nmi();
-            state.place_interrupt(self.page.wants_window());
+            state.place_events(self.page.wants_window());
             match state.attempt(self.machine(), caller)? {
                 Attempt::Ran => {}
                 Attempt::Interrupted => continue,

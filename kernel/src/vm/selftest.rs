@@ -2,8 +2,8 @@
 
 use super::abi::{exit, run};
 use super::exits::{Next, code};
+use super::interrupt::V_INTR_MASKING;
 use super::machine::Machine;
-use super::vcpu::V_INTR_MASKING;
 use super::vmcb::Field;
 use crate::mm::MemorySpace;
 

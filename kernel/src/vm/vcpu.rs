@@ -153,9 +153,6 @@ const REGISTER_INTERCEPTS: u64 = 0xffff_ffff << 32;
 /// #DB and #AC: their delivery may raise them again, without end and without an interrupt in between. #MC is the host's.
 const EXCEPTIONS: u64 = bit(1) | bit(17) | bit(18);
 
-/// The host's interrupt flag, not the guest's, says whether interrupts end the guest.
-pub(super) const V_INTR_MASKING: u64 = bit(24);
-
 const fn bit(number: u32) -> u64 {
     1 << number
 }
@@ -175,9 +172,6 @@ impl State {
         vmcb.set(Field::INTERCEPT_MORE, MORE_INTERCEPTS);
         vmcb.set(Field::IOPM, host::io_map().as_u64());
         vmcb.set(Field::MSRPM, host::msr_map_address().as_u64());
-        vmcb.set(Field::V_INTR, V_INTR_MASKING);
-        vmcb.set(Field::INTERRUPT_SHADOW, 0);
-        vmcb.set(Field::EVENT_INJ, 0);
         let mut segment = |field: Field, selector: u64, attributes: u64, base: u64| {
             vmcb.set(field, selector | attributes << 16 | 0xffff << 32);
             vmcb.set(field.next(), base);
@@ -216,8 +210,7 @@ impl State {
         self.debug_control = DR7_SET;
         self.fpu = FpuState::initial();
         self.unfinished = Unfinished::No;
-        self.interrupt = None;
-        self.nmi = Nmi::default();
+        self.forget_events();
         self.steal = StealTime::default();
         self.engine.drop_translations();
     }

@@ -1,5 +1,7 @@
 //! Shim of `arch`: CPUs that threads play, and a kernel half without anything.
 
+#[path = "../../src/arch/spurious.rs"]
+pub mod spurious;
 #[path = "../../src/arch/top.rs"]
 pub mod top;
 

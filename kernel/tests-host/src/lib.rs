@@ -1,4 +1,4 @@
-//! The kernel's memory management, program loading, ready queue and sleeping lock, compiled for the host.
+//! The kernel's memory management, program loading, ready queue, sleeping lock and events of guests, compiled for the host.
 //!
 //! Kernel code cannot run `cargo test` itself. Here the same source files are built against a shim of
 //! what they use from the rest of the kernel: physical memory is one anonymous mapping, and a CPU is whatever thread says
@@ -39,4 +39,5 @@ pub mod preempt;
 pub mod sync;
 pub mod task;
 pub mod tlb;
+pub mod vm;
 pub mod witness;

@@ -536,6 +536,25 @@ fn a_log_that_another_one_reads_is_waited_for() {
     }
 }
 
+/// A log that could not be taken has lost nothing, and a page that is written to while it is taken is in this log or in the next.
+#[test]
+fn only_a_log_that_was_taken_is_cleared() {
+    let _turn = Turn::new();
+    let space = mapped(PAGES, AreaKind::Anonymous);
+    let memory = machine(&space, &LOGGED);
+    assert!(touch(&memory, 1, true) && touch(&memory, 65, true));
+    let refused = memory.read_log(SLOT, true, |_| Err::<(), _>(Errno::EFAULT));
+    assert_eq!(refused, Err(Errno::EFAULT));
+    assert_eq!(dirty(&memory, false), BTreeSet::from([1, 65]));
+    let taken = memory.read_log(SLOT, true, |bits| {
+        assert!(touch(&memory, 1, true) && touch(&memory, 2, true));
+        Ok(bits.to_vec())
+    });
+    assert_eq!(taken, Ok(vec![1 << 1, 1 << 1]));
+    assert!(!guest_may_write(&memory, 1) && !guest_may_write(&memory, 65));
+    assert_eq!(dirty(&memory, true), BTreeSet::from([2]));
+}
+
 /// Long enough for a thread that waits for nothing.
 const PATIENCE: Duration = Duration::from_millis(50);
 

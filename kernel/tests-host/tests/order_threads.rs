@@ -6,8 +6,10 @@ mod support;
 use shootdown::CpuId;
 use shootdown_kernel_tests::arch::percpu::as_cpu;
 use shootdown_kernel_tests::mm::file::PageRange;
+use shootdown_kernel_tests::mm::layout::STACK_TOP;
 use shootdown_kernel_tests::mm::{
-    AreaKind, FaultError, MapRequest, MemoryFile, MemorySpace, Placement, Prot, frames,
+    AreaKind, Destination, FaultError, MapRequest, MemoryFile, MemorySpace, PAGE_SIZE, Placement,
+    Prot, frames,
 };
 use shootdown_kernel_tests::witness::{at_spin, at_wait, forget_spin, intrude};
 use std::cell::Cell;
@@ -113,8 +115,14 @@ fn left_by(before: Deed, after: Deed) -> Option<String> {
     space.set_heap_start(at(HEAP));
     space.brk(at(HEAP + 2));
     map(&space, PAGES, AreaKind::Anonymous);
-    let pages = (0..PAGES).chain(HEAP..HEAP + 2);
-    pages.for_each(|page| space.fault(at(page), WRITE).unwrap());
+    let stack = MapRequest {
+        kind: AreaKind::Stack,
+        ..request(BELOW_STACK, 2)
+    };
+    space.map(stack).unwrap();
+    let pages = (0..PAGES).chain(HEAP..HEAP + 2).map(at);
+    let pages = pages.chain([BELOW_STACK]);
+    pages.for_each(|page| space.fault(page, WRITE).unwrap());
     let watched = Rc::new(Watched::new(&[&space, &space]));
     let (other, seen) = (space.clone(), watched.clone());
     let found = Rc::new(Cell::new(None));
@@ -128,6 +136,17 @@ fn left_by(before: Deed, after: Deed) -> Option<String> {
 }
 
 type Deed = fn(&Arc<MemorySpace>);
+/// What is just below the stack.
+const BELOW_STACK: usize = STACK_TOP - 2 * PAGE_SIZE;
+
+fn unmaps_stack(space: &Arc<MemorySpace>) {
+    space.unmap(BELOW_STACK, PAGE_SIZE).unwrap();
+}
+
+fn grows_stack(space: &Arc<MemorySpace>) {
+    space.fault(BELOW_STACK, WRITE).unwrap();
+}
+
 /// The page where the heap begins, which has two.
 const HEAP: usize = PAGES;
 
@@ -152,7 +171,15 @@ fn no_operation_relies_on_a_flush_that_is_not_over() {
     };
     let shrinks: Deed = |space| assert_eq!(space.brk(at(HEAP)), at(HEAP));
     let grows: Deed = |space| assert_eq!(space.brk(at(HEAP + 1)), at(HEAP + 1));
+    let unmaps_end: Deed = |space| unmap(space, 2, 2);
+    let extends: Deed = |space| {
+        let bytes = |pages: usize| pages * PAGE_SIZE;
+        let longer = space.remap(at(0), bytes(2), bytes(4), Destination::Stay);
+        assert_eq!(longer, Ok(at(0)));
+    };
     let pairs = [
+        (unmaps_end, extends, "a mapping that becomes longer"),
+        (unmaps_stack, grows_stack, "a stack that grows"),
         (discards, discards, "two discards"),
         (discards, unmaps, "an unmap after a discard"),
         (discards, moves, "a move after a discard"),

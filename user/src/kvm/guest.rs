@@ -227,14 +227,19 @@ impl Guest {
     /// Its dirty pages, as `KVM_GET_DIRTY_LOG` has them.
     pub fn dirty_pages(&self) -> io::Result<Vec<usize>> {
         let mut bits = [0u64; MEMORY_PAGES / 64];
+        self.log_to(bits.as_mut_ptr().expose_provenance() as u64)?;
+        let is_set = |page: &usize| bits[page / 64] & 1 << (page % 64) != 0;
+        Ok((0..MEMORY_PAGES).filter(is_set).collect())
+    }
+
+    /// The log, a bit a page, to that address.
+    pub fn log_to(&self, bitmap: u64) -> io::Result<()> {
         let mut argument = DirtyLog {
             slot: 0,
             padding: 0,
-            bitmap: bits.as_mut_ptr().expose_provenance() as u64,
+            bitmap,
         };
-        request_with(&self.machine, abi::GET_DIRTY_LOG, &mut argument)?;
-        let is_set = |page: &usize| bits[page / 64] & 1 << (page % 64) != 0;
-        Ok((0..MEMORY_PAGES).filter(is_set).collect())
+        request_with(&self.machine, abi::GET_DIRTY_LOG, &mut argument).map(|_| ())
     }
 
     /// What the VMM finds in a word of its memory.

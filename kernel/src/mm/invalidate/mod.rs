@@ -7,13 +7,17 @@
 //! 3. unlock: others need not wait for what only this operation waits for;
 //! 4. `Pending::finish`: wait, and only then free the frames (I5) and tables (I4).
 //!
-//! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps, and so does
+//! A fork and a copy on write wait before they unlock, because nobody may see what is between their steps; so does a stack that grows where others have just
+//! unmapped something, because the thread that uses it asks for nothing; and so does
 //! whoever takes a writable page of a file out of the table, because a sync relies on finding it there. That is
 //! legal because the lock's waiters sleep, and is avoided where it can be. No wait is made with preemption off, but by
 //! the engine itself under its policy `before`.
 //!
 //! Between 3 and 4 the entries are empty, and other CPUs may still use what was in them. Whoever takes the lock then and finds nothing to gather has promised
 //! as much as who came first: it flushes its whole range as long as others are in flight ([`InFlight`]).
+//! That covers addresses, too: who gives out what has just been unmapped (`mmap`, `mremap`, `brk`, a stack that grows) returns when nobody has its
+//! former translations. Addresses of the kernel's half are never given out again: nothing there is unmapped but pages of the torture, whose owner waits first;
+//! stacks and all else that is allocated lie in the direct map.
 //!
 //! Virtual machines that show parts of the space lose what it loses in step 2 ([`nested`](super::nested)): their flush goes beside that of the space,
 //! and step 4 waits for both.

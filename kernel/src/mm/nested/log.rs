@@ -9,6 +9,7 @@ use super::slot::{Slot, WORD_PAGES, no_bits};
 use super::state::State;
 use crate::errno::Errno;
 use crate::mm::invalidate::GuestPending;
+use alloc::vec::Vec;
 
 /// A part of a slot's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +23,13 @@ pub struct LogRange {
 }
 
 impl GuestMemory {
-    /// Gives the pages of a slot that are dirty to `take`, a bit each, whole words. They count as clean from now on if `clears`; then no virtual CPU can
-    /// write to them unnoticed any more. `take` may access user memory, and is called under no lock but that of requests.
+    /// Gives the pages of a slot that are dirty to `take`, a bit each, whole words. When it has them they count as clean if `clears`, and on return no
+    /// virtual CPU can write to them unnoticed any more. `take` may access user memory, and is called under no lock but that of requests.
+    ///
+    /// What is written between `take` and the flush is in a page that `take` was told of: whoever copies pages after the return has it.
     ///
     /// # Errors
-    /// ENOENT without such a slot or a log of it; ENOMEM; as `take`, which comes after the pages are clean.
+    /// ENOENT without such a slot or a log of it; ENOMEM; as `take`. Nothing is cleared then.
     pub fn read_log<R>(
         &self,
         slot: u32,
@@ -34,21 +37,14 @@ impl GuestMemory {
         take: impl FnOnce(&[u64]) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         let turn = self.nested.requests.lock();
-        let mut state = self.nested.state.lock();
-        let pages = state.logged(slot)?.pages();
-        let mut dirty = no_bits(pages)?;
-        if let Some(log) = &state.logged(slot)?.log {
-            dirty.copy_from_slice(&log.bits);
+        // Slots stay as they are as long as it is this one's turn.
+        let dirty = self.nested.state.lock().dirty(slot)?;
+        let taken = take(&dirty)?;
+        if clears {
+            self.clean(slot, 0, &dirty);
         }
-        let pending = match clears {
-            true => self.clean(&mut state, slot, 0, &dirty),
-            false => None,
-        };
-        drop(state);
-        pending.into_iter().for_each(GuestPending::finish);
-        let taken = take(&dirty);
         drop(turn);
-        taken
+        Ok(taken)
     }
 
     /// Those pages of `range` whose bits `fill` sets count as clean from now on. It gets all words of the range, may access user memory, and
@@ -71,24 +67,41 @@ impl GuestMemory {
             .first_word(range)?;
         let mut bits = no_bits(range.pages as usize)?;
         fill(&mut bits)?;
-        let mut state = self.nested.state.lock();
-        let pending = self.clean(&mut state, range.slot, first, &bits);
-        drop(state);
-        pending.into_iter().for_each(GuestPending::finish);
+        self.clean(range.slot, first, &bits);
         drop(turn);
         Ok(())
     }
 
-    /// Takes pages down as clean, and the right to write to them away: the flush, if there were any.
-    fn clean(
-        &self,
-        state: &mut State,
-        slot: u32,
-        first: usize,
-        bits: &[u64],
-    ) -> Option<GuestPending> {
-        let State { slots, table } = state;
-        let slot = slots.iter_mut().find(|known| known.id == slot)?;
+    /// Takes pages down as clean, and the right to write to them away. Returns when no virtual CPU has it any more. It is the caller's turn.
+    fn clean(&self, slot: u32, first: usize, bits: &[u64]) {
+        let mut state = self.nested.state.lock();
+        let is_any = state.clean(slot, first, bits);
+        let pending = match is_any {
+            true => GuestPending::submit_cleaned(&self.nested.engine, &self.nested.in_flight),
+            false => None,
+        };
+        drop(state);
+        pending.into_iter().for_each(GuestPending::finish);
+    }
+}
+
+impl State {
+    /// The pages that are dirty.
+    fn dirty(&mut self, id: u32) -> Result<Vec<u64>, Errno> {
+        let slot = self.logged(id)?;
+        let mut dirty = no_bits(slot.pages())?;
+        if let Some(log) = &slot.log {
+            dirty.copy_from_slice(&log.bits);
+        }
+        Ok(dirty)
+    }
+
+    /// Takes pages down as clean, and the right to write to them away; whether any was dirty.
+    fn clean(&mut self, id: u32, first: usize, bits: &[u64]) -> bool {
+        let Self { slots, table } = self;
+        let Some(slot) = slots.iter_mut().find(|known| known.id == id) else {
+            return false;
+        };
         let mut is_any = false;
         for (word, &wanted) in (first..).zip(bits) {
             let mut rest = slot.take_dirty(word, wanted);
@@ -99,14 +112,9 @@ impl GuestMemory {
                 rest &= rest - 1;
             }
         }
-        if !is_any {
-            return None;
-        }
-        GuestPending::submit_cleaned(&self.nested.engine, &self.nested.in_flight)
+        is_any
     }
-}
 
-impl State {
     fn logged(&mut self, id: u32) -> Result<&mut Slot, Errno> {
         let slot = self.slot_mut(id).filter(|slot| slot.log.is_some());
         slot.ok_or(Errno::ENOENT)
