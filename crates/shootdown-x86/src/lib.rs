@@ -37,16 +37,16 @@
 //!
 //! ```
 //! use core::ptr::NonNull;
-//! use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, Features, LocalApic, SendError, Vector};
+//! use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, FadtFlags, Features, LocalApic, SendError, Vector};
 //!
 //! const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
 //! const SPURIOUS_VECTOR: Vector = Vector::new(0xff).unwrap();
 //! static CPUS: ApicMap<16> = ApicMap::new();
 //!
-//! /// On the boot CPU. `ids` are from the firmware, or each CPU's from CPUID leaf 1; `page` is the mapped xAPIC page.
-//! unsafe fn detect(ids: &[ApicId], page: NonNull<u8>) -> LocalApic {
+//! /// On the boot CPU. `ids` and `firmware` are from ACPI's tables (MADT, FADT); `page` is the mapped xAPIC page.
+//! unsafe fn detect(ids: &[ApicId], firmware: FadtFlags, page: NonNull<u8>) -> LocalApic {
 //!     let mode = ApicMode::detect(&Features::detect());
-//!     CPUS.configure(Delivery::choose(mode, ids.len())).expect("nobody inserted yet");
+//!     CPUS.configure(Delivery::choose(mode, ids.len(), firmware)).expect("nobody inserted yet");
 //!     for (cpu, &id) in ids.iter().enumerate() {
 //!         CPUS.insert(cpu, id).expect("the firmware's ids are distinct");
 //!     }
@@ -168,7 +168,8 @@ pub mod tlb;
 pub mod vmx;
 
 pub use apic::{
-    ApicId, ApicMap, ApicMode, Delivery, Destination, IpiSender, LocalApic, SendError, Vector,
+    ApicId, ApicMap, ApicMode, Delivery, Destination, FadtFlags, IpiSender, LocalApic, SendError,
+    Vector,
 };
 pub use features::{Features, Hypervisor};
 pub use irq::IrqState;
