@@ -58,7 +58,8 @@ pub struct Platform {
     /// must not wait for the target. Returns 0 if it was sent, anything else if it could not be queued: the engine tries again.
     pub send_ipi: Option<unsafe extern "C" fn(user: *mut c_void, target: u32) -> c_int>,
     /// Drops what this CPU has cached of count pages of 2^page_shift bytes from address start on, global translations too, and with freed
-    /// not 0 every cached page-table entry that leads there (x86: INVLPG does both). count is at most 33. Interrupts are off.
+    /// not 0 every cached page-table entry that leads there (x86: INVLPG does both while EFER.TCE is clear; where it may be
+    /// set, on AMD's processors, load CR3 with itself, too). count is at most 33. Interrupts are off.
     pub flush_pages: Option<
         unsafe extern "C" fn(
             user: *mut c_void,
