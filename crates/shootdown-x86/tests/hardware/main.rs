@@ -178,10 +178,11 @@ fn the_page_is_reached_at_the_register_and_nowhere_else() {
 fn registers_end_with_the_page() {
     let mut page = Page::new();
     let at = page.at();
+    // SAFETY: a page in ordinary memory takes everything.
+    let port = unsafe { apic::Hardware::with_page(at) };
     let is_register = |offset| {
-        // SAFETY: a page in ordinary memory takes everything.
-        let read = || unsafe { apic::Hardware::with_page(at).read_page(offset) };
-        std::panic::catch_unwind(read).is_ok()
+        // SAFETY: as above.
+        std::panic::catch_unwind(|| unsafe { port.read_page(offset) }).is_ok()
     };
     let found: Vec<u16> = [0, 8, 0xff0, 0xff8, 0x1000, 0xfff0]
         .into_iter()
