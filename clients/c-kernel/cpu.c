@@ -144,18 +144,20 @@ static int send_ipi(void *user, uint32_t target)
     return 0;
 }
 
-/* INVLPG drops cached page-table entries too, freed or not. */
-static void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed)
-{
-    for (size_t page = 0; page < count; page++)
-        __asm__ volatile("invlpg (%0)" : : "r"(start + (page << page_shift)) : "memory");
-}
-
 /* No page is global, so this is everything. */
 static void flush_all(void *user)
 {
     uint64_t root;
     __asm__ volatile("movq %%cr3, %0; movq %0, %%cr3" : "=r"(root) : : "memory");
+}
+
+/* INVLPG leaves cached page-table entries that do not lead to its address, where EFER.TCE is set (AMD). */
+static void flush_pages(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed)
+{
+    for (size_t page = 0; page < count; page++)
+        __asm__ volatile("invlpg (%0)" : : "r"(start + (page << page_shift)) : "memory");
+    if (freed)
+        flush_all(user);
 }
 
 static void load_root(void *user, uint64_t root)

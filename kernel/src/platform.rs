@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use shootdown::{
-    CpuId, CpuMemory, CpuSet, FlushRange, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
+    CpuId, CpuMemory, CpuSet, FlushRange, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
     remote::{FlushRequest, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
     watch::TraceEvent,
@@ -86,8 +86,8 @@ pub fn send_to_mask(targets: CpuSet<'_>, vector: Vector) -> Result<(), IpiRefuse
 // SAFETY: duties as numbered at the trait.
 // 1. GS holds the CPU's own number, and nothing changes it; threads move only with interrupts on.
 // 2. CLI; NMI and machine-check handlers do not use the engine.
-// 3. INVLPG drops one page and all paging-structure caches of the loaded tag; CR3 and INVPCID or CR4.PGE
-//    the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
+// 3. INVLPG drops one page; `flush_pages` knows what else it takes to drop all paging-structure caches of the loaded tag; CR3 and
+//    INVPCID or CR4.PGE do the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
 // 4. CR3 without PCIDs drops all that is not global, and user translations never are; with them
 //    it selects the tag, and drops what that holds unless bit 63 is set. The slots are this kernel's
 //    one engine's; the processor has as many tags, and `SvmTags` as many for guests. Nothing is mapped where windows are but by private roots.
@@ -138,11 +138,13 @@ unsafe impl Platform for KernelPlatform {
 
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
-            // INVLPG drops cached tables too, freed or not.
-            LocalFlush::Pages(range, _) => {
-                for address in range.iter_pages() {
-                    tlb::local().flush_page(address);
-                }
+            LocalFlush::Pages(range, freed) => {
+                let depth = match freed {
+                    FreedTables::No => x86_tlb::Depth::Leaf,
+                    FreedTables::Yes => x86_tlb::Depth::Tables,
+                };
+                let (stride, pages) = (range.page_size().bytes(), range.page_count());
+                tlb::local().flush_pages(range.start(), stride, pages, depth);
             }
             LocalFlush::Space => tlb::local().flush_non_global(),
             LocalFlush::All => tlb::local().flush_all(),

@@ -292,7 +292,7 @@ fn take_tag(pcid: Pcid) {
         unsafe { tlb.load_tagged_root(root, pcid, entries) };
         assert_eq!(tlb.loaded_pcid(), expected);
         assert_eq!(tlb.root(), root | u64::from(expected.as_u16()));
-        for other in [Pcid::UNTAGGED, pcid] {
+        for other in [Pcid::UNTAGGED, expected] {
             tlb.flush_tagged(InvpcidKind::Page(other, paging::APIC_PAGE));
             tlb.flush_tagged(InvpcidKind::Context(other));
         }

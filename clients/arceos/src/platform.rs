@@ -120,15 +120,17 @@ unsafe impl Platform for ArceOs {
             return;
         }
         match operation {
-            LocalFlush::Pages(_, FreedTables::Yes) if !arch::PAGE_FLUSH_DROPS_TABLES => {
-                arch::flush_all();
-            }
-            LocalFlush::Pages(range, _) => {
+            LocalFlush::Pages(range, FreedTables::No) => {
                 for address in range.iter_pages() {
                     axhal::asm::flush_tlb(Some(VirtAddr::from(address)));
                 }
             }
-            LocalFlush::Space | LocalFlush::All => arch::flush_all(),
+            // By addresses, tables that do not lead there may stay cached: SFENCE.VMA orders leaf entries only (Privileged
+            // Architecture, "Supervisor Memory-Management Fence Instruction"), and INVLPG keeps other tables where EFER.TCE is set
+            // (APM vol. 2, "Extended Feature Enable Register (EFER)").
+            LocalFlush::Pages(_, FreedTables::Yes) | LocalFlush::Space | LocalFlush::All => {
+                arch::flush_all();
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use ostd::arch::{read_tsc, tsc_freq};
 use ostd::irq::IrqLine;
 use ostd::mm::tlb::TlbFlushOp;
 use ostd::task::{DisabledPreemptGuard, disable_preempt};
-use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
+use shootdown::{CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
 use shootdown_x86::apic::{self, Destination};
 use shootdown_x86::irq::{self, IrqState};
 use shootdown_x86::{ApicId, ApicMode, Features, IpiSender, Tlb, Vector};
@@ -107,7 +107,8 @@ pub struct Ostd;
 // SAFETY: duties as numbered at the trait.
 // 1. GS leads to the CPU's own area, where its number is; OSTD moves tasks in its scheduler only, which its guard keeps out.
 // 2. The interrupt flag, which is all that OSTD's own guard changes; it has no handlers of non-maskable interrupts.
-// 3. INVLPG drops cached tables, too; CR3 and CR4.PGE the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
+// 3. INVLPG drops a page, CR3 all tables that are cached: INVLPG leaves some where EFER.TCE is set (APM vol. 2, "Extended Feature Enable
+//    Register (EFER)"). CR3 and CR4.PGE do the rest (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
 // 4. CR3 drops all that is not global, and no user page is.
 // 5. `IpiSender` fences in x2APIC mode; in xAPIC mode the page is uncacheable.
 // 6. A fixed interrupt stays pending in the IRR; OSTD calls the handler, then ends the interrupt: what comes in between is taken again.
@@ -155,9 +156,12 @@ unsafe impl Platform for Ostd {
             return;
         }
         match operation {
-            LocalFlush::Pages(range, _) => {
+            LocalFlush::Pages(range, freed) => {
                 for address in range.iter_pages() {
                     TlbFlushOp::for_single(address).perform_on_current();
+                }
+                if freed == FreedTables::Yes {
+                    TlbFlushOp::for_all().perform_on_current();
                 }
             }
             LocalFlush::Space => TlbFlushOp::for_all().perform_on_current(),

@@ -179,7 +179,8 @@ typedef struct shootdown_platform_t {
   // calls shootdown_look.
   int (*send_ipi)(void *user, uint32_t target);
   // Drops what this CPU has cached of count pages of 2^page_shift bytes from address start on, global translations too, and with freed
-  // not 0 every cached page-table entry that leads there (x86: INVLPG does both). count is at most 33. Interrupts are off.
+  // not 0 every cached page-table entry that leads there (x86: INVLPG does both while EFER.TCE is clear; where it may be
+  // set, on AMD's processors, load CR3 with itself, too). count is at most 33. Interrupts are off.
   void (*flush_pages)(void *user, size_t start, size_t count, uint32_t page_shift, uint32_t freed);
   // Drops every translation and cached page-table entry of the loaded root that is not global (x86: load CR3). Interrupts are off.
   void (*flush_space)(void *user);

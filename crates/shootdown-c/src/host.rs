@@ -60,7 +60,8 @@ pub struct Platform {
     /// calls shootdown_look.
     pub send_ipi: Option<unsafe extern "C" fn(user: *mut c_void, target: u32) -> c_int>,
     /// Drops what this CPU has cached of count pages of 2^page_shift bytes from address start on, global translations too, and with freed
-    /// not 0 every cached page-table entry that leads there (x86: INVLPG does both). count is at most 33. Interrupts are off.
+    /// not 0 every cached page-table entry that leads there (x86: INVLPG does both while EFER.TCE is clear; where it may be
+    /// set, on AMD's processors, load CR3 with itself, too). count is at most 33. Interrupts are off.
     pub flush_pages: Option<
         unsafe extern "C" fn(
             user: *mut c_void,

@@ -48,6 +48,8 @@ bitflags! {
         const INVARIANT_TSC = 1 << 11;
         /// A hypervisor says that it is there.
         const HYPERVISOR = 1 << 12;
+        /// Translation cache extension (AMD): EFER.TCE may be set.
+        const TCE = 1 << 13;
     }
 }
 
@@ -159,6 +161,7 @@ impl FeatureFlags {
             (FeatureFlags::SMEP, structured.ebx, 7),
             (FeatureFlags::INVPCID, structured.ebx, 10),
             (FeatureFlags::SMAP, structured.ebx, 20),
+            (FeatureFlags::TCE, extended.ecx, 17),
             (FeatureFlags::NX, extended.edx, 20),
             (FeatureFlags::PAGE_1G, extended.edx, 26),
             (FeatureFlags::INVARIANT_TSC, power.edx, 8),
@@ -216,6 +219,7 @@ accessors! {
     has_page_1g => PAGE_1G,
     has_fsgsbase => FSGSBASE,
     has_invariant_tsc => INVARIANT_TSC,
+    has_tce => TCE,
 }
 
 impl Hypervisor {

@@ -37,16 +37,16 @@
 //!
 //! ```
 //! use core::ptr::NonNull;
-//! use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, Features, LocalApic, SendError, Vector};
+//! use shootdown_x86::{ApicId, ApicMap, ApicMode, Delivery, FadtFlags, Features, LocalApic, SendError, Vector};
 //!
 //! const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
 //! const SPURIOUS_VECTOR: Vector = Vector::new(0xff).unwrap();
 //! static CPUS: ApicMap<16> = ApicMap::new();
 //!
-//! /// On the boot CPU. `ids` are from the firmware, or each CPU's from CPUID leaf 1; `page` is the mapped xAPIC page.
-//! unsafe fn detect(ids: &[ApicId], page: NonNull<u8>) -> LocalApic {
+//! /// On the boot CPU. `ids` and `firmware` are from ACPI's tables (MADT, FADT); `page` is the mapped xAPIC page.
+//! unsafe fn detect(ids: &[ApicId], firmware: FadtFlags, page: NonNull<u8>) -> LocalApic {
 //!     let mode = ApicMode::detect(&Features::detect());
-//!     CPUS.configure(Delivery::choose(mode, ids.len())).expect("nobody inserted yet");
+//!     CPUS.configure(Delivery::choose(mode, ids.len(), firmware)).expect("nobody inserted yet");
 //!     for (cpu, &id) in ids.iter().enumerate() {
 //!         CPUS.insert(cpu, id).expect("the firmware's ids are distinct");
 //!     }
@@ -76,8 +76,8 @@
 //! kernel's own.
 //!
 //! ```
-//! use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Root, Stall};
-//! use shootdown_x86::{ApicMap, LocalApic, Tlb, Vector, apic::Destination, irq, irq::IrqState};
+//! use shootdown::{CpuId, CpuSet, FreedTables, IpiRefused, LocalFlush, Platform, Root, Stall};
+//! use shootdown_x86::{ApicMap, LocalApic, Tlb, Vector, apic::Destination, irq, irq::IrqState, tlb::Depth};
 //! # const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
 //! # static CPUS: ApicMap<16> = ApicMap::new();
 //! # fn apic() -> &'static LocalApic { unimplemented!() }
@@ -89,7 +89,7 @@
 //! struct Machine;
 //!
 //! // SAFETY: contracts as numbered at the trait.
-//! // 1. a register of the CPU has its number. 2. CLI. 3. INVLPG drops paging-structure caches too; CR3 and CR4.PGE the rest. 4. CR3 drops all
+//! // 1. a register of the CPU has its number. 2. CLI. 3. INVLPG, and what `flush_pages` does for freed tables; CR3 and CR4.PGE the rest. 4. CR3 drops all
 //! // that is not global, and user pages never are. 5. `LocalApic` fences. 6. interrupts stay pending; the vector calls `handle_ipi`. 7. and
 //! // 8. nothing of that is used. 9. a panic ends the machine. 10. a hint. 11. every root has the
 //! // kernel's half. 12. nobody else writes CR3.
@@ -119,7 +119,13 @@
 //!     }
 //!     fn local_flush(&self, operation: LocalFlush) {
 //!         match operation {
-//!             LocalFlush::Pages(range, _) => range.iter_pages().for_each(|page| tlb().flush_page(page)),
+//!             LocalFlush::Pages(range, freed) => {
+//!                 let depth = match freed {
+//!                     FreedTables::No => Depth::Leaf,
+//!                     FreedTables::Yes => Depth::Tables,
+//!                 };
+//!                 tlb().flush_pages(range.start(), range.page_size().bytes(), range.page_count(), depth);
+//!             }
 //!             LocalFlush::Space => tlb().flush_non_global(),
 //!             LocalFlush::All => tlb().flush_all(),
 //!         }
@@ -141,7 +147,8 @@
 //! ```
 //!
 //! With PCIDs, `load_tagged_root` and `asid_slots` come to it; an `Asid` of the engine is the [`Pcid`] of the same number, and its `TagEntries` is
-//! [`tlb::TagEntries`] by another name: `match` one into the other.
+//! [`tlb::TagEntries`] by another name: `match` one into the other. With page-table isolation `flush_user_side` comes to it
+//! ([`Tlb::flush_user_side`]).
 //!
 //! # Manuals
 //!
@@ -169,7 +176,8 @@ pub mod tlb;
 pub mod vmx;
 
 pub use apic::{
-    ApicId, ApicMap, ApicMode, Delivery, Destination, IpiSender, LocalApic, SendError, Vector,
+    ApicId, ApicMap, ApicMode, Delivery, Destination, FadtFlags, IpiSender, LocalApic, SendError,
+    Vector,
 };
 pub use features::{Features, Hypervisor};
 pub use irq::IrqState;

@@ -5,7 +5,9 @@ use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
 use shootdown_x86::Features;
-use shootdown_x86::tlb::{Broadcast, BroadcastPort, Depth, InvlpgbOperands, Pcid};
+use shootdown_x86::tlb::{
+    Batch, Broadcast, BroadcastPort, Depth, InvlpgbKind, InvlpgbOperands, Pcid,
+};
 
 const CPUS: usize = 3;
 const SMALL: usize = 1 << 12;
@@ -40,6 +42,9 @@ struct Machine {
     /// By which CPU it was issued, and who has yet to carry it out.
     under_way: RefCell<Vec<(usize, InvlpgbOperands, [bool; CPUS])>>,
     max_pages: u32,
+    /// CR4.PCIDE and EFER.TCE, on all CPUs.
+    pcide: bool,
+    tce: bool,
 }
 
 impl Machine {
@@ -50,7 +55,9 @@ impl Machine {
         let address = rax as usize & !0xfff;
         let named = |entry: &Entry| {
             let pages = 0..=(ecx & 0xffff) as usize;
+            // An address names all tables, or those that lead to it (APM vol. 2, "Extended Feature Enable Register (EFER)").
             let is_there = !has(0)
+                || entry.is_table && !self.tce
                 || pages
                     .into_iter()
                     .any(|page| entry.covers(address + page * stride));
@@ -84,8 +91,13 @@ impl BroadcastPort for Task<'_> {
             ecx & 0x7fff_0000 == 0 && edx >> 28 == 0 && rax & 0xfc0 == 0,
             "#GP: reserved"
         );
-        let address = (rax & !0xfff) as i64;
-        assert!(address << 16 >> 16 == address, "#GP: {address:#x}");
+        let (first, stride) = (rax as usize & !0xfff, [SMALL, LARGE][(ecx >> 31) as usize]);
+        for page in 0..=(ecx & 0xffff) as usize {
+            let address = (first + page * stride) as i64;
+            assert!(address << 16 >> 16 == address, "#GP: {address:#x}");
+        }
+        let names_tag = rax & 0b10 != 0 && edx >> 16 != 0;
+        assert!(self.0.pcide || !names_tag, "#GP: a PCID without PCIDE");
         let mut under_way = self.0.under_way.borrow_mut();
         under_way.push((self.1.get(), operands, [false; CPUS]));
     }
@@ -105,11 +117,17 @@ impl BroadcastPort for Task<'_> {
 
 /// The caches of all CPUs, for a task on the CPU that `here` says.
 fn broadcast<'a>(machine: &'a Machine, here: &'a Cell<usize>) -> Broadcast<Task<'a>> {
+    let features = features(machine.max_pages, machine.tce);
     // SAFETY: the emulated processor has the instructions.
-    unsafe { Broadcast::with_port(Task(machine, here), &features(machine.max_pages)) }.unwrap()
+    let broadcast = unsafe { Broadcast::with_port(Task(machine, here), &features) }.unwrap();
+    match machine.pcide {
+        // SAFETY: as just asked.
+        true => unsafe { broadcast.with_pcids() },
+        false => broadcast,
+    }
 }
 
-fn features(max_pages: u32) -> Features {
+fn features(max_pages: u32, has_tce: bool) -> Features {
     Features::from_leaves(|leaf, _| {
         let mut result = core::arch::x86_64::CpuidResult {
             eax: 0x8000_0008,
@@ -117,8 +135,10 @@ fn features(max_pages: u32) -> Features {
             ecx: 0,
             edx: 0,
         };
-        if leaf == 0x8000_0008 {
-            (result.ebx, result.edx) = (1 << 3, max_pages - 1);
+        match leaf {
+            0x8000_0001 => result.ecx = u32::from(has_tce) << 17,
+            0x8000_0008 => (result.ebx, result.edx) = (1 << 3, max_pages - 1),
+            _ => {}
         }
         result
     })
@@ -130,6 +150,8 @@ fn entries() -> impl Strategy<Value = Entry> {
         Just(0),
         Just(HUGE),
         Just(UPPER),
+        Just((1 << 47) - 8 * SMALL),
+        Just((1 << 47) - 16 * LARGE),
         Just((UPPER - 64 * LARGE) & !(HUGE - 1)),
         Just(0usize.wrapping_sub(HUGE))
     ];
@@ -164,12 +186,18 @@ proptest! {
         which in proptest::collection::vec(0..40usize, 1..4),
         (max_pages, pages) in (1..9u32, 1..30usize),
         (is_deep, is_of_all) in any::<(bool, bool)>(),
+        (pcide, tce, is_tce_known) in any::<(bool, bool, bool)>(),
         choices in proptest::collection::vec(0..30usize, 0..40),
     ) {
-        let machine = Machine { max_pages, ..Machine::default() };
+        let machine = Machine { max_pages, pcide, tce, ..Machine::default() };
+        let cached: Vec<_> = cached.into_iter().map(|entry| Entry { pcid: if pcide { entry.pcid } else { 0 }, ..entry }).collect();
         machine.cached.borrow_mut().fill(cached.clone());
         let here = Cell::new(0);
-        let broadcast = broadcast(&machine, &here);
+        let mut broadcast = broadcast(&machine, &here);
+        if is_tce_known && !tce {
+            // SAFETY: it is clear.
+            broadcast = unsafe { broadcast.with_tce_clear() };
+        }
         let depth = if is_deep { Depth::Tables } else { Depth::Leaf };
         // SAFETY: nobody moves.
         let mut batch = unsafe { broadcast.begin() };
@@ -188,19 +216,23 @@ proptest! {
         prop_assert!(machine.under_way.borrow().is_empty());
         let is_named = |entry: &Entry| named.iter().any(|(start, bytes, pcid)| {
             let addresses = (0..pages).map_while(|page| start.checked_add(page.checked_mul(*bytes)?));
-                        let is_there = addresses.into_iter().any(|address| entry.covers(address));
+            let is_there = addresses.into_iter().any(|address| entry.covers(address));
             is_there && (is_of_all || *pcid == entry.pcid)
         });
+        let is_tagged = |entry: &Entry| is_of_all || named.iter().any(|(.., pcid)| *pcid == entry.pcid);
         for left in machine.cached.borrow().iter() {
             for entry in cached.iter() {
                 let is_guests = entry.asid == GUEST;
-                let may_go = !is_guests && is_named(entry) && (is_of_all || !entry.is_global);
-                let must_go = may_go && (is_deep || !entry.is_table);
+                let must_go = !is_guests && match entry.is_table {
+                    true => is_deep && is_tagged(entry),
+                    false => is_named(entry) && (is_of_all || !entry.is_global),
+                };
                 let is_left = left.contains(entry);
                 prop_assert!(!(must_go && is_left), "{entry:x?} is left");
-                // An address that is not canonical has everything dropped.
+                // Tables may have all of their tag dropped; an address that is not canonical has everything dropped.
+                let is_dropped_whole = is_deep && tce && is_tagged(entry) && (is_of_all || !entry.is_global);
                 let is_whole = named.iter().any(|(start, bytes, _)| *start < UPPER && start + pages * bytes > 1 << 47);
-                let may_go = may_go || is_whole && !is_guests;
+                let may_go = must_go || (is_dropped_whole || is_whole) && !is_guests;
                 prop_assert!(may_go || is_left, "{entry:x?} is gone");
             }
         }
@@ -251,6 +283,37 @@ fn a_batch_that_ends_on_another_cpu_ends_too_early() {
     here.set(1);
     batch.finish();
     assert!(machine.cached.borrow().iter().all(|left| left.len() == 1));
+}
+
+#[test]
+#[should_panic(expected = "#GP: a PCID without PCIDE")]
+fn a_tag_without_tags_faults() {
+    let (machine, here) = (machine(), Cell::new(0));
+    let kind = InvlpgbKind::Context(Pcid::new(1).unwrap());
+    // SAFETY: emulated, and the point.
+    unsafe { Task(&machine, &here).invlpgb(kind.encode()) };
+}
+
+/// Whoever has not said that PCIDs are on names none.
+#[test]
+fn a_tag_without_tags_is_refused_before_it_faults() {
+    let act = |act: fn(&mut Batch<Task<'_>>, Pcid), pcid| {
+        let (machine, here) = (machine(), Cell::new(0));
+        // SAFETY: nobody moves.
+        let mut batch = unsafe { broadcast(&machine, &here).begin() };
+        let act = std::panic::AssertUnwindSafe(|| act(&mut batch, pcid));
+        let panic = std::panic::catch_unwind(act).err()?;
+        panic.downcast_ref::<String>().cloned()
+    };
+    let acts: [fn(&mut Batch<Task<'_>>, Pcid); 2] = [
+        |batch, pcid| batch.pages(pcid, (0, SMALL, 1), Depth::Leaf),
+        |batch, pcid| batch.context(pcid),
+    ];
+    for act_by in acts {
+        assert_eq!(act(act_by, Pcid::UNTAGGED), None);
+        let refused = act(act_by, Pcid::new(1).unwrap()).unwrap();
+        assert!(refused.contains("faults while PCIDs are off"), "{refused}");
+    }
 }
 
 #[test]

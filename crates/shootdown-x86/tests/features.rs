@@ -59,7 +59,7 @@ fn with_leaves(leaves: &[(u32, CpuidResult)]) -> Features {
 }
 
 /// Leaf, register, bit: one row of the manuals' tables each.
-const TABLE: [(FeatureFlags, u32, char, u32); 13] = [
+const TABLE: [(FeatureFlags, u32, char, u32); 14] = [
     (FeatureFlags::X2APIC, 1, 'c', 21),
     (FeatureFlags::PGE, 1, 'd', 13),
     (FeatureFlags::PCID, 1, 'c', 17),
@@ -69,6 +69,7 @@ const TABLE: [(FeatureFlags, u32, char, u32); 13] = [
     (FeatureFlags::INVLPGB, 0x8000_0008, 'b', 3),
     (FeatureFlags::TSC_DEADLINE, 1, 'c', 24),
     (FeatureFlags::NX, 0x8000_0001, 'd', 20),
+    (FeatureFlags::TCE, 0x8000_0001, 'c', 17),
     (FeatureFlags::PAGE_1G, 0x8000_0001, 'd', 26),
     (FeatureFlags::FSGSBASE, 7, 'b', 0),
     (FeatureFlags::INVARIANT_TSC, 0x8000_0007, 'd', 8),

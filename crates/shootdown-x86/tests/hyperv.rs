@@ -213,6 +213,7 @@ fn whom_it_cannot_name_it_refuses() {
     };
     let refused = Err(Refused { status: None });
     assert_eq!(asked(features(BOTH), &[4096], &mut input), refused);
+    assert_eq!(asked(features(BOTH), &[4095], &mut input), Ok(()));
     assert_eq!(asked(features(1 << 2), &[64], &mut input), refused);
     assert_eq!(asked(features(1 << 2), &[63], &mut input), Ok(()));
     assert_eq!(asked(features(BOTH), &[], &mut input), Ok(()));
@@ -228,6 +229,26 @@ fn a_hypervisor_that_stands_still_is_not_asked_for_ever() {
         (outcome, fake.calls.get()),
         (Err(Refused { status: Some(0) }), 1)
     );
+}
+
+/// One that has done more than it was asked for.
+#[test]
+fn a_hypervisor_that_goes_too_far_is_not_believed() {
+    struct TooFar;
+    impl Hypercall for TooFar {
+        fn call(&self, control: u64, _: &Input) -> u64 {
+            ((control >> 32 & 0xfff) + 1) << 32
+        }
+    }
+    let (features, flushed) = (features(BOTH), Flushed::Ranges(ROOT, &[(0, 1)]));
+    let outcome = flush(
+        &TooFar,
+        features,
+        &mut Input::new(),
+        [1].into_iter(),
+        flushed,
+    );
+    assert_eq!(outcome, Err(Refused { status: Some(0) }));
 }
 
 #[test]

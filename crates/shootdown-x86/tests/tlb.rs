@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown_x86::features::FeatureFlags;
-use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
+use shootdown_x86::tlb::{Depth, InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
 use shootdown_x86::{Features, IrqState, Tlb};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ fn ops_with(flags: FeatureFlags, act: impl FnOnce(Tlb<&Recorder>)) -> Vec<Op> {
 #[test]
 fn pages_are_dropped_at_their_stride() {
     let ops = ops_with(FeatureFlags::empty(), |tlb| {
-        tlb.flush_pages(0x40_0000, 0x20_0000, 3)
+        tlb.flush_pages(0x40_0000, 0x20_0000, 3, Depth::Tables)
     });
     assert_eq!(ops, [0x40_0000, 0x60_0000, 0x80_0000].map(Op::Invlpg));
 }
@@ -98,7 +98,7 @@ fn pages_are_dropped_at_their_stride() {
 fn long_ranges_are_dropped_to_their_end() {
     const PAGES: usize = 5000;
     let ops = ops_with(FeatureFlags::empty(), |tlb| {
-        tlb.flush_pages(0x1000, 4096, PAGES)
+        tlb.flush_pages(0x1000, 4096, PAGES, Depth::Leaf)
     });
     assert_eq!(ops.len(), PAGES);
     assert_eq!(ops[PAGES - 1], Op::Invlpg(PAGES * 4096));
@@ -107,7 +107,7 @@ fn long_ranges_are_dropped_to_their_end() {
 #[test]
 fn no_pages_drop_nothing() {
     let ops = ops_with(FeatureFlags::empty(), |tlb| {
-        tlb.flush_pages(0x1000, 4096, 0)
+        tlb.flush_pages(0x1000, 4096, 0, Depth::Leaf)
     });
     assert_eq!(ops, []);
 }
@@ -115,8 +115,11 @@ fn no_pages_drop_nothing() {
 #[test]
 fn the_last_page_of_the_address_space_does_not_wrap() {
     let last = usize::MAX - 4095;
-    let ops = ops_with(FeatureFlags::empty(), |tlb| tlb.flush_pages(last, 4096, 2));
+    let flush = |tlb: Tlb<&Recorder>, depth| tlb.flush_pages(last, 4096, 2, depth);
+    let ops = ops_with(FeatureFlags::all(), |tlb| flush(tlb, Depth::Leaf));
     assert_eq!(ops, [Op::Invlpg(last)]);
+    let ops = ops_with(FeatureFlags::all(), |tlb| flush(tlb, Depth::Tables));
+    assert_eq!(ops, [&[Op::Invlpg(last)], &RELOAD[..]].concat());
 }
 
 /// As [`ops_with`], PCIDs on.
@@ -246,33 +249,37 @@ fn invpcid_gets_canonical_addresses_only() {
 }
 
 #[test]
-fn tags_that_cannot_be_loaded_need_no_flush() {
+#[should_panic(expected = "drops nothing: PCIDs are off")]
+fn a_flush_of_a_tag_that_cannot_be_loaded_is_a_mistake() {
     let kind = InvpcidKind::Context(pcid(5));
-    let ops = ops_with(FeatureFlags::all(), |tlb| tlb.flush_tagged(kind));
-    assert_eq!(ops, []);
+    ops_with(FeatureFlags::all(), |tlb| tlb.flush_tagged(kind));
 }
 
 #[test]
 fn the_user_side_of_a_pair_is_flushed_or_owed() {
     let pair = PcidPair::new(pcid(TAG)).unwrap();
-    let page = |tlb: Tlb<&Recorder>, side| {
-        assert_eq!(tlb.flush_page_of_pair(pair, 0x7000), side);
+    let last = usize::MAX - 4095;
+    let flush = |depth, expected| {
+        move |tlb: Tlb<&Recorder>| {
+            let side = tlb.flush_user_side(pair, (last - 4096, 4096, 3), depth);
+            assert_eq!(side, expected);
+        }
     };
-    let user = InvpcidKind::Page(pair.user(), 0x7000);
-    let both = [Op::Invlpg(0x7000), Op::Invpcid(user)];
-    let flags = FeatureFlags::all();
-    let ops = tagged_ops_with(flags, |tlb| page(tlb, UserSide::Dropped));
-    assert_eq!(ops, both);
-    let old = FeatureFlags::PGE;
-    assert_eq!(
-        tagged_ops_with(old, |tlb| page(tlb, UserSide::Owed)),
-        both[..1]
-    );
-    assert_eq!(ops_with(old, |tlb| page(tlb, UserSide::Dropped)), both[..1]);
+    let (new, old) = (FeatureFlags::all(), FeatureFlags::PGE);
+    let ops = tagged_ops_with(new, flush(Depth::Leaf, UserSide::Dropped));
+    let page = |address| Op::Invpcid(InvpcidKind::Page(pair.user(), address));
+    assert_eq!(ops, [page(last - 4096), page(last)]);
+    let whole = Op::Invpcid(InvpcidKind::Context(pair.user()));
+    let ops = tagged_ops_with(new, flush(Depth::Tables, UserSide::Dropped));
+    assert_eq!(ops, [whole]);
+    for depth in [Depth::Leaf, Depth::Tables] {
+        let owed = tagged_ops_with(old, flush(depth, UserSide::Owed));
+        let without = ops_with(old, flush(depth, UserSide::Dropped));
+        assert_eq!((owed, without), (vec![], vec![]));
+    }
 
-    let ops = tagged_ops_with(flags, |tlb| {
+    let ops = tagged_ops_with(new, |tlb| {
         assert_eq!(tlb.flush_pair(pair), UserSide::Dropped);
     });
-    let user = Op::Invpcid(InvpcidKind::Context(pair.user()));
-    assert_eq!(ops, [&RELOAD[..], &[user]].concat());
+    assert_eq!(ops, [&RELOAD[..], &[whole]].concat());
 }

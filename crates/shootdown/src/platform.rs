@@ -283,9 +283,9 @@ pub struct IpiRefused;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalFlush {
     /// Every translation, global ones too, of every page in the range. With [`FreedTables::Yes`] also every cached page-table
-    /// entry that a walk to them uses (x86: INVLPG drops them always; RISC-V: SFENCE.VMA with an address orders leaf
-    /// entries only, so it takes one without). The range has at most
-    /// [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
+    /// entry that a walk to them uses (x86: INVLPG drops them while EFER.TCE is clear; where it may be
+    /// set, on AMD's processors, CR3 is loaded with itself, too; RISC-V: SFENCE.VMA with an address orders leaf entries only, so it
+    /// takes one without). The range has at most [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
     Pages(FlushRange, FreedTables),
     /// Every non-global translation and cached page-table entry of the loaded root. Asked for where user pages exceed the ceiling, the gaps between merged ranges
     /// counted; where an earlier change may not be flushed here; and for what passed this CPU by.

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 
 use shootdown::CpuId;
 use shootdown_x86::apic::{Destination, TimerDivide, physical_base};
-use shootdown_x86::{ApicMap, ApicMode, Delivery, Features, LocalApic};
+use shootdown_x86::{ApicMap, ApicMode, Delivery, FadtFlags, Features, LocalApic};
 use spin::Once;
 
 use super::trap::vectors;
@@ -45,8 +45,8 @@ pub fn register_page() -> PhysAddr {
     PhysAddr::new(unsafe { physical_base() })
 }
 
-/// Chooses the mode and the way to address CPUs. Boot CPU, once.
-pub fn choose(features: &Features, cpus: usize) {
+/// Chooses the mode and the way to address CPUs, which the firmware may limit. Boot CPU, once.
+pub fn choose(features: &Features, cpus: usize, firmware: FadtFlags) {
     let mode = ApicMode::detect(features);
     LOCAL.call_once(|| match mode {
         ApicMode::XApic => {
@@ -58,7 +58,7 @@ pub fn choose(features: &Features, cpus: usize) {
         // SAFETY: 1. the kernel. 2. CPUID says so. 3. `enable` below.
         ApicMode::X2Apic => unsafe { LocalApic::new_x2apic() },
     });
-    MAP.configure(Delivery::choose(mode, cpus))
+    MAP.configure(Delivery::choose(mode, cpus, firmware))
         .expect("no CPU was inserted yet");
 }
 

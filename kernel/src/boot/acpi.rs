@@ -1,10 +1,10 @@
-//! The CPUs of the machine, from the ACPI tables: RSDP, RSDT or XSDT, MADT.
+//! The CPUs of the machine and how interrupts may be addressed to them, from the ACPI tables: RSDP, RSDT or XSDT, MADT, FADT.
 //!
 //! ACPI Specification 6.5, sections "Root System Description Pointer", "Multiple APIC Description
-//! Table (MADT)". Firmware data: lengths and checksums are checked before use.
+//! Table (MADT)", "Fixed ACPI Description Table (FADT)". Firmware data: lengths and checksums are checked before use.
 
 use arrayvec::ArrayVec;
-use shootdown_x86::ApicId;
+use shootdown_x86::{ApicId, FadtFlags};
 
 use super::fail::boot_fail;
 use super::physical;
@@ -16,6 +16,7 @@ pub const MAX_LISTED: usize = 256;
 const MAKER: core::ops::Range<usize> = 9..15;
 const HEADER_BYTES: usize = 36;
 const MADT_ENTRIES: usize = 44;
+const FADT_FLAGS: usize = 112;
 /// Largest table believed.
 const TABLE_LIMIT: usize = 1 << 20;
 /// MADT entry types: local APIC, local x2APIC. (Type 5 moves the register page; IA32_APIC_BASE
@@ -26,7 +27,7 @@ const ENABLED: u32 = 1;
 
 /// APIC ids of the enabled CPUs, in the order of the table.
 pub fn cpus(rsdp: u64) -> ArrayVec<ApicId, MAX_LISTED> {
-    let Some(madt) = find_madt(rsdp) else {
+    let Some(madt) = find_table(rsdp, b"APIC") else {
         boot_fail!("no ACPI table of CPUs (MADT); do not disable ACPI (-machine acpi=on)");
     };
     let mut found = ArrayVec::new();
@@ -54,6 +55,14 @@ pub fn cpus(rsdp: u64) -> ArrayVec<ApicId, MAX_LISTED> {
     found
 }
 
+/// What the firmware says of destinations; nothing without a FADT, or one of ACPI's first days that ends before.
+pub fn firmware_flags(rsdp: u64) -> FadtFlags {
+    let fadt = find_table(rsdp, b"FACP").filter(|fadt| fadt.len() >= FADT_FLAGS + 4);
+    fadt.map_or(FadtFlags::empty(), |fadt| {
+        FadtFlags::from_bits_retain(word(fadt, FADT_FLAGS))
+    })
+}
+
 /// Whether the firmware is that of an emulator: Bochs's own, or SeaBIOS, which has kept its name.
 pub fn is_of_emulator(rsdp: u64) -> bool {
     find_root_pointer(rsdp).is_some_and(|pointer| pointer[MAKER].starts_with(b"BOCHS"))
@@ -66,7 +75,7 @@ fn find_root_pointer(rsdp: u64) -> Option<&'static [u8]> {
     }
 }
 
-fn find_madt(rsdp: u64) -> Option<&'static [u8]> {
+fn find_table(rsdp: u64, signature: &[u8; 4]) -> Option<&'static [u8]> {
     let pointer = find_root_pointer(rsdp)?;
     // Revision 2 and up have a 64-bit table.
     let xsdt = (pointer.len() >= 36).then(|| quad(pointer, 24));
@@ -79,7 +88,7 @@ fn find_madt(rsdp: u64) -> Option<&'static [u8]> {
             8 => quad(entry, 0),
             _ => u64::from(word(entry, 0)),
         };
-        table(at).filter(|table| table.starts_with(b"APIC"))
+        table(at).filter(|table| table.starts_with(signature))
     })
 }
 

@@ -45,7 +45,7 @@ pub extern "C" fn boot_main(loader_data_at: u32, multiboot_magic: u32) -> ! {
     let listed = acpi::cpus(loader.rsdp);
     let cpus = choose_cpus(info::option(cmdline, "cpus"), listed.len());
     attach(1..cpus);
-    apic::choose(cpu::features(), cpus);
+    apic::choose(cpu::features(), cpus, acpi::firmware_flags(loader.rsdp));
 
     let mut memory = MemoryMap::new(&loader.ram);
     let (image_start, image_end) = paging::image();

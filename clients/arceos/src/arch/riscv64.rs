@@ -10,8 +10,6 @@ pub use page_table_entry::riscv::Rv64PTE as Entry;
 
 /// Levels of page tables: Sv39.
 pub const LEVELS: usize = 3;
-/// SFENCE.VMA with an address orders leaf entries only (Privileged Architecture, "Supervisor Memory-Management Fence Instruction").
-pub const PAGE_FLUSH_DROPS_TABLES: bool = false;
 
 /// sstatus.SIE, as `IrqSave` keeps it.
 const INTERRUPTS_ON: usize = 1 << 1;

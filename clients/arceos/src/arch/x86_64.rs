@@ -13,8 +13,6 @@ pub use shootdown_x86::apic::fence_before_ipi;
 
 /// Levels of page tables.
 pub const LEVELS: usize = 4;
-/// INVLPG drops cached entries of the paging structures, too (SDM vol. 3A, "Operations that Invalidate TLBs and Paging-Structure Caches").
-pub const PAGE_FLUSH_DROPS_TABLES: bool = true;
 
 /// CR4.PGE (SDM vol. 3A, "Control Registers").
 const CR4_PGE: u64 = 1 << 7;

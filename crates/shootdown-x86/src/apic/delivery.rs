@@ -4,6 +4,8 @@
 //! xAPIC needs hardware that few machines have and is not used here) and "Logical Destination Mode
 //! in x2APIC Mode".
 
+use bitflags::bitflags;
+
 use super::icr::FLAT_CPUS;
 use super::mode::ApicMode;
 
@@ -27,12 +29,31 @@ pub enum Delivery {
     X2Cluster,
 }
 
+bitflags! {
+    /// What the firmware says of destinations, at offset 112 of its FADT, 4 bytes (ACPI 6.5, "Fixed ACPI Description Table Fixed
+    /// Feature Flags"): the bits that matter here, and all others.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct FadtFlags: u32 {
+        /// `FORCE_APIC_CLUSTER_MODEL`: logical destinations of xAPIC must be of the cluster model, however few CPUs there are.
+        const FORCE_CLUSTER = 1 << 18;
+        /// `FORCE_APIC_PHYSICAL_DESTINATION_MODE`: nobody knows what becomes of an interrupt with a logical destination.
+        const FORCE_PHYSICAL = 1 << 19;
+        const _ = !0;
+    }
+}
+
 impl Delivery {
-    /// The one that needs the fewest commands for a machine of `cpus` CPUs.
-    pub const fn choose(mode: ApicMode, cpus: usize) -> Self {
+    /// The one that needs the fewest commands for a machine of `cpus` CPUs whose firmware has these flags; interrupts can be lost
+    /// where they are ignored. Without ACPI they are empty. Flags that the specification has a machine ignore (forced physical
+    /// destinations with x2APIC, or with fewer than 8 CPUs) are obeyed: physical destinations always arrive, and Linux obeys them, too
+    /// (`arch/x86/kernel/apic/x2apic_phys.c`).
+    pub const fn choose(mode: ApicMode, cpus: usize, firmware: FadtFlags) -> Self {
+        let physical = firmware.contains(FadtFlags::FORCE_PHYSICAL);
+        let flat = cpus <= FLAT_CPUS && !physical && !firmware.contains(FadtFlags::FORCE_CLUSTER);
         match mode {
+            ApicMode::X2Apic if physical => Self::X2Physical,
             ApicMode::X2Apic => Self::X2Cluster,
-            ApicMode::XApic if cpus <= FLAT_CPUS => Self::XapicFlat,
+            ApicMode::XApic if flat => Self::XapicFlat,
             ApicMode::XApic => Self::XapicPhysical,
         }
     }

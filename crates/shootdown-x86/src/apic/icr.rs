@@ -216,8 +216,16 @@ mod tests {
         assert_eq!(StartupPage::new(0x10_0000), None);
         assert_eq!(StartupPage::new(0xa_0000), None);
         assert_eq!(StartupPage::new(0xb_f000), None);
-        assert!(StartupPage::new(0xc_0000).is_some());
-        assert!(StartupPage::new(0x9_f000).is_some());
+        for (first, last) in [(0, 0x9_f000), (0xc_0000, 0xf_f000)] {
+            assert_eq!(
+                StartupPage::new(first).map(|page| u64::from(page.0) << 12),
+                Some(first)
+            );
+            assert_eq!(
+                StartupPage::new(last).map(|page| u64::from(page.0) << 12),
+                Some(last)
+            );
+        }
     }
 
     #[test]

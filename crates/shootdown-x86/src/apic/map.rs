@@ -76,8 +76,8 @@ impl<const N: usize> ApicMap<N> {
         Delivery::from_u8(self.delivery.load(Ordering::Relaxed))
     }
 
-    /// Allows the all-but-self shorthand. It reaches CPUs that are not in the map too, so call this
-    /// only if every CPU of the machine has been started once and handles or blocks the vectors
+    /// Allows the all-but-self shorthand. It reaches CPUs that are not in the map too, a partitioned machine's other cells
+    /// among them, so call this only if every CPU of the machine has been started once and handles or blocks the vectors
     /// sent; not if the kernel uses fewer CPUs than the firmware lists.
     pub fn permit_shorthand(&self) {
         self.shorthand.store(true, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //!
 //! 1. [`ApicMode::detect`], then one [`LocalApic`] in a `static` (it is `Copy`; every CPU sees its
 //!    own controller through the same value).
-//! 2. One [`ApicMap`] in a `static`: [`ApicMap::configure`] with [`Delivery::choose`], then
+//! 2. One [`ApicMap`] in a `static`: [`ApicMap::configure`] with [`Delivery::choose`], which heeds the firmware, then
 //!    [`ApicMap::insert`] for each CPU of the firmware's table.
 //! 3. On every CPU, with interrupts off: [`LocalApic::enable`], then [`ApicMap::set_online`].
 //! 4. When all CPUs of the machine are up: [`ApicMap::permit_shorthand`].
@@ -29,7 +29,7 @@ mod send;
 mod sender;
 mod timer;
 
-pub use delivery::Delivery;
+pub use delivery::{Delivery, FadtFlags};
 pub use error::{ErrorStatus, MapError, SendError};
 pub use icr::{ApicId, Destination, FlatId, StartupPage, Vector};
 pub use local::{LocalApic, physical_base};

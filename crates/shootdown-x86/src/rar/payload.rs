@@ -101,6 +101,8 @@ mod tests {
     use super::*;
 
     const SMALL: usize = 1 << 12;
+    /// The lowest canonical address of the upper half.
+    const UPPER: usize = 0xffff_8000_0000_0000;
 
     #[test]
     fn words_are_the_sources() {
@@ -131,14 +133,15 @@ mod tests {
             ((0, 1 << 13, 1), Depth::Leaf),
             ((1 << 47, SMALL, 1), Depth::Leaf),
             (((1 << 47) - SMALL, SMALL, 2), Depth::Leaf),
+            ((UPPER - SMALL, SMALL, 2), Depth::Leaf),
             ((top, SMALL, 2), Depth::Leaf),
         ] {
             let payload = Payload::pages(pcid, range, depth);
             assert_eq!(payload, Payload::context(pcid), "{range:x?} {depth:?}");
         }
-        assert_ne!(
-            Payload::pages(pcid, (top, SMALL, 1), Depth::Leaf),
-            Payload::context(pcid)
-        );
+        for start in [0, (1 << 47) - SMALL, UPPER, top] {
+            let payload = Payload::pages(pcid, (start, SMALL, 1), Depth::Leaf);
+            assert_ne!(payload, Payload::context(pcid), "{start:x}");
+        }
     }
 }

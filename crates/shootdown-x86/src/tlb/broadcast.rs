@@ -9,99 +9,10 @@
 
 use core::marker::PhantomData;
 
+use super::invlpgb::{Depth, InvlpgbKind, InvlpgbOperands, Stride};
 use super::pcid::Pcid;
 use super::port::Hardware;
 use crate::features::Features;
-
-/// How far the pages of one INVLPGB are apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Stride {
-    /// 4 KiB.
-    Small,
-    /// 2 MiB.
-    Large,
-}
-
-impl Stride {
-    const fn bytes(self) -> usize {
-        match self {
-            Self::Small => 1 << 12,
-            Self::Large => 1 << 21,
-        }
-    }
-}
-
-/// Which cached entries of a page go.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Depth {
-    /// The translation only: no page table was unlinked.
-    Leaf,
-    /// The entries of page tables that lead to it, too.
-    Tables,
-}
-
-/// What one INVLPGB drops, of the host.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum InvlpgbKind {
-    /// Pages of one PCID, not global translations: the first address, so many pages (at least one, at most
-    /// [`Features::invlpgb_max_pages`]), so far apart.
-    Pages(Pcid, usize, u32, Stride, Depth),
-    /// Pages of every PCID, and global translations.
-    PagesOfAll(usize, u32, Stride, Depth),
-    /// One PCID, not global translations.
-    Context(Pcid),
-    /// Every PCID, not global translations.
-    AllNonGlobal,
-    /// Every PCID, and global translations.
-    All,
-}
-
-/// The operands of an INVLPGB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InvlpgbOperands {
-    /// RAX: bits 63:12 the address, below it what is valid and what is meant.
-    pub rax: u64,
-    /// ECX: bits 15:0 the pages beyond the first, bit 31 the stride.
-    pub ecx: u32,
-    /// EDX: bits 15:0 the ASID, 27:16 the PCID.
-    pub edx: u32,
-}
-
-impl InvlpgbKind {
-    const HAS_ADDRESS: u64 = 1 << 0;
-    const HAS_PCID: u64 = 1 << 1;
-    const HAS_ASID: u64 = 1 << 2;
-    const WITH_GLOBAL: u64 = 1 << 3;
-    const LEAF_ONLY: u64 = 1 << 4;
-    const PAGE_MASK: u64 = !0xfff;
-    const LARGE: u32 = 1 << 31;
-
-    /// As the instruction takes it.
-    pub const fn encode(self) -> InvlpgbOperands {
-        let (mut rax, mut ecx, mut edx) = (Self::HAS_ASID, 0, 0);
-        if let Self::Pages(_, address, pages, stride, depth)
-        | Self::PagesOfAll(address, pages, stride, depth) = self
-        {
-            rax |= Self::HAS_ADDRESS | address as u64 & Self::PAGE_MASK;
-            ecx = pages - 1;
-            if let Stride::Large = stride {
-                ecx |= Self::LARGE;
-            }
-            if let Depth::Leaf = depth {
-                rax |= Self::LEAF_ONLY;
-            }
-        }
-        match self {
-            Self::Pages(pcid, ..) | Self::Context(pcid) => {
-                rax |= Self::HAS_PCID;
-                edx = (pcid.as_u16() as u32) << 16;
-            }
-            Self::PagesOfAll(..) | Self::All => rax |= Self::WITH_GLOBAL,
-            Self::AllNonGlobal => {}
-        }
-        InvlpgbOperands { rax, ecx, edx }
-    }
-}
 
 /// How [`Broadcast`] reaches the machine. [`Hardware`] is the real thing; tests emulate.
 pub trait BroadcastPort {
@@ -110,7 +21,9 @@ pub trait BroadcastPort {
     /// # Safety
     ///
     /// 1. The processor has the instruction (else #UD), and a hypervisor that is there lets guests use it.
-    /// 2. The count is not above the processor's maximum, and an address is canonical (else #GP).
+    /// 2. The count is not above the processor's maximum, and all addresses are canonical (else #GP).
+    /// 3. A PCID other than 0 is named only while CR4.PCIDE is set (else #GP; T. Lendacky, "x86/mm: Skip global ASID broadcast TLB
+    ///    flush when PCID is disabled", linux-kernel, 2026-05-13).
     unsafe fn invlpgb(&self, operands: InvlpgbOperands);
     /// TLBSYNC: returns when every INVLPGB that this CPU has issued is complete on all CPUs.
     ///
@@ -124,7 +37,7 @@ impl BroadcastPort for Hardware {
     #[inline]
     unsafe fn invlpgb(&self, operands: InvlpgbOperands) {
         let InvlpgbOperands { rax, ecx, edx } = operands;
-        // SAFETY: CPL 0 by `new`; duties 1 and 2 are the caller's; dropping a translation never changes what memory holds. Memory
+        // SAFETY: CPL 0 by `new`; duties 1 to 3 are the caller's; dropping a translation never changes what memory holds. Memory
         // is clobbered, so stores to page tables come before.
         unsafe {
             core::arch::asm!(".byte 0x0f, 0x01, 0xfe", in("rax") rax, in("ecx") ecx, in("edx") edx,
@@ -144,10 +57,14 @@ impl BroadcastPort for Hardware {
 pub struct Broadcast<P: BroadcastPort = Hardware> {
     port: P,
     max_pages: u32,
+    pcids: bool,
+    /// EFER.TCE may be set.
+    keeps_tables: bool,
 }
 
 impl Broadcast<Hardware> {
-    /// By instructions of the processor; `None` if it has none.
+    /// By instructions of the processor, PCIDs off; `None` if it has none. EFER.TCE may be set where the features
+    /// [have it](Features::has_tce).
     ///
     /// # Safety
     ///
@@ -170,8 +87,34 @@ impl<P: BroadcastPort + Copy> Broadcast<P> {
     pub const unsafe fn with_port(port: P, features: &Features) -> Option<Self> {
         match features.invlpgb_max_pages() {
             0 => None,
-            max_pages => Some(Self { port, max_pages }),
+            max_pages => Some(Self {
+                port,
+                max_pages,
+                pcids: false,
+                keeps_tables: features.has_tce(),
+            }),
         }
+    }
+
+    /// The same with PCIDs on: [`Batch::pages`] and [`Batch::context`] take any.
+    ///
+    /// # Safety
+    ///
+    /// 1. CR4.PCIDE is set on every CPU that uses the value, as by [`Tlb::start`](super::Tlb::start), as long as it does.
+    pub const unsafe fn with_pcids(mut self) -> Self {
+        self.pcids = true;
+        self
+    }
+
+    /// The same for CPUs whose EFER.TCE is clear: where tables were freed, ranges are dropped page by page, too.
+    ///
+    /// # Safety
+    ///
+    /// 1. EFER.TCE is clear on every CPU that uses the value, as long as it does: that of the CPU that executes INVLPGB counts
+    ///    (APM vol. 2, "Extended Feature Enable Register (EFER)").
+    pub const unsafe fn with_tce_clear(mut self) -> Self {
+        self.keeps_tables = false;
+        self
     }
 
     /// Begins a batch. The page tables were changed before.
@@ -200,17 +143,22 @@ pub struct Batch<P: BroadcastPort> {
 
 impl<P: BroadcastPort> Batch<P> {
     /// Drops `pages` pages of `pcid`, `stride_bytes` each (a power of two), from the one that holds `start`: all but global translations,
-    /// on all CPUs. The part beyond the end of the address space is left out.
+    /// on all CPUs. The part beyond the end of the address space is left out. With [`Depth::Tables`] all tables that are cached for
+    /// `pcid`, too: where EFER.TCE may be set, by dropping all of it as [`Batch::context`] does.
+    ///
+    /// # Panics
+    ///
+    /// Without [PCIDs](Broadcast::with_pcids), for a PCID other than [`Pcid::UNTAGGED`].
     pub fn pages(
         &mut self,
         pcid: Pcid,
         (start, stride_bytes, pages): (usize, usize, usize),
         depth: Depth,
     ) {
-        let context = InvlpgbKind::Context(pcid);
         self.in_steps(
             (start, stride_bytes, pages),
-            context,
+            depth,
+            InvlpgbKind::Context(self.cached(pcid)),
             |at, count, stride| InvlpgbKind::Pages(pcid, at, count, stride, depth),
         );
     }
@@ -223,14 +171,19 @@ impl<P: BroadcastPort> Batch<P> {
     ) {
         self.in_steps(
             (start, stride_bytes, pages),
+            depth,
             InvlpgbKind::All,
             |at, count, stride| InvlpgbKind::PagesOfAll(at, count, stride, depth),
         );
     }
 
     /// Drops all of `pcid` but global translations.
+    ///
+    /// # Panics
+    ///
+    /// Without [PCIDs](Broadcast::with_pcids), for a PCID other than [`Pcid::UNTAGGED`].
     pub fn context(&mut self, pcid: Pcid) {
-        self.issue(InvlpgbKind::Context(pcid));
+        self.issue(InvlpgbKind::Context(self.cached(pcid)));
     }
 
     /// Drops everything, global translations and all PCIDs too.
@@ -241,13 +194,27 @@ impl<P: BroadcastPort> Batch<P> {
     /// Returns when all is dropped on all CPUs.
     pub fn finish(self) {}
 
-    /// A range in steps of what one instruction takes. What has no canonical address is dropped by `whole` instead.
+    /// The PCID, under which something may be cached.
+    fn cached(&self, pcid: Pcid) -> Pcid {
+        assert!(
+            self.broadcast.pcids || pcid == Pcid::UNTAGGED,
+            "INVLPGB of {pcid:x?} faults while PCIDs are off"
+        );
+        pcid
+    }
+
+    /// A range in steps of what one instruction takes. What has no canonical address is dropped by `whole` instead, and so are tables
+    /// if an address may leave those alone that do not lead to it.
     fn in_steps(
         &mut self,
         (start, stride_bytes, pages): (usize, usize, usize),
+        depth: Depth,
         whole: InvlpgbKind,
         kind: impl Fn(usize, u32, Stride) -> InvlpgbKind,
     ) {
+        if depth == Depth::Tables && self.broadcast.keeps_tables {
+            return self.issue(whole);
+        }
         let stride = [Stride::Small, Stride::Large]
             .into_iter()
             .find(|stride| stride.bytes() == stride_bytes);
@@ -276,6 +243,7 @@ impl<P: BroadcastPort> Batch<P> {
     fn issue(&mut self, kind: InvlpgbKind) {
         self.is_any = true;
         // SAFETY: 1. the processor has it: `max_pages` is not 0. 2. `in_steps` keeps to the maximum, and to canonical addresses.
+        // 3. `cached` has looked at the PCID.
         unsafe { self.broadcast.port.invlpgb(kind.encode()) };
     }
 }
@@ -293,37 +261,4 @@ impl<P: BroadcastPort> Drop for Batch<P> {
 const fn is_canonical(address: usize) -> bool {
     let above = usize::BITS - 48;
     (address as isize) << above >> above == address as isize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operands_are_the_manuals() {
-        let pcid = Pcid::new(0xabc).unwrap();
-        let encoded = |kind: InvlpgbKind| {
-            let InvlpgbOperands { rax, ecx, edx } = kind.encode();
-            (rax, ecx, edx)
-        };
-        for (kind, operands) in [
-            (
-                InvlpgbKind::Pages(pcid, 0x7123, 3, Stride::Small, Depth::Leaf),
-                (0x7017, 2, 0xabc_0000),
-            ),
-            (
-                InvlpgbKind::Pages(pcid, 0x20_0000, 1, Stride::Large, Depth::Tables),
-                (0x20_0007, 1 << 31, 0xabc_0000),
-            ),
-            (
-                InvlpgbKind::PagesOfAll(0x7000, 1, Stride::Small, Depth::Leaf),
-                (0x701d, 0, 0),
-            ),
-            (InvlpgbKind::Context(pcid), (0b110, 0, 0xabc_0000)),
-            (InvlpgbKind::AllNonGlobal, (0b100, 0, 0)),
-            (InvlpgbKind::All, (0b1100, 0, 0)),
-        ] {
-            assert_eq!(encoded(kind), operands, "{kind:?}");
-        }
-    }
 }

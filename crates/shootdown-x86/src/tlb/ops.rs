@@ -1,26 +1,28 @@
 //! Invalidation as an engine asks for it: pages, a space, everything; and loading roots.
 
+use super::invlpgb::Depth;
 use super::invpcid::InvpcidKind;
-use super::pcid::{CR3_PCID, Pcid, PcidPair, TagEntries, UserSide};
+use super::pcid::{CR3_PCID, Pcid, TagEntries};
 use super::port::{Hardware, Port};
 use crate::features::Features;
 
-/// CR4.PGE, CR4.LA57 and CR4.PCIDE (SDM vol. 3A, "Control Registers").
+/// CR4.PGE and CR4.PCIDE (SDM vol. 3A, "Control Registers").
 const CR4_PGE: u64 = 1 << 7;
-const CR4_LA57: u64 = 1 << 12;
 const CR4_PCIDE: u64 = 1 << 17;
 
 /// The translation caches of whichever CPU calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Tlb<P: Port = Hardware> {
-    port: P,
-    invpcid: bool,
+    pub(super) port: P,
+    pub(super) invpcid: bool,
     global_pages: bool,
-    pcids: bool,
+    pub(super) pcids: bool,
+    /// EFER.TCE may be set.
+    keeps_tables: bool,
 }
 
 impl Tlb<Hardware> {
-    /// The caches of CPUs with these features, PCIDs off.
+    /// The caches of CPUs with these features, PCIDs off; EFER.TCE may be set where the features [have it](Features::has_tce).
     ///
     /// # Safety
     ///
@@ -46,7 +48,19 @@ impl<P: Port> Tlb<P> {
             invpcid: features.has_invpcid(),
             global_pages: features.has_pge(),
             pcids: false,
+            keeps_tables: features.has_tce(),
         }
+    }
+
+    /// The same for CPUs whose EFER.TCE is clear: then INVLPG drops all cached tables of the loaded PCID, and
+    /// [`Tlb::flush_pages`] need not drop more than its pages where tables were freed.
+    ///
+    /// # Safety
+    ///
+    /// 1. EFER.TCE is clear on every CPU that uses the value, as long as it does.
+    pub const unsafe fn with_tce_clear(mut self) -> Self {
+        self.keeps_tables = false;
+        self
     }
 
     /// The same with PCIDs on.
@@ -108,33 +122,35 @@ impl<P: Port> Tlb<P> {
 
     /// Runs it with interrupts off: no handler on this CPU loads a root or changes CR4 meanwhile.
     #[inline]
-    fn uninterrupted(&self, act: impl FnOnce()) {
+    pub(super) fn uninterrupted(&self, act: impl FnOnce()) {
         let before = self.port.irq_save();
         act();
         // SAFETY: 1. from `irq_save` above.
         unsafe { self.port.irq_restore(before) };
     }
 
-    /// Drops one page, global or not, for the loaded PCID, and with it all of the loaded PCID's
-    /// paging-structure caches, so page tables that were unlinked are dropped too. Any address in
-    /// the page will do, whatever its size.
+    /// Drops one page, global or not, for the loaded PCID, and with it what the loaded PCID's paging-structure
+    /// caches have of the tables that lead to it: *all* that they have where EFER.TCE is clear (SDM vol. 3A,
+    /// "Operations that Invalidate TLBs and Paging-Structure Caches"), no more where it is set (APM vol. 2,
+    /// "Extended Feature Enable Register (EFER)"). Any address in the page will do, whatever its size.
+    ///
+    /// Not for tables that were freed: [`Tlb::flush_pages`].
     #[inline]
     pub fn flush_page(&self, address: usize) {
         self.port.invlpg(address);
     }
 
-    /// Drops `pages` pages of `stride_bytes` each, as [`Tlb::flush_page`], from the one that
-    /// holds `start`. The range must not wrap around the end of the address space; the part beyond
-    /// is left out.
+    /// Drops `pages` pages (at least one) of `stride_bytes` each, as [`Tlb::flush_page`], from the one that holds
+    /// `start`. With [`Depth::Tables`] also all tables that are cached for the loaded PCID, whatever they lead to: where
+    /// EFER.TCE may be set, by dropping all that the PCID has but global translations.
+    ///
+    /// The range must not wrap around the end of the address space; the part beyond is left out.
     #[inline]
-    pub fn flush_pages(&self, start: usize, stride_bytes: usize, pages: usize) {
-        let mut address = start;
-        for _ in 0..pages {
-            self.port.invlpg(address);
-            match address.checked_add(stride_bytes) {
-                Some(next) => address = next,
-                None => return,
-            }
+    pub fn flush_pages(&self, start: usize, stride_bytes: usize, pages: usize, depth: Depth) {
+        addresses(start, stride_bytes, pages).for_each(|address| self.port.invlpg(address));
+        // A page that is larger than 4 KiB, or one of several whose tables were freed, does not lead to all of them.
+        if depth == Depth::Tables && self.keeps_tables {
+            self.flush_non_global();
         }
     }
 
@@ -169,71 +185,6 @@ impl<P: Port> Tlb<P> {
             // No translation is global, and PCIDs are not used (`PcidSupport::NoFlushAll`).
             self.flush_non_global();
         }
-    }
-
-    /// Drops what INVPCID would, by other means where the processor has none: exactly that for the loaded
-    /// tag (a page with INVLPG, so perhaps a global translation of it too), everything for others.
-    /// Without PCIDs nothing is cached under a tag but [`Pcid::UNTAGGED`], and nothing ever of an address
-    /// that is not canonical.
-    pub fn flush_tagged(&self, kind: InvpcidKind) {
-        let named = kind.pcid();
-        if !self.pcids && named.is_some_and(|pcid| pcid != Pcid::UNTAGGED) {
-            return;
-        }
-        if !self.invpcid {
-            self.uninterrupted(|| self.flush_tagged_otherwise(kind));
-        } else if self.takes(kind) {
-            // SAFETY: 1. CPUID has it. 2. PCIDE is set by `start`, else nothing but 0 comes here.
-            // 3. as just asked.
-            unsafe { self.port.invpcid(kind) };
-        }
-    }
-
-    /// [`Tlb::flush_tagged`] without INVPCID. Interrupts are off, so the loaded tag stays.
-    fn flush_tagged_otherwise(&self, kind: InvpcidKind) {
-        let is_loaded = kind.pcid() == Some(self.loaded_pcid());
-        match kind {
-            InvpcidKind::Page(_, address) if is_loaded => self.port.invlpg(address),
-            InvpcidKind::Context(_) if is_loaded => self.flush_non_global(),
-            InvpcidKind::AllNonGlobal if !self.pcids => self.flush_non_global(),
-            // Loading another tag to flush it would fill it with translations of the wrong root.
-            _ => self.flush_all(),
-        }
-    }
-
-    /// Whether INVPCID takes the operand: an address has to be canonical (SDM vol. 1, "Canonical
-    /// Addressing"), with 57 bits where CR4.LA57 is set, else with 48.
-    fn takes(&self, kind: InvpcidKind) -> bool {
-        let InvpcidKind::Page(_, address) = kind else {
-            return true;
-        };
-        let is_extended_from = |bits: u32| {
-            let above = usize::BITS - bits;
-            (address as isize) << above >> above == address as isize
-        };
-        is_extended_from(48) || (is_extended_from(57) && self.port.read_cr4() & CR4_LA57 != 0)
-    }
-
-    /// [`Tlb::flush_page`] for both sides of a pair whose kernel side is loaded. INVLPG reaches that
-    /// only; the user side takes INVPCID, else it stays owed. On the user side only tables that
-    /// lead to the page are dropped.
-    pub fn flush_page_of_pair(&self, pair: PcidPair, address: usize) -> UserSide {
-        self.port.invlpg(address);
-        self.flush_user_side(InvpcidKind::Page(pair.user(), address))
-    }
-
-    /// [`Tlb::flush_non_global`] for both sides of a pair whose kernel side is loaded.
-    pub fn flush_pair(&self, pair: PcidPair) -> UserSide {
-        self.flush_non_global();
-        self.flush_user_side(InvpcidKind::Context(pair.user()))
-    }
-
-    fn flush_user_side(&self, kind: InvpcidKind) -> UserSide {
-        if self.pcids && !self.invpcid {
-            return UserSide::Owed;
-        }
-        self.flush_tagged(kind);
-        UserSide::Dropped
     }
 
     /// The loaded root: CR3, the tag in its low bits if PCIDs are on.
@@ -290,4 +241,13 @@ impl<P: Port> Tlb<P> {
         // SAFETY: 1. duties 1 and 2 of the caller. 2. duty 3.
         unsafe { self.port.write_cr3(value) };
     }
+}
+
+/// The first addresses of pages so far apart; those beyond the end of the address space are left out.
+pub(super) fn addresses(
+    start: usize,
+    stride_bytes: usize,
+    pages: usize,
+) -> impl Iterator<Item = usize> {
+    (0..pages).map_while(move |page| start.checked_add(page.checked_mul(stride_bytes)?))
 }

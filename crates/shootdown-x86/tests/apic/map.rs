@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Barrier;
 
 use shootdown_x86::apic::{ApicId, Destination, MapError, SendError};
-use shootdown_x86::{ApicMode, Delivery};
+use shootdown_x86::{ApicMode, Delivery, FadtFlags};
 
 use crate::multicast::{CPUS, Map, map_of, send_and_check, set_of};
 
@@ -115,10 +115,52 @@ fn bad_insertions_are_refused_and_leave_the_map_alone() {
 
 #[test]
 fn the_delivery_with_the_fewest_commands_is_chosen() {
-    let chosen = |mode, cpus| Delivery::choose(mode, cpus);
+    let chosen = |mode, cpus| Delivery::choose(mode, cpus, FadtFlags::empty());
     assert_eq!(chosen(ApicMode::XApic, 8), Delivery::XapicFlat);
     assert_eq!(chosen(ApicMode::XApic, 9), Delivery::XapicPhysical);
     assert_eq!(chosen(ApicMode::X2Apic, 2), Delivery::X2Cluster);
+}
+
+/// Logical destinations of a kind that the firmware forbids are not used, and its other flags change nothing.
+#[test]
+fn the_firmware_forbids_kinds_of_destinations() {
+    let (cluster, physical) = (1 << 18, 1 << 19);
+    let flat = (Delivery::XapicFlat, Delivery::X2Cluster);
+    for (flags, expected) in [
+        (!(cluster | physical), flat),
+        (cluster, (Delivery::XapicPhysical, Delivery::X2Cluster)),
+        (physical, (Delivery::XapicPhysical, Delivery::X2Physical)),
+        (!0, (Delivery::XapicPhysical, Delivery::X2Physical)),
+    ] {
+        let firmware = FadtFlags::from_bits_retain(flags);
+        let chosen = |mode| Delivery::choose(mode, 8, firmware);
+        let chosen = (chosen(ApicMode::XApic), chosen(ApicMode::X2Apic));
+        assert_eq!(chosen, expected, "{flags:#x}");
+    }
+}
+
+/// The last id that names one CPU, and the first that does not.
+#[test]
+fn ids_end_below_the_broadcast_address() {
+    for (delivery, end) in [
+        (Delivery::XapicFlat, 0xff),
+        (Delivery::XapicPhysical, 0xff),
+        (Delivery::X2Physical, u32::MAX),
+        (Delivery::X2Cluster, u32::MAX),
+    ] {
+        let map = Map::new();
+        map.configure(delivery).unwrap();
+        let insert = |cpu, id| map.insert(cpu, ApicId(id));
+        assert_eq!(insert(1, end), Err(MapError::IdTooWide(end)));
+        assert_eq!((insert(1, end - 1), insert(0, 0)), (Ok(()), Ok(())));
+        let last = if delivery == Delivery::XapicFlat {
+            7
+        } else {
+            CPUS - 1
+        };
+        assert_eq!(insert(last, 2), Ok(()));
+        assert_eq!(insert(last + 1, 3), Err(MapError::IndexTooLarge(last + 1)));
+    }
 }
 
 #[test]

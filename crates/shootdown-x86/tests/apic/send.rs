@@ -105,6 +105,20 @@ fn a_multicast_stops_at_a_stuck_controller() {
     assert!(machine.sent.borrow().is_empty());
 }
 
+/// The highest field is the broadcast address, which a host may want.
+#[test]
+fn xapic_takes_ids_of_eight_bits() {
+    let machine = Machine::default();
+    let to = Destination::Physical(ApicId(255));
+    xapic(&machine).send(to, VECTOR).unwrap();
+    assert!(
+        machine
+            .log
+            .borrow()
+            .contains(&Op::WritePage(ICR_HIGH, 0xff << 24))
+    );
+}
+
 #[test]
 #[should_panic(expected = "xAPIC cannot address Physical(ApicId(256))")]
 fn xapic_refuses_ids_that_would_name_another_cpu() {

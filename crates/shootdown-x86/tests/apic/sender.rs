@@ -1,7 +1,7 @@
 //! A controller that somebody else owns: what is sent, and that nothing else is touched.
 
 use shootdown_x86::apic::{ApicId, ApicMode, Destination, IpiSender, SendError};
-use shootdown_x86::{ApicMap, Delivery};
+use shootdown_x86::{ApicMap, Delivery, FadtFlags};
 
 use crate::machine::{Machine, Op, VECTOR};
 
@@ -17,7 +17,8 @@ fn sender(mode: ApicMode, machine: &Machine) -> IpiSender<&Machine> {
 
 fn map(mode: ApicMode) -> ApicMap<64> {
     let map = ApicMap::new();
-    map.configure(Delivery::choose(mode, 64)).unwrap();
+    map.configure(Delivery::choose(mode, 64, FadtFlags::empty()))
+        .unwrap();
     for cpu in 0..20 {
         map.insert(cpu, ApicId(cpu as u32)).unwrap();
     }

@@ -173,6 +173,24 @@ fn the_page_is_reached_at_the_register_and_nowhere_else() {
     }
 }
 
+/// The last register's place, and what is beyond, or between two.
+#[test]
+fn registers_end_with_the_page() {
+    let mut page = Page::new();
+    let at = page.at();
+    // SAFETY: a page in ordinary memory takes everything.
+    let port = unsafe { apic::Hardware::with_page(at) };
+    let is_register = |offset| {
+        // SAFETY: as above.
+        std::panic::catch_unwind(|| unsafe { port.read_page(offset) }).is_ok()
+    };
+    let found: Vec<u16> = [0, 8, 0xff0, 0xff8, 0x1000, 0xfff0]
+        .into_iter()
+        .filter(|&offset| is_register(offset))
+        .collect();
+    assert_eq!(found, [0, 0xff0]);
+}
+
 #[test]
 fn owned_and_lent_controllers_send_with_the_same_instructions() {
     let to = Destination::Physical(ApicId(5));

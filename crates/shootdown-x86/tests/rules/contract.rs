@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use shootdown_x86::features::FeatureFlags;
-use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
+use shootdown_x86::tlb::{Depth, InvpcidKind, Pcid, PcidPair, Port, TagEntries, UserSide};
 use shootdown_x86::{PcidSupport, Tlb};
 
 use super::processor::{Born, CR4_PGE, Cached, CachedTable, Caches, Processor};
@@ -17,12 +17,13 @@ pub enum Op {
     /// Another frame for a page.
     Map(usize, Page, u32),
     Page(Page),
+    Pages(Page, Depth),
     Space,
     All,
     Load(usize, Pcid, TagEntries),
     LoadRoot(usize),
     Tagged(InvpcidKind),
-    PairPage(PcidPair, Page),
+    UserSide(PcidPair, Page, Depth),
     Pair(PcidPair),
 }
 
@@ -43,6 +44,7 @@ fn goes_if(goes: bool) -> Fate {
 struct Before {
     pcids: bool,
     invpcid: bool,
+    tce: bool,
     loaded: u16,
 }
 
@@ -64,7 +66,14 @@ impl Before {
         let (global, of) = (cached.tag.is_none(), |tag| cached.tag == Some(tag));
         match op {
             Op::Map(..) => Fate::Stays,
-            Op::Page(page) => goes_if(cached.page == page && (global || of(self.loaded))),
+            Op::Page(page) | Op::Pages(page, Depth::Leaf) => {
+                goes_if(cached.page == page && (global || of(self.loaded)))
+            }
+            // Where INVLPG leaves tables, the whole tag goes.
+            Op::Pages(page, Depth::Tables) => self.unless_exact(
+                !(self.tce && of(self.loaded)),
+                cached.page == page && (global || of(self.loaded)),
+            ),
             Op::Space => goes_if(of(self.loaded)),
             Op::All | Op::Tagged(InvpcidKind::All) => Fate::Goes,
             Op::Load(_, pcid, TagEntries::Drop) => goes_if(of(self.taken(pcid))),
@@ -82,9 +91,9 @@ impl Before {
                 let exact = self.reaches(pcid) && (self.invpcid || !(global && here));
                 self.unless_exact(exact, here && of(pcid.as_u16()))
             }
-            Op::PairPage(pair, page) => {
+            Op::UserSide(pair, page, depth) => {
                 let user = self.invpcid && of(pair.user().as_u16());
-                goes_if(cached.page == page && (global || of(self.loaded) || user))
+                goes_if(user && (cached.page == page || depth == Depth::Tables))
             }
             Op::Pair(pair) => goes_if(of(self.loaded) || self.invpcid && of(pair.user().as_u16())),
         }
@@ -94,7 +103,10 @@ impl Before {
         let of = |tag| cached.tag == tag;
         match op {
             Op::Map(..) => Fate::Stays,
-            Op::Page(_) | Op::Space => goes_if(of(self.loaded)),
+            Op::Page(page) | Op::Pages(page, Depth::Leaf) => {
+                goes_if(of(self.loaded) && (!self.tce || page.region == cached.region))
+            }
+            Op::Pages(_, Depth::Tables) | Op::Space => goes_if(of(self.loaded)),
             Op::All | Op::Tagged(InvpcidKind::All | InvpcidKind::AllNonGlobal) => Fate::Goes,
             Op::Load(_, pcid, TagEntries::Drop) => goes_if(of(self.taken(pcid))),
             Op::Load(_, _, TagEntries::Keep) => goes_if(!self.pcids && of(0)),
@@ -105,12 +117,13 @@ impl Before {
             Op::Tagged(InvpcidKind::Page(pcid, address)) => {
                 let leads_there =
                     Page::of(address).is_some_and(|page| page.region == cached.region);
+                // INVLPG, the next best, may drop more tables.
                 let exact = self.reaches(pcid) && (self.invpcid || !of(pcid.as_u16()));
                 self.unless_exact(exact, of(pcid.as_u16()) && leads_there)
             }
-            Op::PairPage(pair, page) => {
+            Op::UserSide(pair, page, depth) => {
                 let user = self.invpcid && of(pair.user().as_u16());
-                goes_if(of(self.loaded) || user && page.region == cached.region)
+                goes_if(user && (page.region == cached.region || depth == Depth::Tables))
             }
             Op::Pair(pair) => goes_if(of(self.loaded) || self.invpcid && of(pair.user().as_u16())),
         }
@@ -135,6 +148,7 @@ pub fn check(processor: &Processor, tlb: &Tlb<&Processor>, op: Op, seen: &mut Se
     let before = Before {
         pcids: processor.has_pcids_on(),
         invpcid: processor.features().has_invpcid() && processor.has_pcids_on(),
+        tce: processor.has_tce_on(),
         loaded: processor.loaded_tag(),
     };
     let caches = processor.caches();
@@ -178,6 +192,7 @@ pub fn perform(processor: &Processor, tlb: &Tlb<&Processor>, op: Op) {
     match op {
         Op::Map(root, page, frame) => processor.memory.borrow_mut().set(root, page, Some(frame)),
         Op::Page(page) => tlb.flush_page(page.address()),
+        Op::Pages(page, depth) => tlb.flush_pages(page.address(), 4096, 1, depth),
         Op::Space => tlb.flush_non_global(),
         Op::All => tlb.flush_all(),
         // SAFETY: emulated.
@@ -186,9 +201,12 @@ pub fn perform(processor: &Processor, tlb: &Tlb<&Processor>, op: Op) {
         },
         // SAFETY: emulated.
         Op::LoadRoot(root) => unsafe { tlb.load_root(address(root)) },
+        // Without tags it is a mistake.
+        Op::Tagged(InvpcidKind::Page(pcid, _) | InvpcidKind::Context(pcid))
+            if pcid != Pcid::UNTAGGED && !tlb.has_pcids() => {}
         Op::Tagged(kind) => tlb.flush_tagged(kind),
-        Op::PairPage(pair, page) => {
-            let side = tlb.flush_page_of_pair(pair, page.address());
+        Op::UserSide(pair, page, depth) => {
+            let side = tlb.flush_user_side(pair, (page.address(), 4096, 1), depth);
             assert_eq!(side, expected_side(processor));
         }
         Op::Pair(pair) => assert_eq!(tlb.flush_pair(pair), expected_side(processor)),
@@ -226,7 +244,8 @@ pub fn start(processor: &Processor) -> Tlb<&Processor> {
 
 /// Every mixture of what the sequences depend on; global pages on or still off where they exist.
 pub fn any_processor(roots: usize) -> impl Strategy<Value = Processor> {
-    let relevant = FeatureFlags::PGE | FeatureFlags::PCID | FeatureFlags::INVPCID;
+    let relevant =
+        FeatureFlags::PGE | FeatureFlags::PCID | FeatureFlags::INVPCID | FeatureFlags::TCE;
     (any::<u32>(), any::<bool>()).prop_map(move |(bits, is_pge_off)| {
         let flags = FeatureFlags::from_bits_truncate(bits) & relevant;
         let is_changed = is_pge_off && flags.contains(FeatureFlags::PGE);
@@ -241,6 +260,10 @@ pub fn any_page() -> impl Strategy<Value = Page> {
 
 fn any_pcid() -> impl Strategy<Value = Pcid> {
     (0..TAGS.len()).prop_map(|index| Pcid::new(TAGS[index]).unwrap())
+}
+
+fn any_depth() -> impl Strategy<Value = Depth> {
+    prop_oneof![Just(Depth::Leaf), Just(Depth::Tables)]
 }
 
 pub fn any_entries() -> impl Strategy<Value = TagEntries> {
@@ -259,12 +282,13 @@ fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => (0..ROOTS, any_page(), 0..50u32).prop_map(|(r, p, f)| Op::Map(r, p, f)),
         6 => load(),
-        2 => any_page().prop_map(Op::Page),
+        1 => any_page().prop_map(Op::Page),
+        2 => (any_page(), any_depth()).prop_map(|(page, depth)| Op::Pages(page, depth)),
         1 => Just(Op::Space),
         1 => Just(Op::All),
         1 => (0..ROOTS).prop_map(Op::LoadRoot),
         3 => kind.prop_map(Op::Tagged),
-        1 => (pair(), any_page()).prop_map(|(pair, page)| Op::PairPage(pair, page)),
+        2 => (pair(), any_page(), any_depth()).prop_map(|(pair, page, depth)| Op::UserSide(pair, page, depth)),
         1 => pair().prop_map(Op::Pair),
     ]
 }

@@ -3,7 +3,7 @@
 
 use shootdown_x86::features::FeatureFlags;
 use shootdown_x86::processor::{Microcode, Processor as Model, Vendor};
-use shootdown_x86::tlb::{InvpcidKind, Pcid, Port, TagEntries};
+use shootdown_x86::tlb::{Depth, InvpcidKind, Pcid, Port, TagEntries};
 use shootdown_x86::{PcidSupport, Tlb};
 
 use super::contract::{Op, Seen, check, not_started, start};
@@ -159,6 +159,53 @@ fn invlpg_that_misses_global_pages_is_avoided_by_the_list() {
     }
     let mut usable = processor.usable().into_iter();
     assert!(usable.all(|cached| cached.page != KERNEL_PAGE || cached.leaf.frame == 77));
+}
+
+/// Frees the tables of two regions by one flush while their space is loaded.
+const DIRECTORY: [Step; 2] = [Step::Switch(1), Step::Directory(1)];
+
+#[test]
+fn freed_tables_go_whatever_efer_tce_says() {
+    for processor in [
+        processor(NEW),
+        processor(NEW).with_tce_clear(),
+        processor(NEW - FeatureFlags::TCE),
+        processor(OLD),
+        processor(NEW - FeatureFlags::PCID),
+    ] {
+        let mut kernel = Kernel::new(&processor);
+        DIRECTORY.into_iter().for_each(|step| kernel.take(step));
+    }
+}
+
+/// What `with_tce_clear` is for: no more goes than INVLPG drops.
+#[test]
+fn a_cpu_with_efer_tce_clear_keeps_other_pages() {
+    let processor = processor(NEW).with_tce_clear();
+    // SAFETY: it is.
+    let tlb = unsafe { start(&processor).with_tce_clear() };
+    let mut kernel = Kernel::with(&processor, tlb);
+    DIRECTORY.into_iter().for_each(|step| kernel.take(step));
+    kernel.take(Step::Switch(2));
+    let mut seen = Seen::default();
+    check(
+        &processor,
+        &tlb,
+        Op::Pages(USER_PAGE, Depth::Tables),
+        &mut seen,
+    );
+    // The page, and the tables of its tag.
+    assert_eq!(seen.gone, 1 + 3);
+}
+
+#[test]
+#[should_panic(expected = "stale Cached")]
+fn efer_tce_that_is_said_to_be_clear_and_is_not_is_noticed() {
+    let processor = processor(NEW);
+    // SAFETY: emulated, and the point.
+    let tlb = unsafe { start(&processor).with_tce_clear() };
+    let mut kernel = Kernel::with(&processor, tlb);
+    DIRECTORY.into_iter().for_each(|step| kernel.take(step));
 }
 
 #[test]

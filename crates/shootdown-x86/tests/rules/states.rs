@@ -3,7 +3,7 @@
 //! clears it and sets it again drops nothing at first, or leaves it set.
 
 use shootdown_x86::features::FeatureFlags;
-use shootdown_x86::tlb::{InvpcidKind, Pcid, PcidPair, Port, TagEntries};
+use shootdown_x86::tlb::{Depth, InvpcidKind, Pcid, PcidPair, Port, TagEntries};
 use shootdown_x86::{PcidSupport, Tlb};
 
 use super::contract::{Op, Seen, check, not_started, perform, start};
@@ -27,6 +27,7 @@ fn processor(state: u32) -> Option<Processor> {
     flags.set(FeatureFlags::PGE, has(0));
     flags.set(FeatureFlags::PCID, has(1));
     flags.set(FeatureFlags::INVPCID, has(2));
+    flags.set(FeatureFlags::TCE, has(7));
     let pge = if has(3) { CR4_PGE } else { 0 };
     let la57 = if has(4) { CR4_LA57 } else { 0 };
     let caching = if has(5) { CR3_CACHING } else { 0 };
@@ -38,7 +39,7 @@ fn processor(state: u32) -> Option<Processor> {
     is_possible.then(|| processor.with_changed(caching, pge | la57 | pcide))
 }
 
-const STATES: u32 = 1 << 7;
+const STATES: u32 = 1 << 8;
 
 /// Tags that are used: the first load of each drops what it had.
 fn fill(processor: &Processor, tlb: &Tlb<&Processor>) {
@@ -58,7 +59,10 @@ fn flushes() -> Vec<Op> {
     let mut ops = vec![Op::Space, Op::All, kinds[0], kinds[1]];
     for page in pages() {
         let pair = PcidPair::new(pcid(2)).unwrap();
-        ops.extend([Op::Page(page), Op::PairPage(pair, page), Op::Pair(pair)]);
+        ops.extend([Op::Page(page), Op::Pair(pair)]);
+        for depth in [Depth::Leaf, Depth::Tables] {
+            ops.extend([Op::Pages(page, depth), Op::UserSide(pair, page, depth)]);
+        }
         for number in [0, 1, 2] {
             let kind = InvpcidKind::Page(pcid(number), page.address());
             ops.extend([kind, InvpcidKind::Context(pcid(number))].map(Op::Tagged));

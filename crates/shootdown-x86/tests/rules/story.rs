@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use shootdown_x86::Tlb;
-use shootdown_x86::tlb::{InvpcidKind, Pcid, TagEntries};
+use shootdown_x86::tlb::{Depth, InvpcidKind, Pcid, TagEntries};
 
 use super::contract::{any_page, any_processor, start};
 use super::processor::Processor;
-use super::tables::{KERNEL, PAGES, Page, Tables};
+use super::tables::{KERNEL, PAGES, Page, Tables, all_pages};
 
 /// Spaces; root 0 has no user pages of its own that anybody uses, it is the kernel's.
 const SPACES: usize = 4;
@@ -25,6 +25,8 @@ pub enum Step {
     Change(usize, Page, Option<u32>),
     /// Free a user region's table, or give it a new one if it has none.
     Table(usize, usize),
+    /// Unmap all user pages of a space, then free their tables: their directory is gone, as one page of 1 GiB.
+    Directory(usize),
     /// Flush one tag, loaded or not, and trust it from then on.
     FlushTag(usize),
     /// Flush a page under one tag after changing it.
@@ -54,9 +56,13 @@ pub struct Kernel<'a> {
 
 impl<'a> Kernel<'a> {
     pub fn new(processor: &'a Processor) -> Self {
+        Self::with(processor, start(processor))
+    }
+
+    pub fn with(processor: &'a Processor, tlb: Tlb<&'a Processor>) -> Self {
         Self {
             processor,
-            tlb: start(processor),
+            tlb,
             slots: [None; SLOTS],
             loaded: None,
             turn: 0,
@@ -85,8 +91,11 @@ impl<'a> Kernel<'a> {
                 self.distrust(space, page.region);
             }
             Step::Table(space, region) => self.table(space, region),
+            Step::Directory(space) => self.free_directory(space),
             Step::FlushTag(slot) => {
-                self.tlb.flush_tagged(InvpcidKind::Context(pcid_of(slot)));
+                if self.tlb.has_pcids() {
+                    self.tlb.flush_tagged(InvpcidKind::Context(pcid_of(slot)));
+                }
                 self.trust(slot);
             }
             Step::ChangeTagged(slot, page, frame) => self.change_tagged(slot, page, frame),
@@ -120,9 +129,26 @@ impl<'a> Kernel<'a> {
         drop(memory);
         if self.is_loaded(space) {
             let first = Page { region, index: 0 };
-            self.tlb.flush_pages(first.address(), 4096, PAGES);
+            self.tlb
+                .flush_pages(first.address(), 4096, PAGES, Depth::Tables);
         }
         self.distrust(space, region);
+    }
+
+    fn free_directory(&mut self, space: usize) {
+        for page in all_pages().filter(|page| page.region != KERNEL) {
+            self.set(space, page, None);
+            if self.is_loaded(space) {
+                self.tlb.flush_pages(page.address(), 4096, 1, Depth::Leaf);
+            }
+        }
+        let mut memory = self.processor.memory.borrow_mut();
+        (0..KERNEL).for_each(|region| memory.free(root_of(space), region));
+        drop(memory);
+        if self.is_loaded(space) {
+            self.tlb.flush_pages(0, 1 << 30, 1, Depth::Tables);
+        }
+        self.distrust(space, 0);
     }
 
     fn change_tagged(&mut self, slot: usize, page: Page, frame: u32) {
@@ -130,9 +156,10 @@ impl<'a> Kernel<'a> {
             return;
         };
         self.set(space, page, Some(frame));
-        let kind = InvpcidKind::Page(pcid_of(slot), page.address());
-        self.tlb.flush_tagged(kind);
-        if !self.tlb.has_pcids() && self.is_loaded(space) {
+        if self.tlb.has_pcids() {
+            let kind = InvpcidKind::Page(pcid_of(slot), page.address());
+            self.tlb.flush_tagged(kind);
+        } else if self.is_loaded(space) {
             self.tlb.flush_page(page.address());
         }
     }
@@ -225,6 +252,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Away),
         6 => changes.prop_map(|(space, page, frame)| Step::Change(space, page, frame)),
         2 => (0..SPACES, 0..KERNEL).prop_map(|(space, region)| Step::Table(space, region)),
+        1 => (0..SPACES).prop_map(Step::Directory),
         1 => (0..SLOTS).prop_map(Step::FlushTag),
         2 => (0..SLOTS, any_page(), 0..50u32).prop_map(|(s, p, f)| Step::ChangeTagged(s, p, f)),
         1 => Just(Step::FlushTags),

@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use shootdown::{CpuId, CpuMemory, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
+use shootdown::{CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
 
 use super::HW_CPU_IDS;
 use crate::{
@@ -69,7 +69,13 @@ unsafe impl Platform for Ostd {
 
     fn local_flush(&self, operation: LocalFlush) {
         match operation {
-            LocalFlush::Pages(range, _) => mm::tlb_flush_addr_range(&(range.start()..range.end())),
+            LocalFlush::Pages(range, freed) => {
+                mm::tlb_flush_addr_range(&(range.start()..range.end()));
+                // By addresses, tables that do not lead there may stay cached.
+                if freed == FreedTables::Yes {
+                    mm::tlb_flush_all_excluding_global();
+                }
+            }
             LocalFlush::Space => mm::tlb_flush_all_excluding_global(),
             LocalFlush::All => mm::tlb_flush_all_including_global(),
         }

@@ -16,13 +16,15 @@ impl Port for &Processor {
         self.speculate();
         let tag = self.loaded_tag();
         let misses = self.invlpg_misses && self.has_pcids_on();
-        if let Some(page) = Page::of(address) {
-            self.drop_pages(|cached| {
-                let reaches = cached.tag.map_or(!misses, |other| other == tag);
-                cached.page == page && reaches
-            });
-        }
-        self.drop_tables(|cached| cached.tag == tag);
+        let page = Page::of(address);
+        self.drop_pages(|cached| {
+            let reaches = cached.tag.map_or(!misses, |other| other == tag);
+            Some(cached.page) == page && reaches
+        });
+        let region = page.map(|page| page.region);
+        self.drop_tables(|cached| {
+            cached.tag == tag && (!self.tce || Some(cached.region) == region)
+        });
     }
 
     unsafe fn invpcid(&self, kind: InvpcidKind) {

@@ -3,7 +3,8 @@
 //! Rules: SDM vol. 3A, "Process-Context Identifiers (PCIDs)" and "Operations that Invalidate TLBs and
 //! Paging-Structure Caches"; vol. 2, "INVPCID", "INVLPG", "MOV-Move to/from Control Registers". Where a
 //! processor may drop more than it must, this one does not; where it may cache, it does, before every
-//! instruction, all that is reachable.
+//! instruction, all that is reachable. EFER.TCE, where the processor has it, is set unless a test clears it: APM vol. 2, "Extended
+//! Feature Enable Register (EFER)".
 
 mod instructions;
 
@@ -57,6 +58,8 @@ pub struct Processor {
     features: Features,
     /// INVLPG leaves global translations behind while PCIDs are on.
     invlpg_misses: bool,
+    /// EFER.TCE.
+    tce: bool,
     cr3: Cell<u64>,
     cr4: Cell<u64>,
     interrupts: Cell<bool>,
@@ -74,6 +77,7 @@ impl Processor {
         Self {
             features,
             invlpg_misses: false,
+            tce: features.has_tce(),
             cr3: Cell::new(Tables::root_address(0)),
             cr4: Cell::new(CR4_PAE | if features.has_pge() { CR4_PGE } else { 0 }),
             interrupts: Cell::new(true),
@@ -90,6 +94,11 @@ impl Processor {
             invlpg_misses: true,
             ..self
         }
+    }
+
+    /// The same, EFER.TCE clear.
+    pub fn with_tce_clear(self) -> Self {
+        Self { tce: false, ..self }
     }
 
     /// The same, but with these bits changed before anything else happens.
@@ -126,6 +135,11 @@ impl Processor {
 
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// Whether EFER.TCE is set.
+    pub fn has_tce_on(&self) -> bool {
+        self.tce
     }
 
     pub fn has_pcids_on(&self) -> bool {
