@@ -3,7 +3,8 @@
 use core::ops::Range;
 
 use shootdown::{
-    CpuId, CpuMemory, CpuSet, FlushRange, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
+    CpuId, CpuMemory, CpuSet, FlushRange, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown,
+    Stall,
     remote::{FlushRequest, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
     watch::TraceEvent,

@@ -601,3 +601,27 @@ fn a_load_drops_a_loaded_tag_after_its_root_too() {
         );
     }
 }
+
+/// One that is just loading a root may have kept what it loads, and holds the old entry until it has looked: no back end takes it.
+#[test]
+fn a_strict_flush_leaves_no_joining_cpu_to_a_back_end() {
+    for (strict, sent) in [(false, 0), (true, 1)] {
+        let machine = online(tagged::<2>(8));
+        let puppet = *machine.platform();
+        let space: &'static Space<2> = Box::leak(Box::new(space_on(machine, 2)));
+        let other = Space::new(machine, 7);
+        puppet.as_cpu(1, || machine.switch_to(Some(space), &other));
+        puppet.reaches(EVERYBODY);
+        let ranges = FlushRanges::from(pages(0, 1));
+        let ranges = if strict { ranges.strict() } else { ranges };
+        puppet.as_cpu(1, || {
+            puppet.at_next_load(move || {
+                // It cannot wait in here.
+                forget(puppet.as_cpu(0, || machine.submit_flush(space, ranges, FreedTables::No)));
+            });
+            machine.switch_to(Some(&other), space);
+        });
+        assert_eq!(puppet.sent.take().len(), sent);
+        puppet.deliver_all();
+    }
+}

@@ -91,6 +91,9 @@ fn a_platform_that_flushes_pages_of_the_user_side_drops_nothing_else() {
     assert_eq!(enters(machine, 101), Keep);
     machine.flush(&spaces[0], FlushRange::WHOLE, FreedTables::No);
     assert_eq!(enters(machine, 101), Drop);
+    // It is told of freed tables, to which entries of other addresses may lead.
+    machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
+    assert_eq!(enters(machine, 101), Drop);
 }
 
 /// User roots map a little of the kernel: its changes reach the user side too.

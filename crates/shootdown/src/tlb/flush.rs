@@ -67,12 +67,13 @@ where
         // (I1, I2).
         fence(Ordering::SeqCst);
         let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
-        let asks = match request.spares_nobody() {
+        // A strict flush asks whom one that frees tables asks.
+        let freed = match request.spares_nobody() {
             true => FreedTables::Yes,
             false => freed,
         };
         self.begin_flush(request, Some(space), |me| {
-            self.find_holders(me, space, asks);
+            self.find_holders(me, space, freed);
         })
     }
 

@@ -302,12 +302,13 @@ unsafe impl Platform for &'static Puppet {
         self.split.load(Relaxed)
     }
 
-    fn flush_user_side(&self, asid: Asid, range: FlushRange, _: FreedTables) -> bool {
+    /// As x86's INVPCID of single addresses, which leaves entries of other addresses that lead to freed tables.
+    fn flush_user_side(&self, asid: Asid, range: FlushRange, freed: FreedTables) -> bool {
         assert!(
             self.splits_tags(),
             "asked for the user side of {asid:?}, which has none"
         );
-        let does = self.flushes_user_side.load(Relaxed);
+        let does = self.flushes_user_side.load(Relaxed) && freed == FreedTables::No;
         if does {
             let mut tlb = self.me().user_tlb.lock().unwrap();
             for page in range.iter_pages() {
