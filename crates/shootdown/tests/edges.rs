@@ -331,6 +331,35 @@ fn a_guard_whose_submission_unwinds_gives_nothing_back() {
     puppet.set_irqs_off(false);
 }
 
+/// Other CPUs run a function that lies on the caller's stack: a call does not unwind from where it is published to where it is done.
+#[test]
+#[cfg_attr(miri, ignore = "starts a process")]
+fn a_call_whose_wait_unwinds_ends_the_process() {
+    let stderr = ends_the_process("a_call_whose_wait_unwinds_ends_the_process", || {
+        let (machine, puppet) = with_puppet::<2>();
+        puppet.at_next_relax(|| panic!("a method of the platform unwinds"));
+        let lent = Freed("what the function uses");
+        let run = |_: CpuId| assert_eq!(lent.0.len(), 22);
+        machine.call_one(cpu(1), &run).unwrap();
+    });
+    assert!(stderr.contains("has lent its function"), "{stderr}");
+}
+
+/// The same before the wait: its interrupt is refused, and the turn that follows unwinds.
+#[test]
+#[cfg_attr(miri, ignore = "starts a process")]
+fn a_call_whose_submission_unwinds_ends_the_process() {
+    let stderr = ends_the_process("a_call_whose_submission_unwinds_ends_the_process", || {
+        let (machine, puppet) = with_puppet::<2>();
+        puppet.refuse.store(1, Relaxed);
+        puppet.at_next_relax(|| panic!("a method of the platform unwinds"));
+        let lent = Freed("what the function uses");
+        let run = |_: CpuId| assert_eq!(lent.0.len(), 22);
+        let _ = machine.call_many_with(&mask([1]), &run, || ());
+    });
+    assert!(stderr.contains("has lent its function"), "{stderr}");
+}
+
 /// A collection of one.
 struct One(Option<ManuallyDrop<Rc<()>>>);
 

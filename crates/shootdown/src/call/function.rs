@@ -13,6 +13,7 @@ use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFo
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
 use crate::sync::Ordering;
@@ -208,7 +209,7 @@ where
         );
         let preempt = (!self.policy().waits_preemptibly()).then(|| self.preempt_guard());
         let slot = self.free_slot_for_function();
-        let Dispatched { local, published } = dispatch(&slot, request);
+        let Dispatched { local, published } = no_unwind(LENT, || dispatch(&slot, request));
         let wait = WaitOnDrop(self, published);
         if local {
             self.enter_function(slot.here, run_borrowed::<F>, || function(slot.here.cpu));
@@ -266,6 +267,9 @@ pub(super) struct Dispatched {
     pub(super) published: Option<RequestRef>,
 }
 
+/// Why a call does not unwind from where its function is published to where it is done.
+const LENT: &str = "a call unwound that has lent its function to other CPUs";
+
 /// Waits also when what runs meanwhile unwinds: the targets use a borrow of our caller's.
 struct WaitOnDrop<'a, P: Platform, const N: usize>(&'a Shootdown<P, N>, Option<RequestRef>)
 where
@@ -277,7 +281,7 @@ where
 {
     fn drop(&mut self) {
         if let Some(request) = self.1 {
-            self.0.wait_for(request, WaitsFor::Function);
+            no_unwind(LENT, || self.0.wait_for(request, WaitsFor::Function));
         }
     }
 }

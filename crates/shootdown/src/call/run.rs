@@ -5,6 +5,7 @@ use crate::call::{Kind, Place, Request, Run, Seat, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::memory::Here;
 use crate::platform::Platform;
 use crate::trace::TraceEvent;
@@ -102,21 +103,15 @@ where
 
     #[inline]
     fn enter(&self, me: Here<'_, N>, entry: Entry, function: impl FnOnce()) {
-        /// A function that unwinds past us would leave its initiator waiting for ever, on top of borrowed
-        /// memory; panicking again while unwinding aborts instead.
-        struct NoUnwind;
-        impl Drop for NoUnwind {
-            fn drop(&mut self) {
-                panic!("a called function unwound: its initiator would wait for ever");
-            }
-        }
-        let bomb = NoUnwind;
         let nested = me.in_function.replace(true);
         let before = me.activity.begins(entry);
-        function();
+        // On top of borrowed memory.
+        no_unwind(
+            "a called function unwound: its initiator would wait for ever",
+            function,
+        );
         me.activity.begins(before);
         me.in_function.set(nested);
-        core::mem::forget(bomb);
         // Functions that an interrupt found meanwhile run in another one, not under the locks of our caller (I7).
         if !nested && me.look_again.replace(false) {
             self.interrupt_self(me);
