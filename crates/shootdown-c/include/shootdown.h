@@ -116,6 +116,11 @@
 // was mapped. Without it only leaf entries changed.
 #define SHOOTDOWN_FREED_TABLES 1
 
+// Flag of a flush: when the wait has returned, no CPU holds an old translation under a tag that is loaded, and none is left out that looks later. For
+// changes in which the old entry and the new one must not be cached side by side: break before make, and changes of the page size on some processors.
+// Clear the entry, flush, wait, write the new one.
+#define SHOOTDOWN_STRICT 2
+
 // As the CPU of shootdown_stat: the sum of all.
 #define SHOOTDOWN_ALL_CPUS UINT32_MAX
 
@@ -408,8 +413,8 @@ shootdown_status_t shootdown_post_node(struct shootdown_engine_t *engine,
 shootdown_status_t shootdown_node_is_posted(const struct shootdown_node_t *node,
                                             bool *is_posted);
 
-// Makes a space of zeroed memory. root is what load_root takes: the tables map what the kernel needs to go on, and stay until
-// shootdown_space_deinit. Any context; does not block.
+// Makes a space of zeroed memory. root is what load_root takes: the tables map what the kernel and the engine need to go on, are those of no other space,
+// are loaded by the engine alone, and stay until shootdown_space_deinit. Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (the engine), SHOOTDOWN_ALREADY.
 shootdown_status_t shootdown_space_init(struct shootdown_engine_t *engine,

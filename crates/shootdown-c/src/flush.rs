@@ -13,6 +13,11 @@ use crate::ticket::{Ticket, shootdown_ticket_wait};
 /// was mapped. Without it only leaf entries changed.
 pub const SHOOTDOWN_FREED_TABLES: u32 = 1;
 
+/// Flag of a flush: when the wait has returned, no CPU holds an old translation under a tag that is loaded, and none is left out that looks later. For
+/// changes in which the old entry and the new one must not be cached side by side: break before make, and changes of the page size on some processors.
+/// Clear the entry, flush, wait, write the new one.
+pub const SHOOTDOWN_STRICT: u32 = 2;
+
 /// As the count of a range: the whole space. The header has it by the name of its value.
 ///
 /// cbindgen:ignore
@@ -58,10 +63,12 @@ impl Wanted {
     /// # Safety
     /// 1. The ranges are null or as many as the count says.
     unsafe fn checked(&self) -> Outcome<(FlushRanges, FreedTables)> {
-        let freed = match self.flags {
+        if self.flags & !(SHOOTDOWN_FREED_TABLES | SHOOTDOWN_STRICT) != 0 {
+            return Err(SHOOTDOWN_INVALID);
+        }
+        let freed = match self.flags & SHOOTDOWN_FREED_TABLES {
             0 => FreedTables::No,
-            SHOOTDOWN_FREED_TABLES => FreedTables::Yes,
-            _ => return Err(SHOOTDOWN_INVALID),
+            _ => FreedTables::Yes,
         };
         let mut all = FlushRanges::EMPTY;
         if self.count > 0 {
@@ -74,7 +81,10 @@ impl Wanted {
             let range = unsafe { *range };
             all.add(range.checked()?);
         }
-        Ok((all, freed))
+        match self.flags & SHOOTDOWN_STRICT {
+            0 => Ok((all, freed)),
+            _ => Ok((all.strict(), freed)),
+        }
     }
 }
 

@@ -42,8 +42,8 @@ pub use call::{
 };
 pub use cpus::{CpuSet, shootdown_ready_cpus};
 pub use flush::{
-    Range, SHOOTDOWN_ALL_PAGES, SHOOTDOWN_FREED_TABLES, shootdown_flush, shootdown_flush_kernel,
-    shootdown_submit_flush, shootdown_submit_flush_kernel,
+    Range, SHOOTDOWN_ALL_PAGES, SHOOTDOWN_FREED_TABLES, SHOOTDOWN_STRICT, shootdown_flush,
+    shootdown_flush_kernel, shootdown_submit_flush, shootdown_submit_flush_kernel,
 };
 pub use function::Function;
 pub use host::{Platform, Stall};

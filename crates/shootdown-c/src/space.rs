@@ -58,8 +58,8 @@ fn here(machine: &'static Machine) -> Outcome<Here<'static>> {
     Ok(here)
 }
 
-/// Makes a space of zeroed memory. root is what load_root takes: the tables map what the kernel needs to go on, and stay until
-/// shootdown_space_deinit. Any context; does not block.
+/// Makes a space of zeroed memory. root is what load_root takes: the tables map what the kernel and the engine need to go on, are those of no other space,
+/// are loaded by the engine alone, and stay until shootdown_space_deinit. Any context; does not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_INVALID, SHOOTDOWN_NOT_INITIALISED (the engine), SHOOTDOWN_ALREADY.
 ///

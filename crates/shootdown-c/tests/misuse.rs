@@ -211,7 +211,7 @@ fn odd_arguments_are_told() {
         SHOOTDOWN_OK,
         shootdown_flush_kernel(engine, &range(12), 1, 0)
     );
-    for (shift, flags) in [(11, 0), (49, 0), (u32::MAX, 0), (12, 2)] {
+    for (shift, flags) in [(11, 0), (49, 0), (u32::MAX, 0), (12, 4)] {
         told!(
             SHOOTDOWN_INVALID,
             shootdown_flush_kernel(engine, &range(shift), 1, flags)

@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shootdown_c::*;
-use support::{Flushed, Machine, cpus, flushed};
+use support::{Flushed, Machine, become_cpu, cpus, flushed};
 
 /// Counts where it is told to.
 unsafe extern "C" fn hit(count: *mut c_void, _: u32) {
@@ -45,6 +45,15 @@ fn flushes_arrive_as_they_were_asked_for() {
     );
     assert_eq!(
         flush(range(1, 21), SHOOTDOWN_FREED_TABLES),
+        Some(Flushed::Pages(0x4000_0000, 1, 21, 1))
+    );
+    // One CPU has nobody to wait for: strictness changes nothing of its own flush.
+    assert_eq!(
+        flush(range(2, 12), SHOOTDOWN_STRICT),
+        Some(Flushed::Pages(0x4000_0000, 2, 12, 0))
+    );
+    assert_eq!(
+        flush(range(1, 21), SHOOTDOWN_STRICT | SHOOTDOWN_FREED_TABLES),
         Some(Flushed::Pages(0x4000_0000, 1, 21, 1))
     );
     assert_eq!(flush(range(0, 12), 0), None);
@@ -212,5 +221,41 @@ fn a_ticket_waits_for_the_other_cpu() {
             shootdown_stat(engine, 1, c"remote_flushes".as_ptr(), &mut value)
         );
         assert_eq!(value, 1);
+    });
+}
+
+#[test]
+fn a_strict_flush_is_not_acknowledged_early() {
+    let machine = Machine::with_cpus(2);
+    let engine = machine.engine();
+    machine.beside(1, || {
+        let mut space = SpaceStorage::ZERO;
+        let root = 0x1000;
+        told!(SHOOTDOWN_OK, shootdown_space_init(engine, &mut space, root));
+        // Nobody interrupts CPU 1 while this thread plays it.
+        become_cpu(1);
+        told!(SHOOTDOWN_OK, shootdown_switch_to(engine, &mut space));
+        become_cpu(0);
+        let range = Range {
+            start: 0x4000_0000,
+            count: 1,
+            page_shift: 12,
+        };
+        for flags in [0, SHOOTDOWN_STRICT] {
+            told!(
+                SHOOTDOWN_OK,
+                shootdown_flush(engine, &mut space, &range, 1, flags)
+            );
+            let mut early = 0;
+            told!(
+                SHOOTDOWN_OK,
+                shootdown_stat(engine, 1, c"early_acks".as_ptr(), &mut early)
+            );
+            assert_eq!(early, 1, "that of the first");
+        }
+        become_cpu(1);
+        told!(SHOOTDOWN_OK, shootdown_switch_away(engine, 0x2000));
+        become_cpu(0);
+        told!(SHOOTDOWN_OK, shootdown_space_deinit(engine, &mut space));
     });
 }
