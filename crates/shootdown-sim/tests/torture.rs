@@ -1,6 +1,8 @@
 //! The torture under explored schedules.
 
-use shootdown_sim::torture::{Campaign, Case, Operation, campaign, run, run_with_story};
+use shootdown_sim::torture::{
+    Campaign, Case, Flaw, Operation, campaign, run, run_with_flaw, run_with_story,
+};
 
 #[test]
 fn the_engine_survives_the_torture() {
@@ -69,4 +71,15 @@ fn workers_wait_on_one_cpu_and_go_on_on_another() {
 fn nobody_is_taken_out_while_coming_in() {
     let report = run(&Case::new(4, 19_463));
     assert_eq!(report.failure, None);
+}
+
+/// A torture that a broken platform survives would say nothing about the engine.
+#[test]
+fn each_flaw_of_a_platform_breaks_a_promise() {
+    for flaw in Flaw::ALL {
+        let runs = (0..400).map(|seed| run_with_flaw(&Case::new(2 + seed as usize % 3, seed), flaw));
+        let mut failures = runs.enumerate().filter_map(|(run, report)| Some((run, report.failure?)));
+        let found = failures.next();
+        println!("{flaw:?}: {found:?}");
+    }
 }

@@ -73,7 +73,7 @@ impl Churn {
         true
     }
 
-    /// The CPUs of `named` that are online, for [`left_out`](Self::left_out).
+    /// The CPUs of `named` that are online, for [`difference`](Self::difference).
     pub(crate) fn steady<H: Host<N>, const N: usize>(
         &self,
         host: &H,
@@ -88,16 +88,40 @@ impl Churn {
         Steady { epoch, cpus }
     }
 
-    /// Those of them that are missing in `ran` although nobody came or went meanwhile.
-    pub(crate) fn left_out<const N: usize>(&self, steady: Steady<N>, ran: &CpuMask<N>) -> CpuMask<N>
+    /// One of them that is missing in `ran`, or one of `ran` that is none of them, although nobody came or went meanwhile.
+    pub(crate) fn difference<const N: usize>(
+        &self,
+        steady: Steady<N>,
+        ran: &CpuMask<N>,
+    ) -> Option<CpuId>
     where
         Cpus<N>: Capacity,
     {
-        let Steady { epoch, mut cpus } = steady;
+        let Steady { epoch, cpus } = steady;
         if epoch % 2 != 0 || self.epoch.get_published() != epoch {
-            return CpuMask::EMPTY;
+            return None;
         }
-        cpus.subtract(ran);
-        cpus
+        let differs = |cpu: &CpuId| cpus.contains(*cpu) != ran.contains(*cpu);
+        (0..N as u32).map(CpuId::new).find(differs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_too_many_differs_as_one_too_few_does() {
+        let churn = Churn::new();
+        let difference = |ran| {
+            let (epoch, cpus) = (churn.epoch.get(), CpuMask::<4>::first(2));
+            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran))
+        };
+        assert_eq!(difference(2), None);
+        assert_eq!(difference(1), Some(CpuId::new(1)));
+        assert_eq!(difference(3), Some(CpuId::new(2)));
+        // One is on its way.
+        churn.epoch.add(1);
+        assert_eq!(difference(3), None);
     }
 }

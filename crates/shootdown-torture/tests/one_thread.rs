@@ -14,8 +14,7 @@ fn run(fault: Fault, plan: &Plan) -> Summary {
     let torture: &'static Torture<CPUS> = Box::leak(Box::default());
     torture.begin(machine, plan);
     for step in 0..STEPS {
-        machine.engine.platform().continue_as(step % CPUS);
-        torture.step(machine, WorkerId::task(step % CPUS), Context::Task);
+        machine.step(torture, step % CPUS);
     }
     torture.finish(machine);
     torture.summary(machine, 1)
@@ -25,7 +24,8 @@ fn run(fault: Fault, plan: &Plan) -> Summary {
 fn a_right_machine_keeps_every_promise_and_does_every_operation() {
     let summary = run(Fault::None, &Plan::new(1));
     assert_eq!(summary.violations(), 0, "{summary}");
-    assert_eq!(summary.steps(), STEPS as u64);
+    // Some come while another CPU's worker is preempted.
+    assert!(summary.steps() > STEPS as u64);
     for operation in Operation::ALL {
         // This machine has neither tables that move nor windows, and no CPU leaves.
         let is_left_out = matches!(
@@ -77,11 +77,12 @@ fn interrupts_do_nothing_after_the_end() {
 
 #[test]
 fn the_protocol_ends_with_the_verdict() {
-    let text = run(Fault::None, &Plan::new(6)).protocol().to_string();
+    let summary = run(Fault::None, &Plan::new(6));
+    let (text, steps) = (summary.protocol().to_string(), summary.steps());
     assert!(text.lines().all(|line| line.starts_with("torture: ")));
     let last = text.lines().last().unwrap();
     assert_eq!(
         last,
-        format!("torture: done violations=0 steps={STEPS} seed=6 ns=1")
+        format!("torture: done violations=0 steps={steps} seed=6 ns=1")
     );
 }
