@@ -88,11 +88,13 @@ impl Churn {
         Steady { epoch, cpus }
     }
 
-    /// One of them that is missing in `ran`, or one of `ran` that is none of them, although nobody came or went meanwhile.
+    /// One of them that is missing in `ran`, or one of `ran` that is not in `online` either, which was read afterwards, although nobody came or went
+    /// meanwhile. (Before the call this CPU may have seen an older set than in the call.)
     pub(crate) fn difference<const N: usize>(
         &self,
         steady: Steady<N>,
         ran: &CpuMask<N>,
+        online: &CpuMask<N>,
     ) -> Option<CpuId>
     where
         Cpus<N>: Capacity,
@@ -101,8 +103,9 @@ impl Churn {
         if epoch % 2 != 0 || self.epoch.get_published() != epoch {
             return None;
         }
-        let differs = |cpu: &CpuId| cpus.contains(*cpu) != ran.contains(*cpu);
-        (0..N as u32).map(CpuId::new).find(differs)
+        let is_missing = |cpu: &CpuId| !ran.contains(*cpu);
+        let is_extra = |cpu: &CpuId| !online.contains(*cpu);
+        cpus.iter().find(is_missing).or(ran.iter().find(is_extra))
     }
 }
 
@@ -115,7 +118,7 @@ mod tests {
         let churn = Churn::new();
         let difference = |ran| {
             let (epoch, cpus) = (churn.epoch.get(), CpuMask::<4>::first(2));
-            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran))
+            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran), &cpus)
         };
         assert_eq!(difference(2), None);
         assert_eq!(difference(1), Some(CpuId::new(1)));

@@ -5,12 +5,18 @@ mod puppet;
 use shootdown::Platform;
 
 use puppet::{CPUS, Fault, Machine};
-use shootdown_torture::{Context, Mix, Operation, Plan, Promise, Summary, Torture, WorkerId};
+use shootdown_torture::{
+    Context, Mix, Operation, PAGES, Plan, Promise, Summary, Torture, WorkerId,
+};
 
 const STEPS: usize = 20_000;
 
 fn run(fault: Fault, plan: &Plan) -> Summary {
-    let machine = Machine::boot(fault);
+    run_with_pages(fault, PAGES, plan)
+}
+
+fn run_with_pages(fault: Fault, pages: usize, plan: &Plan) -> Summary {
+    let machine = Machine::boot(fault, pages);
     let torture: &'static Torture<CPUS> = Box::leak(Box::default());
     torture.begin(machine, plan);
     for step in 0..STEPS {
@@ -43,6 +49,24 @@ fn a_machine_that_does_not_flush_is_found_out() {
     assert!(summary.first().is_some());
 }
 
+/// Few pages and few operations, so that what comes back early meets its next user.
+#[test]
+fn addresses_and_frames_are_withheld_until_their_flush_is_over() {
+    let mut mix = Mix::USUAL;
+    for operation in Operation::ALL {
+        use Operation::*;
+        let is_wanted = matches!(operation, Unmap | Change | ChangeKernel | Access | Enter);
+        mix = mix.with(*operation, u16::from(is_wanted));
+    }
+    let plan = Plan {
+        mix,
+        ..Plan::new(8)
+    };
+    let summary = run_with_pages(Fault::None, 2, &plan);
+    assert_eq!(summary.violations(), 0, "{summary}");
+    assert!(summary.done(Operation::Unmap) > 1000);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let text = |seed| run(Fault::None, &Plan::new(seed)).protocol().to_string();
@@ -63,7 +87,7 @@ fn what_the_mix_leaves_out_is_not_done() {
 
 #[test]
 fn interrupts_do_nothing_after_the_end() {
-    let machine = Machine::boot(Fault::None);
+    let machine = Machine::boot(Fault::None, PAGES);
     let torture: &'static Torture<CPUS> = Box::leak(Box::default());
     torture.begin(machine, &Plan::new(7));
     let worker = WorkerId::interrupts_of(machine.engine.platform().current_cpu());

@@ -176,12 +176,13 @@ pub struct Machine {
     table: [[AtomicU64; PAGES]; SPACES + 1],
     frames: [AtomicU64; FRAMES],
     entered: [AtomicU64; CPUS],
+    pages: usize,
     torture: OnceLock<&'static Torture<CPUS>>,
     is_in_step: [AtomicBool; CPUS],
 }
 
 impl Machine {
-    pub fn boot(fault: Fault) -> &'static Self {
+    pub fn boot(fault: Fault, pages: usize) -> &'static Self {
         let engine = Shootdown::new(Puppet::new(fault));
         let memory = Vec::from_iter((0..CPUS).map(|_| CpuMemory::new()));
         engine.attach_all(Vec::leak(memory));
@@ -192,6 +193,7 @@ impl Machine {
             table: [const { [const { AtomicU64::new(0) }; PAGES] }; SPACES + 1],
             frames: [const { AtomicU64::new(0) }; FRAMES],
             entered: Default::default(),
+            pages,
             torture: OnceLock::new(),
             is_in_step: Default::default(),
         }));
@@ -235,7 +237,7 @@ impl Memory<CPUS> for Machine {
     }
 
     fn pages(&self, _: Region) -> usize {
-        PAGES
+        self.pages
     }
 
     fn address(&self, region: Region, page: usize) -> usize {
