@@ -56,7 +56,7 @@ where
             };
             let ran = self.host.engine().call_if(&targets, condition, function);
             let unasked = ran.iter().find(|cpu| !asked.contains(*cpu));
-            let differs = self.difference(online, &asked);
+            let differs = self.torture.churn.difference(online, &asked);
             if let Some(cpu) = unasked.or(differs) {
                 self.report(Promise::ConditionHeeded, cpu, 1, 0);
             }
@@ -159,16 +159,10 @@ where
         if let Some(cpu) = unnamed.iter().next() {
             self.report(Promise::TargetsNamed, cpu, 0, 1);
         }
-        if let Some(cpu) = self.difference(steady, ran) {
+        if let Some(cpu) = self.torture.churn.difference(steady, ran) {
             let found = u64::from(ran.contains(cpu));
             self.report(Promise::TargetsNamed, cpu, 1 - found, found);
         }
-    }
-
-    /// Online is who is so after the call.
-    fn difference(&self, steady: Steady<N>, ran: &CpuMask<N>) -> Option<CpuId> {
-        let online = self.host.engine().ready_cpus();
-        self.torture.churn.difference(steady, ran, &online)
     }
 
     /// Whether the functions ran, on each CPU as often as `wanted` says, and what they wrote is seen.

@@ -55,7 +55,8 @@ impl Churn {
             }
             gone
         };
-        self.epoch.add(1);
+        // Only the owner changes it.
+        self.epoch.publish(self.epoch.get() + 1);
         self.owner.publish(0);
         done
     }
@@ -88,24 +89,24 @@ impl Churn {
         Steady { epoch, cpus }
     }
 
-    /// One of them that is missing in `ran`, or one of `ran` that is not in `online` either, which was read afterwards, although nobody came or went
-    /// meanwhile. (Before the call this CPU may have seen an older set than in the call.)
+    /// One of them that is missing in `ran`, or the one that is out and in `ran`, although nobody came or went meanwhile.
     pub(crate) fn difference<const N: usize>(
         &self,
         steady: Steady<N>,
         ran: &CpuMask<N>,
-        online: &CpuMask<N>,
     ) -> Option<CpuId>
     where
         Cpus<N>: Capacity,
     {
         let Steady { epoch, cpus } = steady;
+        let out = self.out.get().checked_sub(1);
         if epoch % 2 != 0 || self.epoch.get_published() != epoch {
             return None;
         }
         let is_missing = |cpu: &CpuId| !ran.contains(*cpu);
-        let is_extra = |cpu: &CpuId| !online.contains(*cpu);
-        cpus.iter().find(is_missing).or(ran.iter().find(is_extra))
+        let out = out.map(|cpu| CpuId::new(cpu as u32));
+        let extra = out.filter(|cpu| ran.contains(*cpu));
+        cpus.iter().find(is_missing).or(extra)
     }
 }
 
@@ -118,8 +119,9 @@ mod tests {
         let churn = Churn::new();
         let difference = |ran| {
             let (epoch, cpus) = (churn.epoch.get(), CpuMask::<4>::first(2));
-            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran), &cpus)
+            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran))
         };
+        churn.out.set(2 + 1);
         assert_eq!(difference(2), None);
         assert_eq!(difference(1), Some(CpuId::new(1)));
         assert_eq!(difference(3), Some(CpuId::new(2)));

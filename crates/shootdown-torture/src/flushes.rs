@@ -227,7 +227,12 @@ where
         self.maybe_move(rng);
         let back = self.take_back(ticket.wait());
         if back != changed.given {
-            self.report(Promise::FramesBack, self.here(), changed.given.count, back.count);
+            self.report(
+                Promise::FramesBack,
+                self.here(),
+                changed.given.count,
+                back.count,
+            );
         }
         self.settle(changed);
     }

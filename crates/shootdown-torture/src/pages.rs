@@ -32,10 +32,7 @@ pub(crate) struct Tag {
 impl Tag {
     /// Version in the low 40 bits, page in 8, region in 8, then the magic.
     pub(crate) fn word(self) -> u64 {
-        MAGIC
-            | (self.region as u64) << 48
-            | (self.page as u64) << 40
-            | self.version & NEWEST
+        MAGIC | (self.region as u64) << 48 | (self.page as u64) << 40 | self.version & NEWEST
     }
 }
 

@@ -30,15 +30,11 @@ pub enum Flaw {
     LoadKeeps,
     /// A tag that is to be dropped keeps what it has.
     TagKept,
-    /// A root is not loaded: the one before stays.
-    RootKept,
-    /// Private roots do not get the top-level entries of their space.
-    TopKept,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 8] = [
         Self::OnePageKept,
         Self::TablesKept,
         Self::KernelKept,
@@ -47,8 +43,6 @@ impl Flaw {
         Self::AllKept,
         Self::LoadKeeps,
         Self::TagKept,
-        Self::RootKept,
-        Self::TopKept,
     ];
 
     /// What is left of a flush.
@@ -105,7 +99,6 @@ impl Hardware for Flawed {
 
     fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
         let entries = match self.flaw {
-            Some(Flaw::RootKept) => return,
             Some(Flaw::LoadKeeps) if asid == Asid::UNTAGGED => TagEntries::Keep,
             Some(Flaw::TagKept) if asid != Asid::UNTAGGED => TagEntries::Keep,
             _ => entries,
@@ -114,10 +107,7 @@ impl Hardware for Flawed {
     }
 
     fn tables(&self) -> Option<Rc<dyn Tables>> {
-        match self.flaw {
-            Some(Flaw::TopKept) => None,
-            _ => self.adversary.tables(),
-        }
+        self.adversary.tables()
     }
 
     fn last_act(&mut self) -> Option<String> {

@@ -8,8 +8,8 @@ use shootdown_torture::{Operation, Plan, Torture};
 use crate::explore::{Chooser, Explore, Schedule};
 use crate::kernel::Adversary;
 use crate::machine::{Engine, Failure, Machine, Model, Program};
-use crate::torture::flaw::{Flaw, Flawed};
 use crate::torture::Case;
+use crate::torture::flaw::{Flaw, Flawed};
 use crate::torture::memory::TortureMemory;
 use crate::torture::rig::Rig;
 

@@ -5,9 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use shootdown::*;
-use shootdown_torture::{
-    Context, FRAMES, Host, Memory, PAGES, Region, SPACES, Torture, WorkerId,
-};
+use shootdown_torture::{Context, FRAMES, Host, Memory, PAGES, Region, SPACES, Torture, WorkerId};
 
 pub const CPUS: usize = 3;
 /// The kernel's part begins here.
