@@ -90,3 +90,9 @@ fn each_flaw_of_a_platform_breaks_a_promise() {
         assert!(is_seen, "{flaw:?}");
     }
 }
+
+/// Of this seed's kicks one names a CPU that has interrupts off and serves nothing: with the mutant `kick-no-wait` it is over too early.
+#[test]
+fn a_kick_is_over_when_a_silent_cpu_has_answered() {
+    assert_eq!(run(&Case::new(4, 79_799)).failure, None);
+}
