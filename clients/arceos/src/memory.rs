@@ -61,12 +61,15 @@ impl Pages {
         mapped.expect("nobody else maps there");
     }
 
-    /// Takes the mapping away. Its frames may be used for something else when this returns.
+    /// Takes the mapping away. Its frames may be used for something else when this returns; so may its addresses, which ArceOS has for free once the
+    /// lock is: so the lock, which polls, is held until the flush is over.
     pub fn unmap(&self, flusher: Flusher) {
-        self.change(flusher, |space| {
-            let done = space.unmap(self.start, self.bytes);
-            done.expect("it is mapped");
-        });
+        let mut space = kernel_aspace().lock();
+        let done = space.unmap(self.start, self.bytes);
+        done.expect("it is mapped");
+        if flusher == Flusher::Engine {
+            SHOOTDOWN.flush_kernel(self.range(), FreedTables::No);
+        }
     }
 
     /// Maps to other frames. As `unmap`.
@@ -91,7 +94,7 @@ impl Pages {
         });
     }
 
-    /// Changes the tables under their lock, submits the flush, unlocks, and waits. ArceOS keeps tables that become empty.
+    /// Changes the tables under their lock, submits the flush, unlocks, and waits: the addresses stay in use. ArceOS keeps tables that become empty.
     fn change(&self, flusher: Flusher, work: impl FnOnce(&mut AddrSpace)) {
         let mut space = kernel_aspace().lock();
         work(&mut space);

@@ -1,6 +1,9 @@
 //! The torture under explored schedules.
 
-use shootdown_sim::torture::{Campaign, Case, Operation, campaign, run, run_with_story};
+use shootdown_sim::FailureKind;
+use shootdown_sim::torture::{
+    Campaign, Case, Flaw, Operation, campaign, run, run_with_flaw, run_with_story,
+};
 
 #[test]
 fn the_engine_survives_the_torture() {
@@ -69,4 +72,27 @@ fn workers_wait_on_one_cpu_and_go_on_on_another() {
 fn nobody_is_taken_out_while_coming_in() {
     let report = run(&Case::new(4, 19_463));
     assert_eq!(report.failure, None);
+}
+
+/// So many runs find each flaw.
+const RUNS: u64 = 1000;
+
+/// A torture that a broken platform survives would say nothing about the engine.
+#[test]
+fn each_flaw_of_a_platform_breaks_a_promise() {
+    for flaw in Flaw::ALL {
+        let mut runs = (0..RUNS).map(|seed| run_with_flaw(&Case::new(3, seed), flaw));
+        let failure = runs.find_map(|report| report.failure);
+        let is_seen = failure.is_some_and(|failure| {
+            use FailureKind::*;
+            matches!(failure.kind, StaleAccess | FreedTable)
+        });
+        assert!(is_seen, "{flaw:?}");
+    }
+}
+
+/// Of this seed's kicks one names a CPU that has interrupts off and serves nothing: with the mutant `kick-no-wait` it is over too early.
+#[test]
+fn a_kick_is_over_when_a_silent_cpu_has_answered() {
+    assert_eq!(run(&Case::new(4, 79_799)).failure, None);
 }

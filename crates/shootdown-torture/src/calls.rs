@@ -45,6 +45,7 @@ where
         let mut both = targets;
         both.intersect(&wanted);
         let function = |cpu, sequence| self.answer(cpu, sequence);
+        let online = self.steady(&targets);
         self.check_call(&both, &function, |function| {
             let mut asked = CpuMask::<N>::EMPTY;
             let condition = |cpu| {
@@ -54,9 +55,9 @@ where
                 wanted.contains(cpu)
             };
             let ran = self.host.engine().call_if(&targets, condition, function);
-            let mut unasked = ran;
-            unasked.subtract(&asked);
-            if let Some(cpu) = unasked.iter().next() {
+            let unasked = ran.iter().find(|cpu| !asked.contains(*cpu));
+            let differs = self.torture.churn.difference(online, &asked);
+            if let Some(cpu) = unasked.or(differs) {
                 self.report(Promise::ConditionHeeded, cpu, 1, 0);
             }
             ran
@@ -158,8 +159,9 @@ where
         if let Some(cpu) = unnamed.iter().next() {
             self.report(Promise::TargetsNamed, cpu, 0, 1);
         }
-        if let Some(cpu) = self.torture.churn.left_out(steady, ran).iter().next() {
-            self.report(Promise::TargetsNamed, cpu, 1, 0);
+        if let Some(cpu) = self.torture.churn.difference(steady, ran) {
+            let found = u64::from(ran.contains(cpu));
+            self.report(Promise::TargetsNamed, cpu, 1 - found, found);
         }
     }
 

@@ -55,7 +55,8 @@ impl Churn {
             }
             gone
         };
-        self.epoch.add(1);
+        // Only the owner changes it.
+        self.epoch.publish(self.epoch.get() + 1);
         self.owner.publish(0);
         done
     }
@@ -73,7 +74,7 @@ impl Churn {
         true
     }
 
-    /// The CPUs of `named` that are online, for [`left_out`](Self::left_out).
+    /// The CPUs of `named` that are online, for [`difference`](Self::difference).
     pub(crate) fn steady<H: Host<N>, const N: usize>(
         &self,
         host: &H,
@@ -88,16 +89,44 @@ impl Churn {
         Steady { epoch, cpus }
     }
 
-    /// Those of them that are missing in `ran` although nobody came or went meanwhile.
-    pub(crate) fn left_out<const N: usize>(&self, steady: Steady<N>, ran: &CpuMask<N>) -> CpuMask<N>
+    /// One of them that is missing in `ran`, or the one that is out and in `ran`, although nobody came or went meanwhile.
+    pub(crate) fn difference<const N: usize>(
+        &self,
+        steady: Steady<N>,
+        ran: &CpuMask<N>,
+    ) -> Option<CpuId>
     where
         Cpus<N>: Capacity,
     {
-        let Steady { epoch, mut cpus } = steady;
+        let Steady { epoch, cpus } = steady;
+        let out = self.out.get().checked_sub(1);
         if epoch % 2 != 0 || self.epoch.get_published() != epoch {
-            return CpuMask::EMPTY;
+            return None;
         }
-        cpus.subtract(ran);
-        cpus
+        let is_missing = |cpu: &CpuId| !ran.contains(*cpu);
+        let out = out.map(|cpu| CpuId::new(cpu as u32));
+        let extra = out.filter(|cpu| ran.contains(*cpu));
+        cpus.iter().find(is_missing).or(extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_too_many_differs_as_one_too_few_does() {
+        let churn = Churn::new();
+        let difference = |ran| {
+            let (epoch, cpus) = (churn.epoch.get(), CpuMask::<4>::first(2));
+            churn.difference(Steady { epoch, cpus }, &CpuMask::first(ran))
+        };
+        churn.out.set(2 + 1);
+        assert_eq!(difference(2), None);
+        assert_eq!(difference(1), Some(CpuId::new(1)));
+        assert_eq!(difference(3), Some(CpuId::new(2)));
+        // One is on its way.
+        churn.epoch.add(1);
+        assert_eq!(difference(3), None);
     }
 }

@@ -7,10 +7,10 @@ use shootdown::{
 use crate::host::Host;
 use crate::memory::{Memory, Region};
 use crate::operation::Operation;
-use crate::pages::{SPACES, Wrong, judge, poison};
+use crate::pages::{NEWEST, SPACES, Wrong, judge, poison};
 use crate::rng::Rng;
 use crate::step::Step;
-use crate::unlinked::{Batch, Changed, Gone, MOST_PAGES, Unlinked};
+use crate::unlinked::{Batch, Changed, Gone, MOST_PAGES, Sum, Unlinked};
 use crate::violation::Promise;
 
 /// Loads in one step.
@@ -20,10 +20,11 @@ impl<H: Host<N>, const N: usize> Step<'_, H, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Other frames for some pages of one region.
+    /// Other frames for some pages of one region, or none.
     pub(crate) fn change(&self, rng: &mut Rng) -> bool {
         match self.operation {
             Operation::ChangeKernel => self.change_kernel(rng),
+            Operation::Unmap => self.change_some(rng),
             _ => {
                 let index = rng.below(self.host.memory().spaces() as u64);
                 self.change_space(rng, index as usize)
@@ -65,11 +66,11 @@ where
         let ticket = self
             .host
             .engine()
-            .submit_flush_kernel(gone.range, FreedTables::No);
-        self.disown(&changed);
+            .submit_flush_kernel(gone.range, FreedTables::No)
+            .hold(gone);
+        self.submitted(&changed);
         self.maybe_move(rng);
-        ticket.wait();
-        self.take_back(gone.frames());
+        self.take_back(ticket.wait().frames());
         self.settle(&changed);
         true
     }
@@ -124,7 +125,7 @@ where
         };
         let mut batch = Batch::new(self.host.memory().space(index));
         // The engine names regions of tables by a power of two.
-        let bytes = (count * PageSize::SIZE_4K.bytes()).next_power_of_two();
+        let bytes = (count * memory.page_size().bytes()).next_power_of_two();
         let covered = PageSize::from_shift(bytes.trailing_zeros() as u8);
         let kept = batch.table(
             memory.address(region, first),
@@ -132,23 +133,27 @@ where
             Unlinked::Table(table),
         );
         debug_assert!(kept.is_ok(), "the batch was empty");
+        changed.given.add(Unlinked::Table(table));
         self.remap_into(rng, &mut changed, &mut batch);
         self.flush_batch(rng, index, &changed, batch);
         true
     }
 
     fn remap_into(&self, rng: &mut Rng, changed: &mut Changed, batch: &mut Batch) {
+        let mut given = changed.given;
         self.remap(rng, changed, |page, frame| match frame {
             None => batch.range(page),
             Some(frame) => {
-                let kept = batch.page(page.start(), PageSize::SIZE_4K, Unlinked::Frame(frame));
+                let kept = batch.page(page.start(), page.page_size(), Unlinked::Frame(frame));
                 debug_assert!(kept.is_ok(), "there is room for every page of a change");
+                given.add(Unlinked::Frame(frame));
             }
         });
+        changed.given = given;
     }
 
-    /// Gives some pages other frames, those that this worker owns or can own, and hands each with the frame that it had
-    /// to `unlinked`.
+    /// Gives some pages other frames, or none, those that this worker owns or can own, and hands each with the frame that it
+    /// had to `unlinked`.
     fn remap(
         &self,
         rng: &mut Rng,
@@ -169,29 +174,65 @@ where
                 }
                 changed.owned |= 1 << page;
             }
-            let Some(frame) = books.take_frame(rng.next_u64()) else {
-                continue;
+            let frame = match self.unmaps() {
+                true => None,
+                false => books.take_frame(rng.next_u64()),
             };
-            let (before, tag) = books.change(region, page, frame);
-            self.with_irqs_off(|| {
-                memory.write_frame(frame, tag.word());
-                memory.map(region, page, Some(frame));
-            });
-            changed.versions[page] = books.version(region, page);
-            let address = memory.address(region, page);
-            unlinked(FlushRange::pages(address, 1, PageSize::SIZE_4K), before);
+            let is_possible = match self.unmaps() {
+                true => books.frame(region, page).is_some(),
+                false => frame.is_some(),
+            };
+            if is_possible {
+                let before = self.with_irqs_off(|| self.map(region, page, frame));
+                changed.versions[page] = books.version(region, page);
+                let address = memory.address(region, page);
+                unlinked(FlushRange::pages(address, 1, memory.page_size()), before);
+            }
         }
     }
 
+    /// Maps an owned page to a frame, or to none; returns the one that it had. Interrupts are off.
+    fn map(&self, region: Region, page: usize, frame: Option<usize>) -> Option<usize> {
+        let (before, tag) = self.torture.pages.change(region, page, frame);
+        let memory = self.host.memory();
+        if let Some(frame) = frame {
+            memory.write_frame(frame, tag.word());
+        }
+        memory.map(region, page, frame);
+        before
+    }
+
+    /// Maps a page that is unmapped, without a flush, and makes it this worker's; returns its version. Interrupts are off.
+    fn map_anew(&self, region: Region, page: usize, hint: u64) -> Option<u64> {
+        let books = &self.torture.pages;
+        if !books.try_own_unmapped(region, page) {
+            return None;
+        }
+        let Some(frame) = books.take_frame(hint) else {
+            books.disown(region, page);
+            return None;
+        };
+        self.map(region, page, Some(frame));
+        Some(books.version(region, page))
+    }
+
+    fn unmaps(&self) -> bool {
+        self.operation == Operation::Unmap
+    }
+
     fn flush_batch(&self, rng: &mut Rng, index: usize, changed: &Changed, batch: Batch) {
-        let given = batch.len();
         let space = self.host.memory().space(index);
         let ticket = self.host.engine().submit_batch(space, batch);
-        self.disown(changed);
+        self.submitted(changed);
         self.maybe_move(rng);
         let back = self.take_back(ticket.wait());
-        if back != given {
-            self.report(Promise::FramesBack, self.here(), given as u64, back as u64);
+        if back != changed.given {
+            self.report(
+                Promise::FramesBack,
+                self.here(),
+                changed.given.count,
+                back.count,
+            );
         }
         self.settle(changed);
     }
@@ -199,6 +240,14 @@ where
     fn disown(&self, changed: &Changed) {
         for page in changed.owned_pages() {
             self.torture.pages.disown(changed.region, page);
+        }
+    }
+
+    /// The flush is on its way: others may change these pages, too. Who maps something at an address that was unmapped flushes nothing, so that
+    /// it is withheld, as its frame is.
+    fn submitted(&self, changed: &Changed) {
+        if !self.unmaps() {
+            self.disown(changed);
         }
     }
 
@@ -210,14 +259,17 @@ where
                 pages.settle(changed.region, page, *version);
             }
         }
+        if self.unmaps() {
+            self.disown(changed);
+        }
     }
 
-    /// Makes what a ticket gave back useless, and free; returns how much it was.
-    fn take_back(&self, unlinked: impl Iterator<Item = Unlinked>) -> usize {
+    /// Makes what a ticket gave back useless, and free; returns what it was.
+    fn take_back(&self, unlinked: impl Iterator<Item = Unlinked>) -> Sum {
         let memory = self.host.memory();
-        let mut count = 0;
+        let mut back = Sum::default();
         for it in unlinked {
-            count += 1;
+            back.add(it);
             match it {
                 Unlinked::Table(table) => self.with_irqs_off(|| memory.free_table(table)),
                 Unlinked::Frame(frame) => {
@@ -228,7 +280,7 @@ where
                 }
             }
         }
-        count
+        back
     }
 
     pub(crate) fn flush_whole(&self, rng: &mut Rng) -> bool {
@@ -271,16 +323,24 @@ where
         self.load_page(|| (Region::Kernel, random));
     }
 
-    /// Loads the page with this number of the region, going round.
+    /// Loads the page with this number of the region, going round. One that is unmapped is mapped before.
     fn load_page(&self, choose: impl FnOnce() -> (Region, u64)) -> bool {
         let memory = self.host.memory();
         let result = self.with_irqs_off(|| {
             let (region, number) = choose();
             // Of a host with spaces, the kernel's region may have none.
             let page = number.checked_rem(memory.pages(region) as u64)? as usize;
-            let oldest = self.torture.pages.oldest(region, page);
+            let books = &self.torture.pages;
+            let own = self.map_anew(region, page, number);
+            let versions = match own {
+                Some(version) => version..=version,
+                None => books.oldest(region, page)..=NEWEST,
+            };
             let word = memory.load(region, page);
-            word.map(|word| judge(region, page, oldest, word))
+            if own.is_some() {
+                books.disown(region, page);
+            }
+            word.map(|word| judge(region, page, versions, word))
         });
         let (promise, expected, found) = match result {
             None => return false,

@@ -36,8 +36,8 @@ where
     }
 
     /// Lets another task have the CPU; the caller may go on elsewhere. Called from tasks with interrupts on, also
-    /// between the sending of a request and its wait. It must do nothing while [preemption is disabled](Platform::preempt_disable): a host that cannot ask its
-    /// kernel keeps a count of its own for each CPU.
+    /// between the sending of a request and its wait; and inside called functions. It must do nothing with interrupts off, and while
+    /// [preemption is disabled](Platform::preempt_disable): a host that cannot ask its kernel keeps a count of its own for each CPU.
     fn preempt(&self) {}
 
     /// Lets the CPU go for about `ns` nanoseconds, as a task that sleeps. Called from tasks with interrupts on; as [`preempt`](Self::preempt) while preemption is disabled.

@@ -1,6 +1,6 @@
 //! What the flushes are about: memory that is reached through translations.
 
-use shootdown::{AddressSpace, Capacity, Cpus, windows::WindowRoot};
+use shootdown::{AddressSpace, Capacity, Cpus, PageSize, windows::WindowRoot};
 
 /// A set of pages that share a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,13 +38,19 @@ where
     /// Where page number `page` of the region is.
     fn address(&self, region: Region, page: usize) -> usize;
 
+    /// The size of all pages.
+    fn page_size(&self) -> PageSize {
+        PageSize::SIZE_4K
+    }
+
     /// How many frames, at most [`FRAMES`](crate::FRAMES).
     fn frames(&self) -> usize;
 
     /// Stores `word` in a frame, not by way of the page tables under test.
     fn write_frame(&self, frame: usize, word: u64);
 
-    /// Changes the page-table entry of a page and flushes nothing. Only one CPU at a time does that to a page.
+    /// Changes the page-table entry of a page, or empties it, and flushes nothing. Only one CPU at a time does that to a page. An address that was
+    /// emptied is given out again when its flush is over, to whichever CPU loads it next, which maps another frame there.
     fn map(&self, region: Region, page: usize, frame: Option<usize>);
 
     /// Loads the word at a page as the running CPU's translations have it, with the space of the running task loaded;

@@ -53,10 +53,14 @@ operations! {
     ChangeTable "change_table" 3,
     /// The same in the kernel's part.
     ChangeKernel "change_kernel" 4,
-    /// The same in this CPU's windows: no other CPU is asked.
+    /// Pages that are unmapped. Once that flush is over, whoever loads one of them maps it anew, without a flush.
+    Unmap "unmap" 6,
+    /// The same as `Change` in this CPU's windows: no other CPU is asked.
     ChangeWindow "change_window" 6,
     /// A flush of everything without a change.
     FlushWhole "flush_whole" 1,
+    /// A request that only wants to be answered.
+    Kick "kick" 4,
     /// Loads of pages.
     Access "access" 40,
     /// Another space for this task, or none.
@@ -108,7 +112,9 @@ impl Operation {
                 | Self::ChangeTable
                 | Self::ChangeKernel
                 | Self::ChangeWindow
+                | Self::Unmap
                 | Self::FlushWhole
+                | Self::Kick
                 | Self::Access
                 | Self::IrqsOff
                 | Self::Poll

@@ -1,5 +1,7 @@
 //! Which frame is where, in which version, and what loads may still find.
 
+use core::ops::RangeInclusive;
+
 use crate::memory::Region;
 use crate::sync::{Plain, Tally};
 
@@ -15,6 +17,9 @@ pub const FRAMES: usize = 384;
 /// Marks words that are in no use; the low bits are the frame's number.
 const POISON: u64 = 0xdead << 48;
 const MAGIC: u64 = 0x5d << 56;
+const VERSION_BITS: u32 = 40;
+/// No page gets as far.
+pub(crate) const NEWEST: u64 = (1 << VERSION_BITS) - 1;
 
 /// What the frame of a page holds: which page it is, and which version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,10 +32,7 @@ pub(crate) struct Tag {
 impl Tag {
     /// Version in the low 40 bits, page in 8, region in 8, then the magic.
     pub(crate) fn word(self) -> u64 {
-        MAGIC
-            | (self.region as u64) << 48
-            | (self.page as u64) << 40
-            | self.version & (u64::MAX >> 24)
+        MAGIC | (self.region as u64) << 48 | (self.page as u64) << 40 | self.version & NEWEST
     }
 }
 
@@ -39,7 +41,14 @@ pub(crate) fn poison(frame: usize) -> u64 {
     POISON | frame as u64
 }
 
-/// The torture's own view of one page. The worker that holds `owner` may change it.
+/// Nobody's page, and nothing is mapped there, nor cached: whoever takes it may map something without a flush.
+const UNMAPPED: u64 = 0;
+/// A worker's page, which it may change. So is one that it has unmapped, until the flush is over.
+const OWNED: u64 = 1;
+/// Nobody's page, with a frame.
+const MAPPED: u64 = 2;
+
+/// The torture's own view of one page.
 #[derive(Debug)]
 struct Page {
     owner: Tally,
@@ -61,7 +70,7 @@ pub(crate) struct Pages<const N: usize> {
 impl Page {
     const fn new() -> Self {
         Self {
-            owner: Tally::new(0),
+            owner: Tally::new(UNMAPPED),
             frame: Plain::new(),
             version: Tally::new(0),
             oldest: Tally::new(0),
@@ -133,19 +142,37 @@ impl<const N: usize> Pages<N> {
 
     /// Makes the page this worker's, if it is nobody's.
     pub(crate) fn try_own(&self, region: Region, page: usize) -> bool {
-        self.page(region, page).owner.take(1)
+        let owner = &self.page(region, page).owner;
+        owner.take_from(MAPPED, OWNED) || owner.take_from(UNMAPPED, OWNED)
+    }
+
+    /// The same if nothing is mapped there.
+    pub(crate) fn try_own_unmapped(&self, region: Region, page: usize) -> bool {
+        self.page(region, page).owner.take_from(UNMAPPED, OWNED)
+    }
+
+    /// The frame of an owned page.
+    pub(crate) fn frame(&self, region: Region, page: usize) -> Option<usize> {
+        (self.page(region, page).frame.get() as usize).checked_sub(1)
     }
 
     /// Ends what [`try_own`](Self::try_own) began.
     pub(crate) fn disown(&self, region: Region, page: usize) {
-        self.page(region, page).owner.publish(0);
+        let is_mapped = self.frame(region, page).is_some();
+        let owner = &self.page(region, page).owner;
+        owner.publish(if is_mapped { MAPPED } else { UNMAPPED });
     }
 
-    /// Counts a change of an owned page to `frame`; returns the frame that it had, and the version that it has now.
-    pub(crate) fn change(&self, region: Region, page: usize, frame: usize) -> (Option<usize>, Tag) {
+    /// Counts a change of an owned page to `frame`, or to none; returns the frame that it had, and the version that it has now.
+    pub(crate) fn change(
+        &self,
+        region: Region,
+        page: usize,
+        frame: Option<usize>,
+    ) -> (Option<usize>, Tag) {
         let book = self.page(region, page);
-        let before = (book.frame.get() as usize).checked_sub(1);
-        book.frame.set(frame as u64 + 1);
+        let before = self.frame(region, page);
+        book.frame.set(frame.map_or(0, |frame| frame as u64 + 1));
         let version = book.version.get() + 1;
         book.version.set(version);
         let tag = Tag {
@@ -172,15 +199,23 @@ impl<const N: usize> Pages<N> {
     }
 }
 
-/// Judges the word that a load found; `oldest` was read before it.
-pub(crate) fn judge(region: Region, page: usize, oldest: u64, found: u64) -> Result<(), Wrong> {
-    let expected = Tag {
-        region: region.index(),
-        page,
-        version: oldest,
-    }
-    .word();
-    if found >> 40 != expected >> 40 {
+/// Judges the word that a load found. The oldest version was read before it; the newest is known to who owns the page.
+pub(crate) fn judge(
+    region: Region,
+    page: usize,
+    versions: RangeInclusive<u64>,
+    found: u64,
+) -> Result<(), Wrong> {
+    let [expected, newest] = [*versions.start(), *versions.end()].map(|version| {
+        let region = region.index();
+        Tag {
+            region,
+            page,
+            version,
+        }
+        .word()
+    });
+    if found >> VERSION_BITS != expected >> VERSION_BITS || found > newest {
         Err(Wrong::Reused(expected, found))
     } else if found < expected {
         Err(Wrong::Stale(expected, found))
@@ -204,13 +239,14 @@ mod tests {
             }
             .word()
         };
-        assert_eq!(judge(region, 3, 5, word(3, 5)), Ok(()));
-        assert_eq!(judge(region, 3, 5, word(3, 6)), Ok(()));
-        let wrong = |found| judge(region, 3, 5, found).unwrap_err();
+        assert_eq!(judge(region, 3, 5..=NEWEST, word(3, 5)), Ok(()));
+        assert_eq!(judge(region, 3, 5..=NEWEST, word(3, 6)), Ok(()));
+        let wrong = |found| judge(region, 3, 5..=6, found).unwrap_err();
         assert!(matches!(wrong(word(3, 4)), Wrong::Stale(..)));
         assert!(matches!(wrong(word(4, 6)), Wrong::Reused(..)));
         assert!(matches!(wrong(poison(3)), Wrong::Reused(..)));
-        assert!(judge(Region::Kernel, 3, 5, word(3, 6)).is_err());
+        assert!(matches!(wrong(word(3, 7)), Wrong::Reused(..)));
+        assert!(judge(Region::Kernel, 3, 5..=NEWEST, word(3, 6)).is_err());
     }
 
     #[test]

@@ -55,9 +55,7 @@ where
         let ran = ticket.targets();
         torture.enter_letter(&letter, &ran);
         self.maybe_move(rng);
-        if ticket.wait() != ran {
-            self.report(Promise::TargetsNamed, CpuId::new(0), 0, 1);
-        }
+        self.check_back(&ran, Some(&ticket.wait()));
         self.check_targets(&targets, &ran, steady);
         !ran.is_empty()
     }
@@ -95,10 +93,9 @@ where
             self.maybe_move(rng);
         }
         let first = rng.below(TICKETS as u64) as usize;
-        for index in 0..TICKETS {
-            if let Some(ticket) = tickets[(first + index) % TICKETS].take() {
-                ticket.wait();
-            }
+        for index in (0..TICKETS).map(|index| (first + index) % TICKETS) {
+            let back = tickets[index].take().map(CallTicket::wait);
+            self.check_back(&masks[index], back.as_ref());
         }
         let mut ran = CpuMask::EMPTY;
         masks.iter().for_each(|mask| ran.unite(mask));
@@ -106,6 +103,13 @@ where
             masks.iter().filter(|mask| mask.contains(cpu)).count() as u64
         });
         !ran.is_empty()
+    }
+
+    /// A wait returns the targets that its ticket named.
+    fn check_back(&self, ran: &CpuMask<N>, back: Option<&CpuMask<N>>) {
+        if back.is_some_and(|back| back != ran) {
+            self.report(Promise::TargetsNamed, self.here(), 0, 1);
+        }
     }
 
     /// A ticket need not be waited for where it was made.
@@ -123,9 +127,11 @@ where
 
     fn try_send(&self, targets: &CpuMask<N>, letter: Letter) -> bool {
         let torture = self.torture;
+        let steady = self.steady(targets);
         let function = move |cpu| torture.deliver(&letter, cpu);
         match self.host.engine().try_post(targets, function) {
             Ok(ran) => {
+                self.check_targets(targets, &ran, steady);
                 torture.enter_letter(&letter, &ran);
                 !ran.is_empty()
             }
@@ -179,24 +185,65 @@ where
                 host.engine().platform().relax();
             }
         }
-        let gaps = || {
-            let gap = |(index, mail): (usize, &crate::mail::Mail)| Some((index, mail.gap()?));
-            self.mail.iter().enumerate().find_map(gap)
-        };
+        // Once at least: what comes twice may come now.
         for _ in 0..LAST_ROUNDS {
-            if gaps().is_none() {
-                return;
-            }
             host.engine().call_all(&|_| ());
+            if self.gap().is_none() {
+                break;
+            }
         }
-        if let Some((index, (sent, got))) = gaps() {
+        self.close();
+    }
+
+    /// What was sent has come, and nothing else: neither a post nor a function of a call that is over.
+    fn close(&self) {
+        let enter = |promise, cpu, expected, found| {
             self.ledger.enter(Violation {
-                promise: Promise::PostKept,
+                promise,
                 operation: None,
-                cpu: crate::mail::cpu(index),
-                expected: sent,
-                found: got,
+                cpu,
+                expected,
+                found,
             });
+        };
+        if let Some((index, (sent, got))) = self.gap() {
+            enter(Promise::PostKept, crate::mail::cpu(index), sent, got);
         }
+        for record in self.records.as_flattened() {
+            if let Some(late) = record.check_runs(|_| 0) {
+                enter(Promise::RunsOnce, late.cpu, late.expected, late.found);
+            }
+        }
+    }
+
+    fn gap(&self) -> Option<(usize, (u64, u64))> {
+        let gap = |(index, mail): (usize, &crate::mail::Mail)| Some((index, mail.gap()?));
+        self.mail.iter().enumerate().find_map(gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    #[test]
+    fn what_comes_after_the_end_of_a_call_is_found_at_the_end() {
+        let torture = std::boxed::Box::<Torture<2>>::default();
+        torture.close();
+        assert_eq!(torture.first_violation(), None);
+        torture.record(3).reply(CpuId::new(1), 1);
+        torture.close();
+        let late = torture.first_violation().unwrap();
+        assert_eq!((late.promise, late.cpu), (Promise::RunsOnce, CpuId::new(1)));
+    }
+
+    #[test]
+    fn a_post_that_was_not_sent_is_found_at_the_end() {
+        let torture = std::boxed::Box::<Torture<2>>::default();
+        torture.mail[1].receive(7);
+        torture.close();
+        let stranger = torture.first_violation().unwrap();
+        assert_eq!((stranger.promise, stranger.found), (Promise::PostKept, 1));
     }
 }

@@ -141,10 +141,11 @@ where
             Operation::TryPost => self.try_post(rng),
             Operation::Nested => self.nested(rng),
             Operation::LongHandler => self.long_handler(rng),
-            Operation::Change | Operation::ChangeKernel => self.change(rng),
+            Operation::Change | Operation::ChangeKernel | Operation::Unmap => self.change(rng),
             Operation::ChangeTable => self.change_table(rng),
             Operation::ChangeWindow => self.change_window(rng),
             Operation::FlushWhole => self.flush_whole(rng),
+            Operation::Kick => self.kick(rng),
             Operation::Access => self.access(rng),
             Operation::Enter => self.enter(rng),
             Operation::IrqsOff => self.irqs_off(rng),
@@ -176,7 +177,24 @@ where
     /// Interrupts off for long; nothing is served.
     fn irqs_off(&self, rng: &mut Rng) -> bool {
         let ns = self.some_long_ns(rng);
-        self.section(|| self.host.busy(ns));
+        self.section(|| {
+            let sections = &self.torture.sections;
+            sections.silently(self.here(), || self.host.busy(ns));
+        });
+        true
+    }
+
+    /// Whoever is in a stretch in which it serves nothing has left it when a kick is over.
+    fn kick(&self, rng: &mut Rng) -> bool {
+        let sections = &self.torture.sections;
+        let targets = self.some_cpus(rng);
+        let silent = sections.silent(&targets);
+        let ticket = self.host.engine().kick(&targets);
+        self.maybe_move(rng);
+        ticket.wait();
+        if let Some(it) = silent.filter(|it| sections.is_still(*it)) {
+            self.report(Promise::KickAnswered, it.0, it.1 + 1, it.1);
+        }
         true
     }
 

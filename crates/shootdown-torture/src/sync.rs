@@ -67,9 +67,14 @@ impl Tally {
 
     /// Turns zero into `value`; true if it was zero. A lock that nobody waits for.
     pub(crate) fn take(&self, value: u64) -> bool {
+        self.take_from(0, value)
+    }
+
+    /// The same from another value than zero.
+    pub(crate) fn take_from(&self, free: u64, value: u64) -> bool {
         self.0
             // ORDERING: Acquire sees what the last owner did; pairs with `publish`.
-            .compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(free, value, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 

@@ -67,7 +67,7 @@ where
         let mut sum = 0;
         for (operation, chance) in Operation::ALL.iter().zip(&self.chances) {
             let is_possible = match operation {
-                Operation::Access => memory.frames() > 0,
+                Operation::Access | Operation::Unmap => memory.frames() > 0,
                 Operation::ChangeKernel => memory.pages(Region::Kernel) > 0,
                 Operation::ChangeWindow => memory.has_windows(0),
                 _ => memory.spaces() > 0 || !operation.needs_spaces(),

@@ -1,9 +1,10 @@
 //! What a change has unlinked, until its flush has ended.
 
-use shootdown::{FlushBatch, FlushRange, PageSize};
+use shootdown::{FlushBatch, FlushRange};
 
 use crate::memory::Region;
 use crate::pages::PAGES;
+use crate::rng::mix;
 
 /// Most pages in one change: a bit more than the engine drops page by page, so that both ways are taken. With a table
 /// the batch has one entry more.
@@ -25,6 +26,26 @@ pub(crate) struct Changed {
     pub(crate) owned: u64,
     /// Zero for pages that were not changed.
     pub(crate) versions: [u64; PAGES],
+    /// How much a batch was given, and what that was.
+    pub(crate) given: Sum,
+}
+
+/// Tells what a ticket gives back from what its batch was given, in whatever order: how much it is, and the sum of its names.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Sum {
+    pub(crate) count: u64,
+    names: u64,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, it: Unlinked) {
+        self.count += 1;
+        let name = match it {
+            Unlinked::Frame(frame) => frame as u64,
+            Unlinked::Table(table) => !(table as u64),
+        };
+        self.names = self.names.wrapping_add(mix(name));
+    }
 }
 
 impl Changed {
@@ -33,6 +54,7 @@ impl Changed {
             region,
             owned: 0,
             versions: [0; PAGES],
+            given: Sum::default(),
         }
     }
 
@@ -58,7 +80,7 @@ pub(crate) struct Gone {
 impl Default for Gone {
     fn default() -> Self {
         Self {
-            range: FlushRange::pages(0, 0, PageSize::SIZE_4K),
+            range: FlushRange::EMPTY,
             frames: [0; MOST_PAGES],
             count: 0,
         }
@@ -78,5 +100,27 @@ impl Gone {
         self.frames[..self.count]
             .iter()
             .map(|frame| Unlinked::Frame(*frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(frames: &[usize]) -> Sum {
+        let mut sum = Sum::default();
+        frames.iter().for_each(|it| sum.add(Unlinked::Frame(*it)));
+        sum
+    }
+
+    #[test]
+    fn a_ticket_that_gives_back_something_else_is_told() {
+        assert_eq!(sum(&[3, 8]), sum(&[8, 3]));
+        for other in [&[3, 7][..], &[3], &[3, 8, 8], &[3, 3]] {
+            assert_ne!(sum(&[3, 8]), sum(other));
+        }
+        let mut table = Sum::default();
+        table.add(Unlinked::Table(3));
+        assert_ne!(table, sum(&[3]));
     }
 }

@@ -19,7 +19,7 @@ pub enum Promise {
     WriteSeen,
     /// The initiator sees after the wait what the function wrote.
     ReplySeen,
-    /// The returned set holds every target that was online all the time, and none that was not named.
+    /// The returned set holds every target that was online all the time, and none that was not named, or was offline all the time.
     TargetsNamed,
     /// A condition is asked once for each target, and heeded.
     ConditionHeeded,
@@ -27,12 +27,14 @@ pub enum Promise {
     PostKept,
     /// No load finds an older version of a page than a finished flush allows.
     Fresh,
-    /// No load finds a frame or goes through a table that was given back.
+    /// No load finds a frame or goes through a table that was given back, nor anything but the own frame at an address that the CPU was given.
     NotReused,
     /// A ticket gives back exactly what the batch was given.
     FramesBack,
     /// Where a CPU has interrupts off and does nothing but flush and poll, no function runs.
     FlushesOnly,
+    /// A kick is over when each target has passed through the engine.
+    KickAnswered,
     /// Nothing is sent to a CPU that has gone offline; hosts that can look say so
     /// ([`Torture::host_found`](crate::Torture::host_found)).
     OfflineQuiet,
@@ -52,6 +54,7 @@ impl Promise {
         Self::NotReused,
         Self::FramesBack,
         Self::FlushesOnly,
+        Self::KickAnswered,
         Self::OfflineQuiet,
     ];
 
@@ -69,6 +72,7 @@ impl Promise {
             Self::NotReused => "not_reused",
             Self::FramesBack => "frames_back",
             Self::FlushesOnly => "flushes_only",
+            Self::KickAnswered => "kick_answered",
             Self::OfflineQuiet => "offline_quiet",
         }
     }

@@ -9,6 +9,7 @@ use crate::explore::{Chooser, Explore, Schedule};
 use crate::kernel::Adversary;
 use crate::machine::{Engine, Failure, Machine, Model, Program};
 use crate::torture::Case;
+use crate::torture::flaw::{Flaw, Flawed};
 use crate::torture::memory::TortureMemory;
 use crate::torture::rig::Rig;
 
@@ -34,21 +35,26 @@ pub struct Report {
 
 /// Runs a case. Deterministic.
 pub fn run(case: &Case) -> Report {
-    run_either(case, false)
+    run_any(case, false, None)
+}
+
+/// Runs a case on a platform with a flaw.
+pub fn run_with_flaw(case: &Case, flaw: Flaw) -> Report {
+    run_any(case, false, Some(flaw))
 }
 
 /// Runs a case and tells what happens.
 pub fn run_with_story(case: &Case) -> Report {
-    run_either(case, true)
+    run_any(case, true, None)
 }
 
 /// CPUs of the engine. The books of larger ones have megabytes, for each run; wide inboxes are for [`fuzz`](crate::fuzz).
 const SIZE: usize = Case::MOST_CPUS;
 
-fn run_either(case: &Case, tells: bool) -> Report {
+fn run_any(case: &Case, tells: bool, flaw: Option<Flaw>) -> Report {
     let torture = Box::into_raw(Box::<Torture<SIZE>>::default());
     // SAFETY: freed below, after everything that refers to it.
-    let report = run_with(case, tells, unsafe { &*torture });
+    let report = run_with(case, tells, flaw, unsafe { &*torture });
     if report.failure.is_none() {
         // SAFETY: from `into_raw`; the rig and all programs are gone.
         drop(unsafe { Box::from_raw(torture) });
@@ -56,11 +62,16 @@ fn run_either(case: &Case, tells: bool) -> Report {
     report
 }
 
-fn run_with(case: &Case, tells: bool, torture: &'static Torture<SIZE>) -> Report {
+fn run_with(
+    case: &Case,
+    tells: bool,
+    flaw: Option<Flaw>,
+    torture: &'static Torture<SIZE>,
+) -> Report {
     let (cpus, tasks) = (case.cpus, case.tasks());
     let engine = Rc::new(Engine::new(cpus));
     let memory = TortureMemory::new(engine.clone(), cpus, cpus + tasks, case.kernel_pages());
-    let tlbs = Box::new(Adversary(memory.hardware.clone()));
+    let tlbs = Box::new(Flawed::new(Adversary(memory.hardware.clone()), flaw));
     let chooser = Chooser::new(case.strategy(), cpus);
     let model = Explore::new(cpus, chooser, tlbs, MOST_EVENTS).with_asid_slots(case.asid_slots());
     let rig = Rig::new(engine, memory, torture, cpus, tasks);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use shootdown::*;
-use shootdown_torture::{FRAMES, Host, Memory, PAGES, Region, SPACES};
+use shootdown_torture::{Context, FRAMES, Host, Memory, PAGES, Region, SPACES, Torture, WorkerId};
 
 pub const CPUS: usize = 3;
 /// The kernel's part begins here.
@@ -174,10 +174,13 @@ pub struct Machine {
     table: [[AtomicU64; PAGES]; SPACES + 1],
     frames: [AtomicU64; FRAMES],
     entered: [AtomicU64; CPUS],
+    pages: usize,
+    torture: OnceLock<&'static Torture<CPUS>>,
+    is_in_step: [AtomicBool; CPUS],
 }
 
 impl Machine {
-    pub fn boot(fault: Fault) -> &'static Self {
+    pub fn boot(fault: Fault, pages: usize) -> &'static Self {
         let engine = Shootdown::new(Puppet::new(fault));
         let memory = Vec::from_iter((0..CPUS).map(|_| CpuMemory::new()));
         engine.attach_all(Vec::leak(memory));
@@ -188,6 +191,9 @@ impl Machine {
             table: [const { [const { AtomicU64::new(0) }; PAGES] }; SPACES + 1],
             frames: [const { AtomicU64::new(0) }; FRAMES],
             entered: Default::default(),
+            pages,
+            torture: OnceLock::new(),
+            is_in_step: Default::default(),
         }));
         let puppet = machine.engine.platform();
         assert!(puppet.engine.set(&machine.engine).is_ok());
@@ -196,6 +202,18 @@ impl Machine {
             machine.engine.online();
         }
         machine
+    }
+
+    /// One step of a CPU's worker, whose interrupts come as it next enables them.
+    pub fn step(&self, torture: &'static Torture<CPUS>, cpu: usize) {
+        self.torture.get_or_init(|| torture);
+        let puppet = self.engine.platform();
+        let before = puppet.me();
+        puppet.continue_as(cpu);
+        self.is_in_step[cpu].store(true, Relaxed);
+        torture.step(self, WorkerId::task(cpu), Context::Task);
+        self.is_in_step[cpu].store(false, Relaxed);
+        puppet.continue_as(before);
     }
 }
 
@@ -217,7 +235,7 @@ impl Memory<CPUS> for Machine {
     }
 
     fn pages(&self, _: Region) -> usize {
-        PAGES
+        self.pages
     }
 
     fn address(&self, region: Region, page: usize) -> usize {
@@ -278,5 +296,18 @@ impl Host<CPUS> for Machine {
 
     fn possible_cpus(&self) -> CpuMask<CPUS> {
         CpuMask::first(CPUS)
+    }
+
+    /// Meanwhile another CPU does something.
+    fn preempt(&self) {
+        let puppet = self.engine.platform();
+        // A called function comes here, too.
+        if puppet.irqs_off[puppet.me()].load(Relaxed) {
+            return;
+        }
+        let idle = (0..CPUS).find(|cpu| !self.is_in_step[*cpu].load(Relaxed));
+        if let (Some(cpu), Some(torture)) = (idle, self.torture.get()) {
+            self.step(torture, cpu);
+        }
     }
 }

@@ -55,6 +55,7 @@ enum Kind {
     X86,
     Kernel,
     Hosted,
+    Torture,
     User,
     Boot,
 }
@@ -159,6 +160,7 @@ impl Check {
             Kind::X86 => ("-p shootdown-x86", "--tests"),
             Kind::Kernel => ("-p shootdown-kernel-tests", "--tests"),
             Kind::Hosted => ("-p shootdown-hosted", "--tests"),
+            Kind::Torture => ("-p shootdown-torture", "--tests"),
             Kind::User => ("-p shootdown-user", "--lib"),
         };
         let which = match self.program.as_deref() {
