@@ -67,7 +67,7 @@ where
     Cpus<N>: Capacity,
 {
     /// Makes this CPU forget `range` of its windows, whose entries were changed under this guard. Whatever was unlinked, pages
-    /// and tables, may be reused when it returns: no other CPU is concerned, and none is asked.
+    /// and tables, may be reused when it returns: no other CPU is concerned, and none is asked. The range covers all that an unlinked table translated.
     ///
     /// Mapping what was empty needs no flush. With another root loaded nothing is dropped now; the tag of the private one is, when
     /// it is loaded next. Interrupts in any state; does not block.
