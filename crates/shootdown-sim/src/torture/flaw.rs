@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shootdown::{
-    FlushRange, FreedTables, LocalFlush, Root,
+    FlushRange, FreedTables, LocalFlush,
     tags::{Asid, TagEntries},
 };
 
@@ -97,7 +97,7 @@ impl Hardware for Flawed {
         }
     }
 
-    fn load_root(&mut self, cpu: usize, root: Root, asid: Asid, entries: TagEntries) {
+    fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
         let entries = match self.flaw {
             Some(Flaw::LoadKeeps) if asid == Asid::UNTAGGED => TagEntries::Keep,
             Some(Flaw::TagKept) if asid != Asid::UNTAGGED => TagEntries::Keep,
