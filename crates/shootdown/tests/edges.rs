@@ -654,3 +654,46 @@ fn a_strict_flush_leaves_no_joining_cpu_to_a_back_end() {
         puppet.deliver_all();
     }
 }
+
+/// Whether a type can be cloned, or a function be called by safe code: what is true is an inherent method, which hides the other one.
+mod probe {
+    use super::*;
+
+    pub struct Of<T>(pub T);
+    pub struct Type<T>(pub std::marker::PhantomData<T>);
+
+    pub trait Otherwise {
+        fn is_clone(&self) -> bool {
+            false
+        }
+        fn is_safe(&self) -> bool {
+            false
+        }
+    }
+    impl<T> Otherwise for Of<T> {}
+    impl<T> Otherwise for Type<T> {}
+
+    impl<T: Clone> Type<T> {
+        pub fn is_clone(&self) -> bool {
+            true
+        }
+    }
+
+    type Spaces<'a> = Option<&'a AddressSpace<2>>;
+
+    impl<F: Fn(&Machine<2>, Spaces<'_>, Spaces<'_>) -> R, R> Of<(F, R)> {
+        pub fn is_safe(&self) -> bool {
+            true
+        }
+    }
+}
+
+#[test]
+fn a_root_moves_and_halves_are_vouched_for() {
+    use probe::*;
+    use std::marker::PhantomData;
+    assert!(Type(PhantomData::<KernelRoot>).is_clone());
+    assert!(!Type(PhantomData::<Root>).is_clone());
+    assert!(Of((Machine::<2>::begin_switch, true)).is_safe());
+    assert!(!Of((Machine::<2>::end_switch, ())).is_safe());
+}
