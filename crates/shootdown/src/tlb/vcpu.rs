@@ -33,7 +33,8 @@ impl Vcpu {
     }
 
     /// All that it has cached, its guest-virtual translations too, is dropped before it runs again: after a flush by the guest that the host
-    /// carries out (a hypercall, a write of CR3 that exits).
+    /// carries out (a hypercall, a write of CR3 that exits), and where the host has changed what the guest's own translations come from: its control
+    /// registers, or its memory with its page tables, as by putting back a snapshot. Once for each virtual CPU.
     pub fn drop_translations(&mut self) {
         self.moves += 1;
     }
