@@ -24,10 +24,12 @@ pub enum Question {
     Refusal,
     /// Does the hypervisor take the CPU away, or keep it away? 0: no.
     Vcpu,
+    /// Does an interrupt get lost? 0: no.
+    Loss,
 }
 
 /// Number of kinds of questions.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// How questions are answered.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -32,6 +32,12 @@ impl Clock {
         tick_ns: 0,
     };
 
+    /// Begins at 0, and shows every event.
+    pub const RUNNING: Self = Self {
+        origin_ns: 0,
+        tick_ns: 1,
+    };
+
     /// One that a host may have.
     pub(crate) fn draw(random: &mut fastrand::Rng) -> Self {
         Self {

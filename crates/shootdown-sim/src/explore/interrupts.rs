@@ -1,5 +1,6 @@
 //! What may happen to an interrupt: it is refused, it is late, it tells its target what its initiator knows.
 
+use std::mem;
 use std::rc::Rc;
 
 use crate::explore::{Explore, Question, View};
@@ -19,6 +20,12 @@ pub(super) struct Interrupts {
     pub(super) are_refused: bool,
     /// How often each CPU's controller has refused in a row.
     refusals: Vec<u32>,
+    /// Whether no CPU can interrupt itself.
+    refuse_self: bool,
+    /// How many more may get lost.
+    losses_left: u32,
+    /// Whether each CPU was sent one that got lost.
+    lost: Vec<bool>,
 }
 
 impl Interrupts {
@@ -27,6 +34,9 @@ impl Interrupts {
             told: vec![View::default(); cpus],
             are_refused: false,
             refusals: vec![0; cpus],
+            refuse_self: false,
+            losses_left: 0,
+            lost: vec![false; cpus],
         }
     }
 }
@@ -37,6 +47,43 @@ impl Explore {
     pub fn with_refusals(mut self) -> Self {
         self.interrupts.are_refused = true;
         self
+    }
+
+    /// The same with controllers that never let a CPU interrupt itself, if that is so.
+    #[must_use]
+    pub fn with_refused_self(mut self, refuse_self: bool) -> Self {
+        self.interrupts.refuse_self = refuse_self;
+        self
+    }
+
+    /// The same with controllers that lose so many interrupts. The watchdog must be on: it sends them again.
+    #[must_use]
+    pub fn with_losses(mut self, losses: u32) -> Self {
+        self.interrupts.losses_left = losses;
+        self
+    }
+
+    /// Whether controllers do not let a CPU interrupt itself.
+    pub(crate) fn refuses_self(&self) -> bool {
+        self.interrupts.refuse_self
+    }
+
+    /// Whether an interrupt for `target` gets lost.
+    pub(crate) fn loses(&mut self, target: usize) -> bool {
+        let interrupts = &mut self.interrupts;
+        if interrupts.losses_left == 0 || self.chooser.choose(Question::Loss, 2) == 0 {
+            return false;
+        }
+        interrupts.losses_left -= 1;
+        interrupts.lost[target] = true;
+        true
+    }
+
+    /// The CPUs whose interrupts got lost, each once. Nobody waits for what these told: it may come at any time, but it must come.
+    pub(crate) fn find_lost(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let cpus = self.interrupts.lost.len();
+        let lost = mem::replace(&mut self.interrupts.lost, vec![false; cpus]);
+        (0..cpus).filter(move |cpu| lost[*cpu])
     }
 
     /// How many of the first interrupts to `targets` CPUs the controller of `cpu` takes, if it does not take all.
@@ -73,7 +120,7 @@ impl Explore {
     }
 
     pub(crate) fn enter_handler(&mut self, cpu: usize) {
-        let told = std::mem::take(&mut self.interrupts.told[cpu]);
+        let told = mem::take(&mut self.interrupts.told[cpu]);
         self.memory.hear(cpu, &told);
     }
 }

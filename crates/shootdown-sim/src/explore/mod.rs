@@ -7,6 +7,7 @@
 mod chooser;
 mod clock;
 mod interrupts;
+mod loads;
 mod memory;
 mod model;
 mod plain;
@@ -18,6 +19,8 @@ mod view;
 
 pub use chooser::{Chooser, Question, Strategy};
 pub use clock::Clock;
+pub(crate) use loads::LoadStep;
+pub use loads::Loads;
 pub use memory::{Walk, Weak};
 pub use model::{Explore, Hardware, NoTlb, Tables};
 pub use remote::BackEnd;

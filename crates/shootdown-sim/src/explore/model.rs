@@ -13,6 +13,7 @@ use shootdown::{
 };
 
 use crate::explore::interrupts::Interrupts;
+use crate::explore::loads::Loading;
 use crate::explore::remote::{BackEnd, Remote};
 use crate::explore::stalls::Next;
 use crate::explore::{Chooser, Clock, Question, View, Walk, Weak};
@@ -34,8 +35,17 @@ pub trait Hardware: fmt::Debug {
     fn flush_tag(&mut self, cpu: usize, asid: Asid, operation: LocalFlush, now: &Walk) {
         let _ = (cpu, asid, operation, now);
     }
-    /// `cpu` loads a root under a tag.
+    /// `cpu` loads a root under a tag, and drops at once what that has cached, or nothing.
     fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries);
+    /// Whether the kernel's memory is mapped under a root that is about to be loaded.
+    fn maps_kernel(&self, root: u64) -> bool {
+        let _ = root;
+        true
+    }
+    /// `cpu` is between two steps of a load, or not any more.
+    fn set_midway(&mut self, cpu: usize, is_midway: bool) {
+        let _ = (cpu, is_midway);
+    }
     /// A hypervisor has `cpu` run or not.
     fn set_runs(&mut self, cpu: usize, runs: bool) {
         let _ = (cpu, runs);
@@ -96,6 +106,7 @@ pub struct Explore {
     pub hardware: Box<dyn Hardware>,
     pub(super) interrupts: Interrupts,
     pub(super) remote: Remote,
+    pub(super) loading: Loading,
     /// One a CPU.
     clocks: Vec<Clock>,
     /// CPUs that spin.
@@ -129,6 +140,7 @@ impl Explore {
             hardware,
             interrupts: Interrupts::new(cpus),
             remote: Remote::new(cpus),
+            loading: Loading::new(cpus),
             clocks: vec![Clock::STILL; cpus],
             spinning: vec![false; cpus],
             spinners_go_on: false,
@@ -308,10 +320,6 @@ impl Explore {
     pub(crate) fn flush(&mut self, cpu: usize, operation: LocalFlush) {
         let now = self.memory.walk(cpu);
         self.hardware.flush(cpu, operation, &now);
-    }
-
-    pub(crate) fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
-        self.hardware.load_root(cpu, root, asid, entries);
     }
 }
 

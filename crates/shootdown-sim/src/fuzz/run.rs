@@ -8,7 +8,7 @@ use crate::explore::{Chooser, Explore, Hardware, Schedule};
 use crate::fuzz::setting::Setting;
 use crate::fuzz::{Case, Conduct};
 use crate::kernel::{Plan, Sight, Sightings, World};
-use crate::machine::{Failure, FailureKind, Machine, Model, Program, State};
+use crate::machine::{Failure, FailureKind, Machine, Model, Program, State, UNWINDS, unwind_at};
 use crate::walkthrough::{Recorded, Titles, Walkthrough};
 
 /// More events than any run with few CPUs needs that gets on; with more CPUs it is as many times more.
@@ -39,6 +39,19 @@ pub fn run(case: &Case) -> Report {
     run_as(case, Heard::Nothing).0
 }
 
+/// Runs a case on a platform one method of which unwinds, when it is called for the `call`th time outside interrupts. `None` if it is not called so often.
+pub fn run_unwinding(case: &Case, call: u32) -> Option<Failure> {
+    unwind_at(call);
+    let failure = run(case).failure;
+    unwind_at(0);
+    failure
+}
+
+/// Whether that is what ended a run.
+pub fn is_unwinding(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Panic && failure.message.starts_with(UNWINDS)
+}
+
 /// What may happen in a run.
 fn explore<const N: usize>(case: &Case, setting: &Setting, world: &World<N>) -> Explore
 where
@@ -54,7 +67,10 @@ where
         .with_asid_slots(case.asid_slots())
         .with_guest_slots(setting.guest_slots)
         .with_clocks(setting.clocks.clone())
-        .with_back_end(setting.back_end);
+        .with_back_end(setting.back_end)
+        .with_loads(setting.loads)
+        .with_refused_self(setting.refuses_self)
+        .with_losses(setting.losses);
     let explore = match setting.has_refusals {
         true => explore.with_refusals(),
         false => explore,
@@ -107,7 +123,7 @@ where
     let world = World::<N>::new(&setting.setup);
     let explore = explore(case, &setting, &world);
     let machine = Machine::new(case.cpus, Model::Explore(Box::new(explore)), || {
-        world.engine.handle_ipi();
+        world.handle_interrupt();
     });
     let mut machine = machine
         .with_numbers(&setting.setup.numbers)

@@ -6,9 +6,9 @@
 use shootdown::CpuId;
 use shootdown::sim::Start;
 
-use crate::explore::{BackEnd, Clock};
+use crate::explore::{BackEnd, Clock, Loads};
 use crate::fuzz::Case;
-use crate::kernel::{GuestShare, PageFlush, Plan, Setup};
+use crate::kernel::{GuestShare, PAGES_PER_TABLE, PageFlush, Plan, Setup};
 
 /// What a seed draws besides programs and answers.
 #[derive(Clone, Debug)]
@@ -23,6 +23,11 @@ pub(super) struct Setting {
     /// Whether CPUs that spin may go on while others are busy.
     pub(super) has_eager_spinners: bool,
     pub(super) back_end: BackEnd,
+    pub(super) loads: Loads,
+    /// Whether no CPU can interrupt itself.
+    pub(super) refuses_self: bool,
+    /// How many interrupts may get lost.
+    pub(super) losses: u32,
     /// How many tags each CPU has for guests.
     pub(super) guest_slots: usize,
 }
@@ -109,6 +114,9 @@ impl Setting {
                 has_refusals: false,
                 has_eager_spinners: false,
                 back_end: BackEnd::None,
+                loads: Loads::AtOnce,
+                refuses_self: false,
+                losses: 0,
                 guest_slots: 0,
             };
         }
@@ -126,6 +134,19 @@ impl Setting {
             0 => PageFlush::LeavesOnly,
             _ => PageFlush::Structures,
         };
+        // What came later has a source of its own, so that seeds mean what they meant before.
+        let mut later = fastrand::Rng::with_seed(case.seed.rotate_left(29) ^ 0x0010_ad50);
+        let loads = match later.bool() {
+            true => Loads::InSteps,
+            false => Loads::AtOnce,
+        };
+        let (has_trampoline, has_second_root) = (later.u8(..3) == 0, later.u8(..3) == 0);
+        let kernel_addresses = match Plan::churns(case.seed) {
+            true => 1,
+            false => PAGES_PER_TABLE,
+        };
+        let forgets = later.u32(..8).saturating_sub(5);
+        let has_second_engine = later.u8(..6) == 0;
         let stall_ns = match random.u8(..8) {
             0 => random.u64(1..2_000),
             _ => 0,
@@ -135,6 +156,9 @@ impl Setting {
             has_refusals,
             has_eager_spinners,
             back_end: BackEnd::of_seed(case.seed),
+            loads,
+            refuses_self: false,
+            losses: 0,
             guest_slots: guests.tags(case.seed),
             setup: Setup {
                 threads: case.threads(),
@@ -144,6 +168,12 @@ impl Setting {
                 host_loads: case.seed / 32 % 4 == 3
                     && !Plan::has_windows(case.seed, guests)
                     && BackEnd::of_seed(case.seed) != BackEnd::ByTag,
+                has_trampoline,
+                has_second_root,
+                // What was forgotten leaves preemption off, and threads without their CPU.
+                forgets: if case.threads() == 0 { forgets } else { 0 },
+                kernel_addresses,
+                has_second_engine,
                 global_tags_from: [1, 1, 1, 2][(case.seed / 16 % 4) as usize],
                 start: start(&mut random),
                 first_generation: first_generation(&mut random),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use shootdown::{Capacity, Cpus};
 
 use crate::explore::Question;
-use crate::kernel::layout::{KERNEL, kernel_page, window_page};
+use crate::kernel::layout::{KERNEL, window_page};
 use crate::kernel::sightings::Sight;
 use crate::kernel::window::Windows;
 use crate::kernel::{
@@ -40,7 +40,7 @@ where
         self.leave_kernel();
         for _ in 0..MOST_TRIES {
             let Some(space) = self.current[me].borrow().clone() else {
-                return;
+                return self.touch_as_host(page);
             };
             let windows = self.windowed[me].borrow().clone();
             context().work(1);
@@ -175,16 +175,10 @@ where
 
     /// Kernel code on this CPU uses a kernel page, if it believes that it is mapped.
     pub(super) fn touch_kernel(&self, index: usize) {
+        self.check_under_host_root();
         let held = self.kernel_lock.take(&self.engine);
-        let is_mapped = self.kernel_pages.borrow()[index].is_some();
         // Under the lock, so that the page does not go away meanwhile.
-        if is_mapped && let Some(leaf) = self.translate(kernel_page(index)) {
-            let book = self.hardware.book.borrow();
-            let outcome = book.check_access(KERNEL, leaf.page, leaf.frame, true);
-            drop(book);
-            self.insist(outcome);
-            self.use_frame(leaf.frame);
-        }
+        self.use_kernel_page(index % self.kernel_addresses);
         drop(held);
     }
 
@@ -235,7 +229,7 @@ where
         })
     }
 
-    fn translate(&self, page: usize) -> Option<Leaf> {
+    pub(super) fn translate(&self, page: usize) -> Option<Leaf> {
         let outcome = context().with(|state| {
             let cpu = state.running;
             let explore = state.explore()?;

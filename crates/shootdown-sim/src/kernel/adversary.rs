@@ -14,8 +14,9 @@ use shootdown::{
 
 use crate::explore::{Chooser, Hardware, Question, Tables, Walk, Weak};
 use crate::kernel::guest::GuestAct;
-use crate::kernel::layout::PAGES_PER_TABLE;
+use crate::kernel::layout::{KERNEL_REGION, PAGES_PER_TABLE};
 use crate::kernel::physical::{Pte, SharedHardware};
+use crate::kernel::sightings::Sight;
 use crate::kernel::tlb::{Act, Leaf, Structure};
 use crate::oracle::Breach;
 use crate::walkthrough::{Fact, Subject};
@@ -61,13 +62,22 @@ impl SharedHardware {
         let Some(structure) = self.structure(memory, chooser, cpu, page / PAGES_PER_TABLE)? else {
             return Ok(None);
         };
-        let mut walk = structure.walk;
         let index = page % PAGES_PER_TABLE;
+        if structure.is_block {
+            return Ok(Some(Leaf {
+                page,
+                frame: structure.table + index as u16,
+                writable: true,
+                is_block: true,
+            }));
+        }
+        let mut walk = structure.walk;
         let pte = self.read(memory, chooser, &mut walk, structure.table, index);
         Ok(pte.frame().map(|frame| Leaf {
             page,
             frame,
             writable: pte.is_writable(),
+            is_block: false,
         }))
     }
 
@@ -92,12 +102,16 @@ impl SharedHardware {
         let Some(table) = pte.frame() else {
             return Ok(None);
         };
-        let life = self.book.borrow().life_of_table(table)?;
+        let life = match pte.is_block() {
+            true => 0,
+            false => self.book.borrow().life_of_table(table)?,
+        };
         Ok(Some(Structure {
             region,
             table,
             life,
             walk,
+            is_block: pte.is_block(),
         }))
     }
 
@@ -132,6 +146,9 @@ impl SharedHardware {
             return Ok(());
         };
         self.last_act.set(Some((cpu, act)));
+        if self.tlbs.borrow()[cpu].is_midway {
+            self.saw(Sight::WalkedMidway);
+        }
         self.act(memory, chooser, cpu, act)
             .map_err(|(kind, story)| (kind, format!("the TLB of cpu{cpu}: {story}")))
     }
@@ -168,7 +185,10 @@ impl SharedHardware {
             }
             Act::CacheStructure(region) => {
                 let known = self.tlbs.borrow()[cpu].structure(region).is_some();
-                if !known && let Some(entry) = self.structure(memory, chooser, cpu, region)? {
+                if !known
+                    && let Some(entry) = self.structure(memory, chooser, cpu, region)?
+                    && !entry.is_block
+                {
                     self.tlbs.borrow_mut()[cpu].cache_structure(entry);
                 }
             }
@@ -195,6 +215,15 @@ impl Hardware for Adversary {
         let frame = root as u16;
         let life = self.0.book.borrow().life_of_table(frame).unwrap_or(0);
         self.0.tlbs.borrow_mut()[cpu].load_root(frame, life, asid, entries);
+    }
+
+    fn maps_kernel(&self, root: u64) -> bool {
+        let entry = (self.0.physical).newest(root as u16, KERNEL_REGION);
+        entry != Pte::EMPTY
+    }
+
+    fn set_midway(&mut self, cpu: usize, is_midway: bool) {
+        self.0.tlbs.borrow_mut()[cpu].is_midway = is_midway;
     }
 
     fn set_runs(&mut self, cpu: usize, runs: bool) {
@@ -268,6 +297,14 @@ impl Hardware for Focused {
 
     fn load_root(&mut self, cpu: usize, root: u64, asid: Asid, entries: TagEntries) {
         self.adversary.load_root(cpu, root, asid, entries);
+    }
+
+    fn maps_kernel(&self, root: u64) -> bool {
+        self.adversary.maps_kernel(root)
+    }
+
+    fn set_midway(&mut self, cpu: usize, is_midway: bool) {
+        self.adversary.set_midway(cpu, is_midway);
     }
 
     fn set_runs(&mut self, cpu: usize, runs: bool) {

@@ -160,8 +160,11 @@ where
         }
     }
 
-    /// Waits, or drops the ticket, which is as good.
+    /// Waits, or drops the ticket, which is as good, or forgets it.
     fn end(&self, sent: Sent<'_, N>, drops: bool) {
+        let Some(sent) = self.forget(sent, 0) else {
+            return;
+        };
         match sent {
             Sent::Call(ticket, (serial, targets, wait)) => {
                 if drops {

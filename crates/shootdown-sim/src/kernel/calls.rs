@@ -254,7 +254,7 @@ fn note_posted(serial: u64, mark: u64, cpu: CpuId) {
 }
 
 /// What functions on virtual CPUs share: all of them run on one thread of the host.
-struct Unshared<T>(T);
+pub(super) struct Unshared<T>(pub(super) T);
 
 // SAFETY: a machine and all its coroutines live on one thread, see `Machine::run`.
 unsafe impl<T> Sync for Unshared<T> {}

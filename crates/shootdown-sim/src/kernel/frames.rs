@@ -103,7 +103,9 @@ where
 
     /// The run is over and all spaces are gone: only the kernel has frames, a root, a table and what it maps.
     pub(super) fn check_all_freed(&self) -> Result<(), String> {
-        let kernel = 2 + self.kernel_pages.borrow().iter().flatten().count();
+        let host_roots = self.host_roots.count_frames();
+        let apart = host_roots + self.forgotten.count_frames();
+        let kernel = 2 + apart + self.kernel_pages.borrow().iter().flatten().count();
         match FRAMES - kernel - self.frames.free.borrow().len() {
             0 => Ok(()),
             lost => Err(format!("{lost} frames never came back")),

@@ -1,40 +1,79 @@
-//! The kernel's own mappings: global pages that every root shares.
+//! The kernel's own mappings: global pages that every root shares. Their addresses are given out again, as those of stacks and buffers are.
 
 use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 
 use crate::kernel::layout::{KERNEL, address_of, kernel_page};
-use crate::kernel::{Leaf, Pte, World};
+use crate::kernel::{KERNEL_REGION, Leaf, PAGES_PER_TABLE, Pte, Sight, World};
 use crate::machine::{FailureKind, context};
+
+/// One page of the kernel, as the engine counts.
+pub(super) fn kernel_range(index: usize) -> FlushRange {
+    FlushRange::pages(address_of(kernel_page(index)), 1, PageSize::SIZE_4K)
+}
 
 impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
 {
-    /// Maps a fresh frame, if nothing is there.
+    /// Maps a fresh frame, if nothing is there and the address is free, and uses it at once: no CPU has anything else at the address, so no flush
+    /// is due.
     pub(super) fn map_kernel(&self, index: usize) {
+        let index = index % self.kernel_addresses;
         let held = self.kernel_lock.take(&self.engine);
         if self.kernel_pages.borrow()[index].is_none()
+            && !self.withheld[index].get()
             && let Some(frame) = self.take_data()
         {
+            let unmapped_by = self.unmapped_by[index].take();
+            if unmapped_by.is_some_and(|cpu| cpu != context().cpu()) {
+                self.hardware.saw(Sight::KernelAddressReused);
+            }
             self.kernel_pages.borrow_mut()[index] = Some(frame);
             let page = kernel_page(index);
             let mut book = self.hardware.book.borrow_mut();
             book.promise(KERNEL, page, frame, true);
             drop(book);
             self.write_entry(Self::kernel_table(), index, Pte::to(frame, true));
+            if self.online[context().cpu()].get() {
+                self.use_kernel_page(index);
+            }
         }
         drop(held);
+    }
+
+    /// Kernel code on this CPU uses a page that is mapped, if it believes so. The lock is held.
+    pub(super) fn use_kernel_page(&self, index: usize) {
+        let page = kernel_page(index);
+        let (Some(mapped), Some(leaf)) = (self.kernel_pages.borrow()[index], self.translate(page))
+        else {
+            return;
+        };
+        let book = self.hardware.book.borrow();
+        let outcome = book.check_access(KERNEL, page, leaf.frame, true);
+        drop(book);
+        self.insist(outcome);
+        if leaf.frame != mapped {
+            let story = format!(
+                "kernel page {page} is at frame {mapped}, and is used at frame {}, where it was before",
+                leaf.frame
+            );
+            context().fail(FailureKind::StaleAccess, story);
+        }
+        self.use_frame(leaf.frame);
     }
 
     /// Unmaps a kernel page on all CPUs. When the flush returns, the translation is gone everywhere: the kernel
     /// uses its own mappings at any time, also inside the responder.
     /// With `widely`, the range has more pages than are dropped one by one.
     pub(super) fn unmap_kernel(&self, index: usize, widely: bool) {
+        let index = index % self.kernel_addresses;
         let held = self.kernel_lock.take(&self.engine);
         let Some(frame) = self.kernel_pages.borrow_mut()[index].take() else {
             drop(held);
             return;
         };
+        // The address is withheld as the frame is: whoever mapped something there now could find the old frame on this CPU or another.
+        self.withheld[index].set(true);
         let page = kernel_page(index);
         let mark = self.mark();
         self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
@@ -50,6 +89,10 @@ where
             }
         }
         self.release_data(frame);
+        let held = self.kernel_lock.take(&self.engine);
+        self.withheld[index].set(false);
+        self.unmapped_by[index].set(Some(context().cpu()));
+        drop(held);
     }
 
     fn check_gone(&self, cpu: usize, page: usize, frame: u16) {
@@ -68,10 +111,12 @@ where
         }
     }
 
-    /// What this CPU has of the kernel's pages is not old. After `online` it has nothing else.
+    /// What this CPU has of the kernel's pages is not old. After `online` it has nothing else but what its root maps.
     pub(super) fn check_kernel_pages(&self, cpu: usize) {
+        self.check_under_host_root();
         let leaves: Vec<Leaf> = self.hardware.tlbs.borrow()[cpu].usable().collect();
-        for leaf in leaves {
+        let of_kernel = |leaf: &Leaf| leaf.page / PAGES_PER_TABLE == KERNEL_REGION;
+        for leaf in leaves.into_iter().filter(of_kernel) {
             let book = self.hardware.book.borrow();
             let outcome = book.check_access(KERNEL, leaf.page, leaf.frame, false);
             drop(book);

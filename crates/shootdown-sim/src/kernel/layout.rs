@@ -12,8 +12,8 @@ pub const WINDOW_REGION: usize = 4;
 pub const PAGES: usize = REGIONS * PAGES_PER_TABLE;
 /// Pages of them that are a space's own.
 pub const USER_PAGES: usize = KERNEL_REGION * PAGES_PER_TABLE;
-/// Frames of the machine: fewer than three full spaces and their windows want, so that they are reused soon.
-pub const FRAMES: usize = 44;
+/// Frames of the machine: fewer than three full spaces, their windows and the host's own roots want, so that they are reused soon.
+pub const FRAMES: usize = 48;
 
 /// Room in a frame: for the entries of a root, of which there are more than pages in a leaf table.
 pub(super) const ENTRIES: usize = REGIONS;

@@ -9,7 +9,7 @@ use shootdown::sim::Ordering;
 use shootdown::{Capacity, Cpus};
 
 use crate::kernel::{KERNEL_REGION, Space, World};
-use crate::machine::context;
+use crate::machine::{context, kernel_root_at};
 
 /// All pages of a region.
 const WHOLE_REGION: u8 = u8::MAX;
@@ -30,8 +30,8 @@ where
             space.keepers.fetch_add(1, Ordering::Relaxed);
         }
         // Again is allowed: from one kernel thread to the next.
-        self.engine
-            .enter_lazy(&space.context(), Self::kernel_root());
+        let root = kernel_root_at(self.some_kernel_root().into());
+        self.engine.enter_lazy(&space.context(), root);
         if !was_lazy {
             self.put_space(space);
         }

@@ -1,15 +1,18 @@
 //! Mapping, unmapping and protecting pages of a space.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FreedTables, PageSize};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::space::{Mapped, Space};
 use crate::kernel::{PAGES_PER_TABLE, Pte, World};
-use crate::machine::context;
+use crate::machine::{FailureKind, context};
 use crate::oracle::Mark;
 
 /// What an entry of a region covers, as the engine counts: four pages.
-const REGION_SIZE: PageSize = PageSize::SIZE_16K;
+pub(super) const REGION_SIZE: PageSize = PageSize::SIZE_16K;
 /// The frames of a region and its table.
 const BATCH: usize = PAGES_PER_TABLE + 1;
 
@@ -18,6 +21,39 @@ const BATCH: usize = PAGES_PER_TABLE + 1;
 enum Removed {
     Page(usize, u16),
     Table(u16),
+}
+
+/// The same, until it is dropped: then nobody uses it any more.
+#[derive(Debug)]
+struct Owned<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    world: &'a World<N>,
+    space: u64,
+    mark: Mark,
+    removed: Removed,
+    /// The wait for its flush has begun and not returned.
+    waits: Rc<Cell<bool>>,
+}
+
+impl<const N: usize> Drop for Owned<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        if self.waits.get() {
+            let story = format!("{:?} comes back before its flush is over", self.removed);
+            context().fail(FailureKind::EarlyReturn, story);
+        }
+        match self.removed {
+            Removed::Page(page, frame) => {
+                self.world.strike(self.space, page, self.mark);
+                self.world.release_data(frame);
+            }
+            Removed::Table(table) => self.world.release_table(table),
+        }
+    }
 }
 
 impl<const N: usize> World<N>
@@ -92,32 +128,38 @@ where
     /// Interrupts may be off from before the lock to after the wait.
     pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
         let held = space.lock.take(&self.engine);
-        let mark = self.mark();
-        let mut batch = FlushBatch::<Removed, BATCH>::new(&space.context());
+        let before = (self.mark(), Rc::new(Cell::new(false)));
+        let mut batch = FlushBatch::<Owned<'_, N>, BATCH>::new(&space.context());
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
-            self.unlink_page(space, region * PAGES_PER_TABLE + index, &mut batch);
+            self.unlink_page(space, region * PAGES_PER_TABLE + index, &before, &mut batch);
         }
         if prunes && space.inner.borrow().is_empty(region) {
-            self.unlink_table(space, region, &mut batch);
+            self.unlink_table(space, region, &before, &mut batch);
         }
         if batch.is_empty() {
             drop(held);
             return;
         }
+        let (removed, waits) = (batch.len(), before.1);
         let ticket = self.engine.submit_batch(&space.context(), batch);
         drop(held);
-        for removed in ticket.wait() {
-            match removed {
-                Removed::Page(page, frame) => {
-                    self.strike(space.number, page, mark);
-                    self.release_data(frame);
-                }
-                Removed::Table(table) => self.release_table(table),
-            }
-        }
+        let Some(ticket) = self.forget(ticket, removed) else {
+            return;
+        };
+        // A wait that unwinds leaves this as it is.
+        waits.set(true);
+        let freed: Vec<_> = ticket.wait().collect();
+        waits.set(false);
+        drop(freed);
     }
 
-    fn unlink_page(&self, space: &Space<N>, page: usize, batch: &mut FlushBatch<Removed, BATCH>) {
+    fn unlink_page<'a>(
+        &'a self,
+        space: &Space<N>,
+        page: usize,
+        before: &(Mark, Rc<Cell<bool>>),
+        batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
+    ) {
         let mut inner = space.inner.borrow_mut();
         let (Some(mapped), Some(table)) = (
             inner.pages[page].take(),
@@ -127,16 +169,33 @@ where
         };
         drop(inner);
         self.write_entry(table, page % PAGES_PER_TABLE, Pte::EMPTY);
-        let removed = Removed::Page(page, mapped.frame);
+        let removed = self.own(space, before, Removed::Page(page, mapped.frame));
         let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
     }
 
-    fn unlink_table(
+    fn own(
         &self,
         space: &Space<N>,
+        before: &(Mark, Rc<Cell<bool>>),
+        removed: Removed,
+    ) -> Owned<'_, N> {
+        let (mark, waits) = before;
+        Owned {
+            world: self,
+            space: space.number,
+            mark: *mark,
+            removed,
+            waits: waits.clone(),
+        }
+    }
+
+    fn unlink_table<'a>(
+        &'a self,
+        space: &Space<N>,
         region: usize,
-        batch: &mut FlushBatch<Removed, BATCH>,
+        before: &(Mark, Rc<Cell<bool>>),
+        batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
     ) {
         let Some(table) = space.inner.borrow_mut().tables[region].take() else {
             return;
@@ -144,7 +203,8 @@ where
         self.write_entry(space.root, region, Pte::EMPTY);
         space.context().top_changed();
         let address = address_of(region * PAGES_PER_TABLE);
-        let recorded = batch.table(address, REGION_SIZE, Removed::Table(table));
+        let removed = self.own(space, before, Removed::Table(table));
+        let recorded = batch.table(address, REGION_SIZE, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
     }
 

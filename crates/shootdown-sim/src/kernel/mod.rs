@@ -8,10 +8,12 @@
 //!
 //! * `layout`: where pages and tables are. [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
-//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `kernel_pages`, `calls`, `idempotent`, `kicks`,
+//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `block`, `kernel_pages`, `calls`, `idempotent`, `kicks`,
 //!   `access`, `lazy`, `away`: what it can do.
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
+//! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
+//! * `forgotten`: tickets that nobody waits for. `second`: another engine on the same CPUs.
 //! * `guest`: virtual machines on nested page tables.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
@@ -19,14 +21,17 @@
 mod access;
 mod adversary;
 mod away;
+mod block;
 mod calling;
 mod calls;
 mod data;
 mod facts;
 mod flagged;
+mod forgotten;
 mod fork;
 mod frames;
 mod guest;
+mod host_roots;
 mod idempotent;
 mod kernel_pages;
 mod kicks;
@@ -38,6 +43,7 @@ mod map;
 mod physical;
 mod program;
 mod scenario;
+mod second;
 mod setup;
 mod sightings;
 mod space;

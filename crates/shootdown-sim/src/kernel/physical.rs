@@ -14,6 +14,8 @@ use crate::oracle::{Book, FrameKind};
 
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 2;
+/// In a root: it leads to a block of as many frames as a table maps, not to a table (x86: PS).
+const BLOCK: u64 = 4;
 const FRAME_SHIFT: u32 = 8;
 
 /// A page-table entry.
@@ -28,6 +30,16 @@ impl Pte {
     pub fn to(frame: u16, writable: bool) -> Self {
         let rights = if writable { WRITABLE } else { 0 };
         Self(u64::from(frame) << FRAME_SHIFT | PRESENT | rights)
+    }
+
+    /// An entry of a root that leads to a block, the first frame of which is `frame`.
+    pub fn block(frame: u16) -> Self {
+        Self(Self::to(frame, true).0 | BLOCK)
+    }
+
+    /// Whether it leads to a block.
+    pub fn is_block(self) -> bool {
+        self.0 & BLOCK != 0
     }
 
     /// Where it leads, if anywhere.
@@ -45,6 +57,7 @@ impl fmt::Display for Pte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.frame() {
             None => f.write_str("empty"),
+            Some(frame) if self.is_block() => write!(f, "the block from frame {frame} on"),
             Some(frame) if self.is_writable() => write!(f, "frame {frame}, writable"),
             Some(frame) => write!(f, "frame {frame}, read-only"),
         }

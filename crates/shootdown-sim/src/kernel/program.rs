@@ -34,6 +34,7 @@ where
         // No thread runs on a CPU that is not online.
         context().preempt_disable();
         if me > 0 {
+            self.start_processor();
             for _ in 0..draw.random.u64(..LATEST_ONLINE) {
                 context().work(1);
             }
@@ -95,6 +96,7 @@ where
             Operation::Poll => self.poll_idly(draw.below(LONGEST_IDLE)),
             Operation::GoOffline => self.go_offline(draw),
             Operation::Exit => self.exit(draw.place()),
+            Operation::MapKernel if self.kernel_addresses == 1 => self.map_kernel_late(draw),
             Operation::MapKernel => self.map_kernel(index),
             Operation::UnmapKernel => {
                 let widely = draw.once_in(3);
@@ -102,7 +104,10 @@ where
                 self.with_interrupts(off, || self.unmap_kernel(index, widely));
             }
             Operation::TouchKernel => self.touch_kernel(index),
-            Operation::Call => self.call_somebody(draw),
+            Operation::Call => {
+                self.call_somebody(draw);
+                self.use_second_engine(draw);
+            }
             Operation::HoldRequests => self.hold_requests(draw),
             Operation::Stretch => self.keep_interrupts_off(draw.below(usize::MAX)),
             Operation::ChangePolicy => {
@@ -113,7 +118,16 @@ where
             Operation::Windows => self.use_windows(draw),
             Operation::Rest => self.rest(draw),
             Operation::Guests => self.use_guests(draw),
+            Operation::Firmware => self.call_firmware(draw),
         }
+    }
+
+    /// Comes to map something with interrupts off, so that a flush of what was there waits for this CPU meanwhile.
+    fn map_kernel_late(&self, draw: &mut Draw) {
+        self.with_interrupts(true, || {
+            self.rest_awhile(draw);
+            self.map_kernel(0);
+        });
     }
 
     /// Changes the space that is loaded here, as user code's system calls do.
@@ -209,6 +223,7 @@ where
     pub(super) fn rest_awhile(&self, draw: &mut Draw) {
         for _ in 0..draw.below(LONGEST_IDLE) {
             context().work(1);
+            self.check_under_host_root();
         }
     }
 

@@ -9,7 +9,7 @@ use shootdown::{Capacity, Cpus, Platform};
 
 use crate::kernel::layout::window_page;
 use crate::kernel::window::{Change, Window, Windows};
-use crate::kernel::{PAGES_PER_TABLE, Space, World};
+use crate::kernel::{KERNEL_REGION, PAGES_PER_TABLE, Pte, Space, World};
 use crate::machine::context;
 
 /// A fixed story.
@@ -25,19 +25,36 @@ pub enum Scenario {
     RemapAndUnlink,
     /// The same while the window's CPU goes from one root to the other.
     RemapAndSwitch,
+    /// Four pages become one block, in place, and the table that mapped them is flushed as a table. The block is unmapped later by its one address.
+    PromoteByTable,
+    /// The same, flushed as one page of the block's size: other CPUs keep the four small translations, and the unmapping leaves three of them.
+    PromoteByPage,
+    /// A space whose root lacks the kernel's part, under which the engine's memory is.
+    BareRoot,
 }
 
 impl Scenario {
     /// All of them, with their names.
-    pub const NAMES: [(Self, &'static str); 5] = [
+    pub const NAMES: [(Self, &'static str); 8] = [
         (Self::PublishedFlag, "published-flag"),
         (Self::PrivateRoots, "private-roots"),
         (Self::RemapAndFlush, "remap-and-flush"),
         (Self::RemapAndUnlink, "remap-and-unlink"),
         (Self::RemapAndSwitch, "remap-and-switch"),
+        (Self::PromoteByTable, "promote-by-table"),
+        (Self::PromoteByPage, "promote-by-page"),
+        (Self::BareRoot, "bare-root"),
     ];
     /// Each has so many CPUs.
     pub const CPUS: usize = 2;
+    /// Whether the host does what it may; if not, its schedules are to fail.
+    pub const fn is_sound(self) -> bool {
+        !matches!(
+            self,
+            Self::PublishedFlag | Self::PromoteByPage | Self::BareRoot
+        )
+    }
+
     /// The pages that they are about: what TLBs cache by themselves.
     pub(crate) const PAGES: [usize; 3] = [window_page(0), 0, PAGES_PER_TABLE];
 }
@@ -89,6 +106,17 @@ where
             }
             (Scenario::RemapAndSwitch, 0) => self.remap_by_turns(&space),
             (Scenario::RemapAndUnlink | Scenario::RemapAndSwitch, _) => self.move_table(&space),
+            (Scenario::PromoteByTable | Scenario::PromoteByPage, 0) => {
+                self.promote_and_unmap(&space, scenario == Scenario::PromoteByTable);
+            }
+            (Scenario::PromoteByTable | Scenario::PromoteByPage, _) => {
+                (0..PAGES_PER_TABLE).for_each(|page| self.touch(page, false));
+                self.step(3);
+                self.await_step(4);
+                (0..PAGES_PER_TABLE).for_each(|page| self.touch(page, false));
+                self.step(5);
+            }
+            (Scenario::BareRoot, _) => {}
         }
         drop(space);
         self.switch(None);
@@ -100,14 +128,21 @@ where
         let space = self.new_space().expect("memory for a space");
         assert!(self.publish_space(space.clone()).is_ok(), "the first space");
         // The table that the next owner of a window's frame needs, or the page that the other CPU unmaps.
-        let page = match scenario {
-            Scenario::PublishedFlag | Scenario::PrivateRoots => 1,
-            _ => 0,
+        let pages = match scenario {
+            Scenario::PublishedFlag | Scenario::PrivateRoots => 1..2,
+            Scenario::PromoteByTable | Scenario::PromoteByPage => 0..PAGES_PER_TABLE,
+            _ => 0..1,
         };
-        self.map(&space, page, true);
+        pages.for_each(|page| self.map(&space, page, true));
+        if scenario == Scenario::BareRoot {
+            self.write_entry(space.root, KERNEL_REGION, Pte::EMPTY);
+        }
         let entered = self.get_space(0).expect("it was published");
         match scenario {
-            Scenario::PublishedFlag => self.switch(Some(entered)),
+            Scenario::PublishedFlag
+            | Scenario::PromoteByTable
+            | Scenario::PromoteByPage
+            | Scenario::BareRoot => self.switch(Some(entered)),
             _ => self.switch_to_windows(entered),
         }
         self.step(1);
@@ -141,6 +176,14 @@ where
             frame,
             writable: true,
         }
+    }
+
+    fn promote_and_unmap(&self, space: &Space<N>, by_table: bool) {
+        self.await_step(3);
+        self.promote(space, by_table);
+        self.unmap_block(space);
+        self.step(4);
+        self.await_step(5);
     }
 
     fn use_flag(&self, space: &Space<N>) {

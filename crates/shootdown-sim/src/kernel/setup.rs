@@ -3,7 +3,7 @@
 use shootdown::CpuId;
 use shootdown::sim::Start;
 
-use crate::kernel::{KernelPages, PageFlush};
+use crate::kernel::{KernelPages, PAGES_PER_TABLE, PageFlush};
 
 /// What a run is built of, besides its programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +26,16 @@ pub struct Setup {
     pub has_guests: bool,
     /// Whether the host loads roots itself, between the halves of a switch. Not where there are windows or global tags.
     pub host_loads: bool,
+    /// Whether CPUs start on a root of the host's own, which is free when they have left it.
+    pub has_trampoline: bool,
+    /// Whether the kernel has two roots.
+    pub has_second_root: bool,
+    /// How many addresses the kernel maps something at: with few, each is soon given out again.
+    pub kernel_addresses: usize,
+    /// How many tickets the host forgets.
+    pub forgets: u32,
+    /// Whether a second engine has the same CPUs.
+    pub has_second_engine: bool,
     /// See [`Policy::global_tags_from`](shootdown::Policy::global_tags_from).
     pub global_tags_from: u16,
 }
@@ -47,6 +57,11 @@ impl Setup {
             stall_ns: 0,
             has_guests: false,
             host_loads: false,
+            has_trampoline: false,
+            has_second_root: false,
+            kernel_addresses: PAGES_PER_TABLE,
+            forgets: 0,
+            has_second_engine: false,
             global_tags_from: 0,
         }
     }

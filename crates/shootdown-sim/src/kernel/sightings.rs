@@ -29,6 +29,20 @@ pub enum Sight {
     RootChanged,
     /// A host loaded a root itself, between the halves of a switch.
     SwitchedInHalves,
+    /// A TLB acted by itself between two steps of a load.
+    WalkedMidway,
+    /// The last CPU left the trampoline, whose tables are free then.
+    TrampolineFreed,
+    /// The kernel's second root was to be loaded.
+    SecondKernelRoot,
+    /// A kernel address was given out again, on another CPU.
+    KernelAddressReused,
+    /// Firmware ran on a root of its own.
+    FirmwareCalled,
+    /// A ticket was forgotten.
+    Forgotten,
+    /// A second engine was used.
+    SecondEngine,
     /// A private root was given up.
     RootRetired,
     /// Windows were asked for on another CPU.
@@ -94,7 +108,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 43;
+const SIGHTS: usize = 50;
 
 impl Sight {
     /// All of them, in words.
@@ -129,6 +143,16 @@ impl Sight {
         (Self::WindowMissed, "a window led nowhere"),
         (Self::RootChanged, "a space changed between its roots"),
         (Self::SwitchedInHalves, "the host loaded a root itself"),
+        (Self::WalkedMidway, "a TLB acted in the middle of a load"),
+        (Self::TrampolineFreed, "the last CPU left the trampoline"),
+        (Self::SecondKernelRoot, "the kernel's second root was taken"),
+        (
+            Self::KernelAddressReused,
+            "a kernel address was given out again",
+        ),
+        (Self::FirmwareCalled, "firmware ran on a root of its own"),
+        (Self::Forgotten, "a ticket was forgotten"),
+        (Self::SecondEngine, "a second engine was used"),
         (Self::RootRetired, "a private root was given up"),
         (Self::PinRefused, "windows on another CPU were refused"),
         (

@@ -9,7 +9,7 @@ use shootdown::{AddressSpace, Capacity, Cpus, Platform};
 use crate::kernel::layout::SPACES;
 use crate::kernel::window::Windows;
 use crate::kernel::{KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Sight, USER_PAGES, World};
-use crate::machine::{FailureKind, context, root_at};
+use crate::machine::{FailureKind, context, kernel_root_at, root_at};
 
 /// First generations of spaces are so far apart, up to so far.
 const GENERATIONS_APART: u64 = 5;
@@ -175,14 +175,19 @@ where
     }
 
     /// As a host whose context switch loads the root: the engine is told before and after.
-    fn switch_in_halves(&self, previous: Option<&Rc<Space<N>>>, next: Option<&Rc<Space<N>>>) {
+    fn switch_in_halves(
+        &self,
+        previous: Option<&Rc<Space<N>>>,
+        next: Option<&Rc<Space<N>>>,
+        kernel_root: u16,
+    ) {
         let (previous, next) = (previous.map(|it| it.context()), next.map(|it| it.context()));
         let (previous, next) = (previous.as_deref(), next.as_deref());
         let platform = self.engine.platform();
         let irq = platform.irq_save();
         if self.engine.begin_switch(previous, next) {
             self.hardware.saw(Sight::SwitchedInHalves);
-            let root = next.map_or(Self::kernel_root().as_u64(), |space| space.root());
+            let root = next.map_or(kernel_root.into(), |space| space.root());
             // SAFETY: 1. roots are numbers here; the load is what the second half is told of.
             unsafe {
                 platform.load_root(root);
@@ -206,8 +211,14 @@ where
                 number(&next)
             )
         });
+        let kernel_root = match next {
+            Some(_) => Self::KERNEL_ROOT,
+            None => self.some_kernel_root(),
+        };
         match (&previous, &next) {
-            _ if self.host_loads => self.switch_in_halves(previous.as_ref(), next.as_ref()),
+            _ if self.host_loads => {
+                self.switch_in_halves(previous.as_ref(), next.as_ref(), kernel_root);
+            }
             (previous, Some(next)) => {
                 let previous = previous.as_ref().map(|space| space.context());
                 let (previous, next) = (previous.as_deref(), next.context());
@@ -218,9 +229,14 @@ where
                 }
             }
             (Some(previous), None) => {
-                let root = Self::kernel_root();
+                let root = kernel_root_at(kernel_root.into());
                 self.engine.switch_away(&previous.context(), root);
             }
+            (None, None) => {}
+        }
+        match (&previous, &next) {
+            (_, Some(_)) => self.leave_trampoline(),
+            (Some(_), None) => self.check_loaded(kernel_root),
             (None, None) => {}
         }
         *self.current[me].borrow_mut() = next;

@@ -18,6 +18,9 @@ where
         self.with_interrupts(true, || {
             self.knew[me].replace(context().knowledge());
             self.engine.online();
+            if let Some(second) = &self.second {
+                second.online();
+            }
             self.online[me].set(true);
             self.check_kernel_pages(me);
         });
@@ -27,7 +30,11 @@ where
     fn leave(&self, me: usize) {
         self.with_interrupts(true, || {
             self.online[me].set(false);
+            // In this order: nobody waits here for an answer of the first engine when the second is left, which serves its own only.
             self.engine.offline();
+            if let Some(second) = &self.second {
+                second.offline();
+            }
             if let Some(guests) = self.hardware.guests.borrow_mut().get_mut(me) {
                 guests.mix_tags();
             }
@@ -40,6 +47,7 @@ where
         self.switch(None);
         context().preempt_disable();
         self.leave(me);
+        self.start_processor();
         self.rest_awhile(draw);
         self.act_unseen(draw);
         self.come_online(me);

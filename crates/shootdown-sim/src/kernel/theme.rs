@@ -16,7 +16,7 @@ const BROADCAST_FROM: [u16; 8] = [0, 1, 1, 2, 2, 2, 3, 4];
 
 /// What a CPU may do, how often where nothing is special, how often in a storm of requests, where memory management is of no interest,
 /// how often where flushes are all that is, and where guests are.
-const WEIGHTS: [(Operation, u32, u32, u32, u32); 19] = [
+const WEIGHTS: [(Operation, u32, u32, u32, u32); 20] = [
     (Operation::Touch, 28, 2, 22, 8),
     (Operation::ChangeOwn, 12, 4, 20, 3),
     (Operation::ChangeAny, 18, 4, 20, 5),
@@ -35,8 +35,9 @@ const WEIGHTS: [(Operation, u32, u32, u32, u32); 19] = [
     (Operation::ChangePolicy, 2, 3, 2, 4),
     (Operation::Windows, 24, 0, 0, 0),
     (Operation::Rest, 2, 1, 1, 1),
-    // Last: what is drawn for the others does not depend on it.
+    // Last: what is drawn for the others does not depend on them.
     (Operation::Guests, 30, 10, 20, 60),
+    (Operation::Firmware, 8, 2, 8, 3),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,7 @@ pub(super) enum Operation {
     Windows,
     Rest,
     Guests,
+    Firmware,
 }
 
 /// What a run is about.
@@ -119,11 +121,15 @@ impl Theme {
         if random.bool() {
             random = fastrand::Rng::with_seed(!seed ^ (cpu as u64 + 1) << 32);
         }
+        let churns = Plan::churns(seed);
+        let has_firmware = fastrand::Rng::with_seed(seed ^ 0xf1f0).u8(..4) == 0;
         let weights = WEIGHTS.map(|(operation, usual, in_storm, flushing, with_guests)| {
             let often = [0, 1, 1, 4][random.usize(..4)];
             match matter {
                 _ if operation == Operation::Guests && guests == GuestShare::None => 0,
+                _ if operation == Operation::Firmware && !has_firmware => 0,
                 Matter::Memory if operation == Operation::Windows && !has_windows => 0,
+                Matter::Memory if churns && is_of_kernel(operation) => CHURNING * often.max(1),
                 Matter::Memory => usual * often,
                 Matter::Storm => in_storm * often,
                 Matter::Flushes => flushing * often,
@@ -156,6 +162,14 @@ impl Theme {
     }
 }
 
+/// How often a CPU does something with the kernel's pages where these churn.
+const CHURNING: u32 = 24;
+
+fn is_of_kernel(operation: Operation) -> bool {
+    use Operation::{MapKernel, TouchKernel, UnmapKernel};
+    matches!(operation, MapKernel | TouchKernel | UnmapKernel)
+}
+
 /// How often a CPU does something in a siege.
 fn weight_in_siege(operation: Operation, cpu: usize) -> u32 {
     match (operation, cpu < BESIEGERS) {
@@ -177,6 +191,11 @@ pub(super) struct Draw {
 }
 
 impl Plan {
+    /// Whether the kernel maps and unmaps at one address in the run of a seed, again and again, as it does with stacks.
+    pub fn churns(seed: u64) -> bool {
+        fastrand::Rng::with_seed(seed ^ 0xc4a2).u8(..6) == 0
+    }
+
     /// Whether the run of a seed is a siege, which wants a machine whose CPUs are neighbours.
     pub fn is_siege(seed: u64, guests: GuestShare) -> bool {
         Matter::of(seed, guests) == Matter::Siege

@@ -23,9 +23,19 @@ pub struct Leaf {
     pub frame: u16,
     /// Whether it allows stores.
     pub writable: bool,
+    /// Whether it is a piece of a block, all pieces of which are dropped together.
+    pub is_block: bool,
 }
 
 impl Leaf {
+    /// Whether it is dropped with the translation of `page` (x86: INVLPG drops a large page by any of its addresses).
+    fn covers(&self, page: usize) -> bool {
+        match self.is_block {
+            true => self.page / PAGES_PER_TABLE == page / PAGES_PER_TABLE,
+            false => self.page == page,
+        }
+    }
+
     pub(in crate::kernel) fn fact(&self) -> Value {
         Value::Frame {
             frame: self.frame.into(),
@@ -42,6 +52,8 @@ pub(super) struct Structure {
     pub(super) life: u32,
     /// What the walk knew that read it.
     pub(super) walk: Walk,
+    /// Whether `table` is no table, but the first frame of a block.
+    pub(super) is_block: bool,
 }
 
 /// Whether kernel pages are global: used under every tag, and kept when a tag is dropped (x86: CR4.PGE).
@@ -79,6 +91,8 @@ pub struct Tlb {
     page_flush: PageFlush,
     /// No hypervisor has taken it off its processor: then it does nothing by itself.
     pub(super) runs: bool,
+    /// It is between two steps of a load: what can be used is of two roots, and no program runs.
+    pub(super) is_midway: bool,
     root: u16,
     /// Which life of that frame was loaded; 0 if it was no table then.
     root_life: u32,
@@ -95,6 +109,7 @@ impl Tlb {
             kernel_pages,
             page_flush: PageFlush::Structures,
             runs: true,
+            is_midway: false,
             root,
             root_life,
             tag: Asid::UNTAGGED,
@@ -179,7 +194,7 @@ impl Tlb {
     pub(super) fn evict_page(&mut self, page: usize) {
         let loaded = Some(self.tag);
         self.leaves
-            .retain(|(tag, leaf)| leaf.page != page || (tag.is_some() && *tag != loaded));
+            .retain(|(tag, leaf)| !leaf.covers(page) || (tag.is_some() && *tag != loaded));
     }
 
     pub(super) fn load_root(&mut self, root: u16, root_life: u32, tag: Asid, entries: TagEntries) {

@@ -146,7 +146,7 @@ where
         if let Some(table) = table {
             self.release_table(table);
         }
-        drop(pinned);
+        drop(self.forget(pinned, 0));
     }
 
     fn note_change(&self, pinned: &PinnedWindows<'_, SimPlatform, N>) {
@@ -209,9 +209,11 @@ where
     fn check_unreachable(&self, page: usize, frame: u16) {
         for cpu in 0..self.online.len() {
             let tlbs = self.hardware.tlbs.borrow();
-            let is_cached = tlbs[cpu]
-                .usable()
-                .any(|leaf| (leaf.page, leaf.frame) == (page, frame));
+            let mut usable = tlbs[cpu].usable();
+            // In the middle of a load it may hold the window of the root that it comes from, whose frame this one shows too.
+            let is_cached =
+                !tlbs[cpu].is_midway && usable.any(|leaf| (leaf.page, leaf.frame) == (page, frame));
+            drop(usable);
             drop(tlbs);
             if is_cached {
                 let owner = self.owner_on(cpu, page);

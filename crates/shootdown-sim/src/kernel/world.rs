@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use shootdown::sim::{AtomicU64, Ordering};
-use shootdown::{Capacity, CpuId, Cpus, KernelRoot, Platform};
+use shootdown::{Capacity, CpuId, Cpus, Platform};
 
 use crate::explore::View;
 use crate::kernel::calls::Ledger;
 use crate::kernel::data::SharedData;
+use crate::kernel::forgotten::Forgotten;
 use crate::kernel::frames::Frames;
 use crate::kernel::guest::Guests;
+use crate::kernel::host_roots::HostRoots;
 use crate::kernel::idempotent::forget_runs;
 use crate::kernel::layout::{KERNEL, SPACES};
 use crate::kernel::window::Windows;
@@ -19,7 +21,7 @@ use crate::kernel::{
     Adversary, Focused, KERNEL_REGION, Lock, PAGES_PER_TABLE, Pte, Scenario, Setup, SharedHardware,
     Sight, Sightings, Space,
 };
-use crate::machine::{Engine, SimPlatform, context, kernel_root_at};
+use crate::machine::{Engine, SecondEngine, SimPlatform, context};
 use crate::oracle::{Breach, FrameKind};
 
 const KERNEL_ROOT: u16 = 0;
@@ -73,6 +75,15 @@ where
     pub(super) ready: RefCell<VecDeque<usize>>,
     pub(super) kernel_lock: Lock,
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
+    pub(super) host_roots: HostRoots,
+    pub(super) forgotten: Forgotten,
+    /// Another engine for the same CPUs, for calls and flushes of the kernel's pages.
+    pub(super) second: Option<SecondEngine<N>>,
+    pub(super) kernel_addresses: usize,
+    /// Addresses of the kernel whose flush is under way: nobody gets them. As `kernel_pages`.
+    pub(super) withheld: [Cell<bool>; PAGES_PER_TABLE],
+    /// Who unmapped each of the others last.
+    pub(super) unmapped_by: [Cell<Option<usize>>; PAGES_PER_TABLE],
     pub(super) ledger: Ledger,
     pub(super) data: SharedData,
     pub(super) guests: Guests<N>,
@@ -93,6 +104,9 @@ where
         let engine = Engine::for_cpus(setup.numbers.iter().copied());
         engine.begin_at(&setup.start);
         engine.set_stall_ns(setup.stall_ns);
+        let second = (setup.has_second_engine)
+            .then(|| SecondEngine::for_cpus(setup.numbers.iter().copied()))
+            .inspect(|second| second.set_stall_ns(setup.stall_ns));
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT, setup.kernel_pages);
         hardware.set_page_flush(setup.page_flush);
         if setup.has_guests {
@@ -109,6 +123,9 @@ where
             .as_core()
             .store(Pte::to(KERNEL_TABLE, true).0, Ordering::Relaxed);
         forget_runs(cpus);
+        let second_root = (setup.has_second_root).then_some((FIRST_FREE_FRAME, KERNEL_TABLE));
+        let host_roots = HostRoots::new(cpus, setup.has_trampoline, second_root, &hardware);
+        let first_free = FIRST_FREE_FRAME + HostRoots::frames(setup.has_second_root);
         let ledger = Ledger::new(cpus, cpus + threads);
         Self {
             engine,
@@ -117,7 +134,7 @@ where
             host_loads: setup.host_loads,
             global_tags_from: setup.global_tags_from,
             hardware,
-            frames: Frames::from(FIRST_FREE_FRAME),
+            frames: Frames::from(first_free),
             directory: Lock::new(),
             spaces: RefCell::default(),
             all_spaces: RefCell::default(),
@@ -135,6 +152,12 @@ where
             ready: RefCell::new((cpus..cpus + threads).collect()),
             kernel_lock: Lock::new(),
             kernel_pages: RefCell::default(),
+            kernel_addresses: setup.kernel_addresses,
+            withheld: Default::default(),
+            unmapped_by: Default::default(),
+            host_roots,
+            forgotten: Forgotten::new(setup.forgets),
+            second,
             data: SharedData::new(&ledger),
             guests: Guests::default(),
             ledger,
@@ -171,9 +194,7 @@ where
         Box::new(Focused::new(self.hardware.clone(), &Scenario::PAGES))
     }
 
-    pub(super) fn kernel_root() -> KernelRoot {
-        kernel_root_at(u64::from(KERNEL_ROOT))
-    }
+    pub(super) const KERNEL_ROOT: u16 = KERNEL_ROOT;
 
     pub(super) const fn kernel_table() -> u16 {
         KERNEL_TABLE

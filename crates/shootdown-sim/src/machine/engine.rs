@@ -2,23 +2,23 @@
 
 use std::ops::Deref;
 
-use shootdown::{Capacity, CpuId, CpuMemory, Cpus, KernelRoot, Root, Shootdown};
+use shootdown::{Capacity, CpuId, CpuMemory, Cpus, KernelRoot, Platform, Root, Shootdown};
 
 use crate::machine::SimPlatform;
 
 /// An engine for up to `N` CPUs, and the memory of those that are there.
 #[derive(Debug)]
-pub struct Engine<const N: usize>
+pub struct Engine<const N: usize, P: Platform = SimPlatform>
 where
     Cpus<N>: Capacity,
 {
     // Boxed: it is large, and what a run knows of its memory it knows by address.
-    engine: Box<Shootdown<SimPlatform, N>>,
+    engine: Box<Shootdown<P, N>>,
     /// Of its CPUs; dropped after it.
     _memory: Box<[CpuMemory<N>]>,
 }
 
-impl<const N: usize> Engine<N>
+impl<const N: usize, P: Platform + Default> Engine<N, P>
 where
     Cpus<N>: Capacity,
 {
@@ -35,7 +35,7 @@ where
     /// # Panics
     /// When one of them is not below `N`, or there twice.
     pub fn for_cpus(cpus: impl ExactSizeIterator<Item = CpuId>) -> Self {
-        let engine = Box::new(Shootdown::new(SimPlatform));
+        let engine = Box::new(Shootdown::new(P::default()));
         let memory: Box<[_]> = (0..cpus.len()).map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.zip(&memory) {
             // SAFETY: 1. it is boxed, and dropped after the engine, which is only lent out.
@@ -49,11 +49,11 @@ where
     }
 }
 
-impl<const N: usize> Deref for Engine<N>
+impl<const N: usize, P: Platform> Deref for Engine<N, P>
 where
     Cpus<N>: Capacity,
 {
-    type Target = Shootdown<SimPlatform, N>;
+    type Target = Shootdown<P, N>;
 
     fn deref(&self) -> &Self::Target {
         &self.engine

@@ -10,8 +10,9 @@ use shootdown::{
     watch::TraceEvent,
 };
 
+use crate::explore::LoadStep;
 use crate::machine::deeds::Deed;
-use crate::machine::{Model, Pending, State, Status, StealTime};
+use crate::machine::{FailureKind, Model, Pending, State, Status, StealTime};
 use crate::walkthrough::Sort;
 
 impl State {
@@ -97,11 +98,13 @@ impl State {
             }
             Model::Explore(explore) => {
                 explore.approach(cell, self.processors[running].in_handler);
+                self.insist_mapped();
             }
         }
     }
 
     pub(crate) fn charge_plain(&mut self, address: usize, access: Plain) {
+        self.insist_mapped();
         let running = self.running;
         if let Model::Timed(timed) = &mut self.model {
             let writes = access == Plain::Write;
@@ -113,6 +116,19 @@ impl State {
                 false,
             );
             timed.resume_spinners(&mut self.processors);
+        }
+    }
+
+    /// The running CPU accesses the kernel's memory (exploration).
+    #[inline]
+    fn insist_mapped(&mut self) {
+        let running = self.running;
+        if self
+            .explore()
+            .is_some_and(|explore| !explore.maps_kernel(running))
+        {
+            let story = "accesses memory of the kernel, which its root does not map".to_owned();
+            self.fail(FailureKind::Unmapped, story);
         }
     }
 
@@ -161,14 +177,29 @@ impl State {
         self.attach();
     }
 
-    pub(crate) fn load_root(&mut self, root: u64, asid: Asid, entries: TagEntries) {
+    /// The running CPU begins to load a root; in exploration these steps are left of it.
+    pub(crate) fn begin_load(&mut self, asid: Asid, entries: TagEntries) -> &'static [LoadStep] {
         self.count(Deed::Load(entries), usize::from(asid.as_u16()));
         let running = self.running;
         match &mut self.model {
             Model::Timed(timed) => {
                 timed.load_root(running, &mut self.processors[running], asid, entries);
+                self.attach();
+                &[]
             }
-            Model::Explore(explore) => explore.load_root(running, root, asid, entries),
+            Model::Explore(explore) => explore.load_steps(running, asid, entries),
+        }
+    }
+
+    /// The running CPU takes one of them (exploration).
+    pub(crate) fn take_load_step(&mut self, root: u64, asid: Asid, step: LoadStep, is_last: bool) {
+        let running = self.running;
+        if let Some(explore) = self.explore() {
+            explore.take_load_step(running, (root, asid), step);
+            explore.hardware.set_midway(running, !is_last);
+        }
+        if !is_last {
+            self.tell(|| format!("({step:?} is one step of it)"));
         }
         self.attach();
     }
@@ -185,7 +216,11 @@ impl State {
             return Ok(());
         };
         let targets: Vec<CpuId> = targets.collect();
-        let taken = explore.refuses(running, targets.len());
+        let is_own = targets.contains(&self.numbers[running]);
+        let taken = match explore.refuses_self() && is_own {
+            true => Some(0),
+            false => explore.refuses(running, targets.len()),
+        };
         let accepted = &targets[..taken.unwrap_or(targets.len())];
         let accepted: Vec<usize> = accepted.iter().map(|cpu| self.index_of(*cpu)).collect();
         for target in &accepted {
@@ -195,6 +230,10 @@ impl State {
         match taken {
             Some(taken) => {
                 self.tell(|| format!("its controller refuses after {taken} of {targets:?}"));
+                if is_own {
+                    // The timer's next tick looks.
+                    self.send_unheard(std::iter::once(running));
+                }
                 Err(IpiRefused)
             }
             None => Ok(()),
@@ -216,6 +255,7 @@ impl State {
 
     fn send_unheard(&mut self, targets: impl Iterator<Item = usize>) {
         let running = self.running;
+        let mut lost = Vec::new();
         match &mut self.model {
             Model::Timed(timed) => {
                 timed.send(&mut self.processors, running, targets);
@@ -224,6 +264,10 @@ impl State {
             Model::Explore(explore) => {
                 for target in targets {
                     explore.send(running, target);
+                    if target != running && explore.loses(target) {
+                        lost.push(target);
+                        continue;
+                    }
                     self.processors[target].pending.get_or_insert(Pending {
                         arrival_ps: 0,
                         initiator: running,
@@ -231,6 +275,24 @@ impl State {
                     });
                 }
             }
+        }
+        if !lost.is_empty() {
+            self.tell(|| format!("(the interrupts for virtual CPUs {lost:?} get lost)"));
+        }
+    }
+
+    /// Interrupts that got lost come after all, once every program is over.
+    pub(crate) fn send_lost(&mut self) {
+        let running = self.running;
+        let Some(explore) = self.explore() else {
+            return;
+        };
+        for target in explore.find_lost() {
+            self.processors[target].pending.get_or_insert(Pending {
+                arrival_ps: 0,
+                initiator: running,
+                delays: 0,
+            });
         }
     }
 

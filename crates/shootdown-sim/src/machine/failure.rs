@@ -19,6 +19,8 @@ pub enum FailureKind {
     DataRace,
     /// A store is in no log of what was written.
     LostStore,
+    /// Memory was accessed that the loaded root does not map.
+    Unmapped,
     /// The code panicked.
     Panic,
     /// A promise of another kind was broken.
@@ -27,7 +29,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind with its name.
-    pub const NAMES: [(Self, &'static str); 9] = [
+    pub const NAMES: [(Self, &'static str); 10] = [
         (Self::StaleAccess, "stale-access"),
         (Self::FreedTable, "freed-table"),
         (Self::EarlyReturn, "early-return"),
@@ -35,6 +37,7 @@ impl FailureKind {
         (Self::WrongCall, "wrong-call"),
         (Self::DataRace, "data-race"),
         (Self::LostStore, "lost-store"),
+        (Self::Unmapped, "unmapped"),
         (Self::Panic, "panic"),
         (Self::Other, "other"),
     ];

@@ -12,9 +12,11 @@ mod processor;
 mod quiet;
 mod remote;
 mod run;
+mod second;
 mod state;
 mod steal_time;
 mod task;
+mod unwind;
 
 pub use deeds::Deeds;
 pub use engine::{Engine, kernel_root_at, root_at};
@@ -23,8 +25,10 @@ pub use platform::SimPlatform;
 pub use processor::{Pending, Processor, Status};
 pub(crate) use remote::new_global_tags;
 pub use run::{Machine, Program};
+pub use second::{SecondEngine, SecondPlatform};
 pub use state::{Model, State};
 pub(crate) use steal_time::StealTime;
 pub use task::{Host, Note};
+pub(crate) use unwind::{UNWINDS, unwind_at};
 
 pub use current::{Context, context, try_context};

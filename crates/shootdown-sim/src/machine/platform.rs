@@ -7,8 +7,12 @@ use shootdown::{
 };
 
 use crate::machine::deeds::Deed;
+use crate::machine::unwind::may_unwind;
 use crate::machine::{Note, State, context};
 use crate::walkthrough::Sort;
+
+/// Events between two steps of a load: as many walks as a processor may make meanwhile.
+const WALKS_MIDWAY: usize = 3;
 
 /// The platform of a virtual CPU. It has no state of its own: the thread's current machine has it.
 #[derive(Clone, Copy, Default, Debug)]
@@ -28,10 +32,12 @@ unsafe impl Platform for SimPlatform {
     type IrqState = bool;
 
     fn current_cpu(&self) -> CpuId {
+        may_unwind();
         context().with(|state| state.numbers[state.running])
     }
 
     fn irq_save(&self) -> bool {
+        may_unwind();
         let context = context();
         let (closes, were_on) = context.with(|state| {
             let closes = state.is_open();
@@ -45,6 +51,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     unsafe fn irq_restore(&self, state: bool) {
+        may_unwind();
         let context = context();
         let opens = context.with(|machine| {
             let was_open = machine.is_open();
@@ -61,14 +68,17 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn preempt_disable(&self) {
+        may_unwind();
         context().preempt_disable();
     }
 
     unsafe fn preempt_enable(&self) {
+        may_unwind();
         context().preempt_enable();
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
+        may_unwind();
         let context = context();
         context.choice();
         let sent = context.with(|state| state.send_to(std::iter::once(target)));
@@ -77,6 +87,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn send_ipi_mask(&self, targets: CpuSet<'_>) -> Result<(), IpiRefused> {
+        may_unwind();
         let context = context();
         context.choice();
         let sent = context.with(|state| state.send_to(targets.iter()));
@@ -85,6 +96,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn local_flush(&self, operation: LocalFlush) {
+        may_unwind();
         let context = context();
         context.choice();
         context.maybe_nmi();
@@ -107,6 +119,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     unsafe fn load_tagged_root(&self, root: u64, asid: Asid, entries: TagEntries) {
+        may_unwind();
         let context = context();
         context.choice();
         context.maybe_nmi();
@@ -117,13 +130,26 @@ unsafe impl Platform for SimPlatform {
                 (Sort::Engine, label, text)
             });
         });
-        context.with(|state| state.load_root(root, asid, entries));
+        let mut steps = context
+            .with(|state| state.begin_load(asid, entries))
+            .iter()
+            .peekable();
+        while let Some(step) = steps.next() {
+            let is_last = steps.peek().is_none();
+            context.with(|state| state.take_load_step(root, asid, *step, is_last));
+            if !is_last {
+                // The processor walks here, and is interrupted by what cannot be masked.
+                (0..WALKS_MIDWAY).for_each(|_| context.event());
+                context.maybe_nmi();
+            }
+        }
         context.event();
     }
 
     const HAS_WINDOWS: bool = true;
 
     unsafe fn copy_shared_top(&self, shared: u64, private: u64, range: FlushRange) {
+        may_unwind();
         let context = context();
         context.maybe_nmi();
         let tables = context.with(|state| {
@@ -140,10 +166,12 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn flush_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) -> RemoteFlush {
+        may_unwind();
         context().flush_remote(targets, request)
     }
 
     fn finish_remote(&self, targets: &mut RemoteTargets<'_>, request: &FlushRequest) {
+        may_unwind();
         context().finish_remote(targets, request);
     }
 
@@ -152,10 +180,12 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn flush_everywhere(&self, asid: Asid, request: &FlushRequest) -> bool {
+        may_unwind();
         context().flush_everywhere(asid, request)
     }
 
     fn now_ns(&self) -> u64 {
+        may_unwind();
         let context = context();
         // Whoever reads the clock shares nothing with others: no choice for exploration.
         if context.with(State::charge_clock) {
@@ -165,6 +195,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn relax(&self) {
+        may_unwind();
         let context = context();
         match context.with(State::relax) {
             true => context.give_way(),
@@ -178,6 +209,7 @@ unsafe impl Platform for SimPlatform {
     }
 
     fn on_trace(&self, event: shootdown::watch::TraceEvent) {
+        may_unwind();
         let context = context();
         context.with(|state| state.tell_engine(event));
         context.with(|state| state.trace(event));

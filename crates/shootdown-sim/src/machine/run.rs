@@ -196,6 +196,9 @@ impl<'a> Machine<'a> {
     /// The task to resume, or nobody when the run is over.
     fn next(&self) -> Option<usize> {
         let mut state = self.state.borrow_mut();
+        if state.unfinished == 0 {
+            state.send_lost();
+        }
         if state.is_over() {
             return None;
         }

@@ -63,6 +63,7 @@ fn promise_of(kind: FailureKind) -> &'static str {
             "what a protocol hands over is accessed by one CPU after the other"
         }
         FailureKind::LostStore => "every store is in the log of what was written",
+        FailureKind::Unmapped => "all that is lent to other CPUs is mapped under every root",
         FailureKind::Panic => "nothing panics",
         FailureKind::Other => "a promise of the virtual kernel",
     }

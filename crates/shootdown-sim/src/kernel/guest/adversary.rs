@@ -114,6 +114,7 @@ impl SharedHardware {
             page,
             frame,
             writable: pte.is_writable(),
+            is_block: false,
         }))
     }
 
@@ -147,6 +148,7 @@ impl SharedHardware {
             table,
             life,
             walk,
+            is_block: false,
         }))
     }
 
