@@ -40,6 +40,9 @@ const BORDERS: [u32; 12] = [0, 1, 2, 3, 4, 7, 8, 15, 63, 64, 65, 127];
 const NEAR: u32 = 9;
 /// Lengths of rings: short ones are full more often.
 const RINGS: [usize; 8] = [1, 1, 1, 2, 2, 2, 4, 8];
+/// A machine that loses interrupts loses so many, at most, and reports waits after so long, at most.
+const MOST_LOSSES: u32 = 6;
+const MOST_STALL_NS: u64 = 200;
 /// A count begins so little before it goes round.
 const SHORTLY: u64 = 12;
 /// A space has fewer changes in a run.
@@ -147,9 +150,19 @@ impl Setting {
         };
         let forgets = later.u32(..8).saturating_sub(5);
         let has_second_engine = later.u8(..6) == 0;
+        let refuses_self = later.u8(..8) == 0;
+        let losses = match later.u8(..8) {
+            0 => later.u32(1..=MOST_LOSSES),
+            _ => 0,
+        };
         let stall_ns = match random.u8(..8) {
             0 => random.u64(1..2_000),
             _ => 0,
+        };
+        // Who loses interrupts has a watchdog, and a clock that goes on.
+        let stall_ns = match losses {
+            0 => stall_ns,
+            _ => later.u64(1..MOST_STALL_NS),
         };
         Self {
             capacity,
@@ -157,8 +170,8 @@ impl Setting {
             has_eager_spinners,
             back_end: BackEnd::of_seed(case.seed),
             loads,
-            refuses_self: false,
-            losses: 0,
+            refuses_self,
+            losses,
             guest_slots: guests.tags(case.seed),
             setup: Setup {
                 threads: case.threads(),
@@ -183,7 +196,10 @@ impl Setting {
                 },
                 ..usual
             },
-            clocks: clocks(&mut random, case.cpus),
+            clocks: match losses {
+                0 => clocks(&mut random, case.cpus),
+                _ => vec![Clock::RUNNING; case.cpus],
+            },
         }
     }
 }

@@ -221,9 +221,7 @@ impl Sightings {
     /// Those that were never seen.
     pub fn missing(&self) -> Vec<Sight> {
         let all = Sight::NAMES.into_iter().map(|(sight, _)| sight);
-        // Waits of as many turns as the watchdog looks after are rare: one in some thousand schedules.
-        let wanted = all.filter(|sight| *sight != Sight::Resent);
-        wanted.filter(|sight| self.of(*sight) == 0).collect()
+        all.filter(|sight| self.of(*sight) == 0).collect()
     }
 
     /// Each in words, with its count.
