@@ -19,7 +19,8 @@ const fn after(call: u32) -> u32 {
 fn play(seed: u64, mut call: u32) {
     let case = Case::new(2 + seed as usize % 3, seed);
     loop {
-        println!("at {seed} {call}");
+        // Behind what the test program says of the test.
+        println!("\nat {seed} {call}");
         match run_unwinding(&case, call) {
             None => return,
             Some(failure) => assert!(is_unwinding(&failure), "{case}, call {call}: {failure}"),

@@ -199,7 +199,7 @@ impl State {
             explore.hardware.set_midway(running, !is_last);
         }
         if !is_last {
-            self.tell(|| format!("({step:?} is one step of it)"));
+            self.tell(|| format!("does {step:?}, a step of that load"));
         }
         self.attach();
     }

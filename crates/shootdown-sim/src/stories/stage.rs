@@ -48,6 +48,10 @@ impl Stage {
             met: AtomicU64::new(0),
         };
         stage.take(KERNEL_TABLE, FrameKind::Table);
+        let kernel = stage.hardware.physical.entry(KERNEL_ROOT, KERNEL_REGION);
+        // As below.
+        let entry = Pte::to(KERNEL_TABLE, true).0;
+        kernel.as_core().store(entry, Ordering::Relaxed);
         for space in 0..SPACES {
             let (root, table) = (FIRST_ROOT + space as u16, table_of(space));
             let frame = FIRST_FRAME + space as u16;
