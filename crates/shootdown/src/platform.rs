@@ -53,12 +53,12 @@ use crate::watchdog::Stall;
 ///    leaked, or the process aborted.
 /// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
 /// 11. Under every root that a CPU has loaded while it is online, the host's own too, all that the engine and its callers lend to other CPUs is mapped, at
-///    one address, and is accessed without a fault: the engine, [`CpuMemory`](crate::CpuMemory), [`CallData`](crate::CallData), functions, and the stacks of those
-///    who [call](crate::Shootdown::call_many). Other CPUs read and write it in their interrupt.
+///     one address, and is accessed without a fault: the engine, [`CpuMemory`](crate::CpuMemory), [`CallData`](crate::CallData), functions, and the stacks of those
+///     who [call](crate::Shootdown::call_many). Other CPUs read and write it in their interrupt.
 /// 12. On a CPU that is online only this engine loads roots, tag 0 ([`Asid::UNTAGGED`]) and the tags of [`asid_slots`](Self::asid_slots) are its own, and tags stay
-///    switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::Shootdown::begin_foreign_root) and
-///    [`end_foreign_root`](crate::Shootdown::end_foreign_root), loads what it is told between the halves of a
-///    [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own.
+///     switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::Shootdown::begin_foreign_root) and
+///     [`end_foreign_root`](crate::Shootdown::end_foreign_root), loads what it is told between the halves of a
+///     [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own.
 pub unsafe trait Platform: Sync {
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;

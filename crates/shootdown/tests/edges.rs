@@ -19,10 +19,9 @@ fn host_loads(puppet: &'static Puppet, number: u32, root: u64) {
     puppet.as_cpu(number, || {
         let irqs_were_off = puppet.irq_save();
         // SAFETY: 1. a puppet's roots are numbers.
-        unsafe {
-            puppet.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
-            puppet.irq_restore(irqs_were_off);
-        }
+        unsafe { puppet.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
+        // SAFETY: 1. saved above.
+        unsafe { puppet.irq_restore(irqs_were_off) };
     });
 }
 

@@ -222,10 +222,9 @@ fn switch_in_halves(
         let root = next.map_or(NO_USER.as_u64(), AddressSpace::root);
         let platform = machine.platform();
         // SAFETY: 1. roots are numbers; the halves belong together.
-        unsafe {
-            platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop);
-            machine.end_switch(previous, next);
-        }
+        unsafe { platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
+        // SAFETY: 1. loaded just now.
+        unsafe { machine.end_switch(previous, next) };
     }
     // SAFETY: 1. saved above.
     unsafe { machine.platform().irq_restore(irq) };

@@ -189,10 +189,9 @@ where
             self.hardware.saw(Sight::SwitchedInHalves);
             let root = next.map_or(kernel_root.into(), |space| space.root());
             // SAFETY: 1. roots are numbers here; the load is what the second half is told of.
-            unsafe {
-                platform.load_root(root);
-                self.engine.end_switch(previous, next);
-            }
+            unsafe { platform.load_root(root) };
+            // SAFETY: 1. loaded just now.
+            unsafe { self.engine.end_switch(previous, next) };
         }
         // SAFETY: 1. saved above.
         unsafe { platform.irq_restore(irq) };
