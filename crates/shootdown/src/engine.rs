@@ -168,9 +168,6 @@ where
     }
 
     /// The counters of `cpu`, all zero before it is [attached](Self::attach). Any context; does not block.
-    ///
-    /// # Panics
-    /// When `cpu` is not below `N`.
     pub fn stats(&self, cpu: CpuId) -> Stats {
         let memory = self.attached(cpu);
         memory.map_or_else(Stats::default, |memory| memory.counters.read())
@@ -208,10 +205,10 @@ where
         Here { cpu, state }
     }
 
-    /// What the engine keeps for `cpu`, or `None` where it has none yet.
+    /// What the engine keeps for `cpu`, or `None` where it has none yet, or is not below `N`.
     #[inline]
     pub(crate) fn attached(&self, cpu: CpuId) -> Option<&CpuState<N>> {
-        self.cpus[cpu.index()].get()
+        self.cpus.get(cpu.index()).and_then(SetOnce::get)
     }
 
     /// Whether `cpu` is a target of flushes.

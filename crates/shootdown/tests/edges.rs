@@ -212,6 +212,10 @@ fn an_nmi_before_attach_may_not_use_user_memory() {
         let may = puppet.as_cpu(number, || machine.user_access_ok(space.id()));
         assert!(!may);
     }
+    // One that the engine has no room for.
+    let small: Machine<1> = Shootdown::new(puppet);
+    assert!(!puppet.as_cpu(1, || small.user_access_ok(space.id())));
+    assert!(!puppet.as_cpu(1, || small.poll()));
 }
 
 /// Early boot code unmaps too. Once any CPU is online, one without memory cannot ask it.

@@ -9,7 +9,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
-use crate::sync::{OwnWord, SetOnce};
+use crate::sync::OwnWord;
 use crate::watchdog::{FoundBy, Stall};
 
 /// CPUs of which one look tries to find one that has memory.
@@ -62,8 +62,9 @@ where
         let stall = {
             let _irq = self.irq_guard();
             let cpu = self.platform.current_cpu();
-            let state = self.cpus.get(cpu.index()).and_then(SetOnce::get);
-            let Some(state) = state else { return };
+            let Some(state) = self.attached(cpu) else {
+                return;
+            };
             let here = Here { cpu, state };
             self.look_at_own(here).or_else(|| self.look_out(here))
         };
