@@ -27,14 +27,19 @@ fn host_loads(puppet: &'static Puppet, number: u32, root: u64) {
 
 /// Runs this test again in a process that `body` ends: what it said on stderr. In that process it does not return.
 fn ends_the_process(test: &str, body: impl FnOnce()) -> String {
+    ends_in_case(test, "", |_| body())
+}
+
+/// The same for a case of several.
+fn ends_in_case(test: &str, case: &str, body: impl FnOnce(&str)) -> String {
     const CHILD: &str = "SHOOTDOWN_ENDS_THE_PROCESS";
-    if std::env::var_os(CHILD).is_some() {
-        body();
+    if let Ok(case) = std::env::var(CHILD) {
+        body(&case);
         std::process::exit(0);
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture"]);
-    let output = child.env(CHILD, "1").output().unwrap();
+    let output = child.env(CHILD, case).output().unwrap();
     assert!(!output.status.success(), "it ended as if nothing had been");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(!stdout.contains("was freed"), "{stdout}");
@@ -361,6 +366,41 @@ fn a_call_whose_submission_unwinds_ends_the_process() {
         let _ = machine.call_many_with(&mask([1]), &run, || ());
     });
     assert!(stderr.contains("has lent its function"), "{stderr}");
+}
+
+/// A platform that unwinds in the middle of a load, or of a flush that was acknowledged, leaves a CPU of which nobody knows what it still uses.
+#[test]
+#[cfg_attr(miri, ignore = "starts a process")]
+fn a_load_or_a_flush_that_unwinds_ends_the_process() {
+    let play = |case: &str| {
+        let (machine, puppet) = with_puppet::<2>();
+        puppet.has_no_back_end.store(true, Relaxed);
+        let space = ManuallyDrop::new(Space::new(machine, 1));
+        puppet.as_cpu(1, || machine.switch_to(None, &space));
+        *puppet.unwinds_at.lock().unwrap() = Some(match case {
+            "load" => |moment| matches!(moment, Moment::Load(_)),
+            "flush" => |moment| matches!(moment, Moment::Flush(_)),
+            _ => |moment| matches!(moment, Moment::Event(TraceEvent::FlushStarted { .. })),
+        });
+        // Where the host catches it, the CPU goes on, and the frame is free.
+        let _ = catch_unwind(AssertUnwindSafe(|| match case {
+            "load" => puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT)),
+            _ => {
+                let flush = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+                drop(flush.hold(Freed("a frame")));
+            }
+        }));
+        std::process::exit(0);
+    };
+    for (case, why) in [
+        ("load", "a load of a root unwound"),
+        ("flush", "a flush unwound"),
+        ("trace", "a responder unwound"),
+    ] {
+        let test = "a_load_or_a_flush_that_unwinds_ends_the_process";
+        let stderr = ends_in_case(test, case, play);
+        assert!(stderr.contains(why), "{case}: {stderr}");
+    }
 }
 
 /// A collection of one.

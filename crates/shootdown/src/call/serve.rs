@@ -18,6 +18,7 @@ use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
+use crate::tlb::Serving;
 use crate::trace::TraceEvent;
 
 /// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
@@ -40,7 +41,9 @@ where
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(&me.inbox, me.cpu);
         }
+        let serving = Serving(me);
         let served = self.serve(me);
+        core::mem::forget(serving);
         if !me.met.is_empty() && me.inbox.is_quiet(me.cpu) {
             // Nobody keeps the interrupted task from going on.
             me.met.clear();
@@ -90,7 +93,9 @@ where
         let _irq = self.irq_guard();
         let me = self.here();
         me.met.clear();
+        let serving = Serving(me);
         let served = serve(self, me);
+        core::mem::forget(serving);
         if served {
             me.counters.polls_served.add(1);
         }

@@ -5,6 +5,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::guard::no_unwind;
 use crate::memory::CpuState;
 use crate::platform::{LocalFlush, Platform};
 use crate::tlb::{
@@ -54,7 +55,9 @@ where
     pub(crate) fn drop_local(&self, operation: LocalFlush) {
         // As in `load_value`: what an NMI-like context reads of this CPU is true before the flush, and after it.
         compiler_fence(Ordering::SeqCst);
-        self.platform.local_flush(operation);
+        // Other CPUs, or this one, take for dropped what it names.
+        let drop = || self.platform.local_flush(operation);
+        no_unwind("a flush unwound: what is dropped nobody knows", drop);
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -182,7 +185,11 @@ where
         compiler_fence(Ordering::SeqCst);
         // SAFETY: 1. the root is that of a space or its windows, which stay until this CPU has left them (their drops see to that), or the kernel's, which stays
         // for ever.
-        unsafe { self.platform.load_tagged_root(root, asid, entries) };
+        let load = || unsafe { self.platform.load_tagged_root(root, asid, entries) };
+        no_unwind(
+            "a load of a root unwound: which one is loaded nobody knows",
+            load,
+        );
         compiler_fence(Ordering::SeqCst);
     }
 

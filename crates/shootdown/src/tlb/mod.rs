@@ -67,5 +67,6 @@ pub(crate) use loaded::CpuTlb;
 pub(crate) use owed::OwedFlush;
 pub(crate) use present::Presence;
 pub(crate) use request::FlushScope;
+pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use taken::{TakenNote, TakenRun};

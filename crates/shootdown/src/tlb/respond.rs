@@ -18,6 +18,24 @@ pub(crate) enum Role {
     Responder,
 }
 
+/// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
+/// uses (I5). Forgotten at the end.
+pub(crate) struct Serving<'a, const N: usize>(pub(crate) Here<'a, N>)
+where
+    Cpus<N>: Capacity;
+
+impl<const N: usize> Drop for Serving<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn drop(&mut self) {
+        assert!(
+            !self.0.tlb.owes_flush(),
+            "a responder unwound that owes a flush"
+        );
+    }
+}
+
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,

@@ -184,6 +184,8 @@ pub struct Puppet {
     /// The space that an NMI asks about, and moments at which it was told to leave user memory alone.
     nmi_space: Mutex<Option<SpaceId>>,
     pub user_access_denied: Log<Moment>,
+    /// At such a moment the platform unwinds.
+    pub unwinds_at: Mutex<Option<fn(Moment) -> bool>>,
     handler: Mutex<Option<Hook<()>>>,
     user_access_ok: Mutex<Option<Hook<bool>>>,
     /// There is no way to flush other CPUs without interrupts.
@@ -520,6 +522,10 @@ impl Puppet {
 
     /// An NMI comes, and asks whether it may use user memory.
     fn nmi(&'static self, moment: Moment) {
+        let unwinds_at = *self.unwinds_at.lock().unwrap();
+        if unwinds_at.is_some_and(|unwinds_at| unwinds_at(moment)) {
+            panic!("a method of the platform unwinds");
+        }
         let ask = *self.user_access_ok.lock().unwrap();
         if ask.is_some_and(|ask| !ask(self)) {
             self.user_access_denied.push(moment);
