@@ -69,8 +69,9 @@ impl Churn {
         let Some(cpu) = self.out.get().checked_sub(1) else {
             return false;
         };
-        host.bring_online(CpuId::new(cpu as u32));
+        // First, because at the end of a run interrupts still do steps, and no epoch tells them of it.
         self.out.set(0);
+        host.bring_online(CpuId::new(cpu as u32));
         true
     }
 

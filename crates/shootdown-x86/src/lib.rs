@@ -132,7 +132,7 @@
 //!     }
 //!     unsafe fn load_root(&self, root: u64) {
 //!         // SAFETY: `Root::new` was told that the tables map the kernel, and stay.
-//!         unsafe { tlb().load_root(root.as_u64()) };
+//!         unsafe { tlb().load_root(root) };
 //!     }
 //!     fn prefetch_write(&self, address: usize) {
 //!         shootdown_x86::cache::prefetch_write(address);

@@ -263,3 +263,38 @@ fn only_hyper_v_recommends() {
     };
     assert!(!HypervFeatures::from_leaves(nobody).has_remote_flush());
 }
+
+/// Notes the words of a list.
+struct Noted(RefCell<Vec<u64>>);
+
+impl Hypercall for Noted {
+    fn call(&self, control: u64, input: &Input) -> u64 {
+        let count = control >> 32 & 0xfff;
+        self.0
+            .borrow_mut()
+            .extend(&input.words()[3..3 + count as usize]);
+        count << 32
+    }
+}
+
+/// The part of a range that lies beyond the end of the address space is left out, also inside one word.
+#[test]
+fn a_list_ends_with_the_address_space() {
+    let features = HypervFeatures::from_leaves(|leaf, _| CpuidResult {
+        eax: match leaf {
+            0x4000_0001 => u32::from_le_bytes(*b"Hv#1"),
+            _ => 1 << 2,
+        },
+        ebx: 0,
+        ecx: 1 << 31,
+        edx: 0,
+    });
+    let fake = Noted(RefCell::default());
+    let top = usize::MAX & !0xfff;
+    let ranges = [(top, 3)];
+    let mut input = Input::new();
+    let flushed = Flushed::Ranges(0x1000, &ranges);
+    flush(&fake, features, &mut input, [1].into_iter(), flushed).unwrap();
+    let words = fake.0.take();
+    assert_eq!(words, [top as u64], "{words:x?}: pages behind the last");
+}

@@ -104,6 +104,7 @@ where
             cpu.index() < N,
             "{cpu} is attached to an engine for {N} CPUs"
         );
+        assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
         let state = memory.claim(cpu);
         // SAFETY: duty 1.
         let is_first = unsafe { self.cpus[cpu.index()].set(state) };

@@ -58,7 +58,8 @@ use crate::watchdog::Stall;
 /// 12. On a CPU that is online only this engine loads roots, tag 0 ([`Asid::UNTAGGED`]) and the tags of [`asid_slots`](Self::asid_slots) are its own, and tags stay
 ///     switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::Shootdown::begin_foreign_root) and
 ///     [`end_foreign_root`](crate::Shootdown::end_foreign_root), loads what it is told between the halves of a
-///     [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own.
+///     [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own, which translates nothing globally but what the
+///     kernel's roots translate, and that in the same way.
 pub unsafe trait Platform: Sync {
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
     type IrqState: Copy + Debug;

@@ -161,9 +161,13 @@ impl ActivityLog {
         self.reported[index].set(number.bits());
     }
 
-    /// Whether one was.
-    pub(crate) fn is_reported(&self, index: usize, number: Number) -> bool {
-        self.reported[index].get() == number.bits()
+    /// Whether one was, since this was asked last. On any CPU: an answer too many, or too few, is a report too few or too many.
+    pub(crate) fn take_report(&self, index: usize, number: Number) -> bool {
+        let is_reported = self.reported[index].get() == number.bits();
+        if is_reported {
+            self.reported[index].set(!number.bits());
+        }
+        is_reported
     }
 
     /// What the request in slot `index` asks for.

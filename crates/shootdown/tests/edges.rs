@@ -698,6 +698,142 @@ fn a_strict_flush_leaves_no_joining_cpu_to_a_back_end() {
     }
 }
 
+/// A trace says which space is loaded, also where none is.
+#[test]
+fn the_name_of_no_space_is_no_space() {
+    let machine = online(tagged::<2>(8));
+    let puppet = *machine.platform();
+    let space = Space::new(machine, 1);
+    machine.switch_to(None, &space);
+    puppet.trace.take();
+    machine.switch_away(&space, KERNEL_ROOT);
+    let last = puppet
+        .trace
+        .take()
+        .into_iter()
+        .rev()
+        .find_map(|event| match event {
+            TraceEvent::Switched { space, .. } => Some(space),
+            _ => None,
+        });
+    let id = last.unwrap();
+    machine.begin_foreign_root();
+    assert!(!machine.user_access_ok(id), "{id:?}, on a foreign root");
+    machine.end_foreign_root(KERNEL_ROOT);
+}
+
+/// An engine on which the CPU is not online loads a root, where another one has a space loaded.
+#[test]
+fn an_engine_that_is_not_online_loads_no_root() {
+    let machine = online(tagged::<2>(8));
+    let puppet = *machine.platform();
+    puppet.has_no_back_end.store(true, Relaxed);
+    let other: &Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
+    other.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
+    let space = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
+    machine.switch_to(None, &space);
+    puppet.map_in(1, 0, 10);
+    assert_eq!(puppet.access(0, 0), 10);
+    let _ = refuses(|| {
+        other.begin_foreign_root();
+        other.end_foreign_root(KERNEL_ROOT);
+    });
+    assert_eq!(
+        puppet.root_of(0),
+        1,
+        "the space of the engine that is online"
+    );
+}
+
+/// A refused attach keeps nothing.
+#[test]
+fn memory_that_was_refused_is_not_lost() {
+    let puppet: &'static Puppet = powered_off::<2>().platform();
+    let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
+    machine.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
+    let memory: &'static CpuMemory<2> = Box::leak(Box::new(CpuMemory::new()));
+    assert!(refuses(|| machine.attach(cpu(0), memory)));
+    assert!(!refuses(|| machine.attach(cpu(1), memory)));
+}
+
+/// What a root of the host's had mapped globally is gone when it is over.
+#[test]
+fn a_foreign_root_leaves_no_global_translations() {
+    for tags in [0, 8] {
+        let machine = online(tagged::<2>(tags));
+        let puppet = *machine.platform();
+        puppet.map(GLOBAL, 20);
+        puppet.map_in(98, GLOBAL, 66);
+        machine.begin_foreign_root();
+        host_loads(puppet, 0, 98);
+        assert_eq!(puppet.access(0, GLOBAL), 66);
+        machine.end_foreign_root(KERNEL_ROOT);
+        assert_eq!(
+            puppet.access(0, GLOBAL),
+            20,
+            "tags {tags}: the kernel's own page"
+        );
+    }
+}
+
+/// An interrupt between the halves of a switch is a mistake that panics; nothing is given back early all the same.
+#[test]
+fn an_interrupt_between_the_halves_frees_no_frame_early() {
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.has_no_back_end.store(true, Relaxed);
+    let a = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
+    let b = ManuallyDrop::new(AddressSpace::new(machine, tables(2)));
+    machine.switch_to(None, &a);
+    puppet.map_in(1, 0, 10);
+    assert_eq!(puppet.access(0, 0), 10);
+    assert!(machine.begin_switch(Some(&a), Some(&b)));
+    puppet.map_in(1, 0, 11);
+    let mut batch = FlushBatch::<_, 1>::new(&a);
+    batch.page(0, PageSize::SIZE_4K, 10u64).unwrap();
+    let ticket = puppet.as_cpu(1, || machine.submit_batch(&a, batch));
+    assert!(refuses(|| puppet.deliver(0)));
+    assert!(
+        !ticket.is_done() || puppet.access(0, 0) == 11,
+        "the frame comes back, and CPU 0 uses it"
+    );
+    forget(ticket);
+}
+
+/// Pages below 4 KiB are everything, in a flush of windows too.
+#[test]
+fn a_window_flush_of_a_part_of_a_page_drops_the_page() {
+    let machine = online(tagged::<2>(8));
+    let puppet = *machine.platform();
+    let a = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
+    let w = ManuallyDrop::new(WindowRoot::new(machine, &a, cpu(0), tables(10)));
+    machine.switch_to_windows(None, &a, &w);
+    puppet.map_in(10, WINDOW, 5);
+    assert_eq!(puppet.access(0, WINDOW), 5);
+    puppet.map_in(10, WINDOW, 6);
+    let part = FlushRange::new(
+        WINDOW * PAGE + 8,
+        WINDOW * PAGE + 16,
+        PageSize::from_shift(3),
+    );
+    machine.pin_windows(&w).unwrap().flush(part);
+    assert_eq!(puppet.access(0, WINDOW), 6);
+}
+
+/// A private root whose load was refused may be dropped.
+#[test]
+fn windows_whose_load_was_refused_were_never_loaded() {
+    let machine = online(tagged::<2>(8));
+    let a = AddressSpace::new(machine, tables(1));
+    let windows = WindowRoot::new(machine, &a, cpu(0), tables(10));
+    let b = AddressSpace::new(machine, tables(2));
+    assert!(refuses(|| machine.switch_to_windows(
+        Some(&b),
+        &a,
+        &windows
+    )));
+    drop(windows);
+}
+
 /// Whether a type can be cloned, or a function be called by safe code: what is true is an inherent method, which hides the other one.
 mod probe {
     use super::*;

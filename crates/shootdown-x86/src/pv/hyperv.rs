@@ -185,17 +185,15 @@ impl Input {
     fn list(&mut self, at: usize, ranges: &[(usize, usize)]) -> Option<u64> {
         let mut end = at;
         for &(start, pages) in ranges {
-            let (mut start, mut left) = (start & !(PAGE_BYTES - 1), pages);
+            let mut start = start & !(PAGE_BYTES - 1);
+            // The part beyond the end of the address space is left out.
+            let mut left = pages.min((usize::MAX - start) / PAGE_BYTES + 1);
             while left > 0 {
                 let now = left.min(MOST_MORE + 1);
                 *self.0.get_mut(end)? = (start | (now - 1)) as u64;
                 end += 1;
                 left -= now;
-                // The part beyond the end of the address space is left out.
-                match start.checked_add(now * PAGE_BYTES) {
-                    Some(next) => start = next,
-                    None => break,
-                }
+                start = start.wrapping_add(now * PAGE_BYTES);
             }
         }
         Some((end - at) as u64)

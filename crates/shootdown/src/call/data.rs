@@ -79,6 +79,18 @@ impl<F: Fn(CpuId) + Sync> CallData<F> {
     }
 }
 
+/// A list's own CPU has pushed, and not sent itself the interrupt: the platform may refuse that for long, so whoever pushes next sends one.
+const UNSENT: u64 = 1;
+
+/// Who pushes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pusher {
+    /// The CPU whose list it is.
+    Itself,
+    /// Another one.
+    Another,
+}
+
 /// The functions that were posted to one CPU.
 #[derive(Debug)]
 pub(crate) struct PostedList(AtomicU64);
@@ -96,33 +108,44 @@ impl PostedList {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds data that are on no list; true if the list was empty.
-    pub(super) fn push<F>(&self, data: &'static CallData<F>) -> bool {
+    /// Adds data that are on no list, on the CPU of the list itself or on another; true if an interrupt is to be sent.
+    pub(super) fn push<F>(&self, data: &'static CallData<F>, pusher: Pusher) -> bool {
         // SAFETY: 1. they live for ever. Of the whole, not of the link: the function is reached by this address.
-        unsafe { self.push_link(NonNull::from(data).cast()) }
+        unsafe { self.push_link(NonNull::from(data).cast(), pusher) }
     }
 
     /// The same for any link.
     ///
     /// # Safety
     /// 1. It is on no list, and lives as long as the list; the pointer leads to the whole that it is a part of.
-    pub(super) unsafe fn push_link(&self, link: NonNull<Link>) -> bool {
-        let new = address(Some(link));
+    pub(super) unsafe fn push_link(&self, link: NonNull<Link>, pusher: Pusher) -> bool {
+        let link_address = address(Some(link));
         // SAFETY: duty 1.
         let cell = unsafe { &link.as_ref().next };
         let mut first = self.0.load(Ordering::Relaxed);
         loop {
             // SAFETY: 1. they are on no list, so no other CPU reads the link.
-            unsafe { cell.write(first) };
+            unsafe { cell.write(first & !UNSENT) };
+            let sends = first == 0 || first & UNSENT != 0;
+            let new = match pusher {
+                Pusher::Itself if sends => link_address | UNSENT,
+                _ => link_address,
+            };
             // ORDERING: Release publishes the link and what its caller wrote; pairs with `take`. The others keep the chain.
             let pushed = self
                 .0
                 .compare_exchange(first, new, Ordering::AcqRel, Ordering::Relaxed);
             match pushed {
-                Ok(_) => return first == 0,
+                Ok(_) => return sends,
                 Err(other) => first = other,
             }
         }
+    }
+
+    /// The platform has accepted the interrupt for what its own CPU pushed last. On that CPU.
+    pub(super) fn is_sent(&self) {
+        // Relaxed: nothing else is published, and the chain is kept.
+        self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }
 
     /// Takes all, the oldest first.
@@ -131,7 +154,7 @@ impl PostedList {
             return None;
         }
         // ORDERING: Acquire sees the links; pairs with `push`.
-        let mut newest = pointer(self.0.swap(0, Ordering::AcqRel));
+        let mut newest = pointer(self.0.swap(0, Ordering::AcqRel) & !UNSENT);
         let mut oldest = None;
         while let Some(link) = newest {
             // SAFETY: links live for ever.

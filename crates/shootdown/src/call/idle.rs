@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use crate::call::free_slot::forbid_inside_function;
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -44,7 +45,7 @@ where
     /// ```
     ///
     /// # Panics
-    /// When the CPU has no memory; at the end, on another CPU.
+    /// When the CPU has no memory; inside a called function; at the end, on another CPU.
     pub fn poll_idle<R>(&self, idle: impl FnOnce(&PollIdle<'_, P, N>) -> R) -> R {
         // Lent, not given: one that was forgotten would leave this CPU without interrupts (I7).
         idle(&self.hold_doorbell())
@@ -53,6 +54,7 @@ where
     fn hold_doorbell(&self) -> PollIdle<'_, P, N> {
         let _irq = self.irq_guard();
         let here = self.here();
+        forbid_inside_function(here);
         here.inbox.hold(here.cpu);
         PollIdle {
             engine: self,

@@ -3,7 +3,7 @@
 //! A CPU that has published a request, and is stuck before it waits (its platform's `send_ipi` waits for the target), looks at no clock; who has
 //! posted never waits. So the other CPUs' timer ticks look: each at one CPU's slots at a time, and at one request there until it is done.
 
-use crate::call::{Number, RequestRef};
+use crate::call::{Number, RequestRef, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -23,8 +23,8 @@ pub(crate) struct Lookout {
     number: OwnWord,
     /// Since when; 0 while there is none.
     since_ns: OwnWord,
-    /// Reports of it by this CPU.
-    reports: OwnWord,
+    /// Since when looks have found data posted to this CPU; 0 if the last one has found none.
+    posted_since_ns: OwnWord,
 }
 
 impl Lookout {
@@ -34,7 +34,7 @@ impl Lookout {
             slot: OwnWord::new(),
             number: OwnWord::new(),
             since_ns: OwnWord::new(),
-            reports: OwnWord::new(),
+            posted_since_ns: OwnWord::new(),
         }
     }
 
@@ -53,8 +53,8 @@ where
 {
     /// Looks after what no wait of the engine looks after, and reports to [`Platform::on_stall`] what has taken twice as long as
     /// [`set_stall_ns`](Self::set_stall_ns) allows, with [`FoundBy::Look`]: requests whose initiator posted and went on, or is stuck in
-    /// [`Platform::send_ipi`], where it looks at no clock. Their interrupts are sent again. A request is found after as many looks as there are CPUs,
-    /// by one of those that look. Also asks again for an interrupt to this CPU itself that the platform has refused.
+    /// [`Platform::send_ipi`], where it looks at no clock; and data that were posted to this CPU and do not run. Their interrupts are sent again. A request is
+    /// found after as many looks as there are CPUs, and as many stalls as there are before it. Also asks again for an interrupt to this CPU itself that the platform has refused.
     ///
     /// Call it from the timer tick of each CPU; without it such a stall is silent. Any context but NMI; reads a few words of one other
     /// CPU, and does not block. On a CPU without [memory](Self::attach) it does nothing.
@@ -66,7 +66,9 @@ where
                 return;
             };
             let here = Here { cpu, state };
-            self.look_at_own(here).or_else(|| self.look_out(here))
+            (self.look_at_own(here))
+                .or_else(|| self.look_at_posted(here))
+                .or_else(|| self.look_out(here))
         };
         if let Some(stall) = stall {
             self.platform.on_stall(&stall);
@@ -92,7 +94,31 @@ where
         })
     }
 
-    /// Looks at the request that this CPU looks after, or for another one.
+    /// Asks for the interrupt once more for which data wait that were posted to this CPU: it may have got lost.
+    fn look_at_posted(&self, here: Here<'_, N>) -> Option<Stall> {
+        let since_ns = &here.lookout.posted_since_ns;
+        if here.posted.0.is_empty() {
+            since_ns.set(0);
+            return None;
+        }
+        let now_ns = self.platform.now_ns();
+        if since_ns.get() == 0 {
+            since_ns.set(now_ns.max(1));
+            return None;
+        }
+        self.interrupt_self(here);
+        let waited_ns = now_ns.saturating_sub(since_ns.get());
+        if waited_ns < self.stall_limit_ns()?.saturating_mul(2) {
+            return None;
+        }
+        since_ns.set(now_ns.max(1));
+        Some(Stall {
+            found_by: FoundBy::Look,
+            ..self.refusal(here.cpu, waited_ns)
+        })
+    }
+
+    /// Looks at the request that this CPU looks after; then, or if it is done, for another one.
     fn look_out(&self, here: Here<'_, N>) -> Option<Stall> {
         let limit_ns = self.stall_limit_ns()?;
         let (lookout, now_ns) = (&here.lookout, self.platform.now_ns());
@@ -102,38 +128,50 @@ where
             return None;
         }
         let waited_ns = now_ns.saturating_sub(lookout.since_ns.get());
-        let reports = lookout.reports.get();
-        // A wait has reported it before, unless there is none. So may another CPU's look have.
-        if waited_ns < limit_ns.saturating_mul(2 << reports.min(32))
-            || reports == 0 && self.is_reported(request)
-        {
+        if waited_ns < limit_ns.saturating_mul(2) {
             return None;
         }
-        lookout.reports.set(reports + 1);
-        let stall = self.stall_of(request, waited_ns)?;
+        // Others wait behind it. If nobody else reports it any more, the next who comes does.
+        let stall = match self.take_report(request) {
+            true => None,
+            false => self.stall_of(request, waited_ns),
+        };
+        self.look_for_another(here, now_ns);
         Some(Stall {
             found_by: FoundBy::Look,
-            ..stall
+            ..stall?
         })
     }
 
-    /// Looks at the slots of the next CPU.
+    /// Looks at the next slots: those of the same CPU, then those of the next one.
     fn look_for_another(&self, here: Here<'_, N>, now_ns: u64) {
         let lookout = &here.lookout;
         lookout.since_ns.set(0);
-        for _ in 0..MOST_TRIED.min(N) {
-            let next = (lookout.initiator.get() as usize + 1) % N;
-            lookout.initiator.set(next as u64);
-            let Some(state) = self.cpus[next].get() else {
-                continue;
-            };
-            if let Some(slot) = state.slots.iter().position(|slot| !slot.is_free()) {
-                lookout.slot.set(slot as u64);
-                lookout.number.set(state.slots[slot].number().bits());
-                lookout.since_ns.set(now_ns.max(1));
-                lookout.reports.set(0);
+        let (mut cpu, mut first) = (
+            lookout.initiator.get() as usize,
+            lookout.slot.get().wrapping_add(1) as usize,
+        );
+        for turn in 0..=MOST_TRIED.min(N) {
+            if let Some(state) = self.cpus[cpu].get() {
+                let mut slots = (first..SLOTS).map(|slot| (slot, &state.slots[slot]));
+                let found = slots.find(|(_, slot)| !slot.is_free());
+                if found.is_some() || turn > 0 {
+                    lookout.initiator.set(cpu as u64);
+                    lookout.slot.set(SLOTS as u64 - 1);
+                }
+                if let Some((index, slot)) = found {
+                    lookout.slot.set(index as u64);
+                    lookout.number.set(slot.number().bits());
+                    lookout.since_ns.set(now_ns.max(1));
+                }
+                if found.is_some() || turn > 0 {
+                    return;
+                }
             }
-            return;
+            (cpu, first) = ((cpu + 1) % N, 0);
         }
+        // None of them has memory: the next look begins here.
+        lookout.initiator.set(cpu as u64);
+        lookout.slot.set(u64::MAX);
     }
 }

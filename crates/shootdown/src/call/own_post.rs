@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::call::data::{Link, pointer};
+use crate::call::data::{Link, Pusher, pointer};
 use crate::call::{Payload, Request, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
@@ -80,6 +80,14 @@ where
         next
     }
 
+    /// Has this CPU run what it has just pushed onto its own list. Interrupts are off.
+    #[cold]
+    pub(super) fn interrupt_for_own_post(&self, here: Here<'_, N>) {
+        if self.interrupt_self(here) {
+            here.posted.0.is_sent();
+        }
+    }
+
     /// Posts a function to this CPU, which has place for it. Interrupts are off.
     #[cold]
     pub(super) fn post_to_self(&self, here: Here<'_, N>, request: Request) {
@@ -90,8 +98,12 @@ where
         unsafe { place.request.write(request) };
         place.link.is_posted.store(1, Ordering::Relaxed);
         // SAFETY: 1. it was free, is a part of this CPU's memory, and the address is that of the whole.
-        if unsafe { here.posted.0.push_link(NonNull::from(place).cast()) } {
-            self.interrupt_self(here);
+        if unsafe {
+            here.posted
+                .0
+                .push_link(NonNull::from(place).cast(), Pusher::Itself)
+        } {
+            self.interrupt_for_own_post(here);
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::call::CallData;
-use crate::call::data::pointer;
+use crate::call::data::{Pusher, pointer};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -66,8 +66,12 @@ where
         if data.link.is_posted.swap(1, Ordering::Acquire) != 0 {
             return Err(PostRefused::Busy);
         }
-        if self.state(target).posted.0.push(data) {
-            self.interrupt_one(here, target);
+        match target == here.cpu {
+            true if here.posted.0.push(data, Pusher::Itself) => self.interrupt_for_own_post(here),
+            false if self.state(target).posted.0.push(data, Pusher::Another) => {
+                self.interrupt_one(here, target);
+            }
+            _ => {}
         }
         Ok(())
     }

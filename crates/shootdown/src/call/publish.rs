@@ -268,7 +268,8 @@ where
     #[cold]
     pub(crate) fn interrupt_one(&self, here: Here<'_, N>, target: CpuId) {
         if target == here.cpu {
-            return self.interrupt_self(here);
+            self.interrupt_self(here);
+            return;
         }
         let is_sent = self.platform.send_ipi(target).is_ok()
             || self.interrupt_later(here, (Targets::One(target), target), |waited_ns| {
@@ -278,14 +279,15 @@ where
     }
 
     /// Has this CPU look again in another interrupt. Interrupts are off, so nothing may spin for it: if the platform refuses, the next handler
-    /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more.
+    /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more. Whether it was accepted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn interrupt_self(&self, here: Here<'_, N>) {
+    pub(crate) fn interrupt_self(&self, here: Here<'_, N>) -> bool {
         let owes_since = &here.owes_interrupt_since;
         if self.platform.send_ipi(here.cpu).is_ok() {
             owes_since.set(0);
-            return here.counters.ipis_sent.add(1);
+            here.counters.ipis_sent.add(1);
+            return true;
         }
         here.counters.ipis_refused.add(1);
         if owes_since.get() == 0 {
@@ -293,5 +295,6 @@ where
         }
         // So that `poll` comes here.
         here.inbox.hint();
+        false
     }
 }

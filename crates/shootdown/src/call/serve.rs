@@ -109,6 +109,8 @@ where
             me.look_again.set(true);
             return self.serve_flushes(me);
         }
+        // What it was for is served now.
+        me.owes_interrupt_since.set(0);
         let mut served = self.look_around(me);
         if !me.backlog.is_empty() {
             self.run_backlog(me);

@@ -125,16 +125,18 @@ where
         }
     }
 
-    /// Whether a stall of the request was reported.
-    pub(super) fn is_reported(&self, request: RequestRef) -> bool {
+    /// Whether a stall of the request was reported since this was asked last.
+    pub(super) fn take_report(&self, request: RequestRef) -> bool {
         let activity = &self.state(request.initiator).activity;
-        activity.is_reported(request.slot, request.number)
+        activity.take_report(request.slot, request.number)
     }
 
     /// A second interrupt is harmless, a lost first one is not. Interrupts are off.
     fn interrupt_again(&self, target: CpuId) {
         let here = self.here();
-        if target != here.cpu && self.platform.send_ipi(target).is_ok() {
+        if target == here.cpu {
+            self.interrupt_self(here);
+        } else if self.platform.send_ipi(target).is_ok() {
             here.counters.ipis_resent.add(1);
         }
     }

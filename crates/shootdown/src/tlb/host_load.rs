@@ -10,8 +10,9 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::platform::Platform;
+use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
+use crate::tlb::switch::not_online;
 use crate::tlb::{AddressSpace, KernelRoot, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
@@ -36,6 +37,8 @@ where
         previous: Option<&AddressSpace<N>>,
         next: Option<&AddressSpace<N>>,
     ) -> bool {
+        // They are off already, or the caller is wrong; a flush between two of these lines would be answered as a stray.
+        let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         if name(previous) == name(next) {
             self.check_host(me, previous);
@@ -58,6 +61,7 @@ where
             generation = next.generation();
         }
         state.tlb.begin_switch(name(next), generation);
+        drop(irq);
         true
     }
 
@@ -98,18 +102,21 @@ where
     /// caller does not leave this CPU; the engine answers requests meanwhile, so the roots map what contract 11 of [`Platform`] names. Does not block.
     ///
     /// # Panics
-    /// When this CPU has a space loaded, lazily too, or has a foreign root already.
+    /// When this CPU has a space loaded, lazily too, or has a foreign root already, or is not online.
     pub fn begin_foreign_root(&self) {
         let irq = self.irq_guard();
         let me = self.platform.current_cpu();
         self.check_host(me, None);
+        if !self.is_ready(me) {
+            not_online(me);
+        }
         let tlb = &self.state(me).tlb;
         tlb.set_host(SpaceId::FOREIGN);
         tlb.set_untagged(None);
         drop(irq);
     }
 
-    /// Loads `kernel_root`, and drops what the host's own roots have left under tag 0. Context as of [`begin_foreign_root`](Self::begin_foreign_root).
+    /// Loads `kernel_root`, and drops all that the host's own roots have left, global translations too. Context as of [`begin_foreign_root`](Self::begin_foreign_root).
     ///
     /// # Panics
     /// When that was not called on this CPU.
@@ -122,6 +129,7 @@ where
             "{me} ends a foreign root, and has begun none: call begin_foreign_root before you load it"
         );
         self.load_kernel(me, kernel_root);
+        self.drop_local(LocalFlush::All);
         tlb.set_host(SpaceId::KERNEL);
         drop(irq);
     }

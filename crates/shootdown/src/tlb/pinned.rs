@@ -7,7 +7,7 @@ use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
 use crate::platform::Platform;
-use crate::tlb::{FlushRange, FreedTables, WindowRoot};
+use crate::tlb::{FlushRange, FlushRanges, FreedTables, WindowRoot};
 use crate::trace::TraceEvent;
 
 /// The windows of a CPU, in the hands of code that cannot leave it.
@@ -88,7 +88,7 @@ where
                 cpu: me,
                 space: self.windows.space(),
             });
-            if range.exceeds_ceiling() {
+            if FlushRanges::from(range).exceeds_ceiling() {
                 engine.drop_loaded::<true>(state);
                 counters.full_flushes.add(1);
             } else {

@@ -61,10 +61,14 @@ where
             // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
             // NMI-like contexts ask `user_access_ok`.
             me.counters.early_acks.add(1);
-            if at_once {
+            if at_once && me.tlb.owed.is_none() {
+                // Before the acknowledgement: it panics at a mistake of the host's.
+                let is_due = self.check_due(me, &flush);
                 me.tlb.set_owes_flush(true);
                 self.acknowledge(me, place);
-                self.flush_here(me, &flush, Role::Responder);
+                if is_due {
+                    self.flush_changes(me, &flush, 1, Role::Responder);
+                }
                 me.tlb.set_owes_flush(false);
             } else {
                 self.owe(me, &flush);

@@ -134,7 +134,10 @@ where
             return false;
         };
         let tlb = &state.tlb;
-        tlb.loaded() == space && !tlb.owes_flush() && state.lazy.get() == Attention::Active
+        space != SpaceId::KERNEL
+            && tlb.loaded() == space
+            && !tlb.owes_flush()
+            && state.lazy.get() == Attention::Active
     }
 
     /// Whether `cpu` has acknowledged a flush that it has still to do; for simulators, which see all CPUs at one moment.
@@ -219,8 +222,8 @@ where
 
 #[cold]
 #[inline(never)]
-fn not_online(me: CpuId) -> ! {
-    panic!("{me} loads an address space before it is online");
+pub(super) fn not_online(me: CpuId) -> ! {
+    panic!("{me} loads a root before it is online");
 }
 
 #[cold]

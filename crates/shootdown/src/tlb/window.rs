@@ -51,8 +51,8 @@ where
             "{me} loads the window root of {}",
             windows.cpu
         );
-        windows.was_loaded.set(true);
         self.switch_windows(me, previous, SpaceRoot::private(next, windows));
+        windows.was_loaded.set(true);
         drop(irq);
     }
 

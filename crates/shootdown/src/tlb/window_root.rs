@@ -31,7 +31,7 @@ pub struct WindowRoot {
 }
 
 impl WindowRoot {
-    /// The private root of `cpu` in `space`: a table whose shared top-level entries may still be empty. Any context; does
+    /// The private root of `cpu` in `space`, where it has no other: a table whose shared top-level entries may still be empty. Any context; does
     /// not block. Nothing loads it before [`switch_to_windows`](Shootdown::switch_to_windows) does.
     ///
     /// # Panics
