@@ -47,6 +47,9 @@ where
     /// Interrupts and preemption in any state. Does not wait for the targets; it may wait for a request slot of this CPU, serving
     /// flushes. Unlike a call it may be used, and waited for, inside a called function and under locks whose spin loops
     /// [poll](Self::poll).
+    ///
+    /// # Panics
+    /// When this CPU has no [memory](Self::attach).
     pub fn kick(&self, targets: &CpuMask<N>) -> KickTicket<'_, P, N> {
         KickTicket {
             engine: self,

@@ -34,7 +34,7 @@ where
     }
 
     /// Ends what [`defer_flushes`](Self::defer_flushes) began, and drops what has passed this CPU by: from now on user memory may be
-    /// used here. Does nothing where nothing was begun. Same context.
+    /// used here. Does nothing where nothing was begun, nor where the CPU has become [lazy](Self::enter_lazy) since: a switch ends that. Same context.
     ///
     /// # Panics
     /// When the CPU has deferred flushes of another space.

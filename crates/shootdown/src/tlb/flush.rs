@@ -77,7 +77,7 @@ where
         })
     }
 
-    /// Makes every CPU forget ranges of the kernel's part, which all spaces share, global pages included.
+    /// Makes every CPU that is online in this engine forget ranges of the kernel's part, which all spaces share, global pages included.
     /// Context as [`flush`](Self::flush). Before any CPU is online it may be called on one without [memory](Self::attach): it is local there.
     pub fn flush_kernel(&self, ranges: impl Into<FlushRanges>, freed: FreedTables) {
         self.submit_flush_kernel(ranges, freed).wait();

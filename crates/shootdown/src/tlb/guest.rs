@@ -203,7 +203,7 @@ where
     /// next; by guest-physical address no x86 processor drops anything. Not inside [`run_guest`](Self::run_guest).
     ///
     /// # Panics
-    /// When `guest` is another engine's, or this CPU is in guest mode.
+    /// When `guest` is another engine's, or this CPU is in guest mode or has no [memory](Self::attach).
     #[track_caller]
     pub fn submit_guest_flush(&self, guest: &GuestSpace<N>) -> FlushTicket<'_, P, N> {
         self.check_owner(guest.id);

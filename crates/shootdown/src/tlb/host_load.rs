@@ -29,7 +29,7 @@ where
     /// does, or flush. Does not block. Everything else, lives of spaces and tables too, is as for `switch_to`.
     ///
     /// # Panics
-    /// When `previous` is not what this CPU has loaded; when the CPU is not online; when one of the spaces is another engine's, or has windows;
+    /// When `previous` is not what this CPU has loaded; when the CPU is not online; when one of the spaces is another engine's, or has or had windows;
     /// where the platform has [global tags](Platform::global_tags), because the engine alone knows which of them to load.
     #[must_use = "whether the host has to load the root"]
     pub fn begin_switch(
