@@ -162,7 +162,7 @@ where
 
     /// Waits, or drops the ticket, which is as good, or forgets it.
     fn end(&self, sent: Sent<'_, N>, drops: bool) {
-        let Some(sent) = self.forget(sent, 0) else {
+        let Some(sent) = self.forget(sent, &[]) else {
             return;
         };
         match sent {

@@ -1,6 +1,7 @@
 //! Tickets that the host forgets: `mem::forget` is safe code. What they hold is lost, and nothing of it is free early.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::mem;
 
 use shootdown::{Capacity, Cpus};
@@ -13,20 +14,21 @@ use crate::machine::context;
 #[derive(Debug)]
 pub(super) struct Forgotten {
     left: Cell<u32>,
-    frames: Cell<usize>,
+    /// A frame that several spaces share may be lost more than once.
+    frames: RefCell<BTreeSet<u16>>,
 }
 
 impl Forgotten {
     pub(super) fn new(left: u32) -> Self {
         Self {
             left: Cell::new(left),
-            frames: Cell::new(0),
+            frames: RefCell::default(),
         }
     }
 
     /// Frames that never come back.
     pub(super) fn count_frames(&self) -> usize {
-        self.frames.get()
+        self.frames.borrow().len()
     }
 }
 
@@ -34,8 +36,8 @@ impl<const N: usize> World<N>
 where
     Cpus<N>: Capacity,
 {
-    /// Forgets a ticket that so many frames hang on, if it is to be; gives it back otherwise.
-    pub(super) fn forget<T>(&self, ticket: T, frames: usize) -> Option<T> {
+    /// Forgets a ticket that these frames hang on, if it is to be; gives it back otherwise.
+    pub(super) fn forget<T>(&self, ticket: T, frames: &[u16]) -> Option<T> {
         let Forgotten { left, frames: lost } = &self.forgotten;
         let forgets = left.get() > 0
             && context().with(|state| {
@@ -46,7 +48,7 @@ where
             return Some(ticket);
         }
         left.set(left.get() - 1);
-        lost.set(lost.get() + frames);
+        lost.borrow_mut().extend(frames);
         self.hardware.saw(Sight::Forgotten);
         context().tell(|| "forgets a ticket".to_owned());
         mem::forget(ticket);

@@ -106,9 +106,13 @@ where
         let host_roots = self.host_roots.count_frames();
         let apart = host_roots + self.forgotten.count_frames();
         let kernel = 2 + apart + self.kernel_pages.borrow().iter().flatten().count();
-        match FRAMES - kernel - self.frames.free.borrow().len() {
-            0 => Ok(()),
-            lost => Err(format!("{lost} frames never came back")),
+        let free = self.frames.free.borrow().len();
+        match FRAMES.checked_sub(kernel + free) {
+            Some(0) => Ok(()),
+            Some(lost) => Err(format!("{lost} frames never came back")),
+            None => Err(format!(
+                "{kernel} frames are kept and {free} free, of {FRAMES}"
+            )),
         }
     }
 

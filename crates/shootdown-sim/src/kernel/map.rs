@@ -130,20 +130,22 @@ where
         let held = space.lock.take(&self.engine);
         let before = (self.mark(), Rc::new(Cell::new(false)));
         let mut batch = FlushBatch::<Owned<'_, N>, BATCH>::new(&space.context());
+        let mut removed = Vec::new();
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
-            self.unlink_page(space, region * PAGES_PER_TABLE + index, &before, &mut batch);
+            let page = region * PAGES_PER_TABLE + index;
+            removed.extend(self.unlink_page(space, page, &before, &mut batch));
         }
         if prunes && space.inner.borrow().is_empty(region) {
-            self.unlink_table(space, region, &before, &mut batch);
+            removed.extend(self.unlink_table(space, region, &before, &mut batch));
         }
         if batch.is_empty() {
             drop(held);
             return;
         }
-        let (removed, waits) = (batch.len(), before.1);
+        let waits = before.1;
         let ticket = self.engine.submit_batch(&space.context(), batch);
         drop(held);
-        let Some(ticket) = self.forget(ticket, removed) else {
+        let Some(ticket) = self.forget(ticket, &removed) else {
             return;
         };
         // A wait that unwinds leaves this as it is.
@@ -159,19 +161,16 @@ where
         page: usize,
         before: &(Mark, Rc<Cell<bool>>),
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
-    ) {
+    ) -> Option<u16> {
         let mut inner = space.inner.borrow_mut();
-        let (Some(mapped), Some(table)) = (
-            inner.pages[page].take(),
-            inner.tables[page / PAGES_PER_TABLE],
-        ) else {
-            return;
-        };
+        let mapped = inner.pages[page].take()?;
+        let table = inner.tables[page / PAGES_PER_TABLE]?;
         drop(inner);
         self.write_entry(table, page % PAGES_PER_TABLE, Pte::EMPTY);
         let removed = self.own(space, before, Removed::Page(page, mapped.frame));
         let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
+        Some(mapped.frame)
     }
 
     fn own(
@@ -196,16 +195,15 @@ where
         region: usize,
         before: &(Mark, Rc<Cell<bool>>),
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
-    ) {
-        let Some(table) = space.inner.borrow_mut().tables[region].take() else {
-            return;
-        };
+    ) -> Option<u16> {
+        let table = space.inner.borrow_mut().tables[region].take()?;
         self.write_entry(space.root, region, Pte::EMPTY);
         space.context().top_changed();
         let address = address_of(region * PAGES_PER_TABLE);
         let removed = self.own(space, before, Removed::Table(table));
         let recorded = batch.table(address, REGION_SIZE, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
+        Some(table)
     }
 
     /// Makes a page read-only. With `drops`, the ticket is dropped, which must be as good as waiting.

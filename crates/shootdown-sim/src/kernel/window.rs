@@ -146,7 +146,7 @@ where
         if let Some(table) = table {
             self.release_table(table);
         }
-        drop(self.forget(pinned, 0));
+        drop(self.forget(pinned, &[]));
     }
 
     fn note_change(&self, pinned: &PinnedWindows<'_, SimPlatform, N>) {
