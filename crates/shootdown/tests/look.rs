@@ -79,7 +79,7 @@ fn a_look_is_not_kept_by_a_request_that_is_stuck_for_good() {
             look_later(machine, number, 5000);
         }
     }
-    std::mem::forget(ticket);
+    let _ = ticket;
     let stalls = puppet.stalls.take();
     assert!(
         stalls.iter().any(|stall| stall.target == cpu(0)),

@@ -78,6 +78,9 @@ pub struct Reach {
 /// [`Reach`]: all of them, as one.
 pub const EVERYBODY: &[u32] = &[u32::MAX];
 
+/// Whether this is the moment.
+type When = fn(Moment) -> bool;
+
 type Once = Box<dyn FnOnce() + Send>;
 
 /// What happened, until somebody takes it.
@@ -185,7 +188,7 @@ pub struct Puppet {
     nmi_space: Mutex<Option<SpaceId>>,
     pub user_access_denied: Log<Moment>,
     /// At such a moment the platform unwinds.
-    pub unwinds_at: Mutex<Option<fn(Moment) -> bool>>,
+    pub unwinds_at: Mutex<Option<When>>,
     handler: Mutex<Option<Hook<()>>>,
     user_access_ok: Mutex<Option<Hook<bool>>>,
     /// There is no way to flush other CPUs without interrupts.
