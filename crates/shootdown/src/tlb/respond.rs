@@ -73,6 +73,9 @@ where
             } else {
                 self.owe(me, &flush);
                 self.acknowledge(me, place);
+                if at_once {
+                    self.flush_owed(me);
+                }
             }
             return true;
         }
