@@ -242,6 +242,18 @@ fn as_one_that_cannot_interrupt_itself<R>(puppet: &'static Puppet, body: impl Fn
     result
 }
 
+/// On CPU 0 interrupts are on, and its timer ticks look; no other interrupt comes.
+fn tick_often(machine: &'static puppet::Machine<2>) {
+    let puppet = *machine.platform();
+    as_one_that_cannot_interrupt_itself(puppet, || {
+        for _ in 0..100 {
+            machine.look();
+            machine.poll();
+            puppet.deliver(0);
+        }
+    });
+}
+
 /// A controller that cannot interrupt its own CPU. What CPU 0 has posted to itself waits for the next interrupt, and that is CPU 1's: if it sends one.
 #[test]
 fn another_cpus_post_is_interrupted_for_behind_an_own_one() {
@@ -253,14 +265,7 @@ fn another_cpus_post_is_interrupted_for_behind_an_own_one() {
     puppet
         .as_cpu(1, || machine.post_data(cpu(0), &DATA))
         .unwrap();
-    // Interrupts are on there, and its timer ticks look; no other interrupt comes.
-    as_one_that_cannot_interrupt_itself(puppet, || {
-        for _ in 0..100 {
-            machine.look();
-            machine.poll();
-            puppet.deliver(0);
-        }
-    });
+    tick_often(machine);
     assert_eq!(
         puppet.sent.take(),
         [(1, 0)],
@@ -279,12 +284,6 @@ fn another_cpus_post_is_interrupted_for_behind_own_call_data() {
     puppet
         .as_cpu(1, || machine.post_data(cpu(0), &DATA))
         .unwrap();
-    as_one_that_cannot_interrupt_itself(puppet, || {
-        for _ in 0..100 {
-            machine.look();
-            machine.poll();
-            puppet.deliver(0);
-        }
-    });
+    tick_often(machine);
     assert_eq!(machine.stats(cpu(0)).functions_run, 2);
 }

@@ -144,7 +144,7 @@ impl PostedList {
 
     /// The platform has accepted the interrupt for what its own CPU pushed last. On that CPU.
     pub(super) fn is_sent(&self) {
-        // Relaxed: nothing else is published, and the chain is kept.
+        // Relaxed: nothing is published. An exchange, so that `take` still pairs with the `push_link` before it.
         self.0.fetch_and(!UNSENT, Ordering::Relaxed);
     }
 

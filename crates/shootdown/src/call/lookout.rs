@@ -71,7 +71,10 @@ where
                 .or_else(|| self.look_out(here))
         };
         if let Some(stall) = stall {
-            self.platform.on_stall(&stall);
+            self.platform.on_stall(&Stall {
+                found_by: FoundBy::Look,
+                ..stall
+            });
         }
     }
 
@@ -88,10 +91,7 @@ where
             return None;
         }
         since_ns.set(now_ns.max(1));
-        Some(Stall {
-            found_by: FoundBy::Look,
-            ..self.refusal(here.cpu, waited_ns)
-        })
+        Some(self.refusal(here.cpu, waited_ns))
     }
 
     /// Asks for the interrupt once more for which data wait that were posted to this CPU: it may have got lost.
@@ -112,10 +112,7 @@ where
             return None;
         }
         since_ns.set(now_ns.max(1));
-        Some(Stall {
-            found_by: FoundBy::Look,
-            ..self.refusal(here.cpu, waited_ns)
-        })
+        Some(self.refusal(here.cpu, waited_ns))
     }
 
     /// Looks at the request that this CPU looks after; then, or if it is done, for another one.
@@ -137,10 +134,7 @@ where
             false => self.stall_of(request, waited_ns),
         };
         self.look_for_another(here, now_ns);
-        Some(Stall {
-            found_by: FoundBy::Look,
-            ..stall?
-        })
+        stall
     }
 
     /// Looks at the next slots: those of the same CPU, then those of the next one.
@@ -153,18 +147,15 @@ where
         );
         for turn in 0..=MOST_TRIED.min(N) {
             if let Some(state) = self.cpus[cpu].get() {
-                let mut slots = (first..SLOTS).map(|slot| (slot, &state.slots[slot]));
-                let found = slots.find(|(_, slot)| !slot.is_free());
-                if found.is_some() || turn > 0 {
-                    lookout.initiator.set(cpu as u64);
-                    lookout.slot.set(SLOTS as u64 - 1);
-                }
-                if let Some((index, slot)) = found {
-                    lookout.slot.set(index as u64);
-                    lookout.number.set(slot.number().bits());
+                let busy = (first..SLOTS).find(|slot| !state.slots[*slot].is_free());
+                if let Some(slot) = busy {
+                    lookout.number.set(state.slots[slot].number().bits());
                     lookout.since_ns.set(now_ns.max(1));
                 }
-                if found.is_some() || turn > 0 {
+                // The rest of the CPU before costs no line more.
+                if busy.is_some() || turn > 0 {
+                    lookout.initiator.set(cpu as u64);
+                    lookout.slot.set(busy.unwrap_or(SLOTS - 1) as u64);
                     return;
                 }
             }
