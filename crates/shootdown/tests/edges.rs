@@ -322,6 +322,21 @@ fn a_wait_that_unwinds_gives_nothing_back() {
     }
 }
 
+/// A collection that frees what it has when it is dropped.
+struct Owner<'a>(&'a Cell<bool>);
+
+impl<T> Extend<T> for Owner<'_> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, frames: I) {
+        frames.into_iter().for_each(forget);
+    }
+}
+
+impl Drop for Owner<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}
+
 /// The same in the submission at the end of a guard: what was unlinked is leaked.
 #[test]
 fn a_guard_whose_submission_unwinds_gives_nothing_back() {
@@ -329,8 +344,8 @@ fn a_guard_whose_submission_unwinds_gives_nothing_back() {
     let space = Space::new(machine, 1);
     puppet.as_cpu(1, || machine.switch_to(None, &space));
     let (frame, is_freed) = (Rc::new(()), Cell::new(false));
-    let free = |_: Vec<_>| is_freed.set(true);
-    let mut tables = machine.guard(&space, (), Vec::new(), free);
+    let free = |_: Owner<'_>| is_freed.set(true);
+    let mut tables = machine.guard(&space, (), Owner(&is_freed), free);
     tables.unlinked_page(0, PageSize::SIZE_4K, frame.clone());
     puppet.at_next_flush_remote(|| panic!("a method of the platform unwinds"));
     assert!(refuses(|| drop(tables)));
