@@ -7,6 +7,8 @@
 //! What nobody waits for in the engine is looked after by the timer's ticks ([`Shootdown::look`](crate::Shootdown::look)).
 
 use core::fmt;
+// Reports take part in no protocol.
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::call::{Number, Run, SLOTS};
 use crate::cpu::CpuId;
@@ -35,7 +37,7 @@ pub enum FoundBy {
     /// One that waits for the request, or sends its interrupt again and again.
     Waiter,
     /// [`Shootdown::look`](crate::Shootdown::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
-    /// come back from [`Platform::send_ipi`](crate::Platform::send_ipi).
+    /// come back from [`Platform::send_ipi`](crate::Platform::send_ipi) or [`on_stall`](crate::Platform::on_stall).
     Look,
 }
 
@@ -106,7 +108,7 @@ impl fmt::Display for Stall {
             FoundBy::Waiter => write!(f, "{initiator} has waited {waited_us} us for {target}")?,
             FoundBy::Look => write!(
                 f,
-                "{initiator} waits nowhere in the engine (it has gone on, or is inside send_ipi), and has had no answer for {waited_us} us from {target}"
+                "{initiator} waits nowhere in the engine (it has gone on, or is inside send_ipi or on_stall), and has had no answer for {waited_us} us from {target}"
             )?,
         }
         if *others > 0 {
@@ -143,8 +145,9 @@ impl fmt::Display for Stall {
 pub(crate) struct ActivityLog {
     doing: OwnWord,
     wanted: [OwnWord; SLOTS],
-    /// The number of the request in each slot of which a stall was reported last, by whoever reported it.
+    /// The number of the request in each slot of which a stall was reported last, by whoever reported it; and until when looks leave it at that.
     reported: [OwnWord; SLOTS],
+    quiet_until_ns: [AtomicU64; SLOTS],
 }
 
 impl ActivityLog {
@@ -153,21 +156,25 @@ impl ActivityLog {
             doing: OwnWord::new(),
             wanted: [const { OwnWord::new() }; SLOTS],
             reported: [const { OwnWord::new() }; SLOTS],
+            quiet_until_ns: [const { AtomicU64::new(0) }; SLOTS],
         }
     }
 
-    /// A stall of request `number` in slot `index` is reported. On any CPU: a report too many does no harm.
-    pub(crate) fn reports(&self, index: usize, number: Number) {
+    /// A stall of request `number` in slot `index` is reported, and not again by looks until then. On any CPU.
+    pub(crate) fn reports(&self, index: usize, number: Number, until_ns: u64) {
         self.reported[index].set(number.bits());
+        self.quiet_until_ns[index].store(until_ns, Ordering::Relaxed);
     }
 
-    /// Whether one was, since this was asked last. On any CPU: an answer too many, or too few, is a report too few or too many.
-    pub(crate) fn take_report(&self, index: usize, number: Number) -> bool {
-        let is_reported = self.reported[index].get() == number.bits();
-        if is_reported {
-            self.reported[index].set(!number.bits());
+    /// The same for one that looks; false if another has reported it meanwhile. On any CPU: of several that look at once one gets true.
+    pub(crate) fn claims(&self, index: usize, number: Number, now_ns: u64, until_ns: u64) -> bool {
+        let quiet = &self.quiet_until_ns[index];
+        let seen_ns = quiet.load(Ordering::Relaxed);
+        if self.reported[index].get() == number.bits() && now_ns < seen_ns {
+            return false;
         }
-        is_reported
+        self.reported[index].set(number.bits());
+        (quiet.compare_exchange(seen_ns, until_ns, Ordering::Relaxed, Ordering::Relaxed)).is_ok()
     }
 
     /// What the request in slot `index` asks for.

@@ -129,9 +129,9 @@ where
             return None;
         }
         // Others wait behind it. If nobody else reports it any more, the next who comes does.
-        let stall = match self.take_report(request) {
-            true => None,
-            false => self.stall_of(request, waited_ns),
+        let stall = match self.claim_report(request, now_ns, waited_ns) {
+            true => self.stall_of(request, waited_ns),
+            false => None,
         };
         self.look_for_another(here, now_ns);
         stall

@@ -97,7 +97,8 @@ where
             return None;
         }
         let target = first?;
-        initiator.activity.reports(request.slot, request.number);
+        let until_ns = self.quiet_until(self.platform.now_ns(), waited_ns);
+        (initiator.activity).reports(request.slot, request.number, until_ns);
         let state = self.state(target);
         let doing = match state.activity.doing() {
             Activity::None if state.lazy.guest() != SpaceId::KERNEL => Activity::Guest,
@@ -125,10 +126,17 @@ where
         }
     }
 
-    /// Whether a stall of the request was reported since this was asked last.
-    pub(super) fn take_report(&self, request: RequestRef) -> bool {
+    /// Whether one that looks is to report the request, and no other that looks at the same time.
+    pub(super) fn claim_report(&self, request: RequestRef, now_ns: u64, waited_ns: u64) -> bool {
         let activity = &self.state(request.initiator).activity;
-        activity.take_report(request.slot, request.number)
+        let until_ns = self.quiet_until(now_ns, waited_ns);
+        activity.claims(request.slot, request.number, now_ns, until_ns)
+    }
+
+    /// Until when looks say nothing of a request that has been reported after so long: the wait that has reported it does so again before.
+    fn quiet_until(&self, now_ns: u64, waited_ns: u64) -> u64 {
+        let spare_ns = self.stall_limit_ns().unwrap_or(0).saturating_mul(2);
+        now_ns.saturating_add(waited_ns).saturating_add(spare_ns)
     }
 
     /// A second interrupt is harmless, a lost first one is not. Interrupts are off.
