@@ -170,6 +170,8 @@ fn every_cpu_tells_its_backtrace(_: &BootInfo) {
     while ARRIVED.load(Ordering::Relaxed) < others.len() as u32 {
         core::hint::spin_loop();
     }
+    // Now nobody prints a late report of the stall before.
+    log::info!("selftest: all CPUs tell their backtraces");
     crate::backtrace::print_all();
     PRINTED.store(true, Ordering::Relaxed);
 }

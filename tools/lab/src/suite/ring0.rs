@@ -75,14 +75,9 @@ fn expect_backtraces(finished: &Finished, cpus: usize) -> Outcome<String> {
             return Err(finished.unexpected(what));
         }
     }
-    // Another CPU's report of the stall may be late.
-    let mut before = "";
-    let told = lines.skip_while(|line| !line.contains("stall passed"));
+    let told = lines.skip_while(|line| !line.contains("all CPUs tell their backtraces"));
     let told: Vec<&str> = told
-        .filter(|line| {
-            let before = core::mem::replace(&mut before, line);
-            line.starts_with("backtrace of ") && !before.starts_with("stall: ")
-        })
+        .filter(|line| line.starts_with("backtrace of "))
         .collect();
     let is_in_handler = |line: &&&str| line.ends_with(": in the kernel, interrupts off");
     let in_handler = told.iter().filter(is_in_handler);
