@@ -43,6 +43,12 @@ fn a_root_without_the_memory_that_is_lent_is_named() {
     assert!(message.contains("which its root does not map"), "{message}");
 }
 
+/// Whoever waits for a lost interrupt stands still in most of its turns, while others spin.
+#[test]
+fn a_waiter_that_others_hold_up_has_the_time_to_send_a_lost_interrupt_again() {
+    assert_eq!(run(&Case::new(4, 700_000_112_119)).failure, None);
+}
+
 /// Engines that were wrong about roots of the host failed in these.
 #[test]
 fn nothing_of_one_root_of_the_host_is_used_under_another() {

@@ -22,6 +22,8 @@ pub(super) struct Interrupts {
     refusals: Vec<u32>,
     /// Whether no CPU can interrupt itself.
     refuse_self: bool,
+    /// Whether some may get lost.
+    pub(super) may_get_lost: bool,
     /// How many more may get lost.
     losses_left: u32,
     /// Whether each CPU was sent one that got lost.
@@ -35,6 +37,7 @@ impl Interrupts {
             are_refused: false,
             refusals: vec![0; cpus],
             refuse_self: false,
+            may_get_lost: false,
             losses_left: 0,
             lost: vec![false; cpus],
         }
@@ -59,6 +62,7 @@ impl Explore {
     /// The same with controllers that lose so many interrupts. The watchdog must be on: it sends them again.
     #[must_use]
     pub fn with_losses(mut self, losses: u32) -> Self {
+        self.interrupts.may_get_lost = losses > 0;
         self.interrupts.losses_left = losses;
         self
     }

@@ -22,6 +22,8 @@ use crate::walkthrough::{Fact, Subject};
 
 /// After so many turns of spin loops without a store by anybody, nothing will ever change; on a large machine more.
 const FRUITLESS_TURNS: u64 = 20_000;
+/// So many times as many where interrupts get lost: the watchdog looks every 256th turn of a waiter, and that may stand still in each turn while others spin.
+const TURNS_WITH_LOSSES: u64 = 16;
 /// A turn of a spin loop has fewer events.
 const LONGEST_TURN: u64 = 300;
 /// Up to so many CPUs a machine is not large.
@@ -340,7 +342,10 @@ impl State {
             .hardware
             .at_event(&mut explore.memory, &mut explore.chooser);
         let (fruitless, most_events) = (explore.fruitless, explore.most_events);
-        let most_turns = FRUITLESS_TURNS * explore.clocks.len().div_ceil(FEW_CPUS) as u64;
+        let mut most_turns = FRUITLESS_TURNS * explore.clocks.len().div_ceil(FEW_CPUS) as u64;
+        if explore.interrupts.may_get_lost {
+            most_turns *= TURNS_WITH_LOSSES;
+        }
         self.tell_last_act();
         if let Err((kind, message)) = broken {
             self.fail(kind, message);
