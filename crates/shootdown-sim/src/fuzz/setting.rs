@@ -164,6 +164,7 @@ impl Setting {
             0 => stall_ns,
             _ => later.u64(1..MOST_STALL_NS),
         };
+        let has_guards = later.u8(..4) == 0;
         Self {
             capacity,
             has_refusals,
@@ -183,6 +184,7 @@ impl Setting {
                     && BackEnd::of_seed(case.seed) != BackEnd::ByTag,
                 has_trampoline,
                 has_second_root,
+                has_guards,
                 // What was forgotten leaves preemption off, and threads without their CPU.
                 forgets: if case.threads() == 0 { forgets } else { 0 },
                 kernel_addresses,

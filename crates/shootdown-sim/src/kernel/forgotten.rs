@@ -1,4 +1,4 @@
-//! Tickets that the host forgets: `mem::forget` is safe code. What they hold is lost, and nothing of it is free early.
+//! Tickets and guards that the host forgets: `mem::forget` is safe code. What they hold is lost, and nothing of it is free early.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -53,5 +53,10 @@ where
         context().tell(|| "forgets a ticket".to_owned());
         mem::forget(ticket);
         None
+    }
+
+    /// A frame that its owner has leaked.
+    pub(super) fn lose(&self, frame: Option<u16>) {
+        self.forgotten.frames.borrow_mut().extend(frame);
     }
 }

@@ -14,7 +14,7 @@ use crate::oracle::Mark;
 /// What an entry of a region covers, as the engine counts: four pages.
 pub(super) const REGION_SIZE: PageSize = PageSize::SIZE_16K;
 /// The frames of a region and its table.
-const BATCH: usize = PAGES_PER_TABLE + 1;
+pub(super) const BATCH: usize = PAGES_PER_TABLE + 1;
 
 /// What is taken from a space.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ enum Removed {
 
 /// The same, until it is dropped: then nobody uses it any more.
 #[derive(Debug)]
-struct Owned<'a, const N: usize>
+pub(super) struct Owned<'a, const N: usize>
 where
     Cpus<N>: Capacity,
 {
@@ -162,15 +162,40 @@ where
         before: &(Mark, Rc<Cell<bool>>),
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
     ) -> Option<u16> {
+        let frame = self.clear_page(space, page)?.frame;
+        let removed = self.own_page(space, before, page, frame);
+        let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
+        assert!(recorded.is_ok(), "a batch holds a whole region");
+        Some(frame)
+    }
+
+    /// Clears the entry of a page, if it maps something. The space's lock is held.
+    pub(super) fn clear_page(&self, space: &Space<N>, page: usize) -> Option<Mapped> {
         let mut inner = space.inner.borrow_mut();
         let mapped = inner.pages[page].take()?;
         let table = inner.tables[page / PAGES_PER_TABLE]?;
         drop(inner);
         self.write_entry(table, page % PAGES_PER_TABLE, Pte::EMPTY);
-        let removed = self.own(space, before, Removed::Page(page, mapped.frame));
-        let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
-        assert!(recorded.is_ok(), "a batch holds a whole region");
-        Some(mapped.frame)
+        Some(mapped)
+    }
+
+    pub(super) fn own_page(
+        &self,
+        space: &Space<N>,
+        before: &(Mark, Rc<Cell<bool>>),
+        page: usize,
+        frame: u16,
+    ) -> Owned<'_, N> {
+        self.own(space, before, Removed::Page(page, frame))
+    }
+
+    pub(super) fn own_table(
+        &self,
+        space: &Space<N>,
+        before: &(Mark, Rc<Cell<bool>>),
+        table: u16,
+    ) -> Owned<'_, N> {
+        self.own(space, before, Removed::Table(table))
     }
 
     fn own(
@@ -196,13 +221,19 @@ where
         before: &(Mark, Rc<Cell<bool>>),
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
     ) -> Option<u16> {
+        let table = self.clear_table(space, region)?;
+        let removed = self.own_table(space, before, table);
+        let address = address_of(region * PAGES_PER_TABLE);
+        let recorded = batch.table(address, REGION_SIZE, removed);
+        assert!(recorded.is_ok(), "a batch holds a whole region");
+        Some(table)
+    }
+
+    /// Clears the entry of a region's table, if there is one. The space's lock is held.
+    pub(super) fn clear_table(&self, space: &Space<N>, region: usize) -> Option<u16> {
         let table = space.inner.borrow_mut().tables[region].take()?;
         self.write_entry(space.root, region, Pte::EMPTY);
         space.context().top_changed();
-        let address = address_of(region * PAGES_PER_TABLE);
-        let removed = self.own(space, before, Removed::Table(table));
-        let recorded = batch.table(address, REGION_SIZE, removed);
-        assert!(recorded.is_ok(), "a batch holds a whole region");
         Some(table)
     }
 

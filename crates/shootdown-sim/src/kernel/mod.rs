@@ -13,7 +13,7 @@
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
 //! * `window`: roots that one CPU alone loads. `windowing`: what programs do with them. `top`: how they follow the shared root.
-//! * `forgotten`: tickets that nobody waits for. `second`: another engine on the same CPUs.
+//! * `forgotten`: tickets that nobody waits for. `guarded`: guards, whose collections may be full. `second`: another engine on the same CPUs.
 //! * `guest`: virtual machines on nested page tables.
 //! * [`Scenario`]: fixed stories. `flagged`: windows as they were published, which is unsound.
 //! * `program`: what each CPU does, drawn from a seed. `threads`: tasks that any CPU may run.
@@ -30,6 +30,7 @@ mod flagged;
 mod forgotten;
 mod fork;
 mod frames;
+mod guarded;
 mod guest;
 mod host_roots;
 mod idempotent;

@@ -3,6 +3,7 @@
 use shootdown::{Capacity, Cpus, Policy};
 
 use crate::kernel::layout::SPACES;
+use crate::kernel::map::BATCH;
 use crate::kernel::theme::{Draw, Operation};
 use crate::kernel::{GuestShare, PAGES_PER_TABLE, World};
 use crate::machine::context;
@@ -167,7 +168,14 @@ where
                 let pages = 1 << (page % PAGES_PER_TABLE) | draw.random.u8(..16);
                 let prunes = draw.random.bool();
                 let region = page / PAGES_PER_TABLE;
-                self.with_interrupts(off, || self.unmap(space, region, pages, prunes));
+                let room = match self.has_guards {
+                    true => draw.below(2 * BATCH),
+                    false => 0,
+                };
+                self.with_interrupts(off, || match self.has_guards {
+                    true => self.unmap_guarded(space, region, pages, (prunes, room)),
+                    false => self.unmap(space, region, pages, prunes),
+                });
             }
             8 => {
                 let drops = draw.random.bool();

@@ -32,7 +32,9 @@ pub struct Setup {
     pub has_second_root: bool,
     /// How many addresses the kernel maps something at: with few, each is soon given out again.
     pub kernel_addresses: usize,
-    /// How many tickets the host forgets.
+    /// Whether the host unmaps by guards, some of whose collections are full too early.
+    pub has_guards: bool,
+    /// How many tickets and guards the host forgets.
     pub forgets: u32,
     /// Whether a second engine has the same CPUs.
     pub has_second_engine: bool,
@@ -60,6 +62,7 @@ impl Setup {
             has_trampoline: false,
             has_second_root: false,
             kernel_addresses: PAGES_PER_TABLE,
+            has_guards: false,
             forgets: 0,
             has_second_engine: false,
             global_tags_from: 0,

@@ -41,6 +41,8 @@ pub enum Sight {
     FirmwareCalled,
     /// A ticket was forgotten.
     Forgotten,
+    /// A guard's collection had no room and panicked.
+    CollectionFull,
     /// A second engine was used.
     SecondEngine,
     /// A private root was given up.
@@ -108,7 +110,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 50;
+const SIGHTS: usize = 51;
 
 impl Sight {
     /// All of them, in words.
@@ -152,6 +154,7 @@ impl Sight {
         ),
         (Self::FirmwareCalled, "firmware ran on a root of its own"),
         (Self::Forgotten, "a ticket was forgotten"),
+        (Self::CollectionFull, "a guard's collection was full"),
         (Self::SecondEngine, "a second engine was used"),
         (Self::RootRetired, "a private root was given up"),
         (Self::PinRefused, "windows on another CPU were refused"),

@@ -77,6 +77,7 @@ where
     pub(super) kernel_pages: RefCell<[Option<u16>; PAGES_PER_TABLE]>,
     pub(super) host_roots: HostRoots,
     pub(super) forgotten: Forgotten,
+    pub(super) has_guards: bool,
     /// Another engine for the same CPUs, for calls and flushes of the kernel's pages.
     pub(super) second: Option<SecondEngine<N>>,
     pub(super) kernel_addresses: usize,
@@ -157,6 +158,7 @@ where
             unmapped_by: Default::default(),
             host_roots,
             forgotten: Forgotten::new(setup.forgets),
+            has_guards: setup.has_guards,
             second,
             data: SharedData::new(&ledger),
             guests: Guests::default(),
