@@ -69,8 +69,6 @@ where
         // A CPU that leaves inside `poll_idle`, and never returns there, would come back with its doorbell held. Nobody relies on it.
         let _ = here.inbox.let_go(me);
         self.give_up_tags(me);
-        // All that it was for is served.
-        here.owes_interrupt_since.set(0);
         self.platform.on_trace(TraceEvent::Offline { cpu: me });
         drop(irq);
     }
