@@ -240,6 +240,15 @@ fn a_cpu_that_comes_online_again_keeps_nothing_of_guests() {
 }
 
 #[test]
+fn guest_tags_of_a_cpu_belong_to_one_engine() {
+    let (machine, _) = with_puppet::<1>();
+    let second: &Machine<1> = start_engine(machine.platform());
+    let online = std::panic::AssertUnwindSafe(|| second.online());
+    assert!(std::panic::catch_unwind(online).is_err());
+    assert!(second.ready_cpus().is_empty());
+}
+
+#[test]
 fn frames_come_back_when_the_guest_has_left() {
     let (machine, puppet) = with_puppet::<4>();
     let mut vm = Vm::new(machine, FIRST);
