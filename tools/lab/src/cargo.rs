@@ -119,6 +119,17 @@ pub fn build_torture(sanitizer: Option<Sanitizer>) -> Outcome<PathBuf> {
     build_hosted_by(command, NAME)
 }
 
+/// Builds the program that measures on real cores.
+pub fn build_cores() -> Outcome<PathBuf> {
+    const NAME: &str = "shootdown-cores";
+    let built = build(
+        &format!("build --release -p {NAME}"),
+        "what measures on cores",
+    )?
+    .remove(NAME);
+    built.ok_or_else(|| Failure::work(format!("cargo built no {NAME}")))
+}
+
 fn hosted(name: &str) -> String {
     format!("build --release -p shootdown-hosted --example {name}")
 }

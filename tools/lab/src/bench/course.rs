@@ -6,8 +6,8 @@ use super::machine::{Heard, Machine};
 use super::plan::{Found, Plan};
 use super::report::Summary;
 use super::row::Row;
-use super::{contest, guests, program, report, sim, trace};
-use crate::cli::Bench;
+use super::{contest, cores, guests, program, report, sim, trace};
+use crate::cli::{Bench, ContestMachine};
 use crate::failure::Outcome;
 use crate::host::Usage;
 use crate::progress::Progress;
@@ -27,6 +27,9 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
         return sim::command(bench, summary);
     }
     let plan: Box<dyn Plan> = match &bench.calls {
+        Some(calls) if calls.calls.machine == Some(ContestMachine::Cores) => {
+            Box::new(cores::CoresPlan::new(calls)?)
+        }
         Some(calls) => Box::new(contest::ContestPlan::new(calls)?),
         None if bench.workload.runs_in_guests => Box::new(guests::GuestPlan::open(bench)?),
         None => Box::new(program::ProgramPlan::open(bench)?),

@@ -4,12 +4,14 @@
 //! * [`course`]: the course of one bench, [`plan`]: what it carries out; [`machine`]: where CPUs are real, how it starts and what it says;
 //! * [`guests`]: a bench in guests of the reference kernel;
 //! * [`program`], [`contest`]: what the two kinds of workloads make of the command line, and of rows of such machines;
+//! * [`cores`]: on real cores of this host;
 //! * [`sim`]: on the simulated machine; [`trace`]: one iteration there;
 //! * [`row`], [`columns`]: rows of any machine; how they are shown;
 //! * [`report`]: what becomes of results.
 
 mod columns;
 mod contest;
+mod cores;
 mod course;
 mod guests;
 mod machine;

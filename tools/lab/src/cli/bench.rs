@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
-use super::{CpuMachine, Emulator, MachineKind};
+use super::{ContestMachine, Emulator, MachineKind};
 use crate::bench::{CONTESTS, Contest, PROGRAMS, Program};
 use crate::machine::AccelChoice;
 
@@ -192,7 +192,7 @@ impl Calls {
 pub struct Calls {
     /// Where to measure; without it on sim
     #[arg(long, value_enum)]
-    pub machine: Option<CpuMachine>,
+    pub machine: Option<ContestMachine>,
     /// Numbers of CPUs (2 to 64, on sim 2 to 4096); without it a machine for times, and a larger one for counts; on sim 128, and 192 for
     /// random masks; shoot on sim: as many as a lone initiator needs, and 16, 64 and 256 that all call
     #[arg(
@@ -236,6 +236,15 @@ pub struct Calls {
     /// Calls of each initiator in one turn
     #[arg(long, value_name = "N")]
     pub calls: Option<u64>,
+    /// cores: cycles of an interrupt, from the flag to the handler, one part each [default: 0,2000]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub interrupt_cycles: Option<Vec<u64>>,
+    /// cores: cycles of a local flush of one page [default: 200]
+    #[arg(long, value_name = "N")]
+    pub local_cycles: Option<u64>,
+    /// cores: also tell where the time goes
+    #[arg(long)]
+    pub steps: bool,
     /// Seed of the random masks
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

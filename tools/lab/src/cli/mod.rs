@@ -134,6 +134,31 @@ impl CpuMachine {
     }
 }
 
+/// A machine on which contests of calls are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ContestMachine {
+    /// Ring 0 of the reference kernel in the emulator.
+    Qemu,
+    /// Threads as CPUs and signals as interrupts, on this host.
+    Hosted,
+    /// One pinned thread a core of this host and flags as interrupts, in cycles (shoot).
+    Cores,
+    /// The simulated machine that is built into the lab.
+    Sim,
+}
+
+impl ContestMachine {
+    /// As the option and results name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Hosted => "hosted",
+            Self::Cores => "cores",
+            Self::Sim => "sim",
+        }
+    }
+}
+
 /// `lab report`
 #[derive(Debug, Args)]
 pub struct Report {

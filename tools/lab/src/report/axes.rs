@@ -10,8 +10,10 @@ use crate::chart::Unit;
 /// What has a series of points each: of rows, one or the other.
 const CONTENDERS: [&str; 2] = ["policy", "peer"];
 /// Conditions under which rows were measured.
-const CONDITIONS: [&str; 7] = [
+const CONDITIONS: [&str; 9] = [
     "preset",
+    "placement",
+    "interrupt_cycles",
     "operation",
     "callers",
     "masks",

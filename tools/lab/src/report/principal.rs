@@ -7,8 +7,8 @@ use crate::bench::Row;
 /// What the plain ratio may be of; the first if figures do not tell.
 const RATIO_OF: [&str; 3] = ["median_ns", "p99_ns", "per_s"];
 /// Figures, the most important first, each behind a key that says that it stands for its row; the plain ratio stands for one of
-/// [`RATIO_OF`], and the last two are for rows without any ratio.
-const PRINCIPAL: [(&str, Option<&str>); 7] = [
+/// [`RATIO_OF`], and the last three are for rows without any ratio.
+const PRINCIPAL: [(&str, Option<&str>); 8] = [
     ("off_ratio", Some("off_p99_ns")),
     ("change_percent", Some("whole_ns")),
     ("ratio", None),
@@ -16,6 +16,7 @@ const PRINCIPAL: [(&str, Option<&str>); 7] = [
     ("per_s_ratio", Some("per_s")),
     ("peer", Some("whole_ns")),
     ("peer", Some("median_ns")),
+    ("peer", Some("median_cycles")),
 ];
 /// Figures of which there is one plot each, if they are there: of several that mean the same, the first.
 const COUNTS: [&[&str]; 2] = [

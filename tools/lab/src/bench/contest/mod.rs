@@ -17,7 +17,7 @@ use super::plan::{Found, Plan, View};
 use super::report;
 use super::row::Row;
 use super::workload::Contest;
-use crate::cli::{Calls, CallsBench, CpuMachine, MachineKind};
+use crate::cli::{Calls, CallsBench, ContestMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::host_cores;
 use crate::progress::Progress;
@@ -36,7 +36,7 @@ const FIGURES: &str = "initiators targets function_ns cpus busy calls wrong min_
 pub struct ContestPlan<'a> {
     contest: &'static Contest,
     calls: &'a Calls,
-    kind: CpuMachine,
+    kind: ContestMachine,
     groups: Vec<Group>,
 }
 
@@ -47,15 +47,21 @@ impl<'a> ContestPlan<'a> {
     /// The options make no sense together, or on no machine.
     pub fn new(bench: &'a CallsBench) -> Outcome<Self> {
         let CallsBench { contest, calls } = bench;
-        let kind = calls.machine.unwrap_or(CpuMachine::Sim);
+        let kind = calls.machine.unwrap_or(ContestMachine::Sim);
         if calls.preset.is_some() || !calls.set.is_empty() || calls.lines {
             return Err(Failure::input(
                 "--preset, --set and --lines are about the simulated machine",
                 "use them with --machine sim",
             ));
         }
+        if calls.interrupt_cycles.is_some() || calls.local_cycles.is_some() || calls.steps {
+            return Err(Failure::input(
+                "--interrupt-cycles, --local-cycles and --steps are about real cores",
+                "use them with --machine cores",
+            ));
+        }
         let groups = Group::all(contest, calls)?;
-        if calls.counts_instructions() && kind != CpuMachine::Qemu {
+        if calls.counts_instructions() && kind != ContestMachine::Qemu {
             return Err(Failure::input(
                 "instructions are counted by the emulator",
                 "use --accel icount with --machine qemu",
@@ -72,7 +78,7 @@ impl<'a> ContestPlan<'a> {
     /// What a group runs on.
     fn ground(&self, group: &Group) -> String {
         match self.kind {
-            CpuMachine::Hosted => "threads of this host".into(),
+            ContestMachine::Hosted => "threads of this host".into(),
             _ => group.accel.to_string(),
         }
     }
@@ -81,7 +87,7 @@ impl<'a> ContestPlan<'a> {
 impl Plan for ContestPlan<'_> {
     fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>> {
         progress.stage("building the machine");
-        if self.kind == CpuMachine::Hosted {
+        if self.kind == ContestMachine::Hosted {
             return Ok(vec![Machine::Hosted(cargo::build_hosted("calls")?)]);
         }
         let session = Session::open(&self.calls.emulator, &[])?;
@@ -97,7 +103,7 @@ impl Plan for ContestPlan<'_> {
     fn groups(&self) -> Vec<Vec<Start>> {
         let start = |group: &Group| Start {
             what: match self.kind {
-                CpuMachine::Hosted => "calls on threads".into(),
+                ContestMachine::Hosted => "calls on threads".into(),
                 _ => "calls in ring 0".into(),
             },
             label: format!("{} CPUs, {}", group.cpus, group.words),
@@ -106,7 +112,9 @@ impl Plan for ContestPlan<'_> {
             accel: group.accel,
             options: format!("calls={}", group.words),
             arguments: match self.kind {
-                CpuMachine::Hosted => vec![format!("--cpus={}", group.cpus), group.words.clone()],
+                ContestMachine::Hosted => {
+                    vec![format!("--cpus={}", group.cpus), group.words.clone()]
+                }
                 _ => Vec::new(),
             },
             deadline: group.deadline,

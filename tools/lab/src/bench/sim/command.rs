@@ -8,7 +8,7 @@ use super::setup::Setup;
 use crate::bench::program::{Axes, distinct};
 use crate::bench::report::{self, Printed, Summary};
 use crate::bench::workload::{DEFERS, Program};
-use crate::cli::{Bench, CallsBench, CpuMachine, MachineKind};
+use crate::cli::{Bench, CallsBench, ContestMachine, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, QEMU_INSTALL};
 use crate::{place, session};
@@ -20,7 +20,7 @@ use crate::{place, session};
 /// It was named together with others.
 pub fn is_meant(bench: &Bench) -> Outcome<bool> {
     if let Some(CallsBench { calls, .. }) = &bench.calls {
-        return Ok(matches!(calls.machine, None | Some(CpuMachine::Sim)));
+        return Ok(matches!(calls.machine, None | Some(ContestMachine::Sim)));
     }
     let is_named = bench.machine.contains(&MachineKind::Sim);
     let is_alone = bench.machine.iter().all(|kind| *kind == MachineKind::Sim);
