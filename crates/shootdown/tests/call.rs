@@ -948,6 +948,28 @@ fn an_idempotent_function_runs_once_for_all_that_wait() {
     }
 }
 
+/// Functions without captures may have one address though their code is different.
+#[test]
+#[cfg_attr(miri, ignore = "there, a function has another address in each place")]
+fn functions_at_one_address_are_not_the_same() {
+    static RUNS: [Count; 2] = [const { Count::new() }; 2];
+    fn at_one_place<F: Fn(CpuId) + Sync>(_: F) -> &'static F {
+        static PLACE: u64 = 0;
+        assert_eq!(size_of::<F>(), 0);
+        // SAFETY: it has no bytes.
+        unsafe { &*(&raw const PLACE).cast::<F>() }
+    }
+    static NOBODY: fn(CpuId) = |_| ();
+    let one: Lend = |machine, _| {
+        machine.call_idempotent(&mask([0]), at_one_place(|_| RUNS[0].add()));
+    };
+    let other: Lend = |machine, _| {
+        machine.call_idempotent(&mask([0]), at_one_place(|_| RUNS[1].add()));
+    };
+    let merged = two_calls_at_once(Policy::BEST, (one, &NOBODY), (other, &NOBODY));
+    assert_eq!((merged, RUNS[0].take(), RUNS[1].take()), (0, 1, 1));
+}
+
 /// Clocks may count from 1970, be coarse or stand still: no two requests in a slot have one number (I11).
 #[test]
 fn a_ticket_waits_for_its_own_request_on_any_clock() {

@@ -217,6 +217,47 @@ fn a_fourth_post_to_oneself_runs_the_first() {
     assert!(machine.stats(cpu(0)).functions_run >= 2);
 }
 
+/// What runs posts to its own CPU again, into the place that it came from.
+#[test]
+fn what_is_posted_to_oneself_runs_once_and_in_order() {
+    static ORDER: std::sync::Mutex<Vec<u32>> = std::sync::Mutex::new(Vec::new());
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.set_irqs_off(true);
+    let note = |number| ORDER.lock().unwrap().push(number);
+    let me = CpuMask::only(cpu(0));
+    machine.post(&me, move |_| {
+        note(1);
+        let sent = machine.try_post(&CpuMask::only(cpu(0)), move |_| note(4));
+        assert!(sent.is_ok());
+    });
+    machine.post(&me, move |_| note(2));
+    machine.post(&me, move |_| note(3));
+    puppet.set_irqs_off(false);
+    while puppet.deliver(0) {}
+    assert_eq!(*ORDER.lock().unwrap(), [1, 2, 3, 4]);
+}
+
+/// Each poll asks for the interrupt that was refused, also behind one that has served another CPU.
+#[test]
+fn a_refused_interrupt_to_oneself_is_asked_for_by_every_poll() {
+    let (machine, puppet) = with_puppet::<2>();
+    puppet.set_irqs_off(true);
+    as_one_that_cannot_interrupt_itself(puppet, || {
+        machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap();
+    });
+    let flush = puppet.as_cpu(1, || {
+        machine.submit_flush_kernel(pages(0, 1), FreedTables::No)
+    });
+    as_one_that_cannot_interrupt_itself(puppet, || assert!(machine.poll()));
+    assert!(flush.is_done());
+    puppet.lose_interrupt(0);
+    machine.poll();
+    assert!(puppet.is_interrupted(0), "it is asked for once more");
+    puppet.set_irqs_off(false);
+    assert!(puppet.deliver(0));
+    assert_eq!(machine.stats(cpu(0)).functions_run, 1);
+}
+
 /// A function posted to oneself inside `poll_idle` is work.
 #[test]
 fn an_own_post_in_poll_idle_is_work_and_runs() {

@@ -83,6 +83,20 @@ fn a_cpu_that_leaves_runs_its_posts_to_itself() {
 }
 
 #[test]
+fn a_cpu_that_is_gone_posts_nothing_to_itself() {
+    static RUNS: Count = Count::new();
+    let (machine, puppet) = with_puppet::<2>();
+    let sent = puppet.as_cpu(1, || {
+        machine.offline();
+        let sent = machine.try_post(&CpuMask::only(cpu(1)), |_| RUNS.add());
+        machine.online();
+        sent.unwrap()
+    });
+    puppet.interrupt_now(1);
+    assert_eq!((sent.len(), RUNS.get()), (0, 0));
+}
+
+#[test]
 fn a_cpu_that_is_gone_is_no_target() {
     let (machine, puppet) = with_puppet::<4>();
     puppet.as_cpu(1, || machine.offline());
