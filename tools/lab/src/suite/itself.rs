@@ -1,6 +1,6 @@
 //! Checks of the lab itself, started as a user starts it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::cargo;
 use crate::cli::Test;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::figures;
-use crate::machine::Child;
+use crate::machine::{Child, host_cores};
 
 const DEADLINE: Duration = Duration::from_secs(180);
 /// Three policies, three numbers of threads, three numbers of pages.
@@ -33,6 +33,7 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             figures::check_quick_records().map(|()| String::new())
         }),
     }
+    tally.check("lab: bench shoot on real cores", || cores(fleet));
     let name = "lab: bench --quick prints every row and writes JSON";
     match test.fast {
         true => tally.skip(name, "left out by --fast"),
@@ -89,6 +90,43 @@ fn endless(fleet: &Fleet) -> Outcome<String> {
     match ["still running", "CPU#1", "RIP="].into_iter().all(is_there) {
         true => Ok(String::new()),
         false => Err(Failure::work(format!("no registers: {child:?}; {console}"))),
+    }
+}
+
+/// Every contender does every operation that the host's cores can do, at the placements that the host gives.
+fn cores(fleet: &Fleet) -> Outcome<String> {
+    if !cfg!(target_arch = "x86_64") || host_cores() < 2 {
+        return Ok("left out: not two cores of x86-64".into());
+    }
+    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
+    let path = file.path().to_string_lossy();
+    let words = [
+        "bench",
+        "shoot",
+        "--machine",
+        "cores",
+        "--quick",
+        "--calls",
+        "200",
+        "--json",
+        &path,
+    ];
+    let Child { status, errors, .. } = lab(fleet, &words)?;
+    if !status.is_some_and(|status| status.success()) {
+        return Err(Failure::work(format!("status {status:?}: {errors}")));
+    }
+    let text = std::fs::read_to_string(file.path()).doing("read the result")?;
+    let result: Value = serde_json::from_str(&text).doing("read the result as JSON")?;
+    let rows = result["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let count = |key: &str| {
+        let words = rows.iter().map(|row| row[key].to_string());
+        words.collect::<BTreeSet<String>>().len()
+    };
+    let shapes = ["placement", "interrupt_cycles", "operation", "peer"].map(count);
+    let [placements, ..] = shapes;
+    match rows.len() * 2 >= shapes.iter().product::<usize>() && placements > 0 {
+        true => Ok(format!("{} rows", rows.len())),
+        false => Err(Failure::work(format!("{} rows of {shapes:?}", rows.len()))),
     }
 }
 
