@@ -35,8 +35,12 @@ enum Whose {
     Theirs(&'static dyn CrossCall<MOST_NAMES>),
 }
 
-/// The policies under which the engine takes part.
-const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
+/// The policies under which the engine takes part; the last one is what hosts get without a choice.
+const POLICIES: [(&str, Policy); 3] = [
+    ("engine before", Policy::BEFORE),
+    ("engine published", Policy::PUBLISHED),
+    ("best", Policy::BEST),
+];
 
 /// Makes all of them, for CPUs with names below `names`; the engine's last.
 pub fn make(names: usize) -> &'static [Contender] {
@@ -53,8 +57,8 @@ pub fn make(names: usize) -> &'static [Contender] {
             calls: Whose::Theirs(calls),
         })
     });
-    let ours = POLICIES.map(|policy| Contender {
-        name: policy.name(),
+    let ours = POLICIES.map(|(name, policy)| Contender {
+        name,
         calls: Whose::Ours(policy),
     });
     ALL.get_or_init(|| theirs.chain(ours).collect())
