@@ -26,6 +26,8 @@ const PAGES: usize = 3;
 const SERVERS: usize = 100;
 /// Memory that may be in caches of CPUs or kept for later.
 const LEFT_KIB: u64 = 256;
+/// Within this a client lines up; if it takes longer, less is tried.
+const LINES_UP: Duration = Duration::from_millis(50);
 
 fn cpus() -> Vec<usize> {
     machine::allowed_cpus().unwrap()
@@ -93,10 +95,13 @@ fn client_dies(mode: u32) {
     // The child's pages are the parent's, too, until somebody writes to them.
     (0..PAGES).for_each(|page| buffer.word(page, 0).store(0, Release));
     drop(filled(2, 2000));
-    server.allow();
+    // The next one waits for its turn, which is not before the server has done with the dead one's request.
     let (other, other_sum) = filled(3, 1);
     let call = || ask(&service, &other, Job::SumLater, Lending::Reading);
-    let next = run_on(cpu, call);
+    let next = beside(cpu, call, || {
+        thread::sleep(LINES_UP);
+        server.allow();
+    });
     assert_eq!((next.unwrap(), server.answer()), (other_sum, other_sum));
     server.forbid();
     // And the dead client's sum, which nobody asked for since.
