@@ -11,7 +11,10 @@ use crate::sync::Mutex;
 use crate::task::{Current, MAX_THREADS};
 
 /// Two servers of a circle must not look at the same time, each before the other counts as waiting.
-static LOOKING: Mutex<()> = Mutex::new(());
+static CHAINS: Mutex<Chains> = Mutex::new(Chains);
+
+/// Whose holder looks along chains of servers, and makes one longer.
+struct Chains;
 
 /// The current thread counts as waiting for a server, if it is one itself.
 #[derive(Debug)]
@@ -28,14 +31,20 @@ impl<'a> Nested<'a> {
     pub fn begin(me: &'a Current, server: &Arc<Server>) -> Result<Self, Errno> {
         let is_server = me.server_link.lock().serves.is_some();
         if is_server {
-            let looking = LOOKING.lock();
-            if leads_to(server, me) {
-                return Err(Errno::EDEADLK);
-            }
-            me.server_link.lock().waits_for = Some(server.clone());
-            drop(looking);
+            CHAINS.lock().wait_for(me, server)?;
         }
         Ok(Self { me, is_server })
+    }
+}
+
+impl Chains {
+    /// The current thread waits for `server`, unless that waits for it.
+    fn wait_for(&mut self, me: &Current, server: &Arc<Server>) -> Result<(), Errno> {
+        if leads_to(server, me) {
+            return Err(Errno::EDEADLK);
+        }
+        me.server_link.lock().waits_for = Some(server.clone());
+        Ok(())
     }
 }
 
