@@ -136,7 +136,7 @@ fn timed(act: impl FnOnce() -> u64) -> Option<u64> {
     Some(cycles() - start)
 }
 
-/// CPU 1's part of [`measure`] and of [`placement`].
+/// CPU 1's part, while CPU 0 [asks](ask).
 pub fn answer(kind: Kind) {
     match kind {
         Kind::RoundTrip => drop(throw(false, TURNS, || None)),
