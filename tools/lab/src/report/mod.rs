@@ -4,7 +4,7 @@
 //! * [`axes`]: what tells rows apart, and how rows become series and panels; [`figure`]: what figures are, by their keys;
 //! * [`mod@principal`]: which figures stand for rows;
 //! * [`interval`], [`compare`]: how a row of one file is to that of the other, and whether that is more than chance;
-//! * [`summary`]: what the page says first; [`mod@brief`]: what a bench prints below that; [`tables`], [`compared`], [`params`]: what it lists;
+//! * [`mod@summary`]: what the page says first; [`mod@brief`]: what a bench prints below that; [`tables`], [`compared`], [`params`]: what it lists;
 //! * [`plots`]: which plots there are; [`curves`], [`samples`]: what is in them;
 //! * [`strip`]: points in rows; [`chart`](crate::chart) draws everything else;
 //! * [`page`]: the page around all of it.
