@@ -3,16 +3,26 @@
 
 mod puppet;
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use puppet::*;
 use shootdown::watch::*;
 use shootdown::*;
 
-fn look_later(machine: &'static puppet::Machine<4>, number: u32, later_ns: usize) {
-    let puppet = *machine.platform();
-    puppet.skipped_ns.fetch_add(later_ns, Relaxed);
-    puppet.as_cpu(number, || machine.look());
+/// These CPUs' ticks, for many times as long as a report takes.
+fn look_for_long(machine: &'static puppet::Machine<4>, numbers: &[u32]) {
+    for _ in 0..100 {
+        (numbers.iter()).for_each(|number| look_later(machine, *number, 5000));
+    }
+}
+
+/// CPU 0 has posted to CPUs 1 and 2, which hear nothing.
+fn two_posts_stuck() -> (&'static puppet::Machine<4>, &'static Puppet) {
+    let (machine, puppet) = with_puppet::<4>();
+    machine.set_stall_ns(1000);
+    puppet.deafen(1);
+    puppet.deafen(2);
+    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.post(&CpuMask::only(cpu(2)), |_| ());
+    (machine, puppet)
 }
 
 /// All that have not answered are interrupted again with each report. The CPU whose interrupt was lost is the one that looks.
@@ -39,19 +49,10 @@ fn a_look_sends_the_lost_interrupt_of_its_own_cpu_again() {
 /// A second post behind one that is stuck.
 #[test]
 fn a_look_finds_the_second_post_too() {
-    let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
-    puppet.deafen(1);
-    puppet.deafen(2);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
-    machine.post(&CpuMask::only(cpu(2)), |_| ());
+    let (machine, puppet) = two_posts_stuck();
     puppet.lose_interrupt(2);
     puppet.hear_again(2);
-    for _ in 0..100 {
-        for number in [0, 2, 3] {
-            look_later(machine, number, 5000);
-        }
-    }
+    look_for_long(machine, &[0, 2, 3]);
     let stalls = puppet.stalls.take();
     assert!(stalls.iter().any(|stall| stall.target == cpu(1)));
     assert!(
@@ -69,11 +70,7 @@ fn a_look_is_not_kept_by_a_request_that_is_stuck_for_good() {
     let ticket = puppet.as_cpu(2, || machine.kick(&CpuMask::only(cpu(1))));
     puppet.as_cpu(3, || machine.post(&CpuMask::only(cpu(0)), |_| ()));
     puppet.lose_interrupt(0);
-    for _ in 0..100 {
-        for number in [0, 2, 3] {
-            look_later(machine, number, 5000);
-        }
-    }
+    look_for_long(machine, &[0, 2, 3]);
     let _ = ticket;
     let stalls = puppet.stalls.take();
     assert!(
@@ -95,11 +92,7 @@ fn a_look_finds_posted_call_data() {
     puppet.lose_interrupt(1);
     puppet.hear_again(1);
     machine.post_data(cpu(1), &MORE).unwrap();
-    for _ in 0..100 {
-        for number in 0..4 {
-            look_later(machine, number, 5000);
-        }
-    }
+    look_for_long(machine, &[0, 1, 2, 3]);
     puppet.deliver_all();
     assert!(
         !puppet.stalls.take().is_empty() || machine.total_stats().functions_run > 0,
@@ -111,12 +104,7 @@ fn a_look_finds_posted_call_data() {
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
-    let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
-    puppet.deafen(1);
-    puppet.deafen(2);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
-    machine.post(&CpuMask::only(cpu(2)), |_| ());
+    let (machine, puppet) = two_posts_stuck();
     machine.post(&CpuMask::only(cpu(2)), |_| ());
     puppet.at_stall(|puppet| puppet.hear_again(2));
     machine.post(&CpuMask::only(cpu(3)), |_| ());
@@ -125,11 +113,7 @@ fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
     assert_eq!(reported[0].found_by, FoundBy::Waiter);
     puppet.lose_interrupt(1);
     puppet.hear_again(1);
-    for _ in 0..100 {
-        for number in [0, 2, 3] {
-            look_later(machine, number, 5000);
-        }
-    }
+    look_for_long(machine, &[0, 2, 3]);
     assert!(
         puppet.is_interrupted(1) || machine.stats(cpu(1)).functions_run == 1,
         "nobody waits for it, and its interrupt is never sent again: {:?}",
@@ -194,11 +178,7 @@ fn a_look_goes_on_where_the_one_that_reported_has_left() {
     assert_eq!(machine.stats(cpu(1)).functions_run, 0);
     puppet.stalls.take();
     puppet.lose_interrupt(1);
-    for _ in 0..100 {
-        for number in [0, 2] {
-            look_later(machine, number, 5000);
-        }
-    }
+    look_for_long(machine, &[0, 2]);
     let ran = machine.stats(cpu(1)).functions_run;
     assert!(
         ran == 1 || puppet.is_interrupted(1) || !puppet.stalls.take().is_empty(),

@@ -318,13 +318,6 @@ fn every_lost_interrupt_is_sent_again_with_each_report() {
     }
 }
 
-/// CPU `number` looks, some time later.
-fn look_later(machine: &'static puppet::Machine<4>, number: u32, later_ns: usize) {
-    let puppet = *machine.platform();
-    puppet.skipped_ns.fetch_add(later_ns, Relaxed);
-    puppet.as_cpu(number, || machine.look());
-}
-
 /// Its initiator has posted, or does not come back from the platform's `send_ipi`: nobody waits for it in the engine.
 #[test]
 fn a_request_that_nobody_waits_for_is_reported_by_looks() {

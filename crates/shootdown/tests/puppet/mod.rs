@@ -888,6 +888,13 @@ where
     (machine, machine.platform())
 }
 
+/// CPU `number` looks, some time later.
+pub fn look_later(machine: &'static Machine<4>, number: u32, later_ns: usize) {
+    let puppet = *machine.platform();
+    puppet.skipped_ns.fetch_add(later_ns, Relaxed);
+    puppet.as_cpu(number, || machine.look());
+}
+
 /// A space that, when it is dropped, is left by those who have it loaded.
 pub struct Space<const N: usize>(&'static Machine<N>, AddressSpace<N>)
 where
