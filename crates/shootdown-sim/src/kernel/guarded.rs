@@ -9,12 +9,15 @@ use shootdown::{Capacity, Cpus, PageSize};
 
 use crate::kernel::layout::address_of;
 use crate::kernel::lock::Held;
-use crate::kernel::map::{Owned, REGION_SIZE};
+use crate::kernel::map::{Owned, REGION_SIZE, Removed};
 use crate::kernel::space::Space;
 use crate::kernel::{PAGES_PER_TABLE, Sight, World};
 use crate::machine::context;
 
-/// What is unlinked under a guard. It panics when it has no room, and says so without a message.
+/// A collection had no room. Anything else that unwinds is a mistake.
+struct Full;
+
+/// What is unlinked under a guard. It unwinds when it has no room, without a message.
 struct Collection<'a, const N: usize>
 where
     Cpus<N>: Capacity,
@@ -30,7 +33,7 @@ where
     fn extend<I: IntoIterator<Item = ManuallyDrop<Owned<'a, N>>>>(&mut self, more: I) {
         for unlinked in more {
             if self.unlinked.len() == self.room {
-                resume_unwind(Box::new("full"));
+                resume_unwind(Box::new(Full));
             }
             self.unlinked.push(unlinked);
         }
@@ -83,7 +86,7 @@ where
                 };
                 lost.set(Some(mapped.frame));
                 removed.push(mapped.frame);
-                let owned = self.own_page(space, &before, page, mapped.frame);
+                let owned = self.own(space, &before, Removed::Page(page, mapped.frame));
                 guard.unlinked_page(address_of(page), PageSize::SIZE_4K, owned);
             }
             // What nobody flushes may be walked for ever, so no table goes that way.
@@ -95,11 +98,14 @@ where
                 && let Some(table) = self.clear_table(space, region)
             {
                 lost.set(Some(table));
-                let owned = self.own_table(space, &before, table);
+                let owned = self.own(space, &before, Removed::Table(table));
                 guard.unlinked_table(address_of(region * PAGES_PER_TABLE), REGION_SIZE, owned);
             }
         };
-        if catch_unwind(AssertUnwindSafe(unlink)).is_err() {
+        if let Err(why) = catch_unwind(AssertUnwindSafe(unlink)) {
+            if !why.is::<Full>() {
+                resume_unwind(why);
+            }
             self.hardware.saw(Sight::CollectionFull);
             context().tell(|| "its collection is full".to_owned());
             self.lose(lost.get());

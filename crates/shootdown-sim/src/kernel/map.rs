@@ -18,7 +18,7 @@ pub(super) const BATCH: usize = PAGES_PER_TABLE + 1;
 
 /// What is taken from a space.
 #[derive(Clone, Copy, Debug)]
-enum Removed {
+pub(super) enum Removed {
     Page(usize, u16),
     Table(u16),
 }
@@ -163,7 +163,7 @@ where
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
     ) -> Option<u16> {
         let frame = self.clear_page(space, page)?.frame;
-        let removed = self.own_page(space, before, page, frame);
+        let removed = self.own(space, before, Removed::Page(page, frame));
         let recorded = batch.page(address_of(page), PageSize::SIZE_4K, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
         Some(frame)
@@ -179,26 +179,7 @@ where
         Some(mapped)
     }
 
-    pub(super) fn own_page(
-        &self,
-        space: &Space<N>,
-        before: &(Mark, Rc<Cell<bool>>),
-        page: usize,
-        frame: u16,
-    ) -> Owned<'_, N> {
-        self.own(space, before, Removed::Page(page, frame))
-    }
-
-    pub(super) fn own_table(
-        &self,
-        space: &Space<N>,
-        before: &(Mark, Rc<Cell<bool>>),
-        table: u16,
-    ) -> Owned<'_, N> {
-        self.own(space, before, Removed::Table(table))
-    }
-
-    fn own(
+    pub(super) fn own(
         &self,
         space: &Space<N>,
         before: &(Mark, Rc<Cell<bool>>),
@@ -222,7 +203,7 @@ where
         batch: &mut FlushBatch<Owned<'a, N>, BATCH>,
     ) -> Option<u16> {
         let table = self.clear_table(space, region)?;
-        let removed = self.own_table(space, before, table);
+        let removed = self.own(space, before, Removed::Table(table));
         let address = address_of(region * PAGES_PER_TABLE);
         let recorded = batch.table(address, REGION_SIZE, removed);
         assert!(recorded.is_ok(), "a batch holds a whole region");
