@@ -98,6 +98,7 @@ pub fn ring(name: usize) {
     if NOTES.0.load(Ordering::Relaxed) {
         SENT.set(cycles());
     }
+    // ORDERING: Release publishes what the interrupt is for; pairs with the fence in `take`.
     BELLS[name].0.store(true, Ordering::Release);
 }
 
@@ -127,7 +128,7 @@ pub fn look() {
 
 fn take(bell: &AtomicBool) {
     bell.store(false, Ordering::Relaxed);
-    // An interrupt is a fence for whoever takes it, and so is what takes the flag back.
+    // ORDERING: sees what was written before `ring`, and what comes after this is rung for anew: an interrupt is a fence for whoever takes it.
     core::sync::atomic::fence(Ordering::SeqCst);
     IS_ON.set(false);
     spend(COST.0.load(Ordering::Relaxed));

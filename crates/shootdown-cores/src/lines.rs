@@ -48,6 +48,7 @@ fn throw(is_first: bool, turns: u64, mut act: impl FnMut() -> Option<u64>) -> Ve
     let first = u64::from(!is_first);
     for turn in 0..turns {
         let wanted = 2 * turn + first;
+        // ORDERING: sees what the other side did before it threw; pairs with the Release below.
         while BALL.0.load(Ordering::Acquire) != wanted {
             core::hint::spin_loop();
         }

@@ -41,6 +41,7 @@ static GIVEN: AtomicUsize = AtomicUsize::new(0);
 fn work(me: usize, orders: &Receiver<Order>, logs: &Sender<Log>) {
     let mut seen = 0;
     loop {
+        // ORDERING: pairs with the Release in `all`: the order is in the channel.
         while GIVEN.load(Ordering::Acquire) == seen {
             cpu::look();
             core::hint::spin_loop();

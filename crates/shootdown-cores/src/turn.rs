@@ -64,6 +64,7 @@ static LOCAL: Line<AtomicU64> = Line(AtomicU64::new(0));
 /// A flush of all costs as much as one of so many pages.
 const ALL_PAGES: usize = 16;
 /// CPUs that stand at the line, initiators that are done; and whose turn it is of those that alternate.
+// ORDERING: counted up by AcqRel or stronger and read by Acquire: whoever finds all there sees the logs that they have made ready, and what ran before they were done.
 static READY: Line<AtomicUsize> = Line(AtomicUsize::new(0));
 static DONE: Line<AtomicUsize> = Line(AtomicUsize::new(0));
 static NEXT: Line<AtomicUsize> = Line(AtomicUsize::new(0));

@@ -166,7 +166,7 @@ impl ActivityLog {
         self.quiet_until_ns[index].store(until_ns, Ordering::Relaxed);
     }
 
-    /// The same for one that looks; false if another has reported it meanwhile. On any CPU: of several that look at once one gets true.
+    /// The same for one that looks; false if another has reported it meanwhile. On any CPU: of several that look at once hardly ever more than one gets true, and a report too many does no harm.
     pub(crate) fn claims(&self, index: usize, number: Number, now_ns: u64, until_ns: u64) -> bool {
         let quiet = &self.quiet_until_ns[index];
         let seen_ns = quiet.load(Ordering::Relaxed);

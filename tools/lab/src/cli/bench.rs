@@ -187,6 +187,9 @@ impl Calls {
     }
 }
 
+/// Longer ones would keep a bench on cores for minutes.
+const MOST_CYCLES: u64 = 20_000;
+
 /// What and where. Lists that are not given have what suits the machine.
 #[derive(Debug, Args)]
 pub struct Calls {
@@ -237,10 +240,10 @@ pub struct Calls {
     #[arg(long, value_name = "N")]
     pub calls: Option<u64>,
     /// cores: cycles of an interrupt, from the flag to the handler, one part each [default: 0,2000]
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u64).range(..=MOST_CYCLES))]
     pub interrupt_cycles: Option<Vec<u64>>,
     /// cores: cycles of a local flush of one page [default: 200]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_CYCLES))]
     pub local_cycles: Option<u64>,
     /// cores: also tell where the time goes
     #[arg(long)]

@@ -93,30 +93,26 @@ fn endless(fleet: &Fleet) -> Outcome<String> {
     }
 }
 
-/// Every contender does every operation that the host's cores can do, at the placements that the host gives.
-fn cores(fleet: &Fleet) -> Outcome<String> {
-    if !cfg!(target_arch = "x86_64") || host_cores() < 2 {
-        return Ok("left out: not two cores of x86-64".into());
-    }
+/// What `bench` writes with these words.
+fn bench_result(fleet: &Fleet, words: &[&str]) -> Outcome<Value> {
     let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
     let path = file.path().to_string_lossy();
-    let words = [
-        "bench",
-        "shoot",
-        "--machine",
-        "cores",
-        "--quick",
-        "--calls",
-        "200",
-        "--json",
-        &path,
-    ];
+    let words = [&["bench"], words, &["--json", &path]].concat();
     let Child { status, errors, .. } = lab(fleet, &words)?;
     if !status.is_some_and(|status| status.success()) {
         return Err(Failure::work(format!("status {status:?}: {errors}")));
     }
     let text = std::fs::read_to_string(file.path()).doing("read the result")?;
-    let result: Value = serde_json::from_str(&text).doing("read the result as JSON")?;
+    serde_json::from_str(&text).doing("read the result as JSON")
+}
+
+/// Every contender does every operation that the host's cores can do, at the placements that the host gives.
+fn cores(fleet: &Fleet) -> Outcome<String> {
+    if !cfg!(target_arch = "x86_64") || host_cores() < 2 {
+        return Ok("left out: not two cores of x86-64".into());
+    }
+    let words = ["shoot", "--machine", "cores", "--quick", "--calls", "200"];
+    let result = bench_result(fleet, &words)?;
     let rows = result["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let count = |key: &str| {
         let words = rows.iter().map(|row| row[key].to_string());
@@ -131,15 +127,7 @@ fn cores(fleet: &Fleet) -> Outcome<String> {
 }
 
 fn bench(fleet: &Fleet) -> Outcome<String> {
-    let file = tempfile::NamedTempFile::new().doing("make a temporary file")?;
-    let path = file.path().to_string_lossy();
-    let words = ["bench", "--quick", "--machine", "qemu", "--json", &path];
-    let Child { status, errors, .. } = lab(fleet, &words)?;
-    if !status.is_some_and(|status| status.success()) {
-        return Err(Failure::work(format!("status {status:?}: {errors}")));
-    }
-    let text = std::fs::read_to_string(file.path()).doing("read the result")?;
-    let result: Value = serde_json::from_str(&text).doing("read the result as JSON")?;
+    let result = bench_result(fleet, &["--quick", "--machine", "qemu"])?;
     let lacks = |value: &Value, keys: &'static str| {
         let mut keys = keys.split(' ');
         keys.find(|key| value.get(key).is_none())
