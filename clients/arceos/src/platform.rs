@@ -105,13 +105,10 @@ unsafe impl Platform for ArceOs {
     }
 
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused> {
-        let cpu_id = target.index();
-        let to = match cpu_id == this_cpu() {
-            true => IpiTarget::Current { cpu_id },
-            false => IpiTarget::Other { cpu_id },
-        };
         arch::fence_before_ipi();
-        axhal::irq::send_ipi(IPI_IRQ, to);
+        // Also to this CPU: for `Current` the driver stores to a register that a local APIC has as x2APIC only (`x2apic` 0.5.1).
+        let cpu_id = target.index();
+        axhal::irq::send_ipi(IPI_IRQ, IpiTarget::Other { cpu_id });
         Ok(())
     }
 
