@@ -49,6 +49,12 @@ fn a_waiter_that_others_hold_up_has_the_time_to_send_a_lost_interrupt_again() {
     assert_eq!(run(&Case::new(4, 700_000_112_119)).failure, None);
 }
 
+/// Memory is full when its root is taken, and no more when its page is.
+#[test]
+fn a_trampoline_that_there_is_no_memory_for_keeps_none() {
+    assert_eq!(run(&Case::new(6, 810_000_445_878)).failure, None);
+}
+
 /// Engines that were wrong about roots of the host failed in these.
 #[test]
 fn nothing_of_one_root_of_the_host_is_used_under_another() {

@@ -174,11 +174,12 @@ where
     }
 
     fn new_trampoline(&self) -> Option<HostRoot> {
-        let (root, table) = (self.take_table(), self.take_table());
-        let (Some(root), Some(table), Some(page)) = (root, table, self.take_data()) else {
-            root.into_iter()
-                .chain(table)
-                .for_each(|table| self.release_table(table));
+        // Somebody may free a frame between two of these: each is given back if another is missing.
+        let taken = (self.take_table(), self.take_table(), self.take_data());
+        let (Some(root), Some(table), Some(page)) = taken else {
+            let (root, table, page) = taken;
+            (root.into_iter().chain(table)).for_each(|table| self.release_table(table));
+            page.into_iter().for_each(|page| self.release_data(page));
             return None;
         };
         let tables = HostRoot {
