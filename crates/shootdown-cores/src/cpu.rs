@@ -1,6 +1,7 @@
 //! Pinned threads as CPUs, and their interrupts.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// CPUs and their [second names](crate::operation::Operation::WrongGuess), at most: half of them each.
@@ -14,7 +15,7 @@ pub const MOST_CPUS: usize = 16;
 pub struct Line<T>(pub T);
 
 static BELLS: [Line<AtomicBool>; MOST_NAMES] = [const { Line(AtomicBool::new(false)) }; MOST_NAMES];
-/// What an interrupt costs, in cycles, and whether its time is noted. Changes between turns only.
+/// What an interrupt costs, in cycles, and whether it is noted when one is sent. Changes between turns only.
 static COST: Line<AtomicU64> = Line(AtomicU64::new(0));
 static NOTES: Line<AtomicBool> = Line(AtomicBool::new(false));
 
@@ -38,6 +39,14 @@ pub fn cycles_after() -> u64 {
     // SAFETY: SSE2 is part of x86-64.
     unsafe { core::arch::x86_64::_mm_lfence() };
     cycles()
+}
+
+/// Waits until all instructions before are done and all stores are seen.
+#[inline]
+pub fn serialize() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+    // SAFETY: SSE2 is part of x86-64.
+    unsafe { core::arch::x86_64::_mm_lfence() };
 }
 
 /// Spins for so many cycles, without looking for interrupts.
@@ -79,6 +88,17 @@ pub fn cores() -> Vec<usize> {
     // SAFETY: below the set's size.
     let is_ours = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
     (0..libc::CPU_SETSIZE as usize).filter(is_ours).collect()
+}
+
+/// What the host calls its processors.
+pub fn model() -> &'static str {
+    static MODEL: OnceLock<String> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let named = info.lines().find(|line| line.starts_with("model name"));
+        let name = named.and_then(|line| line.split_once(": "));
+        name.map_or("unknown", |(_, name)| name).to_owned()
+    })
 }
 
 /// The name under which the running CPU acts.
@@ -132,20 +152,19 @@ fn take(bell: &AtomicBool) {
     core::sync::atomic::fence(Ordering::SeqCst);
     IS_ON.set(false);
     spend(COST.0.load(Ordering::Relaxed));
-    if NOTES.0.load(Ordering::Relaxed) {
-        ENTERED.set(cycles());
-    }
+    ENTERED.set(cycles());
     crate::contender::handle();
     IS_ON.set(true);
 }
 
-/// What interrupts cost from now on, and whether they are noted. Between turns.
+/// What interrupts cost from now on, and whether it is noted when they are sent. Between turns.
 pub fn set_interrupts(cost: u64, notes: bool) {
     COST.0.store(cost, Ordering::SeqCst);
     NOTES.0.store(notes, Ordering::SeqCst);
 }
 
-/// When the running CPU has taken its last interrupt, and sent its last one, if that is noted.
+/// When the running CPU has taken its last interrupt, and sent its last one, if that is noted. Taking it is noted always, as flushes are checked by it, so that
+/// calls and flushes cost the same.
 pub fn noted() -> [u64; 2] {
     [ENTERED.get(), SENT.get()]
 }

@@ -173,6 +173,7 @@ struct Cell {
 
 #[derive(Serialize)]
 struct Row<'a> {
+    processor: &'static str,
     placement: Placement,
     interrupt_cycles: u64,
     operation: String,
@@ -266,6 +267,7 @@ impl Cell {
         cpus: usize,
     ) -> Row<'a> {
         Row {
+            processor: cpu::model(),
             placement: if key.is_far {
                 Placement::Far
             } else {
@@ -325,8 +327,7 @@ pub fn run(options: &Options) -> Result<usize, String> {
             for (place, &operation) in operations.iter().enumerate() {
                 for turn in 0..contenders.len() {
                     let index = (turn + round) % contenders.len();
-                    let notes = options.steps || matches!(operation, Operation::Flush(_));
-                    cpu::set_interrupts(interrupt, notes);
+                    cpu::set_interrupts(interrupt, options.steps);
                     contender::choose(index);
                     let job = Arc::new(Job {
                         contender: &contenders[index],

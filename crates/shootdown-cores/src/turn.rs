@@ -35,7 +35,7 @@ pub struct Asked {
     pub end: u64,
 }
 
-/// When a function or a flush ran, and when its interrupt had been taken (if that is noted).
+/// When a function or a flush ran, and when its interrupt had been taken.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Ran {
     /// The interrupt.
@@ -94,8 +94,9 @@ pub fn flush(operation: LocalFlush) {
     });
 }
 
-/// A local flush of so many pages.
+/// A local flush of so many pages. The instructions that flush are serialising: they begin when all before them is done, and what was stored is seen.
 pub fn flush_pages(pages: usize) {
+    cpu::serialize();
     cpu::spend(LOCAL.0.load(Ordering::Relaxed) * pages.min(ALL_PAGES * 2) as u64);
     FLUSHED.with(note);
 }

@@ -297,7 +297,7 @@ impl<'a> Context<'a> {
             }
         });
         self.heard_access(cell, operation, value);
-        self.boundary();
+        self.end_access();
         value
     }
 
@@ -310,7 +310,7 @@ impl<'a> Context<'a> {
                 explore.fence(cpu, order);
             }
         });
-        self.boundary();
+        self.end_access();
     }
 
     /// A plain access to the memory at `address`, which a protocol must have made exclusive: in exploration a race
@@ -346,6 +346,17 @@ impl<'a> Context<'a> {
             self.with(|state| std::mem::replace(&mut state.me().interrupts_on, false));
         nmi();
         self.with(|state| state.me().interrupts_on = interrupts_on);
+    }
+
+    /// An access is complete. Where interrupts are flags, nobody looks at them here.
+    fn end_access(self) {
+        if self.with(|state| state.has_flags()) {
+            if self.with(|state| state.failure.is_some()) {
+                self.give_way_for_good();
+            }
+        } else {
+            self.boundary();
+        }
     }
 
     /// An instruction is complete: interrupts may come in, and a failed run ends here.

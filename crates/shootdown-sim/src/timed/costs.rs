@@ -57,6 +57,14 @@ pub struct Costs {
     pub locked_ps: u64,
     /// A full fence.
     pub fence_ps: u64,
+    /// Stores that wait in a CPU's buffer, at most; 0: each store waits for its line.
+    pub buffered_stores: usize,
+    /// The instructions around an access.
+    pub instructions_ps: u64,
+    /// How far a CPU goes on behind a load that it waits for.
+    pub window_ps: u64,
+    /// Whether an interrupt is a flag on a line of its own, which its target looks at: 0 or 1.
+    pub flags: usize,
     /// Moving a line from the cache that holds it; taking it for writing from one that shares it.
     pub transfer_ps: PerDistance,
     /// For how long a transfer for reading keeps the line from being sent to the next reader.

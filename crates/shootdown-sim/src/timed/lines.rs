@@ -193,6 +193,16 @@ impl Lines {
         }
     }
 
+    /// A store of `cpu`, which has asked for the line at `address` at `asked_ps`, is visible only then: whoever else reads the line waits for it.
+    pub(crate) fn hold(&mut self, address: usize, cpu: usize, asked_ps: u64, visible_ps: u64) {
+        let index = self.index_of(address);
+        let line = &mut self.lines[index];
+        line.free_ps = line.free_ps.max(visible_ps);
+        // The value is in memory already: nobody may see it in a copy that the request has not reached.
+        line.shared_until_ps = line.shared_until_ps.min(asked_ps);
+        line.leaving.retain(|leaving, _| *leaving == cpu);
+    }
+
     /// `cpu` asks for the line for writing and does not wait for it.
     pub fn prefetch(&mut self, costs: &Costs, cpu: usize, address: usize, now_ps: u64) {
         // The line notes when it arrives; an access before that waits.

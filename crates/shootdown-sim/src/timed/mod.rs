@@ -8,6 +8,7 @@ mod broadcast;
 mod cache;
 mod clock;
 mod closed_form;
+mod core;
 mod costs;
 mod guests;
 mod holders;

@@ -11,9 +11,15 @@ use shootdown::{
 use crate::machine::{Pending, Processor, Status};
 use crate::timed::activity::Diary;
 use crate::timed::broadcast::Broadcasts;
+use crate::timed::core::Core;
 use crate::timed::lines::LINE_BYTES;
 use crate::timed::spin::{Resumed, Spins};
 use crate::timed::{Activity, Clock, Costs, Hypervisor, Lines, Tlb, Translation};
+
+/// A line of its own.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(align(64))]
+struct Flag(#[expect(dead_code, reason = "only its address counts")] u64);
 
 /// The timed model of one machine.
 #[derive(Debug)]
@@ -25,6 +31,9 @@ pub struct Timed {
     /// What each CPU has translated.
     pub tlbs: Vec<Tlb>,
     diaries: Vec<Diary>,
+    cores: Vec<Core>,
+    /// The flags that are interrupts.
+    flags: Vec<Flag>,
     /// Whether CPUs that spin are set aside.
     spins: Option<Spins>,
     /// Those that go on again, and have still to be told.
@@ -52,6 +61,8 @@ impl Timed {
             lines: Lines::new(cpus),
             tlbs: vec![Tlb::default(); cpus],
             diaries: vec![Diary::default(); cpus],
+            cores: vec![Core::default(); cpus],
+            flags: vec![Flag::default(); cpus],
             spins: None,
             resumed: Vec::new(),
             clock: Clock::new(cpus),
@@ -140,13 +151,45 @@ impl Timed {
         writes: bool,
         locked: bool,
     ) {
-        let asked_ps = processor.now_ps;
+        processor.now_ps += self.costs.instructions_ps;
+        let is_plain_store = writes && !locked;
+        if is_plain_store && self.costs.buffered_stores > 0 {
+            return self.store(cpu, processor, address);
+        }
+        let core = &mut self.cores[cpu];
+        let asked_ps = match locked {
+            true => core.drain(processor.now_ps),
+            false => processor.now_ps,
+        };
         let there_ps = self
             .lines
             .access(&self.costs, cpu, address, writes, asked_ps);
+        if !writes {
+            core.loads(self.costs.window_ps, asked_ps, there_ps);
+        }
         self.watch_access(cpu, address, writes, (asked_ps, there_ps));
         let locked_ps = if locked { self.costs.locked_ps } else { 0 };
         processor.now_ps = there_ps + self.costs.hit_ps + locked_ps;
+    }
+
+    /// A plain store, which waits in the buffer while the CPU goes on.
+    fn store(&mut self, cpu: usize, processor: &mut Processor, address: usize) {
+        let (core, now_ps) = (&mut self.cores[cpu], processor.now_ps);
+        let there_ps = self
+            .lines
+            .access(&self.costs, cpu, address, true, core.asks_ps(now_ps));
+        let (goes_on_ps, visible_ps) =
+            core.store(self.costs.buffered_stores, now_ps, there_ps.max(now_ps));
+        if visible_ps > now_ps {
+            self.lines.hold(address, cpu, now_ps, visible_ps);
+        }
+        self.watch_access(cpu, address, true, (now_ps, now_ps));
+        processor.now_ps = goes_on_ps + self.costs.hit_ps;
+    }
+
+    /// The CPU waits until others see all that it has stored.
+    fn drain(&mut self, cpu: usize, processor: &mut Processor) {
+        processor.now_ps = self.cores[cpu].drain(processor.now_ps);
     }
 
     /// For spinning CPUs: what this access ends, and whether it is part of a loop.
@@ -193,6 +236,7 @@ impl Timed {
 
     pub(crate) fn fence(&mut self, cpu: usize, processor: &mut Processor) {
         self.disturb(cpu);
+        self.drain(cpu, processor);
         processor.now_ps += self.costs.fence_ps;
     }
 
@@ -204,6 +248,7 @@ impl Timed {
     /// Tells whether the CPU is set aside until there is something for it to see.
     pub(crate) fn relax(&mut self, cpu: usize, processor: &mut Processor) -> bool {
         processor.now_ps += self.costs.relax_ps;
+        self.cores[cpu].polls();
         if !processor.in_handler {
             self.diaries[cpu].sums.relaxed_ps += self.costs.relax_ps;
         }
@@ -232,6 +277,7 @@ impl Timed {
 
     pub(crate) fn flush(&mut self, cpu: usize, processor: &mut Processor, operation: LocalFlush) {
         self.disturb(cpu);
+        self.drain(cpu, processor);
         let tlb = &mut self.tlbs[cpu];
         processor.now_ps += match operation {
             LocalFlush::Pages(range, _) => {
@@ -256,6 +302,7 @@ impl Timed {
         asid: Asid,
         entries: TagEntries,
     ) {
+        self.drain(cpu, processor);
         self.tlbs[cpu].load(&self.costs.tlb, asid, entries);
         processor.now_ps += match entries {
             TagEntries::Keep => self.costs.load_root_kept_ps,
@@ -291,6 +338,10 @@ impl Timed {
         targets: impl Iterator<Item = usize>,
     ) {
         self.disturb(running);
+        if self.costs.flags > 0 {
+            return self.raise(processors, running, targets);
+        }
+        self.drain(running, &mut processors[running]);
         let topology = self.costs.topology;
         let started_ps = processors[running].now_ps;
         let mut cluster = None;
@@ -310,6 +361,32 @@ impl Timed {
             let arrival_ps = processors[running].now_ps + travel_ps;
             self.deliver(processors, running, target, (started_ps, arrival_ps));
         }
+    }
+
+    /// Sets flags by plain stores; each target looks at its own one all the time.
+    fn raise(
+        &mut self,
+        processors: &mut [Processor],
+        running: usize,
+        targets: impl Iterator<Item = usize>,
+    ) {
+        for target in targets {
+            let started_ps = processors[running].now_ps;
+            let flag = self.flag(target);
+            self.store(running, &mut processors[running], flag);
+            let arrival_ps = self
+                .lines
+                .access(&self.costs, target, flag, false, started_ps);
+            let diary = &mut self.diaries[running];
+            diary.sums.register_writes += 1;
+            diary.sums.ipis_sent += 1;
+            diary.sent_ps = Some(started_ps);
+            self.deliver(processors, running, target, (started_ps, arrival_ps));
+        }
+    }
+
+    fn flag(&self, cpu: usize) -> usize {
+        core::ptr::from_ref(&self.flags[cpu]).addr()
     }
 
     fn deliver(
@@ -368,6 +445,12 @@ impl Timed {
         let _ = pending;
         self.disturb(cpu);
         self.diaries[cpu].enters(processor.now_ps);
+        if self.costs.flags > 0 {
+            // The flag is cleared, and a fence sees that it is.
+            self.store(cpu, processor, self.flag(cpu));
+            self.drain(cpu, processor);
+            processor.now_ps += self.costs.fence_ps;
+        }
         processor.now_ps += self.costs.entry_ps;
     }
 

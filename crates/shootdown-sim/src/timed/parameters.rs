@@ -113,6 +113,15 @@ parameters! {
 }
 
 parameters! {
+    /// Those of machines that have store buffers.
+    CORE_PARAMETERS:
+    "buffered_stores" Count buffered_stores: usize, "stores that wait in a CPU's buffer";
+    "instructions_ns" Time instructions_ps: u64, "instructions around an access";
+    "window_ns" Time window_ps: u64, "how far a CPU goes on behind a load that it waits for";
+    "flags" Tags flags: usize, "interrupts that are flags on lines of their own";
+}
+
+parameters! {
     /// Those of machines with an instruction that drops translations on all CPUs.
     BROADCAST_PARAMETERS:
     "broadcast_ns" Time broadcast_ps: u64, "dropping a page on all CPUs by an instruction, and waiting for it";
@@ -135,6 +144,7 @@ parameters! {
 pub(super) fn optional() -> impl Iterator<Item = &'static Parameter> + Clone {
     HOSTING_PARAMETERS
         .iter()
+        .chain(CORE_PARAMETERS)
         .chain(BROADCAST_PARAMETERS)
         .chain(GUEST_PARAMETERS)
 }
@@ -146,7 +156,9 @@ impl Costs {
         let broadcast = BROADCAST_PARAMETERS.iter();
         let hosting = hosting.filter(|_| self.hosting.shares());
         let guests = GUEST_PARAMETERS.iter();
+        let core = CORE_PARAMETERS.iter();
         hosting
+            .chain(core.filter(|_| self.buffered_stores > 0))
             .chain(broadcast.filter(|_| self.has_broadcasts()))
             .chain(guests.filter(|_| self.has_guests()))
     }

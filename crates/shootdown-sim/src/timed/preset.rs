@@ -98,6 +98,18 @@ static PRESETS: &[Preset] = &[
         figures: include_str!("presets/16-core.txt"),
     },
     Preset {
+        name: "xeon-far",
+        about: "two cores of a Xeon at 2.5 GHz as --machine cores uses them, flags for interrupts",
+        base: Some("haswell-ep"),
+        figures: include_str!("presets/xeon-far.txt"),
+    },
+    Preset {
+        name: "xeon-near",
+        about: "the same, when both CPUs are threads of one core",
+        base: Some("xeon-far"),
+        figures: include_str!("presets/xeon-near.txt"),
+    },
+    Preset {
         name: "large-server",
         about: "64 sockets of 64 cores: 4096 CPUs, for scaling only",
         base: Some("40-core"),

@@ -7,6 +7,7 @@ mod eviction;
 mod fairness;
 mod madvise;
 mod measured;
+pub mod on_cores;
 mod order;
 mod overcommit;
 mod overcommitted;

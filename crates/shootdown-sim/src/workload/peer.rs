@@ -47,6 +47,13 @@ where
         )
     }
 
+    /// Changes the engine's policy, which is `BEST` as it is made.
+    pub(super) fn set_policy(&self, policy: Policy) {
+        if let Self::Ours(engine) = self {
+            engine.set_policy(policy);
+        }
+    }
+
     /// Makes the running CPU a target. The peers know no other CPUs.
     pub fn online(&self) {
         if let Self::Ours(engine) = self {

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus};
+use shootdown::{Capacity, CpuId, CpuMask, Cpus, Policy};
 
 use crate::machine::Context;
 use crate::timed::{Activity, Costs, Fabric, Moves, Timed};
@@ -142,8 +142,16 @@ impl Volley {
     /// # Panics
     /// Without calls or targets, with too few CPUs, or when the calls fail.
     pub fn run(&self) -> VolleyResult {
+        self.run_under(Policy::BEST)
+    }
+
+    /// The same under another policy of the engine's.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_under(&self, policy: Policy) -> VolleyResult {
         assert!(self.calls > 0 && (1..self.cpus).contains(&self.targets));
-        with_close_size!(self.cpus, run_sized(self, true))
+        with_close_size!(self.cpus, run_sized(self, policy, true))
     }
 }
 
@@ -165,11 +173,12 @@ struct Log {
 
 // Not inlined: see `madvise`.
 #[inline(never)]
-fn run_sized<const N: usize>(row: &Volley, skips_idle_turns: bool) -> VolleyResult
+fn run_sized<const N: usize>(row: &Volley, policy: Policy, skips_idle_turns: bool) -> VolleyResult
 where
     Cpus<N>: Capacity,
 {
     let peer: Built<N> = Built::new(row.peer, row.cpus);
+    peer.set_policy(policy);
     let flushes = row.operation == Operation::Flush;
     let run = Run {
         row,
@@ -425,7 +434,8 @@ mod tests {
     fn nothing_happens_in_turns_that_are_left_out() {
         for peer in Peer::ALL {
             let row = row(peer, Callers::All);
-            let (left_out, simulated) = (run_sized::<64>(&row, true), run_sized::<64>(&row, false));
+            let run = |skips| run_sized::<64>(&row, Policy::BEST, skips);
+            let (left_out, simulated) = (run(true), run(false));
             assert_eq!(left_out.calls, simulated.calls, "{peer}");
             assert_eq!(left_out.activity, simulated.activity, "{peer}");
         }

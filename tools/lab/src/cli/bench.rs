@@ -39,7 +39,7 @@ pub struct Bench {
     /// Virtual CPUs (1 to 64, on sim 1 to 4096); without it 2, and as many as threads where a row has more (on sim preemptoff 16, zerocopy 40)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpus: Option<i64>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server, ten-guests or kvm-2-to-1
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server, ten-guests, kvm-2-to-1, xeon-far or xeon-near
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Change a figure of the simulated machine; may be given again
@@ -217,7 +217,7 @@ pub struct Calls {
     /// How long a function takes on each target, in microseconds (selected) [default: 0,500]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub function_us: Option<Vec<u64>>,
-    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server, ten-guests or kvm-2-to-1 [default: 40-core; shoot:
+    /// The simulated machine's figures: haswell-ep, skylake-laptop, 40-core, 40-core-2018, 16-core, large-server, ten-guests, kvm-2-to-1, xeon-far or xeon-near [default: 40-core; shoot:
     /// large-server and 40-core]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,

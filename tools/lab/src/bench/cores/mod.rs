@@ -1,7 +1,9 @@
 //! Contests on real cores: `shootdown-cores`, one pinned thread a core and flags as interrupts, in a process of its own.
 //!
+//! * [`merge`]: rows of several processes as one.
 //! * [`table`]: what people read.
 
+mod merge;
 mod table;
 
 use std::time::Duration;
@@ -26,6 +28,9 @@ const FIGURES: &str = "interrupt_cycles cpus rounds calls wrong median_cycles p9
 /// Without a choice: interrupts that cost nothing show the rest; a real one costs 1000 to 4000 cycles.
 const INTERRUPTS: [u64; 2] = [0, 2000];
 const LOCAL: u64 = 200;
+/// Processes, in which the memory lies differently, and rounds of each.
+const PROCESSES: (u32, u32) = (3, 7);
+const PROCESSES_QUICK: (u32, u32) = (1, 3);
 /// Rounds that the host disturbs are done again.
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -65,7 +70,7 @@ impl<'a> CoresPlan<'a> {
         let mut arguments = vec![
             format!("--interrupt={}", words.join(",")),
             format!("--local={}", calls.local_cycles.unwrap_or(LOCAL)),
-            format!("--rounds={}", if calls.quick { 3 } else { 21 }),
+            format!("--rounds={}", processes(calls).1),
         ];
         arguments.extend(calls.calls.map(|calls| format!("--calls={calls}")));
         arguments.extend(calls.steps.then(|| "--steps".to_owned()));
@@ -83,6 +88,13 @@ impl<'a> CoresPlan<'a> {
     }
 }
 
+fn processes(calls: &Calls) -> (u32, u32) {
+    match calls.quick {
+        true => PROCESSES_QUICK,
+        false => PROCESSES,
+    }
+}
+
 impl Plan for CoresPlan<'_> {
     fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>> {
         progress.stage("building what measures on cores");
@@ -93,7 +105,7 @@ impl Plan for CoresPlan<'_> {
         vec![vec![Start {
             what: "calls on cores".into(),
             label: "real cores".into(),
-            boots: 1,
+            boots: processes(self.calls).0,
             cpus: host_cores(),
             accel: Accel::Kvm,
             options: String::new(),
@@ -118,7 +130,7 @@ impl Plan for CoresPlan<'_> {
     }
 
     fn view(&self, found: Found) -> View {
-        let rows: Vec<Row> = found.groups.into_iter().flatten().flatten().collect();
+        let rows = merge::merged(found.groups.into_iter().flatten().flatten());
         let wrong: u64 = rows.iter().map(|row| row.count("wrong")).sum();
         let about = found.about.unwrap_or_default();
         View {
