@@ -45,7 +45,8 @@ const POLICIES: [(&str, Policy); 3] = [
 /// Makes all of them, for CPUs with names below `names`; the engine's last.
 pub fn make(names: usize) -> &'static [Contender] {
     ENGINE.attach_all(&MEMORY[..names]);
-    let theirs = Peer::ALL.iter().filter_map(|peer| {
+    let peers = Peer::ALL.iter().chain(&Peer::DESIGNS);
+    let theirs = peers.filter_map(|peer| {
         let calls = Box::leak(peer.calls::<_, MOST_NAMES>(Cores, names)?);
         let name = match peer {
             // Beside the policy of that name.

@@ -12,6 +12,7 @@
 //! | [`TaskSet`] | Xen, series of April 2026 | a call of its own for each CPU, one global set of CPUs with calls |
 //! | [`CallQueues`] | Linux | a queue for each target, an entry for each pair of CPUs |
 //! | [`Scoreboard`] | FreeBSD | a table of all pairs of CPUs with generations |
+//! | [`Bits`] | none: designs to measure beside the engine | a bit for each pair of CPUs, a word that the target clears or numbers |
 //!
 //! [`Peer`] names them and the engine, and makes one; [`Masks`] says whom they call, and [`fifo_limit`] what the same calls allow anybody.
 //!
@@ -22,6 +23,7 @@
 
 extern crate alloc;
 
+mod bits;
 mod call;
 mod caller;
 mod cross_call;
@@ -38,6 +40,7 @@ mod scoreboard;
 mod set;
 mod task_set;
 
+pub use bits::{Acknowledgement, Bits};
 pub use cross_call::{CrossCall, Lent};
 pub use limit::fifo_limit;
 pub use mailbox::Mailbox;

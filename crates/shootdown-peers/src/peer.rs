@@ -5,7 +5,9 @@ use core::fmt;
 
 use shootdown::{Capacity, Cpus, Platform};
 
-use crate::{CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours};
+use crate::{
+    Acknowledgement, Bits, CallQueues, CrossCall, Mailbox, OneLock, Scoreboard, TaskSet, ours,
+};
 
 /// Whose algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,10 +24,19 @@ pub enum Peer {
     Scoreboard,
     /// This engine, under its default policy.
     Shootdown,
+    /// No kernel's: a bit a pair, and a word that the target clears.
+    Bits,
+    /// The same with a number that the target writes.
+    BitsNumbered,
+    /// As `Bits`, and the target guesses who has asked.
+    BitsGuessed,
 }
 
 impl Peer {
-    /// All of them, ours last.
+    /// Designs that no kernel has, to measure beside the engine.
+    pub const DESIGNS: [Self; 3] = [Self::Bits, Self::BitsNumbered, Self::BitsGuessed];
+
+    /// All kernels', ours last.
     pub const ALL: [Self; 6] = [
         Self::Mailbox,
         Self::OneLock,
@@ -44,6 +55,9 @@ impl Peer {
             Self::CallQueues => "linux",
             Self::Scoreboard => "freebsd",
             Self::Shootdown => "best",
+            Self::Bits => "bits",
+            Self::BitsNumbered => "bits numbered",
+            Self::BitsGuessed => "bits guessed",
         }
     }
 
@@ -61,6 +75,13 @@ impl Peer {
             Self::CallQueues => Box::new(CallQueues::new(platform, cpus)),
             Self::Scoreboard => Box::new(Scoreboard::new(platform, cpus)),
             Self::Shootdown => return None,
+            Self::Bits => Box::new(Bits::new(platform, cpus, Acknowledgement::Cleared, false)),
+            Self::BitsNumbered => {
+                Box::new(Bits::new(platform, cpus, Acknowledgement::Numbered, false))
+            }
+            Self::BitsGuessed => {
+                Box::new(Bits::new(platform, cpus, Acknowledgement::Cleared, true))
+            }
         })
     }
 

@@ -137,3 +137,8 @@ fn calls_on_the_scoreboard_are_run_once_and_in_order() {
 fn our_calls_are_run_once_and_in_order() {
     survives(Peer::Shootdown);
 }
+
+#[test]
+fn calls_by_bits_are_run_once_and_in_order() {
+    Peer::DESIGNS.into_iter().for_each(survives);
+}

@@ -15,12 +15,15 @@ const FUNCTION_PS: u64 = 20_000;
 const CALLS: usize = 200;
 
 /// Whose calls and flushes: the name in records, the algorithm, and the engine's policy.
-pub const CONTENDERS: [(&str, Peer, Policy); 8] = [
+pub const CONTENDERS: [(&str, Peer, Policy); 11] = [
     ("mailbox", Peer::Mailbox, Policy::BEST),
     ("xen-before", Peer::OneLock, Policy::BEST),
     ("xen", Peer::TaskSet, Policy::BEST),
     ("linux", Peer::CallQueues, Policy::BEST),
     ("freebsd", Peer::Scoreboard, Policy::BEST),
+    ("bits", Peer::Bits, Policy::BEST),
+    ("bits numbered", Peer::BitsNumbered, Policy::BEST),
+    ("bits guessed", Peer::BitsGuessed, Policy::BEST),
     ("engine before", Peer::Shootdown, Policy::BEFORE),
     ("engine published", Peer::Shootdown, Policy::PUBLISHED),
     ("best", Peer::Shootdown, Policy::BEST),
