@@ -1,7 +1,6 @@
 //! Pinned threads as CPUs, and their interrupts.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// CPUs and their [second names](crate::operation::Operation::WrongGuess), at most: half of them each.
@@ -33,20 +32,26 @@ pub fn cycles() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The same when all that this CPU has waited for has come: a plain reading may be ahead of loads before it.
+/// Waits until all instructions before are done; stores may still be on their way.
 #[inline]
-pub fn cycles_after() -> u64 {
+pub fn wait_for_instructions() {
     // SAFETY: SSE2 is part of x86-64.
     unsafe { core::arch::x86_64::_mm_lfence() };
+}
+
+/// The cycle counter when all that this CPU has waited for has come: a plain reading may be ahead of loads before it.
+#[inline]
+pub fn cycles_after() -> u64 {
+    wait_for_instructions();
     cycles()
 }
 
-/// Waits until all instructions before are done and all stores are seen.
+/// Waits until all instructions before are done and all stores are seen, as an instruction that serialises does.
 #[inline]
 pub fn serialize() {
+    // ORDERING: orders nothing that anybody relies on: it takes the time.
     core::sync::atomic::fence(Ordering::SeqCst);
-    // SAFETY: SSE2 is part of x86-64.
-    unsafe { core::arch::x86_64::_mm_lfence() };
+    wait_for_instructions();
 }
 
 /// Spins for so many cycles, without looking for interrupts.
@@ -91,14 +96,11 @@ pub fn cores() -> Vec<usize> {
 }
 
 /// What the host calls its processors.
-pub fn model() -> &'static str {
-    static MODEL: OnceLock<String> = OnceLock::new();
-    MODEL.get_or_init(|| {
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let named = info.lines().find(|line| line.starts_with("model name"));
-        let name = named.and_then(|line| line.split_once(": "));
-        name.map_or("unknown", |(_, name)| name).to_owned()
-    })
+pub fn model() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = info.lines().find(|line| line.starts_with("model name"));
+    let name = named.and_then(|line| line.split_once(": "));
+    name.map_or("unknown", |(_, name)| name).to_owned()
 }
 
 /// The name under which the running CPU acts.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use serde::Serialize;
 
-use crate::cpu::{self, Line, cycles};
+use crate::cpu::{self, Line, cycles, cycles_after};
 
 /// Where the CPUs of a round were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -37,6 +37,10 @@ pub struct Transfers {
     pub drain: u64,
     /// A locked operation on an own line.
     pub own: u64,
+    /// A PAUSE, of many.
+    pub pause: u64,
+    /// Nothing: what all but `round_trip` and `pause` have besides.
+    pub nothing: u64,
 }
 
 static BALL: Line<AtomicU64> = Line(AtomicU64::new(0));
@@ -71,7 +75,10 @@ fn pause() {
     cpu::spend(600);
 }
 
-const KINDS: [(Side, Side); 5] = [
+/// Of which the time is taken together.
+const PAUSES: u64 = 100;
+
+const KINDS: [(Side, Side); 7] = [
     // upgrade: the other has read the line since this side wrote it
     (
         || {
@@ -119,6 +126,19 @@ const KINDS: [(Side, Side); 5] = [
         },
         || None,
     ),
+    // pause
+    (
+        || {
+            let taken = timed(|| {
+                (0..PAUSES).for_each(|_| core::hint::spin_loop());
+                0
+            });
+            taken.map(|taken| taken / PAUSES)
+        },
+        || None,
+    ),
+    // nothing
+    (|| timed(|| 0), || None),
 ];
 
 fn dirty_one() -> Option<u64> {
@@ -132,9 +152,7 @@ fn timed(act: impl FnOnce() -> u64) -> Option<u64> {
     let start = cycles();
     core::hint::black_box(act());
     fence(Ordering::Acquire);
-    // SAFETY: SSE2 is part of x86-64.
-    unsafe { core::arch::x86_64::_mm_lfence() };
-    Some(cycles() - start)
+    Some(cycles_after() - start)
 }
 
 /// CPU 1's part, while CPU 0 [asks](ask).

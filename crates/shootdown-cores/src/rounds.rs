@@ -147,6 +147,8 @@ impl Machine {
             locked: next(),
             drain: next(),
             own: next(),
+            pause: next(),
+            nothing: next(),
         }
     }
 }
@@ -173,7 +175,6 @@ struct Cell {
 
 #[derive(Serialize)]
 struct Row<'a> {
-    processor: &'static str,
     placement: Placement,
     interrupt_cycles: u64,
     operation: String,
@@ -190,13 +191,14 @@ struct Row<'a> {
     samples_cycles: &'a [u64],
     #[serde(skip_serializing_if = "Option::is_none")]
     steps_cycles: Option<[u64; 4]>,
+    /// What a line took meanwhile.
+    lines: Option<Transfers>,
 }
 
 #[derive(Serialize)]
 struct Info {
+    processor: String,
     cpus: usize,
-    near: Option<Transfers>,
-    far: Option<Transfers>,
     not_measured: Vec<String>,
     /// Rounds in which the host moved a CPU.
     moved: usize,
@@ -267,7 +269,6 @@ impl Cell {
         cpus: usize,
     ) -> Row<'a> {
         Row {
-            processor: cpu::model(),
             placement: if key.is_far {
                 Placement::Far
             } else {
@@ -289,6 +290,7 @@ impl Cell {
             steps_cycles: options
                 .steps
                 .then(|| self.steps.each_ref().map(|step| median(step))),
+            lines: None,
         }
     }
 }
@@ -384,12 +386,13 @@ pub fn run(options: &Options) -> Result<usize, String> {
             locked: of(|one| one.locked),
             drain: of(|one| one.drain),
             own: of(|one| one.own),
+            pause: of(|one| one.pause),
+            nothing: of(|one| one.nothing),
         })
     };
     let info = Info {
+        processor: cpu::model(),
         cpus,
-        near: typical(false),
-        far: typical(true),
         not_measured: not_measured.into_iter().map(Operation::name).collect(),
         moved,
     };
@@ -397,10 +400,9 @@ pub fn run(options: &Options) -> Result<usize, String> {
     for (key, cell) in &cells {
         if !cell.medians.is_empty() || cell.wrong > 0 {
             let peer = contenders[key.contender].name;
-            print(
-                "row",
-                &cell.row(key, operations[key.operation], peer, options, cpus),
-            )?;
+            let row = cell.row(key, operations[key.operation], peer, options, cpus);
+            let lines = typical(key.is_far);
+            print("row", &Row { lines, ..row })?;
         }
     }
     Ok(cells.values().map(|cell| cell.wrong).sum())

@@ -2,12 +2,9 @@
 //!
 //! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [NAME=VALUE..]`, where a figure of both presets may be another one
 
-use serde_json::{Value, json};
-use shootdown_sim::timed::{Parameter, Preset};
-use shootdown_sim::workload::on_cores::{CONTENDERS, OPERATIONS, PLACEMENTS, cycles};
-
-/// What was measured.
-const RECORD: &str = include_str!("../../../docs/figures/cores.json");
+use serde_json::json;
+use shootdown_sim::timed::{Costs, Parameter};
+use shootdown_sim::workload::on_cores::{Compared, compared};
 
 fn main() {
     let mut file = None;
@@ -16,45 +13,38 @@ fn main() {
     while let Some(word) = words.next() {
         match word.split_once('=') {
             Some((name, value)) => {
-                changes.push((name.to_owned(), value.parse().expect("a number")))
+                let parameter = Parameter::named(name).unwrap_or_else(|error| panic!("{error}"));
+                changes.push((parameter, value.parse().expect("a number")));
             }
             None if word == "--json" => file = words.next(),
             None => panic!("{word}? Use --json FILE or NAME=VALUE"),
         }
     }
-    let record: Value = serde_json::from_str(RECORD).expect("a record");
-    let rows = record["rows"].as_array().expect("rows");
-    let mut all = Vec::new();
-    for placement in PLACEMENTS {
-        let mut costs = Preset::named(placement.1).expect("a preset").costs();
-        for (name, value) in &changes {
-            let set = Parameter::named(name).and_then(|it| it.set(&mut costs, *value));
+    let change = |costs: &mut Costs| {
+        for (parameter, value) in &changes {
+            let set = parameter.set(costs, *value);
             set.unwrap_or_else(|error| panic!("{error}"));
         }
-        for operation in OPERATIONS {
-            for contender in CONTENDERS {
-                let is_row = |row: &&Value| {
-                    row["placement"] == placement.0
-                        && row["operation"] == operation.0
-                        && row["peer"] == contender.0
-                };
-                let measured = rows.iter().find(is_row).expect("each was measured");
-                let measured = measured["median_cycles"].as_f64().expect("a number");
-                let simulated = cycles(&costs, contender, operation).round();
-                let ratio = simulated / measured;
-                println!(
-                    "{:<5}{:<14}{:<18}{measured:6.0}{simulated:7.0}{ratio:7.3}",
-                    placement.0, operation.0, contender.0
-                );
-                all.push(json!({
-                    "placement": placement.0, "operation": operation.0, "peer": contender.0,
-                    "measured_cycles": measured, "simulated_cycles": simulated, "ratio": ratio,
-                }));
-            }
-        }
+    };
+    let mut rows = Vec::new();
+    for row in compared(change) {
+        let Compared {
+            name,
+            measured,
+            simulated,
+            ..
+        } = row;
+        let [placement, operation, peer] = name;
+        let simulated = simulated.round();
+        let ratio = simulated / measured;
+        println!("{placement:<5}{operation:<14}{peer:<18}{measured:6.0}{simulated:7.0}{ratio:7.3}");
+        rows.push(json!({
+            "placement": placement, "operation": operation, "peer": peer,
+            "measured_cycles": measured, "simulated_cycles": simulated, "ratio": ratio,
+        }));
     }
     if let Some(file) = file {
-        let result = json!({ "rows": all }).to_string();
+        let result = json!({ "rows": rows }).to_string();
         std::fs::write(&file, result).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 }

@@ -348,23 +348,21 @@ impl<'a> Context<'a> {
         self.with(|state| state.me().interrupts_on = interrupts_on);
     }
 
-    /// An access is complete. Where interrupts are flags, nobody looks at them here.
-    fn end_access(self) {
-        if self.with(|state| state.has_flags()) {
-            if self.with(|state| state.failure.is_some()) {
-                self.give_way_for_good();
-            }
-        } else {
-            self.boundary();
-        }
-    }
-
     /// An instruction is complete: interrupts may come in, and a failed run ends here.
     pub(crate) fn boundary(self) {
+        self.end_instruction(true);
+    }
+
+    /// The same behind an access, where nobody looks at interrupts that are flags.
+    fn end_access(self) {
+        self.end_instruction(!self.0.has_flags);
+    }
+
+    fn end_instruction(self, looks: bool) {
         if self.with(State::leaves_processor) {
             self.give_way();
         }
-        while self.take_interrupt() {}
+        while looks && self.take_interrupt() {}
         if let Some(host) = self.host() {
             self.host_boundary(host);
         }

@@ -33,11 +33,6 @@ impl State {
         }
     }
 
-    /// Whether interrupts are flags that CPUs look at.
-    pub(crate) fn has_flags(&self) -> bool {
-        matches!(&self.model, Model::Timed(timed) if timed.costs.flags > 0)
-    }
-
     /// Whether the running CPU takes an interrupt now.
     pub(crate) fn interrupt_due(&mut self) -> bool {
         let running = self.running;

@@ -45,6 +45,8 @@ pub struct Machine<'a> {
     pub(crate) yielders: Vec<GiveWay>,
     /// Whether CPUs may be taken off their processors.
     pub(super) has_hypervisor: bool,
+    /// Whether CPUs look at their interrupts between instructions of their choice only.
+    pub(super) has_flags: bool,
     /// What each CPU shares with the hypervisor.
     pub(super) steal_times: Vec<StealTime>,
     /// Tags that are the same on all CPUs.
@@ -73,7 +75,7 @@ impl<'a> Machine<'a> {
         current::install();
         let global_tags = model.global_tags();
         let (tags, guest_tags) = (model.asid_slots(), model.guest_slots());
-        let has_hypervisor = model.has_hypervisor();
+        let (has_hypervisor, has_flags) = (model.has_hypervisor(), model.has_flags());
         Self {
             state: RefCell::new(State::new(cpus, model)),
             handler: Box::new(handler),
@@ -82,6 +84,7 @@ impl<'a> Machine<'a> {
             line_names: None,
             yielders: (0..cpus).map(|_| Cell::new(None)).collect(),
             has_hypervisor,
+            has_flags,
             steal_times: (0..cpus).map(|_| StealTime::new()).collect(),
             global_tags,
             asid_slots: new_slots(cpus, tags),

@@ -49,6 +49,11 @@ impl Model {
         }
     }
 
+    /// Whether interrupts are flags, at which CPUs look between instructions of their choice.
+    pub(crate) fn has_flags(&self) -> bool {
+        matches!(self, Self::Timed(timed) if timed.costs.flags > 0)
+    }
+
     /// Whether a hypervisor takes CPUs off their processors.
     pub(crate) fn has_hypervisor(&self) -> bool {
         match self {

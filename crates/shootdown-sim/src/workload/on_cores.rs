@@ -1,9 +1,10 @@
 //! What `bench shoot --machine cores` measures, on the simulated machine.
 
+use serde_json::Value;
 use shootdown::Policy;
 use shootdown_peers::Peer;
 
-use crate::timed::Costs;
+use crate::timed::{Costs, Preset};
 use crate::workload::{Callers, Means, Operation, Volley};
 
 /// Cycles of a nanosecond on the machine that the preset `xeon-far` stands for.
@@ -15,7 +16,7 @@ const FUNCTION_PS: u64 = 20_000;
 const CALLS: usize = 200;
 
 /// Whose calls and flushes: the name in records, the algorithm, and the engine's policy.
-pub const CONTENDERS: [(&str, Peer, Policy); 11] = [
+const CONTENDERS: [(&str, Peer, Policy); 11] = [
     ("mailbox", Peer::Mailbox, Policy::BEST),
     ("xen-before", Peer::OneLock, Policy::BEST),
     ("xen", Peer::TaskSet, Policy::BEST),
@@ -30,17 +31,63 @@ pub const CONTENDERS: [(&str, Peer, Policy); 11] = [
 ];
 
 /// Where the two CPUs are, by its name in records, and the preset that stands for it.
-pub const PLACEMENTS: [(&str, &str); 2] = [("far", "xeon-far"), ("near", "xeon-near")];
+const PLACEMENTS: [(&str, &str); 2] = [("far", "xeon-far"), ("near", "xeon-near")];
 
 /// What two CPUs do, by its name in records.
-pub const OPERATIONS: [(&str, Callers, Operation); 3] = [
+const OPERATIONS: [(&str, Callers, Operation); 3] = [
     ("call 1", Callers::One, Operation::Call),
     ("all call all", Callers::All, Operation::Call),
     ("flush 1 page", Callers::One, Operation::Flush),
 ];
 
+/// What was measured: the record of the figure `cores`.
+const RECORD: &str = include_str!("../../../../docs/figures/cores.json");
+
+/// A row of the record, and what the simulated machine makes of it. In cycles.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared {
+    /// Where the CPUs were, what they did, and whose algorithm it was: names of the record.
+    pub name: [&'static str; 3],
+    /// The median of the rounds.
+    pub measured: f64,
+    /// What a tenth of the rounds is below, and above.
+    pub between: [f64; 2],
+    /// The median of the simulated operations.
+    pub simulated: f64,
+}
+
+/// All rows of the record, with other figures than the presets' where `change` gives them.
+///
+/// # Panics
+/// When the record has no such row.
+pub fn compared(change: impl Fn(&mut Costs)) -> Vec<Compared> {
+    let record: Value = serde_json::from_str(RECORD).expect("a record");
+    let rows = record["rows"].as_array().expect("rows");
+    let mut all = Vec::new();
+    for (placement, preset) in PLACEMENTS {
+        let mut costs = Preset::named(preset).expect("a preset").costs();
+        change(&mut costs);
+        for operation in OPERATIONS {
+            for contender in CONTENDERS {
+                let name = [placement, operation.0, contender.0];
+                let is_row =
+                    |row: &&Value| ["placement", "operation", "peer"].map(|key| &row[key]) == name;
+                let row = rows.iter().find(is_row).expect("each was measured");
+                let of = |key: &str| row[key].as_f64().expect("a number");
+                all.push(Compared {
+                    name,
+                    measured: of("median_cycles"),
+                    between: [of("low_cycles"), of("high_cycles")],
+                    simulated: cycles(&costs, contender, operation),
+                });
+            }
+        }
+    }
+    all
+}
+
 /// The median of an operation in cycles.
-pub fn cycles(
+fn cycles(
     costs: &Costs,
     (_, peer, policy): (&str, Peer, Policy),
     (_, callers, operation): (&str, Callers, Operation),

@@ -20,7 +20,7 @@ pub fn render(rows: &[Row], about: &Object, has_steps: bool) -> String {
     parts.dedup();
     let mut text = String::new();
     for part in &parts {
-        text += &tables(rows, *part, about, has_steps);
+        text += &tables(rows, *part, has_steps);
     }
     let missing = about.get("not_measured").and_then(Value::as_array);
     for operation in missing.into_iter().flatten().filter_map(Value::as_str) {
@@ -66,7 +66,7 @@ fn title((placement, interrupt): Part<'_>) -> String {
     }
 }
 
-fn tables(rows: &[Row], of: Part<'_>, about: &Object, has_steps: bool) -> String {
+fn tables(rows: &[Row], of: Part<'_>, has_steps: bool) -> String {
     let mine = || rows.iter().filter(|row| part(row) == of);
     let (operations, peers) = (distinct(mine(), "operation"), distinct(mine(), "peer"));
     let cells = |key: &str| -> Vec<Vec<String>> {
@@ -91,7 +91,7 @@ fn tables(rows: &[Row], of: Part<'_>, about: &Object, has_steps: bool) -> String
     let mut text = format!(
         "\n{}: {rounds} rounds\n{}",
         title(of),
-        transfers(about, of.0)
+        mine().next().map_or(String::new(), transfers)
     );
     for (key, what) in [
         ("median_cycles", "medians"),
@@ -107,22 +107,22 @@ fn tables(rows: &[Row], of: Part<'_>, about: &Object, has_steps: bool) -> String
     text
 }
 
-fn transfers(about: &Object, placement: &str) -> String {
+fn transfers(row: &Row) -> String {
+    let lines = row.0.get("lines");
     let figure = |key: &str| {
-        let cycles = about
-            .get(placement)
-            .and_then(|all| all.get(key))
-            .and_then(Value::as_u64);
+        let cycles = lines.and_then(|all| all.get(key)).and_then(Value::as_u64);
         cycles.map_or("-".to_owned(), |cycles| cycles.to_string())
     };
     format!(
-        "a line there and back {}, a load of what the other wrote {}, a locked operation there {}, on a line that both have read {}, behind eight such stores {}, on an own line {} cycles\n",
+        "a line there and back {}, a load of what the other wrote {}, a locked operation there {}, on a line that both have read {}, behind eight such stores {}, on an own line {} cycles, {} of each for reading the counter; PAUSE {}\n",
         figure("round_trip"),
         figure("load"),
         figure("locked"),
         figure("upgrade"),
         figure("drain"),
         figure("own"),
+        figure("nothing"),
+        figure("pause"),
     )
 }
 
