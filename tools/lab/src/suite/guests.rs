@@ -23,8 +23,9 @@ const DEADLINE: Duration = Duration::from_secs(90);
 const STALL: &str = "stall_ms=2000";
 /// So that all flushes are interrupts.
 const BY_INTERRUPTS: &str = "--pv-flush=off";
-/// The mistake of a host, and how often it may bring the guest down that is to notice it.
+/// A mistake of the host that a program in the guest is to notice.
 const MISTAKE: &str = "break=stays-preempted";
+/// So many guests may come through a mistake of the host, or go down with it, before one says so.
 const VICTIMS: usize = 5;
 
 /// Programs that check themselves, with `%` for the number of CPUs.
@@ -132,17 +133,21 @@ fn spared(finished: &Finished, any: bool) -> Outcome<String> {
     }
 }
 
-/// Passes if the guest says that a CPU does not answer. It may go on: the next interrupt for that CPU serves what waits.
+/// Passes if the guest says that a CPU does not answer. It may go on: the next interrupt for that CPU serves what waits, and so does what the CPU
+/// itself does in the kernel, so that of many that get lost few are noticed, and at times none.
 fn lost(fleet: &Fleet) -> Outcome<String> {
-    let finished = boot(fleet, TORTURE, MOST, "--pv-flush=off --drop-ipis=20")?;
-    let mut lines = finished.console.lines();
-    match lines.find(|line| line.starts_with("stall: ")) {
-        Some(line) => Ok(line.trim().to_owned()),
-        None => Err(Failure::work(format!(
-            "a lost interrupt went unnoticed: {}",
-            finished.account()
-        ))),
+    let mut account = String::new();
+    for _ in 0..VICTIMS {
+        let finished = boot(fleet, TORTURE, MOST, "--pv-flush=off --drop-ipis=2")?;
+        let mut lines = finished.console.lines();
+        if let Some(line) = lines.find(|line| line.starts_with("stall: ")) {
+            return Ok(line.trim().to_owned());
+        }
+        account = finished.account();
     }
+    Err(Failure::work(format!(
+        "lost interrupts went unnoticed: {account}"
+    )))
 }
 
 /// Passes if the program in the guest saw a stale page and failed of that.
