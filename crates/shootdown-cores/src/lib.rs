@@ -42,6 +42,15 @@ struct Options {
     /// CPUs, no more than there are cores; without it as many, at most 16
     #[arg(long)]
     cpus: Option<usize>,
+    /// Which operations
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["calls", "flushes"])]
+    operations: Vec<operation::Kind>,
+    /// Pages of a flush
+    #[arg(long, value_delimiter = ',', default_values = ["1", "32"], value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pages: Vec<u32>,
+    /// Cycles of the called function, besides the reading of the counter
+    #[arg(long, default_value_t = 0)]
+    function: u64,
     /// Cycles of an interrupt, from the flag to the handler
     #[arg(long, value_delimiter = ',', default_value = "0")]
     interrupt: Vec<u64>,

@@ -13,27 +13,50 @@ pub enum Operation {
     AllCall,
     /// CPU 0 makes all CPUs forget so many pages.
     Flush(usize),
+    /// All CPUs do, each after its own flush again.
+    AllFlush(usize),
+}
+
+/// Which operations are measured.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
+pub enum Kind {
+    /// Calls, all sorts.
+    Calls,
+    /// Calls by one CPU and by all.
+    PlainCalls,
+    /// Flushes by one CPU.
+    Flushes,
+    /// Flushes by one CPU and by all.
+    AllFlushes,
 }
 
 impl Operation {
-    /// All that `cpus` CPUs can do, and what they cannot.
-    pub fn all(cpus: usize) -> (Vec<Self>, Vec<Self>) {
+    /// All of these kinds that `cpus` CPUs can do, and what they cannot.
+    pub fn all(kinds: &[Kind], pages: &[u32], cpus: usize) -> (Vec<Self>, Vec<Self>) {
         let targets = [1, 2, 4, 8, cpus - 1]
             .into_iter()
             .filter(|most| *most < cpus);
         let mut targets: Vec<usize> = targets.collect();
         targets.sort_unstable();
         targets.dedup();
-        let calls = targets.into_iter().map(Self::Call);
-        let others = [
-            Self::WrongGuess,
-            Self::Alternate,
-            Self::AllCall,
-            Self::Flush(1),
-            Self::Flush(32),
-        ];
-        calls
-            .chain(others)
+        let mut all = Vec::new();
+        for kind in kinds {
+            let pages = || pages.iter().map(|pages| *pages as usize);
+            match kind {
+                Kind::Calls | Kind::PlainCalls => {
+                    all.extend(targets.iter().copied().map(Self::Call));
+                    if *kind == Kind::Calls {
+                        all.extend([Self::WrongGuess, Self::Alternate]);
+                    }
+                    all.push(Self::AllCall);
+                }
+                Kind::Flushes => all.extend(pages().map(Self::Flush)),
+                Kind::AllFlushes => {
+                    all.extend(pages().map(Self::Flush).chain(pages().map(Self::AllFlush)));
+                }
+            }
+        }
+        all.into_iter()
             .partition(|operation| operation.needs() <= cpus)
     }
 
@@ -53,15 +76,30 @@ impl Operation {
             Self::WrongGuess => "call behind a wrong guess".into(),
             Self::Alternate => "call, initiators alternate".into(),
             Self::AllCall => "all call all".into(),
-            Self::Flush(1) => "flush 1 page".into(),
-            Self::Flush(pages) => format!("flush {pages} pages"),
+            Self::Flush(pages) => format!("flush {}", Self::counted(pages)),
+            Self::AllFlush(pages) => format!("all flush {}", Self::counted(pages)),
+        }
+    }
+
+    fn counted(pages: usize) -> String {
+        match pages {
+            1 => "1 page".into(),
+            pages => format!("{pages} pages"),
+        }
+    }
+
+    /// How many pages it flushes; none if it is a call.
+    pub const fn pages(self) -> Option<usize> {
+        match self {
+            Self::Flush(pages) | Self::AllFlush(pages) => Some(pages),
+            _ => None,
         }
     }
 
     /// The CPUs that ask.
     pub fn initiators(self, cpus: usize) -> Vec<usize> {
         match self {
-            Self::AllCall => (0..cpus).collect(),
+            Self::AllCall | Self::AllFlush(_) => (0..cpus).collect(),
             Self::Alternate => vec![0, 2],
             _ => vec![0],
         }
@@ -72,26 +110,29 @@ impl Operation {
         match self {
             Self::Call(targets) => (1..=targets).collect(),
             Self::WrongGuess | Self::Alternate => vec![1],
-            Self::AllCall | Self::Flush(_) => (0..cpus).filter(|cpu| *cpu != initiator).collect(),
+            Self::AllCall | Self::Flush(_) | Self::AllFlush(_) => {
+                (0..cpus).filter(|cpu| *cpu != initiator).collect()
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Operation;
+    use super::{Kind, Operation};
 
     #[test]
     fn what_two_cores_cannot_do_is_named() {
-        let (can, cannot) = Operation::all(2);
+        let kinds = [Kind::Calls, Kind::AllFlushes];
+        let (can, cannot) = Operation::all(&kinds, &[1, 32], 2);
         assert_eq!(cannot, [Operation::Alternate]);
+        let calls = can.iter().filter(|one| matches!(one, Operation::Call(_)));
+        assert_eq!(calls.count(), 1);
         assert_eq!(
-            can.iter()
-                .filter(|one| matches!(one, Operation::Call(_)))
-                .count(),
-            1
+            can.iter().filter_map(|one| one.pages()).sum::<usize>(),
+            2 * 33
         );
-        let (can, cannot) = Operation::all(16);
+        let (can, cannot) = Operation::all(&kinds, &[1], 16);
         assert!(cannot.is_empty() && can.contains(&Operation::Call(15)));
     }
 }

@@ -310,9 +310,9 @@ pub fn run(options: &Options) -> Result<usize, String> {
         ));
     }
     cores.truncate(cpus);
-    turn::set_local(options.local);
+    turn::set_costs(options.local, options.function);
     let (machine, contenders) = Machine::start(&cores)?;
-    let (operations, not_measured) = Operation::all(cpus);
+    let (operations, not_measured) = Operation::all(&options.operations, &options.pages, cpus);
     let mut cells: BTreeMap<Key, Cell> = BTreeMap::new();
     let mut transfers: BTreeMap<bool, Vec<Transfers>> = BTreeMap::new();
     let mut moved = 0;

@@ -49,7 +49,7 @@ pub struct Ran {
 pub struct Log {
     /// Its own operations.
     pub asked: Vec<Asked>,
-    /// What ran here, by initiator; local flushes are initiator 0's.
+    /// What ran here, by initiator; local flushes, whoever asked for them, are the first one's.
     pub ran: Vec<Vec<Ran>>,
 }
 
@@ -59,8 +59,9 @@ thread_local! {
     static FLUSHED: Cell<Vec<Ran>> = const { Cell::new(Vec::new()) };
 }
 
-/// Cycles of a local flush of one page. Changes before the first turn only.
+/// Cycles of a local flush of one page, and of a called function. They change before the first turn only.
 static LOCAL: Line<AtomicU64> = Line(AtomicU64::new(0));
+static FUNCTION: Line<AtomicU64> = Line(AtomicU64::new(0));
 /// A flush of all costs as much as one of so many pages.
 const ALL_PAGES: usize = 16;
 /// CPUs that stand at the line, initiators that are done; and whose turn it is of those that alternate.
@@ -69,9 +70,10 @@ static READY: Line<AtomicUsize> = Line(AtomicUsize::new(0));
 static DONE: Line<AtomicUsize> = Line(AtomicUsize::new(0));
 static NEXT: Line<AtomicUsize> = Line(AtomicUsize::new(0));
 
-/// Says what a local flush costs.
-pub fn set_local(local: u64) {
+/// Says what a local flush and a function cost.
+pub fn set_costs(local: u64, function: u64) {
     LOCAL.0.store(local, Ordering::SeqCst);
+    FUNCTION.0.store(function, Ordering::SeqCst);
 }
 
 fn note(log: &Cell<Vec<Ran>>) {
@@ -112,7 +114,7 @@ impl Job {
     /// What the running CPU, by its first name, does in the turn.
     pub fn run(&self, me: usize) -> Log {
         let initiators = self.operation.initiators(self.cpus);
-        let room = || Vec::with_capacity(2 * self.calls + 64);
+        let room = || Vec::with_capacity(2 * self.calls * initiators.len() + 64);
         RAN.with(|ran| {
             initiators
                 .iter()
@@ -129,9 +131,9 @@ impl Job {
             cpu::look();
             core::hint::spin_loop();
         }
-        let ran = match self.operation {
-            Operation::Flush(_) => vec![FLUSHED.with(Cell::take)],
-            _ => RAN.with(|ran| ran.iter().map(Cell::take).collect()),
+        let ran = match self.operation.pages() {
+            Some(_) => vec![FLUSHED.with(Cell::take)],
+            None => RAN.with(|ran| ran.iter().map(Cell::take).collect()),
         };
         Log { asked, ran }
     }
@@ -140,7 +142,10 @@ impl Job {
         let targets: Mask = self.mask(self.operation.targets(me, self.cpus));
         let everybody: Mask = self.mask(0..self.cpus);
         let mut asked = Vec::with_capacity(self.calls);
-        let function = |_: CpuId| RAN.with(|ran| note(&ran[me]));
+        let function = |_: CpuId| {
+            RAN.with(|ran| note(&ran[me]));
+            cpu::spend(FUNCTION.0.load(Ordering::Relaxed));
+        };
         while READY.0.load(Ordering::Acquire) < self.cpus {
             cpu::look();
             core::hint::spin_loop();
@@ -159,9 +164,9 @@ impl Job {
                 _ => {}
             }
             let start = cycles();
-            match self.operation {
-                Operation::Flush(pages) => self.contender.flush(&everybody, pages, turn),
-                _ => self.contender.call(&targets, &function),
+            match self.operation.pages() {
+                Some(pages) => self.contender.flush(&everybody, pages, turn),
+                None => self.contender.call(&targets, &function),
             }
             let end = cycles_after();
             let [_, sent] = cpu::noted();
@@ -187,10 +192,10 @@ impl Job {
             targets.into_iter().map(move |target| (initiator, target))
         });
         let wrong = |(initiator, target): (usize, usize)| {
-            let (asked, ran) = (&logs[initiator].asked, &logs[target].ran[initiator]);
-            match self.operation {
-                Operation::Flush(_) => count_unflushed(asked, ran),
-                _ => count_uncalled(asked, ran),
+            let (asked, ran) = (&logs[initiator].asked, &logs[target].ran);
+            match self.operation.pages() {
+                Some(_) => count_unflushed(asked, &ran[0]),
+                None => count_uncalled(asked, &ran[initiator]),
             }
         };
         pairs.map(wrong).sum()
@@ -204,7 +209,7 @@ fn count_uncalled(asked: &[Asked], ran: &[Ran]) -> usize {
 }
 
 /// Each flush has a local one that ends after it began, in an interrupt that was taken before it was over: until that has flushed the target runs
-/// nothing else, though it may acknowledge before. One may do for several.
+/// nothing else, though it may acknowledge before. One may do for several; where all flush, it may be one that the target asked for itself.
 fn count_unflushed(asked: &[Asked], ran: &[Ran]) -> usize {
     let mut ran = ran.iter().peekable();
     let is_wrong = |asked: &&Asked| {

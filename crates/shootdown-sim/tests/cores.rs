@@ -5,9 +5,8 @@ use shootdown_sim::workload::on_cores::{Compared, compared};
 /// How far a median may be off.
 const TOLERANCE: f64 = 0.1;
 /// Those that are farther off than that, and than what was measured varies; docs/measuring/cores.md says what is known of each.
-const FARTHER: [[&str; 3]; 19] = [
+const FARTHER: [[&str; 3]; 18] = [
     ["far", "call 1", "freebsd"],
-    ["far", "call 1", "bits"],
     ["far", "call 1", "bits guessed"],
     ["far", "all call all", "freebsd"],
     ["far", "all call all", "bits"],

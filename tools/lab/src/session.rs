@@ -20,8 +20,10 @@ pub struct Session {
 impl Session {
     /// Finds the emulator (or installs it) and a Linux image; fetches one if `machines` has Linux.
     pub fn open(emulator: &Emulator, machines: &[MachineKind]) -> Outcome<Self> {
-        if machines.contains(&MachineKind::Sim) {
-            return Err(boots_nothing());
+        let boots_nothing =
+            |kind: &MachineKind| matches!(kind, MachineKind::Sim | MachineKind::Cores);
+        if machines.iter().any(boots_nothing) {
+            return Err(runs_no_programs());
         }
         let mut linux = machine::find_linux(linux_name(emulator).as_deref())?;
         if linux.is_none() && machines.contains(&MachineKind::Linux) {
@@ -42,14 +44,14 @@ impl Session {
                     "name one with --kernel or SHOOTDOWN_LINUX; `./lab doctor` says how to get one",
                 )
             }),
-            MachineKind::Sim => Err(boots_nothing()),
+            MachineKind::Sim | MachineKind::Cores => Err(runs_no_programs()),
         }
     }
 }
 
-fn boots_nothing() -> Failure {
+fn runs_no_programs() -> Failure {
     Failure::input(
-        "the simulated machine runs no programs, only the workloads of bench",
+        "neither the simulated machine nor --machine cores runs programs, only workloads of bench",
         "use --machine qemu or linux",
     )
 }

@@ -198,7 +198,7 @@ fn cpus_outside_1_to_64() {
         assert_refused(&fixture.lab(&bench), &["1 to 64", cpus]);
         assert_refused(
             &fixture.lab(&["run", "--machine", "sim", &program]),
-            &["runs no programs", "--machine qemu"],
+            &["runs programs, only workloads", "--machine qemu"],
         );
     }
 }

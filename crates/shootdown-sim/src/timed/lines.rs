@@ -138,7 +138,9 @@ impl Lines {
             return arrived_ps;
         }
         let set = &mut self.sets[index * self.words..][..self.words];
-        if !writes && now_ps < line.shared_until_ps && has(set, cpu) {
+        // Of those that act at one moment the lower number goes first.
+        let is_before = (now_ps, cpu) < (line.shared_until_ps, line.taker());
+        if !writes && is_before && has(set, cpu) {
             return now_ps;
         }
         let (price, upgrades) = match line.holders {
@@ -193,14 +195,39 @@ impl Lines {
         }
     }
 
-    /// A store of `cpu`, which has asked for the line at `address` at `asked_ps`, is visible only then: whoever else reads the line waits for it.
-    pub(crate) fn hold(&mut self, address: usize, cpu: usize, asked_ps: u64, visible_ps: u64) {
+    /// A store of `cpu` to the line at `address`, made at `now_ps`, for which the line is asked at `asked_ps`, perhaps before: when the line is there.
+    ///
+    /// The value is in memory from `now_ps` on, so nobody may see it in a copy that the request has not reached; until then, all that had a copy have it.
+    pub(crate) fn store(
+        &mut self,
+        costs: &Costs,
+        cpu: usize,
+        address: usize,
+        (asked_ps, now_ps): (u64, u64),
+    ) -> u64 {
+        let index = self.index_of(address);
+        let before = self.lines[index].holders;
+        let there_ps = self.access(costs, cpu, address, true, asked_ps);
+        let line = &mut self.lines[index];
+        line.shared_until_ps = match before {
+            Holders::Several(_) => now_ps,
+            _ => line.shared_until_ps.min(now_ps),
+        };
+        for (leaving, copy) in &mut line.leaving {
+            if before == Holders::One(*leaving) {
+                copy.until_ps = now_ps;
+            } else if *leaving != cpu {
+                copy.until_ps = copy.until_ps.min(now_ps);
+            }
+        }
+        there_ps
+    }
+
+    /// The line at `address` is stored to, which is visible at `visible_ps`: whoever else reads it waits for that.
+    pub(crate) fn hold(&mut self, address: usize, visible_ps: u64) {
         let index = self.index_of(address);
         let line = &mut self.lines[index];
         line.free_ps = line.free_ps.max(visible_ps);
-        // The value is in memory already: nobody may see it in a copy that the request has not reached.
-        line.shared_until_ps = line.shared_until_ps.min(asked_ps);
-        line.leaving.retain(|leaving, _| *leaving == cpu);
     }
 
     /// `cpu` asks for the line for writing and does not wait for it.
@@ -243,6 +270,14 @@ impl Line {
             return None;
         }
         Some(leaving.arrives_ps.max(now_ps))
+    }
+
+    /// Who has taken the line from those that may still read it.
+    fn taker(&self) -> usize {
+        match self.holders {
+            Holders::One(holder) => holder,
+            Holders::None | Holders::Several(_) => 0,
+        }
     }
 
     fn leaves(&mut self, cpu: usize, until_ps: u64) {
@@ -379,7 +414,7 @@ mod tests {
         read(&mut lines, 2, 1000);
         assert_eq!(write(&mut lines, 3, 2000), 2100);
         assert_eq!(read(&mut lines, 2, 2049), 2049);
-        assert_eq!(read(&mut lines, 0, 2050), 2200);
+        assert_eq!(read(&mut lines, 0, 2051), 2200);
         assert_eq!(read(&mut lines, 2, 2300), 2310);
     }
 

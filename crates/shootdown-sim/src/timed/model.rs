@@ -175,13 +175,14 @@ impl Timed {
     /// A plain store, which waits in the buffer while the CPU goes on.
     fn store(&mut self, cpu: usize, processor: &mut Processor, address: usize) {
         let (core, now_ps) = (&mut self.cores[cpu], processor.now_ps);
+        let asked_ps = core.asks_ps(now_ps);
         let there_ps = self
             .lines
-            .access(&self.costs, cpu, address, true, core.asks_ps(now_ps));
+            .store(&self.costs, cpu, address, (asked_ps, now_ps));
         let (goes_on_ps, visible_ps) =
             core.store(self.costs.buffered_stores, now_ps, there_ps.max(now_ps));
         if visible_ps > now_ps {
-            self.lines.hold(address, cpu, now_ps, visible_ps);
+            self.lines.hold(address, visible_ps);
         }
         self.watch_access(cpu, address, true, (now_ps, now_ps));
         processor.now_ps = goes_on_ps + self.costs.hit_ps;
@@ -374,9 +375,10 @@ impl Timed {
             let started_ps = processors[running].now_ps;
             let flag = self.flag(target);
             self.store(running, &mut processors[running], flag);
+            // Behind the store: it looks all the time.
             let arrival_ps = self
                 .lines
-                .access(&self.costs, target, flag, false, started_ps);
+                .access(&self.costs, target, flag, false, started_ps + 1);
             let diary = &mut self.diaries[running];
             diary.sums.register_writes += 1;
             diary.sums.ipis_sent += 1;

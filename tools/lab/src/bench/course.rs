@@ -7,7 +7,7 @@ use super::plan::{Found, Plan};
 use super::report::Summary;
 use super::row::Row;
 use super::{contest, cores, guests, program, report, sim, trace};
-use crate::cli::{Bench, ContestMachine};
+use crate::cli::{Bench, ContestMachine, MachineKind};
 use crate::failure::Outcome;
 use crate::host::Usage;
 use crate::progress::Progress;
@@ -28,9 +28,12 @@ pub fn command(bench: &Bench, summary: Summary) -> Outcome<()> {
     }
     let plan: Box<dyn Plan> = match &bench.calls {
         Some(calls) if calls.calls.machine == Some(ContestMachine::Cores) => {
-            Box::new(cores::CoresPlan::new(calls)?)
+            Box::new(cores::CoresPlan::contest(calls)?)
         }
         Some(calls) => Box::new(contest::ContestPlan::new(calls)?),
+        None if bench.machine.contains(&MachineKind::Cores) => {
+            Box::new(cores::CoresPlan::program(bench)?)
+        }
         None if bench.workload.runs_in_guests => Box::new(guests::GuestPlan::open(bench)?),
         None => Box::new(program::ProgramPlan::open(bench)?),
     };

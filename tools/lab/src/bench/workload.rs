@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::columns::Column;
+use super::cores::OnCores;
 use super::program::Metric;
 use super::row::{Ratio, Row};
 use super::sim::{Findings, Setup, Simulated};
@@ -43,6 +44,8 @@ pub struct Program {
     pub linux: OnLinux,
     /// Whether it is measured on the simulated machine where no machine is asked for.
     pub is_simulated_first: bool,
+    /// What of it is measured on real cores.
+    pub on_cores: Option<OnCores>,
     /// Whether it runs in guests of the reference kernel, not in machines of the emulator.
     pub runs_in_guests: bool,
     /// Whether one iteration can be shown with `--trace` and `--picture`.
@@ -89,6 +92,7 @@ impl Program {
         default_policies: ["before", "published", "best"],
         linux: OnLinux::Always,
         is_simulated_first: false,
+        on_cores: None,
         runs_in_guests: false,
         is_shown: false,
         title: |pages| pages.to_owned(),
@@ -180,6 +184,8 @@ pub struct Contest {
     pub presets: &'static [&'static str],
     /// Runs it on simulated machines.
     pub simulate: fn(&Calls, &[Setup]) -> Outcome<Findings>,
+    /// What is measured on real cores.
+    pub on_cores: OnCores,
     /// Without a choice, how long functions take where CPUs are real.
     pub functions_ns: &'static [u64],
     /// Whether a round as a whole says something.

@@ -99,6 +99,8 @@ pub enum MachineKind {
     Linux,
     /// The simulated machine that is built into the lab (for bench).
     Sim,
+    /// Cores of this host, without a program around the flushes (for bench madvise).
+    Cores,
 }
 
 impl MachineKind {
@@ -108,6 +110,7 @@ impl MachineKind {
             Self::Qemu => "qemu",
             Self::Linux => "linux",
             Self::Sim => "sim",
+            Self::Cores => "cores",
         }
     }
 }
@@ -141,7 +144,7 @@ pub enum ContestMachine {
     Qemu,
     /// Threads as CPUs and signals as interrupts, on this host.
     Hosted,
-    /// One pinned thread a core of this host and flags as interrupts, in cycles (shoot).
+    /// One pinned thread a core of this host and flags as interrupts, in cycles.
     Cores,
     /// The simulated machine that is built into the lab.
     Sim,
@@ -325,6 +328,12 @@ pub struct Mutants {
 /// `lab footprint`
 #[derive(Debug, Args)]
 pub struct Footprint {
+    /// Instead: what each mechanism takes, and what is lost without it on this host's cores and on the simulated machine (an hour)
+    #[arg(long)]
+    pub mechanisms: bool,
+    /// Which mechanisms, by the names of their files in verify/mechanisms; without it all
+    #[arg(value_name = "NAME", requires = "mechanisms")]
+    pub names: Vec<String>,
     /// Also write the counts here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Contests on real cores: `shootdown-cores`, one pinned thread a core and flags as interrupts, in a process of its own.
+//! Calls and flushes on real cores: `shootdown-cores`, one pinned thread a core and flags as interrupts, in a process of its own.
 //!
 //! * [`merge`]: rows of several processes as one.
 //! * [`table`]: what people read.
@@ -15,14 +15,12 @@ use super::plan::{Found, Plan, View};
 use super::report;
 use super::row::Row;
 use crate::cargo;
-use crate::cli::{Calls, CallsBench};
+use crate::cli::{Bench, Calls, CallsBench, MachineKind};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{Accel, host_cores};
 use crate::place;
 use crate::progress::Progress;
 
-/// The workload that cores can do.
-const WORKLOAD: &str = "shoot";
 /// The figures of every row.
 const FIGURES: &str = "interrupt_cycles cpus rounds calls wrong median_cycles p99_cycles";
 /// Without a choice: interrupts that cost nothing show the rest; a real one costs 1000 to 4000 cycles.
@@ -33,69 +31,154 @@ const PROCESSES: (u32, u32) = (3, 7);
 const PROCESSES_QUICK: (u32, u32) = (1, 3);
 /// Rounds that the host disturbs are done again.
 const DEADLINE: Duration = Duration::from_secs(300);
+/// Cycles of a microsecond on a processor of 2.5 GHz: how long a function takes need not be exact, it is the same for all.
+const CYCLES_OF_US: u64 = 2500;
+/// Longer functions would keep a bench on cores for minutes.
+const MOST_FUNCTION_US: u64 = 20;
 
-/// A contest on cores, settled.
+/// What a workload measures on cores.
+#[derive(Debug, Clone, Copy)]
+pub struct OnCores {
+    /// Kinds of operations, as `shootdown-cores` names them.
+    pub operations: &'static [&'static str],
+    /// How long a called function takes without a choice.
+    pub function_us: u64,
+}
+
+/// Operations on cores, settled.
 #[derive(Debug)]
-pub struct CoresPlan<'a> {
-    calls: &'a Calls,
+pub struct CoresPlan {
+    workload: &'static str,
+    is_quick: bool,
+    has_steps: bool,
     arguments: Vec<String>,
 }
 
-impl<'a> CoresPlan<'a> {
-    /// Settles everything before the first start.
+impl CoresPlan {
+    /// Settles a contest before the first start.
     ///
     /// # Errors
     /// The options make no sense on cores.
-    pub fn new(bench: &'a CallsBench) -> Outcome<Self> {
+    pub fn contest(bench: &CallsBench) -> Outcome<Self> {
         let CallsBench { contest, calls } = bench;
-        if contest.name != WORKLOAD {
-            return Err(Failure::input(
-                format!("{} is not measured on cores", contest.name),
-                format!("use bench {WORKLOAD}, or --machine qemu, hosted or sim"),
-            ));
-        }
         let others = [
             calls.preset.is_some() || !calls.set.is_empty() || calls.figures || calls.lines,
             calls.initiators.is_some() || calls.targets.is_some() || calls.masks.is_some(),
-            calls.peers.is_some() || calls.function_us.is_some() || calls.counts_instructions(),
+            calls.peers.is_some() || calls.counts_instructions(),
         ];
         if others.contains(&true) {
             return Err(Failure::input(
                 "on cores all contenders do all that the cores can do",
-                "leave out --preset, --set, --figures, --lines, --initiators, --targets, --masks, --peers, --function-us and --accel icount",
+                "leave out --preset, --set, --figures, --lines, --initiators, --targets, --masks, --peers and --accel icount",
             ));
         }
-        let interrupts = calls.interrupt_cycles.as_deref().unwrap_or(&INTERRUPTS);
-        let words: Vec<String> = interrupts.iter().map(u64::to_string).collect();
-        let mut arguments = vec![
-            format!("--interrupt={}", words.join(",")),
-            format!("--local={}", calls.local_cycles.unwrap_or(LOCAL)),
-            format!("--rounds={}", processes(calls).1),
-        ];
-        arguments.extend(calls.calls.map(|calls| format!("--calls={calls}")));
-        arguments.extend(calls.steps.then(|| "--steps".to_owned()));
-        match calls.cpus.as_deref() {
-            None => {}
-            Some([cpus]) => arguments.push(format!("--cpus={cpus}")),
+        let cpus = match calls.cpus.as_deref() {
+            None => None,
+            Some([cpus]) => Some(*cpus),
             Some(_) => {
                 return Err(Failure::input(
                     "cores are measured for one number of CPUs at a time",
                     "give --cpus one number",
                 ));
             }
+        };
+        let mut plan = Self::new(contest.name, contest.on_cores, cpus, calls.quick);
+        plan.has_steps = calls.steps;
+        plan.add_calls(calls)?;
+        Ok(plan)
+    }
+
+    fn add_calls(&mut self, calls: &Calls) -> Outcome<()> {
+        if let Some(us) = &calls.function_us {
+            let [us @ 0..=MOST_FUNCTION_US] = us[..] else {
+                return Err(Failure::input(
+                    "on cores functions of one length are measured at a time, and short ones",
+                    format!("give --function-us one number, at most {MOST_FUNCTION_US}"),
+                ));
+            };
+            self.set("function", us * CYCLES_OF_US);
         }
-        Ok(Self { calls, arguments })
+        if let Some(interrupts) = &calls.interrupt_cycles {
+            let words: Vec<String> = interrupts.iter().map(u64::to_string).collect();
+            self.set("interrupt", words.join(","));
+        }
+        if let Some(local) = calls.local_cycles {
+            self.set("local", local);
+        }
+        if let Some(calls) = calls.calls {
+            self.set("calls", calls);
+        }
+        self.arguments
+            .extend(calls.steps.then(|| "--steps".to_owned()));
+        Ok(())
+    }
+
+    /// Settles what a program measures, without the program: its flushes.
+    ///
+    /// # Errors
+    /// It has none, or the options make no sense on cores.
+    pub fn program(bench: &Bench) -> Outcome<Self> {
+        let program = bench.workload;
+        let Some(on_cores) = program.on_cores else {
+            return Err(Failure::input(
+                format!("{} is not measured on cores", program.name),
+                "use --machine qemu, linux or sim",
+            ));
+        };
+        if bench.machine.iter().any(|kind| *kind != MachineKind::Cores) {
+            return Err(Failure::input(
+                "cores are measured alone",
+                "use --machine cores, without others",
+            ));
+        }
+        if bench.threads.is_some() || bench.sweep || bench.policies != program.default_policies {
+            return Err(Failure::input(
+                "on cores one CPU flushes, or all do, and all contenders take part",
+                "leave out --threads, --policies and --sweep",
+            ));
+        }
+        let mut plan = Self::new(program.name, on_cores, bench.cpus, bench.quick);
+        let pages = bench.pages.as_deref().unwrap_or(program.default_pages);
+        let words: Vec<String> = pages.iter().map(u32::to_string).collect();
+        plan.set("pages", words.join(","));
+        Ok(plan)
+    }
+
+    fn new(workload: &'static str, on_cores: OnCores, cpus: Option<i64>, is_quick: bool) -> Self {
+        let mut plan = Self {
+            workload,
+            is_quick,
+            has_steps: false,
+            arguments: Vec::new(),
+        };
+        plan.set("operations", on_cores.operations.join(","));
+        plan.set("function", on_cores.function_us * CYCLES_OF_US);
+        plan.set("interrupt", INTERRUPTS.map(|it| it.to_string()).join(","));
+        plan.set("local", LOCAL);
+        plan.set("rounds", plan.processes().1);
+        if let Some(cpus) = cpus {
+            plan.set("cpus", cpus);
+        }
+        plan
+    }
+
+    /// Gives an option of the program a value, in the place of the one that it has.
+    fn set(&mut self, name: &str, value: impl std::fmt::Display) {
+        let option = format!("--{name}=");
+        self.arguments.retain(|it| !it.starts_with(&option));
+        self.arguments.push(format!("{option}{value}"));
+    }
+
+    /// Processes, and rounds of each.
+    fn processes(&self) -> (u32, u32) {
+        match self.is_quick {
+            true => PROCESSES_QUICK,
+            false => PROCESSES,
+        }
     }
 }
 
-fn processes(calls: &Calls) -> (u32, u32) {
-    match calls.quick {
-        true => PROCESSES_QUICK,
-        false => PROCESSES,
-    }
-}
-
-impl Plan for CoresPlan<'_> {
+impl Plan for CoresPlan {
     fn machines(&self, progress: &mut Progress) -> Outcome<Vec<Machine>> {
         progress.stage("building what measures on cores");
         Ok(vec![Machine::Hosted(cargo::build_cores()?)])
@@ -105,7 +188,7 @@ impl Plan for CoresPlan<'_> {
         vec![vec![Start {
             what: "calls on cores".into(),
             label: "real cores".into(),
-            boots: processes(self.calls).0,
+            boots: self.processes().0,
             cpus: host_cores(),
             accel: Accel::Kvm,
             options: String::new(),
@@ -134,15 +217,15 @@ impl Plan for CoresPlan<'_> {
         let wrong: u64 = rows.iter().map(|row| row.count("wrong")).sum();
         let about = found.about.unwrap_or_default();
         View {
-            remarks: report::remarks(found.others, self.calls.quick.then_some("three rounds")),
-            tables: table::render(&rows, &about, self.calls.steps),
+            remarks: report::remarks(found.others, self.is_quick.then_some("three rounds")),
+            tables: table::render(&rows, &about, self.has_steps),
             result: json!({
-                "workload": WORKLOAD,
+                "workload": self.workload,
                 "machine": "cores",
                 "commit": place::commit(),
                 "date": place::timestamp(),
                 "params": {
-                    "arguments": self.arguments, "quick": self.calls.quick, "host_cores": host_cores(),
+                    "arguments": self.arguments, "quick": self.is_quick, "host_cores": host_cores(),
                     "busy_cores_of_others": found.others,
                 },
                 "about": about,

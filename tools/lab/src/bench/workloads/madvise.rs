@@ -5,6 +5,7 @@ use shootdown::Policy;
 use shootdown_sim::workload::{MAX_CPUS, Madvise, PUBLISHED};
 
 use crate::bench::columns::{Column, Format, counted};
+use crate::bench::cores::OnCores;
 use crate::bench::program::{Axes, distinct};
 use crate::bench::row::{Ratio, fill_ratios, stale};
 use crate::bench::sim::{Findings, Run, Shape, Shapes, Simulated};
@@ -17,6 +18,10 @@ pub const PROGRAM: Program = Program {
     name: "madvise",
     about: "One thread drops and touches pages in a loop while the others are busy (table T1)",
     default_pages: &[1, 8, 32],
+    on_cores: Some(OnCores {
+        operations: &["all-flushes"],
+        function_us: 0,
+    }),
     is_shown: true,
     title: |pages| {
         format!("madvise: {pages} a flush; ns an iteration on the initiator, and in its call")

@@ -13,6 +13,7 @@ use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult
 use self::plan::{FUNCTIONS_PS, Line, Plan};
 use crate::bench::columns::{Column, Format, number};
 use crate::bench::contest::{AXES, Axis, LIMIT, LIMIT_NOTE, by_peer};
+use crate::bench::cores::OnCores;
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
 use crate::bench::workload::Contest;
@@ -25,6 +26,10 @@ pub const CONTEST: Contest = Contest {
     about: "A few initiators call functions on sets of CPUs, again and again (table T5)",
     presets: &["40-core"],
     simulate,
+    on_cores: OnCores {
+        operations: &["plain-calls"],
+        function_us: 5,
+    },
     functions_ns: &[0, 500_000],
     has_rounds: true,
 };

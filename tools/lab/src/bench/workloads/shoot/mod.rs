@@ -15,6 +15,7 @@ use shootdown_sim::workload::{Callers, Means, Operation, Peer, Volley, VolleyRes
 
 use self::plan::{Line, Plan};
 use crate::bench::columns::{Column, Format, bytes, grid, number, table, time};
+use crate::bench::cores::OnCores;
 use crate::bench::row::Row;
 use crate::bench::sim::{Findings, Setup, all};
 use crate::bench::workload::Contest;
@@ -27,6 +28,10 @@ pub const CONTEST: Contest = Contest {
     about: "One CPU, or all at once, call a function on others; on sim they flush a page as well",
     presets: &["large-server", "40-core"],
     simulate,
+    on_cores: OnCores {
+        operations: &["calls", "flushes"],
+        function_us: 0,
+    },
     functions_ns: &[0],
     has_rounds: false,
 };

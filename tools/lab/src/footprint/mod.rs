@@ -2,8 +2,13 @@
 //!
 //! A file of `verify/promises` takes one promise out of the engine, in the copy of the workspace that mutants use. What is left need not be right: it
 //! is counted, not run by anybody.
+//!
+//! * [`mechanisms`]: what each mechanism takes, and what is lost without it.
+
+mod mechanisms;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
@@ -45,24 +50,27 @@ pub fn read_promises() -> Outcome<Vec<(String, Promise)>> {
 /// An edit does not apply, or what is left does not build.
 pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     report::probe(arguments.json.as_deref(), "--json")?;
+    if arguments.mechanisms {
+        return mechanisms::command(arguments);
+    }
     let mut promises = read_promises()?;
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
     let copy = scratch.copy(0)?;
     let total = promises.len() as u64 + 2;
     progress.step(0, total, "as it is");
-    let whole = count(&copy, &[])?;
+    let whole = count_edited(&copy, &[])?;
     let mut rows = vec![row("(as it is)", &whole, &Counts::new(), "")];
     let mut result = vec![json_row("", &whole, &whole, "")];
     for (done, (name, promise)) in promises.iter().enumerate() {
         progress.step(done as u64 + 1, total, name);
-        let counts = count(&copy, &promise.edits)?;
+        let counts = count_edited(&copy, &promise.edits)?;
         rows.push(row(name, &counts, &whole, &promise.gives_up));
         result.push(json_row(name, &counts, &whole, &promise.gives_up));
     }
     progress.step(total - 1, total, "without any");
     let edits: Vec<Edit> = promises.drain(..).flat_map(|(_, it)| it.edits).collect();
-    let bare = count(&copy, &edits)?;
+    let bare = count_edited(&copy, &edits)?;
     rows.push(row("all of them", &bare, &whole, ""));
     result.push(json_row("all of them", &bare, &whole, ""));
     let result = json!({ "workload": "footprint", "commit": place::commit(), "rows": result });
@@ -102,20 +110,28 @@ fn json_row(without: &str, counts: &Counts, whole: &Counts, gives_up: &str) -> V
     row
 }
 
-/// Builds and runs the example in a copy with these edits.
-fn count(copy: &Copy, edits: &[Edit]) -> Outcome<Counts> {
-    copy.with_edits(edits, || {
-        let mut build =
-            cargo::command("build --release -p shootdown-hosted --example instructions");
-        build
-            .current_dir(copy.tree())
-            .env("CARGO_TARGET_DIR", copy.path.join("target-footprint"));
-        let built = cargo::executables(&mut build)?;
-        let built = built.map_err(|errors| Failure::work(format!("does not build\n{errors}")))?;
-        let program = built.first().ok_or_else(|| Failure::work("no example"))?;
-        let child = Child::succeed(&mut Command::new(program), cargo::BUILD_DEADLINE)?;
-        parse(&child.output)
-    })
+/// Counts the copy with these edits.
+fn count_edited(copy: &Copy, edits: &[Edit]) -> Outcome<Counts> {
+    copy.with_edits(edits, || count(copy))
+}
+
+/// Builds and runs the example in a copy.
+fn count(copy: &Copy) -> Outcome<Counts> {
+    let program = build(copy, "-p shootdown-hosted --example instructions")?;
+    let child = Child::succeed(&mut Command::new(program), cargo::BUILD_DEADLINE)?;
+    parse(&child.output)
+}
+
+/// Builds the one program of the copy that these arguments of cargo name.
+fn build(copy: &Copy, words: &str) -> Outcome<PathBuf> {
+    let mut build = cargo::command(&format!("build --release {words}"));
+    build
+        .current_dir(copy.tree())
+        .env("CARGO_TARGET_DIR", copy.path.join("target-footprint"));
+    let built = cargo::executables(&mut build)?;
+    let built = built.map_err(|errors| Failure::work(format!("does not build\n{errors}")))?;
+    let program = built.into_iter().next();
+    program.ok_or_else(|| Failure::work(format!("cargo built nothing of {words}")))
 }
 
 /// Lines of a name and a number.
