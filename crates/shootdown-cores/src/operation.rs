@@ -24,10 +24,8 @@ pub enum Kind {
     Calls,
     /// Calls by one CPU and by all.
     PlainCalls,
-    /// Flushes by one CPU.
-    Flushes,
     /// Flushes by one CPU and by all.
-    AllFlushes,
+    Flushes,
 }
 
 impl Operation {
@@ -50,8 +48,7 @@ impl Operation {
                     }
                     all.push(Self::AllCall);
                 }
-                Kind::Flushes => all.extend(pages().map(Self::Flush)),
-                Kind::AllFlushes => {
+                Kind::Flushes => {
                     all.extend(pages().map(Self::Flush).chain(pages().map(Self::AllFlush)));
                 }
             }
@@ -123,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_two_cores_cannot_do_is_named() {
-        let kinds = [Kind::Calls, Kind::AllFlushes];
+        let kinds = [Kind::Calls, Kind::Flushes];
         let (can, cannot) = Operation::all(&kinds, &[1, 32], 2);
         assert_eq!(cannot, [Operation::Alternate]);
         let calls = can.iter().filter(|one| matches!(one, Operation::Call(_)));

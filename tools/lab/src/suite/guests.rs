@@ -28,6 +28,8 @@ const MISTAKE: &str = "break=stays-preempted";
 /// So many guests may come through a mistake of the host, or go down with it, before one says so.
 const VICTIMS: usize = 5;
 
+const LEFT_OUT: &str = "left out without --soak";
+
 /// Programs that check themselves, with `%` for the number of CPUs.
 const MADVISE: (&str, &str) = (
     "madvise",
@@ -54,7 +56,10 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
             clean(&boot(fleet, TORTURE, vcpus, BY_INTERRUPTS)?)
         });
         let name = format!("guests: madvise on {vcpus} virtual CPUs");
-        tally.check(&name, || taken(fleet, vcpus, ""));
+        match vcpus == MOST || test.soak {
+            true => tally.check(&name, || taken(fleet, vcpus, "")),
+            false => tally.skip(&name, LEFT_OUT),
+        }
     }
     tally.check("guests: madvise by interrupts", || {
         taken(fleet, MOST, BY_INTERRUPTS)
@@ -72,6 +77,9 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         clean(&boot_on(fleet, linux, TORTURE, (MOST, ""))?)
     });
     let name = "linux: madvise in the kernel as a guest of Linux's KVM";
+    if !test.soak {
+        return tally.skip(name, LEFT_OUT);
+    }
     fleet.check_on_linux(tally, name, |linux| {
         let finished = boot_on(fleet, linux, MADVISE, (MOST, ""))?;
         spared(&finished, true)

@@ -19,7 +19,7 @@ pub const PROGRAM: Program = Program {
     about: "One thread drops and touches pages in a loop while the others are busy (table T1)",
     default_pages: &[1, 8, 32],
     on_cores: Some(OnCores {
-        operations: &["all-flushes"],
+        operations: &["flushes"],
         function_us: 0,
     }),
     is_shown: true,
