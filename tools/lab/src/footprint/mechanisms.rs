@@ -346,13 +346,13 @@ fn item_lines(code: &[&str], name: &str) -> Option<usize> {
             .windows(2)
             .any(|pair| kinds.contains(&pair[0]) && pair[1] == name)
     };
-    let first = code.iter().position(|line| is_it(&line))?;
+    let first = code.iter().position(is_it)?;
     let indent = |line: &str| line.len() - line.trim_start().len();
     let depth = indent(code[first]);
     let is_last = |line: &&str| {
         indent(line) == depth && (line.trim_start().starts_with('}') || line.ends_with([';', '}']))
     };
-    let last = code[first..].iter().position(|line| is_last(&line))?;
+    let last = code[first..].iter().position(is_last)?;
     Some(last + 1)
 }
 
