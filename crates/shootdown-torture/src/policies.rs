@@ -16,8 +16,8 @@ where
             Policy::BEFORE,
             Policy::PUBLISHED,
             Policy::BEST,
-            Policy::BEST.with_multicast(false).with_out_of_order(false),
-            Policy::BEST.with_lazy(false).with_out_of_order(false),
+            Policy::BEST.with_multicast(false),
+            Policy::BEST.with_lazy(false),
             Policy::BEST.with_broadcast_from(1),
             Policy::BEST.with_broadcast_from(3),
         ];

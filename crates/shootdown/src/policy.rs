@@ -20,7 +20,6 @@ const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const DEFERRAL: u64 = 1 << 15;
 const MERGE: u64 = 1 << 16;
-const OUT_OF_ORDER: u64 = 1 << 17;
 /// The number of targets from which a space gets a global tag, in 16 bits; 0 for never.
 const GLOBAL_TAGS_SHIFT: u32 = 32;
 /// Linux: `consider_global_asid` in `arch/x86/mm/tlb.c` asks for more than three CPUs.
@@ -52,7 +51,7 @@ impl Policy {
     pub const PUBLISHED: Self = Self {
         bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
-    /// `PUBLISHED` with all hardware tags, flushes out of order, and waiters that serve their own inbox without waiting for the interrupt, and cache
+    /// `PUBLISHED` with all hardware tags, and waiters that serve their own inbox without waiting for the interrupt, and cache
     /// lines asked for before they are needed and for writing at once.
     pub const BEST: Self = Self {
         bits: Self::PUBLISHED.bits & !SIX_TAGS
@@ -60,7 +59,6 @@ impl Policy {
             | SERVE_EARLY
             | PREFETCH
             | MERGE
-            | OUT_OF_ORDER
             | BROADCAST_FROM << BROADCAST_SHIFT
             | GLOBAL_TAGS_FROM << GLOBAL_TAGS_SHIFT,
     };
@@ -72,18 +70,17 @@ impl Policy {
     ];
 
     /// What may be switched on by name, one by one.
-    const IMPROVEMENTS: [(&'static str, u64); 7] = [
+    const IMPROVEMENTS: [(&'static str, u64); 6] = [
         ("concurrent", CONCURRENT),
         ("inline", INLINE),
         ("early-ack", EARLY_ACK),
         ("serve-early", SERVE_EARLY),
         ("prefetch", PREFETCH),
         ("defer", DEFERRAL),
-        ("out-of-order", OUT_OF_ORDER),
     ];
 
     /// The policy with this name: `before`, `published` or `best`. Behind it may stand what is on besides, each after a `+`:
-    /// `concurrent`, `inline`, `early-ack`, `serve-early`, `prefetch`, `defer`, `out-of-order`.
+    /// `concurrent`, `inline`, `early-ack`, `serve-early`, `prefetch`, `defer`.
     ///
     /// `None` if a word is not known.
     ///
@@ -144,11 +141,6 @@ impl Policy {
     /// See [`merges`](Self::merges).
     pub const fn with_merging(self, on: bool) -> Self {
         self.with(MERGE, on)
-    }
-
-    /// See [`flushes_out_of_order`](Self::flushes_out_of_order).
-    pub const fn with_out_of_order(self, on: bool) -> Self {
-        self.with(OUT_OF_ORDER, on)
     }
 
     /// See [`broadcasts_from`](Self::broadcasts_from).
@@ -254,12 +246,6 @@ impl Policy {
     /// ([`Shootdown::call_idempotent`](crate::Shootdown::call_idempotent)).
     pub const fn merges(self) -> bool {
         self.has(MERGE)
-    }
-
-    /// A CPU that finds a change of a space before one that was made earlier drops the pages that it names, and the others' when it finds them.
-    /// Otherwise it drops everything, as Linux does.
-    pub const fn flushes_out_of_order(self) -> bool {
-        self.has(OUT_OF_ORDER)
     }
 
     /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead

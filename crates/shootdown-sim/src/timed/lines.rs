@@ -138,9 +138,7 @@ impl Lines {
             return arrived_ps;
         }
         let set = &mut self.sets[index * self.words..][..self.words];
-        // Of those that act at one moment the lower number goes first.
-        let is_before = (now_ps, cpu) < (line.shared_until_ps, line.taker());
-        if !writes && is_before && has(set, cpu) {
+        if !writes && now_ps < line.shared_until_ps && has(set, cpu) {
             return now_ps;
         }
         let (price, upgrades) = match line.holders {
@@ -270,14 +268,6 @@ impl Line {
             return None;
         }
         Some(leaving.arrives_ps.max(now_ps))
-    }
-
-    /// Who has taken the line from those that may still read it.
-    fn taker(&self) -> usize {
-        match self.holders {
-            Holders::One(holder) => holder,
-            Holders::None | Holders::Several(_) => 0,
-        }
     }
 
     fn leaves(&mut self, cpu: usize, until_ps: u64) {
@@ -414,7 +404,7 @@ mod tests {
         read(&mut lines, 2, 1000);
         assert_eq!(write(&mut lines, 3, 2000), 2100);
         assert_eq!(read(&mut lines, 2, 2049), 2049);
-        assert_eq!(read(&mut lines, 0, 2051), 2200);
+        assert_eq!(read(&mut lines, 0, 2050), 2200);
         assert_eq!(read(&mut lines, 2, 2300), 2310);
     }
 

@@ -155,11 +155,12 @@ where
             let here = Here { cpu, state };
             // Once: who waits for a slot sends interrupts.
             let asks = core::mem::replace(&mut asks_platform, false);
+            let spared = if asks { here.spared() } else { 0 };
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);
             }
             find(here.cpu);
-            let is_flushed = asks && self.take_targets(here, &request, space);
+            let is_flushed = asks && self.take_targets(here, &request, space, spared);
             if here.targets.is_empty() {
                 return self.finish_alone(here, &request, is_flushed);
             }

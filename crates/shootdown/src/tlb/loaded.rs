@@ -10,8 +10,6 @@ pub(crate) struct CpuTlb {
     loaded: OwnWord,
     /// No translation of the loaded space here is older than this generation (I3).
     generation: OwnWord,
-    /// Changes after that one that have been dropped here as well, a bit each, from the next one on. That one's is clear.
-    apart: OwnWord,
     /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
     owes_flush: OwnFlag,
@@ -44,7 +42,6 @@ impl CpuTlb {
         Self {
             loaded: OwnWord::new(),
             generation: OwnWord::new(),
-            apart: OwnWord::new(),
             owes_flush: OwnFlag::new(),
             owed: OwedFlush::new(),
             asid: OwnWord::new(),
@@ -83,47 +80,13 @@ impl CpuTlb {
     #[inline]
     pub(crate) fn set_loaded(&self, space: SpaceId, generation: TlbGen, asid: Asid) {
         self.asid.set(u64::from(asid.as_u16()));
-        self.begin_at(generation);
+        self.record(generation);
         self.loaded.set(space.raw());
     }
 
-    /// Of another space, or of this one anew: nothing here is older than `generation`.
-    #[inline]
-    fn begin_at(&self, generation: TlbGen) {
-        self.generation.set(generation.as_u64());
-        self.apart.set(0);
-    }
-
-    /// Nothing of the loaded space is older than `generation` any more.
     #[inline]
     pub(crate) fn record(&self, generation: TlbGen) {
-        let passed = generation.as_u64().saturating_sub(self.generation.get());
-        let apart = u32::try_from(passed).map_or(0, |passed| {
-            self.apart.get().checked_shr(passed).unwrap_or(0)
-        });
-        self.generation.set(self.generation.get() + passed);
-        self.apart.set(apart);
-        self.record_apart(0);
-    }
-
-    /// What these changes of the loaded space were about is dropped; each is [a bit](Self::change). Those that are next in order count as passed.
-    #[inline]
-    pub(crate) fn record_apart(&self, changes: u64) {
-        let apart = self.apart.get() | changes;
-        let next = apart.trailing_ones();
-        self.generation.set(self.generation.get() + u64::from(next));
-        self.apart.set(apart.checked_shr(next).unwrap_or(0));
-    }
-
-    /// The bit of a change that may have to be dropped here; none if it was, `Some(0)` if it is too far ahead to be kept apart.
-    #[inline]
-    pub(crate) fn change(&self, generation: TlbGen) -> Option<u64> {
-        let ahead = generation.as_u64().checked_sub(self.generation.get() + 1)?;
-        let bit = match ahead < u64::from(u64::BITS) {
-            true => 1 << ahead,
-            false => 0,
-        };
-        (self.apart.get() & bit == 0).then_some(bit)
+        self.generation.set(generation.as_u64());
     }
 
     #[inline]
@@ -161,7 +124,7 @@ impl CpuTlb {
 
     /// From here to [`end_switch`](Self::end_switch) the host loads a root of `next`, no translation of which is older than `generation`.
     pub(super) fn begin_switch(&self, next: SpaceId, generation: TlbGen) {
-        self.begin_at(generation);
+        self.record(generation);
         self.root.set(next.raw());
         self.set_host(self.host().being_left());
     }

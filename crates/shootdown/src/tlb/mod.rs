@@ -7,7 +7,7 @@
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
 //! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
-//! * [`remote`](RemoteTargets): CPUs that need no interrupt. [`global_tag`](GlobalTags): all
+//! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
 //! * [`guest`](GuestSpace): nested page tables and the CPUs that run on them; [`vcpu`](Vcpu): what runs there.
@@ -38,8 +38,7 @@ mod space_root;
 mod spare;
 mod split;
 mod switch;
-mod tag_run;
-
+mod taken;
 mod ticket;
 mod vcpu;
 mod window;
@@ -70,4 +69,4 @@ pub(crate) use present::Presence;
 pub(crate) use request::FlushScope;
 pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;
-pub(crate) use tag_run::TagRun;
+pub(crate) use taken::{TakenNote, TakenRun};

@@ -7,38 +7,11 @@ use crate::sync::OwnWord;
 use crate::tlb::ranges::{PackedRanges, RANGES};
 use crate::tlb::{FlushRequest, SpaceId, TlbGen};
 
-/// Changes of the loaded space that are dropped together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Changes {
-    /// [A bit each](crate::tlb::CpuTlb::change), but for those that are too far ahead.
-    pub(super) which: u64,
-    pub(super) count: u64,
-}
-
-impl Changes {
-    /// One change.
-    #[inline]
-    pub(super) const fn one(bit: u64) -> Self {
-        Self {
-            which: bit,
-            count: 1,
-        }
-    }
-
-    /// Which, if none is too far ahead to be kept apart from others that may be missing.
-    #[inline]
-    pub(super) fn apart(self) -> Option<u64> {
-        (u64::from(self.which.count_ones()) == self.count).then_some(self.which)
-    }
-}
-
 /// Changes of one space that this CPU has still to flush; none at the start. Its CPU alone uses it, with interrupts off.
 #[derive(Debug)]
 pub(crate) struct OwedFlush {
     /// How many; each has a generation of its own.
     changes: OwnWord,
-    /// Which, but for those that are too far ahead: [a bit each](crate::tlb::CpuTlb::change).
-    which: OwnWord,
     space: OwnWord,
     newest: OwnWord,
     /// The newest change of the loaded space whose initiator waits for the flush; zero while nobody looks for them.
@@ -50,7 +23,6 @@ impl OwedFlush {
     pub(crate) const fn new() -> Self {
         Self {
             changes: OwnWord::new(),
-            which: OwnWord::new(),
             space: OwnWord::new(),
             newest: OwnWord::new(),
             awaited: OwnWord::new(),
@@ -63,15 +35,11 @@ impl OwedFlush {
         self.changes.get() == 0
     }
 
-    /// Adds a change with its bit, of the space that those before are of.
+    /// Adds a change, of the space that those before are of.
     #[inline]
-    pub(super) fn add(&self, flush: &FlushRequest, bit: u64) {
+    pub(super) fn add(&self, flush: &FlushRequest) {
         let mut all = *flush;
         let changes = self.changes.get();
-        self.which.set(match changes {
-            0 => bit,
-            _ => self.which.get() | bit,
-        });
         if changes > 0 {
             let before = self.request();
             all.generation = all.generation.max(before.generation);
@@ -85,15 +53,12 @@ impl OwedFlush {
         }
     }
 
-    /// One flush for all changes, the newest one's generation, and which and how many there are; none any more.
+    /// One flush for all changes, the newest one's generation, and how many there are; none any more.
     #[inline]
-    pub(super) fn take(&self) -> (FlushRequest, Changes) {
-        let changes = Changes {
-            which: self.which.get(),
-            count: self.changes.get(),
-        };
+    pub(super) fn take(&self) -> (FlushRequest, u64) {
+        let owed = (self.request(), self.changes.get());
         self.changes.set(0);
-        (self.request(), changes)
+        owed
     }
 
     /// A change that is flushed in a moment, and acknowledged then.

@@ -5,7 +5,6 @@ use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::owed::Changes;
 use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
@@ -17,12 +16,6 @@ pub(crate) enum Role {
     Initiator,
     /// On behalf of another CPU's.
     Responder,
-}
-
-/// Whether no change is missing before or between these, [a bit each](crate::tlb::CpuTlb::change).
-#[inline]
-const fn is_next(changes: u64) -> bool {
-    changes & changes.wrapping_add(1) == 0
 }
 
 /// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
@@ -70,11 +63,11 @@ where
             me.counters.early_acks.add(1);
             if at_once && me.tlb.owed.is_none() {
                 // Before the acknowledgement: it panics at a mistake of the host's.
-                let due = self.check_due(me, &flush);
+                let is_due = self.check_due(me, &flush);
                 me.tlb.set_owes_flush(true);
                 self.acknowledge(me, place);
-                if let Some(bit) = due {
-                    self.flush_changes(me, &flush, Changes::one(bit), Role::Responder);
+                if is_due {
+                    self.flush_changes(me, &flush, 1, Role::Responder);
                 }
                 me.tlb.set_owes_flush(false);
             } else {
@@ -87,7 +80,7 @@ where
             return true;
         }
         let may_wait = !kind.is_ack_first() && !kind.is_indirect();
-        if serve == Serve::EarlyFlushes && may_wait && Self::due(me, &flush).is_some() {
+        if serve == Serve::EarlyFlushes && may_wait && Self::is_due(me, &flush) {
             me.tlb.owed.await_flush(flush.generation);
             return false;
         }
@@ -123,36 +116,36 @@ where
     pub(crate) fn flush_here(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
         if request.space == SpaceId::KERNEL {
             let is_partial = !request.ranges.ranges().is_whole();
-            return self.carry_out(me, request, is_partial.then_some(0), role);
+            return self.carry_out(me, request, is_partial, role);
         }
         if !me.tlb.owed.is_none() {
             self.owe(me, request);
             self.flush_owed(me);
-        } else if let Some(bit) = self.check_due(me, request) {
-            self.flush_changes(me, request, Changes::one(bit), role);
+        } else if self.check_due(me, request) {
+            self.flush_changes(me, request, 1, role);
         }
     }
 
     /// From here on this CPU has to drop what `request`, which is about a user space, names, as far as it may hold it.
     #[inline]
     fn owe(&self, me: Here<'_, N>, request: &FlushRequest) {
-        if let Some(bit) = self.check_due(me, request) {
+        if self.check_due(me, request) {
             me.tlb.set_owes_flush(true);
-            me.tlb.owed.add(request, bit);
+            me.tlb.owed.add(request);
         }
     }
 
-    /// As [`due`](Self::due), and counts those that are not.
+    /// As [`is_due`](Self::is_due), and counts those that are not.
     #[inline]
-    fn check_due(&self, me: Here<'_, N>, request: &FlushRequest) -> Option<u64> {
-        let due = Self::due(me, request);
-        if due.is_none() {
+    fn check_due(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+        let is_due = Self::is_due(me, request);
+        if !is_due {
             match me.tlb.loaded() == request.space {
                 true => me.counters.flushes_covered.add(1),
                 false => self.count_stray(me),
             }
         }
-        due
+        is_due
     }
 
     /// A flush of a space that is not loaded here.
@@ -166,14 +159,10 @@ where
         me.counters.flushes_stray.add(1);
     }
 
-    /// The [bit](crate::tlb::CpuTlb::change) of what `request` is about, if that is the user space that is loaded here, and this CPU has not dropped
-    /// it.
+    /// Whether `request` is about the user space that is loaded here, and this CPU has not flushed since.
     #[inline]
-    fn due(me: Here<'_, N>, request: &FlushRequest) -> Option<u64> {
-        match me.tlb.loaded() == request.space {
-            true => me.tlb.change(request.generation),
-            false => None,
-        }
+    fn is_due(me: Here<'_, N>, request: &FlushRequest) -> bool {
+        me.tlb.loaded() == request.space && request.generation > me.tlb.generation()
     }
 
     /// Drops all that this CPU owes. Before that nothing here may use user memory. Interrupts are off.
@@ -187,34 +176,48 @@ where
     #[cold]
     fn flush_all_owed(&self, me: Here<'_, N>) {
         let (request, changes) = me.tlb.owed.take();
-        me.counters.flushes_covered.add(changes.count - 1);
+        me.counters.flushes_covered.add(changes - 1);
         self.flush_changes(me, &request, changes, Role::Responder);
         me.tlb.set_owes_flush(false);
     }
 
-    /// Drops the changes that `request` is about. What other requests are about, which this CPU has not seen yet, is dropped when it sees them, if the
-    /// policy is to [flush out of order](crate::Policy::flushes_out_of_order): a change that is dropped before them is kept
-    /// [apart](crate::tlb::CpuTlb::record_apart). One that is too far ahead costs all translations; otherwise each does that is not the next.
+    /// A partial flush is enough only when this CPU has seen every generation before; after a gap
+    /// it could hide a change that another request, still on its way, is about. Linux asks also that the
+    /// request be the space's newest, to merge several partial flushes into one full one; that costs every
+    /// responder a line of the space, so it is not done here: the requests that follow are cheap to
+    /// serve, and after a full flush they are covered.
     #[inline]
-    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: Changes, role: Role) {
+    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64, role: Role) {
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
             return self.detach(me.cpu);
         }
-        let is_whole =
-            request.ranges.ranges().is_whole() || self.tag_due(me.state, request.space).is_some();
-        let goes_apart = self.policy().flushes_out_of_order();
-        let apart = changes.apart();
-        let apart = apart.filter(|which| !is_whole && (goes_apart || is_next(*which)));
-        self.carry_out(me, request, apart, role);
+        let missed = request.generation.as_u64() - me.tlb.generation().as_u64();
+        let follows = missed == changes
+            || self.platform.flushes_remotely() && self.knows(me, request, changes);
+        let is_partial = follows
+            && !request.ranges.ranges().is_whole()
+            && self.tag_due(me.state, request.space).is_none();
+        self.carry_out(me, request, is_partial, role);
     }
 
-    /// Drops page by page the changes `apart`, or everything.
+    /// Whether `changes` are all that this CPU has still to drop of those up to that of `request`: the others were taken without its
+    /// knowing.
+    #[cold]
+    fn knows(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64) -> bool {
+        let local = me.tlb.generation();
+        let newest = match me.lazy.taken.read(request.space) {
+            Some(taken) if taken.since <= local => taken.newest.max(local),
+            _ => local,
+        };
+        request.generation.as_u64() == newest.as_u64() + changes
+    }
+
     #[inline]
-    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, apart: Option<u64>, role: Role) {
+    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, is_partial: bool, role: Role) {
         match self.has_private_loaded(me.state) {
-            false => self.flush_root::<false>(me, request, apart, role),
-            true => self.flush_private_root(me, request, apart, role),
+            false => self.flush_root::<false>(me, request, is_partial, role),
+            true => self.flush_private_root(me, request, is_partial, role),
         }
     }
 
@@ -225,10 +228,10 @@ where
         &self,
         me: Here<'_, N>,
         request: &FlushRequest,
-        apart: Option<u64>,
+        is_partial: bool,
         role: Role,
     ) {
-        self.flush_root::<true>(me, request, apart, role);
+        self.flush_root::<true>(me, request, is_partial, role);
     }
 
     /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
@@ -236,10 +239,9 @@ where
         &self,
         me: Here<'_, N>,
         request: &FlushRequest,
-        apart: Option<u64>,
+        is_partial: bool,
         role: Role,
     ) {
-        let is_partial = apart.is_some();
         let counters = &me.counters;
         let before = me.activity.begins(Entry::FLUSH);
         let space = request.space;
@@ -255,10 +257,10 @@ where
         if space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
             // all that were found before.
-            match apart {
-                Some(changes) => me.tlb.record_apart(changes),
-                None => me.tlb.record(request.generation.max(me.tlb.owed.awaited())),
-            }
+            me.tlb.record(match is_partial {
+                true => request.generation,
+                false => request.generation.max(me.tlb.owed.awaited()),
+            });
         }
         me.activity.begins(before);
         match role {
