@@ -13,7 +13,7 @@ pub enum Operation {
     AllCall,
     /// CPU 0 makes all CPUs forget so many pages.
     Flush(usize),
-    /// All CPUs do, each after its own flush again.
+    /// All CPUs do, again and again.
     AllFlush(usize),
 }
 

@@ -33,8 +33,8 @@ struct Line {
     free_ps: u64,
     /// When the line arrives at its one holder.
     arrives_ps: u64,
-    /// Until when those in the set may still read it, although one CPU has taken it for writing.
-    shared_until_ps: u64,
+    /// Before when, and of those that act just then before whom, those in the set may still read it, although one CPU has taken it for writing.
+    shared_until: (u64, usize),
     /// CPUs that have lost the line to a request that has not reached them yet.
     leaving: FxHashMap<usize, Leaving>,
 }
@@ -138,7 +138,7 @@ impl Lines {
             return arrived_ps;
         }
         let set = &mut self.sets[index * self.words..][..self.words];
-        if !writes && now_ps < line.shared_until_ps && has(set, cpu) {
+        if !writes && (now_ps, cpu) < line.shared_until && has(set, cpu) {
             return now_ps;
         }
         let (price, upgrades) = match line.holders {
@@ -166,7 +166,7 @@ impl Lines {
         let until_ps = start_ps + price / 2;
         match line.holders {
             Holders::One(holder) => line.leaves(holder, until_ps),
-            Holders::Several(_) if writes => line.shared_until_ps = until_ps,
+            Holders::Several(_) if writes => line.shared_until = (until_ps, 0),
             Holders::None | Holders::Several(_) => {}
         }
         line.give(set, cpu, writes, done_ps);
@@ -207,9 +207,9 @@ impl Lines {
         let before = self.lines[index].holders;
         let there_ps = self.access(costs, cpu, address, true, asked_ps);
         let line = &mut self.lines[index];
-        line.shared_until_ps = match before {
-            Holders::Several(_) => now_ps,
-            _ => line.shared_until_ps.min(now_ps),
+        line.shared_until = match before {
+            Holders::Several(_) => (now_ps, cpu),
+            _ => line.shared_until.min((now_ps, cpu)),
         };
         for (leaving, copy) in &mut line.leaving {
             if before == Holders::One(*leaving) {
@@ -247,7 +247,7 @@ impl Lines {
                 holders: Holders::None,
                 free_ps: 0,
                 arrives_ps: 0,
-                shared_until_ps: 0,
+                shared_until: (0, 0),
                 leaving: FxHashMap::default(),
             });
             sets.resize(sets.len() + *words, 0);
@@ -289,7 +289,7 @@ impl Line {
                 Holders::One(cpu)
             }
             (Holders::One(holder), false) => {
-                self.shared_until_ps = 0;
+                self.shared_until = (0, 0);
                 set.fill(0);
                 insert(set, holder);
                 insert(set, cpu);
@@ -406,6 +406,22 @@ mod tests {
         assert_eq!(read(&mut lines, 2, 2049), 2049);
         assert_eq!(read(&mut lines, 0, 2050), 2200);
         assert_eq!(read(&mut lines, 2, 2300), 2310);
+    }
+
+    #[test]
+    fn copies_are_good_until_a_buffered_store_and_no_longer() {
+        let mut lines = Lines::new(8);
+        write(&mut lines, 0, 0);
+        read(&mut lines, 2, 1000);
+        // Asked for at 2000, before the store at 2500: the request reaches them at 2050, and nobody was to see it before the store.
+        assert_eq!(lines.store(&costs(), 3, 0, (2000, 2500)), 2100);
+        assert_eq!(read(&mut lines, 2, 2499), 2499);
+        assert_eq!(read(&mut lines, 0, 2501), 2601);
+        // A line that is there already: what is left of a copy goes with the store.
+        write(&mut lines, 1, 9000);
+        lines.prefetch(&costs(), 3, 0, 10_000);
+        assert_eq!(lines.store(&costs(), 3, 0, (10_010, 10_010)), 10_100);
+        assert!(read(&mut lines, 1, 10_011) > 10_011);
     }
 
     #[test]

@@ -432,8 +432,9 @@ mod tests {
 
     #[test]
     fn nothing_happens_in_turns_that_are_left_out() {
-        for peer in Peer::ALL {
-            let row = row(peer, Callers::All);
+        for (peer, buffered_stores) in Peer::ALL.into_iter().flat_map(|it| [(it, 0), (it, 56)]) {
+            let mut row = row(peer, Callers::All);
+            row.costs.buffered_stores = buffered_stores;
             let run = |skips| run_sized::<64>(&row, Policy::BEST, skips);
             let (left_out, simulated) = (run(true), run(false));
             assert_eq!(left_out.calls, simulated.calls, "{peer}");

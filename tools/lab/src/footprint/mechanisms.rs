@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{build, count};
+use super::{build, count, numbers};
 use crate::bench::{Row, grid, median, report};
 use crate::cargo;
 use crate::cli::Footprint;
@@ -40,8 +40,14 @@ struct Mechanism {
 /// Processes of each engine on cores, by turns.
 const TURNS: usize = 5;
 /// What each of them measures.
-const ROUNDS: [&str; 3] = ["--rounds=3", "--calls=500", "--interrupt=0"];
-/// Operations on cores, as rows name them.
+const MEASURED: [&str; 5] = [
+    "--operations=plain-calls,flushes",
+    "--pages=1",
+    "--rounds=3",
+    "--calls=500",
+    "--interrupt=0",
+];
+/// Operations on cores that the table shows, as rows name them.
 const ON_CORES: [&str; 3] = ["call 1", "all call all", "flush 1 page"];
 /// A change of so little is none.
 const LEVEL: f64 = 0.02;
@@ -59,7 +65,7 @@ struct Taken {
 /// # Errors
 /// A mechanism is not known, an edit does not apply, or what is left does not build or does not do what it should.
 pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
-    let all: Vec<(String, Mechanism)> = read_files("verify/mechanisms")?;
+    let mut all: Vec<(String, Mechanism)> = read_files("verify/mechanisms")?;
     let names = &arguments.names;
     if let Some(name) = names
         .iter()
@@ -70,7 +76,7 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
             "use the names of the files in verify/mechanisms",
         ));
     }
-    let is_chosen = |name: &String| names.is_empty() || names.contains(name);
+    all.retain(|(name, _)| names.is_empty() || names.contains(name));
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
     let copy = scratch.copy(0)?;
@@ -78,7 +84,7 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     progress.step(0, total, "the engine as it is");
     let (whole, whole_cores) = measure(&copy, &[], "cores-whole")?;
     let mut rows = Vec::new();
-    for (done, (name, mechanism)) in all.iter().filter(|it| is_chosen(&it.0)).enumerate() {
+    for (done, (name, mechanism)) in all.iter().enumerate() {
         progress.step(done as u64, total, name);
         let lines = lines_of(&mechanism.code)?;
         let mut row = json!({
@@ -141,19 +147,10 @@ fn measure(copy: &Copy, edits: &[Edit], kept: &str) -> Outcome<(Taken, PathBuf)>
         std::fs::copy(program, &cores).doing("keep what measures on cores")?;
         let taken = Taken {
             instructions: [counts["best"], counts["flush"]],
-            situations: situations(&child.output)?,
+            situations: numbers(&child.output)?,
         };
         Ok((taken, cores))
     })
-}
-
-fn situations(output: &str) -> Outcome<BTreeMap<String, f64>> {
-    let line = |line: &str| {
-        let (name, ns) = line.rsplit_once(' ')?;
-        Some((name.to_owned(), ns.parse().ok()?))
-    };
-    let found: Option<BTreeMap<String, f64>> = output.lines().map(line).collect();
-    found.ok_or_else(|| Failure::work(format!("not situations: {output:?}")))
 }
 
 /// How long the engine takes by Linux's algorithm in the same process: one list a placement and operation.
@@ -165,7 +162,7 @@ fn on_cores(whole: &PathBuf, without: &PathBuf) -> Outcome<Value> {
     for _ in 0..TURNS {
         for (program, found) in [whole, without].into_iter().zip(&mut both) {
             let mut command = Command::new(program);
-            let child = Child::succeed(command.args(ROUNDS), cargo::BUILD_DEADLINE)?;
+            let child = Child::succeed(command.args(MEASURED), cargo::BUILD_DEADLINE)?;
             add(found, &Row::all_of(&child.output)?);
         }
     }
@@ -183,26 +180,14 @@ fn on_cores(whole: &PathBuf, without: &PathBuf) -> Outcome<Value> {
 }
 
 fn add(found: &mut ByLinux, rows: &[Row]) {
-    let of = |peer: &str, like: &Row| {
-        let is_same = |row: &&Row| {
-            ["placement", "operation"].map(|key| row.text(key))
-                == ["placement", "operation"].map(|key| like.text(key))
-        };
-        let row = rows
-            .iter()
-            .filter(is_same)
-            .find(|row| row.text("peer") == peer);
-        row.and_then(|row| row.number("median_cycles"))
-    };
     for row in rows.iter().filter(|row| row.text("peer") == "best") {
-        let operation = row.text("operation");
-        if let (true, Some(best), Some(linux)) = (
-            ON_CORES.contains(&operation),
-            of("best", row),
-            of("linux", row),
-        ) {
-            let key = (row.text("placement").to_owned(), operation.to_owned());
-            found.entry(key).or_default().push(best / linux);
+        let is_beside = |other: &&Row| row.agrees(other, &["placement", "operation"]);
+        let mut beside = rows.iter().filter(is_beside);
+        let linux = beside.find(|other| other.text("peer") == "linux");
+        let cycles = |row: &Row| row.number("median_cycles");
+        if let (Some(best), Some(linux)) = (cycles(row), linux.and_then(cycles)) {
+            let key = ["placement", "operation"].map(|key| row.text(key).to_owned());
+            found.entry(key.into()).or_default().push(best / linux);
         }
     }
 }

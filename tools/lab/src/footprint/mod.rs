@@ -10,6 +10,7 @@ mod mechanisms;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::str::FromStr;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -134,18 +135,24 @@ fn build(copy: &Copy, words: &str) -> Outcome<PathBuf> {
     program.ok_or_else(|| Failure::work(format!("cargo built nothing of {words}")))
 }
 
-/// Lines of a name and a number.
+/// Instructions, of all that is printed of them.
 fn parse(output: &str) -> Outcome<Counts> {
-    let count = |line: &str| {
-        let (name, number) = line.rsplit_once(' ')?;
-        Some((name.to_owned(), number.parse().ok()?))
-    };
-    let counts: Counts = output.lines().filter_map(count).collect();
+    let counts: Counts = numbers(output)?;
     match OPERATIONS.iter().all(|name| counts.contains_key(*name)) {
         true => Ok(counts),
         false => Err(Failure::work(format!("not counts: {output:?}"))),
     }
     .doing("read what the example instructions prints")
+}
+
+/// Lines of a name and a number, as examples print them.
+fn numbers<T: FromStr>(output: &str) -> Outcome<BTreeMap<String, T>> {
+    let number = |line: &str| {
+        let (name, number) = line.rsplit_once(' ')?;
+        Some((name.to_owned(), number.parse().ok()?))
+    };
+    let numbers: Option<_> = output.lines().map(number).collect();
+    numbers.ok_or_else(|| Failure::work(format!("not names and numbers: {output:?}")))
 }
 
 #[cfg(test)]

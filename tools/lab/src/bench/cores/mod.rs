@@ -6,6 +6,7 @@
 mod merge;
 mod table;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -51,7 +52,8 @@ pub struct CoresPlan {
     workload: &'static str,
     is_quick: bool,
     has_steps: bool,
-    arguments: Vec<String>,
+    /// Of the program, by name.
+    options: BTreeMap<&'static str, String>,
 }
 
 impl CoresPlan {
@@ -108,8 +110,6 @@ impl CoresPlan {
         if let Some(calls) = calls.calls {
             self.set("calls", calls);
         }
-        self.arguments
-            .extend(calls.steps.then(|| "--steps".to_owned()));
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl CoresPlan {
             workload,
             is_quick,
             has_steps: false,
-            arguments: Vec::new(),
+            options: BTreeMap::new(),
         };
         plan.set("operations", on_cores.operations.join(","));
         plan.set("function", on_cores.function_us * CYCLES_OF_US);
@@ -162,11 +162,16 @@ impl CoresPlan {
         plan
     }
 
-    /// Gives an option of the program a value, in the place of the one that it has.
-    fn set(&mut self, name: &str, value: impl std::fmt::Display) {
-        let option = format!("--{name}=");
-        self.arguments.retain(|it| !it.starts_with(&option));
-        self.arguments.push(format!("{option}{value}"));
+    fn set(&mut self, option: &'static str, value: impl std::fmt::Display) {
+        self.options.insert(option, value.to_string());
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let options = self.options.iter();
+        let words = options.map(|(name, value)| format!("--{name}={value}"));
+        words
+            .chain(self.has_steps.then(|| "--steps".to_owned()))
+            .collect()
     }
 
     /// Processes, and rounds of each.
@@ -192,7 +197,7 @@ impl Plan for CoresPlan {
             cpus: host_cores(),
             accel: Accel::Kvm,
             options: String::new(),
-            arguments: self.arguments.clone(),
+            arguments: self.arguments(),
             deadline: DEADLINE,
             needs: FIGURES,
             mark: ("machine", "cores".into()),
@@ -225,7 +230,7 @@ impl Plan for CoresPlan {
                 "commit": place::commit(),
                 "date": place::timestamp(),
                 "params": {
-                    "arguments": self.arguments, "quick": self.is_quick, "host_cores": host_cores(),
+                    "arguments": self.arguments(), "quick": self.is_quick, "host_cores": host_cores(),
                     "busy_cores_of_others": found.others,
                 },
                 "about": about,
