@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use shootdown::CpuId;
 use shootdown_x86::apic::{TimerMode, TimerRate};
 use shootdown_x86::irq;
 use spin::Once;
@@ -13,14 +14,25 @@ use super::trap::vectors;
 use super::{apic, percpu, tsc};
 use crate::cpus::MAX_CPUS;
 
-/// When the timer of a CPU is to fire, on the monotonic clock. Used by that CPU alone, interrupts off.
+/// When the timer of a CPU is to fire, on the monotonic clock. Written by that CPU alone, interrupts off.
 #[repr(align(128))]
 struct Schedule {
     /// The next tick.
     tick_ns: AtomicU64,
-    /// What the timer is set to.
+    /// What the timer is set to; 0 while it does not run.
     set_ns: AtomicU64,
 }
+
+impl Schedule {
+    fn is_overdue(&self) -> bool {
+        let &(_, period_ns) = pace();
+        let set_ns = self.set_ns.load(Ordering::Relaxed);
+        set_ns != 0 && tsc::now_ns() > set_ns + LATE_TICKS * period_ns
+    }
+}
+
+/// A host that is busy delays an interrupt by less.
+const LATE_TICKS: u64 = 3;
 
 static SCHEDULES: [Schedule; MAX_CPUS] = [const {
     Schedule {
@@ -50,6 +62,27 @@ pub fn start() {
         vectors::TIMER,
         rate.counts_for_ns(period_ns),
     );
+}
+
+/// Stops the timer of this CPU. Interrupts off.
+pub fn stop() {
+    apic::local().stop_timer();
+    own().set_ns.store(0, Ordering::Relaxed);
+}
+
+/// Whether this CPU's timer should have fired several ticks ago, so that its interrupt got lost. Interrupts off.
+pub fn is_overdue() -> bool {
+    own().is_overdue()
+}
+
+/// The next CPU whose timer runs, if it is overdue. Interrupts off.
+pub fn overdue_neighbour() -> Option<CpuId> {
+    let (own, cpus) = (percpu::cpu_id().index(), apic::MAP.mapped());
+    let mut others = (1..cpus).map(|step| (own + step) % cpus);
+    let next = others.find(|&cpu| SCHEDULES[cpu].set_ns.load(Ordering::Relaxed) != 0)?;
+    SCHEDULES[next]
+        .is_overdue()
+        .then(|| CpuId::new(next as u32))
 }
 
 /// Whether the interrupt that has just come is a tick, or stands for several. Interrupts off; [`set`] comes next.

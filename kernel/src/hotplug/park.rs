@@ -18,7 +18,7 @@ pub fn park_if_asked() {
     }
     frames::drain();
     vm::cpu_left(me);
-    apic::local().stop_timer();
+    timer::stop();
     SHOOTDOWN.offline();
     steal::unregister();
     apic::MAP.set_offline(me.index());

@@ -44,10 +44,12 @@ pub enum Break {
     StayBehind,
     /// Copy from and to user memory on a CPU that has deferred flushes, without catching up. It does before user mode.
     CopyBehind,
+    /// Lose each 16th interrupt of the timers, as an emulator may.
+    TickLost,
 }
 
 /// Every mistake with its name on the command line.
-pub const ALL: [(&str, Break); 13] = [
+pub const ALL: [(&str, Break); 14] = [
     ("no-remote", Break::NoRemote),
     ("no-wait", Break::NoWait),
     ("free-early", Break::FreeEarly),
@@ -61,6 +63,7 @@ pub const ALL: [(&str, Break); 13] = [
     ("guest-stays", Break::GuestStays),
     ("log-stays", Break::LogStays),
     ("stays-preempted", Break::StaysPreempted),
+    ("tick-lost", Break::TickLost),
 ];
 
 /// 0 for none, else one more than the index in [`ALL`].
@@ -104,7 +107,8 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
             | Break::WindowStays
             | Break::GuestStays
             | Break::LogStays
-            | Break::StaysPreempted,
+            | Break::StaysPreempted
+            | Break::TickLost,
         ) => return Rest::Flush(gather),
         Some(Break::UnmapLate) if gather.lost_writers => return Rest::FlushLater(gather),
         Some(Break::UnmapLate) => return Rest::Flush(gather),
@@ -174,6 +178,12 @@ pub(super) fn keeps_writers() -> bool {
 /// Makes the mistake of [`Break::StaysPreempted`], if it is selected.
 pub fn keeps_preempted() -> bool {
     selected() == Some(Break::StaysPreempted)
+}
+
+/// Whether the interrupt of a timer that has come gets lost, by [`Break::TickLost`].
+pub fn loses_tick() -> bool {
+    static TICKS: AtomicU8 = AtomicU8::new(0);
+    selected() == Some(Break::TickLost) && TICKS.fetch_add(1, Ordering::Relaxed) % 16 == 15
 }
 
 /// Takes a while between two steps in the wrong order, for the mistakes that only a short race shows.

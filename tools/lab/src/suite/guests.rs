@@ -25,6 +25,8 @@ const STALL: &str = "stall_ms=2000";
 const BY_INTERRUPTS: &str = "--pv-flush=off";
 /// A mistake of the host that a program in the guest is to notice.
 const MISTAKE: &str = "break=stays-preempted";
+/// Timers of the host lose each 16th interrupt.
+const LOSES_TICKS: &str = "break=tick-lost";
 /// So many guests may come through a mistake of the host, or go down with it, before one says so.
 const VICTIMS: usize = 5;
 
@@ -69,6 +71,18 @@ pub fn check(test: &Test, fleet: &Fleet, tally: &mut Tally) {
         finished.expect_success("t_hotplug").map(|_| String::new())
     });
     tally.check("guests: a lost interrupt is noticed", || lost(fleet));
+    tally.check(
+        "guests: ticks that the host's timers lose are made up for",
+        || {
+            let nested = nested(
+                fleet,
+                ("tlbtorture", "--seconds=4 --threads=4 --policies=best"),
+                MOST,
+                BY_INTERRUPTS,
+            )?;
+            clean(&fleet.boot_nested((&fleet.breakable, LOSES_TICKS), &nested, CPUS)?)
+        },
+    );
     tally.check("guests: a flush that the host forgets is noticed", || {
         forgotten(fleet)
     });
