@@ -19,6 +19,8 @@ const VCPUS: [usize; 3] = [1, 2, 4];
 const MOST: usize = 4;
 /// How long a guest may take on a busy host.
 const DEADLINE: Duration = Duration::from_secs(90);
+/// How long one may that may stand still, and has said so before.
+const SHORT: Duration = Duration::from_secs(25);
 /// The guest says after so many milliseconds that a CPU does not answer.
 const STALL: &str = "stall_ms=2000";
 /// So that all flushes are interrupts.
@@ -159,8 +161,14 @@ fn spared(finished: &Finished, any: bool) -> Outcome<String> {
 /// itself does in the kernel, so that of many that get lost few are noticed, and at times none.
 fn lost(fleet: &Fleet) -> Outcome<String> {
     let mut account = String::new();
+    let arguments = TORTURE.1.replace('%', &MOST.to_string());
+    let options = "--pv-flush=off --drop-ipis=2";
+    let nested = Nested {
+        deadline: SHORT,
+        ..nested(fleet, (TORTURE.0, &arguments), MOST, options)?
+    };
     for _ in 0..VICTIMS {
-        let finished = boot(fleet, TORTURE, MOST, "--pv-flush=off --drop-ipis=2")?;
+        let finished = fleet.boot_nested((&fleet.kernel, ""), &nested, CPUS)?;
         let mut lines = finished.console.lines();
         if let Some(line) = lines.find(|line| line.starts_with("stall: ")) {
             return Ok(line.trim().to_owned());
