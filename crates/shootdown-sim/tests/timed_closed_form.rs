@@ -6,19 +6,24 @@ use shootdown_sim::workload::shoot;
 
 const POLICIES: [Policy; 3] = [Policy::BEFORE, Policy::PUBLISHED, Policy::BEST];
 
-/// The preset without the granularity of spin loops, which is a wait for nothing, of random length.
+/// The preset as the formula knows it: each store waits for its line, instructions cost nothing, and spin loops have no granularity, which is a
+/// wait for nothing, of random length.
 fn costs(preset: &Preset) -> Costs {
     let mut costs = preset.costs();
-    Parameter::named("relax_ns")
-        .unwrap()
-        .set(&mut costs, 1.0)
-        .unwrap();
+    for (name, value) in [
+        ("buffered_stores", 0.0),
+        ("instructions_ns", 0.0),
+        ("relax_ns", 1.0),
+    ] {
+        let parameter = Parameter::named(name).unwrap();
+        parameter.set(&mut costs, value).unwrap();
+    }
     costs
 }
 
-/// The formula knows no store buffers.
-fn waits_for_stores(preset: &&Preset) -> bool {
-    preset.costs().buffered_stores == 0
+/// The formula knows interrupts that take their time by themselves.
+fn has_interrupts(preset: &&Preset) -> bool {
+    preset.costs().flags == 0
 }
 
 #[track_caller]
@@ -33,7 +38,7 @@ fn assert_within_5_percent(what: &str, machine_ps: u64, formula_ps: u64) {
 #[test]
 fn one_flush_to_one_target_takes_what_the_formula_says() {
     let own = |preset: &&Preset| !preset.costs().hosting.shares();
-    for preset in Preset::ALL.iter().filter(own).filter(waits_for_stores) {
+    for preset in Preset::ALL.iter().filter(own).filter(has_interrupts) {
         let costs = costs(preset);
         for policy in POLICIES {
             let what = format!("{} {}", preset.name, policy.name());
@@ -48,7 +53,7 @@ fn one_flush_to_one_target_takes_what_the_formula_says() {
 fn sending_takes_what_the_formula_says_for_any_number_of_targets() {
     for preset in Preset::ALL
         .iter()
-        .filter(waits_for_stores)
+        .filter(has_interrupts)
         .filter(|p| p.costs().topology.threads_per_core == 1)
     {
         let costs = costs(preset);

@@ -12,8 +12,8 @@ pub enum Unit {
     Time,
     /// Things; at least one.
     Count,
-    /// Hardware tags; perhaps none.
-    Tags,
+    /// Things of which a machine may have none.
+    Optional,
 }
 
 /// One figure of [`Costs`].
@@ -58,6 +58,9 @@ parameters! {
     "transfer_socket_ns" Time transfer_ps.socket: u64, "line from another core of the socket";
     "transfer_machine_ns" Time transfer_ps.machine: u64, "line from another socket";
     "read_occupancy_ns" Time read_occupancy_ps: u64, "line busy for each reader it is sent to";
+    "buffered_stores" Optional buffered_stores: usize, "stores that wait in a CPU's buffer; 0: each waits for its line";
+    "instructions_ns" Time instructions_ps: u64, "instructions around an access";
+    "window_ns" Time window_ps: u64, "how far a CPU goes on behind a load that it waits for";
     "prefetch_ns" Time prefetch_ps: u64, "issuing a prefetch";
     "relax_ns" Time relax_ps: u64, "one turn of a spin loop (PAUSE)";
     "clock_ns" Time clock_ps: u64, "reading the clock (RDTSCP)";
@@ -89,7 +92,7 @@ parameters! {
     "copy_page_ns" Time copy_page_ps: u64, "copying a page";
     "shared_lines" Count shared_lines: usize, "lines that every call of a server writes";
     "shared_serial_ns" Time shared_serial_ps: u64, "part of such a call that one CPU is in at a time";
-    "asid_slots" Tags asid_slots: usize, "hardware tags that a CPU uses";
+    "asid_slots" Optional asid_slots: usize, "hardware tags that a CPU uses";
     "threads_per_core" Count topology.threads_per_core: usize, "hardware threads of a core";
     "cores_per_socket" Count topology.cores_per_socket: usize, "cores of a socket";
     "cluster_cpus" Count topology.cluster: usize, "CPUs that one ICR write reaches";
@@ -113,12 +116,9 @@ parameters! {
 }
 
 parameters! {
-    /// Those of machines that have store buffers.
-    CORE_PARAMETERS:
-    "buffered_stores" Count buffered_stores: usize, "stores that wait in a CPU's buffer";
-    "instructions_ns" Time instructions_ps: u64, "instructions around an access";
-    "window_ns" Time window_ps: u64, "how far a CPU goes on behind a load that it waits for";
-    "flags" Tags flags: usize, "interrupts that are flags on lines of their own";
+    /// Those of machines whose interrupts are flags.
+    FLAG_PARAMETERS:
+    "flags" Optional flags: usize, "interrupts that are flags on lines of their own";
 }
 
 parameters! {
@@ -130,7 +130,7 @@ parameters! {
 parameters! {
     /// Those of machines that run guests.
     GUEST_PARAMETERS:
-    "guest_slots" Tags guest.slots: usize, "hardware tags for guests that a CPU uses";
+    "guest_slots" Optional guest.slots: usize, "hardware tags for guests that a CPU uses";
     "guest_entry_ns" Time guest.entry_ps: u64, "from host to guest";
     "guest_exit_ns" Time guest.exit_ps: u64, "from guest to host";
     "guest_drop_ns" Time guest.drop_ps: u64, "dropping a guest's tag as it is entered";
@@ -144,7 +144,7 @@ parameters! {
 pub(super) fn optional() -> impl Iterator<Item = &'static Parameter> + Clone {
     HOSTING_PARAMETERS
         .iter()
-        .chain(CORE_PARAMETERS)
+        .chain(FLAG_PARAMETERS)
         .chain(BROADCAST_PARAMETERS)
         .chain(GUEST_PARAMETERS)
 }
@@ -156,9 +156,9 @@ impl Costs {
         let broadcast = BROADCAST_PARAMETERS.iter();
         let hosting = hosting.filter(|_| self.hosting.shares());
         let guests = GUEST_PARAMETERS.iter();
-        let core = CORE_PARAMETERS.iter();
+        let flags = FLAG_PARAMETERS.iter();
         hosting
-            .chain(core.filter(|_| self.buffered_stores > 0))
+            .chain(flags.filter(|_| self.flags > 0))
             .chain(broadcast.filter(|_| self.has_broadcasts()))
             .chain(guests.filter(|_| self.has_guests()))
     }
@@ -174,8 +174,8 @@ const MOST_NS: f64 = 1e9;
 /// The largest count.
 const MOST_COUNT: f64 = 1e6;
 
-/// As many tags as x86 has besides tag 0 (12 bits).
-const MOST_TAGS: f64 = 4095.0;
+/// As many tags as x86 has besides tag 0 (12 bits): no machine has more of any of these.
+const MOST_OPTIONAL: f64 = 4095.0;
 
 /// Why a parameter cannot have a value.
 #[derive(Clone, PartialEq, Debug)]
@@ -226,7 +226,7 @@ impl Parameter {
         let raw = (self.get)(costs) as f64;
         match self.unit {
             Unit::Time => raw / 1000.0,
-            Unit::Count | Unit::Tags => raw,
+            Unit::Count | Unit::Optional => raw,
         }
     }
 
@@ -238,7 +238,7 @@ impl Parameter {
         let (range, scale, limits) = match self.unit {
             Unit::Time => (0.0..=MOST_NS, 1000.0, "0 to 1000000000 nanoseconds"),
             Unit::Count => (1.0..=MOST_COUNT, 1.0, "1 to 1000000"),
-            Unit::Tags => (0.0..=MOST_TAGS, 1.0, "0 to 4095"),
+            Unit::Optional => (0.0..=MOST_OPTIONAL, 1.0, "0 to 4095"),
         };
         if !range.contains(&value) {
             return Err(ParameterError::OutOfRange(self.name, limits));
