@@ -80,10 +80,12 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     let mut progress = Progress::new();
     let scratch = Scratch::open()?;
     let copy = scratch.copy(0)?;
-    let total = all.len() as u64;
+    let total = all.len() as u64 + 1;
     progress.step(0, total, "the engine as it is");
     let (whole, whole_cores) = measure(&copy, &[], "cores-whole")?;
     let mut rows = Vec::new();
+    // Cores are measured when all is built, so that no build is beside them.
+    let mut programs = Vec::new();
     for (done, (name, mechanism)) in all.iter().enumerate() {
         progress.step(done as u64, total, name);
         let lines = lines_of(&mechanism.code)?;
@@ -92,7 +94,9 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
             "shown_by": mechanism.shown_by,
         });
         if !mechanism.edits.is_empty() {
-            let (without, cores) = measure(&copy, &mechanism.edits, "cores-without")?;
+            let kept = format!("cores-without-{name}");
+            let (without, cores) = measure(&copy, &mechanism.edits, &kept)?;
+            programs.push((rows.len(), cores));
             for (index, operation) in ["call", "flush"].iter().enumerate() {
                 let change = whole.instructions[index] - without.instructions[index];
                 row[format!("{operation}_instructions")] = change.into();
@@ -103,11 +107,14 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
                 .collect();
             summarize(&mut row, &ratios);
             row["situations"] = json!(ratios);
-            row["cores"] = on_cores(&whole_cores, &cores)?;
         }
-        describe(&mut row);
         rows.push(row);
     }
+    progress.step(total - 1, total, "cores");
+    for (row, without) in &programs {
+        rows[*row]["cores"] = on_cores(&whole_cores, without)?;
+    }
+    rows.iter_mut().for_each(describe);
     let engine = lines_of(&["crates/shootdown/src".to_owned()])?;
     let result = json!({
         "workload": "mechanisms", "commit": place::commit(), "engine_lines": engine, "rows": rows,
