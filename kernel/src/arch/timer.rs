@@ -25,13 +25,12 @@ struct Schedule {
 
 impl Schedule {
     fn is_overdue(&self) -> bool {
-        let &(_, period_ns) = pace();
         let set_ns = self.set_ns.load(Ordering::Relaxed);
-        set_ns != 0 && tsc::now_ns() > set_ns + LATE_TICKS * period_ns
+        set_ns != 0 && tsc::now_ns() > set_ns + LATE_TICKS * pace().1
     }
 }
 
-/// A host that is busy delays an interrupt by less.
+/// Ticks that have to be missed. A busy host may delay an interrupt by as much; then one more comes, which does no harm.
 const LATE_TICKS: u64 = 3;
 
 static SCHEDULES: [Schedule; MAX_CPUS] = [const {
