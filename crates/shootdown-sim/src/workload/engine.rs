@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 /// The largest machine.
-pub const MAX_CPUS: usize = 4096;
+pub const MAX_CPUS: usize = if cfg!(feature = "two-sizes") { 512 } else { 4096 };
 
 /// An engine for 4096 CPUs has some 16 MB, which an unoptimised build moves about on the stack.
 const STACK_BYTES: usize = 512 << 20;
@@ -25,14 +25,22 @@ macro_rules! with_size {
     ($cpus:expr, $function:ident($($argument:expr),*)) => {
         match $cpus {
             0..=64 => $function::<64>($($argument),*),
+            #[cfg(feature = "two-sizes")]
+            _ => $function::<512>($($argument),*),
+            #[cfg(not(feature = "two-sizes"))]
             65..=512 => $function::<512>($($argument),*),
+            #[cfg(not(feature = "two-sizes"))]
             _ => $function::<4096>($($argument),*),
         }
     };
 }
 pub(crate) use with_size;
 
+#[cfg(feature = "two-sizes")]
+pub(crate) use with_size as with_close_size;
+
 /// The same with more sizes: where the sets of CPUs are what costs, they should have hardly more words than needed.
+#[cfg(not(feature = "two-sizes"))]
 macro_rules! with_close_size {
     ($cpus:expr, $function:ident($($argument:expr),*)) => {
         match $cpus {
@@ -46,4 +54,5 @@ macro_rules! with_close_size {
         }
     };
 }
+#[cfg(not(feature = "two-sizes"))]
 pub(crate) use with_close_size;

@@ -128,7 +128,8 @@ fn build(copy: &Copy, words: &str) -> Outcome<PathBuf> {
     let mut build = cargo::command(&format!("build --release {words}"));
     build
         .current_dir(copy.tree())
-        .env("CARGO_TARGET_DIR", copy.path.join("target-footprint"));
+        .env("CARGO_TARGET_DIR", copy.path.join("target-footprint"))
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
     let built = cargo::executables(&mut build)?;
     let built = built.map_err(|errors| Failure::work(format!("does not build\n{errors}")))?;
     let program = built.into_iter().next();
