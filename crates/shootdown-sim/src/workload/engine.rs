@@ -4,7 +4,11 @@ use std::panic::resume_unwind;
 use std::thread;
 
 /// The largest machine.
-pub const MAX_CPUS: usize = if cfg!(feature = "two-sizes") { 512 } else { 4096 };
+pub const MAX_CPUS: usize = if cfg!(feature = "two-sizes") {
+    512
+} else {
+    4096
+};
 
 /// An engine for 4096 CPUs has some 16 MB, which an unoptimised build moves about on the stack.
 const STACK_BYTES: usize = 512 << 20;

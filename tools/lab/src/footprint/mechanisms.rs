@@ -147,7 +147,10 @@ fn summarize(row: &mut Value, ratios: &BTreeMap<&String, f64>) {
 fn measure(copy: &Copy, edits: &[Edit], kept: &str) -> Outcome<(Taken, PathBuf)> {
     copy.with_edits(edits, || {
         let counts = count(copy)?;
-        let program = build(copy, "-p shootdown-sim --features two-sizes --example situations")?;
+        let program = build(
+            copy,
+            "-p shootdown-sim --features two-sizes --example situations",
+        )?;
         let child = Child::succeed(&mut Command::new(program), cargo::BUILD_DEADLINE)?;
         let program = build(copy, "-p shootdown-cores")?;
         let cores = copy.path.join(kept);
