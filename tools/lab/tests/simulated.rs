@@ -301,6 +301,9 @@ fn calls_of_any_size_are_told_with_their_interrupts() {
         "--preset",
         "40-core",
         "--lines",
+        // Long turns of spin loops are few.
+        "--set",
+        "relax_ns=500",
     ];
     let (answer, result) = fixture.result(&words);
     let rows = result["rows"].as_array().unwrap();

@@ -71,6 +71,18 @@ pub(super) struct Knowledge {
     unacquired: View,
     /// Known at the last release fence: what stores that do not release publish.
     released: Rc<View>,
+    /// The store of each location that was acquired last, and the one that was seen without: who spins sees the same ones again and again.
+    taken: [View; 2],
+}
+
+impl Knowledge {
+    /// Learns what somebody knows.
+    fn join(&mut self, other: &View) {
+        // Views are shared until somebody learns something.
+        if !self.view.covers(other) {
+            Rc::make_mut(&mut self.view).join(other);
+        }
+    }
 }
 
 /// The memory of one machine.
@@ -80,7 +92,7 @@ pub struct Weak {
     pub(super) locations: Vec<Location>,
     pub(super) cpus: Vec<Knowledge>,
     /// What `SeqCst` fences have exchanged.
-    fenced: View,
+    fenced: Rc<View>,
 }
 
 const fn acquires(order: Ordering) -> bool {
@@ -107,7 +119,7 @@ impl Weak {
             names: FxHashMap::default(),
             locations: Vec::new(),
             cpus: vec![Knowledge::default(); cpus],
-            fenced: View::default(),
+            fenced: Rc::default(),
         }
     }
 
@@ -164,9 +176,10 @@ impl Weak {
         }
         if operation.writes() {
             let value = operation.result(seen.value);
-            let carried = operation
-                .is_read_modify_write()
-                .then(|| seen.publishes.clone());
+            // Who acquires and releases publishes that anyway.
+            let is_carried = !(acquires(order) && releases(order));
+            let carried =
+                (operation.is_read_modify_write() && is_carried).then(|| seen.publishes.clone());
             self.store(cpu, at, value, order, carried);
             cell.store(value, Ordering::Relaxed);
         }
@@ -175,14 +188,17 @@ impl Weak {
 
     fn learn(&mut self, cpu: usize, at: usize, seen: &Message, order: Ordering) {
         let knowledge = &mut self.cpus[cpu];
-        let view = &mut knowledge.view;
-        if view.at(at) < seen.number {
-            Rc::make_mut(view).learn(at, seen.number);
+        if knowledge.view.at(at) < seen.number {
+            Rc::make_mut(&mut knowledge.view).learn(at, seen.number);
         }
-        if !acquires(order) {
-            knowledge.unacquired.join(&seen.publishes);
-        } else if !view.covers(&seen.publishes) {
-            Rc::make_mut(view).join(&seen.publishes);
+        let taken = &mut knowledge.taken[usize::from(!acquires(order))];
+        if taken.at(at) == seen.number {
+            return;
+        }
+        taken.learn(at, seen.number);
+        match acquires(order) {
+            true => knowledge.join(&seen.publishes),
+            false => knowledge.unacquired.join(&seen.publishes),
         }
     }
 
@@ -221,13 +237,13 @@ impl Weak {
     /// One fence.
     pub fn fence(&mut self, cpu: usize, order: Ordering) {
         let knowledge = &mut self.cpus[cpu];
-        let view = Rc::make_mut(&mut knowledge.view);
         if acquires(order) {
-            view.join(&knowledge.unacquired);
+            let unacquired = std::mem::take(&mut knowledge.unacquired);
+            knowledge.join(&unacquired);
         }
         if order == Ordering::SeqCst {
-            view.join(&self.fenced);
-            self.fenced.join(view);
+            knowledge.join(&self.fenced);
+            self.fenced = knowledge.view.clone();
         }
         if releases(order) {
             knowledge.released = knowledge.view.clone();
@@ -241,7 +257,7 @@ impl Weak {
 
     /// `cpu` takes an interrupt that tells this.
     pub fn hear(&mut self, cpu: usize, view: &View) {
-        Rc::make_mut(&mut self.cpus[cpu].view).join(view);
+        self.cpus[cpu].join(view);
     }
 
     /// The number of a location, which holds `value` when it is first touched.
@@ -320,5 +336,28 @@ mod tests {
             3
         );
         assert_eq!(memory.visible(2, &data), 1);
+    }
+
+    #[test]
+    fn what_was_seen_without_acquiring_is_known_when_it_is_acquired() {
+        for fenced in [false, true] {
+            let mut memory = Weak::new(2);
+            let (data, flag) = (AtomicU64::new(0), AtomicU64::new(0));
+            for round in 1..3 {
+                memory.access(0, &data, Operation::Store(round), Ordering::Relaxed, 0);
+                memory.access(0, &flag, Operation::Store(round), Ordering::Release, 0);
+                for _ in 0..2 {
+                    memory.access(1, &flag, Operation::Load, Ordering::Relaxed, 0);
+                }
+                assert_eq!(memory.visible(1, &data), 2);
+                match fenced {
+                    true => memory.fence(1, Ordering::Acquire),
+                    false => {
+                        memory.access(1, &flag, Operation::Load, Ordering::Acquire, 0);
+                    }
+                }
+                assert_eq!(memory.visible(1, &data), 1);
+            }
+        }
     }
 }

@@ -1,37 +1,45 @@
 //! [`View`]: which stores a virtual CPU knows of.
 
-/// For each location, the number of the newest store that is known.
-#[derive(PartialEq, Eq, Default, Debug)]
-pub struct View(Vec<u32>);
+use std::rc::Rc;
 
-/// Room for so many more locations in a copy, which is made to learn something.
-const ROOM: usize = 8;
-/// How many locations are compared at a time.
-const BLOCK: usize = 32;
+/// How many locations there are in a part.
+const PART: usize = 64;
+type Part = [u32; PART];
 
-impl Clone for View {
-    fn clone(&self) -> Self {
-        let mut copy = Vec::with_capacity(self.0.len() + ROOM);
-        copy.extend_from_slice(&self.0);
-        Self(copy)
-    }
+/// For each location, the number of the newest store that is known. A copy shares all parts until either learns something; who learns all that is in
+/// a part shares it, too. With many CPUs a view is long, is copied at each store that releases, and differs from most others in few parts.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct View(Vec<Rc<Part>>);
+
+/// Whether there is nothing in `theirs` that is not in `known`.
+fn covers(known: &Rc<Part>, theirs: &Rc<Part>) -> bool {
+    // Without a jump between two locations: most views cover most others.
+    let all_known = || {
+        let pairs = known.iter().zip(&**theirs);
+        pairs.fold(true, |all, (known, theirs)| all & (theirs <= known))
+    };
+    Rc::ptr_eq(known, theirs) || all_known()
 }
 
 impl View {
     /// The newest store known at `location`.
     #[inline]
     pub fn at(&self, location: usize) -> u32 {
-        self.0.get(location).copied().unwrap_or(0)
+        let part = self.0.get(location / PART);
+        part.map_or(0, |part| part[location % PART])
     }
 
     /// Learns of a store.
     #[inline]
     pub fn learn(&mut self, location: usize, store: u32) {
-        if self.0.len() <= location {
-            self.0.resize(location + 1, 0);
+        let part = location / PART;
+        if self.0.len() <= part {
+            self.0.resize(part + 1, Rc::new([0; PART]));
         }
-        let known = &mut self.0[location];
-        *known = (*known).max(store);
+        let known = &mut self.0[part];
+        if known[location % PART] < store {
+            Rc::make_mut(known)[location % PART] = store;
+        }
     }
 
     /// Whether there is nothing to learn from `other`.
@@ -40,29 +48,35 @@ impl View {
             return true;
         }
         let (theirs, unknown) = other.0.split_at(other.0.len().min(self.0.len()));
-        // Block by block without a jump between: most views cover most others.
-        let cover = |(theirs, known): (&[u32], &[u32])| {
-            let pairs = theirs.iter().zip(known);
-            pairs.fold(true, |all, (theirs, known)| all & (theirs <= known))
-        };
-        (theirs.chunks(BLOCK).zip(self.0.chunks(BLOCK))).all(cover)
-            && unknown.iter().all(|theirs| *theirs == 0)
+        let mut pairs = self.0.iter().zip(theirs);
+        pairs.all(|(known, theirs)| covers(known, theirs))
+            && unknown.iter().all(|theirs| **theirs == [0; PART])
     }
 
     /// Learns all that `other` knows.
     pub fn join(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
         for (known, theirs) in self.0.iter_mut().zip(&other.0) {
-            *known = (*known).max(*theirs);
+            if covers(known, theirs) {
+                continue;
+            }
+            if covers(theirs, known) {
+                known.clone_from(theirs);
+                continue;
+            }
+            for (known, theirs) in Rc::make_mut(known).iter_mut().zip(&**theirs) {
+                *known = (*known).max(*theirs);
+            }
         }
+        let unknown = other.0.iter().skip(self.0.len());
+        self.0.extend(unknown.cloned());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::View;
+    use std::rc::Rc;
+
+    use super::{PART, View};
 
     #[test]
     fn joining_knows_what_either_knew() {
@@ -73,7 +87,27 @@ mod tests {
         assert!(!one.covers(&other) && !other.covers(&one));
         one.join(&other);
         assert!(one.covers(&other) && !other.covers(&one));
-        assert!(View::default().covers(&View(vec![0, 0])));
+        assert!(View::default().covers(&View(vec![Rc::new([0; PART])])));
         assert_eq!((one.at(0), one.at(5), one.at(9)), (3, 1, 0));
+    }
+
+    #[test]
+    fn views_that_share_parts_learn_apart() {
+        let mut one = View::default();
+        one.learn(0, 3);
+        one.learn(PART, 4);
+        let mut other = View::default();
+        other.join(&one);
+        assert!(Rc::ptr_eq(&one.0[1], &other.0[1]));
+        other.learn(PART + 1, 5);
+        one.learn(PART, 6);
+        assert_eq!((one.at(PART), one.at(PART + 1)), (6, 0));
+        assert_eq!((other.at(PART), other.at(PART + 1)), (4, 5));
+        assert!(!one.covers(&other) && !other.covers(&one));
+        one.join(&other);
+        assert_eq!((one.at(0), one.at(PART), one.at(PART + 1)), (3, 6, 5));
+        // What nobody has touched is known to all.
+        other.learn(9 * PART, 0);
+        assert!(one.covers(&other));
     }
 }

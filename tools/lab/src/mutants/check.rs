@@ -17,6 +17,9 @@ use crate::machine::Child;
 /// No check takes longer on the unchanged tree, even on one slow core.
 pub const LONGEST: Duration = Duration::from_secs(900);
 
+/// Test programs of the simulator. Whatever else is named like one is a module of `all`.
+const SIM_PROGRAMS: [&str; 4] = ["all", "lib", "stories", "unwinding"];
+
 /// How much fuzzing one mutant gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
@@ -119,6 +122,25 @@ impl Check {
         }))
     }
 
+    /// The module of `all` that is named like a program.
+    fn module(&self) -> Option<&str> {
+        let program = self.program.as_deref()?;
+        (self.kind == Kind::Sim && !SIM_PROGRAMS.contains(&program)).then_some(program)
+    }
+
+    fn program(&self) -> Option<&str> {
+        self.module()
+            .map_or(self.program.as_deref(), |_| Some("all"))
+    }
+
+    /// What is in the names of the tests that are run; without it all are.
+    fn filter(&self) -> Option<String> {
+        match self.module() {
+            None => self.test.clone(),
+            Some(module) => Some(format!("{module}::{}", self.test.as_deref().unwrap_or(""))),
+        }
+    }
+
     fn cargo(&self, copy: &Copy, words: &str) -> Command {
         let is_loom = matches!(self.kind, Kind::Loom | Kind::X86Loom);
         let target = if is_loom { "target-loom" } else { "target" };
@@ -163,7 +185,7 @@ impl Check {
             Kind::Torture => ("-p shootdown-torture", "--tests"),
             Kind::User => ("-p shootdown-user", "--lib"),
         };
-        let which = match self.program.as_deref() {
+        let which = match self.program() {
             None => all.to_owned(),
             Some("lib") => "--lib".to_owned(),
             Some(program) => format!("--test {program}"),
@@ -189,7 +211,7 @@ impl Built<'_> {
                 command.args(["--runs", &runs, "--seed", &seed]);
             } else {
                 // One at a time: the name of a test that hangs is the last one printed.
-                command.arg("--test-threads=1").args(&self.check.test);
+                command.arg("--test-threads=1").args(self.check.filter());
                 if self.check.test.is_some() {
                     command.arg("--include-ignored");
                 }
@@ -279,6 +301,22 @@ mod tests {
             "boot a b",
         ] {
             assert!(Check::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn modules_of_the_simulator_s_tests_are_named_like_programs() {
+        for (text, program, filter) in [
+            ("sim", None, None),
+            ("sim peers", Some("all"), Some("peers::")),
+            ("sim peers calls", Some("all"), Some("peers::calls")),
+            ("sim stories a_cpu", Some("stories"), Some("a_cpu")),
+            ("sim all a_cpu", Some("all"), Some("a_cpu")),
+            ("engine tlb a_gap", Some("tlb"), Some("a_gap")),
+        ] {
+            let check = Check::try_from(text.to_owned()).unwrap();
+            assert_eq!(check.program(), program, "{text}");
+            assert_eq!(check.filter().as_deref(), filter, "{text}");
         }
     }
 

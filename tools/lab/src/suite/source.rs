@@ -22,8 +22,8 @@ const UNOPTIMISED: &str = "--workspace --exclude shootdown-kernel --exclude shoo
 /// Without the programs of `user/`, in which there are no tests: each would be built once more. And without the engine's test program
 /// `every`, which has those of the others once more.
 const WITH_TESTS: &str = "--lib --test [!e]* --test e[!v]*";
-/// What this process was built from: it need not be built twice.
-const OPTIMISED: &str = "--release -p shootdown-sim -p lab";
+/// What this process was built from: it need not be built twice. Without the examples, which clippy looks at.
+const OPTIMISED: &str = "--release -p shootdown-sim -p lab --tests";
 /// The test programs that go through the engine's unsafe code; the interpreter is slow.
 const MIRI: &str = "+nightly miri test --quiet -p shootdown --test call --test data --test preempt --test threads --test tlb";
 /// Those that others use.
