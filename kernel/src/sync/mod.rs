@@ -7,7 +7,7 @@
 //! | [`SleepMutex`] | sleeping | nothing | whatever waits for other CPUs or for memory |
 //!
 //! Who spins serves this CPU's shootdown inbox: whoever holds the lock may be waiting for a shootdown that this
-//! CPU has to acknowledge, and with interrupts off only polling gets it through (ARCHITECTURE.md, "Waiting
+//! CPU has to acknowledge, and with interrupts off only polling gets it through (docs/decisions/calls.md, "Waiting
 //! serves the inbox").
 //!
 //! Lock order: changes of a file, its syncs, address space, then shared memory or contents of a file, then frame allocator. Run queues and other task locks are leaves.
