@@ -117,7 +117,8 @@ pub fn command(arguments: &Footprint) -> Outcome<ExitCode> {
     rows.iter_mut().for_each(describe);
     let engine = lines_of(&["crates/shootdown/src".to_owned()])?;
     let result = json!({
-        "workload": "mechanisms", "commit": place::commit(), "engine_lines": engine, "rows": rows,
+        "workload": "mechanisms", "date": place::timestamp(), "commit": place::commit(), "engine_lines": engine,
+        "rows": rows,
     });
     report::write(arguments.json.as_deref(), &result)?;
     drop(progress);
