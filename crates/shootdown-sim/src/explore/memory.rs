@@ -57,9 +57,14 @@ pub struct Walk(Rc<View>);
 impl Walk {
     /// It goes on with what the other one knows too.
     pub fn join(&mut self, other: &Self) {
-        if !self.0.covers(&other.0) {
-            Rc::make_mut(&mut self.0).join(&other.0);
-        }
+        learn_all(&mut self.0, &other.0);
+    }
+}
+
+/// Learns what somebody knows. A view is shared until somebody learns something.
+fn learn_all(view: &mut Rc<View>, other: &View) {
+    if !view.covers(other) {
+        Rc::make_mut(view).join(other);
     }
 }
 
@@ -71,18 +76,9 @@ pub(super) struct Knowledge {
     unacquired: View,
     /// Known at the last release fence: what stores that do not release publish.
     released: Rc<View>,
-    /// The store of each location that was acquired last, and the one that was seen without: who spins sees the same ones again and again.
-    taken: [View; 2],
-}
-
-impl Knowledge {
-    /// Learns what somebody knows.
-    fn join(&mut self, other: &View) {
-        // Views are shared until somebody learns something.
-        if !self.view.covers(other) {
-            Rc::make_mut(&mut self.view).join(other);
-        }
-    }
+    /// The newest store of each location that was acquired, and that was seen without: a CPU that spins sees the same ones again and again.
+    acquired_at: View,
+    seen_at: View,
 }
 
 /// The memory of one machine.
@@ -191,13 +187,16 @@ impl Weak {
         if knowledge.view.at(at) < seen.number {
             Rc::make_mut(&mut knowledge.view).learn(at, seen.number);
         }
-        let taken = &mut knowledge.taken[usize::from(!acquires(order))];
-        if taken.at(at) == seen.number {
+        let last = match acquires(order) {
+            true => &mut knowledge.acquired_at,
+            false => &mut knowledge.seen_at,
+        };
+        if last.at(at) == seen.number {
             return;
         }
-        taken.learn(at, seen.number);
+        last.learn(at, seen.number);
         match acquires(order) {
-            true => knowledge.join(&seen.publishes),
+            true => learn_all(&mut knowledge.view, &seen.publishes),
             false => knowledge.unacquired.join(&seen.publishes),
         }
     }
@@ -239,10 +238,10 @@ impl Weak {
         let knowledge = &mut self.cpus[cpu];
         if acquires(order) {
             let unacquired = std::mem::take(&mut knowledge.unacquired);
-            knowledge.join(&unacquired);
+            learn_all(&mut knowledge.view, &unacquired);
         }
         if order == Ordering::SeqCst {
-            knowledge.join(&self.fenced);
+            learn_all(&mut knowledge.view, &self.fenced);
             self.fenced = knowledge.view.clone();
         }
         if releases(order) {
@@ -257,7 +256,7 @@ impl Weak {
 
     /// `cpu` takes an interrupt that tells this.
     pub fn hear(&mut self, cpu: usize, view: &View) {
-        self.cpus[cpu].join(view);
+        learn_all(&mut self.cpus[cpu].view, view);
     }
 
     /// The number of a location, which holds `value` when it is first touched.
