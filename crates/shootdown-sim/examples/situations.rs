@@ -69,9 +69,13 @@ fn main() {
         for masks in [Masks::Random, Masks::Identical, Masks::Idempotent] {
             tell(
                 &format!("haswell-ep, 128 CPUs: 4 call 64 {}, 500 us", masks.name()),
-                selected_ns(masks),
+                selected_ns(masks, 4, 64, 500_000_000),
             );
         }
+        tell(
+            "haswell-ep, 128 CPUs: 16 call 16 random",
+            selected_ns(Masks::Random, 16, 16, 0),
+        );
         for whereabouts in Whereabouts::ALL {
             let costs = costs("haswell-ep");
             tell(
@@ -142,15 +146,15 @@ fn volley_ns(
     }
 }
 
-/// The whole time of four callers of a slow function.
-fn selected_ns(masks: Masks) -> f64 {
+/// The whole time of so many callers of so many targets each.
+fn selected_ns(masks: Masks, initiators: usize, size: usize, function_ps: u64) -> f64 {
     let row = Selected {
         peer: Peer::Shootdown,
-        initiators: 4,
-        size: 64,
+        initiators,
+        size,
         masks,
         cpus: 128,
-        function_ps: 500_000_000,
+        function_ps,
         calls: CALLS,
         costs: costs("haswell-ep"),
         seed: 1,
