@@ -58,8 +58,6 @@ where
     pub(crate) look_again: OwnFlag,
     /// Functions were slow lately.
     pub(crate) is_slow: OwnFlag,
-    /// A flush of another CPU was served since this CPU sent its last one.
-    pub(crate) served_flush: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
     pub(crate) served: OwnWord,
     /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
@@ -100,7 +98,6 @@ where
                     look_again: OwnFlag::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
-                    served_flush: OwnFlag::new(),
                     met: OwnSet::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),

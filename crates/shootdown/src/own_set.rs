@@ -135,21 +135,6 @@ where
             .map(|group| (group as usize, self.word(group as usize).get()))
     }
 
-    /// The same downwards from the group before that of `last`, which comes last.
-    #[inline]
-    pub(crate) fn groups_down_to(&self, last: CpuId) -> impl Iterator<Item = (usize, u64)> {
-        let below = (1u64 << <Cpus<N> as Capacity>::group(last)) - 1;
-        let (mut now, mut later) = (self.groups() & below, self.groups() & !below);
-        core::iter::from_fn(move || {
-            if now == 0 {
-                now = core::mem::take(&mut later);
-            }
-            let group = now.checked_ilog2()?;
-            now &= !(1 << group);
-            Some((group as usize, self.word(group as usize).get()))
-        })
-    }
-
     /// How many members there are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -237,32 +222,6 @@ mod tests {
             );
         }
         assert_eq!(OwnSet::<64>::new().iter_from(CpuId::new(63)).next(), None);
-    }
-
-    #[test]
-    fn groups_come_downwards_and_the_own_one_last() {
-        let set = set(&[3, 63, 64, 70, 200]);
-        let down_to = |last| set.groups_down_to(CpuId::new(last)).map(|(group, _)| group);
-        for (last, order) in [
-            (5, [3, 1, 0]),
-            (66, [0, 3, 1]),
-            (130, [1, 0, 3]),
-            (255, [1, 0, 3]),
-        ] {
-            assert!(
-                down_to(last).eq(order),
-                "{:?}",
-                down_to(last).collect::<Vec<_>>()
-            );
-        }
-        assert_eq!(
-            set.groups_down_to(CpuId::new(5)).last(),
-            Some((0, 1 << 3 | 1 << 63))
-        );
-        assert_eq!(
-            OwnSet::<64>::new().groups_down_to(CpuId::new(63)).next(),
-            None
-        );
     }
 
     #[test]

@@ -18,6 +18,7 @@ const SIX_TAGS: u64 = 1 << 7;
 const ALL_TAGS: u64 = 1 << 8;
 const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
+const OUT_OF_ORDER: u64 = 1 << 11;
 const DEFERRAL: u64 = 1 << 15;
 const MERGE: u64 = 1 << 16;
 /// The number of targets from which a space gets a global tag, in 16 bits; 0 for never.
@@ -51,13 +52,14 @@ impl Policy {
     pub const PUBLISHED: Self = Self {
         bits: Self::BEFORE.bits | CONCURRENT | INLINE | EARLY_ACK | SIX_TAGS | LAZY | PREEMPTIBLE,
     };
-    /// `PUBLISHED` with all hardware tags, and waiters that serve their own inbox without waiting for the interrupt, and cache
-    /// lines asked for before they are needed and for writing at once.
+    /// `PUBLISHED` with all hardware tags, waiters that serve their own inbox without waiting for the interrupt, cache
+    /// lines asked for before they are needed and for writing at once, and flushes page by page that do not wait for the change before.
     pub const BEST: Self = Self {
         bits: Self::PUBLISHED.bits & !SIX_TAGS
             | ALL_TAGS
             | SERVE_EARLY
             | PREFETCH
+            | OUT_OF_ORDER
             | MERGE
             | BROADCAST_FROM << BROADCAST_SHIFT
             | GLOBAL_TAGS_FROM << GLOBAL_TAGS_SHIFT,
@@ -131,6 +133,11 @@ impl Policy {
     /// See [`waits_preemptibly`](Self::waits_preemptibly).
     pub const fn with_preemptible_waits(self, on: bool) -> Self {
         self.with(PREEMPTIBLE, on)
+    }
+
+    /// See [`flushes_out_of_order`](Self::flushes_out_of_order).
+    pub const fn with_out_of_order(self, on: bool) -> Self {
+        self.with(OUT_OF_ORDER, on)
     }
 
     /// See [`defers`](Self::defers).
@@ -233,6 +240,12 @@ impl Policy {
     /// ([`Shootdown::defer_flushes`](crate::Shootdown::defer_flushes)).
     pub const fn defers(self) -> bool {
         self.has(DEFERRAL)
+    }
+
+    /// A CPU that has not yet dropped one change of a space drops later ones page by page all the same: two CPUs that flush the pages of one space
+    /// at once each find the other's request after their own. Otherwise it drops everything then.
+    pub const fn flushes_out_of_order(self) -> bool {
+        self.has(OUT_OF_ORDER)
     }
 
     /// Preemption stays as the caller has it while a call or a flush waits. Otherwise the engine disables it from before

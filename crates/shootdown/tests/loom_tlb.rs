@@ -104,10 +104,10 @@ fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_becomes_idle() {
 
 /// Two CPUs change and flush different pages at once; a third uses both. Requests may arrive in either
 /// order; a partial flush must not hide the other one (I3).
-#[test]
-fn partial_flushes_out_of_order_hide_nothing() {
-    check(2, || {
+fn partial_flushes_hide_nothing(policy: Policy) {
+    check(2, move || {
         let machine = online_machine::<3>();
+        machine.set_policy(policy);
         let space = Arc::new(AddressSpace::new(&machine, tables(1)));
         let done = flag();
         let inside = space.clone();
@@ -129,6 +129,17 @@ fn partial_flushes_out_of_order_hide_nothing() {
         tell(&machine, 2, done);
         user.join().unwrap();
     });
+}
+
+#[test]
+fn partial_flushes_out_of_order_hide_nothing() {
+    partial_flushes_hide_nothing(Policy::BEST.with_broadcast_from(0));
+}
+
+#[test]
+fn partial_flushes_in_order_hide_nothing() {
+    let policy = Policy::BEST.with_broadcast_from(0);
+    partial_flushes_hide_nothing(policy.with_out_of_order(false));
 }
 
 /// A frame comes back from a batch only when no CPU can use it, early acknowledgement included: between its

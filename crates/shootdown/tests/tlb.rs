@@ -223,39 +223,68 @@ fn freed_tables_without_a_range_flush_everything() {
     assert_eq!(puppet.flushes.take(), [(0, LocalFlush::Space)]);
 }
 
-/// Flushes that one interrupt finds are one; page by page if none is missing between them and the last.
+/// Flushes that one interrupt finds are one; page by page if no change is missing before the last, or one whose request is still to come and the policy allows that.
 #[test]
 fn a_gap_in_generations_makes_a_full_flush() {
-    let (machine, puppet) = with_puppet::<8>();
-    let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
-    let submit = move |initiator, page| {
-        puppet.as_cpu(initiator, || {
-            machine.submit_flush(space, pages(page, 1), FreedTables::No)
-        })
-    };
-    let both_flush = move || {
-        puppet.flushes.take();
-        // CPU 1 begins with its neighbour, so the newer one is found first.
-        let tickets = [(4, 0), (3, 1)].map(|(initiator, page)| submit(initiator, page));
-        puppet.as_cpu(2, || {
-            puppet.deliver(1);
-            puppet.deliver(0);
-        });
-        drop(tickets);
-        puppet.flushes.take()
-    };
-    let pages_of_both = LocalFlush::Pages(pages(0, 2), FreedTables::No);
-    assert_eq!(both_flush(), [(1, pages_of_both), (0, pages_of_both)]);
-    assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
-    // CPU 5 has changed its page, and is about to say so.
-    puppet.at_next_flush_remote(move || {
-        assert_eq!(
-            both_flush(),
-            [(1, LocalFlush::Space), (0, LocalFlush::Space)]
-        );
-    });
-    submit(5, 2).wait();
-    assert_eq!(machine.stats(cpu(1)).flushes_covered, 3);
+    let pages_of = |first, count| LocalFlush::Pages(pages(first, count), FreedTables::No);
+    for (policy, missing, dropped) in [
+        (Policy::BEST, 0, pages_of(0, 2)),
+        (Policy::BEST, 1, pages_of(0, 2)),
+        (Policy::BEST, 2, LocalFlush::Space),
+        (Policy::BEST.with_out_of_order(false), 0, pages_of(0, 2)),
+        (Policy::BEST.with_out_of_order(false), 1, LocalFlush::Space),
+    ] {
+        let (machine, puppet) = with_puppet::<8>();
+        machine.set_policy(policy);
+        let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+        let submit = move |initiator, page| {
+            puppet.as_cpu(initiator, || {
+                machine.submit_flush(space, pages(page, 1), FreedTables::No)
+            })
+        };
+        let both_flush = move || {
+            // CPU 1 begins with its neighbour, so the newer one is found first.
+            let tickets = [(4, 0), (3, 1)].map(|(initiator, page)| submit(initiator, page));
+            puppet.as_cpu(2, || {
+                puppet.deliver(1);
+                puppet.deliver(0);
+            });
+            drop(tickets);
+            assert_eq!(puppet.flushes.take(), [(1, dropped), (0, dropped)]);
+            assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
+        };
+        // CPU 5, or 5 and 6, have changed their pages, and are about to say so.
+        match missing {
+            0 => both_flush(),
+            1 => {
+                puppet.at_next_flush_remote(both_flush);
+                submit(5, 5).wait();
+            }
+            _ => {
+                puppet.at_next_flush_remote(move || {
+                    puppet.at_next_flush_remote(both_flush);
+                    submit(6, 6).wait();
+                });
+                submit(5, 5).wait();
+            }
+        }
+        puppet.deliver_all();
+        let late = match dropped == LocalFlush::Space {
+            true => vec![],
+            false => [1, 0].repeat(missing),
+        };
+        let flushes = puppet.flushes.take();
+        assert!(flushes.iter().all(|(_, flush)| *flush == pages_of(5, 1)));
+        let mut cpus: Vec<_> = flushes.iter().map(|(cpu, _)| *cpu).collect();
+        cpus.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(cpus, late, "what was dropped whole is covered");
+        // Nothing is missing any more.
+        submit(3, 0).wait();
+        puppet.deliver_all();
+        let flushes = puppet.flushes.take();
+        assert!(flushes.iter().all(|(_, flush)| *flush == pages_of(0, 1)));
+        assert_eq!(flushes.len(), 2);
+    }
 }
 
 #[test]
@@ -757,42 +786,6 @@ fn who_comes_again_at_once_waits() {
     }
     assert_eq!(early_acks(), before + 2);
     puppet.deliver_all();
-}
-
-/// Two CPUs that flush each other's pages: a flush of one target is acknowledged when it is done if its initiator has served another flush
-/// since its own last one. Other requests make no difference.
-#[test]
-fn cpus_that_flush_each_others_pages_go_in_step() {
-    let (machine, puppet) = with_puppet::<4>();
-    let flushes = |targets: u32, initiator: u32| {
-        let space = space_on(machine, targets + 1);
-        let before = machine.total_stats().early_acks;
-        puppet.as_cpu(initiator, || {
-            machine.flush(&space, pages(0, 1), FreedTables::No)
-        });
-        machine.total_stats().early_acks - before
-    };
-    assert_eq!(flushes(1, 0), 1);
-    for _ in 0..2 {
-        assert_eq!(flushes(1, 1), 0, "0 has interrupted 1");
-        assert_eq!(flushes(1, 0), 0, "and the other way round");
-    }
-    assert_eq!(flushes(1, 0), 1, "it has served nobody since");
-    assert_eq!(flushes(2, 1), 2, "there are two targets");
-    let call = |initiator, target| {
-        let target = CpuId::new(target);
-        puppet.as_cpu(initiator, || machine.call_one(target, &|_| ()).unwrap());
-    };
-    call(0, 3);
-    assert_eq!(
-        flushes(1, 0),
-        0,
-        "1 has flushed, whatever 0 has called since"
-    );
-    call(1, 0);
-    assert_eq!(flushes(1, 0), 1, "0 has served a function, and no flush");
-    machine.set_policy(Policy::PUBLISHED);
-    assert_eq!(flushes(1, 1), 1, "T1 knows of no such rule");
 }
 
 /// Full flushes of one space that wait together are one.

@@ -300,7 +300,8 @@ impl Draw {
         self.theme.spaces
     }
 
-    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, merging, preemptible waits and multicasts.
+    /// One that a host may choose: a named one, or any mixture of tags, laziness, broadcasts, deferral, merging, preemptible waits, multicasts
+    /// and flushes out of order.
     pub(super) fn policy(&mut self) -> Policy {
         let policy = self.one_of(&POLICIES);
         if self.once_in(4) && !self.is_siege() {
@@ -319,5 +320,6 @@ impl Draw {
             .with_merging(self.random.bool())
             .with_preemptible_waits(self.random.bool())
             .with_multicast(self.random.bool())
+            .with_out_of_order(self.random.bool())
     }
 }

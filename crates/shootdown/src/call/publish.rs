@@ -137,15 +137,11 @@ where
 
     /// Announces a published slot in the inboxes of the initiator's set `targets`, and leaves in the set those that no
     /// interrupt is on its way to (I7); returns how many. Interrupts are off.
-    ///
-    /// CPUs that flush one space count its generation one after the other, mostly neighbour after neighbour: those of the next group begin as
-    /// those of this one go on to another. Upwards they would meet there.
     fn add_to_inboxes(&self, here: Here<'_, N>, kind: Kind) -> u32 {
-        let add = |ipis, group| ipis + self.add_group_to_inboxes(here, group, kind);
-        match <Cpus<N> as Capacity>::IS_WIDE && kind.is_flush() {
-            true => here.targets.groups_down_to(here.cpu).fold(0, add),
-            false => here.targets.groups_from(here.cpu).fold(0, add),
-        }
+        let groups = here.targets.groups_from(here.cpu);
+        groups.fold(0, |ipis, group| {
+            ipis + self.add_group_to_inboxes(here, group, kind)
+        })
     }
 
     /// The same for the targets `word` of one group.

@@ -155,12 +155,11 @@ where
             let here = Here { cpu, state };
             // Once: who waits for a slot sends interrupts.
             let asks = core::mem::replace(&mut asks_platform, false);
-            let spared = if asks { here.spared() } else { 0 };
             if asks && space.is_some_and(|space| self.flush_everywhere(here, &request, space)) {
                 return FlushTicket::done(self);
             }
             find(here.cpu);
-            let is_flushed = asks && self.take_targets(here, &request, space, spared);
+            let is_flushed = asks && self.take_targets(here, &request, space);
             if here.targets.is_empty() {
                 return self.finish_alone(here, &request, is_flushed);
             }
@@ -234,13 +233,8 @@ where
     ) -> RequestRef {
         let here = slot.here;
         let mut kind = Kind::FLUSH;
-        let has_served = here.served_flush.replace(false);
         if policy.acknowledges_early() && request.allows_early_ack() {
-            // Two CPUs that flush each other's pages go in step: if one were back early, it would interrupt the other's flush twice.
-            let goes_in_step = policy.serves_early() && has_served && here.targets.only().is_some();
-            if !goes_in_step {
-                kind = kind.ack_first();
-            }
+            kind = kind.ack_first();
         }
         let mut payload = Payload::EMPTY;
         if policy.is_inline() {

@@ -14,7 +14,7 @@
 //! A CPU remembers for each tag which space used it last and how old what it holds is ([`AsidSlot`](crate::tags::AsidSlot)), global or not. So a
 //! tag can be given to another space as soon as its owner is dropped: what a CPU has left of the old owner goes when it loads the new one.
 //! And a change that was not flushed everywhere is missed by the CPUs that were elsewhere, which they notice as always (I3); those that were
-//! are a [run](crate::tlb::TakenRun), and what the tag holds may be used again.
+//! are a [run](crate::tlb::TagRun), and what the tag holds may be used again.
 //!
 //! Private roots ([`WindowRoot`](crate::windows::WindowRoot)) hold more than the space, under tags of their own: a space with residents is flushed by
 //! interrupts.
@@ -186,8 +186,8 @@ where
             return false;
         }
         here.counters.flushes_everywhere.add(1);
-        space.taken_run().add(request.generation());
-        // Otherwise the next request finds the run.
+        space.tag_run().add(request.generation());
+        // Otherwise who loads it next finds the run.
         let follows = here.tlb.generation().as_u64() + 1 == request.generation().as_u64();
         if follows && here.tlb.loaded() == space.id() {
             here.tlb.record(request.generation());

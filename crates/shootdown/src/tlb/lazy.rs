@@ -10,7 +10,7 @@
 //! spaces; the mark says enough, and the bit goes when the host leaves the space.
 
 use crate::sync::{AtomicU64, Ordering, const_fn};
-use crate::tlb::{FreedTables, Presence, SpaceId, TakenNote};
+use crate::tlb::{FreedTables, Presence, SpaceId};
 
 /// How much a CPU cares for the space that it is in the set of. Read by initiators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,6 @@ pub(crate) struct LazyMark {
     attention: AtomicU64,
     /// Here, because a CPU that reads one may read the other.
     pub(crate) presence: Presence,
-    /// Here, because initiators that write it have read the mark.
-    pub(crate) taken: TakenNote,
     /// The space that the CPU loaded last under a [global tag](crate::remote::GlobalTags).
     tagged: AtomicU64,
     /// The guest that the CPU runs; [`SpaceId::KERNEL`] for none.
@@ -54,7 +52,6 @@ impl LazyMark {
             Self {
                 attention: AtomicU64::new(0),
                 presence: Presence::new(),
-                taken: TakenNote::new(),
                 tagged: AtomicU64::new(0),
                 guest: AtomicU64::new(0),
             }

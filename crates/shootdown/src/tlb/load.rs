@@ -30,7 +30,7 @@ where
             return;
         }
         if self.has_global_tag_loaded(state, space.id())
-            && space.taken_run().covers(known, generation)
+            && space.tag_run().covers(known, generation)
         {
             return state.tlb.record(generation);
         }
@@ -89,7 +89,7 @@ where
         let choice = match global {
             None => slots.choose(self.policy(), name, age, &state.tlb.turn),
             Some(asid) => slots.choose_global(self.policy(), asid, name, |known| {
-                known == generation || wanted.space.taken_run().covers(known, generation)
+                known == generation || wanted.space.tag_run().covers(known, generation)
             }),
         };
         state.counters.count_tag(choice.why);

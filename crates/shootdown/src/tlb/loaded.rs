@@ -3,6 +3,66 @@
 use crate::sync::{OwnFlag, OwnWord};
 use crate::tlb::{Asid, KernelRoot, OwedFlush, SpaceId, TlbGen, UserSide};
 
+/// Changes of the loaded space after the generation that a CPU has recorded: bit `i` is the change `i + 1` further on. The last bit stands for that change
+/// and all behind it, and is never [split](Self::split) off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Changes(pub(super) u64);
+
+impl Changes {
+    pub(super) const NONE: Self = Self(0);
+    const FAR: u64 = 1 << 63;
+
+    /// The change so many after the recorded one, at least one.
+    #[inline]
+    fn only(ahead: u64) -> Self {
+        Self(1 << (ahead - 1).min(63))
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(super) fn count(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
+    #[inline]
+    pub(super) fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// How many there are from the recorded one on without a gap, and the rest as seen from there.
+    #[inline]
+    fn split(self) -> (u64, Self) {
+        let follow = self.0.trailing_ones();
+        (
+            u64::from(follow),
+            Self(self.0.checked_shr(follow).unwrap_or(0)),
+        )
+    }
+
+    /// The newest, or the recorded generation.
+    #[inline]
+    fn newest(self, recorded: TlbGen) -> TlbGen {
+        TlbGen::from_raw(recorded.as_u64() + u64::from(u64::BITS - self.0.leading_zeros()))
+    }
+
+    /// Whether they follow the recorded one without a gap.
+    #[inline]
+    pub(super) fn follow(self) -> bool {
+        self.0 & self.0.wrapping_add(1) == 0 && self.0 & Self::FAR == 0
+    }
+
+    /// Whether one is missing before the newest, or none, as far as bits reach.
+    #[inline]
+    pub(super) fn lack_one_at_most(self) -> bool {
+        let missing = !self.0 & u64::MAX.checked_shr(self.0.leading_zeros()).unwrap_or(0);
+        missing & missing.wrapping_sub(1) == 0 && self.0 & Self::FAR == 0
+    }
+}
+
 /// What one CPU's TLB may hold. Its CPU alone uses it, with interrupts off; NMI-like contexts read it.
 #[derive(Debug)]
 pub(crate) struct CpuTlb {
@@ -10,6 +70,8 @@ pub(crate) struct CpuTlb {
     loaded: OwnWord,
     /// No translation of the loaded space here is older than this generation (I3).
     generation: OwnWord,
+    /// The changes after it that were dropped here before one that came earlier, as [`Changes`].
+    apart: OwnWord,
     /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
     owes_flush: OwnFlag,
@@ -42,6 +104,7 @@ impl CpuTlb {
         Self {
             loaded: OwnWord::new(),
             generation: OwnWord::new(),
+            apart: OwnWord::new(),
             owes_flush: OwnFlag::new(),
             owed: OwedFlush::new(),
             asid: OwnWord::new(),
@@ -84,9 +147,40 @@ impl CpuTlb {
         self.loaded.set(space.raw());
     }
 
+    /// Everything up to `generation` has been dropped, or nothing of the space was cached before.
     #[inline]
     pub(crate) fn record(&self, generation: TlbGen) {
         self.generation.set(generation.as_u64());
+        self.apart.set(0);
+    }
+
+    /// Everything was dropped, after the change `generation` was made.
+    #[inline]
+    pub(super) fn record_whole(&self, generation: TlbGen) {
+        // Who knows of a change knows that those before it were made.
+        let known = self.apart().newest(self.generation());
+        self.record(generation.max(known));
+    }
+
+    /// What `changes` are about has been dropped.
+    #[inline]
+    pub(super) fn record_changes(&self, changes: Changes) {
+        let (all, generation) = (self.apart().and(changes), self.generation());
+        let (follow, apart) = all.split();
+        self.generation.set(generation.as_u64() + follow);
+        self.apart.set(apart.0);
+    }
+
+    /// The changes after [`generation`](Self::generation) that were dropped.
+    #[inline]
+    pub(super) fn apart(&self) -> Changes {
+        Changes(self.apart.get())
+    }
+
+    /// The change `generation`, which is none of those that were dropped.
+    #[inline]
+    pub(super) fn change(&self, generation: TlbGen) -> Changes {
+        Changes::only(generation.as_u64() - self.generation().as_u64())
     }
 
     #[inline]
@@ -201,5 +295,85 @@ impl LoadedWindows {
     #[inline]
     pub(super) fn name(&self) -> SpaceId {
         SpaceId::from_raw(self.name.get())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Changes, CpuTlb};
+    use crate::tlb::TlbGen;
+
+    const CHANGES: usize = 400;
+
+    fn next(state: &mut u64) -> u64 {
+        // Xorshift: Marsaglia 2003.
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// A change counts as dropped only if it was, and all that were dropped count, as far as bits reach.
+    #[test]
+    fn what_is_recorded_is_what_was_dropped() {
+        for seed in 1..200 {
+            let (mut state, tlb) = (seed * 0x9e37_79b9, CpuTlb::new());
+            let mut dropped = [false; CHANGES];
+            let (mut taken, mut reach) = ([false; CHANGES], 1 + next(&mut state) as usize % 70);
+            while let Some(first) = taken.iter().position(|taken| !taken) {
+                let at = (first + next(&mut state) as usize % reach).min(CHANGES - 1);
+                let generation = TlbGen::from_raw(at as u64 + 1);
+                if core::mem::replace(&mut taken[at], true) || generation <= tlb.generation() {
+                    reach = 1 + next(&mut state) as usize % 70;
+                    continue;
+                }
+                let change = tlb.change(generation);
+                let is_far = at as u64 - tlb.generation().as_u64() >= 63;
+                if is_far || next(&mut state).is_multiple_of(16) {
+                    tlb.record_whole(generation);
+                    let known = dropped.iter().rposition(|dropped| *dropped);
+                    dropped[..=at.max(known.unwrap_or(0))].fill(true);
+                } else {
+                    tlb.record_changes(change);
+                    dropped[at] = true;
+                }
+                let follow = dropped.iter().take_while(|dropped| **dropped).count();
+                assert_eq!(tlb.generation().as_u64(), follow as u64, "seed {seed}");
+                for (ahead, dropped) in dropped[follow..].iter().enumerate().take(63) {
+                    assert_eq!(tlb.apart().0 >> ahead & 1 == 1, *dropped, "seed {seed}");
+                }
+            }
+            assert_eq!(tlb.generation().as_u64(), CHANGES as u64);
+        }
+    }
+
+    #[test]
+    fn gaps_are_counted() {
+        for (changes, follows, lacks_one_at_most) in [
+            (0b1, true, true),
+            (0b1111, true, true),
+            (0b10, false, true),
+            (0b1011, false, true),
+            (0b1_0111_1110, false, false),
+            (0b100, false, false),
+            (u64::MAX >> 1, true, true),
+            (u64::MAX >> 1 & !(1 << 40), false, true),
+            (u64::MAX, false, false),
+            (u64::MAX << 1, false, false),
+        ] {
+            let changes = Changes(changes);
+            let found = (changes.follow(), changes.lack_one_at_most());
+            assert_eq!(found, (follows, lacks_one_at_most), "{changes:?}");
+        }
+    }
+
+    /// A root of another space, or one that was loaded anew.
+    #[test]
+    fn nothing_is_apart_after_a_load() {
+        let tlb = CpuTlb::new();
+        tlb.record_changes(Changes::only(2));
+        assert!(!tlb.apart().is_empty());
+        tlb.record(TlbGen::from_raw(7));
+        assert!(tlb.apart().is_empty());
     }
 }

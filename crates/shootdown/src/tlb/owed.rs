@@ -5,12 +5,12 @@
 
 use crate::sync::OwnWord;
 use crate::tlb::ranges::{PackedRanges, RANGES};
-use crate::tlb::{FlushRequest, SpaceId, TlbGen};
+use crate::tlb::{Changes, FlushRequest, SpaceId, TlbGen};
 
 /// Changes of one space that this CPU has still to flush; none at the start. Its CPU alone uses it, with interrupts off.
 #[derive(Debug)]
 pub(crate) struct OwedFlush {
-    /// How many; each has a generation of its own.
+    /// Which, as [`Changes`].
     changes: OwnWord,
     space: OwnWord,
     newest: OwnWord,
@@ -35,17 +35,17 @@ impl OwedFlush {
         self.changes.get() == 0
     }
 
-    /// Adds a change, of the space that those before are of.
+    /// Adds `change`, which `flush` is about, of the space that those before are of.
     #[inline]
-    pub(super) fn add(&self, flush: &FlushRequest) {
+    pub(super) fn add(&self, flush: &FlushRequest, change: Changes) {
         let mut all = *flush;
-        let changes = self.changes.get();
-        if changes > 0 {
+        let changes = Changes(self.changes.get());
+        if !changes.is_empty() {
             let before = self.request();
             all.generation = all.generation.max(before.generation);
             all.ranges = before.ranges.joined(flush.ranges);
         }
-        self.changes.set(changes + 1);
+        self.changes.set(changes.and(change).0);
         self.space.set(all.space.raw());
         self.newest.set(all.generation.as_u64());
         for (word, own) in all.ranges.0.into_iter().zip(&self.ranges) {
@@ -53,10 +53,10 @@ impl OwedFlush {
         }
     }
 
-    /// One flush for all changes, the newest one's generation, and how many there are; none any more.
+    /// One flush for all changes, of the newest one's generation, and which they are; none any more.
     #[inline]
-    pub(super) fn take(&self) -> (FlushRequest, u64) {
-        let owed = (self.request(), self.changes.get());
+    pub(super) fn take(&self) -> (FlushRequest, Changes) {
+        let owed = (self.request(), Changes(self.changes.get()));
         self.changes.set(0);
         owed
     }

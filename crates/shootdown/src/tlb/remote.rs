@@ -10,7 +10,6 @@ use crate::mask::CpuSet;
 use crate::memory::Here;
 use crate::platform::{Platform, RemoteFlush};
 use crate::tlb::respond::Role;
-use crate::tlb::taken::Changes;
 use crate::tlb::{AddressSpace, Attention, FlushRequest, FreedTables};
 
 /// The CPUs that a flush has still to reach. [`Platform::flush_remote`] takes those that need no interrupt.
@@ -67,15 +66,10 @@ where
     }
 
     fn take_if(&mut self, reaches: &mut dyn FnMut(CpuId) -> bool) {
-        let (request, needs_all) = (self.request, self.needs_all());
+        let needs_all = self.needs_all();
         for cpu in self.here.targets.iter() {
-            if needs_all && self.is_joining(cpu) || !reaches(cpu) {
-                continue;
-            }
-            self.here.targets.remove(cpu);
-            if let Some(space) = request.space() {
-                let dropped = Changes::only(request.generation());
-                self.engine.state(cpu).lazy.taken.write(space, dropped);
+            if !(needs_all && self.is_joining(cpu)) && reaches(cpu) {
+                self.here.targets.remove(cpu);
             }
         }
     }
@@ -85,7 +79,6 @@ where
         if !self.needs_all() {
             return targets.clear();
         }
-        // No notes: a CPU that looks for one in vain drops more.
         for cpu in targets.iter().filter(|cpu| !self.is_joining(*cpu)) {
             targets.remove(cpu);
         }
@@ -111,24 +104,15 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Has the platform take from this CPU's set `targets` those that it reaches, and notes for those that are interrupted what was
-    /// taken before; `spared` is what [`spared`](crate::memory::CpuState::spared) said before they were found. Returns whether the flush of
-    /// this CPU has been done. Interrupts are off.
+    /// Has the platform take from this CPU's set `targets` those that it reaches. Nobody tells these of the change: the next request finds a gap (I3). Returns
+    /// whether the flush of this CPU has been done. Interrupts are off.
     #[cold]
     pub(super) fn take_targets(
         &self,
         here: Here<'_, N>,
         request: &FlushRequest,
         space: Option<&AddressSpace<N>>,
-        spared: u64,
     ) -> bool {
-        let run = space.and_then(|space| space.taken_run().before(request.generation()));
-        let note_run = |cpu| {
-            if let Some((run, space)) = run.zip(space) {
-                self.state(cpu).lazy.taken.write(space.id(), run);
-            }
-        };
-        note_run(here.cpu);
         // Private roots renew their entries themselves before a table is freed (I4): each CPU must be told.
         let needs_cpus = P::HAS_WINDOWS
             && request.freed_tables() == FreedTables::Yes
@@ -142,15 +126,7 @@ where
             is_flushed = self.ask_platform(here, request);
             let taken = named - here.targets.len();
             here.counters.cpus_taken.add(taken as u64);
-            // Where there are global tags a run is what was dropped under them, on CPUs that were elsewhere too.
-            let is_whole = here.targets.is_empty() && here.spared() == spared;
-            if is_whole && self.platform.global_tags().is_none() {
-                if let Some(space) = space {
-                    space.taken_run().add(request.generation());
-                }
-            }
         }
-        here.targets.iter().for_each(note_run);
         is_flushed
     }
 

@@ -5,7 +5,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::{LocalFlush, Platform};
-use crate::tlb::{Attention, FlushRequest, FreedTables, SpaceId};
+use crate::tlb::{Attention, Changes, FlushRequest, FreedTables, SpaceId};
 use crate::trace::TraceEvent;
 use crate::watchdog::Entry;
 
@@ -16,6 +16,14 @@ pub(crate) enum Role {
     Initiator,
     /// On behalf of another CPU's.
     Responder,
+}
+
+/// How much a flush drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Extent {
+    /// The pages that it names, which is all that is left of these changes here.
+    Pages(Changes),
+    All,
 }
 
 /// A responder serves. It must not unwind while its CPU owes a flush that it has acknowledged: whoever asked for it gives frames away that this CPU still
@@ -53,7 +61,6 @@ where
     ) -> bool {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
-        me.served_flush.set(true);
         let at_once = serve == Serve::All;
         // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
         // again, this CPU would do nothing but flush.
@@ -67,7 +74,7 @@ where
                 me.tlb.set_owes_flush(true);
                 self.acknowledge(me, place);
                 if is_due {
-                    self.flush_changes(me, &flush, 1, Role::Responder);
+                    self.flush_change(me, &flush, Role::Responder);
                 }
                 me.tlb.set_owes_flush(false);
             } else {
@@ -115,14 +122,17 @@ where
     /// Drops on this CPU what `request` names, as far as this CPU may still hold it. Interrupts are off.
     pub(crate) fn flush_here(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
         if request.space == SpaceId::KERNEL {
-            let is_partial = !request.ranges.ranges().is_whole();
-            return self.carry_out(me, request, is_partial, role);
+            let extent = match request.ranges.ranges().is_whole() {
+                true => Extent::All,
+                false => Extent::Pages(Changes::NONE),
+            };
+            return self.carry_out(me, request, extent, role);
         }
         if !me.tlb.owed.is_none() {
             self.owe(me, request);
             self.flush_owed(me);
         } else if self.check_due(me, request) {
-            self.flush_changes(me, request, 1, role);
+            self.flush_change(me, request, role);
         }
     }
 
@@ -131,7 +141,7 @@ where
     fn owe(&self, me: Here<'_, N>, request: &FlushRequest) {
         if self.check_due(me, request) {
             me.tlb.set_owes_flush(true);
-            me.tlb.owed.add(request);
+            me.tlb.owed.add(request, me.tlb.change(request.generation));
         }
     }
 
@@ -176,48 +186,47 @@ where
     #[cold]
     fn flush_all_owed(&self, me: Here<'_, N>) {
         let (request, changes) = me.tlb.owed.take();
-        me.counters.flushes_covered.add(changes - 1);
+        me.counters.flushes_covered.add(changes.count() - 1);
         self.flush_changes(me, &request, changes, Role::Responder);
         me.tlb.set_owes_flush(false);
     }
 
-    /// A partial flush is enough only when this CPU has seen every generation before; after a gap
-    /// it could hide a change that another request, still on its way, is about. Linux asks also that the
-    /// request be the space's newest, to merge several partial flushes into one full one; that costs every
+    /// As [`flush_changes`](Self::flush_changes), for the change of `request` alone.
+    #[inline]
+    fn flush_change(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
+        self.flush_changes(me, request, me.tlb.change(request.generation), role);
+    }
+
+    /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
+    /// were dropped before it. (More than one, and one whole flush for all is quicker.)
+    ///
+    /// Linux asks also that the request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
     #[inline]
-    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64, role: Role) {
+    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: Changes, role: Role) {
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
             return self.detach(me.cpu);
         }
-        let missed = request.generation.as_u64() - me.tlb.generation().as_u64();
-        let follows = missed == changes
-            || self.platform.flushes_remotely() && self.knows(me, request, changes);
-        let is_partial = follows
+        let known = me.tlb.apart().and(changes);
+        let may_go_page_by_page =
+            known.follow() || self.policy().flushes_out_of_order() && known.lack_one_at_most();
+        let is_partial = may_go_page_by_page
             && !request.ranges.ranges().is_whole()
             && self.tag_due(me.state, request.space).is_none();
-        self.carry_out(me, request, is_partial, role);
-    }
-
-    /// Whether `changes` are all that this CPU has still to drop of those up to that of `request`: the others were taken without its
-    /// knowing.
-    #[cold]
-    fn knows(&self, me: Here<'_, N>, request: &FlushRequest, changes: u64) -> bool {
-        let local = me.tlb.generation();
-        let newest = match me.lazy.taken.read(request.space) {
-            Some(taken) if taken.since <= local => taken.newest.max(local),
-            _ => local,
+        let extent = match is_partial {
+            true => Extent::Pages(changes),
+            false => Extent::All,
         };
-        request.generation.as_u64() == newest.as_u64() + changes
+        self.carry_out(me, request, extent, role);
     }
 
     #[inline]
-    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, is_partial: bool, role: Role) {
+    fn carry_out(&self, me: Here<'_, N>, request: &FlushRequest, extent: Extent, role: Role) {
         match self.has_private_loaded(me.state) {
-            false => self.flush_root::<false>(me, request, is_partial, role),
-            true => self.flush_private_root(me, request, is_partial, role),
+            false => self.flush_root::<false>(me, request, extent, role),
+            true => self.flush_private_root(me, request, extent, role),
         }
     }
 
@@ -228,10 +237,10 @@ where
         &self,
         me: Here<'_, N>,
         request: &FlushRequest,
-        is_partial: bool,
+        extent: Extent,
         role: Role,
     ) {
-        self.flush_root::<true>(me, request, is_partial, role);
+        self.flush_root::<true>(me, request, extent, role);
     }
 
     /// As [`carry_out`](Self::carry_out), without `WINDOWS` where no private root is loaded.
@@ -239,7 +248,7 @@ where
         &self,
         me: Here<'_, N>,
         request: &FlushRequest,
-        is_partial: bool,
+        extent: Extent,
         role: Role,
     ) {
         let counters = &me.counters;
@@ -247,20 +256,22 @@ where
         let space = request.space;
         self.platform
             .on_trace(TraceEvent::FlushStarted { cpu: me.cpu, space });
-        match is_partial {
-            true => counters
+        match extent {
+            Extent::Pages(_) => counters
                 .pages_flushed
                 .add(request.ranges.ranges().page_count() as u64),
-            false => counters.full_flushes.add(1),
+            Extent::All => counters.full_flushes.add(1),
         }
-        self.drop_requested::<WINDOWS>(me, request, is_partial);
+        self.drop_requested::<WINDOWS>(me, request, extent);
         if space != SpaceId::KERNEL {
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
             // all that were found before.
-            me.tlb.record(match is_partial {
-                true => request.generation,
-                false => request.generation.max(me.tlb.owed.awaited()),
-            });
+            match extent {
+                Extent::Pages(changes) => me.tlb.record_changes(changes),
+                Extent::All => me
+                    .tlb
+                    .record_whole(request.generation.max(me.tlb.owed.awaited())),
+            }
         }
         me.activity.begins(before);
         match role {
@@ -277,10 +288,10 @@ where
         &self,
         me: Here<'_, N>,
         request: &FlushRequest,
-        is_partial: bool,
+        extent: Extent,
     ) {
         let (state, freed) = (me.state, request.freed_tables());
-        if !is_partial {
+        if extent == Extent::All {
             return match request.space == SpaceId::KERNEL {
                 true => self.drop_local(LocalFlush::All),
                 false => match self.tag_due(state, request.space) {

@@ -10,7 +10,7 @@ use crate::platform::Platform;
 #[cfg(all(feature = "sim", not(loom)))]
 use crate::sync::line_name::{first_name, touches};
 use crate::sync::{AtomicU64, Ordering, OwnWord, Padded, SetOnce};
-use crate::tlb::{Root, SpaceId, TagSet, TakenRun, TlbGen};
+use crate::tlb::{Root, SpaceId, TagRun, TagSet, TlbGen};
 
 /// The engine's view of one set of page tables (Linux: the mm context).
 ///
@@ -40,7 +40,7 @@ where
 #[derive(Debug)]
 struct Changed {
     generation: AtomicU64,
-    taken: TakenRun,
+    tag_run: TagRun,
 }
 
 impl<const N: usize> AddressSpace<N>
@@ -58,7 +58,7 @@ where
             tag_set: SetOnce::new(),
             generation: Padded(Changed {
                 generation: AtomicU64::new(1),
-                taken: TakenRun::new(),
+                tag_run: TagRun::new(),
             }),
             cpus: Padded(AtomicCpuMask::new()),
         }
@@ -151,9 +151,9 @@ where
         TlbGen::from_raw(self.generation.0.generation.load(Ordering::Acquire))
     }
 
-    /// The latest changes that no CPU need be told of.
-    pub(crate) fn taken_run(&self) -> &TakenRun {
-        &self.generation.0.taken
+    /// The latest changes that were dropped under its global tag.
+    pub(super) fn tag_run(&self) -> &TagRun {
+        &self.generation.0.tag_run
     }
 
     /// From now on its tag is in `set`, if it gets one; false if that was said before.

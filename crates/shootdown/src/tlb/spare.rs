@@ -3,21 +3,10 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
-use crate::memory::CpuState;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Attention, FreedTables};
-
-impl<const N: usize> CpuState<N>
-where
-    Cpus<N>: Capacity,
-{
-    /// How many CPUs this one has left alone so far that will look: they do not know which changes they missed.
-    pub(super) fn spared(&self) -> u64 {
-        self.counters.lazy_skipped.get() + self.counters.deferring_skipped.get()
-    }
-}
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
