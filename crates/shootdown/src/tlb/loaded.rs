@@ -165,10 +165,14 @@ impl CpuTlb {
     /// What `changes` are about has been dropped.
     #[inline]
     pub(super) fn record_changes(&self, changes: Changes) {
-        let (all, generation) = (self.apart().and(changes), self.generation());
-        let (follow, apart) = all.split();
-        self.generation.set(generation.as_u64() + follow);
-        self.apart.set(apart.0);
+        let before = self.apart();
+        let (follow, apart) = before.and(changes).split();
+        if follow > 0 {
+            self.generation.set(self.generation.get() + follow);
+        }
+        if apart != before {
+            self.apart.set(apart.0);
+        }
     }
 
     /// The changes after [`generation`](Self::generation) that were dropped.
