@@ -83,10 +83,14 @@ fn main() {
                 spared(whereabouts, 8, &costs).time_ps as f64 / 1000.0,
             );
         }
-        for (spaces, pages) in [(2, 0), (2, 512), (12, 64)] {
+        for (spaces, pages) in [(1, 64), (2, 0), (2, 512), (12, 64)] {
             let costs = costs("skylake-laptop");
+            let name = match spaces {
+                1 => format!("skylake-laptop: a space and idle in turn, {pages} pages"),
+                _ => format!("skylake-laptop: {spaces} spaces in turn, {pages} pages"),
+            };
             tell(
-                &format!("skylake-laptop: {spaces} spaces in turn, {pages} pages"),
+                &name,
                 Pingpong::new(spaces, pages, Policy::BEST, &costs)
                     .run()
                     .mean_ns(),
