@@ -223,16 +223,19 @@ fn freed_tables_without_a_range_flush_everything() {
     assert_eq!(puppet.flushes.take(), [(0, LocalFlush::Space)]);
 }
 
-/// Flushes that one interrupt finds are one; page by page if no change is missing before the last, or one whose request is still to come and the policy allows that.
+/// Flushes that one interrupt finds are one; page by page if no change is missing before the last, or one whose request is still to come, the policy allows
+/// that, and the target has not served three requests since its own last one.
 #[test]
 fn a_gap_in_generations_makes_a_full_flush() {
     let pages_of = |first, count| LocalFlush::Pages(pages(first, count), FreedTables::No);
-    for (policy, missing, dropped) in [
-        (Policy::BEST, 0, pages_of(0, 2)),
-        (Policy::BEST, 1, pages_of(0, 2)),
-        (Policy::BEST, 2, LocalFlush::Space),
-        (Policy::BEST.with_out_of_order(false), 0, pages_of(0, 2)),
-        (Policy::BEST.with_out_of_order(false), 1, LocalFlush::Space),
+    let in_order = Policy::BEST.with_out_of_order(false);
+    for (policy, missing, calls, dropped) in [
+        (Policy::BEST, 0, 1, pages_of(0, 2)),
+        (Policy::BEST, 1, 0, pages_of(0, 2)),
+        (Policy::BEST, 1, 1, LocalFlush::Space),
+        (Policy::BEST, 2, 0, LocalFlush::Space),
+        (in_order, 0, 0, pages_of(0, 2)),
+        (in_order, 1, 0, LocalFlush::Space),
     ] {
         let (machine, puppet) = with_puppet::<8>();
         machine.set_policy(policy);
@@ -243,6 +246,9 @@ fn a_gap_in_generations_makes_a_full_flush() {
             })
         };
         let both_flush = move || {
+            for _ in 0..calls {
+                puppet.as_cpu(7, || machine.call_many(&CpuMask::first(2), &|_| ()));
+            }
             // CPU 1 begins with its neighbour, so the newer one is found first.
             let tickets = [(4, 0), (3, 1)].map(|(initiator, page)| submit(initiator, page));
             puppet.as_cpu(2, || {

@@ -1,6 +1,6 @@
 //! The responder's half of a flush.
 
-use crate::call::{Kind, Place, Serve};
+use crate::call::{Kind, Place, STORM, Serve};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -198,7 +198,7 @@ where
     }
 
     /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
-    /// were dropped before it. (More than one, and one whole flush for all is quicker.)
+    /// were dropped before it. (More than one, or a storm, and one whole flush for all is quicker.)
     ///
     /// Linux asks also that the request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
@@ -210,8 +210,10 @@ where
             return self.detach(me.cpu);
         }
         let known = me.tlb.apart().and(changes);
-        let may_go_page_by_page =
-            known.follow() || self.policy().flushes_out_of_order() && known.lack_one_at_most();
+        let may_go_page_by_page = known.follow()
+            || known.lack_one_at_most()
+                && me.served.get() < STORM
+                && self.policy().flushes_out_of_order();
         let is_partial = may_go_page_by_page
             && !request.ranges.ranges().is_whole()
             && self.tag_due(me.state, request.space).is_none();
