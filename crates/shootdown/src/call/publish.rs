@@ -217,7 +217,7 @@ where
                 return false;
             }
             self.platform.relax();
-            self.watch(&mut watch, &stall);
+            self.watch_wait(&mut watch, &stall);
             if self.send(here, targets, &mut next).is_ok() {
                 return true;
             }
