@@ -202,7 +202,7 @@ impl<'a> World<'a> {
         let (warm_up, measured) = self.turns.split_at(self.turns.len() - self.row.iterations);
         let counts = || {
             (
-                self.engine.total_stats(),
+                self.engine.watch().total_stats(),
                 context.timed(|timed| timed.tlbs[0].counts()),
             )
         };

@@ -9,9 +9,7 @@
 
 use core::fmt;
 
-use crate::call::{
-    CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor,
-};
+use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -223,7 +221,9 @@ where
         match targets {
             CallTargets::Of(targets) => self.dispatch(slot, Some(targets), (kind, request), ran),
             CallTargets::Online => self.dispatch(slot, None, (kind, request), ran),
-            CallTargets::AnyOf(targets) => self.dispatch_to_nearest(slot, targets, (kind, request), ran),
+            CallTargets::AnyOf(targets) => {
+                self.dispatch_to_nearest(slot, targets, (kind, request), ran)
+            }
         }
     }
 

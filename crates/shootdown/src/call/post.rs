@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use crate::call::{CallTargets, CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait};
+use crate::call::{
+    CallTargets, CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait,
+};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;

@@ -96,7 +96,8 @@ where
         if let Some(previous) = previous {
             engine.leave(previous, me);
         }
-        engine.platform
+        engine
+            .platform
             .on_trace(TraceEvent::Switched { cpu: me, space: to });
     }
 

@@ -116,11 +116,7 @@ where
     /// # Panics
     /// When `windows` is another space's or another engine's, or its CPU has `space` loaded.
     #[track_caller]
-    pub unsafe fn retire_elsewhere(
-        self,
-        space: &AddressSpace<N>,
-        windows: WindowRoot,
-    ) -> Root {
+    pub unsafe fn retire_elsewhere(self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
         let engine = self.0;
         let windows = ManuallyDrop::new(windows);
         engine.check_owner(windows.space);

@@ -5,5 +5,5 @@ use kernel::*;
 fn main() {
     // Several CPUs run the function at once, so it must be Sync.
     let cell = std::cell::Cell::new(0);
-    SHOOTDOWN.call_all(&|_| cell.set(1));
+    SHOOTDOWN.call_many(CallTargets::Online, &|_| cell.set(1));
 }

@@ -2,7 +2,7 @@
 
 use core::ptr::NonNull;
 
-use shootdown::{CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
+use shootdown::{watch::Stall, CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown};
 
 use super::HW_CPU_IDS;
 use crate::{
