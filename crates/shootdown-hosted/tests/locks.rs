@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use shootdown::calls::Wait;
 use shootdown::{
     CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Platform, Shootdown,
 };
@@ -89,9 +90,7 @@ fn ends(program: impl Fn(&'static Engine, usize) + Send + Sync + 'static) {
 /// Sends CPU `to` a function that takes `lock`.
 fn post_taker(engine: &'static Engine, to: usize, lock: &'static IrqLock) {
     let target = CpuMask::only(CpuId::new(to as u32));
-    engine
-        .try_post(&target, move |_| lock.with(engine, || ()))
-        .unwrap();
+    _ = engine.submit(&target, move |_| lock.with(engine, || ()), Wait::None);
 }
 
 fn page() -> FlushRange {

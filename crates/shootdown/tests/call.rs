@@ -252,7 +252,7 @@ fn no_call_is_lost_when_every_slot_is_busy() {
     }
     assert_eq!(accepted, 3, "three slots are for functions");
     assert_eq!(RUNS.get(), 0);
-    machine.try_post(&mask([1]), count).unwrap(); // waits for a slot, which delivers
+    _ = machine.submit(&mask([1]), count, Wait::None); // waits for a slot, which delivers
     machine.platform().deliver_all();
     assert_eq!(RUNS.get(), 4);
     assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
@@ -397,7 +397,7 @@ fn a_called_function_may_not_call_and_wait_but_may_post() {
     // The same on the CPU that calls.
     machine
         .call_one(cpu(0), &|_| {
-            let call = AssertUnwindSafe(|| machine.try_post(&mask([1]), |_| ()).unwrap());
+            let call = AssertUnwindSafe(|| machine.submit(&mask([1]), |_| (), Wait::None));
             assert!(catch_unwind(call).is_err());
         })
         .unwrap();
@@ -1059,16 +1059,15 @@ fn who_waits_for_a_slot_for_a_call_serves_functions() {
     let (machine, puppet) = with_puppet::<2>();
     puppet.set_irqs_off(true);
     let post = |target| {
-        machine
-            .try_post(&CpuMask::only(cpu(target)), |_| RUNS.add())
-            .unwrap()
+        let target = CpuMask::only(cpu(target));
+        _ = machine.submit(&target, |_| RUNS.add(), Wait::None);
     };
-    (0..3).for_each(|_| _ = post(1));
-    _ = puppet.as_cpu(1, || post(0));
+    (0..3).for_each(|_| post(1));
+    puppet.as_cpu(1, || post(0));
     puppet.at_next_relax(|| {
         assert_eq!(RUNS.get(), 1, "before it rests");
     });
-    _ = post(1);
+    post(1);
     puppet.set_irqs_off(false);
     puppet.deliver_all();
     assert_eq!(RUNS.get(), 5);
@@ -1116,7 +1115,7 @@ fn a_function_that_posts_itself_again_does_not_recurse() {
     }
 }
 
-/// With what it posts to itself otherwise; and where nothing more may wait, `post` runs what waits.
+/// With what it posts to itself otherwise.
 #[test]
 fn posts_of_a_cpu_to_itself_run_in_order() {
     static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -1137,11 +1136,9 @@ fn posts_of_a_cpu_to_itself_run_in_order() {
     assert!(!puppet.is_interrupted(1), "then nothing is sent");
     assert_eq!(machine.try_post(&mask([1]), note(9)), Ok(mask([1])));
     assert!(ORDER.lock().unwrap().is_empty());
-    assert_eq!(machine.try_post(&mask([0]), note(4)).unwrap(), mask([0]));
-    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3]);
     puppet.set_irqs_off(false);
     assert!(puppet.deliver(0));
-    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3]);
 }
 
 /// An interrupt handler calls while the task below waits for a call, and so does the one above, until no slot is left.

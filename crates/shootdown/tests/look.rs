@@ -4,7 +4,7 @@
 mod puppet;
 
 use puppet::*;
-use shootdown::calls::CallData;
+use shootdown::calls::{CallData, Wait};
 use shootdown::watch::Stall;
 use shootdown::watch::*;
 use shootdown::*;
@@ -111,7 +111,7 @@ fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
     let (machine, puppet) = two_posts_stuck();
     machine.try_post(&CpuMask::only(cpu(2)), |_| ()).unwrap();
     puppet.at_stall(|puppet| puppet.hear_again(2));
-    machine.try_post(&CpuMask::only(cpu(3)), |_| ()).unwrap();
+    _ = machine.submit(&CpuMask::only(cpu(3)), |_| (), Wait::None);
     puppet.at_stall(|_| ());
     let reported: Vec<Stall> = puppet.stalls.take();
     assert_eq!(reported[0].found_by, FoundBy::Waiter);
@@ -188,17 +188,6 @@ fn a_look_goes_on_where_the_one_that_reported_has_left() {
         ran == 1 || puppet.is_interrupted(1) || !puppet.stalls.take().is_empty(),
         "silent for ever"
     );
-}
-
-/// Post with three of the own functions waiting, interrupts off: documented to run them.
-#[test]
-fn a_fourth_post_to_oneself_runs_the_first() {
-    let (machine, puppet) = with_puppet::<2>();
-    puppet.set_irqs_off(true);
-    for _ in 0..5 {
-        machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap();
-    }
-    assert!(machine.watch().stats(cpu(0)).functions_run >= 2);
 }
 
 /// What runs posts to its own CPU again, into the place that it came from.

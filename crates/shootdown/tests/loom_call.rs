@@ -56,13 +56,15 @@ fn a_reused_slot_is_neither_torn_nor_lost() {
         let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x123);
         for number in 1..=3u64 {
             let copy = [number, !number, number];
-            machine
-                .try_post(&CpuMask::only(cpu(1)), move |_| {
+            _ = machine.submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
                     assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
                     let before = seen.load(Ordering::Relaxed);
                     seen.store(before << 4 | copy[0], Ordering::Relaxed);
-                })
-                .unwrap();
+                },
+                Wait::None,
+            );
         }
         responder.join().unwrap();
     });
@@ -84,7 +86,7 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
             idle_until(machine, || stop.load(Ordering::Acquire));
             machine.switch_away(&inside, NO_USER);
         });
-        machine.try_post(&CpuMask::only(cpu(1)), |_| {}).unwrap();
+        _ = machine.submit(&CpuMask::only(cpu(1)), |_| {}, Wait::None);
         machine.flush(&*space, FlushRange::WHOLE, FreedTables::Yes);
         tell(&machine, 1, stop);
         responder.join().unwrap();
@@ -153,11 +155,13 @@ fn a_waiter_that_meets_the_next_request_sees_the_last_ones_work() {
             }
             core::mem::forget(ticket);
         });
-        machine
-            .try_post(&CpuMask::only(cpu(1)), move |_| {
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
                 ran.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+            },
+            Wait::None,
+        );
         waiter.join().unwrap();
         responder.join().unwrap();
     });
@@ -203,11 +207,13 @@ fn a_call_to_a_cpu_that_stops_polling_arrives() {
             machine.poll_idle(|idle| _ = idle.has_work());
             idle_until(machine, || ran.load(Ordering::Relaxed) == 1);
         });
-        machine
-            .try_post(&CpuMask::only(cpu(1)), move |_| {
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
                 ran.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+            },
+            Wait::None,
+        );
         idler.join().unwrap();
     });
 }

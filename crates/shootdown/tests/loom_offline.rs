@@ -44,12 +44,16 @@ fn a_post_to_a_cpu_that_leaves_is_run_before_it_is_gone() {
         let leaver = departing(&machine, &gone, |_| ());
         let counter = Arc::into_raw(runs).expose_provenance();
         let sent = machine
-            .try_post(&CpuMask::only(cpu(1)), move |_| {
-                let counter = std::ptr::with_exposed_provenance::<AtomicU64>(counter);
-                // SAFETY: the model gives it back after the CPU that runs this has ended.
-                unsafe { &*counter }.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+            .submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
+                    let counter = std::ptr::with_exposed_provenance::<AtomicU64>(counter);
+                    // SAFETY: the model gives it back after the CPU that runs this has ended.
+                    unsafe { &*counter }.fetch_add(1, Ordering::Relaxed);
+                },
+                Wait::None,
+            )
+            .targets();
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
         // SAFETY: from `into_raw` above, and no function is left that uses it.
@@ -88,10 +92,14 @@ fn a_call_of_a_cpu_that_comes_online_is_run_or_refused() {
         RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
         machine.online();
         let sent = machine
-            .try_post(&CpuMask::only(cpu(1)), |_| {
-                RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            })
-            .unwrap();
+            .submit(
+                &CpuMask::only(cpu(1)),
+                |_| {
+                    RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                },
+                Wait::None,
+            )
+            .targets();
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
         let runs = RUNS.load(std::sync::atomic::Ordering::Relaxed);
@@ -149,15 +157,17 @@ fn a_function_on_a_cpu_that_leaves_misses_no_flush() {
             }
         });
         let lent = (&raw const *machine).expose_provenance();
-        machine
-            .try_post(&CpuMask::only(cpu(1)), move |_| {
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
                 // SAFETY: the model keeps it until the CPU that runs this has ended.
                 let machine = unsafe { &*std::ptr::with_exposed_provenance::<Machine<2>>(lent) };
                 if is_flushed.load(Ordering::Acquire) {
                     assert_eq!(walk(machine, 0), NEW, "stale translation");
                 }
-            })
-            .unwrap();
+            },
+            Wait::None,
+        );
         // It may answer the one that leaves before it flushes.
         machine.poll();
         machine.platform().table[0].store(NEW, Ordering::Relaxed);

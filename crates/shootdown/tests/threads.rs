@@ -168,7 +168,7 @@ impl World {
             0..5 => self.access(page),
             5..8 => self.change(page, 1 + (*random >> 40) as usize % 36),
             8..10 => {
-                let ran = self.engine.try_post(&mask, count).unwrap();
+                let ran = self.engine.submit(&mask, count, Wait::None).targets();
                 self.posts.fetch_add(ran.len(), Ordering::Relaxed);
             }
             10..12 => {

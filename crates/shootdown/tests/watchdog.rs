@@ -159,7 +159,7 @@ fn a_wait_for_a_slot_is_watched_too() {
     puppet.deafen(1);
     puppet.at_stall(|puppet| puppet.hear_again(1));
     for _ in 0..4 {
-        machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
+        _ = machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::None);
     }
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);

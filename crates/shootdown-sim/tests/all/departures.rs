@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use shootdown::calls::Wait;
 use shootdown::{CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Platform};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::Model;
@@ -35,13 +36,17 @@ fn post(engine: &Engine<CAPACITY>, stage: &Stage) {
     let irq = engine.platform().irq_save();
     wait_for(engine, || stage.flush_begins.get());
     let names = engine
-        .try_post(&CpuMask::only(CpuId::new(0)), move |_| {
-            let counter = std::ptr::with_exposed_provenance::<Cell<usize>>(counter);
-            // SAFETY: it lives until the machine has ended, whose CPUs are coroutines of one thread.
-            let runs = unsafe { &*counter };
-            runs.set(runs.get() + 1);
-        })
-        .unwrap();
+        .submit(
+            &CpuMask::only(CpuId::new(0)),
+            move |_| {
+                let counter = std::ptr::with_exposed_provenance::<Cell<usize>>(counter);
+                // SAFETY: it lives until the machine has ended, whose CPUs are coroutines of one thread.
+                let runs = unsafe { &*counter };
+                runs.set(runs.get() + 1);
+            },
+            Wait::None,
+        )
+        .targets();
     stage.sent.set(names.len());
     // SAFETY: 1. saved above.
     unsafe { engine.platform().irq_restore(irq) };

@@ -228,7 +228,6 @@ where
     }
 
     /// Publishes a call to one online CPU of `targets`, if there is any.
-    #[cold]
     fn dispatch_to_nearest(
         &self,
         slot: &FreeSlot<'_, P, N>,

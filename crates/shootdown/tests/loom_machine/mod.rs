@@ -12,6 +12,7 @@
 
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
+use shootdown::calls::Wait;
 use shootdown::*;
 use shootdown::{guest::*, remote::*, tags::*, watch::*};
 use std::cell::Cell;
@@ -672,18 +673,22 @@ pub fn two_initiators_post_to_one(make: fn() -> Arc<Machine<3>>) {
         let target = CpuMask::only(CpuId::new(2));
         let sum = counter();
         let other = on_cpu(&machine, 1, move |machine| {
-            machine
-                .try_post(&target, move |_| {
+            _ = machine.submit(
+                &target,
+                move |_| {
                     sum.fetch_add(1, Ordering::Relaxed);
-                })
-                .unwrap();
+                },
+                Wait::None,
+            );
         });
         let responder = idler(&machine, 2, move || sum.load(Ordering::Relaxed) == 11);
-        machine
-            .try_post(&target, move |_| {
+        _ = machine.submit(
+            &target,
+            move |_| {
                 sum.fetch_add(10, Ordering::Relaxed);
-            })
-            .unwrap();
+            },
+            Wait::None,
+        );
         other.join().unwrap();
         responder.join().unwrap();
     });
