@@ -1,6 +1,7 @@
 #[path = "../ui_kernel/mod.rs"]
 mod kernel;
 use kernel::*;
+use shootdown::CallTargets;
 
 fn main() {
     // Several CPUs run the function at once, so it must be Sync.
