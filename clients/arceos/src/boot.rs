@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use axhal::irq::{self, IPI_IRQ};
 use axstd::println;
+use shootdown::CallTargets;
 
 use crate::arch;
 use crate::options::{Mistake, Options};

@@ -6,7 +6,9 @@ use axhal::irq::{IPI_IRQ, IpiTarget};
 use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
 use memory_addr::VirtAddr;
-use shootdown::{watch::Stall, CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown};
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+};
 
 use crate::{arch, clock};
 

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ostd::irq;
+use shootdown::CallTargets;
 
 use crate::options::{Mistake, Options};
 use crate::platform::{self, MAX_CPUS, SHOOTDOWN, this_cpu};

@@ -7,7 +7,9 @@ use ostd::arch::{read_tsc, tsc_freq};
 use ostd::irq::IrqLine;
 use ostd::mm::tlb::TlbFlushOp;
 use ostd::task::{DisabledPreemptGuard, disable_preempt};
-use shootdown::{watch::Stall, CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown};
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+};
 use shootdown_x86::apic::{self, Destination};
 use shootdown_x86::irq::{self, IrqState};
 use shootdown_x86::{ApicId, ApicMode, Features, IpiSender, Tlb, Vector};

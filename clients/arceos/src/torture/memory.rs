@@ -55,7 +55,11 @@ impl KernelPages {
         }
         self.frames.store(first.as_usize(), Ordering::Relaxed);
         self.start.store(pages.start.as_usize(), Ordering::Relaxed);
-        crate::platform::SHOOTDOWN.flush(FlushScope::Kernel, pages.range(), shootdown::FreedTables::No);
+        crate::platform::SHOOTDOWN.flush(
+            FlushScope::Kernel,
+            pages.range(),
+            shootdown::FreedTables::No,
+        );
     }
 
     fn entry(&self, page: usize) -> &'static AtomicU64 {

@@ -278,7 +278,7 @@ where
         } = running;
         // SAFETY: 1. to 3. The virtual CPU's TLB is told of the tag, and left under the host's; an interrupt ends the loop and stays pending.
         unsafe {
-            guest.space.run(&self.engine, vcpu, |entry| {
+            guest.space.run(self.engine, vcpu, |entry| {
                 context.enter_guest(entry);
                 while context.now_ps() < until_ps && !context.interrupt_ends_guest() {
                     if *left_ps > 0 {

@@ -2,7 +2,9 @@
 
 use core::ptr::NonNull;
 
-use shootdown::{watch::Stall, CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown};
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+};
 
 use super::HW_CPU_IDS;
 use crate::{
