@@ -279,7 +279,7 @@ where
     }
 
     /// Has this CPU look again in another interrupt. Interrupts are off, so nothing may spin for it: if the platform refuses, the next handler
-    /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more. Whether it was accepted.
+    /// finds what it was for, and whoever polls, or [looks](crate::watch::Watcher::look), asks once more. Whether it was accepted.
     #[cold]
     #[inline(never)]
     pub(crate) fn interrupt_self(&self, here: Here<'_, N>) -> bool {

@@ -83,7 +83,7 @@ where
     ///
     /// # Panics
     /// When the guest is another engine's, `vcpu` another guest's, or the CPU is not online, is in guest mode already, or would get no interrupt there:
-    /// inside a called function, and while a [`PollIdle`](crate::PollIdle) lives.
+    /// inside a called function, and while a [`PollIdle`](crate::calls::PollIdle) lives.
     #[track_caller]
     pub unsafe fn run<P: Platform, R>(
         &self,
