@@ -48,7 +48,8 @@ where
     Cpus<N>: Capacity,
 {
     /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::calls::PAYLOAD_BYTES) large, to those of `targets` that are online, and returns a
-    /// ticket, whose wait ends when the call has come as far as `wait` says. The ticket may be waited for on another CPU.
+    /// ticket, whose wait ends when the call has come as far as `wait` says. The ticket may be waited for on another CPU; that of [`Wait::None`]
+    /// waits for nothing, and may be dropped at once.
     ///
     /// This CPU, if it is among the targets, runs the function before this returns, as in [`call_many`](Self::call_many): the caller waits for
     /// functions. A CPU has three request slots for functions; while all are busy this waits, in the context of [`call_one`](Self::call_one). Under a
