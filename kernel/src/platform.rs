@@ -4,10 +4,9 @@ use core::ops::Range;
 
 use shootdown::{
     CpuId, CpuMemory, CpuSet, FlushRange, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown,
-    Stall,
     remote::{FlushRequest, RemoteFlush, RemoteTargets},
     tags::{Asid, AsidSlot, TagEntries},
-    watch::TraceEvent,
+    watch::{Stall, TraceEvent},
 };
 use shootdown_x86::apic::Destination;
 use shootdown_x86::{Pcid, SendError, Vector, tlb as x86_tlb};

@@ -7,7 +7,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use shootdown::{CpuId, FlushRange, FreedTables, PageSize};
+use shootdown::calls::Wait;
+use shootdown::{CallTargets, CpuId, FlushRange, FlushScope, FreedTables, PageSize};
 use shootdown_x86::Pcid;
 use shootdown_x86::apic::Destination;
 use shootdown_x86::tlb::{InvpcidKind, TagEntries};
@@ -139,7 +140,7 @@ fn a_stuck_function_is_reported(boot: &BootInfo) {
     let Some(other) = SHOOTDOWN.ready_cpus().iter().find(|&cpu| cpu != me) else {
         return;
     };
-    SHOOTDOWN.set_stall_ns(STALL_NS);
+    SHOOTDOWN.watch().set_stall_ns(STALL_NS);
     let reached = SHOOTDOWN.call_one(other, &|_| get_stuck());
     assert!(reached.is_ok() && watchdog::reports() > 0);
     watchdog::start(boot.option("stall_ms"));
@@ -161,12 +162,13 @@ fn every_cpu_tells_its_backtrace(_: &BootInfo) {
     static ARRIVED: AtomicU32 = AtomicU32::new(0);
     let mut others = SHOOTDOWN.ready_cpus();
     others.remove(percpu::cpu_id());
-    SHOOTDOWN.post(&others, |_: CpuId| {
+    let post = |_: CpuId| {
         ARRIVED.fetch_add(1, Ordering::Relaxed);
         while !PRINTED.load(Ordering::Relaxed) {
             core::hint::spin_loop();
         }
-    });
+    };
+    _ = SHOOTDOWN.submit(&others, post, Wait::None);
     while ARRIVED.load(Ordering::Relaxed) < others.len() as u32 {
         core::hint::spin_loop();
     }
@@ -180,7 +182,7 @@ fn calls_reach_all_cpus(boot: &BootInfo) {
     const ROUNDS: u32 = 200;
     let ran = AtomicU32::new(0);
     for _ in 0..ROUNDS {
-        let reached = SHOOTDOWN.call_all(&|cpu| {
+        let reached = SHOOTDOWN.call_many(CallTargets::Online, &|cpu| {
             assert_eq!(
                 cpu,
                 percpu::cpu_id(),
@@ -271,7 +273,7 @@ fn clock_advances_evenly(_: &BootInfo) {
 
 /// Every way to load and to flush a tag, on every CPU: none faults, and the tag asked for is loaded.
 fn tags_are_taken_by_the_rules(_: &BootInfo) {
-    SHOOTDOWN.call_all(&|_| {
+    SHOOTDOWN.call_many(CallTargets::Online, &|_| {
         let before = irq::save();
         for number in [0, 1, tlb::TAGS as u16, 0xfff] {
             take_tag(Pcid::new(number).expect("12 bits"));
@@ -333,14 +335,18 @@ fn rights_gained_need_no_flush(_: &BootInfo) {
     let lose = |right: u64| {
         entry.fetch_and(!right, Ordering::Relaxed);
         let range = FlushRange::pages(page, 1, PageSize::SIZE_4K);
-        SHOOTDOWN.flush_kernel(range, FreedTables::No);
+        SHOOTDOWN.flush(FlushScope::Kernel, range, FreedTables::No);
     };
     let (first, second) = (&GAINING.0[0], &GAINING.0[1]);
     lose(WRITE);
     let before = tlb::retries();
-    SHOOTDOWN.call_all(&|_| assert_eq!(first.load(Ordering::Relaxed), 0));
+    SHOOTDOWN.call_many(CallTargets::Online, &|_| {
+        assert_eq!(first.load(Ordering::Relaxed), 0)
+    });
     entry.fetch_or(WRITE, Ordering::Relaxed);
-    let reached = SHOOTDOWN.call_all(&|_| _ = first.fetch_add(1, Ordering::Relaxed));
+    let reached = SHOOTDOWN.call_many(CallTargets::Online, &|_| {
+        _ = first.fetch_add(1, Ordering::Relaxed)
+    });
     assert_eq!(first.load(Ordering::Relaxed), reached.len() as u64);
     let faults = tlb::retries() - before;
     log::info!(

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use shootdown::Stall;
+use shootdown::watch::Stall;
 
 use crate::backtrace;
 use crate::boot::fail::boot_fail;
@@ -26,7 +26,9 @@ pub fn start(option: Option<&str>) {
             option.unwrap_or_default()
         ),
     };
-    SHOOTDOWN.set_stall_ns(stall_ms.saturating_mul(NS_PER_MS));
+    SHOOTDOWN
+        .watch()
+        .set_stall_ns(stall_ms.saturating_mul(NS_PER_MS));
 }
 
 /// Prints the report, whoever has the console: the waiter may be inside its own line, and the console's owner may be what is

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use axhal::irq::{self, IPI_IRQ};
 use axstd::println;
+use shootdown::CallTargets;
 
 use crate::arch;
 use crate::options::{Mistake, Options};
@@ -52,7 +53,7 @@ fn on_irq(number: usize) {
 pub fn check_calls() {
     static HITS: [AtomicUsize; CPUS] = [const { AtomicUsize::new(0) }; CPUS];
     for _ in 0..CALLS {
-        SHOOTDOWN.call_all(&|cpu| {
+        SHOOTDOWN.call_many(CallTargets::Online, &|cpu| {
             HITS[cpu.index()].fetch_add(1, Ordering::Relaxed);
         });
     }

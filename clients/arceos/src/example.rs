@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use axstd::{println, thread};
-use shootdown::FreedTables;
+use shootdown::{CallTargets, FlushScope, FreedTables};
 
 use crate::memory::{self, Flusher, Pages};
 use crate::platform::SHOOTDOWN;
@@ -44,8 +44,8 @@ fn disturb() -> u64 {
     let page = Pages::new(1, memory::address_of(&frame));
     let mut rounds = 0;
     while !HAS_ENDED.load(Ordering::Relaxed) {
-        SHOOTDOWN.call_all(&|_| ());
-        SHOOTDOWN.flush_kernel(page.range(), FreedTables::No);
+        SHOOTDOWN.call_many(CallTargets::Online, &|_| ());
+        SHOOTDOWN.flush(FlushScope::Kernel, page.range(), FreedTables::No);
         rounds += 1;
         thread::yield_now();
     }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use axstd::thread;
 use kspin::SpinNoIrq;
-use shootdown::FreedTables;
+use shootdown::{FlushScope, FreedTables};
 
 use crate::memory::{self, Flusher, Pages};
 use crate::platform::SHOOTDOWN;
@@ -36,7 +36,7 @@ pub fn check() {
     let begin = clock::now_ns();
     for round in 1.. {
         let mut goes_on = LOCK.lock();
-        SHOOTDOWN.flush_kernel(page.range(), FreedTables::No);
+        SHOOTDOWN.flush(FlushScope::Kernel, page.range(), FreedTables::No);
         *goes_on = round < ROUNDS && clock::now_ns() - begin < ENOUGH_NS;
         if !*goes_on {
             break;

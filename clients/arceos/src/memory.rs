@@ -5,7 +5,7 @@ use axhal::mem::virt_to_phys;
 use axhal::paging::MappingFlags;
 use axmm::{AddrSpace, kernel_aspace};
 use memory_addr::{PAGE_SIZE_4K, PhysAddr, VirtAddr, VirtAddrRange};
-use shootdown::{FlushRange, FreedTables, PageSize};
+use shootdown::{FlushRange, FlushScope, FreedTables, PageSize};
 
 use crate::platform::SHOOTDOWN;
 
@@ -68,7 +68,7 @@ impl Pages {
         let done = space.unmap(self.start, self.bytes);
         done.expect("it is mapped");
         if flusher == Flusher::Engine {
-            SHOOTDOWN.flush_kernel(self.range(), FreedTables::No);
+            SHOOTDOWN.flush(FlushScope::Kernel, self.range(), FreedTables::No);
         }
     }
 
@@ -101,7 +101,7 @@ impl Pages {
         if flusher == Flusher::Stock {
             return;
         }
-        let ticket = SHOOTDOWN.submit_flush_kernel(self.range(), FreedTables::No);
+        let ticket = SHOOTDOWN.submit_flush(FlushScope::Kernel, self.range(), FreedTables::No);
         drop(space);
         ticket.wait();
     }

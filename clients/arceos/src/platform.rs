@@ -7,7 +7,7 @@ use axstd::println;
 use kernel_guard::{BaseGuard, IrqSave, NoPreempt};
 use memory_addr::VirtAddr;
 use shootdown::{
-    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall,
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
 };
 
 use crate::{arch, clock};
@@ -29,7 +29,9 @@ static NO_FLUSH: AtomicBool = AtomicBool::new(false);
 
 /// Before anything else; `no_flush` makes `local_flush` do nothing.
 pub fn prepare(no_flush: bool) {
-    SHOOTDOWN.attach_all(&MEMORY);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+        SHOOTDOWN.attach(cpu, memory);
+    }
     NO_FLUSH.store(no_flush, Ordering::Relaxed);
 }
 

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use axalloc::GlobalPage;
 use memory_addr::{PAGE_SIZE_4K, VirtAddr};
-use shootdown::FreedTables;
+use shootdown::{FlushScope, FreedTables};
 
 use crate::memory::{self, Flusher, Pages};
 use crate::platform::SHOOTDOWN;
@@ -69,7 +69,7 @@ pub fn run(flusher: Flusher, seconds: u64) -> Found {
     user.join().expect("threads do not fail");
     pages.unmap(Flusher::Engine);
     START.store(0, Ordering::Relaxed);
-    SHOOTDOWN.flush_kernel(pages.range(), FreedTables::No);
+    SHOOTDOWN.flush(FlushScope::Kernel, pages.range(), FreedTables::No);
     found.reads = READS.load(Ordering::Relaxed);
     found.stale_reads = STALE_READS.load(Ordering::Relaxed);
     found

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ostd::irq;
+use shootdown::CallTargets;
 
 use crate::options::{Mistake, Options};
 use crate::platform::{self, MAX_CPUS, SHOOTDOWN, this_cpu};
@@ -105,7 +106,7 @@ pub fn interrupts() -> usize {
 pub fn check_calls() {
     static HITS: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
     for _ in 0..CALLS {
-        SHOOTDOWN.call_all(&|cpu| {
+        SHOOTDOWN.call_many(CallTargets::Online, &|cpu| {
             HITS[cpu.index()].fetch_add(1, Ordering::Relaxed);
         });
     }

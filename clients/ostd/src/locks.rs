@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use shootdown::{FlushRange, FreedTables, PageSize, Platform};
+use shootdown::{FlushRange, FlushScope, FreedTables, PageSize, Platform};
 use shootdown_x86::irq;
 
 use crate::cpus;
@@ -56,7 +56,7 @@ pub fn check(options: &Options) {
     for round in 1.. {
         let goes_on = round < ROUNDS && now_ns() - begin < ENOUGH_NS;
         locked(|| {
-            SHOOTDOWN.flush_kernel(range, FreedTables::No);
+            SHOOTDOWN.flush(FlushScope::Kernel, range, FreedTables::No);
             GOES_ON.store(goes_on, Ordering::Relaxed);
         });
         if !goes_on {

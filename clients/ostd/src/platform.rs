@@ -7,7 +7,9 @@ use ostd::arch::{read_tsc, tsc_freq};
 use ostd::irq::IrqLine;
 use ostd::mm::tlb::TlbFlushOp;
 use ostd::task::{DisabledPreemptGuard, disable_preempt};
-use shootdown::{CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+};
 use shootdown_x86::apic::{self, Destination};
 use shootdown_x86::irq::{self, IrqState};
 use shootdown_x86::{ApicId, ApicMode, Features, IpiSender, Tlb, Vector};
@@ -49,7 +51,9 @@ unsafe impl Send for Machine {}
 /// Before anything else, on the boot CPU; `no_flush` makes `local_flush` do nothing.
 pub fn prepare(no_flush: bool) {
     NO_FLUSH.store(no_flush, Ordering::Relaxed);
-    SHOOTDOWN.attach_all(&MEMORY);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+        SHOOTDOWN.attach(cpu, memory);
+    }
     let features = Features::detect();
     let mut line = IrqLine::alloc().expect("a vector is free");
     line.on_active(|_| SHOOTDOWN.handle_ipi());

@@ -214,11 +214,11 @@ pub fn entered() -> Option<&'static Space> {
 pub fn enter(next: Option<&'static Space>) {
     let before = irq::save();
     let [from, to] = [entered(), next].map(|space| space.map(Space::engine));
-    if SHOOTDOWN.begin_switch(from, to) {
+    if SHOOTDOWN.host_roots().begin_switch(from, to) {
         let outside = OUTSIDE.get().expect("`prepare` comes first");
         next.map_or(outside, |space| &space.stock).activate();
         // SAFETY: 1. `activate` has written CR3, unless the page table was loaded already.
-        unsafe { SHOOTDOWN.end_switch(from, to) };
+        unsafe { SHOOTDOWN.host_roots().end_switch(from, to) };
     }
     ENTERED[this_cpu()].store(next.map_or(NONE, Space::enter), Ordering::Relaxed);
     // SAFETY: 1. from `save` above.

@@ -524,7 +524,7 @@ shootdown_status_t shootdown_kick(struct shootdown_engine_t *engine,
 extern void shootdown_panic(const char *text);
 
 // Writes to value the counter of this name of cpu, or of all (SHOOTDOWN_ALL_CPUS); zero on a CPU without memory. Names are those of the Rust
-// structure shootdown::Stats: requests_published, ipis_sent, functions_run, remote_flushes, early_acks ... Any context; does not block.
+// structure shootdown::watch::Stats: requests_published, ipis_sent, functions_run, remote_flushes, early_acks ... Any context; does not block.
 //
 // Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_INVALID (there is no such counter).
 shootdown_status_t shootdown_stat(const struct shootdown_engine_t *engine,

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use shootdown::Wait;
+use shootdown::{CallTargets, calls::Wait};
 
 use crate::cpus::{CpuSet, cpu_id, mask_at, put_mask};
 use crate::function::{Bound, Function};
@@ -81,7 +81,9 @@ pub unsafe extern "C" fn shootdown_call_all(
         let machine = unsafe { machine(engine) }?;
         let function = Bound::new(machine, function, data)?;
         machine.check_outside_function()?;
-        let called = machine.engine.call_all(&|cpu| function.run(cpu));
+        let called = machine
+            .engine
+            .call_many(CallTargets::Online, &|cpu| function.run(cpu));
         // SAFETY: duty 1.
         unsafe { put_mask(ran, &called) };
         Ok(())

@@ -1,6 +1,6 @@
 //! Flushes: make every CPU forget these pages.
 
-use shootdown::{FlushRange, FlushRanges, FreedTables, PageSize};
+use shootdown::{FlushRange, FlushRanges, FlushScope, FreedTables, PageSize};
 
 use crate::layout::{EngineStorage, SpaceStorage, TicketStorage};
 use crate::machine::{Machine, machine};
@@ -106,7 +106,9 @@ unsafe fn submit(
     memory.fill(|| {
         Ticket::Flush(match space {
             Some(space) => machine.engine.submit_flush(&space.space, ranges, freed),
-            None => machine.engine.submit_flush_kernel(ranges, freed),
+            None => machine
+                .engine
+                .submit_flush(FlushScope::Kernel, ranges, freed),
         })
     })
 }

@@ -236,7 +236,7 @@ unsafe impl shootdown::Platform for Host {
         }
     }
 
-    fn on_stall(&self, stall: &shootdown::Stall) {
+    fn on_stall(&self, stall: &shootdown::watch::Stall) {
         let Some(report) = self.table.on_stall else {
             return;
         };

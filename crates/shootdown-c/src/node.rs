@@ -6,7 +6,10 @@ use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-use shootdown::{CallData, CpuId, PostRefused};
+use shootdown::{
+    CpuId,
+    calls::{CallData, PostRefused},
+};
 
 use crate::cpus::cpu_id;
 use crate::function::{Bound, Function};

@@ -2,7 +2,7 @@
 
 use core::ffi::c_char;
 
-use shootdown::{Policy, Stats};
+use shootdown::{Policy, watch::Stats};
 
 use crate::cpus::cpu_id;
 use crate::layout::EngineStorage;
@@ -15,7 +15,7 @@ use crate::status::{SHOOTDOWN_INVALID, Status, status};
 pub const SHOOTDOWN_ALL_CPUS: u32 = u32::MAX;
 
 /// Writes to value the counter of this name of cpu, or of all (SHOOTDOWN_ALL_CPUS); zero on a CPU without memory. Names are those of the Rust
-/// structure shootdown::Stats: requests_published, ipis_sent, functions_run, remote_flushes, early_acks ... Any context; does not block.
+/// structure shootdown::watch::Stats: requests_published, ipis_sent, functions_run, remote_flushes, early_acks ... Any context; does not block.
 ///
 /// Errors: SHOOTDOWN_NULL, SHOOTDOWN_NOT_INITIALISED, SHOOTDOWN_UNKNOWN_CPU, SHOOTDOWN_INVALID (there is no such counter).
 ///
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn shootdown_stat(
         let name = unsafe { text_of(name) }?;
         check_pointer(value)?;
         let stats = match cpu {
-            SHOOTDOWN_ALL_CPUS => machine.engine.total_stats(),
-            cpu => machine.engine.stats(cpu_id(cpu)?),
+            SHOOTDOWN_ALL_CPUS => machine.engine.watch().total_stats(),
+            cpu => machine.engine.watch().stats(cpu_id(cpu)?),
         };
         let mut counters = stats.iter();
         let found = counters.find(|(known, _)| *known == name);
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn shootdown_look(engine: *mut EngineStorage) -> Status {
     status((|| {
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
-        machine.engine.look();
+        machine.engine.watch().look();
         Ok(())
     })())
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn shootdown_set_stall_ns(
     status((|| {
         // SAFETY: duty 1.
         let machine = unsafe { machine(engine) }?;
-        machine.engine.set_stall_ns(stall_ns);
+        machine.engine.watch().set_stall_ns(stall_ns);
         Ok(())
     })())
 }

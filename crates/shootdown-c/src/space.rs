@@ -178,7 +178,7 @@ pub unsafe extern "C" fn shootdown_enter_lazy(
         let here = here(machine)?;
         let space = here.loaded().ok_or(SHOOTDOWN_NOT_LOADED)?;
         let root = self::kernel_root(kernel_root);
-        machine.engine.enter_lazy(&space.space, root);
+        machine.engine.user_memory().enter_lazy(&space.space, root);
         Ok(())
     })())
 }
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn shootdown_user_access_ok(
         check_pointer(is_ok)?;
         machine.check_attached()?;
         // SAFETY: duty 1.
-        unsafe { is_ok.write(machine.engine.user_access_ok(space.space.id())) };
+        unsafe { is_ok.write(machine.engine.user_memory().access_ok(space.space.id())) };
         Ok(())
     })())
 }

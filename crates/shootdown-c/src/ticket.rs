@@ -1,6 +1,9 @@
 //! Tickets: what was submitted and not yet waited for, in memory of C's; and kicks, which have nothing else.
 
-use shootdown::{CallTicket, FlushTicket, KickTicket};
+use shootdown::{
+    FlushTicket,
+    calls::{CallTicket, KickTicket},
+};
 
 use crate::cpus::{CpuSet, mask_at};
 use crate::host::Host;

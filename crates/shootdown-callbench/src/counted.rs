@@ -1,8 +1,9 @@
 //! [`Counted`]: a platform that counts the interrupts it sends.
 
 use shootdown::{
-    CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Stall,
+    CpuId, CpuSet, IpiRefused, LocalFlush, Platform,
     tags::{Asid, AsidSlot, TagEntries},
+    watch::Stall,
 };
 
 use crate::tally::Tallies;

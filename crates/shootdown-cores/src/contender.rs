@@ -44,7 +44,9 @@ const POLICIES: [(&str, Policy); 3] = [
 
 /// Makes all of them, for CPUs with names below `names`; the engine's last.
 pub fn make(names: usize) -> &'static [Contender] {
-    ENGINE.attach_all(&MEMORY[..names]);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY[..names]) {
+        ENGINE.attach(cpu, memory);
+    }
     let peers = Peer::ALL.iter().chain(&Peer::DESIGNS);
     let theirs = peers.filter_map(|peer| {
         let calls = Box::leak(peer.calls::<_, MOST_NAMES>(Cores, names)?);

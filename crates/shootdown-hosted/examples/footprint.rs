@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
+use shootdown::calls::CallData;
 use shootdown::*;
 use stepping::{Puppet, step_through};
 
@@ -62,7 +63,9 @@ macro_rules! row {
         static MEMORY: [CpuMemory<$cpus>; 2] = [const { CpuMemory::new() }; 2];
         static SPACE: std::sync::OnceLock<AddressSpace<$cpus>> = std::sync::OnceLock::new();
         static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
-        ENGINE.attach_all(&MEMORY);
+        for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+            ENGINE.attach(cpu, memory);
+        }
         // SAFETY: nothing is loaded.
         let space = SPACE.get_or_init(|| AddressSpace::new(&ENGINE, unsafe { Root::new(1) }));
         for cpu in [1, 0] {
@@ -85,10 +88,10 @@ macro_rules! row {
             // CPU 1 has served a flush, so its own is done before it is acknowledged: the deepest path.
             measure(|| (flush(), ENGINE.call_one(CpuId::new(1), &|_| flush()))),
             measure(|| ENGINE.call_many(&other, &|_| ())),
-            measure(|| ENGINE.call_any(&other, &|_| ())),
+            measure(|| ENGINE.call_many(CallTargets::AnyOf(&other), &|_| ())),
             measure(|| ENGINE.call_collect(&other, &|_| 1u64, &mut [None, None])),
             measure(|| {
-                ENGINE.post(&other, |_| ());
+                ENGINE.try_post(&other, |_| ()).unwrap();
                 ENGINE.platform().relax();
             }),
             measure(|| {
@@ -98,7 +101,7 @@ macro_rules! row {
             measure(|| ENGINE.kick(&other).wait()),
             measure(flush),
             measure(|| ENGINE.flush(space, apart, FreedTables::No)),
-            measure(|| ENGINE.flush_kernel(page(7), FreedTables::No)),
+            measure(|| ENGINE.flush(FlushScope::Kernel, page(7), FreedTables::No)),
             measure(|| ENGINE.poll()),
         ];
         Row {

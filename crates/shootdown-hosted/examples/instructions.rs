@@ -43,7 +43,9 @@ fn main() {
 
 /// Has two CPUs online.
 fn bring_up(engine: &Engine, memory: &'static [CpuMemory<64>; 2]) {
-    engine.attach_all(memory);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(memory) {
+        engine.attach(cpu, memory);
+    }
     for cpu in [1, 0] {
         engine.platform().current.store(cpu, Ordering::Relaxed);
         engine.online();

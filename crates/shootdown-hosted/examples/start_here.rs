@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shootdown::{CpuId, FlushBatch, PageSize, Wait};
+use shootdown::{CallTargets, CpuId, FlushBatch, PageSize, calls::Wait};
 use shootdown_hosted::{Config, Machine, Part};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     machine.run_on(first, || {
         // Run a function on other CPUs. It is borrowed: the call returns when all have run it.
         let sum = AtomicU64::new(0);
-        let ran = engine.call_all(&|cpu| {
+        let ran = engine.call_many(CallTargets::Online, &|cpu| {
             sum.fetch_add(1 << (8 * cpu.index()), Ordering::Relaxed);
         });
         println!("{} CPUs ran it: {:#010x}", ran.len(), sum.into_inner());
@@ -50,7 +50,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{first} reads {:?}", machine.load(space, page));
     })?;
 
-    for (name, count) in engine.total_stats().iter().filter(|(_, count)| *count > 0) {
+    for (name, count) in engine
+        .watch()
+        .total_stats()
+        .iter()
+        .filter(|(_, count)| *count > 0)
+    {
         println!("{count:>6} {name}");
     }
     Ok(())

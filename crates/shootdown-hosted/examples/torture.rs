@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use shootdown::{Capacity, Cpus, Stall};
+use shootdown::{Capacity, Cpus, watch::Stall};
 use shootdown_hosted::{Config, Machine};
 use shootdown_torture::{Context, LANES, Plan, Torture, WorkerId};
 
@@ -113,7 +113,7 @@ where
     Cpus<N>: Capacity,
 {
     torture.begin(machine, &Plan::new(arguments.seed));
-    machine.engine().set_stall_ns(STALL_NS);
+    machine.engine().watch().set_stall_ns(STALL_NS);
     machine.on_stall(report);
     machine.on_tick(Box::leak(Box::new(|cpu| {
         torture.step(machine, WorkerId::interrupts_of(cpu), Context::Interrupt);

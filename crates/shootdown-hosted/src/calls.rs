@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use shootdown::{Capacity, CpuId, CpuMemory, Cpus, LocalFlush, Platform, Shootdown};
+use shootdown::{CallTargets, Capacity, CpuId, CpuMemory, Cpus, LocalFlush, Platform, Shootdown};
 use shootdown_callbench::{Bench, Counted, Host, Plan, Tallies, Verdict};
 
 use crate::machine::Machine;
@@ -52,7 +52,9 @@ where
 
     /// A CPU takes the second engine's interrupts before it answers the first one.
     fn drain(&self) {
-        self.machine.engine().call_all(&|_| ());
+        self.machine
+            .engine()
+            .call_many(CallTargets::Online, &|_| ());
     }
 
     fn forget_page(&self) {
@@ -87,7 +89,9 @@ where
     let platform = Counted::new(SecondPlatform::new(machine, relax), tallies);
     let measured: &Measured<N> = Box::leak(Box::new(Shootdown::new(platform)));
     let memory = (0..machine.cpus()).map(|_| CpuMemory::new());
-    measured.attach_all(Vec::leak(memory.collect()));
+    for (cpu, memory) in (0..).map(CpuId::new).zip(Vec::leak(memory.collect())) {
+        measured.attach(cpu, memory);
+    }
     let threads = Box::leak(Box::new(Threads {
         machine,
         measured,

@@ -74,7 +74,8 @@ where
         let state: Vec<CpuMemory<N>> = cpus.iter().map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.iter().zip(&state) {
             // SAFETY: 1. on the heap, and dropped after the engine.
-            unsafe { engine.attach_borrowed(*cpu, memory) };
+            let memory = unsafe { memory.assume_static() };
+            engine.attach(*cpu, memory);
         }
         let space = |index| AddressSpace::new(&engine, tables(Memory::root_of(index)));
         let spaces: Vec<_> = (0..config.spaces).map(space).collect();
@@ -164,7 +165,7 @@ where
         if let Some(space) = self.spaces.first() {
             for windows in self.windows.drain(..).flatten() {
                 // SAFETY: 1. no CPU runs any more: they have left their spaces, and their threads have been joined.
-                unsafe { self.engine.retire_windows_elsewhere(space, windows) };
+                unsafe { self.engine.windows().retire_elsewhere(space, windows) };
             }
         }
     }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shootdown::{
-    AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, Stall, windows::WindowRoot,
+    AddressSpace, Capacity, CpuId, CpuMask, Cpus, Shootdown, watch::Stall, windows::WindowRoot,
 };
 
 use crate::config::{Config, Refused};

@@ -132,7 +132,7 @@ impl Memory {
         space as u64 + 1
     }
 
-    /// What [`switch_to_windows`](shootdown::Shootdown::switch_to_windows) loads on a CPU for the first space.
+    /// What [`Windows::switch_to`](shootdown::windows::Windows::switch_to) loads on a CPU for the first space.
     pub(crate) fn private_root(&self, cpu: usize) -> u64 {
         Self::root_of(self.spaces + 1 + cpu)
     }

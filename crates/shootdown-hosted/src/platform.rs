@@ -4,9 +4,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use shootdown::{
-    CpuId, FlushRange, IpiRefused, LocalFlush, Platform, Stall,
+    CpuId, FlushRange, IpiRefused, LocalFlush, Platform,
     tags::{Asid, AsidSlot, TagEntries},
-    watch::TraceEvent,
+    watch::{Stall, TraceEvent},
 };
 
 use crate::config::Config;

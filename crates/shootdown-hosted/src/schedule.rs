@@ -82,7 +82,7 @@ where
         if self.is_idle_thread(next) {
             if let Some(loaded) = platform.cpus[cpu].loaded() {
                 let space = &self.spaces[loaded];
-                self.engine.enter_lazy(space, KERNEL_ROOT);
+                self.engine.user_memory().enter_lazy(space, KERNEL_ROOT);
             }
         } else {
             self.load_space(cpu, self.tasks[next].space());
@@ -105,7 +105,8 @@ where
             (_, Some(0)) if thread::once_in(2) => {
                 let windows = self.windows[cpu].as_ref().expect("every CPU has some");
                 self.engine
-                    .switch_to_windows(before, &self.spaces[0], windows);
+                    .windows()
+                    .switch_to(before, &self.spaces[0], windows);
             }
             (_, Some(next)) => self.engine.switch_to(before, &self.spaces[next]),
             (Some(before), None) => self.engine.switch_away(before, KERNEL_ROOT),

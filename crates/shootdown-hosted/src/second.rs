@@ -1,6 +1,6 @@
 //! [`SecondPlatform`]: a second engine on the same CPUs.
 
-use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, Stall};
+use shootdown::{CpuId, IpiRefused, LocalFlush, Platform, watch::Stall};
 
 use crate::cpu::SECOND;
 use crate::machine::Machine;

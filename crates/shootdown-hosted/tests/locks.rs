@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Platform, Shootdown};
+use shootdown::calls::Wait;
+use shootdown::{
+    CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Platform, Shootdown,
+};
 use shootdown_hosted::{Config, Hosted, Machine};
 
 const CPUS: usize = 3;
@@ -87,7 +90,7 @@ fn ends(program: impl Fn(&'static Engine, usize) + Send + Sync + 'static) {
 /// Sends CPU `to` a function that takes `lock`.
 fn post_taker(engine: &'static Engine, to: usize, lock: &'static IrqLock) {
     let target = CpuMask::only(CpuId::new(to as u32));
-    engine.post(&target, move |_| lock.with(engine, || ()));
+    _ = engine.submit(&target, move |_| lock.with(engine, || ()), Wait::None);
 }
 
 fn page() -> FlushRange {
@@ -139,7 +142,7 @@ fn the_wait_for_a_flush_runs_no_function() {
                 0 => OUTER.with(engine, || {
                     STEPS.take(0);
                     STEPS.wait(1, round);
-                    let ticket = engine.submit_flush_kernel(page(), FreedTables::No);
+                    let ticket = engine.submit_flush(FlushScope::Kernel, page(), FreedTables::No);
                     ticket.wait();
                 }),
                 1 => {
@@ -158,7 +161,7 @@ fn the_wait_for_a_flush_runs_no_function() {
 fn the_wait_for_a_slot_of_a_flush_runs_no_function() {
     static OUTER: IrqLock = IrqLock(AtomicBool::new(false));
     static STEPS: Steps = Steps::new();
-    let exhausted = |engine: &Engine| engine.stats(CpuId::new(0)).slots_exhausted as usize;
+    let exhausted = |engine: &Engine| engine.watch().stats(CpuId::new(0)).slots_exhausted as usize;
     ends(move |engine, cpu| {
         for round in 1..=ROUNDS {
             match cpu {
@@ -168,7 +171,8 @@ fn the_wait_for_a_slot_of_a_flush_runs_no_function() {
                     OUTER.with(engine, || {
                         STEPS.take(0);
                         STEPS.wait(2, round);
-                        let submit = |_| engine.submit_flush_kernel(page(), FreedTables::No);
+                        let submit =
+                            |_| engine.submit_flush(FlushScope::Kernel, page(), FreedTables::No);
                         let tickets: [_; SLOTS] = std::array::from_fn(submit);
                         submit(SLOTS).wait();
                         tickets.into_iter().for_each(|ticket| ticket.wait());

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Platform};
+use shootdown::{CallTargets, CpuId, CpuMask, FlushRange, FreedTables, PageSize, Platform};
 use shootdown_hosted::{Config, Machine, Part, Refused};
 
 fn cpu(index: u32) -> CpuId {
@@ -46,7 +46,7 @@ fn a_call_interrupts_cpus_that_never_look() {
                 while spins.load(Ordering::Relaxed) < 2 {
                     std::hint::spin_loop();
                 }
-                let ran = machine.engine().call_all(&|_| {
+                let ran = machine.engine().call_many(CallTargets::Online, &|_| {
                     calls.fetch_add(1, Ordering::Relaxed);
                 });
                 assert_eq!(ran.len(), 3);
@@ -128,7 +128,9 @@ fn cpus_come_and_go_and_the_last_one_stays() {
     machine.take_offline(cpu(1)).unwrap();
     assert_eq!(machine.take_offline(cpu(1)), Err(Refused::Offline(cpu(1))));
     assert_eq!(machine.run_on(cpu(1), || ()), Err(Refused::Offline(cpu(1))));
-    let ran = machine.run_on(cpu(0), || machine.engine().call_all(&|_| ()));
+    let ran = machine.run_on(cpu(0), || {
+        machine.engine().call_many(CallTargets::Online, &|_| ())
+    });
     assert_eq!(ran.unwrap().len(), 2);
     machine.take_offline(cpu(0)).unwrap();
     assert_eq!(machine.take_offline(cpu(2)), Err(Refused::Last(cpu(2))));
@@ -152,5 +154,5 @@ fn a_job_that_panics_panics_in_its_caller_and_the_cpu_lives_on() {
 #[should_panic(expected = "this thread is no CPU of this machine")]
 fn the_engine_refuses_threads_that_are_no_cpu() {
     let machine = Machine::<1>::start(&Config::new(1)).unwrap();
-    machine.engine().call_all(&|_| ());
+    machine.engine().call_many(CallTargets::Online, &|_| ());
 }

@@ -1,6 +1,6 @@
 //! Calls of every kind, and what they promise.
 
-use shootdown::{Capacity, CpuId, CpuMask, Cpus, Platform};
+use shootdown::{CallTargets, Capacity, CpuId, CpuMask, Cpus, Platform};
 
 use crate::churn::Steady;
 use crate::host::Host;
@@ -36,32 +36,27 @@ where
     pub(crate) fn call_all(&self) -> bool {
         let function = |cpu, sequence| self.answer(cpu, sequence);
         self.check_call(&self.host.possible_cpus(), &function, |function| {
-            self.host.engine().call_all(function)
+            self.host.engine().call_many(CallTargets::Online, function)
         })
     }
 
-    pub(crate) fn call_if(&self, rng: &mut Rng) -> bool {
-        let (targets, wanted) = (self.some_cpus(rng), self.some_cpus(rng));
-        let mut both = targets;
-        both.intersect(&wanted);
+    pub(crate) fn call_any(&self, rng: &mut Rng) -> bool {
+        let targets = self.some_cpus(rng);
+        let steady = self.steady(&targets);
         let function = |cpu, sequence| self.answer(cpu, sequence);
-        let online = self.steady(&targets);
-        self.check_call(&both, &function, |function| {
-            let mut asked = CpuMask::<N>::EMPTY;
-            let condition = |cpu| {
-                if !targets.contains(cpu) || !asked.insert(cpu) {
-                    self.report(Promise::ConditionHeeded, cpu, 1, 2);
-                }
-                wanted.contains(cpu)
-            };
-            let ran = self.host.engine().call_if(&targets, condition, function);
-            let unasked = ran.iter().find(|cpu| !asked.contains(*cpu));
-            let differs = self.torture.churn.difference(online, &asked);
-            if let Some(cpu) = unasked.or(differs) {
-                self.report(Promise::ConditionHeeded, cpu, 1, 0);
-            }
-            ran
-        })
+        let ran = self.run_call(&function, |function| {
+            let engine = self.host.engine();
+            engine.call_many(CallTargets::AnyOf(&targets), function)
+        });
+        let mut excused = ran;
+        if !ran.is_empty() {
+            excused.unite(&steady.cpus);
+        }
+        self.check_targets(&targets, &excused, steady);
+        if let Some(second) = ran.iter().nth(1) {
+            self.report(Promise::TargetsNamed, second, 0, 1);
+        }
+        !ran.is_empty()
     }
 
     pub(crate) fn call_with(&self, rng: &mut Rng) -> bool {
@@ -122,14 +117,23 @@ where
         function: &(dyn Fn(CpuId, u64) + Sync),
         call: impl FnOnce(&Function<'_>) -> CpuMask<N>,
     ) -> bool {
-        let record = self.record();
-        let sequence = record.open();
         let steady = self.steady(named);
+        let ran = self.run_call(function, call);
+        self.check_targets(named, &ran, steady);
+        !ran.is_empty()
+    }
+
+    /// The same without a look at whom it names; returns where it ran.
+    fn run_call(
+        &self,
+        function: &(dyn Fn(CpuId, u64) + Sync),
+        call: impl FnOnce(&Function<'_>) -> CpuMask<N>,
+    ) -> CpuMask<N> {
+        let sequence = self.record().open();
         let numbered = |cpu: CpuId| function(cpu, sequence);
         let ran = call(&(&numbered as Function<'_>));
-        self.check_targets(named, &ran, steady);
         self.check_answers(&ran, sequence, |cpu| u64::from(ran.contains(cpu)));
-        !ran.is_empty()
+        ran
     }
 
     /// What a called function does.

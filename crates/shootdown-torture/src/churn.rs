@@ -22,7 +22,7 @@ where
     Cpus<N>: Capacity,
 {
     epoch: u64,
-    cpus: CpuMask<N>,
+    pub(crate) cpus: CpuMask<N>,
 }
 
 impl Churn {

@@ -1,7 +1,7 @@
 //! Changes of page tables with their flushes, and loads that must not find what is gone.
 
 use shootdown::{
-    Capacity, Cpus, FlushRange, FreedTables, PageSize, Platform, windows::PinnedWindows,
+    Capacity, Cpus, FlushRange, FlushScope, FreedTables, PageSize, Platform, windows::PinnedWindows,
 };
 
 use crate::host::Host;
@@ -66,7 +66,7 @@ where
         let ticket = self
             .host
             .engine()
-            .submit_flush_kernel(gone.range, FreedTables::No)
+            .submit_flush(FlushScope::Kernel, gone.range, FreedTables::No)
             .hold(gone);
         self.submitted(&changed);
         self.maybe_move(rng);
@@ -81,7 +81,7 @@ where
         let mut done = false;
         self.host.memory().with_windows(here, &mut |windows| {
             // The task may have moved meanwhile.
-            let pinned = self.host.engine().pin_windows(windows);
+            let pinned = self.host.engine().windows().pin(windows);
             done = pinned.is_ok_and(|pinned| self.change_pinned(rng, here, &pinned));
         });
         done

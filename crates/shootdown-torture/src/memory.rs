@@ -55,19 +55,19 @@ where
 
     /// Loads the word at a page as the running CPU's translations have it, with the space of the running task loaded;
     /// `None` if there is no translation, or if the processor still takes it so: that is never a violation. Called with interrupts off. Where the CPU
-    /// has windows, a fault in space 0 calls [`refresh_windows`](shootdown::Shootdown::refresh_windows) and tries again.
+    /// has windows, a fault in space 0 calls [`Windows::refresh`](shootdown::windows::Windows::refresh) and tries again.
     fn load(&self, region: Region, page: usize) -> Option<u64>;
 
     /// The space of the running task.
     fn entered(&self) -> Option<usize>;
 
     /// Gives the running task another space, or none; task context, interrupts on. Without a space pages of spaces are not loaded, so
-    /// [`enter_lazy`](shootdown::Shootdown::enter_lazy) will do. Where interrupts do steps, none may come between the switch and the note for
+    /// [`enter_lazy`](shootdown::user_memory::UserMemory::enter_lazy) will do. Where interrupts do steps, none may come between the switch and the note for
     /// [`entered`](Self::entered): keep them off, or note `None` before the switch.
     fn enter(&self, space: Option<usize>);
 
     /// Whether the CPU with this number has a private root in space 0. The torture changes its windows, but never loads it: [`enter`](Self::enter) of
-    /// space 0 does, every other time, by [`switch_to_windows`](shootdown::Shootdown::switch_to_windows). If `window_flushes` stays 0 in the summary, it
+    /// space 0 does, every other time, by [`Windows::switch_to`](shootdown::windows::Windows::switch_to). If `window_flushes` stays 0 in the summary, it
     /// does not.
     fn has_windows(&self, cpu: usize) -> bool {
         let _ = cpu;

@@ -31,8 +31,8 @@ operations! {
     CallMany "call_many" 12,
     /// On all.
     CallAll "call_all" 4,
-    /// On those for which a condition holds.
-    CallIf "call_if" 6,
+    /// On one of several.
+    CallAny "call_any" 6,
     /// On several, with other work (a flush, a post, preemption) between the sending and the wait.
     CallWith "call_many_with" 6,
     /// Up to three copied functions at once, waited for in any order and perhaps on another CPU.
@@ -94,7 +94,7 @@ impl Operation {
             Self::CallOne
                 | Self::CallMany
                 | Self::CallAll
-                | Self::CallIf
+                | Self::CallAny
                 | Self::CallWith
                 | Self::SubmitDone
                 | Self::SubmitReceived

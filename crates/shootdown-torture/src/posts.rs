@@ -1,6 +1,9 @@
 //! Copied functions: posted ones that nobody waits for, and submitted ones with a ticket.
 
-use shootdown::{CallTicket, Capacity, CpuId, CpuMask, Cpus, Platform, Wait};
+use shootdown::{
+    CallTargets, Capacity, CpuId, CpuMask, Cpus, Platform,
+    calls::{CallTicket, Wait},
+};
 
 use crate::host::Host;
 use crate::mail::{Letter, LetterKind};
@@ -24,10 +27,9 @@ where
         let (targets, letter) = self.letter(rng);
         let torture = self.torture;
         let steady = self.steady(&targets);
-        let ran = self
-            .host
-            .engine()
-            .post(&targets, move |cpu| torture.deliver(&letter, cpu));
+        let function = move |cpu| torture.deliver(&letter, cpu);
+        let engine = self.host.engine();
+        let ran = engine.submit(&targets, function, Wait::None).targets();
         self.check_targets(&targets, &ran, steady);
         torture.enter_letter(&letter, &ran);
         !ran.is_empty()
@@ -187,7 +189,7 @@ where
         }
         // Once at least: what comes twice may come now.
         for _ in 0..LAST_ROUNDS {
-            host.engine().call_all(&|_| ());
+            host.engine().call_many(CallTargets::Online, &|_| ());
             if self.gap().is_none() {
                 break;
             }

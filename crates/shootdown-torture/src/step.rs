@@ -133,7 +133,7 @@ where
             Operation::CallOne => self.call_one(rng),
             Operation::CallMany => self.call_many(rng),
             Operation::CallAll => self.call_all(),
-            Operation::CallIf => self.call_if(rng),
+            Operation::CallAny => self.call_any(rng),
             Operation::CallWith => self.call_with(rng),
             Operation::SubmitDone => self.submit_done(rng),
             Operation::SubmitReceived => self.submit_received(rng),

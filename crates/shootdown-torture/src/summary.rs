@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use shootdown::{Capacity, Cpus, Stats};
+use shootdown::{Capacity, Cpus, watch::Stats};
 
 use crate::host::Host;
 use crate::operation::Operation;
@@ -38,7 +38,7 @@ where
             }),
             broken: self.ledger.counts(),
             first: self.ledger.first(),
-            stats: host.engine().total_stats(),
+            stats: host.engine().watch().total_stats(),
         }
     }
 }

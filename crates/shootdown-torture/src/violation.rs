@@ -20,9 +20,8 @@ pub enum Promise {
     /// The initiator sees after the wait what the function wrote.
     ReplySeen,
     /// The returned set holds every target that was online all the time, and none that was not named, or was offline all the time.
+    /// Of a call of any CPU it holds one, unless all were offline.
     TargetsNamed,
-    /// A condition is asked once for each target, and heeded.
-    ConditionHeeded,
     /// Each posted function runs once on each CPU that the post returned, with its arguments whole.
     PostKept,
     /// No load finds an older version of a page than a finished flush allows.
@@ -48,7 +47,6 @@ impl Promise {
         Self::WriteSeen,
         Self::ReplySeen,
         Self::TargetsNamed,
-        Self::ConditionHeeded,
         Self::PostKept,
         Self::Fresh,
         Self::NotReused,
@@ -66,7 +64,6 @@ impl Promise {
             Self::WriteSeen => "write_seen",
             Self::ReplySeen => "reply_seen",
             Self::TargetsNamed => "targets_named",
-            Self::ConditionHeeded => "condition_heeded",
             Self::PostKept => "post_kept",
             Self::Fresh => "fresh",
             Self::NotReused => "not_reused",

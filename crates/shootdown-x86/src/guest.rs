@@ -2,23 +2,23 @@
 //!
 //! A hypervisor is written once, against [`GuestTags`]; each CPU has one, [`SvmTags`](crate::svm::SvmTags) or
 //! [`VmxTags`](crate::vmx::VmxTags). Who decides which tag a virtual CPU runs under, and when it has to be dropped, is
-//! `shootdown::run_guest`, or whoever else compares generations:
+//! `shootdown::guest::GuestSpace::run`, or whoever else compares generations:
 //!
 //! | when | what |
 //! |---|---|
 //! | boot | [`Svm::detect`](crate::svm::Svm::detect), or [`EptVpidCap`](crate::vmx::EptVpidCap) from its register |
 //! | a CPU comes online, each time | enable SVM or VMX; a new `SvmTags` or `VmxTags`: what an old one knew counts no more |
 //! | `Platform::guest_slots` | as many slots as [`GuestTags::slots`] allows, and as virtual CPUs take turns on a CPU: 64 are plenty |
-//! | in `run_guest`, interrupts off | [`GuestTags::enter`], then VMRUN or VMLAUNCH/VMRESUME, then [`GuestTags::ran`] and `GuestExit::Ran` |
+//! | in `GuestSpace::run`, interrupts off | [`GuestTags::enter`], then VMRUN or VMLAUNCH/VMRESUME, then [`GuestTags::ran`] and `GuestExit::Ran` |
 //! | the guest was not entered, or the processor refused its state | not `ran`; `GuestExit::NotEntered` |
-//! | the host changes nested tables | nothing here: `submit_guest_flush` or `submit_guest_batch`, after the change |
+//! | the host changes nested tables | nothing here: `submit_flush` or `submit_batch`, after the change |
 //! | the host changes CR0, CR3, CR4 or EFER of a guest, or flushes for it | nothing here: `Vcpu::drop_translations` |
 //! | the guest flushes itself (INVLPG, CR3, INVPCID) | nothing: without intercepts it drops its own, where it runs |
 //!
 //! ```
 //! use shootdown_x86::guest::{EnterError, GuestEntries, GuestEntry, GuestTags};
 //!
-//! /// The closure of `run_guest`. `vmrun` returns false if the processor refused the guest's state.
+//! /// The closure of `GuestSpace::run`. `vmrun` returns false if the processor refused the guest's state.
 //! fn run<T: GuestTags>(
 //!     tags: &mut T,
 //!     entry: GuestEntry,

@@ -76,7 +76,7 @@
 //! kernel's own.
 //!
 //! ```
-//! use shootdown::{CpuId, CpuSet, FreedTables, IpiRefused, LocalFlush, Platform, Root, Stall};
+//! use shootdown::{watch::Stall, CpuId, CpuSet, FreedTables, IpiRefused, LocalFlush, Platform, Root};
 //! use shootdown_x86::{ApicMap, LocalApic, Tlb, Vector, apic::Destination, irq, irq::IrqState, tlb::Depth};
 //! # const SHOOTDOWN_VECTOR: Vector = Vector::new(0xf0).unwrap();
 //! # static CPUS: ApicMap<16> = ApicMap::new();

@@ -15,6 +15,7 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use shootdown::watch::Stall;
 use shootdown::*;
 
 /// As many as the kernel could ever have. What is not there costs two words and a bit in each set.
@@ -123,7 +124,7 @@ pub fn on_interrupt() {
 
 /// Runs `function` on every CPU, and waits.
 pub fn everywhere(function: &(dyn Fn(CpuId) + Sync)) {
-    ENGINE.call_all(&function);
+    ENGINE.call_many(CallTargets::Online, &function);
 }
 
 /// A spin lock that is taken with interrupts off. Its waiters poll: the holder may wait for a flush of their CPU.
@@ -233,10 +234,10 @@ pub unsafe fn switch(
     context_switch: impl FnOnce(),
 ) {
     let irqs_were_on = processor::irqs_off();
-    if ENGINE.begin_switch(previous, next) {
+    if ENGINE.host_roots().begin_switch(previous, next) {
         context_switch();
         // SAFETY: 1. the caller's.
-        unsafe { ENGINE.end_switch(previous, next) };
+        unsafe { ENGINE.host_roots().end_switch(previous, next) };
     }
     processor::irqs_on_if(irqs_were_on);
 }

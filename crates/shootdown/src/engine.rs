@@ -7,6 +7,7 @@ use crate::call::Ring;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::guard::{IrqGuard, PreemptGuard};
+use crate::handle::Watcher;
 use crate::mask::CpuMask;
 use crate::memory::{CpuMemory, CpuState, Here};
 use crate::platform::{LocalFlush, Platform};
@@ -76,37 +77,20 @@ where
     }
 
     /// Gives `cpu` its memory, which it needs before it uses the engine in any way. Call it once for each CPU that there is, on
-    /// any CPU, before `cpu` comes [`online`](Self::online): at boot for all, or as each is found. Does not block.
+    /// any CPU, before `cpu` comes [`online`](Self::online): at boot for all, also for more CPUs than the machine has, or as each is found. Does
+    /// not block. An engine that does not live for ever takes [`CpuMemory::assume_static`].
     ///
     /// # Panics
     /// When `cpu` is not below `N` or has memory already, or `memory` is another CPU's.
     #[track_caller]
     pub fn attach(&self, cpu: CpuId, memory: &'static CpuMemory<N>) {
-        // SAFETY: 1. it is borrowed for ever.
-        unsafe { self.attach_borrowed(cpu, memory) }
-    }
-
-    /// Gives `memory[n]` to CPU `n`, for all there are; it may be for more CPUs than the machine has. As [`attach`](Self::attach).
-    #[track_caller]
-    pub fn attach_all(&self, memory: &'static [CpuMemory<N>]) {
-        for (index, memory) in memory.iter().enumerate() {
-            self.attach(CpuId::from_index(index), memory);
-        }
-    }
-
-    /// As [`attach`](Self::attach), for an engine that does not live for ever.
-    ///
-    /// # Safety
-    /// 1. `memory` stays where it is until the last use of the engine.
-    #[track_caller]
-    pub unsafe fn attach_borrowed(&self, cpu: CpuId, memory: &CpuMemory<N>) {
         assert!(
             cpu.index() < N,
             "{cpu} is attached to an engine for {N} CPUs"
         );
         assert!(self.attached(cpu).is_none(), "{cpu} was attached before");
         let state = memory.claim(cpu);
-        // SAFETY: duty 1.
+        // SAFETY: 1. it is borrowed for ever.
         let is_first = unsafe { self.cpus[cpu.index()].set(state) };
         assert!(is_first, "{cpu} was attached before");
         let groups = <Cpus<N> as Capacity>::group(cpu) as u64 + 1;
@@ -137,7 +121,7 @@ where
         self.callable.0.insert(me, Ordering::Release);
         // ORDERING: Release: who finds us ready can call us.
         self.ready.0.insert(me, Ordering::Release);
-        // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_flush_kernel`:
+        // ORDERING: store ready / drop translations, against PTE change / read ready in `submit_kernel_flush`:
         // either the initiator sees us, or what it changed precedes the walks that follow our flush.
         fence(Ordering::SeqCst);
         self.drop_local(LocalFlush::All);
@@ -166,21 +150,6 @@ where
     #[inline]
     pub fn policy(&self) -> Policy {
         Policy::from_bits(self.policy.0.load(Ordering::Relaxed) ^ Policy::BEST.to_bits())
-    }
-
-    /// The counters of `cpu`, all zero before it is [attached](Self::attach). Any context; does not block.
-    pub fn stats(&self, cpu: CpuId) -> Stats {
-        let memory = self.attached(cpu);
-        memory.map_or_else(Stats::default, |memory| memory.counters.read())
-    }
-
-    /// The counters of all CPUs, added up. Any context; does not block.
-    pub fn total_stats(&self) -> Stats {
-        let mut total = Stats::default();
-        for memory in self.cpus.iter().filter_map(SetOnce::get) {
-            total.merge(&memory.counters.read());
-        }
-        total
     }
 
     /// What the engine keeps for `cpu`.
@@ -275,6 +244,26 @@ where
     #[track_caller]
     pub(crate) fn preempt_guard(&self) -> PreemptGuard<'_, P> {
         PreemptGuard::new(&self.platform)
+    }
+}
+
+impl<P: Platform, const N: usize> Watcher<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The counters of `cpu`, all zero before it is [attached](Shootdown::attach). Any context; does not block.
+    pub fn stats(self, cpu: CpuId) -> Stats {
+        let memory = self.0.attached(cpu);
+        memory.map_or_else(Stats::default, |memory| memory.counters.read())
+    }
+
+    /// The counters of all CPUs, added up. Any context; does not block.
+    pub fn total_stats(self) -> Stats {
+        let mut total = Stats::default();
+        for memory in self.0.cpus.iter().filter_map(SetOnce::get) {
+            total.merge(&memory.counters.read());
+        }
+        total
     }
 }
 

@@ -26,7 +26,9 @@
 //! static SHOOTDOWN: Shootdown<Kernel, 64> = Shootdown::new(Kernel);
 //! static MEMORY: [CpuMemory<64>; 64] = [const { CpuMemory::new() }; 64];
 //!
-//! SHOOTDOWN.attach_all(&MEMORY); // once
+//! for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+//!     SHOOTDOWN.attach(cpu, memory); // once
+//! }
 //! SHOOTDOWN.online(); // on each CPU
 //! // SAFETY: these page tables map the kernel, and stay until the space is dropped.
 //! let root = unsafe { Root::new(0x1000) };
@@ -49,12 +51,13 @@
 //!
 //! | for | names |
 //! |---|---|
-//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_all`, `call_one`, `post`; [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
-//! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`] |
-//! | user address spaces | [`AddressSpace`], [`Root`], [`KernelRoot`], [`SpaceId`]; `switch_to`, or `begin_switch` and `end_switch`; `switch_away`, `enter_lazy` |
-//! | calls that wait for nobody | [`CallTicket`], [`CallData`], [`KickTicket`] |
-//! | idle loops that spin | [`PollIdle`] |
-//! | measuring and watching | [`Policy`], [`Stats`], [`Stall`], module [`watch`] |
+//! | every host | [`Platform`] with [`LocalFlush`] and [`IpiRefused`]; [`Shootdown`]: `attach`, `online`, `handle_ipi`, `poll`, `call_one`, `call_many`; [`CallTargets`], [`CpuMemory`], [`CpuId`], [`CpuMask`], [`CpuSet`] |
+//! | unmapping | [`FlushGuard`], or [`FlushBatch`] and its [`FlushTicket`]; [`FlushScope`], [`FlushRange`], [`FlushRanges`], [`PageSize`], [`FreedTables`]; module [`flushes`] |
+//! | user address spaces | [`AddressSpace`], [`Root`], [`KernelRoot`], [`SpaceId`]; `switch_to`, `switch_away`; module [`user_memory`] for lazy mode |
+//! | calls that wait later, or for nobody | `submit`, `try_post`, `post_data`, `kick`; module [`calls`] |
+//! | idle loops that spin | `poll_idle`; [`calls::PollIdle`] |
+//! | measuring and watching | [`Policy`]; module [`watch`] |
+//! | a context switch that loads the root itself; firmware, sleep | module [`host_roots`] |
 //! | hardware tags | module [`tags`] |
 //! | few: hypervisors | module [`guest`], and [`tags`] |
 //! | few: flushes without an interrupt | module [`remote`], and [`tags`] where it names them |
@@ -79,6 +82,7 @@ mod capacity;
 mod cpu;
 mod engine;
 mod guard;
+mod handle;
 mod mask;
 mod memory;
 mod offline;
@@ -102,27 +106,40 @@ pub mod sim {
 #[cfg(not(loom))]
 pub use sync::shim;
 
-pub use call::{
-    CallData, CallTicket, KickTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused, SlotsBusy,
-    Wait,
-};
+pub use call::CallTargets;
 pub use capacity::{Capacity, Cpus};
 pub use cpu::CpuId;
 pub use engine::Shootdown;
-pub use mask::{CpuIter, CpuMask, CpuSet};
+pub use mask::{CpuMask, CpuSet};
 pub use memory::CpuMemory;
 pub use platform::{IpiRefused, LocalFlush, Platform};
 pub use policy::Policy;
-pub use stats::Stats;
 pub use tlb::{
-    AddressSpace, BatchFull, FLUSH_CEILING_PAGES, FlushBatch, FlushGuard, FlushRange, FlushRanges,
-    FlushTicket, FreedTables, KernelRoot, PageSize, RANGES, Reclaimed, Root, SpaceId,
+    AddressSpace, FlushBatch, FlushGuard, FlushRange, FlushRanges, FlushScope, FlushTicket,
+    FreedTables, KernelRoot, PageSize, Root, SpaceId,
 };
-pub use watchdog::Stall;
+
+/// What calls return, and calls whose memory is the caller's.
+pub mod calls {
+    pub use crate::call::{
+        CallData, CallTicket, KickTicket, NotReady, PAYLOAD_BYTES, PollIdle, PostRefused,
+        SlotsBusy, Wait,
+    };
+}
+
+/// What batches return, and the limits of ranges.
+pub mod flushes {
+    pub use crate::tlb::{BatchFull, FLUSH_CEILING_PAGES, RANGES, Reclaimed};
+}
 
 /// Virtual machines: a space whose root is nested, and those that run in it. For hypervisors.
 pub mod guest {
     pub use crate::tlb::{GuestEntry, GuestExit, GuestSpace, Vcpu};
+}
+
+/// Roots that the host loads itself: in its own context switch, or for firmware, sleep and trampolines.
+pub mod host_roots {
+    pub use crate::handle::HostRoots;
 }
 
 /// Flushes without an interrupt: what a [`Platform`] with a back end is asked, and tags that are the same on all CPUs.
@@ -137,14 +154,21 @@ pub mod tags {
     pub use crate::tlb::{Asid, AsidSlot, TagEntries};
 }
 
-/// What a host may watch: [events](watch::TraceEvent), what a CPU [does](watch::Activity) while a wait [stalls](Stall), and how [`Stats`] sort waits.
+/// When a CPU uses user memory and when it does not: lazy mode, deferral, split tags, and what NMI handlers ask.
+pub mod user_memory {
+    pub use crate::handle::UserMemory;
+}
+
+/// What a host may watch: counters, [events](watch::TraceEvent), and what a CPU [does](watch::Activity) while a wait [stalls](watch::Stall).
 pub mod watch {
-    pub use crate::stats::WAIT_BUCKETS;
+    pub use crate::handle::Watcher;
+    pub use crate::stats::{Stats, WAIT_BUCKETS};
     pub use crate::trace::TraceEvent;
-    pub use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy};
+    pub use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy, Stall};
 }
 
 /// Mappings of one CPU that no other needs to flush: for servers that map their clients' pages.
 pub mod windows {
+    pub use crate::handle::Windows;
     pub use crate::tlb::{PinnedWindows, WindowRoot, WrongCpu};
 }

@@ -84,7 +84,7 @@ where
     }
 
     /// The CPUs in ascending order.
-    pub fn iter(&self) -> CpuIter<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + Clone + fmt::Debug + use<'_, N> {
         self.as_set().iter()
     }
 
@@ -221,7 +221,7 @@ impl<'a> CpuSet<'a> {
 
     /// The CPUs in ascending order.
     #[inline]
-    pub fn iter(&self) -> CpuIter<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + Clone + fmt::Debug + use<'a> {
         CpuIter {
             set: *self,
             group: 0,
@@ -245,7 +245,7 @@ impl fmt::Debug for CpuSet<'_> {
 
 /// Iterates a set of CPUs in ascending order.
 #[derive(Clone, Debug)]
-pub struct CpuIter<'a> {
+struct CpuIter<'a> {
     set: CpuSet<'a>,
     group: usize,
     /// What is left of the group's word.

@@ -131,6 +131,15 @@ where
         }
     }
 
+    /// The same for ever, for an engine that does not live for ever.
+    ///
+    /// # Safety
+    /// 1. It stays where it is until the last use of the engine that it is [attached](crate::Shootdown::attach) to.
+    pub unsafe fn assume_static(&self) -> &'static Self {
+        // SAFETY: duty 1: nobody but that engine uses the reference.
+        unsafe { &*core::ptr::from_ref(self) }
+    }
+
     /// It becomes the memory of `cpu`.
     ///
     /// # Panics

@@ -82,7 +82,7 @@ where
         );
         assert!(
             state.lazy.guest() == SpaceId::KERNEL,
-            "{me} goes offline inside run_guest"
+            "{me} goes offline inside GuestSpace::run"
         );
         assert!(
             !state.in_function.get(),

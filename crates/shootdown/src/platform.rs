@@ -53,12 +53,12 @@ use crate::watchdog::Stall;
 ///    leaked, or the process aborted.
 /// 10. [`prefetch_write`](Self::prefetch_write) changes nothing and never faults.
 /// 11. Under every root that a CPU has loaded while it is online, the host's own too, all that the engine and its callers lend to other CPUs is mapped, at
-///     one address, and is accessed without a fault: the engine, [`CpuMemory`](crate::CpuMemory), [`CallData`](crate::CallData), functions, and the stacks of those
+///     one address, and is accessed without a fault: the engine, [`CpuMemory`](crate::CpuMemory), [`CallData`](crate::calls::CallData), functions, and the stacks of those
 ///     who [call](crate::Shootdown::call_many). Other CPUs read and write it in their interrupt.
 /// 12. On a CPU that is online only this engine loads roots, tag 0 ([`Asid::UNTAGGED`]) and the tags of [`asid_slots`](Self::asid_slots) are its own, and tags stay
-///     switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::Shootdown::begin_foreign_root) and
-///     [`end_foreign_root`](crate::Shootdown::end_foreign_root), loads what it is told between the halves of a
-///     [switch](crate::Shootdown::begin_switch), and starts a CPU on a root of its own, which translates nothing globally but what the
+///     switched on; but the host does as it likes with tag 0 between [`begin_foreign_root`](crate::host_roots::HostRoots::begin_foreign_root) and
+///     [`end_foreign_root`](crate::host_roots::HostRoots::end_foreign_root), loads what it is told between the halves of a
+///     [switch](crate::host_roots::HostRoots::begin_switch), and starts a CPU on a root of its own, which translates nothing globally but what the
 ///     kernel's roots translate, and that in the same way.
 pub unsafe trait Platform: Sync {
     /// What [`irq_save`](Self::irq_save) remembers, such as the interrupt flag.
@@ -79,7 +79,7 @@ pub unsafe trait Platform: Sync {
 
     /// Forbids that the running task leaves this CPU. Nests. A host that never preempts kernel code
     /// does nothing here. Used only under policies that do not [wait preemptibly](crate::Policy::waits_preemptibly) or flush here
-    /// last, and by [`pin_windows`](crate::Shootdown::pin_windows).
+    /// last, and by [`pin`](crate::windows::Windows::pin).
     fn preempt_disable(&self);
 
     /// Undoes one [`preempt_disable`](Self::preempt_disable). Interrupts in any state, which may be another one than at the disabling: with interrupts
@@ -91,12 +91,12 @@ pub unsafe trait Platform: Sync {
 
     /// Sends the engine's interrupt to `target`, which is online; this CPU too: for what it posts to itself, and to look again. Called with
     /// interrupts off. It must not wait for the target, also not until that has taken its last interrupt (LoongArch: the blocking bit of the send
-    /// register stays clear): two CPUs that send to each other would wait for ever, and only [`look`](crate::Shootdown::look) on a third would say so.
+    /// register stays clear): two CPUs that send to each other would wait for ever, and only [`look`](crate::watch::Watcher::look) on a third would say so.
     ///
     /// # Errors
     /// [`IpiRefused`] when the interrupt could not be queued; the engine tries again, and reports to
     /// [`on_stall`](Self::on_stall) if that takes long. An interrupt to this CPU itself is asked for again when it polls, waits or
-    /// [looks](crate::Shootdown::look): a platform whose controller cannot interrupt its own CPU refuses, and calls that from its timer tick.
+    /// [looks](crate::watch::Watcher::look): a platform whose controller cannot interrupt its own CPU refuses, and calls that from its timer tick.
     fn send_ipi(&self, target: CpuId) -> Result<(), IpiRefused>;
 
     /// Drops translations of this CPU alone. Called with interrupts off.
@@ -157,7 +157,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Whether each space has a second root for user mode, under a second tag that belongs to the first
-    /// (page-table isolation). Then the host asks [`enter_user`](crate::Shootdown::enter_user) each time before it
+    /// (page-table isolation). Then the host asks [`enter_user`](crate::user_memory::UserMemory::enter_user) each time before it
     /// loads one.
     #[inline]
     fn splits_tags(&self) -> bool {
@@ -165,7 +165,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Drops `range` of the user side of `asid`, which is loaded, at once; true
-    /// if it did. If not, [`enter_user`](crate::Shootdown::enter_user) has the whole user side dropped.
+    /// if it did. If not, [`enter_user`](crate::user_memory::UserMemory::enter_user) has the whole user side dropped.
     /// With [`FreedTables::Yes`] cached page-table entries go too, those of other addresses that lead to them as well: x86's INVPCID of single addresses
     /// leaves entries of other addresses, so return false there. Called with interrupts off.
     #[inline]
@@ -260,8 +260,8 @@ pub unsafe trait Platform: Sync {
         &[]
     }
 
-    /// A wait has taken longer than [`set_stall_ns`](crate::Shootdown::set_stall_ns) allows. Called by the waiter, in
-    /// its context, or by [`look`](crate::Shootdown::look); the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
+    /// A wait has taken longer than [`set_stall_ns`](crate::watch::Watcher::set_stall_ns) allows. Called by the waiter, in
+    /// its context, or by [`look`](crate::watch::Watcher::look); the wait goes on afterwards. It may print, or stop the machine, but take no lock: the waiter may hold it, and one that polls calls
     /// back into the engine. It must not unwind, because what the waiter lent to the target is still lent. The default does nothing.
     #[cold]
     fn on_stall(&self, stall: &Stall) {
@@ -286,7 +286,7 @@ pub enum LocalFlush {
     /// Every translation, global ones too, of every page in the range. With [`FreedTables::Yes`] also every cached page-table
     /// entry that a walk to them uses (x86: INVLPG drops them while EFER.TCE is clear; where it may be
     /// set, on AMD's processors, CR3 is loaded with itself, too; RISC-V: SFENCE.VMA with an address orders leaf entries only, so it
-    /// takes one without). The range has at most [`FLUSH_CEILING_PAGES`](crate::FLUSH_CEILING_PAGES) pages.
+    /// takes one without). The range has at most [`FLUSH_CEILING_PAGES`](crate::flushes::FLUSH_CEILING_PAGES) pages.
     Pages(FlushRange, FreedTables),
     /// Every non-global translation and cached page-table entry of the loaded root. Asked for where user pages exceed the ceiling, the gaps between merged ranges
     /// counted; where an earlier change may not be flushed here; and for what passed this CPU by.

@@ -109,7 +109,7 @@ impl Policy {
             .map_or("custom", |(name, _)| name)
     }
 
-    /// Whether waits are timed into the histogram of [`Stats`](crate::Stats) (two clock readings a wait).
+    /// Whether waits are timed into the histogram of [`Stats`](crate::watch::Stats) (two clock readings a wait).
     pub const fn with_measured_waits(self, on: bool) -> Self {
         self.with(MEASURE_WAITS, on)
     }
@@ -231,13 +231,13 @@ impl Policy {
     }
 
     /// A CPU without user work stays in its space, and flushes leave it alone
-    /// ([`Shootdown::enter_lazy`](crate::Shootdown::enter_lazy)).
+    /// ([`UserMemory::enter_lazy`](crate::user_memory::UserMemory::enter_lazy)).
     pub const fn is_lazy(self) -> bool {
         self.has(LAZY)
     }
 
     /// A CPU in the kernel may leave flushes of user pages for later
-    /// ([`Shootdown::defer_flushes`](crate::Shootdown::defer_flushes)).
+    /// ([`UserMemory::defer_flushes`](crate::user_memory::UserMemory::defer_flushes)).
     pub const fn defers(self) -> bool {
         self.has(DEFERRAL)
     }

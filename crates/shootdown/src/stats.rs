@@ -99,7 +99,7 @@ counters! {
     ipis_spurious,
     /// Times the platform refused an interrupt and it was sent again.
     ipis_refused,
-    /// Interrupts sent again because a target did not answer ([`set_stall_ns`](crate::Shootdown::set_stall_ns)).
+    /// Interrupts sent again because a target did not answer ([`set_stall_ns`](crate::watch::Watcher::set_stall_ns)).
     ipis_resent,
     /// Functions that this CPU ran for an initiator, itself included.
     functions_run,
@@ -158,9 +158,9 @@ counters! {
     absent_skipped,
     /// Times this CPU was lazy in a space whose tables were freed, and let go of it.
     lazy_detached,
-    /// Times a guest ran here, and was left ([`run_guest`](crate::Shootdown::run_guest)).
+    /// Times a guest ran here, and was left ([`GuestSpace::run`](crate::guest::GuestSpace::run)).
     guest_exits,
-    /// Flushes of guests ([`submit_guest_flush`](crate::Shootdown::submit_guest_flush)).
+    /// Flushes of guests ([`FlushScope::Guest`](crate::FlushScope::Guest)).
     guest_flushes,
     /// CPUs that these kicked because they were in guest mode.
     guest_kicks,

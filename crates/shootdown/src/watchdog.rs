@@ -4,7 +4,7 @@
 //! without a word. Waiters therefore look at the clock now and then. A report never ends a wait: the target may still
 //! use what the caller lent it (I11). With each report all targets that have not answered are interrupted once more, in case it was lost.
 //!
-//! What nobody waits for in the engine is looked after by the timer's ticks ([`Shootdown::look`](crate::Shootdown::look)).
+//! What nobody waits for in the engine is looked after by the timer's ticks ([`Watcher::look`](crate::watch::Watcher::look)).
 
 use core::fmt;
 // Reports take part in no protocol.
@@ -14,7 +14,7 @@ use crate::call::{Number, Run, SLOTS};
 use crate::cpu::CpuId;
 use crate::sync::OwnWord;
 
-/// After how long a wait is reported unless the host [says otherwise](crate::Shootdown::set_stall_ns): ten seconds.
+/// After how long a wait is reported unless the host [says otherwise](crate::watch::Watcher::set_stall_ns): ten seconds.
 pub const DEFAULT_STALL_NS: u64 = 10_000_000_000;
 
 /// What a CPU does for the engine.
@@ -27,7 +27,7 @@ pub enum Activity {
     /// It runs a called function: the name of its type, which for a closure names the function that it was written
     /// in ([`type_name`](core::any::type_name)).
     Function(&'static str),
-    /// It is inside [`run_guest`](crate::Shootdown::run_guest): its guest has not exited, or has and interrupts are still off.
+    /// It is inside [`GuestSpace::run`](crate::guest::GuestSpace::run): its guest has not exited, or has and interrupts are still off.
     Guest,
 }
 
@@ -36,7 +36,7 @@ pub enum Activity {
 pub enum FoundBy {
     /// One that waits for the request, or sends its interrupt again and again.
     Waiter,
-    /// [`Shootdown::look`](crate::Shootdown::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
+    /// [`Watcher::look`](crate::watch::Watcher::look): nobody waits for the request in the engine. Its initiator has gone on, as after a post, or does not
     /// come back from [`Platform::send_ipi`](crate::Platform::send_ipi) or [`on_stall`](crate::Platform::on_stall).
     Look,
 }
@@ -73,7 +73,7 @@ impl Entry {
     }
 }
 
-/// A request that has not been served for longer than [`Shootdown::set_stall_ns`](crate::Shootdown::set_stall_ns) allows, seen by one that waits
+/// A request that has not been served for longer than [`Watcher::set_stall_ns`](crate::watch::Watcher::set_stall_ns) allows, seen by one that waits
 /// for it. Displays as one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -94,7 +94,12 @@ fn as_cpu<P: Platform + AsRef<State>, R>(
 fn start<P: Platform + AsRef<State> + Default>() -> (&'static Shootdown<P, 2>, [AddressSpace<2>; 2])
 {
     let engine: &'static Shootdown<P, 2> = Box::leak(Box::new(Shootdown::new(P::default())));
-    engine.attach_all(Box::leak(Box::new([const { CpuMemory::new() }; 2])));
+    for (cpu, memory) in (0..)
+        .map(CpuId::new)
+        .zip(Box::leak(Box::new([const { CpuMemory::new() }; 2])))
+    {
+        engine.attach(cpu, memory);
+    }
     (0..2).for_each(|number| as_cpu(engine, number, || engine.online()));
     engine.platform().as_ref().flushes.lock().unwrap().clear();
     let spaces = [1, 2].map(|root| AddressSpace::new(engine, tables(root)));
@@ -148,7 +153,7 @@ fn tags_without_the_instruction_are_flushed_by_interrupts() {
         as_cpu(engine, 1, || engine.handle_ipi());
         assert!(ticket.is_done());
     }
-    let stats = engine.total_stats();
+    let stats = engine.watch().total_stats();
     assert_eq!((stats.tags_globalized, stats.flushes_everywhere), (2, 0));
     leave(engine, &space);
 }

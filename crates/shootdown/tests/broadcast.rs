@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::calls::{CallTicket, Wait};
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -47,7 +48,7 @@ where
             assert_eq!(runs.take(), u32::from(expected), "cpu{cpu}");
         }
     }
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!((stats.broadcasts_published, stats.broadcasts_full), (4, 0));
     let executions = 1 + N as u64 + (N as u64).div_ceil(3) + 2;
     assert_eq!(stats.functions_run, executions);
@@ -78,14 +79,14 @@ fn only_large_masks_are_broadcast() {
     let machine = machine::<16>();
     let from = u32::from(Policy::BEST.broadcasts_from());
     machine.call_many(&mask(1..from), &|_| ());
-    assert_eq!(machine.total_stats().broadcasts_published, 0);
+    assert_eq!(machine.watch().total_stats().broadcasts_published, 0);
     machine.call_many(&mask(1..=from), &|_| ());
-    assert_eq!(machine.total_stats().broadcasts_published, 1);
+    assert_eq!(machine.watch().total_stats().broadcasts_published, 1);
     for policy in [Policy::BEFORE, Policy::PUBLISHED] {
         machine.set_policy(policy);
         machine.call_many(&mask(1..16), &|_| ());
     }
-    assert_eq!(machine.total_stats().broadcasts_published, 1);
+    assert_eq!(machine.watch().total_stats().broadcasts_published, 1);
 }
 
 /// Posts from as many CPUs as it takes, while nobody serves; then everybody does. Each function runs once on each target.
@@ -99,12 +100,14 @@ where
     let posts = ROOM as u32 + 3;
     for number in 0..posts {
         puppet.as_cpu(number, || {
-            machine.post(&mask(targets), move |me| {
-                RUNS.lock().unwrap().push((me.as_u32(), number));
-            });
+            machine
+                .try_post(&mask(targets), move |me| {
+                    RUNS.lock().unwrap().push((me.as_u32(), number));
+                })
+                .unwrap();
         });
     }
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!(stats.broadcasts_published, u64::from(posts));
     assert_eq!(stats.broadcasts_full, full);
     for target in targets {
@@ -132,15 +135,15 @@ fn one_request_may_go_both_ways() {
     let machine = loud::<128>();
     let puppet = *machine.platform();
     for number in 0..ROOM as u32 {
-        puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
+        puppet.as_cpu(number, || machine.try_post(&mask([127]), |_| ()).unwrap());
     }
-    machine.post(&mask([60, 126]), |_| RUNS.add());
-    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    machine.try_post(&mask([60, 126]), |_| RUNS.add()).unwrap();
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 1);
     for target in [60, 126] {
         assert!(puppet.deliver(target));
         // Another request of the same CPU by the inbox: whoever comes for that leaves alone what the ring told.
         machine.set_policy(Policy::BEST.with_broadcast_from(0));
-        machine.post(&mask([target]), |_| ());
+        machine.try_post(&mask([target]), |_| ()).unwrap();
         assert!(puppet.deliver(target));
     }
     assert_eq!(RUNS.get(), 2);
@@ -156,10 +159,10 @@ where
     let machine = loud::<N>();
     let puppet = *machine.platform();
     let count = |_: CpuId| runs.add();
-    machine.post(&mask([first, second]), count);
+    machine.try_post(&mask([first, second]), count).unwrap();
     assert!(puppet.deliver(first));
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
-    machine.post(&mask([first, second]), count);
+    machine.try_post(&mask([first, second]), count).unwrap();
     for (target, expected) in [(first, 2), (second, 4)] {
         assert!(puppet.deliver(target));
         assert_eq!(runs.get(), expected);
@@ -187,12 +190,12 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     let note = |what: &'static str| move |_: CpuId| ORDER.lock().unwrap().push(what);
     puppet.deliver_on_relax.store(false, Relaxed);
     puppet.as_cpu(1, || {
-        machine.post(&mask([1]), note("first"));
+        machine.try_post(&mask([1]), note("first")).unwrap();
     });
     puppet.deliver(1);
     let inner = |_: CpuId| {
         note("first begins")(cpu(1));
-        puppet.as_cpu(2, || machine.post(&mask([1]), note("second")));
+        puppet.as_cpu(2, || machine.try_post(&mask([1]), note("second")).unwrap());
         puppet.as_cpu(3, || {
             let range = pages(0, 1);
             let freed = FreedTables::Yes;
@@ -210,7 +213,7 @@ fn inside_a_function_flushes_are_heard_and_functions_wait() {
     puppet.deliver_all();
     let order = std::mem::take(&mut *ORDER.lock().unwrap());
     assert_eq!(order, ["first", "first begins", "first ends", "second"]);
-    assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).remote_flushes, 1);
 }
 
 /// A CPU that nobody named for longer than a ring remembers hears what names it.
@@ -225,7 +228,7 @@ fn who_was_not_named_for_long_is_found() {
         machine.call_many(&mask([3]), &|_| RUNS.add());
         assert_eq!(RUNS.get(), round);
     }
-    assert_eq!(machine.total_stats().broadcasts_full, 0);
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 0);
 }
 
 /// The entry that names a CPU is the oldest in the ring when it looks at last, however far it was behind.
@@ -236,18 +239,18 @@ fn the_oldest_entry_of_a_ring_is_found() {
     let puppet = *machine.platform();
     let to_others = |count: u64| {
         for _ in 0..count {
-            machine.post(&mask([1, 2]), |_| ());
+            machine.try_post(&mask([1, 2]), |_| ()).unwrap();
             assert!(puppet.deliver(1) && puppet.deliver(2));
         }
     };
     for behind in 0..=ROOM {
         to_others(behind);
-        machine.post(&mask([3]), |_| RUNS.add());
+        machine.try_post(&mask([3]), |_| RUNS.add()).unwrap();
         to_others(ROOM - 1);
         assert!(puppet.deliver(3));
         assert_eq!(RUNS.take(), 1, "{behind} before it");
     }
-    assert_eq!(machine.total_stats().broadcasts_full, 0);
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 0);
 }
 
 #[test]
@@ -259,14 +262,14 @@ fn a_cpu_that_comes_late_hears_nothing_old() {
         puppet.as_cpu(number, || machine.online());
     }
     for _ in 0..ROOM + 2 {
-        machine.call_all(&|_| ());
+        machine.call_many(CallTargets::Online, &|_| ());
     }
     puppet.as_cpu(3, || machine.online());
     puppet.as_cpu(3, || assert!(!machine.poll()));
-    assert_eq!(machine.call_all(&|_| ()), mask(0..4));
-    assert_eq!(machine.stats(cpu(3)).functions_run, 1);
+    assert_eq!(machine.call_many(CallTargets::Online, &|_| ()), mask(0..4));
+    assert_eq!(machine.watch().stats(cpu(3)).functions_run, 1);
     puppet.as_cpu(3, || machine.offline());
-    assert_eq!(machine.call_all(&|_| ()), mask(0..3));
+    assert_eq!(machine.call_many(CallTargets::Online, &|_| ()), mask(0..3));
 }
 
 /// What a CPU heard before it went is still in the ring when it comes back.
@@ -275,7 +278,7 @@ fn who_comes_back_hears_nothing_twice() {
     static RUNS: Count = Count::new();
     let machine = loud::<4>();
     for _ in 0..3 {
-        machine.post(&mask([3]), |_| RUNS.add());
+        machine.try_post(&mask([3]), |_| RUNS.add()).unwrap();
     }
     machine.platform().as_cpu(3, || {
         machine.offline();
@@ -292,7 +295,7 @@ fn who_comes_back_hears_nothing_twice() {
 fn the_watchdog_names_who_has_not_acknowledged() {
     let machine = loud::<16>();
     let puppet = *machine.platform();
-    machine.set_stall_ns(1);
+    machine.watch().set_stall_ns(1);
     puppet.deliver_on_relax.store(false, Relaxed);
     puppet.at_stall(|puppet| puppet.deliver_all());
     let ticket = machine.submit(&mask(1..5), |_| (), Wait::Done);
@@ -314,12 +317,12 @@ fn a_broadcast_flush_waits_for_no_function() {
     for initiator in 2..8 {
         puppet.as_cpu(initiator, || {
             for _ in 0..3 {
-                machine.post(&mask([1]), |_| ());
+                machine.try_post(&mask([1]), |_| ()).unwrap();
             }
         });
     }
     // One more that has no room, in the ring.
-    puppet.as_cpu(14, || machine.post(&mask(1..14), |_| ()));
+    puppet.as_cpu(14, || machine.try_post(&mask(1..14), |_| ()).unwrap());
     let range = pages(0, 1);
     let ticket = puppet.as_cpu(15, || machine.submit_flush(&space, range, FreedTables::No));
     puppet.trace.take();
@@ -337,7 +340,7 @@ fn a_broadcast_flush_waits_for_no_function() {
     );
     (0..16).for_each(|number| while puppet.deliver(number) {});
     ticket.wait();
-    assert_eq!(machine.stats(cpu(1)).functions_run, 19);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 19);
 }
 
 /// A slot whose last request was in the inboxes, because its ring was full, is announced in the ring again, and only there; after a
@@ -348,15 +351,18 @@ fn a_ring_that_was_full_is_used_again() {
     let machine = loud::<128>();
     let puppet = *machine.platform();
     let count = |_: CpuId| RUNS.add();
-    let published = || machine.stats(cpu(0)).broadcasts_published;
+    let published = || machine.watch().stats(cpu(0)).broadcasts_published;
     for number in 1..=ROOM as u32 {
-        puppet.as_cpu(number, || machine.post(&mask([127]), |_| ()));
+        puppet.as_cpu(number, || machine.try_post(&mask([127]), |_| ()).unwrap());
     }
-    machine.post(&mask([126]), count);
-    assert_eq!((machine.total_stats().broadcasts_full, published()), (1, 1));
+    machine.try_post(&mask([126]), count).unwrap();
+    assert_eq!(
+        (machine.watch().total_stats().broadcasts_full, published()),
+        (1, 1)
+    );
     assert!(puppet.deliver(126) && puppet.deliver(127));
     for posts in 1..=18 {
-        machine.post(&mask([126]), count);
+        machine.try_post(&mask([126]), count).unwrap();
         assert!(puppet.deliver(126));
         assert_eq!(
             published(),
@@ -364,9 +370,9 @@ fn a_ring_that_was_full_is_used_again() {
             "after {posts}"
         );
     }
-    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 1);
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
-    machine.post(&mask([126]), count);
+    machine.try_post(&mask([126]), count).unwrap();
     assert!(puppet.deliver(126));
     assert_eq!(RUNS.get(), 20);
 }
@@ -376,11 +382,11 @@ fn a_ring_that_was_full_is_used_again() {
 fn who_is_called_again_and_again_uses_the_inboxes() {
     let machine = loud::<16>();
     let puppet = *machine.platform();
-    let published = || machine.stats(cpu(0)).broadcasts_published;
+    let published = || machine.watch().stats(cpu(0)).broadcasts_published;
     let (me, others) = (CpuMask::only(cpu(0)), mask(1..12));
     for (calls, broadcasts) in [(0, 1), (2, 2), (3, 2), (4, 2), (0, 3)] {
         for initiator in 1..=calls {
-            puppet.as_cpu(initiator, || machine.post(&me, |_| ()));
+            puppet.as_cpu(initiator, || machine.try_post(&me, |_| ()).unwrap());
         }
         puppet.deliver(0);
         machine.call_many(&others, &|_| ());
@@ -395,7 +401,7 @@ fn a_ring_that_was_used_before_is_full_at_the_same_number() {
     let machine = loud::<64>();
     let puppet = *machine.platform();
     for number in 0..ROOM as u32 + 1 {
-        puppet.as_cpu(number, || machine.post(&mask([63]), |_| ()));
+        puppet.as_cpu(number, || machine.try_post(&mask([63]), |_| ()).unwrap());
         assert!(puppet.deliver(63));
     }
     let submit = |number| {
@@ -403,7 +409,7 @@ fn a_ring_that_was_used_before_is_full_at_the_same_number() {
         puppet.as_cpu(number, submit)
     };
     let tickets: Vec<_> = (0..ROOM as u32 + 1).map(submit).collect();
-    assert_eq!(machine.total_stats().broadcasts_full, 1);
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 1);
     assert!(tickets.iter().all(|ticket| !ticket.is_done()));
     assert!(puppet.deliver(62));
     assert_eq!(u64::from(RUNS.get()), ROOM + 1);
@@ -431,13 +437,15 @@ fn a_waiter_with_interrupts_off_runs_what_is_broadcast_to_it() {
     puppet.deafen(1);
     puppet.at_next_relax(move || {
         puppet.as_cpu(2, || {
-            machine.post(&mask([0]), move |_| puppet.hear_again(1));
+            machine
+                .try_post(&mask([0]), move |_| puppet.hear_again(1))
+                .unwrap();
         });
     });
     puppet.set_irqs_off(true);
     assert_eq!(machine.call_many(&mask([1]), &|_| ()), mask([1]));
     puppet.set_irqs_off(false);
-    assert_eq!(machine.stats(cpu(0)).polls_served, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).polls_served, 1);
 }
 
 /// A flush that comes while the second of three functions runs, for long, does not wait for the third.
@@ -448,15 +456,15 @@ fn between_functions_of_a_ring_flushes_are_served() {
     let puppet = *machine.platform();
     let function = move |me: CpuId| {
         let mut flushed = FLUSHED.lock().unwrap();
-        flushed.push(machine.stats(me).remote_flushes);
+        flushed.push(machine.watch().stats(me).remote_flushes);
         if flushed.len() == 2 {
             puppet.skipped_ns.fetch_add(5000, Relaxed);
-            let submit = || machine.submit_flush_kernel(pages(0, 1), FreedTables::No);
+            let submit = || machine.submit_flush(FlushScope::Kernel, pages(0, 1), FreedTables::No);
             puppet.as_cpu(7, || std::mem::forget(submit()));
         }
     };
     for number in 1..4 {
-        puppet.as_cpu(number, || machine.post(&mask([0]), function));
+        puppet.as_cpu(number, || machine.try_post(&mask([0]), function).unwrap());
     }
     puppet.as_cpu(1, || assert!(puppet.deliver(0)));
     assert_eq!(*FLUSHED.lock().unwrap(), [0, 0, 1]);
@@ -473,15 +481,17 @@ fn a_function_that_is_left_in_the_ring_twice_runs() {
     };
     // From here on functions wait for their turn.
     for number in 1..3 {
-        puppet.as_cpu(number, || machine.post(&mask([0]), slow));
+        puppet.as_cpu(number, || machine.try_post(&mask([0]), slow).unwrap());
     }
     puppet.as_cpu(1, || assert!(puppet.deliver(0)));
     for number in 1..18 {
         let broadcast_from = u16::from(number >= 16);
         machine.set_policy(Policy::BEST.with_broadcast_from(broadcast_from));
-        puppet.as_cpu(number, || machine.post(&mask([0]), |_| RUNS.add()));
+        puppet.as_cpu(number, || {
+            machine.try_post(&mask([0]), |_| RUNS.add()).unwrap()
+        });
     }
-    assert_eq!(machine.total_stats().broadcasts_published, 2);
+    assert_eq!(machine.watch().total_stats().broadcasts_published, 2);
     puppet.as_cpu(1, || assert!(puppet.deliver(0)));
     assert_eq!(RUNS.get(), 17);
 }
@@ -494,14 +504,14 @@ fn the_newest_entry_of_a_ring_is_found() {
     let puppet = *machine.platform();
     for behind in 0..=3 * ROOM {
         for _ in 0..behind {
-            machine.post(&mask([1, 2]), |_| ());
+            machine.try_post(&mask([1, 2]), |_| ()).unwrap();
             assert!(puppet.deliver(1) && puppet.deliver(2));
         }
-        machine.post(&mask([3]), |_| RUNS.add());
+        machine.try_post(&mask([3]), |_| RUNS.add()).unwrap();
         assert!(puppet.deliver(3));
         assert_eq!(RUNS.take(), 1, "{behind} before it");
     }
-    assert_eq!(machine.total_stats().broadcasts_full, 0);
+    assert_eq!(machine.watch().total_stats().broadcasts_full, 0);
 }
 
 /// The interrupted task gets on in between.
@@ -510,10 +520,12 @@ fn a_broadcast_that_comes_while_a_function_runs_waits_for_its_interrupt() {
     static RUNS: Count = Count::new();
     let machine = machine::<4>();
     let puppet = *machine.platform();
-    machine.post(&mask([1]), move |_| {
-        machine.set_policy(Policy::BEST.with_broadcast_from(1));
-        puppet.as_cpu(2, || machine.post(&mask([1]), |_| RUNS.add()));
-    });
+    machine
+        .try_post(&mask([1]), move |_| {
+            machine.set_policy(Policy::BEST.with_broadcast_from(1));
+            puppet.as_cpu(2, || machine.try_post(&mask([1]), |_| RUNS.add()).unwrap());
+        })
+        .unwrap();
     for runs in 0..2 {
         assert!(puppet.deliver(1));
         assert_eq!(RUNS.get(), runs);

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use puppet::*;
+use shootdown::calls::{CallData, KickTicket, NotReady, PAYLOAD_BYTES, SlotsBusy, Wait};
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -36,10 +37,15 @@ where
     assert_eq!(machine.call_many(&odd, &count), odd);
     assert_eq!(take(), expect(&|n| n % 2 == 1));
 
-    assert_eq!(machine.call_all(&count), CpuMask::first(N));
+    assert_eq!(
+        machine.call_many(CallTargets::Online, &count),
+        CpuMask::first(N)
+    );
     assert_eq!(take(), expect(&|_| true));
 
-    let upper = machine.call_if(&CpuMask::first(N), |cpu| cpu.index() * 2 >= N, &count);
+    let online = machine.ready_cpus();
+    let upper = online.iter().filter(|cpu| cpu.index() * 2 >= N);
+    let upper = machine.call_many(&upper.collect::<CpuMask<N>>(), &count);
     assert_eq!(take(), expect(&|n| n * 2 >= N));
     assert_eq!(upper.len(), N - N.div_ceil(2));
 
@@ -50,7 +56,7 @@ where
     }
     assert_eq!(take(), expect(&|_| false));
     assert_eq!(take(), expect(&|_| false));
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!(
         stats.functions_run,
         1 + odd.len() as u64 + N as u64 + upper.len() as u64
@@ -91,37 +97,22 @@ fn a_cpu_is_no_target_before_it_is_online() {
         machine.call_one(cpu(9), &|_| unreachable!()),
         Err(NotReady { cpu: cpu(9) })
     );
-    assert_eq!(machine.call_all(&|me| assert_eq!(me, cpu(0))), mask([0]));
+    assert_eq!(
+        machine.call_many(CallTargets::Online, &|me| assert_eq!(me, cpu(0))),
+        mask([0])
+    );
     machine.platform().as_cpu(2, || machine.online());
-    assert_eq!(machine.call_all(&|_| ()), mask([0, 2]));
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(
+        machine.call_many(CallTargets::Online, &|_| ()),
+        mask([0, 2])
+    );
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
 }
 
 #[test]
 fn coming_online_twice_is_refused() {
     let machine = machine::<2>();
     assert!(catch_unwind(AssertUnwindSafe(|| machine.online())).is_err());
-}
-
-#[test]
-fn a_condition_is_asked_once_for_each_online_target_when_queued() {
-    let machine = powered_off::<4>();
-    let puppet = *machine.platform();
-    for number in [0, 1, 3] {
-        puppet.as_cpu(number, || machine.online());
-    }
-    let mut asked = Vec::new();
-    let ran = machine.call_if(
-        &mask([1, 2, 3]),
-        |cpu| {
-            assert_eq!(puppet.current_cpu().as_u32(), 0, "asked on a target");
-            asked.push(cpu.as_u32());
-            cpu.as_u32() == 3
-        },
-        &|me| assert_eq!(me, cpu(3)),
-    );
-    assert_eq!(asked, [1, 3]);
-    assert_eq!(ran, mask([3]));
 }
 
 #[test]
@@ -160,9 +151,11 @@ fn a_post_is_copied_and_not_waited_for() {
     let machine = machine::<4>();
     let payload = [1u64, 20, 300, 4000, 50000];
     assert_eq!(size_of_val(&payload), PAYLOAD_BYTES);
-    machine.post(&mask([1, 3]), move |_| {
-        SUM.fetch_add(payload.iter().sum(), Relaxed);
-    });
+    machine
+        .try_post(&mask([1, 3]), move |_| {
+            SUM.fetch_add(payload.iter().sum(), Relaxed);
+        })
+        .unwrap();
     assert_eq!(SUM.load(Relaxed), 0, "the post waited");
     machine.platform().deliver_all();
     assert_eq!(SUM.load(Relaxed), 2 * 54321);
@@ -209,7 +202,7 @@ fn a_ticket_may_be_waited_for_on_another_cpu() {
         assert!(!ticket.is_done(), "it looks at somebody else's request");
         assert_eq!(ticket.wait(), mask([1]));
     });
-    assert_eq!(machine.stats(cpu(1)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 1);
 }
 
 #[test]
@@ -259,21 +252,21 @@ fn no_call_is_lost_when_every_slot_is_busy() {
     }
     assert_eq!(accepted, 3, "three slots are for functions");
     assert_eq!(RUNS.get(), 0);
-    machine.post(&mask([1]), count); // waits for a slot, which delivers
+    _ = machine.submit(&mask([1]), count, Wait::None); // waits for a slot, which delivers
     machine.platform().deliver_all();
     assert_eq!(RUNS.get(), 4);
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
 }
 
 #[test]
 fn an_interrupt_on_its_way_is_not_sent_twice() {
     let machine = machine::<2>();
-    machine.post(&mask([1]), |_| ());
-    machine.post(&mask([1]), |_| ());
-    let sent = machine.stats(cpu(0));
+    machine.try_post(&mask([1]), |_| ()).unwrap();
+    machine.try_post(&mask([1]), |_| ()).unwrap();
+    let sent = machine.watch().stats(cpu(0));
     assert_eq!((sent.ipis_sent, sent.ipis_avoided), (1, 1));
     machine.platform().deliver_all();
-    let received = machine.stats(cpu(1));
+    let received = machine.watch().stats(cpu(1));
     assert_eq!((received.ipis_received, received.functions_run), (1, 2));
 }
 
@@ -286,10 +279,10 @@ where
     let (machine, puppet) = with_puppet::<N>();
     for number in 1..N as u32 {
         puppet.as_cpu(number, || {
-            machine.post(&mask([0]), |_| RUNS.add());
+            machine.try_post(&mask([0]), |_| RUNS.add()).unwrap();
         });
     }
-    assert_eq!(machine.total_stats().ipis_sent, 1);
+    assert_eq!(machine.watch().total_stats().ipis_sent, 1);
     puppet.as_cpu(1, || puppet.deliver(0));
     assert_eq!(RUNS.get(), N as u32 - 1);
 }
@@ -305,8 +298,11 @@ fn one_interrupt_serves_every_initiator() {
 fn a_refused_interrupt_is_sent_again() {
     let machine = machine::<4>();
     machine.platform().refuse.store(5, Relaxed);
-    assert_eq!(machine.call_all(&|_| ()), CpuMask::first(4));
-    assert_eq!(machine.stats(cpu(0)).ipis_refused, 5);
+    assert_eq!(
+        machine.call_many(CallTargets::Online, &|_| ()),
+        CpuMask::first(4)
+    );
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 5);
 }
 
 #[test]
@@ -314,21 +310,21 @@ fn targets_that_were_interrupted_are_not_again_when_the_next_one_is_refused() {
     let (machine, puppet) = with_puppet::<4>();
     machine.set_policy(Policy::BEST.with_multicast(false));
     *puppet.refuse_to.lock().unwrap() = (2, 1);
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     assert_eq!(puppet.sent.take(), [(0, 1), (0, 2), (0, 3)]);
-    assert_eq!(machine.stats(cpu(0)).ipis_refused, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 1);
 }
 
 #[test]
 fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     assert_eq!(puppet.multicasts.take(), [vec![1, 2, 3]]);
     machine.call_one(cpu(1), &|_| ()).unwrap();
     let none: [Vec<u32>; 0] = [];
     assert_eq!(puppet.multicasts.take(), none, "one target");
     machine.set_policy(Policy::BEST.with_multicast(false));
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     assert!(puppet.multicasts.take().is_empty());
 }
 
@@ -337,7 +333,7 @@ fn several_targets_are_interrupted_by_one_multicast_where_the_policy_says() {
 fn lines_are_asked_for_ahead_where_the_policy_says() {
     let (machine, puppet) = with_puppet::<64>();
     machine.set_policy(Policy::BEST.with_broadcast_from(0));
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     let hints = puppet.prefetches.take();
     let mine: Vec<_> = hints.iter().filter(|hint| hint.0 == 0).collect();
     let lines: BTreeSet<_> = mine.iter().collect();
@@ -359,16 +355,16 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
     }
     assert_eq!(hints.len(), 9 + 2 * 63);
     for initiator in 1..=3 {
-        puppet.as_cpu(initiator, || machine.post(&mask([0]), |_| ()));
+        puppet.as_cpu(initiator, || machine.try_post(&mask([0]), |_| ()).unwrap());
     }
     assert!(puppet.deliver(0));
     puppet.prefetches.take();
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     let hints = puppet.prefetches.take();
     let mine = hints.iter().filter(|hint| hint.0 == 0).count();
     assert_eq!(mine, 1, "in a storm only its slot");
     machine.set_policy(Policy::BEST);
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     let hints = puppet.prefetches.take();
     let lines = hints.iter().filter(|hint| hint.0 == 0).count();
     assert_eq!(
@@ -378,7 +374,7 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
     );
     assert_eq!(hints.len(), lines + 63, "each target: its own inbox");
     machine.set_policy(Policy::PUBLISHED);
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     assert!(puppet.prefetches.take().is_empty());
 }
 
@@ -401,7 +397,7 @@ fn a_called_function_may_not_call_and_wait_but_may_post() {
     // The same on the CPU that calls.
     machine
         .call_one(cpu(0), &|_| {
-            let call = AssertUnwindSafe(|| machine.post(&mask([1]), |_| ()));
+            let call = AssertUnwindSafe(|| machine.submit(&mask([1]), |_| (), Wait::None));
             assert!(catch_unwind(call).is_err());
         })
         .unwrap();
@@ -417,7 +413,7 @@ where
     machine
         .call_one(cpu(0), &|_| {
             let kick = puppet.as_cpu(1, || {
-                machine.post(&mask([0]), move |_| RUNS.add());
+                machine.try_post(&mask([0]), move |_| RUNS.add()).unwrap();
                 machine.kick(&mask([0]))
             });
             machine.poll(); // takes the inbox because of the kick, and serves flushes only
@@ -443,14 +439,14 @@ where
 {
     let machine = machine::<N>();
     for round in 1..=3 {
-        machine.post(&mask([1]), |_| ());
+        machine.try_post(&mask([1]), |_| ()).unwrap();
         assert!(
             machine.platform().deliver(1),
             "no interrupt in round {round}"
         );
-        assert_eq!(machine.stats(cpu(1)).functions_run, round);
+        assert_eq!(machine.watch().stats(cpu(1)).functions_run, round);
     }
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 3);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 3);
 }
 
 #[test]
@@ -492,10 +488,12 @@ fn order_of(initiators: &[u32], function_ns: usize, rounds: usize) -> Vec<usize>
         for (number, initiator) in initiators.iter().enumerate() {
             a_while(puppet);
             puppet.as_cpu(*initiator, || {
-                machine.post(&mask([4]), move |_| {
-                    ORDER.lock().unwrap().push(number);
-                    puppet.skipped_ns.fetch_add(function_ns, Relaxed);
-                });
+                machine
+                    .try_post(&mask([4]), move |_| {
+                        ORDER.lock().unwrap().push(number);
+                        puppet.skipped_ns.fetch_add(function_ns, Relaxed);
+                    })
+                    .unwrap();
             });
         }
         ORDER.lock().unwrap().clear();
@@ -525,9 +523,11 @@ fn a_cpu_learns_that_functions_have_become_short() {
     let (machine, puppet) = with_puppet::<4>();
     let post = |initiator, function_ns| {
         puppet.as_cpu(initiator, || {
-            machine.post(&mask([0]), move |_| {
-                puppet.skipped_ns.fetch_add(function_ns, Relaxed);
-            });
+            machine
+                .try_post(&mask([0]), move |_| {
+                    puppet.skipped_ns.fetch_add(function_ns, Relaxed);
+                })
+                .unwrap();
         });
     };
     let order = || {
@@ -560,13 +560,15 @@ fn a_function_that_is_found_again_runs_once() {
     let (machine, puppet) = with_puppet::<2>();
     let count = |which: usize| move |_: CpuId| RUNS[which].add();
     puppet.as_cpu(1, || {
-        machine.post(&mask([0]), move |cpu| {
-            count(0)(cpu);
-            // The second function waits in a slot of CPU 1, which rings once more.
-            puppet.as_cpu(1, || machine.post(&mask([0]), count(2)));
-        });
+        machine
+            .try_post(&mask([0]), move |cpu| {
+                count(0)(cpu);
+                // The second function waits in a slot of CPU 1, which rings once more.
+                puppet.as_cpu(1, || machine.try_post(&mask([0]), count(2)).unwrap());
+            })
+            .unwrap();
         a_while(puppet);
-        machine.post(&mask([0]), count(1));
+        machine.try_post(&mask([0]), count(1)).unwrap();
         puppet.deliver(0);
     });
     let runs = || RUNS.each_ref().map(|runs| runs.get());
@@ -589,10 +591,12 @@ fn of_many_initiators_none_is_left_behind() {
         let puppet = *machine.platform();
         a_while(puppet);
         puppet.as_cpu(initiator, || {
-            machine.post(&CpuMask::only(CpuId::new(63)), move |_| {
-                RUNS[initiator as usize].add();
-                again(machine, initiator);
-            });
+            machine
+                .try_post(&CpuMask::only(CpuId::new(63)), move |_| {
+                    RUNS[initiator as usize].add();
+                    again(machine, initiator);
+                })
+                .unwrap();
         });
     }
     (0..INITIATORS).for_each(|initiator| again(machine, initiator));
@@ -622,13 +626,15 @@ fn no_function_runs_before_all_flushes_are_served() {
     let tickets: Vec<_> = (1..=INITIATORS)
         .map(|initiator| {
             puppet.as_cpu(initiator, || {
-                machine.post(&mask([0]), move |_| {
-                    RUNS.add();
-                    let stats = machine.stats(cpu(0));
-                    let served = stats.remote_flushes + stats.flushes_covered;
-                    let is_left = served < u64::from(INITIATORS);
-                    WITH_FLUSHES_LEFT.fetch_add(u32::from(is_left), Relaxed);
-                });
+                machine
+                    .try_post(&mask([0]), move |_| {
+                        RUNS.add();
+                        let stats = machine.watch().stats(cpu(0));
+                        let served = stats.remote_flushes + stats.flushes_covered;
+                        let is_left = served < u64::from(INITIATORS);
+                        WITH_FLUSHES_LEFT.fetch_add(u32::from(is_left), Relaxed);
+                    })
+                    .unwrap();
                 machine.submit_flush(&space, FlushRange::WHOLE, FreedTables::No)
             })
         })
@@ -666,10 +672,12 @@ fn functions_that_keep_coming_do_not_hold_the_interrupt_for_ever() {
     /// Posts itself to CPU 0 from CPU 1 each time it runs.
     fn again(machine: &'static puppet::Machine<2>) {
         machine.platform().as_cpu(1, || {
-            machine.post(&CpuMask::only(CpuId::new(0)), move |_| {
-                RUNS.add();
-                again(machine);
-            });
+            machine
+                .try_post(&CpuMask::only(CpuId::new(0)), move |_| {
+                    RUNS.add();
+                    again(machine);
+                })
+                .unwrap();
         });
     }
     again(machine);
@@ -703,23 +711,27 @@ fn a_bound_that_is_reached_is_made_up_for() {
         let puppet = *machine.platform();
         a_while(puppet);
         puppet.as_cpu(20, || {
-            machine.post(&CpuMask::only(CpuId::new(0)), move |_| {
-                RUNS[0].add();
-                puppet.skipped_ns.fetch_add(5000, Relaxed);
-                again(machine);
-            });
+            machine
+                .try_post(&CpuMask::only(CpuId::new(0)), move |_| {
+                    RUNS[0].add();
+                    puppet.skipped_ns.fetch_add(5000, Relaxed);
+                    again(machine);
+                })
+                .unwrap();
         });
     }
     let (machine, puppet) = with_puppet::<32>();
     for initiator in [1, 2] {
         let slow = move |_| _ = puppet.skipped_ns.fetch_add(5000, Relaxed);
-        puppet.as_cpu(initiator, || machine.post(&mask([0]), slow));
+        puppet.as_cpu(initiator, || machine.try_post(&mask([0]), slow).unwrap());
     }
     assert!(puppet.deliver(0));
     (0..3).for_each(|_| again(machine));
     puppet.skipped_ns.fetch_add(AHEAD_NS, Relaxed);
     for initiator in 1..=OTHERS {
-        puppet.as_cpu(initiator, || machine.post(&mask([0]), |_| RUNS[1].add()));
+        puppet.as_cpu(initiator, || {
+            machine.try_post(&mask([0]), |_| RUNS[1].add()).unwrap()
+        });
     }
     puppet.skipped_ns.fetch_sub(AHEAD_NS, Relaxed);
     puppet.sent.take();
@@ -740,7 +752,7 @@ fn an_interrupt_inside_a_function_is_taken_again() {
     let (machine, puppet) = with_puppet::<2>();
     machine
         .call_one(cpu(0), &|_| {
-            puppet.as_cpu(1, || machine.post(&mask([0]), |_| RUNS.add()));
+            puppet.as_cpu(1, || machine.try_post(&mask([0]), |_| RUNS.add()).unwrap());
             puppet.lose_interrupt(0);
             puppet.interrupt_now(0);
             assert_eq!(RUNS.get(), 0, "a function ran inside a function");
@@ -759,7 +771,7 @@ fn a_waiter_serves_its_own_inbox_with_interrupts_off() {
         machine.set_policy(policy);
         SERVED.take();
         puppet.as_cpu(1, || {
-            machine.post(&mask([0]), |_| SERVED.add());
+            machine.try_post(&mask([0]), |_| SERVED.add()).unwrap();
         });
         puppet.set_irqs_off(true);
         let ticket = machine.submit(&mask([1]), |_| (), Wait::Done);
@@ -790,10 +802,12 @@ fn functions_run_in_no_section_that_waits_for_flushes() {
     // The kick has a poll look into the inbox.
     let post_and_kick = || {
         puppet.as_cpu(3, || {
-            machine.post(&mask([0]), |_| {
-                INSIDE.fetch_add(u32::from(HELD.load(Relaxed)), Relaxed);
-                RUNS.add();
-            });
+            machine
+                .try_post(&mask([0]), |_| {
+                    INSIDE.fetch_add(u32::from(HELD.load(Relaxed)), Relaxed);
+                    RUNS.add();
+                })
+                .unwrap();
             machine.kick(&mask([0]))
         })
     };
@@ -843,11 +857,13 @@ fn turns_before_serving(policy: Policy) -> u64 {
     // CPU 1 answers only once CPU 0 has served it.
     deliver.store(false, Relaxed);
     puppet.as_cpu(1, || {
-        machine.post(&mask([0]), move |_| {
-            TURNS.store(puppet.now_ns(), Relaxed);
-            let deliver = &puppet.deliver_on_relax;
-            deliver.store(true, Relaxed);
-        });
+        machine
+            .try_post(&mask([0]), move |_| {
+                TURNS.store(puppet.now_ns(), Relaxed);
+                let deliver = &puppet.deliver_on_relax;
+                deliver.store(true, Relaxed);
+            })
+            .unwrap();
     });
     puppet.set_irqs_off(true);
     machine.call_one(cpu(1), &|_| ()).unwrap();
@@ -864,12 +880,12 @@ fn a_waiter_leaves_its_inbox_to_the_interrupt_for_a_while_where_the_policy_says(
 fn waits_are_measured_when_asked() {
     let machine = machine::<2>();
     machine.call_one(cpu(1), &|_| ()).unwrap();
-    assert_eq!(machine.total_stats().wait_ns(500), None);
+    assert_eq!(machine.watch().total_stats().wait_ns(500), None);
     machine.set_policy(Policy::BEST.with_measured_waits(true));
     assert_eq!(machine.policy().name(), "best");
     machine.call_one(cpu(1), &|_| ()).unwrap();
-    assert_eq!(machine.total_stats().waits_finished, 2);
-    assert!(machine.total_stats().wait_ns(990).is_some());
+    assert_eq!(machine.watch().total_stats().waits_finished, 2);
+    assert!(machine.watch().total_stats().wait_ns(990).is_some());
 }
 
 type Lend = fn(&puppet::Machine<3>, &'static fn(CpuId));
@@ -881,7 +897,7 @@ const PLAIN: Lend = |machine, function| {
 };
 /// It waits for its turn beside functions that merge.
 const PLAIN_AFTER_ANOTHER: Lend = |machine, function| {
-    machine.post(&mask([0]), |_| ());
+    machine.try_post(&mask([0]), |_| ()).unwrap();
     machine.call_many(&mask([0]), function);
 };
 
@@ -906,7 +922,7 @@ fn two_calls_at_once(
         });
         first.0(machine, first.1);
     });
-    machine.stats(cpu(0)).functions_merged
+    machine.watch().stats(cpu(0)).functions_merged
 }
 
 #[test]
@@ -997,7 +1013,7 @@ fn a_function_that_posts_to_itself_is_still_a_function() {
         assert!(refuses(call));
     });
     assert!(called.is_ok());
-    assert_eq!(machine.stats(cpu(1)).functions_run, 2);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 2);
 }
 
 /// Two functions that waited for each other's CPUs in that way would wait for ever.
@@ -1016,7 +1032,7 @@ fn a_ticket_is_not_waited_for_inside_a_function() {
     });
     assert!(called.is_ok());
     puppet.deliver(2);
-    assert_eq!(machine.stats(cpu(2)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(2)).functions_run, 1);
 }
 
 /// There is nothing to wait for, so nobody waits for somebody who waits.
@@ -1042,13 +1058,16 @@ fn who_waits_for_a_slot_for_a_call_serves_functions() {
     static RUNS: Count = Count::new();
     let (machine, puppet) = with_puppet::<2>();
     puppet.set_irqs_off(true);
-    let post = |target| machine.post(&CpuMask::only(cpu(target)), |_| RUNS.add());
-    (0..3).for_each(|_| _ = post(1));
-    _ = puppet.as_cpu(1, || post(0));
+    let post = |target| {
+        let target = CpuMask::only(cpu(target));
+        _ = machine.submit(&target, |_| RUNS.add(), Wait::None);
+    };
+    (0..3).for_each(|_| post(1));
+    puppet.as_cpu(1, || post(0));
     puppet.at_next_relax(|| {
         assert_eq!(RUNS.get(), 1, "before it rests");
     });
-    _ = post(1);
+    post(1);
     puppet.set_irqs_off(false);
     puppet.deliver_all();
     assert_eq!(RUNS.get(), 5);
@@ -1096,7 +1115,7 @@ fn a_function_that_posts_itself_again_does_not_recurse() {
     }
 }
 
-/// With what it posts to itself otherwise; and where nothing more may wait, `post` runs what waits.
+/// With what it posts to itself otherwise.
 #[test]
 fn posts_of_a_cpu_to_itself_run_in_order() {
     static ORDER: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -1105,9 +1124,9 @@ fn posts_of_a_cpu_to_itself_run_in_order() {
     puppet.deliver_on_relax.store(false, Relaxed);
     puppet.set_irqs_off(true);
     let note = |number| move |_: CpuId| ORDER.lock().unwrap().push(number);
-    machine.post(&mask([0]), note(0));
+    machine.try_post(&mask([0]), note(0)).unwrap();
     machine.post_data(cpu(0), &DATA).unwrap();
-    machine.post(&mask([0]), note(2));
+    machine.try_post(&mask([0]), note(2)).unwrap();
     machine.try_post(&mask([0]), note(3)).unwrap();
     assert_eq!(
         machine.try_post(&mask([0, 1]), note(9)),
@@ -1117,11 +1136,9 @@ fn posts_of_a_cpu_to_itself_run_in_order() {
     assert!(!puppet.is_interrupted(1), "then nothing is sent");
     assert_eq!(machine.try_post(&mask([1]), note(9)), Ok(mask([1])));
     assert!(ORDER.lock().unwrap().is_empty());
-    assert_eq!(machine.post(&mask([0]), note(4)), mask([0]));
-    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3]);
     puppet.set_irqs_off(false);
     assert!(puppet.deliver(0));
-    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3, 4]);
+    assert_eq!(*ORDER.lock().unwrap(), [0, 1, 2, 3]);
 }
 
 /// An interrupt handler calls while the task below waits for a call, and so does the one above, until no slot is left.
@@ -1145,5 +1162,9 @@ fn calls_of_four_handlers_inside_each_other_end() {
     puppet.deafen(1);
     nest(machine, 4);
     assert_eq!(RUNS.get(), 4);
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1, "the fourth waits");
+    assert_eq!(
+        machine.watch().stats(cpu(0)).slots_exhausted,
+        1,
+        "the fourth waits"
+    );
 }

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use puppet::*;
+use shootdown::calls::{CallData, PostRefused};
 use shootdown::*;
 
 #[test]
@@ -32,7 +33,7 @@ fn any_number_of_call_data_is_posted_under_a_lock() {
     assert!(ORDER.lock().unwrap().is_empty());
     assert!(puppet.deliver(1));
     assert!(ORDER.lock().unwrap().iter().copied().eq(0..10));
-    assert_eq!(machine.stats(cpu(1)).functions_run, 10);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 10);
 }
 
 /// The function may post its own data again: it runs in the next interrupt.
@@ -53,7 +54,7 @@ fn call_data_are_free_when_their_function_begins() {
     })));
     machine.post_data(cpu(1), own).unwrap();
     // The responder holds its doorbell, and the data come when it has looked at its list.
-    machine.post(&mask([1]), |_| ());
+    machine.try_post(&mask([1]), |_| ()).unwrap();
     for round in 1..=2 {
         assert!(puppet.deliver(1));
         assert_eq!(RUNS.get(), round);
@@ -98,17 +99,17 @@ fn what_a_cpu_posts_to_itself_waits_for_a_poll_if_its_interrupt_is_refused() {
     type Again = fn(&'static puppet::Machine<2>);
     let ways: [Again; 3] = [
         |machine| assert!(!machine.poll(), "no flush waits"),
-        |machine| machine.look(),
-        |machine| machine.flush_kernel(pages(0, 1), FreedTables::No),
+        |machine| machine.watch().look(),
+        |machine| machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::No),
     ];
     for again in ways {
         let (machine, puppet) = with_puppet::<2>();
         puppet.set_irqs_off(true);
         *puppet.refuse_to.lock().unwrap() = (0, 2);
         machine.post_data(cpu(0), &DATA).unwrap();
-        assert_eq!(machine.stats(cpu(0)).ipis_refused, 1);
+        assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 1);
         again(machine);
-        assert_eq!(machine.stats(cpu(0)).ipis_refused, 2);
+        assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, 2);
         assert!(!puppet.is_interrupted(0));
         again(machine);
         assert!(puppet.is_interrupted(0));
@@ -165,7 +166,7 @@ fn an_idle_cpu_that_polls_finds_call_data() {
     });
     assert_eq!(RUNS.get(), 1);
     // It may wait for an interrupt, or a write to its doorbell, which the data are not.
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
 }
 
 #[test]
@@ -198,10 +199,12 @@ fn any_cpu_is_this_one_or_the_next() {
     let nearest = |me: u32, targets: CpuMask<128>| {
         let ran = Mutex::new(None);
         let chosen = puppet.as_cpu(me, || {
-            machine.call_any(&targets, &|me| *ran.lock().unwrap() = Some(me))
+            machine.call_many(CallTargets::AnyOf(&targets), &|me| {
+                *ran.lock().unwrap() = Some(me);
+            })
         });
-        assert_eq!(chosen, *ran.lock().unwrap());
-        chosen.map(CpuId::as_u32)
+        assert!(chosen.iter().eq(*ran.lock().unwrap()));
+        chosen.iter().next().map(CpuId::as_u32)
     };
     let all = CpuMask::first(128);
     let from = [1, 60, 64, 90].map(|me| nearest(me, all));
@@ -228,7 +231,7 @@ fn a_kicked_cpu_passes_through_the_engine() {
     let to_nobody = machine.kick(&mask([0]));
     assert!(to_nobody.is_done(), "this CPU needs none");
     to_nobody.wait();
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!((stats.functions_run, stats.full_flushes), (0, 0));
     assert_eq!(stats.remote_flushes, 0, "there is nothing to flush");
     puppet.deliver_on_relax.store(true, Relaxed);

@@ -22,7 +22,7 @@ fn deferring_pair(policy: Policy) -> (&'static Machine<2>, Space<2>) {
         puppet.as_cpu(number, || machine.switch_to(None, &space));
         assert_eq!(puppet.access(number, 0), 10);
     }
-    let defers = puppet.as_cpu(1, || machine.defer_flushes(&space));
+    let defers = puppet.as_cpu(1, || machine.user_memory().defer_flushes(&space));
     assert_eq!(defers, policy.defers());
     (machine, space)
 }
@@ -37,19 +37,19 @@ fn remap(machine: &Machine<2>, space: &AddressSpace<2>, frame: u64, freed: Freed
 fn a_deferring_cpu_is_left_alone_and_catches_up() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    assert!(puppet.as_cpu(1, || !machine.user_access_ok(space.id())));
+    assert!(puppet.as_cpu(1, || !machine.user_memory().access_ok(space.id())));
     remap(machine, &space, 11, FreedTables::No);
     remap(machine, &space, 12, FreedTables::No);
-    let stats = machine.stats(cpu(0));
+    let stats = machine.watch().stats(cpu(0));
     assert_eq!((stats.ipis_sent, stats.deferring_skipped), (0, 2));
     assert_eq!(stats.lazy_skipped, 0);
-    puppet.as_cpu(1, || machine.catch_up(&space));
-    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
-    assert_eq!(machine.stats(cpu(1)).full_flushes, 1);
+    puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
+    assert!(puppet.as_cpu(1, || machine.user_memory().access_ok(space.id())));
+    assert_eq!(machine.watch().stats(cpu(1)).full_flushes, 1);
     assert_eq!(puppet.access(1, 0), 12);
     // From now on it is a target again.
     remap(machine, &space, 13, FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
     assert_eq!(puppet.access(1, 0), 13);
 }
 
@@ -59,7 +59,7 @@ fn a_deferring_cpu_that_missed_nothing_drops_nothing() {
     let puppet = machine.platform();
     puppet.flushes.take();
     for _ in 0..2 {
-        puppet.as_cpu(1, || machine.catch_up(&space));
+        puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
     }
     assert!(puppet.flushes.take().is_empty());
 }
@@ -69,11 +69,11 @@ fn freed_tables_reach_a_deferring_cpu() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
     remap(machine, &space, 11, FreedTables::Yes);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
     // It flushed there and then, and stays in the space.
     assert_eq!(puppet.root_of(1), 1);
     puppet.flushes.take();
-    puppet.as_cpu(1, || machine.catch_up(&space));
+    puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
     assert!(puppet.flushes.take().is_empty());
     assert_eq!(puppet.access(1, 0), 11);
 }
@@ -85,7 +85,7 @@ fn a_deferring_cpu_may_go_elsewhere_and_come_back() {
     let other = Space::new(machine, 2);
     remap(machine, &space, 11, FreedTables::No);
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &other));
-    assert!(puppet.as_cpu(1, || machine.user_access_ok(other.id())));
+    assert!(puppet.as_cpu(1, || machine.user_memory().access_ok(other.id())));
     puppet.as_cpu(1, || machine.switch_to(Some(&other), &space));
     // Its tag had missed the flush.
     assert_eq!(puppet.access(1, 0), 11);
@@ -99,8 +99,8 @@ fn a_deferring_cpu_catches_up_under_any_policy() {
         let puppet = machine.platform();
         remap(machine, &space, 11, FreedTables::No);
         machine.set_policy(policy);
-        puppet.as_cpu(1, || machine.catch_up(&space));
-        assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
+        puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
+        assert!(puppet.as_cpu(1, || machine.user_memory().access_ok(space.id())));
         assert_eq!(puppet.access(1, 0), 11, "{policy:?}");
         remap(machine, &space, 12, FreedTables::No);
         assert_eq!(puppet.access(1, 0), 12, "{policy:?}");
@@ -121,7 +121,7 @@ fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {
         let denied = puppet.user_access_denied.take();
         let flush = Moment::Flush(LocalFlush::Space);
         assert_eq!(denied, [flush, flush], "before the flush and after it");
-        assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
+        assert!(puppet.as_cpu(1, || machine.user_memory().access_ok(space.id())));
         assert_eq!(puppet.access(1, 0), 11);
     }
 }
@@ -130,9 +130,9 @@ fn a_deferring_cpu_that_switches_denies_user_access_until_it_has_flushed() {
 fn a_deferring_cpu_may_become_lazy() {
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = machine.platform();
-    puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.as_cpu(1, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     remap(machine, &space, 11, FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).lazy_skipped, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).lazy_skipped, 1);
     puppet.as_cpu(1, || machine.switch_to(Some(&space), &space));
     assert_eq!(puppet.access(1, 0), 11);
 }
@@ -144,7 +144,7 @@ fn an_initiator_may_defer_its_own_flushes() {
     puppet.map_in(space.root(), 0, 11);
     puppet.as_cpu(1, || machine.flush(&space, pages(0, 1), FreedTables::No));
     assert_eq!(puppet.access(0, 0), 11);
-    puppet.as_cpu(1, || machine.catch_up(&space));
+    puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
     assert_eq!(puppet.access(1, 0), 11);
 }
 
@@ -153,14 +153,14 @@ fn an_initiator_may_defer_its_own_flushes() {
 fn policies_that_do_not_defer_interrupt() {
     let (machine, space) = deferring_pair(Policy::BEST);
     remap(machine, &space, 11, FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
 
     let (machine, space) = deferring_pair(DEFERS);
     let puppet = *machine.platform();
     machine.set_policy(Policy::BEST.with_lazy(false));
     remap(machine, &space, 11, FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
-    puppet.as_cpu(1, || machine.catch_up(&space));
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
+    puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
     assert_eq!(puppet.access(1, 0), 11);
 }
 
@@ -171,5 +171,7 @@ fn catching_up_names_what_was_deferred() {
     // It is loaded for ever: its end would be a second panic.
     let _space = std::mem::ManuallyDrop::new(space);
     let other = Space::new(machine, 2);
-    machine.platform().as_cpu(1, || machine.catch_up(&other));
+    machine
+        .platform()
+        .as_cpu(1, || machine.user_memory().catch_up(&other));
 }

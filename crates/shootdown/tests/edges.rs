@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
-use shootdown::{guest::*, tags::*, watch::TraceEvent, windows::*, *};
+use shootdown::{guest::*, host_roots::HostRoots, tags::*, watch::TraceEvent, windows::*, *};
 
 /// The host loads a root itself, untagged, as its trampoline does.
 fn host_loads(puppet: &'static Puppet, number: u32, root: u64) {
@@ -113,14 +113,14 @@ fn a_foreign_root_leaves_nothing_behind() {
         machine.switch_to(None, &space);
         assert_eq!(puppet.access(0, 0), 10);
         machine.switch_away(&space, KERNEL_ROOT);
-        machine.begin_foreign_root();
+        machine.host_roots().begin_foreign_root();
         host_loads(puppet, 0, 98);
         assert_eq!(puppet.translate(0, 3), Some(3));
-        assert!(!machine.user_access_ok(space.id()));
+        assert!(!machine.user_memory().access_ok(space.id()));
         puppet.map_in(1, 0, 11);
         puppet.as_cpu(1, || machine.flush(&space, pages(0, 1), FreedTables::No));
         assert_eq!(puppet.sent.take(), [], "the CPU runs in no space");
-        machine.end_foreign_root(KERNEL_ROOT);
+        machine.host_roots().end_foreign_root(KERNEL_ROOT);
         let last = puppet.loads.take().pop();
         let load = (0, KERNEL_ROOT.as_u64(), Asid::UNTAGGED, TagEntries::Drop);
         assert_eq!(last, Some(load));
@@ -135,39 +135,41 @@ fn a_foreign_root_leaves_nothing_behind() {
 fn a_kernel_flush_reaches_a_cpu_with_a_foreign_root() {
     let machine = online(tagged::<2>(8));
     let puppet = *machine.platform();
-    machine.begin_foreign_root();
+    machine.host_roots().begin_foreign_root();
     host_loads(puppet, 0, 98);
     puppet.map(GLOBAL, 20);
     assert_eq!(puppet.access(0, GLOBAL), 20);
     puppet.map(GLOBAL, 21);
     puppet.as_cpu(1, || {
-        machine.flush_kernel(pages(GLOBAL, 1), FreedTables::No)
+        machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::No)
     });
     assert_eq!(puppet.access(0, GLOBAL), 21);
-    machine.end_foreign_root(KERNEL_ROOT);
+    machine.host_roots().end_foreign_root(KERNEL_ROOT);
 }
 
 #[test]
 fn a_foreign_root_is_begun_without_a_space_and_ended_once() {
     let machine = online(tagged::<2>(8));
     let space = Space::new(machine, 1);
-    assert!(refuses(|| machine.end_foreign_root(KERNEL_ROOT)));
+    assert!(refuses(|| machine
+        .host_roots()
+        .end_foreign_root(KERNEL_ROOT)));
     machine.switch_to(None, &space);
-    assert!(refuses(|| machine.begin_foreign_root()));
-    machine.enter_lazy(&space, KERNEL_ROOT);
-    assert!(refuses(|| machine.begin_foreign_root()));
+    assert!(refuses(|| machine.host_roots().begin_foreign_root()));
+    machine.user_memory().enter_lazy(&space, KERNEL_ROOT);
+    assert!(refuses(|| machine.host_roots().begin_foreign_root()));
     machine.switch_away(&space, KERNEL_ROOT);
-    machine.begin_foreign_root();
+    machine.host_roots().begin_foreign_root();
     let misuses: [&dyn Fn(); 4] = [
-        &|| machine.begin_foreign_root(),
+        &|| machine.host_roots().begin_foreign_root(),
         &|| machine.switch_to(None, &space),
-        &|| assert!(machine.begin_switch(None, Some(&space))),
+        &|| assert!(machine.host_roots().begin_switch(None, Some(&space))),
         &|| machine.offline(),
     ];
     for misuse in misuses {
         assert!(refuses(misuse));
     }
-    machine.end_foreign_root(KERNEL_ROOT);
+    machine.host_roots().end_foreign_root(KERNEL_ROOT);
     machine.switch_to(None, &space);
 }
 
@@ -183,12 +185,12 @@ fn a_late_flush_of_a_space_is_answered_on_a_foreign_root() {
         machine.submit_flush(&space, pages(0, 1), FreedTables::No)
     });
     machine.switch_away(&space, KERNEL_ROOT);
-    machine.begin_foreign_root();
+    machine.host_roots().begin_foreign_root();
     puppet.hear_again(0);
     puppet.deliver(0);
     assert!(ticket.is_done());
     puppet.as_cpu(1, || ticket.wait());
-    machine.end_foreign_root(KERNEL_ROOT);
+    machine.host_roots().end_foreign_root(KERNEL_ROOT);
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_cpu_that_let_go_loads_the_root_that_it_leaves_for() {
     let space = AddressSpace::new(machine, tables(1));
     for (leaves_for, loads) in [(KERNEL_ROOT, 1), (kernel_tables(98), 0)] {
         machine.switch_to(None, &space);
-        machine.enter_lazy(&space, kernel_tables(98));
+        machine.user_memory().enter_lazy(&space, kernel_tables(98));
         puppet.as_cpu(1, || machine.flush(&space, pages(0, 1), FreedTables::Yes));
         assert_eq!(puppet.root_of(0), 98);
         puppet.loads.take();
@@ -214,12 +216,12 @@ fn an_nmi_before_attach_may_not_use_user_memory() {
     machine.attach(cpu(0), Box::leak(Box::new(CpuMemory::new())));
     let space = AddressSpace::new(machine, tables(1));
     for number in [0, 1] {
-        let may = puppet.as_cpu(number, || machine.user_access_ok(space.id()));
+        let may = puppet.as_cpu(number, || machine.user_memory().access_ok(space.id()));
         assert!(!may);
     }
     // One that the engine has no room for.
     let small: Machine<1> = Shootdown::new(puppet);
-    assert!(!puppet.as_cpu(1, || small.user_access_ok(space.id())));
+    assert!(!puppet.as_cpu(1, || small.user_memory().access_ok(space.id())));
     assert!(!puppet.as_cpu(1, || small.poll()));
 }
 
@@ -228,7 +230,7 @@ fn an_nmi_before_attach_may_not_use_user_memory() {
 fn a_flush_before_the_engine_has_memory_is_local() {
     let puppet: &'static Puppet = powered_off::<2>().platform();
     let machine: &'static Machine<2> = Box::leak(Box::new(Shootdown::new(puppet)));
-    let flush = || machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
+    let flush = || machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::Yes);
     puppet.map(GLOBAL, 20);
     assert_eq!(puppet.access(0, GLOBAL), 20);
     puppet.map(GLOBAL, 21);
@@ -249,12 +251,12 @@ fn windows_belong_to_one_engine() {
     machine.online();
     let space = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
-    machine.switch_to_windows(None, &space, &windows);
-    assert!(refuses(|| drop(other.pin_windows(&windows))));
-    assert!(refuses(|| other.refresh_windows(&space, &windows)));
-    assert!(machine.pin_windows(&windows).unwrap().is_loaded());
+    machine.windows().switch_to(None, &space, &windows);
+    assert!(refuses(|| drop(other.windows().pin(&windows))));
+    assert!(refuses(|| other.windows().refresh(&space, &windows)));
+    assert!(machine.windows().pin(&windows).unwrap().is_loaded());
     // By value: a refusal gives the table back to nobody.
-    assert!(refuses(|| other.retire_windows(&space, windows)));
+    assert!(refuses(|| other.windows().retire(&space, windows)));
     assert_eq!(puppet.root_of(0), 10);
     forget(space);
 }
@@ -267,7 +269,7 @@ fn windows_that_nobody_loads_are_not_retired_by_another_engine() {
     let space = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
     // SAFETY: 1. no CPU has the space loaded.
-    let retire = || unsafe { other.retire_windows_elsewhere(&space, windows) };
+    let retire = || unsafe { other.windows().retire_elsewhere(&space, windows) };
     assert!(refuses(retire));
 }
 
@@ -279,7 +281,7 @@ fn loaded_windows_are_not_dropped() {
         let machine = online(tagged::<2>(8));
         let space = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
         let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
-        machine.switch_to_windows(None, &space, &windows);
+        machine.windows().switch_to(None, &space, &windows);
         // Its CPU has left it, but is a resident still, and nobody else may say whether it comes back.
         machine.switch_away(&space, KERNEL_ROOT);
         drop((windows, Freed("the table")));
@@ -306,12 +308,14 @@ fn a_wait_that_unwinds_gives_nothing_back() {
         }
         puppet.deafen(1);
         let frame = Rc::new(());
-        let flush = machine.submit_flush(&a, pages(0, 1), FreedTables::No);
+        let flush = machine.submit_flush(&*a, pages(0, 1), FreedTables::No);
         let ticket = flush.hold(frame.clone());
         // It waits between the halves of a switch, and CPU 2 asks for a flush.
         puppet.set_irqs_off(true);
-        assert!(machine.begin_switch(Some(&a), Some(&b)));
-        let other = puppet.as_cpu(2, || machine.submit_flush(&a, pages(1, 1), FreedTables::No));
+        assert!(machine.host_roots().begin_switch(Some(&a), Some(&b)));
+        let other = puppet.as_cpu(2, || {
+            machine.submit_flush(&*a, pages(1, 1), FreedTables::No)
+        });
         let end = || match is_dropped {
             true => drop(ticket),
             false => drop(ticket.wait()),
@@ -401,7 +405,7 @@ fn a_load_or_a_flush_that_unwinds_ends_the_process() {
         let _ = catch_unwind(AssertUnwindSafe(|| match case {
             "load" => puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT)),
             _ => {
-                let flush = machine.submit_flush(&space, pages(0, 1), FreedTables::No);
+                let flush = machine.submit_flush(&**space, pages(0, 1), FreedTables::No);
                 drop(flush.hold(Freed("a frame")));
             }
         }));
@@ -466,7 +470,7 @@ fn a_run_that_unwinds_counts() {
                     GuestExit::Ran(())
                 };
                 // SAFETY: 1. to 3. of a puppet.
-                unsafe { machine.run_guest(&space, &mut vcpu, run) }
+                unsafe { space.run(machine, &mut vcpu, run) }
             });
         }));
         assert_eq!(ran.is_err(), unwinds);
@@ -505,16 +509,16 @@ fn a_batch_is_submitted_for_its_own_space() {
         || machine.submit_batch(&b, with(FlushBatch::kernel()))
     ));
     assert!(refuses(
-        || machine.submit_kernel_batch(with(FlushBatch::new(&a)))
+        || machine.submit_batch(FlushScope::Kernel, with(FlushBatch::new(&a)))
     ));
     assert!(refuses(
-        || machine.submit_guest_batch(&guest, with(FlushBatch::new(&a)))
+        || machine.submit_batch(&guest, with(FlushBatch::new(&a)))
     ));
     assert_eq!(Rc::strong_count(&frame), 5, "leaked");
     assert_eq!(puppet.sent.take(), []);
     drop(machine.submit_batch(&a, with(FlushBatch::new(&a))));
-    drop(machine.submit_kernel_batch(with(FlushBatch::kernel())));
-    drop(machine.submit_guest_batch(&guest, with(FlushBatch::guest(&guest))));
+    drop(machine.submit_batch(FlushScope::Kernel, with(FlushBatch::kernel())));
+    drop(machine.submit_batch(&guest, with(FlushBatch::new(&guest))));
     assert_eq!(Rc::strong_count(&frame), 5);
     forget(frame);
 }
@@ -533,7 +537,7 @@ fn a_guard_of_a_guest_frees_when_the_guest_has_left() {
     let lock = is_unlocked.clone();
     let unlink = |_: GuestEntry| {
         puppet.as_cpu(0, || {
-            let mut tables = machine.guard_guest(&space, lock, Vec::new(), free);
+            let mut tables = machine.guard(&space, lock, Vec::new(), free);
             tables.unlinked_page(0, PageSize::SIZE_4K, 7u64);
             // Held beyond the run: the wait is for this CPU.
             ManuallyDrop::new(tables)
@@ -541,16 +545,16 @@ fn a_guard_of_a_guest_frees_when_the_guest_has_left() {
     };
     let tables = puppet.as_cpu(1, || {
         // SAFETY: 1. to 3. of a puppet.
-        unsafe { machine.run_guest(&space, &mut vcpu, |entry| GuestExit::Ran(unlink(entry))) }
+        unsafe { space.run(machine, &mut vcpu, |entry| GuestExit::Ran(unlink(entry))) }
     });
     assert_eq!(Rc::strong_count(&is_unlocked), 2);
     drop(ManuallyDrop::into_inner(tables));
     assert_eq!(Rc::strong_count(&is_unlocked), 1);
-    assert_eq!(machine.total_stats().guest_flushes, 1);
-    let nothing = machine.guard_guest(&space, (), (), |()| ());
+    assert_eq!(machine.watch().total_stats().guest_flushes, 1);
+    let nothing = machine.guard(&space, (), (), |()| ());
     drop(nothing);
     assert_eq!(
-        machine.total_stats().guest_flushes,
+        machine.watch().total_stats().guest_flushes,
         1,
         "nothing was changed"
     );
@@ -597,8 +601,8 @@ fn a_strict_flush_reaches_lazy_and_deferring_cpus() {
     for number in [1, 2] {
         puppet.as_cpu(number, || machine.switch_to(None, &space));
     }
-    puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
-    assert!(puppet.as_cpu(2, || machine.defer_flushes(&space)));
+    puppet.as_cpu(1, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
+    assert!(puppet.as_cpu(2, || machine.user_memory().defer_flushes(&space)));
     puppet.flushes.take();
     machine.flush(&space, pages(0, 1), FreedTables::No);
     assert_eq!(puppet.flushes.take(), []);
@@ -732,9 +736,12 @@ fn the_name_of_no_space_is_no_space() {
             _ => None,
         });
     let id = last.unwrap();
-    machine.begin_foreign_root();
-    assert!(!machine.user_access_ok(id), "{id:?}, on a foreign root");
-    machine.end_foreign_root(KERNEL_ROOT);
+    machine.host_roots().begin_foreign_root();
+    assert!(
+        !machine.user_memory().access_ok(id),
+        "{id:?}, on a foreign root"
+    );
+    machine.host_roots().end_foreign_root(KERNEL_ROOT);
 }
 
 /// An engine on which the CPU is not online loads a root, where another one has a space loaded.
@@ -750,8 +757,8 @@ fn an_engine_that_is_not_online_loads_no_root() {
     puppet.map_in(1, 0, 10);
     assert_eq!(puppet.access(0, 0), 10);
     let _ = refuses(|| {
-        other.begin_foreign_root();
-        other.end_foreign_root(KERNEL_ROOT);
+        other.host_roots().begin_foreign_root();
+        other.host_roots().end_foreign_root(KERNEL_ROOT);
     });
     assert_eq!(
         puppet.root_of(0),
@@ -779,10 +786,10 @@ fn a_foreign_root_leaves_no_global_translations() {
         let puppet = *machine.platform();
         puppet.map(GLOBAL, 20);
         puppet.map_in(98, GLOBAL, 66);
-        machine.begin_foreign_root();
+        machine.host_roots().begin_foreign_root();
         host_loads(puppet, 0, 98);
         assert_eq!(puppet.access(0, GLOBAL), 66);
-        machine.end_foreign_root(KERNEL_ROOT);
+        machine.host_roots().end_foreign_root(KERNEL_ROOT);
         assert_eq!(
             puppet.access(0, GLOBAL),
             20,
@@ -801,11 +808,11 @@ fn an_interrupt_between_the_halves_frees_no_frame_early() {
     machine.switch_to(None, &a);
     puppet.map_in(1, 0, 10);
     assert_eq!(puppet.access(0, 0), 10);
-    assert!(machine.begin_switch(Some(&a), Some(&b)));
+    assert!(machine.host_roots().begin_switch(Some(&a), Some(&b)));
     puppet.map_in(1, 0, 11);
-    let mut batch = FlushBatch::<_, 1>::new(&a);
+    let mut batch = FlushBatch::<_, 1>::new(&*a);
     batch.page(0, PageSize::SIZE_4K, 10u64).unwrap();
-    let ticket = puppet.as_cpu(1, || machine.submit_batch(&a, batch));
+    let ticket = puppet.as_cpu(1, || machine.submit_batch(&*a, batch));
     assert!(refuses(|| puppet.deliver(0)));
     assert!(
         !ticket.is_done() || puppet.access(0, 0) == 11,
@@ -821,7 +828,7 @@ fn a_window_flush_of_a_part_of_a_page_drops_the_page() {
     let puppet = *machine.platform();
     let a = ManuallyDrop::new(AddressSpace::new(machine, tables(1)));
     let w = ManuallyDrop::new(WindowRoot::new(machine, &a, cpu(0), tables(10)));
-    machine.switch_to_windows(None, &a, &w);
+    machine.windows().switch_to(None, &a, &w);
     puppet.map_in(10, WINDOW, 5);
     assert_eq!(puppet.access(0, WINDOW), 5);
     puppet.map_in(10, WINDOW, 6);
@@ -830,7 +837,7 @@ fn a_window_flush_of_a_part_of_a_page_drops_the_page() {
         WINDOW * PAGE + 16,
         PageSize::from_shift(3),
     );
-    machine.pin_windows(&w).unwrap().flush(part);
+    machine.windows().pin(&w).unwrap().flush(part);
     assert_eq!(puppet.access(0, WINDOW), 6);
 }
 
@@ -841,7 +848,7 @@ fn windows_whose_load_was_refused_were_never_loaded() {
     let a = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &a, cpu(0), tables(10));
     let b = AddressSpace::new(machine, tables(2));
-    assert!(refuses(|| machine.switch_to_windows(
+    assert!(refuses(|| machine.windows().switch_to(
         Some(&b),
         &a,
         &windows
@@ -875,7 +882,10 @@ mod probe {
 
     type Spaces<'a> = Option<&'a AddressSpace<2>>;
 
-    impl<F: Fn(&Machine<2>, Spaces<'_>, Spaces<'_>) -> R, R> Of<(F, R)> {
+    /// Whose methods they are.
+    pub type Roots = HostRoots<'static, &'static Puppet, 2>;
+
+    impl<F: Fn(Roots, Spaces<'_>, Spaces<'_>) -> R, R> Of<(F, R)> {
         pub fn is_safe(&self) -> bool {
             true
         }
@@ -888,6 +898,6 @@ fn a_root_moves_and_halves_are_vouched_for() {
     use std::marker::PhantomData;
     assert!(Type(PhantomData::<KernelRoot>).is_clone());
     assert!(!Type(PhantomData::<Root>).is_clone());
-    assert!(Of((Machine::<2>::begin_switch, true)).is_safe());
-    assert!(!Of((Machine::<2>::end_switch, ())).is_safe());
+    assert!(Of((Roots::begin_switch, true)).is_safe());
+    assert!(!Of((Roots::end_switch, ())).is_safe());
 }

@@ -95,7 +95,7 @@ fn a_space_that_many_cpus_use_gets_a_tag_and_is_flushed_by_it() {
     for page in 0..4 {
         (0..4).for_each(|cpu| assert_eq!(puppet.access(cpu, page), 11));
     }
-    let stats = machine.stats(cpu(0));
+    let stats = machine.watch().stats(cpu(0));
     assert_eq!((stats.flushes_everywhere, stats.tags_globalized), (3, 1));
 }
 
@@ -231,7 +231,7 @@ fn after_a_refusal_cpus_drop_everything_once() {
 #[test]
 fn lazy_cpus_are_told_of_the_tag() {
     let (machine, puppet, space) = crowd::<5>();
-    puppet.as_cpu(4, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.as_cpu(4, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     flush(machine, &space, 0);
     assert!(!puppet.sent.take().contains(&(0, 4)), "lazy as yet");
     flush(machine, &space, 0);
@@ -252,7 +252,7 @@ fn lazy_cpus_are_told_of_the_tag() {
 #[test]
 fn a_lazy_cpu_that_comes_back_loads_the_space_under_its_tag() {
     let (machine, puppet, space) = crowd::<5>();
-    puppet.as_cpu(4, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.as_cpu(4, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     flush(machine, &space, 0);
     puppet.loads.take();
     puppet.as_cpu(4, || machine.switch_to(Some(&space), &space));
@@ -267,7 +267,7 @@ fn a_lazy_cpu_that_comes_back_loads_the_space_under_its_tag() {
 #[test]
 fn a_detached_cpu_does_not_keep_a_tag_from_settling() {
     let (machine, puppet, space) = crowd::<5>();
-    puppet.as_cpu(4, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.as_cpu(4, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     machine.flush(&space, pages(0, 1), FreedTables::Yes);
     puppet.sent.take();
     flush(machine, &space, 0);
@@ -303,7 +303,7 @@ fn a_space_with_windows_is_flushed_by_interrupts() {
     let (machine, puppet, space) = settled::<4>();
     let windows = puppet.as_cpu(3, || {
         let windows = WindowRoot::new(machine, &space, cpu(3), tables(7));
-        machine.switch_to_windows(Some(&space), &space, &windows);
+        machine.windows().switch_to(Some(&space), &space, &windows);
         windows
     });
     let (_, _, own, _) = puppet.loads.take()[0];
@@ -321,7 +321,7 @@ fn a_space_with_windows_is_flushed_by_interrupts() {
     puppet.as_cpu(3, || {
         machine.switch_to(Some(&space), &space);
         machine.switch_away(&space, KERNEL_ROOT);
-        machine.retire_windows(&space, windows);
+        machine.windows().retire(&space, windows);
     });
 }
 
@@ -421,7 +421,7 @@ fn an_initiator_elsewhere_learns_nothing_about_its_own_space() {
 #[test]
 fn a_lazy_cpu_is_left_alone_when_the_tag_is_settled() {
     let (machine, puppet, space) = settled::<5>();
-    puppet.as_cpu(4, || machine.enter_lazy(&space, KERNEL_ROOT));
+    puppet.as_cpu(4, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     puppet.refuses_everywhere.store(true, Relaxed);
     flush(machine, &space, 0);
     assert_eq!(puppet.sent.take(), [(0, 1), (0, 2), (0, 3)]);

@@ -39,7 +39,7 @@ impl Drop for Lock<'_> {
 /// Notes an event, unless what must be so then is not.
 fn notes<'a>(machine: &'a Machine<4>, events: &'a Events) -> impl Fn(&'static str) + 'a {
     move |event| {
-        let stats = machine.total_stats();
+        let stats = machine.watch().total_stats();
         let (published, done) = match event {
             "unlocked" => (true, false),
             _ => (true, true),
@@ -66,13 +66,16 @@ fn it_submits_unlocks_waits_and_frees() {
             };
             let mut guard = match is_kernel {
                 false => machine.guard(&space, lock, Vec::new(), free),
-                true => machine.guard_kernel(lock, Vec::new(), free),
+                true => machine.guard(FlushScope::Kernel, lock, Vec::new(), free),
             };
             for page in 0..2 {
                 let frame = std::mem::take(&mut guard[page]);
                 guard.unlinked_page(page * PAGE, PageSize::SIZE_4K, frame);
             }
-            assert_eq!((machine.total_stats().ipis_sent, *guard), (0, [0, 0]));
+            assert_eq!(
+                (machine.watch().total_stats().ipis_sent, *guard),
+                (0, [0, 0])
+            );
             drop(guard);
             assert_eq!(*events.borrow(), ["unlocked", "freed"], "{policy:?}");
             let flushed = puppet.flushes.take();
@@ -126,7 +129,10 @@ fn without_a_change_it_only_unlocks() {
         assert!(frames.is_empty());
         freed.add();
     }));
-    assert_eq!((freed.get(), machine.total_stats().ipis_sent), (1, 0));
+    assert_eq!(
+        (freed.get(), machine.watch().total_stats().ipis_sent),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -137,7 +143,7 @@ fn a_panic_under_the_lock_flushes_what_was_changed() {
     let panicked = refuses(|| {
         let mut guard = machine.guard(&space, (), Vec::new(), |frames: Vec<_>| {
             assert_eq!(frames, [ManuallyDrop::new(9)]);
-            assert_eq!(machine.total_stats().remote_flushes, 1);
+            assert_eq!(machine.watch().total_stats().remote_flushes, 1);
             freed.add();
         });
         guard.unlinked_page(0, PageSize::SIZE_4K, 9);

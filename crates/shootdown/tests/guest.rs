@@ -84,7 +84,7 @@ where
             GuestExit::Ran(entry.entries)
         };
         // SAFETY: 1. `body` asks the puppet, and other CPUs use the engine. 2, 3. A puppet's guest does nothing of itself.
-        unsafe { machine.run_guest(space, vcpu, inside) }
+        unsafe { space.run(machine, vcpu, inside) }
     })
 }
 
@@ -98,7 +98,9 @@ where
 {
     let puppet = machine.platform();
     puppet.map_in(space.root(), 0, 11);
-    puppet.as_cpu(number, || machine.submit_guest_flush(space))
+    puppet.as_cpu(number, || {
+        machine.submit_flush(space, FlushRange::WHOLE, FreedTables::No)
+    })
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn a_cpu_that_has_left_is_told_nothing_and_drops_its_tag_as_it_enters_again() {
     assert!(flush.is_done());
     assert_eq!(puppet.sent.take(), []);
     assert_eq!(vm.run(1), 11);
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!(
         (stats.guest_exits, stats.guest_flushes, stats.guest_kicks),
         (2, 1, 0)
@@ -123,7 +125,7 @@ fn a_virtual_cpu_that_enters_again_keeps_what_it_has_cached() {
     let mut vm = Vm::new(machine, FIRST);
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Keep);
-    let stats = machine.stats(cpu(1));
+    let stats = machine.watch().stats(cpu(1));
     assert_eq!((stats.tags_taken, stats.tags_kept), (1, 1));
 }
 
@@ -148,7 +150,7 @@ fn a_flush_is_complete_when_the_cpus_in_guest_mode_have_left() {
     assert!(puppet.deliver(1));
     assert!(flush.is_done());
     assert_eq!(vm.run(1), 11);
-    let stats = machine.stats(cpu(0));
+    let stats = machine.watch().stats(cpu(0));
     assert_eq!(
         (stats.guest_flushes, stats.guest_kicks),
         (1, 1),
@@ -178,7 +180,7 @@ fn a_virtual_cpu_that_ran_elsewhere_finds_nothing_from_before() {
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Keep);
     vm.vcpu.drop_translations();
     assert_eq!(vm.run_with(1, |_, _| ()), TagEntries::Drop);
-    let stats = machine.stats(cpu(1));
+    let stats = machine.watch().stats(cpu(1));
     let (kept, dropped) = (stats.tags_kept, stats.tags_dropped);
     assert_eq!((stats.tags_taken, kept, dropped), (1, 1, 2));
 }
@@ -224,7 +226,7 @@ fn what_was_not_entered_has_dropped_nothing() {
     let Vm { space, vcpu, .. } = &mut vm;
     puppet.as_cpu(1, || {
         // SAFETY: 1 to 3. It is not entered.
-        unsafe { machine.run_guest(space, vcpu, |_| GuestExit::NotEntered(())) }
+        unsafe { space.run(machine, vcpu, |_| GuestExit::NotEntered(())) }
     });
     assert_eq!(vm.run(1), 11);
 }
@@ -254,13 +256,13 @@ fn frames_come_back_when_the_guest_has_left() {
     let mut vm = Vm::new(machine, FIRST);
     let mut ticket = None;
     vm.run_with(1, |space, _| {
-        let mut batch = FlushBatch::<u64, 4>::guest(space);
+        let mut batch = FlushBatch::<u64, 4>::new(space);
         puppet.as_cpu(0, || {
-            let empty = machine.submit_guest_batch(space, FlushBatch::<u64, 4>::guest(space));
+            let empty = machine.submit_batch(space, FlushBatch::<u64, 4>::new(space));
             assert!(empty.is_done());
             assert_eq!(puppet.sent.take(), [], "nothing was changed");
             batch.page(0, PageSize::SIZE_4K, 10).unwrap();
-            ticket = Some(machine.submit_guest_batch(space, batch));
+            ticket = Some(machine.submit_batch(space, batch));
         });
         assert!(!ticket.as_ref().unwrap().is_done());
     });
@@ -298,10 +300,18 @@ fn misuse_panics() {
         &mut vm.vcpu,
         |_| ()
     )));
-    assert!(refuses(|| machine.submit_guest_flush(&foreign.space)));
+    assert!(refuses(|| machine.submit_flush(
+        &foreign.space,
+        FlushRange::WHOLE,
+        FreedTables::No
+    )));
     vm.run_with(1, |space, _| {
         assert!(refuses(|| other.run(1)), "a guest inside a guest");
-        assert!(refuses(|| machine.submit_guest_flush(space)));
+        assert!(refuses(|| machine.submit_flush(
+            space,
+            FlushRange::WHOLE,
+            FreedTables::No
+        )));
         assert!(refuses(|| machine.offline()));
     });
     puppet.as_cpu(1, || {
@@ -332,18 +342,18 @@ fn a_virtual_cpu_may_drop_all_as_often_as_its_guest_asks() {
 #[test]
 fn a_stall_says_that_its_target_is_in_guest_mode() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     let mut vm = Vm::new(machine, FIRST);
     let mut flush = None;
     vm.run_with(1, |_, _| {
-        let submit = || machine.submit_flush_kernel(pages(GLOBAL, 1), FreedTables::No);
+        let submit = || machine.submit_flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::No);
         flush = Some(puppet.as_cpu(0, submit));
         for other in [2, 3] {
             puppet.deliver(other);
         }
         for _ in 0..8 {
             puppet.skipped_ns.fetch_add(1000, Relaxed);
-            puppet.as_cpu(2, || machine.look());
+            puppet.as_cpu(2, || machine.watch().look());
         }
     });
     flush.unwrap().wait();

@@ -36,13 +36,13 @@ fn end_switch(
     next: Option<&AddressSpace<2>>,
 ) {
     // SAFETY: 1. roots are numbers, and tests of misuse are refused.
-    unsafe { machine.end_switch(previous, next) };
+    unsafe { machine.host_roots().end_switch(previous, next) };
 }
 
 /// The running CPU switches from the first to the second.
 fn switch(machine: &Machine<2>, (previous, next): Two<'_>) {
     machine.platform().set_irqs_off(true);
-    if machine.begin_switch(previous, next) {
+    if machine.host_roots().begin_switch(previous, next) {
         load(machine, next);
         end_switch(machine, previous, next);
     }
@@ -62,23 +62,27 @@ fn a_switch_in_halves_is_a_switch() {
         puppet.as_cpu(1, || machine.flush(a, pages(0, 1), FreedTables::No));
         assert_eq!(puppet.access(0, 0), 11, "it is a target of its space");
         assert_eq!(
-            machine.stats(cpu(0)).pages_flushed,
+            machine.watch().stats(cpu(0)).pages_flushed,
             1,
             "and of every change"
         );
         switch(machine, (Some(a), Some(b)));
         assert_eq!(puppet.access(0, 0), 20);
-        let before = machine.total_stats().ipis_sent;
+        let before = machine.watch().total_stats().ipis_sent;
         puppet.as_cpu(1, || machine.flush(a, pages(0, 1), FreedTables::Yes));
         assert_eq!(
-            machine.total_stats().ipis_sent,
+            machine.watch().total_stats().ipis_sent,
             before,
             "it has left the other"
         );
         switch(machine, (Some(b), None));
         puppet.as_cpu(1, || machine.flush(b, pages(0, 1), FreedTables::Yes));
-        assert_eq!(machine.total_stats().ipis_sent, before, "and this one");
-        assert!(!machine.user_access_ok(b.id()));
+        assert_eq!(
+            machine.watch().total_stats().ipis_sent,
+            before,
+            "and this one"
+        );
+        assert!(!machine.user_memory().access_ok(b.id()));
     }
 }
 
@@ -91,11 +95,11 @@ fn between_the_halves_no_user_memory_may_be_used() {
         puppet.has_no_back_end.store(has_no_back_end, Relaxed);
         let spaces = two_spaces(machine);
         let [a, b] = spaces.each_ref().map(|space| &**space);
-        let ok = || [a, b].map(|space| machine.user_access_ok(space.id()));
+        let ok = || [a, b].map(|space| machine.user_memory().access_ok(space.id()));
         machine.switch_to(None, a);
         assert_eq!(ok(), [true, false]);
         puppet.set_irqs_off(true);
-        assert!(machine.begin_switch(Some(a), Some(b)));
+        assert!(machine.host_roots().begin_switch(Some(a), Some(b)));
         assert_eq!(ok(), [false, false], "before the load");
         load(machine, Some(b));
         assert_eq!(ok(), [false, false], "behind it");
@@ -116,7 +120,11 @@ fn tags_of_the_engine_survive_a_load_of_the_host() {
     assert_eq!(puppet.access(0, 0), 10);
     switch(machine, (Some(a), Some(b)));
     machine.switch_to(Some(b), a);
-    assert_eq!(machine.stats(cpu(0)).tags_kept, 1, "nothing was flushed");
+    assert_eq!(
+        machine.watch().stats(cpu(0)).tags_kept,
+        1,
+        "nothing was flushed"
+    );
     switch(machine, (Some(a), Some(b)));
     puppet.map_in(a.root(), 0, 11);
     puppet.as_cpu(1, || machine.flush(a, pages(0, 1), FreedTables::No));
@@ -164,23 +172,26 @@ fn between_the_halves_a_flush_of_either_space_waits() {
         let (previous, next) = (Some(both[0]), Some(both[1]));
         machine.switch_to(None, both[0]);
         machine.platform().set_irqs_off(true);
-        assert!(machine.begin_switch(previous, next));
+        assert!(machine.host_roots().begin_switch(previous, next));
         for space in both {
-            assert!(!machine.user_access_ok(space.id()));
+            assert!(!machine.user_memory().access_ok(space.id()));
             let ticket = puppet.as_cpu(1, || machine.submit_flush(space, pages(0, 1), freed));
             puppet.deliver_all();
             assert!(!ticket.is_done(), "{freed:?}");
             std::mem::forget(ticket);
         }
         load(machine, next);
-        assert!(!machine.user_access_ok(both[1].id()), "not before the end");
+        assert!(
+            !machine.user_memory().access_ok(both[1].id()),
+            "not before the end"
+        );
         end_switch(machine, previous, next);
-        assert!(machine.user_access_ok(both[1].id()));
+        assert!(machine.user_memory().access_ok(both[1].id()));
         machine.platform().set_irqs_off(false);
         puppet
             .as_cpu(1, || machine.call_one(cpu(0), &|_| ()))
             .unwrap();
-        let stats = machine.stats(cpu(0));
+        let stats = machine.watch().stats(cpu(0));
         assert_eq!((stats.flushes_stray, stats.remote_flushes), (1, 1));
     }
 }
@@ -193,7 +204,7 @@ fn a_change_behind_the_load_is_flushed_after_the_switch() {
     let spaces = two_spaces(machine);
     let next = Some(&*spaces[1]);
     machine.platform().set_irqs_off(true);
-    assert!(machine.begin_switch(None, next));
+    assert!(machine.host_roots().begin_switch(None, next));
     load(machine, next);
     assert_eq!(puppet.access(0, 0), 20, "speculation");
     puppet.map_in(spaces[1].root(), 0, 21);
@@ -212,19 +223,22 @@ fn the_same_space_needs_no_load_and_ends_lazy_mode() {
     let puppet = *machine.platform();
     let spaces = two_spaces(machine);
     let a = &*spaces[0];
-    assert!(!machine.begin_switch(None, None));
+    assert!(!machine.host_roots().begin_switch(None, None));
     end_switch(machine, None, None);
     machine.switch_to(None, a);
-    machine.enter_lazy(a, KERNEL_ROOT);
+    machine.user_memory().enter_lazy(a, KERNEL_ROOT);
     puppet.map_in(a.root(), 0, 11);
     puppet.as_cpu(1, || machine.flush(a, pages(0, 1), FreedTables::No));
-    assert!(!machine.begin_switch(Some(a), Some(a)));
+    assert!(!machine.host_roots().begin_switch(Some(a), Some(a)));
     end_switch(machine, Some(a), Some(a));
     assert_eq!(puppet.access(0, 0), 11);
-    assert!(machine.user_access_ok(a.id()));
-    machine.enter_lazy(a, KERNEL_ROOT);
+    assert!(machine.user_memory().access_ok(a.id()));
+    machine.user_memory().enter_lazy(a, KERNEL_ROOT);
     switch(machine, (Some(a), Some(&spaces[1])));
-    assert!(machine.user_access_ok(spaces[1].id()), "no longer lazy");
+    assert!(
+        machine.user_memory().access_ok(spaces[1].id()),
+        "no longer lazy"
+    );
 }
 
 #[test]
@@ -235,15 +249,15 @@ fn halves_that_do_not_fit_are_refused() {
     let [a, b] = spaces.each_ref().map(|space| Some(&**space));
     let refused = |misuse: &dyn Fn()| assert!(refuses(misuse));
     refused(&|| end_switch(machine, None, a));
-    refused(&|| assert!(machine.begin_switch(a, b)));
-    refused(&|| assert!(!machine.begin_switch(a, a)));
+    refused(&|| assert!(machine.host_roots().begin_switch(a, b)));
+    refused(&|| assert!(!machine.host_roots().begin_switch(a, a)));
     machine.platform().set_irqs_off(true);
-    assert!(machine.begin_switch(None, a));
+    assert!(machine.host_roots().begin_switch(None, a));
     refused(&|| end_switch(machine, None, b));
     refused(&|| end_switch(machine, b, a));
     refused(&|| machine.switch_to(None, &spaces[1]));
     refused(&|| machine.offline());
-    refused(&|| assert!(machine.begin_switch(None, b)));
+    refused(&|| assert!(machine.host_roots().begin_switch(None, b)));
     refused(&|| machine.flush(&spaces[1], pages(0, 1), FreedTables::No));
     load(machine, a);
     end_switch(machine, None, a);
@@ -260,9 +274,13 @@ fn a_cpu_that_polls_between_the_halves_is_told() {
     let (previous, next) = (Some(&*spaces[0]), Some(&*spaces[1]));
     machine.switch_to(None, &spaces[0]);
     machine.platform().set_irqs_off(true);
-    assert!(machine.begin_switch(previous, next));
+    assert!(machine.host_roots().begin_switch(previous, next));
     puppet.as_cpu(1, || {
-        std::mem::forget(machine.submit_flush_kernel(pages(GLOBAL, 1), FreedTables::No));
+        std::mem::forget(machine.submit_flush(
+            FlushScope::Kernel,
+            pages(GLOBAL, 1),
+            FreedTables::No,
+        ));
     });
     machine.poll();
     puppet.as_cpu(1, || {
@@ -279,15 +297,21 @@ fn a_cpu_that_polls_between_the_halves_is_told() {
 fn windows_and_global_tags_are_the_engines_to_load() {
     let machine = online(globally_tagged::<2>(16));
     let space = Space::new(machine, 1);
-    assert!(refuses(|| machine.begin_switch(None, Some(&space))));
+    assert!(refuses(|| machine
+        .host_roots()
+        .begin_switch(None, Some(&space))));
     let machine = online(tagged::<2>(8));
     let [a, b] = two_spaces(machine);
     let windows = WindowRoot::new(machine, &a, cpu(0), tables(50));
-    machine.switch_to_windows(None, &a, &windows);
+    machine.windows().switch_to(None, &a, &windows);
     for next in [Some(&*b), None] {
-        assert!(refuses(|| machine.begin_switch(Some(&a), next)));
+        assert!(refuses(|| machine
+            .host_roots()
+            .begin_switch(Some(&a), next)));
     }
     machine.switch_away(&a, KERNEL_ROOT);
-    assert!(refuses(|| machine.begin_switch(None, Some(&a))));
-    machine.retire_windows(&a, windows);
+    assert!(refuses(|| machine
+        .host_roots()
+        .begin_switch(None, Some(&a))));
+    machine.windows().retire(&a, windows);
 }

@@ -5,6 +5,7 @@
 mod puppet;
 
 use puppet::*;
+use shootdown::calls::PollIdle;
 use shootdown::*;
 
 fn a_polling_cpu_is_not_interrupted<const N: usize>()
@@ -20,14 +21,16 @@ where
         machine.poll_idle(|idle| {
             assert!(!idle.has_work());
             for initiator in 0..last.min(3) {
-                puppet.as_cpu(initiator, || machine.post(&mask([last]), count));
+                puppet.as_cpu(initiator, || {
+                    machine.try_post(&mask([last]), count).unwrap()
+                });
                 assert!(idle.has_work());
             }
             assert!(puppet.sent.take().is_empty(), "nobody sends an interrupt");
         });
         assert_eq!(runs.take(), last.min(3));
     });
-    machine.post(&mask([last]), count);
+    machine.try_post(&mask([last]), count).unwrap();
     assert_eq!(puppet.sent.take(), [(0, last)], "it may be halted now");
     puppet.deliver(last);
     assert_eq!(runs.take(), 1);
@@ -51,16 +54,16 @@ fn an_interrupt_while_polling_is_harmless() {
     let count = |_: CpuId| RUNS.add();
     let polls = |idle: &PollIdle<'_, _, 4>| {
         puppet.interrupt_now(1);
-        puppet.as_cpu(2, || machine.post(&mask([1]), count));
+        puppet.as_cpu(2, || machine.try_post(&mask([1]), count).unwrap());
         assert!(
             !puppet.is_interrupted(1),
             "it found nothing, and changed nothing"
         );
         puppet.interrupt_now(1);
-        puppet.as_cpu(2, || machine.post(&mask([1]), count));
+        puppet.as_cpu(2, || machine.try_post(&mask([1]), count).unwrap());
         assert!(puppet.is_interrupted(1));
         assert!(idle.has_work());
-        puppet.as_cpu(3, || machine.post(&mask([1]), count));
+        puppet.as_cpu(3, || machine.try_post(&mask([1]), count).unwrap());
         puppet.sent.take();
     };
     puppet.as_cpu(1, || machine.poll_idle(polls));
@@ -78,7 +81,7 @@ fn a_broadcast_that_has_been_seen_is_served_at_the_end_of_polling() {
         machine.set_policy(Policy::BEST.with_broadcast_from(1));
         let count = |_: CpuId| RUNS.add();
         let polls = |idle: &PollIdle<'_, _, 4>| {
-            puppet.as_cpu(2, || machine.post(&mask([1]), count));
+            puppet.as_cpu(2, || machine.try_post(&mask([1]), count).unwrap());
             assert_eq!(puppet.sent.take(), [(2, 1)]);
             if takes_a_lock {
                 machine.poll();
@@ -108,7 +111,7 @@ fn a_poll_that_unwinds_lets_the_doorbell_go() {
     let (machine, puppet) = with_puppet::<2>();
     let unwinds = || machine.poll_idle(|_| panic!("on purpose"));
     assert!(puppet.as_cpu(1, || refuses(unwinds)));
-    machine.post(&mask([1]), |_| ());
+    machine.try_post(&mask([1]), |_| ()).unwrap();
     assert_eq!(puppet.sent.take(), [(0, 1)]);
 }
 
@@ -123,11 +126,11 @@ where
         // SAFETY: it is in the memory of CPU 1, which lives for ever, and nobody writes at the same time.
         let read = || unsafe { doorbell.read_volatile() };
         let before = read();
-        puppet.as_cpu(0, || machine.post(&mask([1]), |_| ()));
+        puppet.as_cpu(0, || machine.try_post(&mask([1]), |_| ()).unwrap());
         assert_ne!(read(), before);
     };
     puppet.as_cpu(1, || machine.poll_idle(polls));
-    assert_eq!(machine.stats(cpu(1)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod puppet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::calls::{CallData, Wait};
 use shootdown::*;
 
 /// A machine whose CPUs take interrupts only when they are told to.
@@ -24,7 +25,7 @@ fn flush_kernel<const N: usize>(machine: &'static Machine<N>, number: u32)
 where
     Cpus<N>: Capacity,
 {
-    let submit = || machine.submit_flush_kernel(pages(0, 1), FreedTables::No);
+    let submit = || machine.submit_flush(FlushScope::Kernel, pages(0, 1), FreedTables::No);
     machine
         .platform()
         .as_cpu(number, || std::mem::forget(submit()));
@@ -39,7 +40,7 @@ fn one_interrupt_is_for_all_flushes_that_came_before_it() {
     flush_kernel(machine, 1);
     assert_eq!(puppet.sent.take(), [(1, 0)]);
     puppet.as_cpu(3, || assert!(machine.poll()));
-    assert_eq!(machine.stats(cpu(3)).remote_flushes, 2);
+    assert_eq!(machine.watch().stats(cpu(3)).remote_flushes, 2);
 }
 
 fn only_those_that_nobody_has_interrupted_are<const N: usize>(targets: [u32; 3])
@@ -48,15 +49,15 @@ where
 {
     let (machine, puppet) = quiet::<N>();
     let [first, second, third] = targets;
-    machine.post(&mask([second]), |_| ());
+    machine.try_post(&mask([second]), |_| ()).unwrap();
     assert_eq!(puppet.sent.take(), [(0, second)]);
-    puppet.as_cpu(1, || machine.post(&mask(targets), |_| ()));
+    puppet.as_cpu(1, || machine.try_post(&mask(targets), |_| ()).unwrap());
     assert_eq!(puppet.sent.take(), [(1, first), (1, third)]);
-    assert_eq!(machine.stats(cpu(1)).ipis_avoided, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).ipis_avoided, 1);
     for target in targets {
         assert!(puppet.deliver(target));
     }
-    assert_eq!(machine.total_stats().functions_run, 4);
+    assert_eq!(machine.watch().total_stats().functions_run, 4);
 }
 
 #[test]
@@ -73,11 +74,11 @@ fn only_those_that_nobody_has_interrupted_are_of_many() {
 #[test]
 fn a_poll_passes_functions_by() {
     let (machine, puppet) = quiet::<4>();
-    machine.post(&mask([1]), |_| ());
+    machine.try_post(&mask([1]), |_| ()).unwrap();
     puppet.as_cpu(1, || assert!(!machine.poll()));
-    assert_eq!(machine.stats(cpu(1)).polls_served, 0);
+    assert_eq!(machine.watch().stats(cpu(1)).polls_served, 0);
     assert!(puppet.deliver(1));
-    assert_eq!(machine.stats(cpu(1)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 1);
 }
 
 /// The first of three functions polls, while the initiators of the others wait for their turn.
@@ -97,7 +98,7 @@ fn a_poll_inside_a_function_says_whether_there_was_a_flush() {
             }
         };
         for number in 1..4 {
-            puppet.as_cpu(number, || machine.post(&mask([0]), function));
+            puppet.as_cpu(number, || machine.try_post(&mask([0]), function).unwrap());
         }
         puppet.as_cpu(1, || assert!(puppet.deliver(0)));
         assert_eq!(FIRST.get(), 3);
@@ -113,7 +114,7 @@ fn a_waiter_counts_what_it_serves() {
         puppet.deafen(1);
         puppet.at_next_relax(move || {
             puppet.as_cpu(2, || match is_posted {
-                false => machine.post(&mask([0]), |_| ()),
+                false => machine.try_post(&mask([0]), |_| ()).unwrap(),
                 true => machine
                     .post_data(cpu(0), &DATA[0])
                     .map(|()| mask([0]))
@@ -121,9 +122,9 @@ fn a_waiter_counts_what_it_serves() {
             });
             puppet.at_next_relax(move || puppet.hear_again(1));
         });
-        let before = machine.stats(cpu(0));
+        let before = machine.watch().stats(cpu(0));
         assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
-        let after = machine.stats(cpu(0));
+        let after = machine.watch().stats(cpu(0));
         assert_eq!(after.functions_run - before.functions_run, 1);
         assert_eq!(after.polls_served - before.polls_served, 1);
     }
@@ -151,5 +152,5 @@ fn the_last_of_63_words_has_a_bit_of_its_own() {
     puppet.as_cpu(LAST, || {
         assert_eq!(machine.call_one(cpu(0), &|_| ()), Ok(()))
     });
-    assert_eq!(machine.stats(cpu(0)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 1);
 }

@@ -4,6 +4,8 @@
 mod puppet;
 
 use puppet::*;
+use shootdown::calls::{CallData, Wait};
+use shootdown::watch::Stall;
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -17,11 +19,11 @@ fn look_for_long(machine: &'static puppet::Machine<4>, numbers: &[u32]) {
 /// CPU 0 has posted to CPUs 1 and 2, which hear nothing.
 fn two_posts_stuck() -> (&'static puppet::Machine<4>, &'static Puppet) {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     puppet.deafen(2);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
-    machine.post(&CpuMask::only(cpu(2)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
+    machine.try_post(&CpuMask::only(cpu(2)), |_| ()).unwrap();
     (machine, puppet)
 }
 
@@ -29,9 +31,9 @@ fn two_posts_stuck() -> (&'static puppet::Machine<4>, &'static Puppet) {
 #[test]
 fn a_look_sends_the_lost_interrupt_of_its_own_cpu_again() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     puppet.lose_interrupt(1);
     puppet.hear_again(1);
     // CPU 1's tick is the first that finds it.
@@ -39,7 +41,7 @@ fn a_look_sends_the_lost_interrupt_of_its_own_cpu_again() {
     assert!(!puppet.stalls.take().is_empty(), "it is reported");
     puppet.deliver_all();
     assert_eq!(
-        machine.total_stats().functions_run,
+        machine.watch().total_stats().functions_run,
         1,
         "the post never runs though it was reported: {:?}",
         puppet.stalls.take()
@@ -65,10 +67,12 @@ fn a_look_finds_the_second_post_too() {
 #[test]
 fn a_look_is_not_kept_by_a_request_that_is_stuck_for_good() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     let ticket = puppet.as_cpu(2, || machine.kick(&CpuMask::only(cpu(1))));
-    puppet.as_cpu(3, || machine.post(&CpuMask::only(cpu(0)), |_| ()));
+    puppet.as_cpu(3, || {
+        machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap()
+    });
     puppet.lose_interrupt(0);
     look_for_long(machine, &[0, 2, 3]);
     let _ = ticket;
@@ -86,7 +90,7 @@ fn a_look_finds_posted_call_data() {
     static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
     static MORE: CallData<fn(CpuId)> = CallData::new(|_| ());
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     machine.post_data(cpu(1), &DATA).unwrap();
     puppet.lose_interrupt(1);
@@ -95,7 +99,7 @@ fn a_look_finds_posted_call_data() {
     look_for_long(machine, &[0, 1, 2, 3]);
     puppet.deliver_all();
     assert!(
-        !puppet.stalls.take().is_empty() || machine.total_stats().functions_run > 0,
+        !puppet.stalls.take().is_empty() || machine.watch().total_stats().functions_run > 0,
         "neither run nor reported, for ever"
     );
 }
@@ -105,9 +109,9 @@ fn a_look_finds_posted_call_data() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
     let (machine, puppet) = two_posts_stuck();
-    machine.post(&CpuMask::only(cpu(2)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(2)), |_| ()).unwrap();
     puppet.at_stall(|puppet| puppet.hear_again(2));
-    machine.post(&CpuMask::only(cpu(3)), |_| ());
+    _ = machine.submit(&CpuMask::only(cpu(3)), |_| (), Wait::None);
     puppet.at_stall(|_| ());
     let reported: Vec<Stall> = puppet.stalls.take();
     assert_eq!(reported[0].found_by, FoundBy::Waiter);
@@ -115,7 +119,7 @@ fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
     puppet.hear_again(1);
     look_for_long(machine, &[0, 2, 3]);
     assert!(
-        puppet.is_interrupted(1) || machine.stats(cpu(1)).functions_run == 1,
+        puppet.is_interrupted(1) || machine.watch().stats(cpu(1)).functions_run == 1,
         "nobody waits for it, and its interrupt is never sent again: {:?}",
         puppet.stalls.take()
     );
@@ -125,11 +129,11 @@ fn a_look_goes_on_where_a_wait_for_a_slot_has_left() {
 #[test]
 fn a_self_interrupt_that_nobody_needs_any_more_is_no_stall() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     *puppet.refuse_to.lock().unwrap() = (0, usize::MAX);
     machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap();
     puppet.interrupt_now(0);
-    assert_eq!(machine.stats(cpu(0)).functions_run, 1, "it has run");
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 1, "it has run");
     puppet.stalls.take();
     for _ in 0..20 {
         look_later(machine, 0, 5000);
@@ -147,9 +151,9 @@ fn a_self_interrupt_that_nobody_needs_any_more_is_no_stall() {
 #[test]
 fn a_look_goes_on_where_the_one_that_reported_has_left() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     while puppet.stalls.take().is_empty() {
         look_later(machine, 3, 1000);
     }
@@ -175,26 +179,15 @@ fn a_look_goes_on_where_the_one_that_reported_has_left() {
         puppet.hear_again(1);
     });
     puppet.at_next_relax(|| ());
-    assert_eq!(machine.stats(cpu(1)).functions_run, 0);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 0);
     puppet.stalls.take();
     puppet.lose_interrupt(1);
     look_for_long(machine, &[0, 2]);
-    let ran = machine.stats(cpu(1)).functions_run;
+    let ran = machine.watch().stats(cpu(1)).functions_run;
     assert!(
         ran == 1 || puppet.is_interrupted(1) || !puppet.stalls.take().is_empty(),
         "silent for ever"
     );
-}
-
-/// Post with three of the own functions waiting, interrupts off: documented to run them.
-#[test]
-fn a_fourth_post_to_oneself_runs_the_first() {
-    let (machine, puppet) = with_puppet::<2>();
-    puppet.set_irqs_off(true);
-    for _ in 0..5 {
-        machine.post(&CpuMask::only(cpu(0)), |_| ());
-    }
-    assert!(machine.stats(cpu(0)).functions_run >= 2);
 }
 
 /// What runs posts to its own CPU again, into the place that it came from.
@@ -205,13 +198,15 @@ fn what_is_posted_to_oneself_runs_once_and_in_order() {
     puppet.set_irqs_off(true);
     let note = |number| ORDER.lock().unwrap().push(number);
     let me = CpuMask::only(cpu(0));
-    machine.post(&me, move |_| {
-        note(1);
-        let sent = machine.try_post(&CpuMask::only(cpu(0)), move |_| note(4));
-        assert!(sent.is_ok());
-    });
-    machine.post(&me, move |_| note(2));
-    machine.post(&me, move |_| note(3));
+    machine
+        .try_post(&me, move |_| {
+            note(1);
+            let sent = machine.try_post(&CpuMask::only(cpu(0)), move |_| note(4));
+            assert!(sent.is_ok());
+        })
+        .unwrap();
+    machine.try_post(&me, move |_| note(2)).unwrap();
+    machine.try_post(&me, move |_| note(3)).unwrap();
     puppet.set_irqs_off(false);
     while puppet.deliver(0) {}
     assert_eq!(*ORDER.lock().unwrap(), [1, 2, 3, 4]);
@@ -226,7 +221,7 @@ fn a_refused_interrupt_to_oneself_is_asked_for_by_every_poll() {
         machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap();
     });
     let flush = puppet.as_cpu(1, || {
-        machine.submit_flush_kernel(pages(0, 1), FreedTables::No)
+        machine.submit_flush(FlushScope::Kernel, pages(0, 1), FreedTables::No)
     });
     as_one_that_cannot_interrupt_itself(puppet, || assert!(machine.poll()));
     assert!(flush.is_done());
@@ -235,7 +230,7 @@ fn a_refused_interrupt_to_oneself_is_asked_for_by_every_poll() {
     assert!(puppet.is_interrupted(0), "it is asked for once more");
     puppet.set_irqs_off(false);
     assert!(puppet.deliver(0));
-    assert_eq!(machine.stats(cpu(0)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 1);
 }
 
 /// A function posted to oneself inside `poll_idle` is work.
@@ -247,7 +242,7 @@ fn an_own_post_in_poll_idle_is_work_and_runs() {
         machine.try_post(&CpuMask::only(cpu(0)), |_| ()).unwrap();
         assert!(polls.has_work());
     });
-    assert_eq!(machine.stats(cpu(0)).functions_run, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 1);
 }
 
 /// CPU 0's controller cannot interrupt CPU 0: while it acts itself, and not while others do.
@@ -263,7 +258,7 @@ fn tick_often(machine: &'static puppet::Machine<2>) {
     let puppet = *machine.platform();
     as_one_that_cannot_interrupt_itself(puppet, || {
         for _ in 0..100 {
-            machine.look();
+            machine.watch().look();
             machine.poll();
             puppet.deliver(0);
         }
@@ -287,7 +282,7 @@ fn another_cpus_post_is_interrupted_for_behind_an_own_one() {
         [(1, 0)],
         "an interrupt for CPU 1's data"
     );
-    assert_eq!(machine.stats(cpu(0)).functions_run, 2);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 2);
 }
 
 /// The same, `post_data` to oneself first.
@@ -301,5 +296,5 @@ fn another_cpus_post_is_interrupted_for_behind_own_call_data() {
         .as_cpu(1, || machine.post_data(cpu(0), &DATA))
         .unwrap();
     tick_often(machine);
-    assert_eq!(machine.stats(cpu(0)).functions_run, 2);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 2);
 }

@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_machine::*;
+use shootdown::calls::Wait;
 use shootdown::*;
 
 /// A machine that broadcasts everything, with all CPUs online.
@@ -37,11 +38,15 @@ fn a_ring_that_goes_round_neither_loses_nor_repeats() {
         let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x1234);
         for number in 1..=4u64 {
             let copy = [number, !number, number];
-            machine.post(&CpuMask::only(cpu(1)), move |_| {
-                assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
-                let before = seen.load(Ordering::Relaxed);
-                seen.store(before << 4 | copy[0], Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
+                    assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
+                    let before = seen.load(Ordering::Relaxed);
+                    seen.store(before << 4 | copy[0], Ordering::Relaxed);
+                },
+                Wait::None,
+            );
         }
         responder.join().unwrap();
     });
@@ -119,7 +124,7 @@ fn a_slot_that_is_found_early_completes() {
         let stop = flag();
         let responder = idler(&machine, 3, move || stop.load(Ordering::Acquire));
         let target = CpuMask::only(cpu(3));
-        machine.post(&target, |_| ());
+        _ = machine.submit(&target, |_| (), Wait::None);
         machine.kick(&target).wait();
         tell(&machine, 3, stop);
         responder.join().unwrap();
@@ -156,16 +161,24 @@ fn a_full_ring_loses_nothing() {
         // Two fill the ring before the race begins.
         for number in [0, 1] {
             become_cpu(number);
-            machine.post(&CpuMask::only(cpu(3)), move |_| {
-                sum.fetch_add(1, Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &CpuMask::only(cpu(3)),
+                move |_| {
+                    sum.fetch_add(1, Ordering::Relaxed);
+                },
+                Wait::None,
+            );
         }
         become_cpu(0);
         let responder = idler(&machine, 3, move || sum.load(Ordering::Relaxed) == 102);
         let third = on_cpu(&machine, 2, move |machine| {
-            machine.post(&CpuMask::only(cpu(3)), move |_| {
-                sum.fetch_add(100, Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &CpuMask::only(cpu(3)),
+                move |_| {
+                    sum.fetch_add(100, Ordering::Relaxed);
+                },
+                Wait::None,
+            );
         });
         third.join().unwrap();
         responder.join().unwrap();
@@ -191,8 +204,8 @@ fn who_comes_online_hears_what_names_it() {
             machine.online();
             idle_until(machine, || stop.load(Ordering::Acquire));
         });
-        machine.call_all(&|_| ());
-        machine.call_all(&|_| ());
+        machine.call_many(CallTargets::Online, &|_| ());
+        machine.call_many(CallTargets::Online, &|_| ());
         tell(&machine, 1, stop);
         late.join().unwrap();
     });
@@ -220,7 +233,7 @@ fn a_broadcast_flush_reaches_who_has_loaded_the_space() {
             machine.switch_away(&inside, NO_USER);
         });
         machine.platform().table[0].store(1, Ordering::Relaxed);
-        machine.flush(&space, page(0), FreedTables::No);
+        machine.flush(&*space, page(0), FreedTables::No);
         tell(&machine, 1, done);
         target.join().unwrap();
     });
@@ -234,15 +247,23 @@ fn who_is_named_second_sees_the_first_entry_too() {
         let machine = loud::<3>();
         let (first, second) = (counter(), counter());
         let between = on_cpu(&machine, 1, move |machine| {
-            machine.post(&CpuMask::only(cpu(2)), move |_| {
-                second.fetch_add(1, Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &CpuMask::only(cpu(2)),
+                move |_| {
+                    second.fetch_add(1, Ordering::Relaxed);
+                },
+                Wait::None,
+            );
             idle_until(machine, || first.load(Ordering::Relaxed) == 1);
         });
         let last = idler(&machine, 2, move || second.load(Ordering::Relaxed) == 1);
-        machine.post(&CpuMask::only(cpu(1)), move |_| {
-            first.fetch_add(1, Ordering::Relaxed);
-        });
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
+                first.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         between.join().unwrap();
         last.join().unwrap();
     });
@@ -272,15 +293,23 @@ fn an_old_bit_is_not_taken_for_a_new_request() {
             wake(machine, 1);
         });
         let targets = [cpu(1), cpu(2)].into_iter().collect();
-        machine.post(&targets, move |_| {
-            both.fetch_add(1, Ordering::Relaxed);
-        });
+        _ = machine.submit(
+            &targets,
+            move |_| {
+                both.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         let range = page(0);
-        let flush = machine.submit_flush(&space, range, FreedTables::Yes);
-        machine.post(&CpuMask::only(cpu(2)), move |me| {
-            assert_eq!(me, cpu(2), "nobody named it");
-            second.fetch_add(1, Ordering::Relaxed);
-        });
+        let flush = machine.submit_flush(&*space, range, FreedTables::Yes);
+        _ = machine.submit(
+            &CpuMask::only(cpu(2)),
+            move |me| {
+                assert_eq!(me, cpu(2), "nobody named it");
+                second.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         flush.wait();
         first.join().unwrap();
         last.join().unwrap();

@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_machine::*;
+use shootdown::calls::{CallData, Wait};
 use shootdown::*;
 
 /// A waited call has run when it returns, and what it wrote is visible; the responder acts on
@@ -55,11 +56,15 @@ fn a_reused_slot_is_neither_torn_nor_lost() {
         let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x123);
         for number in 1..=3u64 {
             let copy = [number, !number, number];
-            machine.post(&CpuMask::only(cpu(1)), move |_| {
-                assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
-                let before = seen.load(Ordering::Relaxed);
-                seen.store(before << 4 | copy[0], Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
+                    assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
+                    let before = seen.load(Ordering::Relaxed);
+                    seen.store(before << 4 | copy[0], Ordering::Relaxed);
+                },
+                Wait::None,
+            );
         }
         responder.join().unwrap();
     });
@@ -81,8 +86,8 @@ fn a_slot_met_through_another_slots_bit_is_whole() {
             idle_until(machine, || stop.load(Ordering::Acquire));
             machine.switch_away(&inside, NO_USER);
         });
-        machine.post(&CpuMask::only(cpu(1)), |_| {});
-        machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);
+        _ = machine.submit(&CpuMask::only(cpu(1)), |_| {}, Wait::None);
+        machine.flush(&*space, FlushRange::WHOLE, FreedTables::Yes);
         tell(&machine, 1, stop);
         responder.join().unwrap();
     });
@@ -150,9 +155,13 @@ fn a_waiter_that_meets_the_next_request_sees_the_last_ones_work() {
             }
             core::mem::forget(ticket);
         });
-        machine.post(&CpuMask::only(cpu(1)), move |_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-        });
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         waiter.join().unwrap();
         responder.join().unwrap();
     });
@@ -179,8 +188,9 @@ fn a_cpu_is_not_called_before_it_is_ready() {
             machine.online();
             idle_until(machine, || stop.load(Ordering::Acquire));
         });
-        let ran =
-            machine.call_all(&|me| assert!(me == cpu(0) || is_online.load(Ordering::Relaxed)));
+        let ran = machine.call_many(CallTargets::Online, &|me| {
+            assert!(me == cpu(0) || is_online.load(Ordering::Relaxed))
+        });
         assert!(ran.contains(cpu(0)));
         tell(&machine, 1, stop);
         late.join().unwrap();
@@ -197,9 +207,13 @@ fn a_call_to_a_cpu_that_stops_polling_arrives() {
             machine.poll_idle(|idle| _ = idle.has_work());
             idle_until(machine, || ran.load(Ordering::Relaxed) == 1);
         });
-        machine.post(&CpuMask::only(cpu(1)), move |_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-        });
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         idler.join().unwrap();
     });
 }
@@ -326,7 +340,7 @@ fn a_function_that_polls_serves_a_flush_that_was_found_with_it() {
         let holder = {
             let space = space.clone();
             on_cpu(&machine, 2, move |machine| {
-                machine.flush(&space, page(0), FreedTables::No);
+                machine.flush(&*space, page(0), FreedTables::No);
                 tell(machine, 0, free);
             })
         };

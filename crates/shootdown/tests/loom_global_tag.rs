@@ -38,7 +38,7 @@ fn settle(machine: &Machine<3>, space: &AddressSpace<3>) {
     become_cpu(0);
     given.wait();
     machine.flush(space, page(1), FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).flushes_everywhere, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).flushes_everywhere, 1);
 }
 
 /// Nothing of page 0 is old here.
@@ -80,12 +80,12 @@ fn a_cpu_that_joins_has_the_tag_or_is_seen() {
         let giver = {
             let space = space.clone();
             on_cpu(&machine, 1, move |machine| {
-                machine.flush(&space, page(1), FreedTables::No);
+                machine.flush(&*space, page(1), FreedTables::No);
                 tell(machine, 0, given);
             })
         };
         let user = user(&machine, &space, done, 1);
-        machine.flush(&space, page(1), FreedTables::No);
+        machine.flush(&*space, page(1), FreedTables::No);
         remap(&machine, &space);
         idle_until(&machine, || given.load(Ordering::Acquire));
         tell(&machine, 2, done);
@@ -110,7 +110,7 @@ fn a_cpu_that_comes_back_keeps_nothing_old() {
         refuse(true);
         remap(&machine, &space);
         refuse(false);
-        machine.flush(&space, page(1), FreedTables::No);
+        machine.flush(&*space, page(1), FreedTables::No);
         tell(&machine, 2, done);
         user.join().unwrap();
     });

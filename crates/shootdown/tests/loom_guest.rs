@@ -8,6 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
 use loom_machine::*;
 use shootdown::guest::*;
+use shootdown::{FlushRange, FreedTables};
 
 const OLD: u64 = 0;
 const NEW: u64 = 1;
@@ -42,7 +43,9 @@ impl World {
 
     fn remap(&self) {
         self.machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        self.machine.submit_guest_flush(&self.guest).wait();
+        self.machine
+            .submit_flush(&self.guest, FlushRange::WHOLE, FreedTables::No)
+            .wait();
         self.machine.platform().table_page.reuse();
     }
 }
@@ -136,10 +139,14 @@ fn a_guest_and_two_flushes() {
         let inside = guest.clone();
         let other = on_cpu(&machine, 1, move |machine| {
             machine.platform().table[1].store(NEW, Ordering::Relaxed);
-            machine.submit_guest_flush(&inside).wait();
+            machine
+                .submit_flush(&*inside, FlushRange::WHOLE, FreedTables::No)
+                .wait();
         });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.submit_guest_flush(&guest).wait();
+        machine
+            .submit_flush(&*guest, FlushRange::WHOLE, FreedTables::No)
+            .wait();
         other.join().unwrap();
         machine.platform().table_page.reuse();
         tell(&machine, 2, done);

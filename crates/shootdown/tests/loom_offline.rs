@@ -7,6 +7,7 @@ mod loom_machine;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom_machine::*;
+use shootdown::calls::{CallData, Wait};
 use shootdown::*;
 
 const NEW: u64 = 1;
@@ -42,11 +43,17 @@ fn a_post_to_a_cpu_that_leaves_is_run_before_it_is_gone() {
         let runs: Arc<AtomicU64> = Arc::new(AtomicU64::new(0));
         let leaver = departing(&machine, &gone, |_| ());
         let counter = Arc::into_raw(runs).expose_provenance();
-        let sent = machine.post(&CpuMask::only(cpu(1)), move |_| {
-            let counter = std::ptr::with_exposed_provenance::<AtomicU64>(counter);
-            // SAFETY: the model gives it back after the CPU that runs this has ended.
-            unsafe { &*counter }.fetch_add(1, Ordering::Relaxed);
-        });
+        let sent = machine
+            .submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
+                    let counter = std::ptr::with_exposed_provenance::<AtomicU64>(counter);
+                    // SAFETY: the model gives it back after the CPU that runs this has ended.
+                    unsafe { &*counter }.fetch_add(1, Ordering::Relaxed);
+                },
+                Wait::None,
+            )
+            .targets();
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
         // SAFETY: from `into_raw` above, and no function is left that uses it.
@@ -84,9 +91,15 @@ fn a_call_of_a_cpu_that_comes_online_is_run_or_refused() {
         let (machine, gone, leaver) = cpu_1_leaves::<5>(2);
         RUNS.store(0, std::sync::atomic::Ordering::Relaxed);
         machine.online();
-        let sent = machine.post(&CpuMask::only(cpu(1)), |_| {
-            RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        });
+        let sent = machine
+            .submit(
+                &CpuMask::only(cpu(1)),
+                |_| {
+                    RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                },
+                Wait::None,
+            )
+            .targets();
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
         let runs = RUNS.load(std::sync::atomic::Ordering::Relaxed);
@@ -121,7 +134,7 @@ fn a_cpu_that_comes_back_misses_no_flush() {
             assert_eq!(walk(machine, 0), NEW, "stale translation");
         });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush_kernel(page(0), FreedTables::Yes);
+        machine.flush(FlushScope::Kernel, page(0), FreedTables::Yes);
         tell(&machine, 1, done);
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
@@ -144,17 +157,21 @@ fn a_function_on_a_cpu_that_leaves_misses_no_flush() {
             }
         });
         let lent = (&raw const *machine).expose_provenance();
-        machine.post(&CpuMask::only(cpu(1)), move |_| {
-            // SAFETY: the model keeps it until the CPU that runs this has ended.
-            let machine = unsafe { &*std::ptr::with_exposed_provenance::<Machine<2>>(lent) };
-            if is_flushed.load(Ordering::Acquire) {
-                assert_eq!(walk(machine, 0), NEW, "stale translation");
-            }
-        });
+        _ = machine.submit(
+            &CpuMask::only(cpu(1)),
+            move |_| {
+                // SAFETY: the model keeps it until the CPU that runs this has ended.
+                let machine = unsafe { &*std::ptr::with_exposed_provenance::<Machine<2>>(lent) };
+                if is_flushed.load(Ordering::Acquire) {
+                    assert_eq!(walk(machine, 0), NEW, "stale translation");
+                }
+            },
+            Wait::None,
+        );
         // It may answer the one that leaves before it flushes.
         machine.poll();
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush_kernel(page(0), FreedTables::No);
+        machine.flush(FlushScope::Kernel, page(0), FreedTables::No);
         is_flushed.store(true, Ordering::Release);
         idle_until(&machine, || gone.load(Ordering::Acquire));
         leaver.join().unwrap();
@@ -182,7 +199,7 @@ fn data_of_a_cpu_that_is_not_online_run_or_are_refused() {
 fn a_flush_of_a_cpu_that_is_not_online_waits_for_no_cpu_that_is_gone() {
     check(4, || {
         let (machine, _, leaver) = cpu_1_leaves::<2>(0);
-        let ticket = machine.submit_flush_kernel(page(0), FreedTables::Yes);
+        let ticket = machine.submit_flush(FlushScope::Kernel, page(0), FreedTables::Yes);
         wake(&machine, 1);
         ticket.wait();
         leaver.join().unwrap();

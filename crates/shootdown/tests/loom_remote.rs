@@ -38,12 +38,12 @@ fn two_initiators_and_a_virtual_cpu(hypervisor: Hypervisor) {
             let space = space.clone();
             on_cpu(&machine, 1, move |machine| {
                 machine.platform().table[1].store(NEW, Ordering::Relaxed);
-                machine.flush(&space, page(1), FreedTables::No);
+                machine.flush(&*space, page(1), FreedTables::No);
             })
         };
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush(&space, page(0), FreedTables::No);
-        machine.flush(&space, page(0), FreedTables::No);
+        machine.flush(&*space, page(0), FreedTables::No);
+        machine.flush(&*space, page(0), FreedTables::No);
         other.join().unwrap();
         tell(&machine, 2, done);
         user.join().unwrap();
@@ -82,7 +82,7 @@ fn a_freed_table_is_not_walked_under_a_tag_that_was_kept() {
         ready.wait();
         let model = machine.platform();
         model.shared_top.store(false, Ordering::Relaxed);
-        machine.flush(&space, page(0), FreedTables::Yes);
+        machine.flush(&*space, page(0), FreedTables::Yes);
         model.table_page.reuse();
         tell(&machine, 1, done);
         user.join().unwrap();

@@ -46,7 +46,7 @@ impl Scene {
     /// CPU 0 remaps page 0 and flushes.
     fn remap(&self) {
         self.machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        self.machine.flush(&self.space, page(0), FreedTables::No);
+        self.machine.flush(&*self.space, page(0), FreedTables::No);
     }
 
     /// The same, and gives its frame away.
@@ -57,7 +57,7 @@ impl Scene {
 
     /// CPU 0 frees a table that the space's root led to.
     fn free_table(&self) {
-        self.machine.flush(&self.space, page(0), FreedTables::Yes);
+        self.machine.flush(&*self.space, page(0), FreedTables::Yes);
         self.machine.platform().table_page.reuse();
     }
 
@@ -121,7 +121,7 @@ fn a_lazy_cpu_that_wakes_misses_nothing() {
     race(4, machine, Scene::remap, |machine, scene| {
         machine.switch_to(None, &scene.space);
         walk(machine, 0);
-        machine.enter_lazy(&scene.space, NO_USER);
+        machine.user_memory().enter_lazy(&scene.space, NO_USER);
         scene.ready.set();
         machine.switch_to(Some(&scene.space), &scene.space);
         scene.use_to_the_end();
@@ -134,7 +134,7 @@ fn a_lazy_cpu_that_wakes_misses_nothing() {
 fn a_cpu_that_was_lazy_elsewhere_misses_nothing() {
     race(4, machine, Scene::remap, |machine, scene| {
         machine.switch_to(None, &scene.other);
-        machine.enter_lazy(&scene.other, NO_USER);
+        machine.user_memory().enter_lazy(&scene.other, NO_USER);
         scene.ready.set();
         machine.switch_to(Some(&scene.other), &scene.space);
         scene.use_to_the_end();
@@ -150,7 +150,7 @@ fn a_lazy_cpu_has_used_its_frames_for_the_last_time() {
         if walk(machine, 0) == OLD {
             scene.frame.walk();
         }
-        machine.enter_lazy(&scene.space, NO_USER);
+        machine.user_memory().enter_lazy(&scene.space, NO_USER);
         scene.idle();
         machine.switch_away(&scene.space, NO_USER);
     });
@@ -162,9 +162,9 @@ fn a_deferring_cpu_that_catches_up_misses_nothing() {
     race(4, deferring, Scene::remap, |machine, scene| {
         machine.switch_to(None, &scene.space);
         walk(machine, 0);
-        machine.defer_flushes(&scene.space);
+        machine.user_memory().defer_flushes(&scene.space);
         scene.ready.set();
-        machine.catch_up(&scene.space);
+        machine.user_memory().catch_up(&scene.space);
         scene.use_to_the_end();
     });
 }
@@ -178,9 +178,9 @@ fn a_deferring_cpu_has_used_its_frames_for_the_last_time() {
         if walk(machine, 0) == OLD {
             scene.frame.walk();
         }
-        machine.defer_flushes(&scene.space);
+        machine.user_memory().defer_flushes(&scene.space);
         scene.idle();
-        machine.catch_up(&scene.space);
+        machine.user_memory().catch_up(&scene.space);
         scene.check();
         machine.switch_away(&scene.space, NO_USER);
     });
@@ -192,7 +192,7 @@ fn a_table_is_freed_after_a_lazy_cpu_has_let_go() {
     race(4, machine, Scene::free_table, |machine, scene| {
         machine.switch_to(None, &scene.space);
         scene.ready.set();
-        machine.enter_lazy(&scene.space, NO_USER);
+        machine.user_memory().enter_lazy(&scene.space, NO_USER);
         scene.idle();
         machine.switch_away(&scene.space, NO_USER);
     });
@@ -203,9 +203,9 @@ fn a_table_is_freed_after_a_lazy_cpu_has_let_go() {
 fn a_detached_cpu_has_walked_for_the_last_time() {
     race(4, machine, Scene::free_table, |machine, scene| {
         machine.switch_to(None, &scene.space);
-        machine.enter_lazy(&scene.space, NO_USER);
+        machine.user_memory().enter_lazy(&scene.space, NO_USER);
         scene.ready.set();
-        machine.flush(&scene.space, page(1), FreedTables::Yes);
+        machine.flush(&*scene.space, page(1), FreedTables::Yes);
         scene.idle();
         machine.switch_away(&scene.space, NO_USER);
     });
@@ -218,13 +218,13 @@ fn switch_in_halves(
     next: Option<&AddressSpace<2>>,
 ) {
     let irq = machine.platform().irq_save();
-    if machine.begin_switch(previous, next) {
+    if machine.host_roots().begin_switch(previous, next) {
         let root = next.map_or(NO_USER.as_u64(), AddressSpace::root);
         let platform = machine.platform();
         // SAFETY: 1. roots are numbers; the halves belong together.
         unsafe { platform.load_tagged_root(root, Asid::UNTAGGED, TagEntries::Drop) };
         // SAFETY: 1. loaded just now.
-        unsafe { machine.end_switch(previous, next) };
+        unsafe { machine.host_roots().end_switch(previous, next) };
     }
     // SAFETY: 1. saved above.
     unsafe { machine.platform().irq_restore(irq) };
@@ -256,7 +256,7 @@ fn a_host_that_loads_another_root_has_walked_for_the_last_time() {
 fn a_lazy_host_that_loads_another_root_has_walked_for_the_last_time() {
     race(3, machine, Scene::free_table, |machine, scene| {
         machine.switch_to(None, &scene.space);
-        machine.enter_lazy(&scene.space, NO_USER);
+        machine.user_memory().enter_lazy(&scene.space, NO_USER);
         scene.ready.set();
         switch_in_halves(machine, Some(&scene.space), Some(&scene.other));
         scene.idle();

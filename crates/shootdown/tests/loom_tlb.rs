@@ -40,7 +40,7 @@ fn late_joiner_sees_new_generation() {
             machine.switch_away(&inside, NO_USER);
         });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush(&space, page(0), FreedTables::No);
+        machine.flush(&*space, page(0), FreedTables::No);
         tell(&machine, 1, done);
         joiner.join().unwrap();
     });
@@ -67,7 +67,7 @@ fn free_a_table_while_a_cpu_leaves(
             })
         };
         joined.wait();
-        machine.flush(&space, page(0), FreedTables::Yes);
+        machine.flush(&*space, page(0), FreedTables::Yes);
         machine.platform().table_page.reuse();
         tell(&machine, 1, done);
         leaver.join().unwrap();
@@ -97,7 +97,7 @@ fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_goes_elsewhere() {
 fn a_table_is_freed_after_the_last_walk_of_a_cpu_that_becomes_idle() {
     free_a_table_while_a_cpu_leaves(|machine, left, _| {
         machine.set_policy(Policy::BEST.with_lazy(false));
-        machine.enter_lazy(left, NO_USER);
+        machine.user_memory().enter_lazy(left, NO_USER);
         machine.switch_away(left, NO_USER);
     });
 }
@@ -121,10 +121,10 @@ fn partial_flushes_hide_nothing(policy: Policy) {
         let inside = space.clone();
         let other = on_cpu(&machine, 1, move |machine| {
             machine.platform().table[1].store(NEW, Ordering::Relaxed);
-            machine.flush(&inside, page(1), FreedTables::No);
+            machine.flush(&*inside, page(1), FreedTables::No);
         });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush(&space, page(0), FreedTables::No);
+        machine.flush(&*space, page(0), FreedTables::No);
         other.join().unwrap();
         tell(&machine, 2, done);
         user.join().unwrap();
@@ -171,9 +171,9 @@ fn a_reclaimed_frame_is_out_of_reach() {
             })
         };
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        let mut batch = FlushBatch::<u64, 1>::new(&space);
+        let mut batch = FlushBatch::<u64, 1>::new(&*space);
         batch.page(0, PageSize::SIZE_4K, OLD).unwrap();
-        let ticket = machine.submit_batch(&space, batch);
+        let ticket = machine.submit_batch(&*space, batch);
         for frame in ticket.wait() {
             assert_eq!(frame, OLD);
             owner.store(1, Ordering::Relaxed);
@@ -199,7 +199,7 @@ fn a_cpu_coming_online_misses_no_kernel_flush() {
             spin_until_flushed(machine, done, &[0]);
         });
         machine.platform().table[0].store(NEW, Ordering::Relaxed);
-        machine.flush_kernel(page(0), FreedTables::Yes);
+        machine.flush(FlushScope::Kernel, page(0), FreedTables::Yes);
         tell(&machine, 1, done);
         late.join().unwrap();
     });
@@ -228,7 +228,7 @@ fn a_full_flush_serves_only_what_was_asked_for_before() {
             let space = space.clone();
             move |machine: &Machine<3>| {
                 machine.platform().table[page].store(NEW, Ordering::Relaxed);
-                machine.flush(&space, FlushRange::WHOLE, FreedTables::Yes);
+                machine.flush(&*space, FlushRange::WHOLE, FreedTables::Yes);
                 tell(machine, 2, done[page]);
             }
         };

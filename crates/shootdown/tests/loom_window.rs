@@ -63,7 +63,8 @@ where
         let windows = self.windows.borrow();
         let windows = windows.as_ref().expect("not retired");
         self.machine
-            .switch_to_windows(previous, &self.space, windows);
+            .windows()
+            .switch_to(previous, &self.space, windows);
     }
 
     /// CPU 1 serves until all changes are made, and would use the table to the end.
@@ -76,7 +77,7 @@ where
 
     fn retire(&self) {
         let windows = self.windows.take().expect("not retired");
-        self.machine.retire_windows(&self.space, windows);
+        self.machine.windows().retire(&self.space, windows);
     }
 
     /// Unlinks the table and gives it to somebody else.
@@ -91,7 +92,7 @@ where
 
     fn flush(&self, freed: FreedTables) {
         let page = page(0);
-        self.machine.flush(&self.space, page, freed);
+        self.machine.flush(&*self.space, page, freed);
     }
 
     fn done(&self) {
@@ -174,9 +175,9 @@ fn a_cpu_that_catches_up_takes_the_removal_over() {
         || Scene::<2>::new(Policy::BEST.with_deferral(true)),
         |scene| {
             scene.enter(None);
-            scene.machine.defer_flushes(&scene.space);
+            scene.machine.user_memory().defer_flushes(&scene.space);
             scene.entered.set();
-            scene.machine.catch_up(&scene.space);
+            scene.machine.user_memory().catch_up(&scene.space);
             scene.idle_and_leave();
         },
     );
@@ -196,7 +197,7 @@ fn an_addition_is_found_at_the_fault() {
                 let windows = scene.windows.borrow();
                 let windows = windows.as_ref().expect("not retired");
                 assert!(
-                    scene.machine.refresh_windows(&scene.space, windows),
+                    scene.machine.windows().refresh(&scene.space, windows),
                     "a fault for nothing"
                 );
             }
@@ -223,14 +224,16 @@ fn a_resident_comes_and_goes(elsewhere: bool) {
             scene.entered.set();
             if elsewhere {
                 let machine = &scene.machine;
-                machine.switch_to_windows(Some(&scene.space), &other, &others);
+                machine
+                    .windows()
+                    .switch_to(Some(&scene.space), &other, &others);
                 scene.enter(Some(&other));
             } else {
                 scene.machine.switch_away(&scene.space, NO_USER);
                 scene.enter(None);
             }
             scene.idle_and_leave();
-            scene.machine.retire_windows(&other, others);
+            scene.machine.windows().retire(&other, others);
         },
     );
 }

@@ -5,6 +5,7 @@
 mod puppet;
 
 use puppet::*;
+use shootdown::calls::{CallData, CallTicket, NotReady, PostRefused, Wait};
 use shootdown::*;
 use shootdown::{tags::*, watch::*};
 
@@ -13,7 +14,9 @@ fn what_was_sent_before_runs_before_the_cpu_is_gone() {
     static RUNS: Count = Count::new();
     let (machine, puppet) = with_puppet::<4>();
     for _ in 0..2 {
-        machine.post(&CpuMask::only(cpu(1)), |_| RUNS.add());
+        machine
+            .try_post(&CpuMask::only(cpu(1)), |_| RUNS.add())
+            .unwrap();
     }
     puppet.as_cpu(1, || machine.offline());
     assert_eq!(RUNS.get(), 2);
@@ -34,25 +37,27 @@ fn what_runs_before_a_cpu_is_gone_misses_no_flush() {
     let (machine, puppet) = with_puppet::<3>();
     puppet.map(0, 1);
     assert_eq!(puppet.access(1, 0), 1);
-    machine.post(&CpuMask::only(cpu(1)), move |me| {
-        RUNS.add();
-        puppet.map(0, 2);
-        let flush = puppet.as_cpu(0, || {
-            machine.submit_flush_kernel(pages(0, 1), FreedTables::Yes)
-        });
-        assert!(machine.poll(), "it spins for a lock of CPU 0's");
-        puppet.as_cpu(2, || machine.poll());
-        assert!(flush.is_done());
-        assert_eq!(puppet.access(1, 0), 2);
-        let others = puppet.as_cpu(0, || machine.try_post(&CpuMask::first(3), |_| ()));
-        assert_eq!(
-            others,
-            Ok([cpu(0), cpu(2)].into_iter().collect()),
-            "{me} runs what it has"
-        );
-        let refused = puppet.as_cpu(2, || machine.post_data(me, &DATA));
-        assert_eq!(refused, Err(PostRefused::NotReady));
-    });
+    machine
+        .try_post(&CpuMask::only(cpu(1)), move |me| {
+            RUNS.add();
+            puppet.map(0, 2);
+            let flush = puppet.as_cpu(0, || {
+                machine.submit_flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes)
+            });
+            assert!(machine.poll(), "it spins for a lock of CPU 0's");
+            puppet.as_cpu(2, || machine.poll());
+            assert!(flush.is_done());
+            assert_eq!(puppet.access(1, 0), 2);
+            let others = puppet.as_cpu(0, || machine.try_post(&CpuMask::first(3), |_| ()));
+            assert_eq!(
+                others,
+                Ok([cpu(0), cpu(2)].into_iter().collect()),
+                "{me} runs what it has"
+            );
+            let refused = puppet.as_cpu(2, || machine.post_data(me, &DATA));
+            assert_eq!(refused, Err(PostRefused::NotReady));
+        })
+        .unwrap();
     puppet.as_cpu(1, || machine.offline());
     assert_eq!(RUNS.get(), 1);
 }
@@ -73,7 +78,7 @@ fn a_cpu_that_leaves_runs_its_posts_to_itself() {
         assert_eq!(RUNS.get(), 1);
         *puppet.refuse_to.lock().unwrap() = (1, 0);
         machine.online();
-        machine.look();
+        machine.watch().look();
     });
     let is_own = |route: &(u32, u32)| *route == (1, 1);
     assert!(
@@ -103,7 +108,7 @@ fn a_cpu_that_is_gone_is_no_target() {
     puppet.sent.take();
     let refused = machine.call_one(cpu(1), &|_| unreachable!("it is gone"));
     assert_eq!(refused, Err(NotReady { cpu: cpu(1) }));
-    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
     let reached: Vec<u32> = puppet
         .sent
         .take()
@@ -139,7 +144,7 @@ fn a_cpu_that_comes_back_keeps_no_tag() {
     machine.switch_to(None, &space);
     let loads = puppet.loads.take();
     assert_eq!(loads.last().map(|load| load.3), Some(TagEntries::Drop));
-    assert_eq!(machine.stats(cpu(0)).tags_kept, 0);
+    assert_eq!(machine.watch().stats(cpu(0)).tags_kept, 0);
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn a_cpu_that_came_back_is_a_target_again() {
     assert_eq!(puppet.access(1, 0), 1);
     puppet.as_cpu(1, || machine.online());
     puppet.map(0, 2);
-    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
     assert_eq!(puppet.access(1, 0), 2);
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
 }
@@ -175,7 +180,7 @@ fn a_cpu_that_leaves_while_the_initiator_waits_for_a_slot_is_not_waited_for() {
         });
     });
     machine.flush(space, one_page, FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
     assert!(!machine.ready_cpus().contains(cpu(1)));
     assert!(flush.is_done() && calls.iter().all(CallTicket::is_done));
 }
@@ -214,9 +219,9 @@ fn a_call_for_any_cpu_avoids_the_one_that_left_while_it_waited_for_a_slot() {
         });
     });
     let targets = [cpu(1), cpu(2)].into_iter().collect();
-    let chosen = machine.call_any(&targets, &|me| assert_eq!(me, cpu(2)));
-    assert_eq!(chosen, Some(cpu(2)));
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    let chosen = machine.call_many(CallTargets::AnyOf(&targets), &|me| assert_eq!(me, cpu(2)));
+    assert_eq!(chosen, CpuMask::only(cpu(2)));
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
     assert!(calls.iter().all(CallTicket::is_done));
 }
 
@@ -229,11 +234,15 @@ fn a_target_that_leaves_is_not_interrupted_for_ever() {
         RUNS.add();
     }
     let post: [fn(&Machine<3>); 3] = [
-        |machine| _ = machine.post(&CpuMask::only(cpu(1)), count),
-        |machine| _ = machine.post(&[cpu(1), cpu(2)].into_iter().collect(), count),
+        |machine| _ = machine.try_post(&CpuMask::only(cpu(1)), count).unwrap(),
+        |machine| {
+            _ = machine
+                .try_post(&[cpu(1), cpu(2)].into_iter().collect(), count)
+                .unwrap()
+        },
         |machine| {
             assert!(machine.post_data(cpu(1), &DATA).is_ok());
-            assert_eq!(machine.stats(cpu(0)).ipis_sent, 0, "none was taken");
+            assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 0, "none was taken");
         },
     ];
     for (post, runs) in post.into_iter().zip([1, 2, 1]) {
@@ -275,13 +284,15 @@ fn who_is_not_online_publishes_while_a_cpu_that_leaves_runs_its_functions() {
         RUNS.add();
         puppet.at_next_relax(|| panic!("it waits for the CPU that leaves"));
         let ticket = puppet.as_cpu(0, || {
-            machine.submit_flush_kernel(pages(0, 1), FreedTables::No)
+            machine.submit_flush(FlushScope::Kernel, pages(0, 1), FreedTables::No)
         });
         // It spins for the lock, and is a target of flushes.
         puppet.at_next_relax(move || assert!(puppet.as_cpu(2, || machine.poll())));
         puppet.as_cpu(0, || ticket.wait());
     };
-    puppet.as_cpu(1, || machine.post(&CpuMask::only(cpu(2)), flush));
+    puppet.as_cpu(1, || {
+        machine.try_post(&CpuMask::only(cpu(2)), flush).unwrap()
+    });
     puppet.as_cpu(2, || machine.offline());
     assert_eq!(RUNS.get(), 1);
 }
@@ -296,7 +307,9 @@ fn a_cpu_that_leaves_lets_its_doorbell_go() {
             machine.offline();
             machine.online();
             puppet.sent.take();
-            puppet.as_cpu(0, || machine.post(&CpuMask::only(cpu(1)), |_| ()));
+            puppet.as_cpu(0, || {
+                machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap()
+            });
             assert_eq!(puppet.sent.take(), [(0, 1)]);
         });
     });
@@ -308,7 +321,7 @@ fn a_cpu_without_memory_may_poll() {
     let puppet = *machine::<2>().platform();
     let engine: Shootdown<_, 2> = Shootdown::new(puppet);
     assert!(!engine.poll());
-    engine.look();
+    engine.watch().look();
 }
 
 #[test]
@@ -317,7 +330,7 @@ fn misuse_is_refused() {
     let space = Space::new(machine, 1);
     machine.switch_to(None, &space);
     assert!(refuses(|| machine.offline()), "a space is loaded");
-    machine.enter_lazy(&space, kernel_tables(0));
+    machine.user_memory().enter_lazy(&space, kernel_tables(0));
     assert!(refuses(|| machine.offline()), "lazily");
     machine.switch_away(&space, kernel_tables(0));
     puppet.set_irqs_off(false);

@@ -6,6 +6,7 @@ mod puppet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use puppet::*;
+use shootdown::calls::Wait;
 use shootdown::*;
 
 /// Every operation that waits for CPU 1, which must be asked before it answers.
@@ -14,7 +15,13 @@ const WAITS: [fn(&'static Machine<4>, &AddressSpace<4>); 6] = [
     |machine, _| drop(machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done)),
     |machine, space| machine.flush(space, pages(1, 1), FreedTables::No),
     |machine, space| machine.flush(space, pages(1, 1), FreedTables::Yes),
-    |machine, _| machine.flush_kernel(pages(puppet::GLOBAL, 1), FreedTables::Yes),
+    |machine, _| {
+        machine.flush(
+            FlushScope::Kernel,
+            pages(puppet::GLOBAL, 1),
+            FreedTables::Yes,
+        )
+    },
     |machine, space| {
         let mut batch = FlushBatch::<u32, 1>::new(space);
         batch.page(puppet::PAGE, PageSize::SIZE_4K, 7).unwrap();
@@ -69,7 +76,7 @@ fn a_waiter_goes_on_on_another_cpu() {
         assert_eq!(puppet.current_cpu(), cpu(3));
         puppet.migrate(0);
     }
-    let [here, there] = [0, 3].map(|number| machine.stats(cpu(number)));
+    let [here, there] = [0, 3].map(|number| machine.watch().stats(cpu(number)));
     assert_eq!(here.waits_finished, 0);
     assert_eq!(there.waits_finished, WAITS.len() as u64);
 }
@@ -115,8 +122,8 @@ fn no_task_waits_for_the_call_of_another_on_its_cpu() {
         machine.flush(&space, pages(1, 1), FreedTables::Yes);
     }
     assert!(!first.is_done());
-    assert_eq!(machine.stats(cpu(0)).waits_finished, 30);
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 0);
+    assert_eq!(machine.watch().stats(cpu(0)).waits_finished, 30);
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 0);
     puppet.hear_again(3);
     drop(first);
 }
@@ -129,8 +136,8 @@ fn a_task_that_finds_all_slots_taken_may_leave_for_a_cpu_that_has_one() {
     puppet.at_next_relax(move || puppet.migrate(3));
     machine.call_one(cpu(2), &|_| ()).unwrap();
     assert_eq!(puppet.current_cpu(), cpu(3));
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
-    assert_eq!(machine.stats(cpu(1)).functions_run, 0);
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).functions_run, 0);
     puppet.migrate(0);
     puppet.hear_again(1);
     puppet.deliver_all();

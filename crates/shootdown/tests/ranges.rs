@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
+use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::*;
 
 const SIZES: [PageSize; 3] = [PageSize::SIZE_4K, PageSize::SIZE_2M, PageSize::SIZE_64K];

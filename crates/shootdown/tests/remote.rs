@@ -48,7 +48,7 @@ fn those_that_are_not_taken_are_interrupted_for_the_same_request() {
     remap(machine, &space, 0, 0);
     assert_eq!(puppet.sent.take(), [(0, 2)]);
     assert_eq!(dropped(puppet), [(0, one_page(0)), (2, one_page(0))]);
-    assert_eq!(machine.stats(cpu(0)).cpus_taken, 2);
+    assert_eq!(machine.watch().stats(cpu(0)).cpus_taken, 2);
 }
 
 /// Nobody tells a CPU what a back end dropped there: the next request that comes by interrupt finds a gap. One change may be missing, with
@@ -115,14 +115,14 @@ fn what_was_taken_hides_no_request_that_is_still_to_come() {
 fn a_cpu_that_was_left_alone_has_a_gap() {
     let (machine, puppet, space) = four_cpus();
     machine.set_policy(Policy::BEST.with_deferral(true));
-    assert!(puppet.as_cpu(1, || machine.defer_flushes(&space)));
+    assert!(puppet.as_cpu(1, || machine.user_memory().defer_flushes(&space)));
     puppet.reaches(EVERYBODY);
     puppet.map(0, 11);
     machine.flush(&space, pages(0, 1), FreedTables::No);
     puppet.reaches(&[]);
     // Freed tables reach it all the same.
     machine.flush(&space, pages(1, 1), FreedTables::Yes);
-    puppet.as_cpu(1, || machine.catch_up(&space));
+    puppet.as_cpu(1, || machine.user_memory().catch_up(&space));
     assert_eq!(puppet.access(1, 0), 11);
 }
 
@@ -136,8 +136,8 @@ fn what_takes_a_wait_is_waited_for_after_the_initiator_has_flushed() {
     remap(machine, &space, 0, 0);
     assert!(puppet.sent.take().is_empty());
     assert_eq!(dropped(puppet), [(0, one_page(0))], "once");
-    assert_eq!(machine.stats(cpu(0)).cpus_taken, 3);
-    machine.flush_kernel(pages(GLOBAL, 1), FreedTables::No);
+    assert_eq!(machine.watch().stats(cpu(0)).cpus_taken, 3);
+    machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::No);
     let kernel = LocalFlush::Pages(pages(GLOBAL, 1), FreedTables::No);
     assert_eq!(dropped(puppet), [(0, kernel)], "once");
 }
@@ -183,7 +183,7 @@ fn a_flush_that_waits_for_a_slot_asks_once_and_interrupts_all() {
     puppet.reaches(&[1, 2]);
     puppet.at_next_relax(|| puppet.hear_again(1));
     remap(machine, &space, 0, 0);
-    assert_eq!(machine.stats(cpu(0)).slots_exhausted, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).slots_exhausted, 1);
     assert_eq!(puppet.asked.take().len(), 1);
     drop(busy);
 }
@@ -196,7 +196,7 @@ fn a_kernel_range_is_taken_under_every_tag() {
     puppet.map(GLOBAL, 1);
     (0..4).for_each(|number| assert_eq!(puppet.access(number, GLOBAL), 1));
     puppet.map(GLOBAL, 2);
-    machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::Yes);
     (0..4).for_each(|number| assert_eq!(puppet.access(number, GLOBAL), 2));
     assert!(puppet.sent.take().is_empty());
     drop(space);
@@ -238,7 +238,7 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
         });
         machine.switch_to(Some(&other), space);
     });
-    assert_eq!(machine.stats(cpu(0)).cpus_taken, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).cpus_taken, 1);
     let flush = Moment::Flush(LocalFlush::Space);
     let mut denied = puppet.user_access_denied.take();
     denied.retain(|moment| *moment == flush);
@@ -247,7 +247,7 @@ fn a_cpu_that_is_taken_while_it_loads_a_root_keeps_nothing_old_under_it() {
         [flush, flush],
         "no NMI uses what is about to be dropped"
     );
-    assert!(puppet.as_cpu(1, || machine.user_access_ok(space.id())));
+    assert!(puppet.as_cpu(1, || machine.user_memory().access_ok(space.id())));
     assert_eq!(puppet.access(1, 0), 11);
 }
 
@@ -274,11 +274,11 @@ fn a_cpu_that_loads_a_root_is_interrupted_before_a_table_of_it_is_freed() {
             machine.switch_to(Some(&other), space);
         });
         assert_eq!(puppet.sent.take(), [(0, 1)]);
-        assert_eq!(machine.stats(cpu(0)).cpus_taken, 0);
+        assert_eq!(machine.watch().stats(cpu(0)).cpus_taken, 0);
         puppet.deliver_all();
         assert_eq!(puppet.walked_table(1, after), after, "a freed table");
         // One that stays is left to the back end again.
         puppet.as_cpu(0, || machine.flush(space, pages(0, 1), FreedTables::Yes));
-        assert_eq!(machine.stats(cpu(0)).cpus_taken, 1);
+        assert_eq!(machine.watch().stats(cpu(0)).cpus_taken, 1);
     }
 }

@@ -9,6 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::calls::{NotReady, PostRefused, SlotsBusy};
+use shootdown::flushes::BatchFull;
+use shootdown::watch::Stats;
 use shootdown::*;
 use shootdown::{tags::*, watch::*};
 
@@ -131,7 +134,7 @@ fn bucket_of(elapsed_ns: u64) -> usize {
         machine.platform().skipped_ns.store(rest_ns, Relaxed);
     });
     assert_eq!(ran, Ok(()));
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!(stats.since(&stats), Stats::default(), "nothing since then");
     let waits = stats.waits_ns;
     assert_eq!(waits.iter().sum::<u64>(), 1);
@@ -168,9 +171,9 @@ fn percentiles_are_the_upper_bound_of_the_bucket_that_holds_them() {
 #[test]
 fn an_interrupt_that_finds_nothing_is_counted_as_spurious() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     let counts = |at: u32| {
-        let stats = machine.stats(cpu(at));
+        let stats = machine.watch().stats(cpu(at));
         (stats.ipis_received, stats.ipis_spurious)
     };
     puppet.deliver(1);

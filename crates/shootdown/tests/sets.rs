@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::tags::*;
 use shootdown::*;
 

@@ -73,7 +73,7 @@ fn a_drop_that_is_due_survives_a_switch() {
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     enters(machine, 200);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
-    assert_eq!(machine.stats(CpuId::new(0)).tags_kept, 1);
+    assert_eq!(machine.watch().stats(CpuId::new(0)).tags_kept, 1);
     assert_eq!(enters(machine, 101), Drop);
     // And what was not due is not dropped.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
@@ -103,7 +103,11 @@ fn a_kernel_flush_reaches_the_user_side() {
     let spaces = spaces(machine);
     machine.switch_to(None, &spaces[0]);
     enters(machine, 100);
-    machine.flush_kernel(pages(puppet::GLOBAL, 1), FreedTables::Yes);
+    machine.flush(
+        FlushScope::Kernel,
+        pages(puppet::GLOBAL, 1),
+        FreedTables::Yes,
+    );
     assert_eq!(enters(machine, 100), Drop);
 }
 
@@ -167,7 +171,7 @@ proptest! {
                     loaded = Some(next);
                 }
                 (Step::Rest, Some(space)) => {
-                    machine.enter_lazy(&spaces[space], KERNEL_ROOT);
+                    machine.user_memory().enter_lazy(&spaces[space], KERNEL_ROOT);
                     machine.switch_to(Some(&spaces[space]), &spaces[space]);
                 }
                 (Step::Remap(space, page), _) => {
@@ -180,7 +184,7 @@ proptest! {
                         true => FlushRange::WHOLE,
                         false => pages(puppet::GLOBAL, 1),
                     };
-                    machine.flush_kernel(range, FreedTables::Yes);
+                    machine.flush(FlushScope::Kernel, range, FreedTables::Yes);
                 }
                 (Step::UseUser(page), Some(space)) => {
                     let (seen, _) = puppet.user_access(machine, 0, page);

@@ -72,7 +72,7 @@ fn stop_in_slot_0(
     WATCHED.store(OUTSIDE.load(Ordering::Relaxed), Ordering::Relaxed);
     assert!(puppet.deliver(1), "CPU 1 acknowledges in its leaf");
     machine.set_policy(QUIET);
-    puppet.as_cpu(0, || machine.post(&mask([1]), |_| ()));
+    puppet.as_cpu(0, || machine.try_post(&mask([1]), |_| ()).unwrap());
     puppet.flushes.take();
     let is_watched = |address, operation, _| {
         operation == Operation::Load && address == WATCHED.load(Ordering::Relaxed)
@@ -83,7 +83,7 @@ fn stop_in_slot_0(
         for initiator in [10, 11, 12] {
             puppet.as_cpu(initiator, || {
                 for _ in 0..3 {
-                    machine.post(&mask([3]), |_| ());
+                    machine.try_post(&mask([3]), |_| ()).unwrap();
                 }
             });
         }
@@ -100,9 +100,11 @@ fn a_cpu_that_is_not_named_runs_no_function() {
     let (machine, puppet) = with_puppet::<128>();
     puppet.deliver_on_relax.store(false, Ordering::Relaxed);
     machine.set_policy(LOUD);
-    puppet.as_cpu(0, || machine.post(&mask([1, 2]), |_| ()));
+    puppet.as_cpu(0, || machine.try_post(&mask([1, 2]), |_| ()).unwrap());
     stop_in_slot_0(machine, puppet, move || {
-        machine.post(&mask([2]), |me| RAN_ON.lock().unwrap().push(me.as_u32()));
+        machine
+            .try_post(&mask([2]), |me| RAN_ON.lock().unwrap().push(me.as_u32()))
+            .unwrap();
     });
     while puppet.deliver(2) {}
     assert_eq!(*RAN_ON.lock().unwrap(), [2]);
@@ -123,9 +125,11 @@ fn what_a_function_captured_is_not_taken_for_a_flush() {
     stop_in_slot_0(machine, puppet, move || {
         // As a request, it names a kernel page.
         let captured = [0u64, 0, 1 << 52 | 0x1234, 0, 0];
-        machine.post(&mask([2]), move |_| {
-            std::hint::black_box(captured);
-        });
+        machine
+            .try_post(&mask([2]), move |_| {
+                std::hint::black_box(captured);
+            })
+            .unwrap();
     });
     let flushes = puppet.flushes.take();
     assert!(flushes.iter().all(|(cpu, _)| *cpu != 1), "{flushes:?}");

@@ -63,7 +63,7 @@ fn a_space_comes_back_to_its_tag() {
     assert_ne!(first, second);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
     assert_eq!(last_load(machine), (1, first, TagEntries::Keep));
-    let stats = machine.stats(cpu(0));
+    let stats = machine.watch().stats(cpu(0));
     assert_eq!(
         (stats.tags_taken, stats.tags_kept, stats.tags_dropped),
         (2, 1, 0)
@@ -81,10 +81,14 @@ fn a_tag_that_missed_a_flush_is_dropped_when_its_space_comes_back() {
         machine.switch_to(Some(&spaces[0]), &spaces[1]);
         puppet.map_in(spaces[0].root(), 0, 11);
         puppet.as_cpu(1, || machine.flush(&spaces[0], pages(0, 1), freed));
-        assert_eq!(machine.total_stats().ipis_sent, 0, "nobody has it loaded");
+        assert_eq!(
+            machine.watch().total_stats().ipis_sent,
+            0,
+            "nobody has it loaded"
+        );
         machine.switch_to(Some(&spaces[1]), &spaces[0]);
         assert_eq!(puppet.access(0, 0), 11);
-        assert_eq!(machine.stats(cpu(0)).tags_dropped, 1);
+        assert_eq!(machine.watch().stats(cpu(0)).tags_dropped, 1);
     }
 }
 
@@ -101,7 +105,7 @@ fn a_flush_that_reached_the_loaded_tag_costs_nothing_later() {
     });
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
-    assert_eq!(machine.stats(cpu(0)).tags_kept, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).tags_kept, 1);
     assert_eq!(puppet.access(0, 0), 11);
 }
 
@@ -118,9 +122,9 @@ fn six_tags_serve_six_spaces_and_all_tags_serve_more() {
         machine.set_policy(Policy::BEST.with_tags(tags));
         let spaces = spaces(machine, count);
         go_round(machine, &spaces, 1);
-        let before = machine.total_stats();
+        let before = machine.watch().total_stats();
         go_round(machine, &spaces, 3);
-        let stats = machine.total_stats().since(&before);
+        let stats = machine.watch().total_stats().since(&before);
         let wanted = if kept { 3 * count } else { 0 };
         assert_eq!(stats.tags_kept, wanted, "{tags:?}, {count} spaces");
         let taken = if kept || tags == Tags::None {
@@ -161,7 +165,7 @@ fn coming_online_voids_every_tag() {
         machine.offline();
         machine.online();
     }
-    assert_eq!(machine.stats(cpu(0)).tags_kept, 0);
+    assert_eq!(machine.watch().stats(cpu(0)).tags_kept, 0);
 }
 
 /// Each would believe what it wrote of a tag under which the other has loaded a root since. Tags that nobody uses any more go to who comes next.
@@ -191,7 +195,7 @@ fn a_space_belongs_to_one_engine() {
         &|| second.switch_to(None, &space),
         &|| second.flush(&space, range, FreedTables::No),
         &|| drop(WindowRoot::new(second, &space, cpu(0), tables(2))),
-        &|| second.enter_lazy(&space, KERNEL_ROOT),
+        &|| second.user_memory().enter_lazy(&space, KERNEL_ROOT),
     ];
     for misuse in misuses {
         first.platform().as_cpu(1, || assert!(refuses(misuse)));
@@ -250,7 +254,7 @@ fn after_a_kernel_flush_no_other_tag_is_kept() {
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(puppet.walked_table(0, 1), 1);
     machine.switch_to(Some(&spaces[1]), &spaces[0]);
-    machine.flush_kernel(pages(GLOBAL, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(GLOBAL, 1), FreedTables::Yes);
     // The loaded tag was flushed, so it may be kept; the others may not.
     machine.switch_to(Some(&spaces[0]), &spaces[1]);
     assert_eq!(last_load(machine).2, TagEntries::Drop);
@@ -271,10 +275,10 @@ fn after_a_full_kernel_flush_tags_are_kept() {
         (FlushRange::WHOLE, FreedTables::Yes),
         (pages(GLOBAL, 1), FreedTables::No),
     ] {
-        machine.flush_kernel(range, freed);
-        let before = machine.total_stats();
+        machine.flush(FlushScope::Kernel, range, freed);
+        let before = machine.watch().total_stats();
         go_round(machine, &spaces, 1);
-        assert_eq!(machine.total_stats().since(&before).tags_kept, 2);
+        assert_eq!(machine.watch().total_stats().since(&before).tags_kept, 2);
     }
 }
 
@@ -288,7 +292,9 @@ fn lazy_pair(policy: Policy, tags: usize) -> (&'static Machine<2>, Vec<Space<2>>
         puppet.as_cpu(number, || machine.switch_to(None, &spaces[0]));
         assert_eq!(puppet.access(number, 0), 10);
     }
-    puppet.as_cpu(1, || machine.enter_lazy(&spaces[0], KERNEL_ROOT));
+    puppet.as_cpu(1, || {
+        machine.user_memory().enter_lazy(&spaces[0], KERNEL_ROOT)
+    });
     (machine, spaces)
 }
 
@@ -297,11 +303,11 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
     for tags in [0, 8] {
         let (machine, spaces) = lazy_pair(Policy::BEST, tags);
         let puppet = machine.platform();
-        let ok = || puppet.as_cpu(1, || machine.user_access_ok(spaces[0].id()));
+        let ok = || puppet.as_cpu(1, || machine.user_memory().access_ok(spaces[0].id()));
         assert!(!ok());
         puppet.map_in(spaces[0].root(), 0, 11);
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
-        let stats = machine.stats(cpu(0));
+        let stats = machine.watch().stats(cpu(0));
         assert_eq!((stats.ipis_sent, stats.lazy_skipped), (0, 1));
         puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
         assert!(ok());
@@ -309,7 +315,7 @@ fn a_lazy_cpu_is_left_alone_and_catches_up() {
         // From now on it is a target again.
         puppet.map_in(spaces[0].root(), 0, 12);
         machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
-        assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+        assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
         assert_eq!(puppet.access(1, 0), 12);
     }
 }
@@ -331,10 +337,10 @@ fn freed_tables_make_a_lazy_cpu_let_go_once() {
     let puppet = machine.platform();
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
     assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
-    assert_eq!(machine.stats(cpu(1)).lazy_detached, 1);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).lazy_detached, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
-    let stats = machine.stats(cpu(0));
+    let stats = machine.watch().stats(cpu(0));
     assert_eq!((stats.ipis_sent, stats.lazy_skipped), (1, 1));
     // It comes back as one that joins.
     puppet.map_in(spaces[0].root(), 0, 11);
@@ -371,7 +377,7 @@ fn a_lazy_cpu_may_leave() {
     let puppet = machine.platform();
     puppet.as_cpu(1, || machine.switch_away(&spaces[0], KERNEL_ROOT));
     assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
-    assert!(!puppet.as_cpu(1, || machine.user_access_ok(spaces[0].id())));
+    assert!(!puppet.as_cpu(1, || machine.user_memory().access_ok(spaces[0].id())));
     machine.switch_away(&spaces[0], KERNEL_ROOT);
     assert!(spaces[0].cpus().is_empty());
 }
@@ -383,12 +389,14 @@ fn under_a_policy_that_is_not_lazy_the_cpu_leaves_at_once() {
     assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
     assert!(!spaces[0].cpus().contains(cpu(1)));
     machine.flush(&spaces[0], pages(0, 1), FreedTables::Yes);
-    assert_eq!(machine.total_stats().ipis_sent, 0);
+    assert_eq!(machine.watch().total_stats().ipis_sent, 0);
     // The host goes on as if it had stayed, whatever the policy is by then.
     machine.set_policy(Policy::BEST);
     puppet.map_in(spaces[0].root(), 0, 11);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
-    puppet.as_cpu(1, || machine.enter_lazy(&spaces[0], KERNEL_ROOT));
+    puppet.as_cpu(1, || {
+        machine.user_memory().enter_lazy(&spaces[0], KERNEL_ROOT)
+    });
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
     assert_eq!(puppet.access(1, 0), 11);
 }
@@ -401,7 +409,7 @@ fn a_policy_without_lazy_mode_interrupts_lazy_cpus() {
     machine.set_policy(Policy::BEFORE);
     puppet.map_in(spaces[0].root(), 0, 11);
     machine.flush(&spaces[0], pages(0, 1), FreedTables::No);
-    assert_eq!(machine.stats(cpu(0)).ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_sent, 1);
     puppet.as_cpu(1, || machine.switch_to(Some(&spaces[0]), &spaces[0]));
     assert_eq!(puppet.access(1, 0), 11);
 }
@@ -425,7 +433,7 @@ fn a_lazy_cpu_may_flush_its_own_space() {
 fn lazy_mode_names_what_is_loaded() {
     let machine = online(powered_off::<1>());
     let spaces = spaces(machine, 1);
-    machine.enter_lazy(&spaces[0], KERNEL_ROOT);
+    machine.user_memory().enter_lazy(&spaces[0], KERNEL_ROOT);
 }
 
 /// A CPU that is lazy from before the policy changed lets go when it rests again, and is then interrupted for nothing any more.
@@ -434,7 +442,7 @@ fn a_cpu_that_rests_again_follows_the_policy() {
     let machine = online(powered_off::<2>());
     let space = Space::new(machine, 1);
     let puppet = machine.platform();
-    let rest = || puppet.as_cpu(1, || machine.enter_lazy(&space, KERNEL_ROOT));
+    let rest = || puppet.as_cpu(1, || machine.user_memory().enter_lazy(&space, KERNEL_ROOT));
     let flush = || {
         machine.flush(&space, pages(0, 1), FreedTables::No);
         puppet.sent.take().len()
@@ -465,7 +473,7 @@ fn user_access_is_for_the_space_that_is_loaded() {
 fn user_access_is_for_the_loaded_space(machine: &'static Machine<1>) {
     let puppet = *machine.platform();
     let spaces = spaces(machine, 2);
-    let ok = |number: usize| machine.user_access_ok(spaces[number].id());
+    let ok = |number: usize| machine.user_memory().access_ok(spaces[number].id());
     assert!(!ok(0), "none is loaded");
     machine.switch_to(None, &spaces[0]);
     assert_eq!((ok(0), ok(1)), (true, false));

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
+use shootdown::calls::Wait;
 use shootdown::*;
 
 use shootdown::tags::*;
@@ -167,7 +168,7 @@ impl World {
             0..5 => self.access(page),
             5..8 => self.change(page, 1 + (*random >> 40) as usize % 36),
             8..10 => {
-                let ran = self.engine.post(&mask, count);
+                let ran = self.engine.submit(&mask, count, Wait::None).targets();
                 self.posts.fetch_add(ran.len(), Ordering::Relaxed);
             }
             10..12 => {
@@ -199,7 +200,7 @@ impl World {
         let engine = &self.engine;
         let rest = || (0..how).for_each(|_| self.take_interrupt());
         if how % 2 == 0 {
-            engine.enter_lazy(&self.space, KERNEL_ROOT);
+            engine.user_memory().enter_lazy(&self.space, KERNEL_ROOT);
             rest();
             engine.switch_to(Some(&self.space), &self.space);
             return;
@@ -253,7 +254,9 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         finished: AtomicUsize::new(0),
     }));
     let memory = (0..CPUS).map(|_| CpuMemory::new()).collect::<Vec<_>>();
-    world.engine.attach_all(memory.leak());
+    for (cpu, memory) in (0..).map(CpuId::new).zip(memory.leak()) {
+        world.engine.attach(cpu, memory);
+    }
     let start = Arc::new(Barrier::new(CPUS));
     let cpus: Vec<_> = (0..CPUS as u32)
         .map(|cpu| {
@@ -269,7 +272,7 @@ fn calls_and_flushes_from_all_cpus_lose_nothing_and_leave_nothing_stale() {
         world.runs.load(Ordering::Relaxed),
         "a post was lost"
     );
-    let stats = world.engine.total_stats();
+    let stats = world.engine.watch().total_stats();
     assert!(stats.remote_flushes > 0 && stats.functions_run > 0);
     // Under the interpreter the few operations may hold none of these.
     assert!(cfg!(miri) || stats.tags_kept > 0 && stats.tags_dropped > 0 && stats.lazy_skipped > 0);

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -85,7 +86,7 @@ fn tables_without_a_range_flush_everything() {
         let expected = if freed == FreedTables::Yes { 2 } else { 0 };
         machine.flush(&space, FlushRange::EMPTY, freed);
         assert_eq!(puppet.flushes.take().len(), expected, "{freed:?}");
-        machine.flush_kernel(FlushRange::EMPTY, freed);
+        machine.flush(FlushScope::Kernel, FlushRange::EMPTY, freed);
         assert_eq!(puppet.flushes.take().len(), expected, "{freed:?}");
     }
 }
@@ -95,13 +96,13 @@ fn cpus_without_the_space_are_left_alone() {
     let machine = machine::<4>();
     let space = space_on(machine, 2);
     machine.flush(&space, pages(0, 1), FreedTables::No);
-    assert_eq!(machine.total_stats().ipis_sent, 1);
-    assert_eq!(machine.stats(cpu(1)).remote_flushes, 1);
+    assert_eq!(machine.watch().total_stats().ipis_sent, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).remote_flushes, 1);
     machine
         .platform()
         .as_cpu(1, || machine.switch_away(&space, kernel_tables(0)));
     machine.flush(&space, pages(0, 1), FreedTables::Yes);
-    assert_eq!(machine.total_stats().ipis_sent, 1, "it has left");
+    assert_eq!(machine.watch().total_stats().ipis_sent, 1, "it has left");
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn under_before_the_local_flush_comes_last() {
     ]
     .map(|event| position(&trace, event));
     assert!(remote < ack && ack < local, "{trace:?}");
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!(
         (
             stats.early_acks,
@@ -161,7 +162,7 @@ fn concurrent_policies_flush_here_before_the_acknowledgement_arrives() {
         ]
         .map(|event| position(&trace, event));
         assert!(local < ack && ack < remote, "{trace:?}");
-        let stats = machine.total_stats();
+        let stats = machine.watch().total_stats();
         assert_eq!(
             (
                 stats.early_acks,
@@ -180,8 +181,8 @@ fn freed_tables_and_kernel_ranges_are_acknowledged_after_the_flush() {
     machine.flush(&space, pages(0, 512), FreedTables::Yes);
     let trace = machine.platform().trace.take();
     assert!(position(&trace, flush_finished(1, &space)) < position(&trace, ACKNOWLEDGED));
-    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
-    assert_eq!(machine.total_stats().early_acks, 0);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
+    assert_eq!(machine.watch().total_stats().early_acks, 0);
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn a_gap_in_generations_makes_a_full_flush() {
             });
             drop(tickets);
             assert_eq!(puppet.flushes.take(), [(1, dropped), (0, dropped)]);
-            assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
+            assert_eq!(machine.watch().stats(cpu(1)).flushes_covered, 1);
         };
         // CPU 5, or 5 and 6, have changed their pages, and are about to say so.
         match missing {
@@ -303,8 +304,8 @@ fn a_request_that_a_switch_has_overtaken_does_nothing() {
         machine.switch_to(None, &space);
     });
     ticket.wait();
-    assert_eq!(machine.stats(cpu(1)).flushes_covered, 1);
-    assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
+    assert_eq!(machine.watch().stats(cpu(1)).flushes_covered, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).remote_flushes, 0);
 }
 
 #[test]
@@ -316,15 +317,15 @@ fn a_request_for_a_space_that_was_left_does_nothing() {
         .platform()
         .as_cpu(1, || machine.switch_away(&space, kernel_tables(0)));
     ticket.wait();
-    assert_eq!(machine.stats(cpu(1)).flushes_stray, 1);
-    assert_eq!(machine.stats(cpu(1)).remote_flushes, 0);
+    assert_eq!(machine.watch().stats(cpu(1)).flushes_stray, 1);
+    assert_eq!(machine.watch().stats(cpu(1)).remote_flushes, 0);
 }
 
 #[test]
 fn flushes_come_before_functions_in_the_same_interrupt() {
     let (machine, puppet) = with_puppet::<4>();
     let space = space_on(machine, 2);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     let ticket = puppet.as_cpu(3, || {
         machine.submit_flush(&space, pages(0, 1), FreedTables::No)
     });
@@ -352,28 +353,35 @@ fn a_function_found_beside_a_flush_runs_later() {
         let target = CpuMask::only(cpu(1));
         for initiator in [2, 3, 4] {
             let function = move |_| {
-                let flushes = machine.stats(cpu(1)).remote_flushes;
+                let flushes = machine.watch().stats(cpu(1)).remote_flushes;
                 FLUSHES_BEFORE.lock().unwrap().push(flushes);
                 puppet.skipped_ns.fetch_add(function_ns, Relaxed);
                 if initiator == 2 {
                     puppet.as_cpu(5, || {
-                        machine.post(&CpuMask::only(CpuId::new(1)), |_| RUNS.add());
+                        machine
+                            .try_post(&CpuMask::only(CpuId::new(1)), |_| RUNS.add())
+                            .unwrap();
                     });
                     // A ticket that is forgotten loses its wait and nothing else.
                     puppet.as_cpu(6, || {
-                        std::mem::forget(
-                            machine.submit_flush_kernel(pages(0, 1), FreedTables::Yes),
-                        );
+                        std::mem::forget(machine.submit_flush(
+                            FlushScope::Kernel,
+                            pages(0, 1),
+                            FreedTables::Yes,
+                        ));
                     });
                 }
             };
-            puppet.as_cpu(initiator, || machine.post(&target, function));
+            puppet.as_cpu(initiator, || machine.try_post(&target, function).unwrap());
         }
         assert!(puppet.deliver(1));
         assert_eq!(FLUSHES_BEFORE.lock().unwrap().split_off(0), flushes_before);
         assert_eq!(RUNS.get(), 0, "not in the same interrupt");
         assert!(puppet.deliver(1), "an interrupt is on its way");
-        assert_eq!((RUNS.take(), machine.stats(cpu(1)).remote_flushes), (1, 1));
+        assert_eq!(
+            (RUNS.take(), machine.watch().stats(cpu(1)).remote_flushes),
+            (1, 1)
+        );
         puppet.deliver_all();
     }
 }
@@ -399,8 +407,8 @@ fn kernel_ranges_reach_every_online_cpu_and_global_pages() {
         puppet.as_cpu(number, || machine.online());
     }
     puppet.flushes.take();
-    machine.flush_kernel(pages(7, 2), FreedTables::Yes);
-    machine.flush_kernel(FlushRange::WHOLE, FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(7, 2), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, FlushRange::WHOLE, FreedTables::Yes);
     let flushes = puppet.flushes.take();
     for number in [0, 1, 3] {
         let own: Vec<_> = flushes
@@ -429,7 +437,7 @@ fn large_pages_are_dropped_at_their_stride() {
         puppet.flushes.take(),
         [(0, LocalFlush::Pages(range, FreedTables::No))]
     );
-    assert_eq!(machine.stats(cpu(0)).pages_flushed, 3);
+    assert_eq!(machine.watch().stats(cpu(0)).pages_flushed, 3);
 }
 
 #[test]
@@ -442,10 +450,10 @@ fn a_platform_that_flushes_others_itself_needs_no_interrupt() {
     puppet.map(0, 2);
     machine.flush(&space, pages(0, 1), FreedTables::No);
     (0..4).for_each(|number| assert_eq!(puppet.access(number, 0), 2));
-    let stats = machine.total_stats();
+    let stats = machine.watch().total_stats();
     assert_eq!((stats.ipis_sent, stats.cpus_taken), (0, 3));
     machine.flush(&space, pages(1, 2), FreedTables::Yes);
-    machine.flush_kernel(pages(5, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(5, 1), FreedTables::Yes);
     let told: Vec<_> = puppet
         .asked
         .take()
@@ -498,7 +506,7 @@ fn frames_come_back_only_when_the_flush_is_complete() {
         assert_eq!(ticket.is_done(), nothing_left, "the flush here may be left");
         let mut reclaimed = ticket.wait();
         assert_eq!(reclaimed.len(), 3);
-        assert_eq!(machine.total_stats().remote_flushes, 2);
+        assert_eq!(machine.watch().total_stats().remote_flushes, 2);
         drop(reclaimed.next());
         assert_eq!(reclaimed.len(), 2);
         drop(reclaimed);
@@ -518,9 +526,13 @@ fn frames_come_back_from_a_wait_after_the_last_flush() {
         let space = space_on(machine, 3);
         let frames = Rc::new(());
         let ticket = machine.submit_batch(&space, batch_of(&space, &frames, 3));
-        assert_eq!(machine.total_stats().remote_flushes, 0);
+        assert_eq!(machine.watch().total_stats().remote_flushes, 0);
         let reclaimed = ticket.wait();
-        assert_eq!(machine.total_stats().remote_flushes, 2, "{policy:?}");
+        assert_eq!(
+            machine.watch().total_stats().remote_flushes,
+            2,
+            "{policy:?}"
+        );
         assert_eq!(reclaimed.len(), 3);
         drop(reclaimed);
     }
@@ -533,7 +545,7 @@ fn a_dropped_ticket_drops_its_frames_after_the_wait_and_a_dropped_batch_leaks_th
     let frames = Rc::new(());
     drop(machine.submit_batch(&space, batch_of(&space, &frames, 2)));
     assert_eq!(
-        machine.total_stats().remote_flushes,
+        machine.watch().total_stats().remote_flushes,
         1,
         "dropping the ticket waits"
     );
@@ -712,7 +724,7 @@ fn a_storm_of_flushes_is_one_flush_for_each_responder() {
         .iter()
         .all(|event| denied.contains(&Moment::Event(*event)));
     assert!(are_denied, "{denied:?}");
-    let stats = machine.stats(cpu(1));
+    let stats = machine.watch().stats(cpu(1));
     assert_eq!((stats.early_acks, stats.pages_flushed), (3, 3));
     assert_eq!((stats.remote_flushes, stats.flushes_covered), (1, 2));
     puppet.deliver(0);
@@ -763,15 +775,17 @@ fn who_comes_again_at_once_waits() {
             std::mem::forget(ticket);
         });
     };
-    let early_acks = || machine.stats(cpu(1)).early_acks;
+    let early_acks = || machine.watch().stats(cpu(1)).early_acks;
     for count in [0, 3] {
         submit(2);
         // Before the interrupt has ended CPU 2 is back, and CPU 3 is there.
         puppet.as_cpu(4, || {
-            machine.post(&CpuMask::only(cpu(1)), move |_| {
-                submit(2);
-                submit(3);
-            });
+            machine
+                .try_post(&CpuMask::only(cpu(1)), move |_| {
+                    submit(2);
+                    submit(3);
+                })
+                .unwrap();
         });
         puppet.as_cpu(5, || puppet.deliver(1));
         assert_eq!(early_acks(), count + 1);
@@ -806,14 +820,14 @@ fn full_flushes_that_wait_are_served_by_one() {
         })
     };
     let tickets = [1, 2, 3].map(submit);
-    let before = machine.stats(CpuId::new(0));
+    let before = machine.watch().stats(CpuId::new(0));
     assert!(puppet.deliver(0));
-    let since = machine.stats(CpuId::new(0)).since(&before);
+    let since = machine.watch().stats(CpuId::new(0)).since(&before);
     assert_eq!((since.full_flushes, since.flushes_covered), (1, 2));
     // What comes later is flushed again.
     let later = submit(1);
     assert!(puppet.deliver(0));
-    let since = machine.stats(CpuId::new(0)).since(&before);
+    let since = machine.watch().stats(CpuId::new(0)).since(&before);
     assert_eq!((since.full_flushes, since.flushes_covered), (2, 2));
     puppet.deliver_on_relax.store(true, Relaxed);
     tickets.into_iter().for_each(FlushTicket::wait);
@@ -826,7 +840,7 @@ fn what_a_dropped_ticket_held_goes_after_the_wait() {
     struct Held(&'static Machine<4>);
     impl Drop for Held {
         fn drop(&mut self) {
-            assert_eq!(self.0.total_stats().remote_flushes, 1);
+            assert_eq!(self.0.watch().total_stats().remote_flushes, 1);
         }
     }
     let machine = machine::<4>();
@@ -890,7 +904,7 @@ fn what_was_owed_to_one_space_is_not_owed_to_the_next() {
     };
     puppet.as_cpu(1, || machine.switch_to(None, &old));
     (0..5).for_each(|page| flush(&old, page));
-    assert_eq!(machine.stats(cpu(1)).early_acks, 5);
+    assert_eq!(machine.watch().stats(cpu(1)).early_acks, 5);
     puppet.as_cpu(1, || machine.switch_to(Some(&old), &new));
     flush(&new, 0);
     puppet.map(1, 10);

@@ -7,6 +7,8 @@ mod puppet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::calls::{CallData, Wait};
+use shootdown::watch::Stall;
 use shootdown::watch::*;
 use shootdown::*;
 
@@ -26,9 +28,9 @@ fn after_turns(puppet: &'static Puppet, turns: u64, what: impl FnOnce() + Send +
 fn a_cpu_with_interrupts_off_is_named() {
     let (machine, puppet) = with_puppet::<4>();
     // What it has done is over.
-    machine.flush_kernel(pages(0, 1), FreedTables::No);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::No);
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     puppet.at_stall(|puppet| puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
@@ -55,7 +57,7 @@ fn a_cpu_with_interrupts_off_is_named() {
         "{text}"
     );
     puppet.deafen(1);
-    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
     let text = puppet.stalls.take()[0].to_string();
     assert!(
         text.ends_with(" to flush, which runs nothing for the engine: interrupts off without polling, halted, or an interrupt got lost"),
@@ -67,9 +69,13 @@ fn a_cpu_with_interrupts_off_is_named() {
 #[test]
 fn a_function_that_does_not_return_is_named() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.at_stall(|puppet| puppet.interrupt_now(1));
-    let stuck = |_| puppet.as_cpu(2, || machine.flush_kernel(pages(0, 1), FreedTables::Yes));
+    let stuck = |_| {
+        puppet.as_cpu(2, || {
+            machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes)
+        })
+    };
     assert_eq!(machine.call_one(cpu(1), &stuck), Ok(()));
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
@@ -95,14 +101,14 @@ fn a_function_that_does_not_return_is_named() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn the_report_counts_the_others() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     puppet.deafen(3);
     puppet.at_stall(|puppet| {
         puppet.hear_again(1);
         puppet.hear_again(3);
     });
-    machine.call_all(&|_| ());
+    machine.call_many(CallTargets::Online, &|_| ());
     let stalls = puppet.stalls.take();
     assert_eq!((stalls[0].target, stalls[0].others), (cpu(1), 1));
     assert!(
@@ -116,7 +122,7 @@ fn the_report_counts_the_others() {
 #[cfg_attr(miri, ignore = "minutes")]
 fn reports_come_less_and_less_often_and_the_wait_goes_on() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     after_turns(puppet, 10_000, || puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
@@ -137,11 +143,11 @@ fn reports_come_less_and_less_often_and_the_wait_goes_on() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_lost_interrupt_is_sent_again_once() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     let ticket = machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::Done);
     puppet.lose_interrupt(1);
     ticket.wait();
-    assert_eq!(machine.stats(cpu(0)).ipis_resent, 1);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_resent, 1);
     assert_eq!(puppet.stalls.take().len(), 1);
 }
 
@@ -149,11 +155,11 @@ fn a_lost_interrupt_is_sent_again_once() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_wait_for_a_slot_is_watched_too() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     puppet.at_stall(|puppet| puppet.hear_again(1));
     for _ in 0..4 {
-        machine.post(&CpuMask::only(cpu(1)), |_| ());
+        _ = machine.submit(&CpuMask::only(cpu(1)), |_| (), Wait::None);
     }
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 1);
@@ -168,7 +174,7 @@ fn at_the_start_nothing_is_reported() {
     after_turns(puppet, 10_000, || puppet.hear_again(1));
     assert_eq!(machine.call_one(cpu(1), &|_| ()), Ok(()));
     assert!(puppet.stalls.take().is_empty());
-    assert_eq!(machine.stats(cpu(0)).ipis_resent, 0);
+    assert_eq!(machine.watch().stats(cpu(0)).ipis_resent, 0);
 }
 
 /// A platform that goes on refusing an interrupt is reported as well; the interrupt is sent in the end.
@@ -176,13 +182,13 @@ fn at_the_start_nothing_is_reported() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn an_interrupt_that_is_refused_again_and_again_is_reported() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.refuse.store(2000, Relaxed);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     let stalls = puppet.stalls.take();
     assert_eq!((stalls[0].initiator, stalls[0].target), (cpu(0), cpu(1)));
     assert_eq!(
-        machine.stats(cpu(0)).ipis_refused,
+        machine.watch().stats(cpu(0)).ipis_refused,
         1999,
         "one was the watchdog's"
     );
@@ -194,7 +200,7 @@ fn an_interrupt_that_is_refused_again_and_again_is_reported() {
 fn a_refused_interrupt_for_call_data_is_reported() {
     static DATA: CallData<fn(CpuId)> = CallData::new(|_| ());
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.refuse.store(2000, Relaxed);
     machine.post_data(cpu(1), &DATA).unwrap();
     let stall = puppet.stalls.take()[0];
@@ -207,20 +213,20 @@ fn a_refused_interrupt_for_call_data_is_reported() {
 #[test]
 fn a_refused_interrupt_to_itself_is_reported() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.skipped_ns.store(5000, Relaxed);
     // An interrupt that came while its own part ran has left a function alone.
     let own = move |_| {
         let me = CpuMask::only(cpu(0));
-        puppet.as_cpu(1, || machine.post(&me, |_| ()));
+        puppet.as_cpu(1, || machine.try_post(&me, |_| ()).unwrap());
         puppet.interrupt_now(0);
         *puppet.refuse_to.lock().unwrap() = (0, 5);
     };
     machine.call_one(cpu(0), &own).unwrap();
     for looks in 1..=4 {
         puppet.skipped_ns.fetch_add(500, Relaxed);
-        machine.look();
-        assert_eq!(machine.stats(cpu(0)).ipis_refused, looks + 1);
+        machine.watch().look();
+        assert_eq!(machine.watch().stats(cpu(0)).ipis_refused, looks + 1);
     }
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 2, "each 1000 ns");
@@ -231,16 +237,16 @@ fn a_refused_interrupt_to_itself_is_reported() {
         "{text}"
     );
     puppet.lose_interrupt(0);
-    machine.look();
+    machine.watch().look();
     assert!(puppet.deliver(0), "sent in the end");
-    assert_eq!(machine.stats(cpu(0)).functions_run, 2);
+    assert_eq!(machine.watch().stats(cpu(0)).functions_run, 2);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn without_a_limit_nothing_is_reported() {
     let (machine, puppet) = with_puppet::<2>();
-    machine.set_stall_ns(0);
+    machine.watch().set_stall_ns(0);
     puppet.deafen(1);
     after_turns(puppet, 2 * LOOK_NS, move || {
         let long = 2 * DEFAULT_STALL_NS as usize;
@@ -256,7 +262,7 @@ fn without_a_limit_nothing_is_reported() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn the_lowest_of_all_words_is_named() {
     let (machine, puppet) = with_puppet::<192>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     for number in [70, 140] {
         puppet.deafen(number);
     }
@@ -276,7 +282,7 @@ fn the_lowest_of_all_words_is_named() {
 fn the_report_is_about_the_own_announcement() {
     let (machine, puppet) = with_puppet::<16>();
     machine.set_policy(Policy::BEST.with_broadcast_from(1));
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(5);
     puppet.deafen(6);
     puppet.at_stall(|puppet| {
@@ -301,7 +307,7 @@ fn every_lost_interrupt_is_sent_again_with_each_report() {
     for broadcasts_from in [0, 1] {
         let (machine, puppet) = with_puppet::<128>();
         machine.set_policy(Policy::BEST.with_broadcast_from(broadcasts_from));
-        machine.set_stall_ns(1000);
+        machine.watch().set_stall_ns(1000);
         let targets = mask([1, 2, 70]);
         let ticket = machine.submit(&targets, |_| (), Wait::Done);
         targets
@@ -311,7 +317,7 @@ fn every_lost_interrupt_is_sent_again_with_each_report() {
         puppet.at_stall(|puppet| puppet.lose_interrupt(2));
         after_turns(puppet, 1500, || puppet.at_stall(|_| ()));
         ticket.wait();
-        assert_eq!(machine.stats(cpu(0)).ipis_resent, 4);
+        assert_eq!(machine.watch().stats(cpu(0)).ipis_resent, 4);
         let stalls = puppet.stalls.take();
         let named = |stall: &Stall| (stall.target.as_u32(), stall.others);
         assert!(stalls.iter().map(named).eq([(1, 2), (2, 0)]), "{stalls:?}");
@@ -322,9 +328,9 @@ fn every_lost_interrupt_is_sent_again_with_each_report() {
 #[test]
 fn a_request_that_nobody_waits_for_is_reported_by_looks() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
-    machine.post(&CpuMask::only(cpu(1)), |_| ());
+    machine.try_post(&CpuMask::only(cpu(1)), |_| ()).unwrap();
     puppet.lose_interrupt(1);
     // From CPU 1 on, one at a time.
     (0..4).for_each(|_| look_later(machine, 2, 100));
@@ -363,7 +369,7 @@ fn a_request_that_nobody_waits_for_is_reported_by_looks() {
 #[cfg_attr(miri, ignore = "many turns, nothing unsafe")]
 fn a_request_that_somebody_waits_for_is_left_to_the_wait() {
     let (machine, puppet) = with_puppet::<4>();
-    machine.set_stall_ns(1000);
+    machine.watch().set_stall_ns(1000);
     puppet.deafen(1);
     fn look_often(machine: &'static puppet::Machine<4>, left: u32) {
         let puppet = *machine.platform();
@@ -376,7 +382,7 @@ fn a_request_that_somebody_waits_for_is_left_to_the_wait() {
         });
     }
     look_often(machine, 20_000);
-    machine.flush_kernel(pages(0, 1), FreedTables::Yes);
+    machine.flush(FlushScope::Kernel, pages(0, 1), FreedTables::Yes);
     let stalls = puppet.stalls.take();
     assert_eq!(stalls.len(), 5);
     let is_of_the_wait = |stall: &Stall| stall.found_by == FoundBy::Waiter;

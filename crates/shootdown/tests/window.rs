@@ -7,6 +7,7 @@ mod puppet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use puppet::*;
+use shootdown::flushes::FLUSH_CEILING_PAGES;
 use shootdown::*;
 use shootdown::{tags::*, windows::*};
 
@@ -53,7 +54,8 @@ impl Scene {
         let windows = &self.windows[number as usize];
         self.puppet().as_cpu(number, || {
             self.machine
-                .switch_to_windows(previous, &self.space, windows)
+                .windows()
+                .switch_to(previous, &self.space, windows)
         });
     }
 
@@ -67,7 +69,7 @@ impl Scene {
     fn flush(&self, number: u32) {
         let windows = &self.windows[number as usize];
         self.puppet().as_cpu(number, || {
-            let pinned = self.machine.pin_windows(windows).expect("on its CPU");
+            let pinned = self.machine.windows().pin(windows).expect("on its CPU");
             pinned.flush(pages(WINDOW, 1));
         });
     }
@@ -79,7 +81,7 @@ impl Scene {
         }
         for windows in self.windows {
             let owner = windows.cpu().as_u32();
-            let retire = || self.machine.retire_windows(&self.space, windows);
+            let retire = || self.machine.windows().retire(&self.space, windows);
             self.machine.platform().as_cpu(owner, retire);
         }
         assert!(self.space.cpus().is_empty());
@@ -115,10 +117,10 @@ fn a_private_root_has_what_its_space_was_made_with() {
     puppet.map_in(1, SHARED, 30);
     let space = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &space, cpu(0), tables(10));
-    machine.switch_to_windows(None, &space, &windows);
+    machine.windows().switch_to(None, &space, &windows);
     assert_eq!(puppet.access(0, SHARED), 30);
     machine.switch_away(&space, KERNEL_ROOT);
-    machine.retire_windows(&space, windows);
+    machine.windows().retire(&space, windows);
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn flushing_a_window_asks_nobody() {
         [(0, LocalFlush::Pages(pages(WINDOW, 1), FreedTables::Yes))]
     );
     assert!(puppet.sent.take().is_empty());
-    let stats = scene.machine.stats(cpu(0));
+    let stats = scene.machine.watch().stats(cpu(0));
     assert_eq!(
         (stats.window_flushes, stats.window_flushes_deferred),
         (1, 0)
@@ -153,7 +155,7 @@ fn a_large_window_is_dropped_with_all_else() {
     puppet.access(0, WINDOW);
     scene.map(0, 72);
     puppet.flushes.take();
-    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    let pinned = scene.machine.windows().pin(&scene.windows[0]).unwrap();
     assert!(pinned.is_loaded());
     pinned.flush(pages(WINDOW, FLUSH_CEILING_PAGES + 1));
     drop(pinned);
@@ -169,11 +171,12 @@ fn an_empty_range_flushes_nothing() {
     scene.puppet().flushes.take();
     scene
         .machine
-        .pin_windows(&scene.windows[0])
+        .windows()
+        .pin(&scene.windows[0])
         .unwrap()
         .flush(pages(WINDOW, 0));
     assert!(scene.puppet().flushes.take().is_empty());
-    assert_eq!(scene.machine.stats(cpu(0)).window_flushes, 0);
+    assert_eq!(scene.machine.watch().stats(cpu(0)).window_flushes, 0);
     scene.leave();
 }
 
@@ -217,7 +220,10 @@ fn a_window_that_changes_while_its_root_is_not_loaded_is_dropped_at_the_next_loa
     puppet.flushes.take();
     scene.flush(0);
     assert!(puppet.flushes.take().is_empty(), "nothing to drop now");
-    assert_eq!(scene.machine.stats(cpu(0)).window_flushes_deferred, 1);
+    assert_eq!(
+        scene.machine.watch().stats(cpu(0)).window_flushes_deferred,
+        1
+    );
     scene.enter(0, None);
     assert_eq!(puppet.access(0, WINDOW), 72);
     scene.leave();
@@ -257,10 +263,10 @@ fn changes_of_another_root_do_not_count() {
     let other = AddressSpace::new(machine, tables(2));
     let others = WindowRoot::new(machine, &other, cpu(0), tables(21));
     let flush_others = || {
-        let pinned = machine.pin_windows(&others).expect("on its CPU");
+        let pinned = machine.windows().pin(&others).expect("on its CPU");
         pinned.flush(pages(WINDOW, 1));
     };
-    let go_there = || machine.switch_to_windows(Some(space), &other, &others);
+    let go_there = || machine.windows().switch_to(Some(space), &other, &others);
     go_there();
     flush_others();
     scene.enter(0, Some(&other));
@@ -276,7 +282,7 @@ fn changes_of_another_root_do_not_count() {
     go_there();
     assert_eq!(puppet.access(0, WINDOW), 72);
     scene.enter(0, Some(&other));
-    machine.retire_windows(&other, others);
+    machine.windows().retire(&other, others);
     scene.leave();
 }
 
@@ -316,7 +322,7 @@ fn shared_pages_are_flushed_whichever_root_is_loaded() {
         .flush(space, pages(SHARED, 1), FreedTables::No);
     assert_eq!(puppet.access(1, SHARED), 31);
     assert_eq!(
-        scene.machine.stats(cpu(1)).tops_copied,
+        scene.machine.watch().stats(cpu(1)).tops_copied,
         0,
         "no table was unlinked"
     );
@@ -335,7 +341,7 @@ fn an_unlinked_table_is_gone_from_every_loaded_private_root() {
         .flush(space, pages(SHARED, 1), FreedTables::Yes);
     for number in [0, 1] {
         assert_eq!(puppet.translate(number, SHARED), None, "CPU {number}");
-        assert_eq!(scene.machine.stats(cpu(number)).tops_copied, 1);
+        assert_eq!(scene.machine.watch().stats(cpu(number)).tops_copied, 1);
     }
     scene.leave();
 }
@@ -372,11 +378,11 @@ fn whoever_makes_up_for_a_missed_flush_copies_too() {
     puppet.deliver_on_relax.store(false, Relaxed);
     // The deferring CPU is passed by, and catches up at once with both.
     machine.set_policy(Policy::BEST.with_deferral(true));
-    puppet.as_cpu(1, || assert!(machine.defer_flushes(space)));
+    puppet.as_cpu(1, || assert!(machine.user_memory().defer_flushes(space)));
     machine.flush(space, pages(SHARED + 1, 1), FreedTables::No);
     puppet.unmap_in(space.root(), SHARED);
     space.top_changed();
-    puppet.as_cpu(1, || machine.catch_up(space));
+    puppet.as_cpu(1, || machine.user_memory().catch_up(space));
     assert_eq!(puppet.translate(1, SHARED), None);
     puppet.deliver_on_relax.store(true, Relaxed);
     scene.leave();
@@ -405,10 +411,10 @@ fn a_fault_brings_new_entries() {
     puppet.map_in(space.root(), SHARED + 1, 40);
     space.top_changed();
     assert_eq!(puppet.translate(0, SHARED + 1), None);
-    assert!(scene.machine.refresh_windows(space, &scene.windows[0]));
+    assert!(scene.machine.windows().refresh(space, &scene.windows[0]));
     assert_eq!(puppet.access(0, SHARED + 1), 40);
     assert!(
-        !scene.machine.refresh_windows(space, &scene.windows[0]),
+        !scene.machine.windows().refresh(space, &scene.windows[0]),
         "nothing is new"
     );
     scene.leave();
@@ -418,11 +424,11 @@ fn a_fault_brings_new_entries() {
 fn a_lazy_cpu_lets_go_of_its_private_root() {
     let scene = Scene::entered(4);
     let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
-    puppet.as_cpu(1, || machine.enter_lazy(space, KERNEL_ROOT));
+    puppet.as_cpu(1, || machine.user_memory().enter_lazy(space, KERNEL_ROOT));
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
     assert_eq!(puppet.root_of(1), KERNEL_ROOT.as_u64());
     assert_eq!(
-        machine.stats(cpu(1)).tops_copied,
+        machine.watch().stats(cpu(1)).tops_copied,
         0,
         "it walks that root no more"
     );
@@ -457,7 +463,7 @@ fn a_private_root_outlives_its_cpus_absence() {
 #[test]
 fn windows_are_pinned_on_their_cpu_only() {
     let scene = Scene::new(0);
-    let error = scene.machine.pin_windows(&scene.windows[1]).unwrap_err();
+    let error = scene.machine.windows().pin(&scene.windows[1]).unwrap_err();
     assert_eq!(
         error,
         WrongCpu {
@@ -471,7 +477,7 @@ fn windows_are_pinned_on_their_cpu_only() {
         puppet.is_preemptible(),
         "a refusal leaves preemption as it was"
     );
-    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    let pinned = scene.machine.windows().pin(&scene.windows[0]).unwrap();
     assert!(!pinned.is_loaded());
     assert!(!puppet.is_preemptible());
     drop(pinned);
@@ -484,7 +490,7 @@ fn windows_are_pinned_before_their_cpu_is_compared() {
     let scene = Scene::new(0);
     let puppet = scene.puppet();
     *puppet.moves_to.lock().unwrap() = Some(1);
-    let pinned = scene.machine.pin_windows(&scene.windows[0]).unwrap();
+    let pinned = scene.machine.windows().pin(&scene.windows[0]).unwrap();
     assert_eq!(puppet.current_cpu(), cpu(0));
     drop(pinned);
     assert!(puppet.is_preemptible());
@@ -496,7 +502,8 @@ fn another_cpus_private_root_is_refused() {
     let scene = Scene::new(0);
     scene
         .machine
-        .switch_to_windows(None, &scene.space, &scene.windows[1]);
+        .windows()
+        .switch_to(None, &scene.space, &scene.windows[1]);
 }
 
 #[test]
@@ -506,7 +513,8 @@ fn another_spaces_private_root_is_refused() {
     let other = AddressSpace::new(scene.machine, tables(2));
     scene
         .machine
-        .switch_to_windows(None, &other, &scene.windows[0]);
+        .windows()
+        .switch_to(None, &other, &scene.windows[0]);
 }
 
 #[test]
@@ -519,7 +527,7 @@ fn a_loaded_private_root_is_not_retired() {
         std::mem::ManuallyDrop::new(scene.space),
         std::mem::ManuallyDrop::new(second),
     );
-    scene.machine.retire_windows(&space, first);
+    scene.machine.windows().retire(&space, first);
 }
 
 /// The name of a retired root is never used again, so its tag serves nobody.
@@ -531,10 +539,10 @@ fn a_new_private_root_with_an_old_table_inherits_nothing() {
     puppet.access(0, WINDOW);
     machine.switch_away(space, KERNEL_ROOT);
     let [first, second] = scene.windows;
-    let root = machine.retire_windows(space, first);
+    let root = machine.windows().retire(space, first);
     let again = WindowRoot::new(machine, space, cpu(0), root);
     puppet.map_in(again.root(), WINDOW, 72);
-    machine.switch_to_windows(None, space, &again);
+    machine.windows().switch_to(None, space, &again);
     assert_eq!(puppet.access(0, WINDOW), 72);
     Scene {
         windows: [again, second],
@@ -581,11 +589,11 @@ fn private_roots_are_retired_after_their_space_was_left() {
     let space = AddressSpace::new(machine, tables(1));
     let windows = WindowRoot::new(machine, &space, cpu(1), tables(11));
     machine.platform().as_cpu(1, || {
-        machine.switch_to_windows(None, &space, &windows);
+        machine.windows().switch_to(None, &space, &windows);
         machine.switch_away(&space, KERNEL_ROOT);
     });
     // SAFETY: 1. CPU 1 has left it, and nobody else knows it.
-    let root = unsafe { machine.retire_windows_elsewhere(&space, windows) };
+    let root = unsafe { machine.windows().retire_elsewhere(&space, windows) };
     assert_eq!(root, tables(11));
 }
 
@@ -603,16 +611,16 @@ fn a_resident_that_is_elsewhere_is_left_alone() {
         space.top_changed();
         machine.flush(space, pages(SHARED, 1), freed);
         assert!(puppet.sent.take().is_empty(), "{freed:?}");
-        assert_eq!(machine.stats(cpu(0)).absent_skipped, 1);
+        assert_eq!(machine.watch().stats(cpu(0)).absent_skipped, 1);
         scene.enter(1, None);
         assert_eq!(puppet.access(1, SHARED), 31);
         machine.flush(space, pages(SHARED, 1), freed);
         assert_eq!(puppet.sent.take(), [(0, 1)], "it is back");
         // An initiator that is elsewhere passes by nobody: it is no target of its own.
-        let before = machine.stats(cpu(0)).absent_skipped;
+        let before = machine.watch().stats(cpu(0)).absent_skipped;
         machine.switch_away(space, KERNEL_ROOT);
         machine.flush(space, pages(SHARED, 1), freed);
-        assert_eq!(machine.stats(cpu(0)).absent_skipped, before);
+        assert_eq!(machine.watch().stats(cpu(0)).absent_skipped, before);
         scene.enter(0, None);
         scene.leave();
     }
@@ -629,12 +637,15 @@ fn a_space_without_windows_after_one_with() {
     machine.flush(space, pages(SHARED, 1), FreedTables::Yes);
     assert!(puppet.sent.take().is_empty(), "it is elsewhere");
     puppet.as_cpu(1, || {
-        let pinned = machine.pin_windows(&scene.windows[1]).expect("on its CPU");
+        let pinned = machine
+            .windows()
+            .pin(&scene.windows[1])
+            .expect("on its CPU");
         assert!(!pinned.is_loaded());
         machine.flush(&plain, FlushRange::WHOLE, FreedTables::Yes);
     });
     assert_eq!(
-        machine.stats(cpu(1)).tops_copied,
+        machine.watch().stats(cpu(1)).tops_copied,
         0,
         "no private root there"
     );
@@ -677,13 +688,13 @@ fn a_resident_of_two_spaces_is_in_one() {
     };
     for _ in 0..2 {
         puppet.as_cpu(1, || {
-            machine.switch_to_windows(Some(space), &other, &others)
+            machine.windows().switch_to(Some(space), &other, &others)
         });
         assert_eq!(flush_both(), [0, 1]);
         scene.enter(1, Some(&other));
         assert_eq!(flush_both(), [1, 0]);
     }
-    puppet.as_cpu(1, || machine.retire_windows(&other, others));
+    puppet.as_cpu(1, || machine.windows().retire(&other, others));
     scene.leave();
 }
 
@@ -695,7 +706,7 @@ fn who_retires_its_windows_is_no_resident_any_more() {
     let [first, second] = scene.windows;
     puppet.as_cpu(1, || {
         machine.switch_to(Some(&space), &space);
-        machine.retire_windows(&space, second);
+        machine.windows().retire(&space, second);
     });
     puppet.access(1, SHARED);
     puppet.map_in(space.root(), SHARED, 31);
@@ -708,7 +719,7 @@ fn who_retires_its_windows_is_no_resident_any_more() {
     puppet.as_cpu(1, || machine.switch_away(&space, KERNEL_ROOT));
     assert!(!space.cpus().contains(cpu(1)));
     machine.switch_away(&space, KERNEL_ROOT);
-    machine.retire_windows(&space, first);
+    machine.windows().retire(&space, first);
     assert!(space.cpus().is_empty());
 }
 
@@ -720,7 +731,7 @@ fn who_retires_windows_that_it_never_had_loaded_is_still_flushed() {
     let [_, second] = scene.windows;
     puppet.as_cpu(1, || {
         machine.switch_to(None, &space);
-        machine.retire_windows(&space, second);
+        machine.windows().retire(&space, second);
     });
     puppet.access(1, SHARED);
     puppet.map_in(space.root(), SHARED, 31);
@@ -744,7 +755,7 @@ fn a_private_root_is_not_retired_behind_its_cpus_back() {
         .platform()
         .as_cpu(1, || scene.machine.switch_to(Some(&space), &space));
     // SAFETY: 1. is not so, which is what is noticed.
-    unsafe { scene.machine.retire_windows_elsewhere(&space, second) };
+    unsafe { scene.machine.windows().retire_elsewhere(&space, second) };
 }
 
 #[test]
@@ -753,7 +764,7 @@ fn a_private_root_is_retired_from_its_own_space() {
     let scene = Scene::new(0);
     let other = AddressSpace::new(scene.machine, tables(2));
     let [first, _] = scene.windows;
-    scene.machine.retire_windows(&other, first);
+    scene.machine.windows().retire(&other, first);
 }
 
 /// A platform that flushes other CPUs by itself does not renew their private roots: where a table was freed they are interrupted.
@@ -782,7 +793,9 @@ fn a_cpu_on_its_way_from_one_private_root_to_another_is_told_of_changes_to_both(
     let windows = WindowRoot::new(machine, next, cpu(0), tables(20));
     for _ in 0..2 {
         scene.enter(0, None);
-        machine.switch_to_windows(Some(&scene.space), next, &windows);
+        machine
+            .windows()
+            .switch_to(Some(&scene.space), next, &windows);
         machine.switch_away(next, KERNEL_ROOT);
     }
     scene.enter(0, None);
@@ -794,11 +807,13 @@ fn a_cpu_on_its_way_from_one_private_root_to_another_is_told_of_changes_to_both(
             std::mem::forget(ticket);
         });
     });
-    machine.switch_to_windows(Some(&scene.space), next, &windows);
+    machine
+        .windows()
+        .switch_to(Some(&scene.space), next, &windows);
     assert_eq!(puppet.sent.take(), [(1, 0)]);
     puppet.as_cpu(1, || assert!(puppet.deliver(0)));
     machine.switch_away(next, KERNEL_ROOT);
-    machine.retire_windows(next, windows);
+    machine.windows().retire(next, windows);
 }
 
 /// It leaves a space without windows for one that has some, by the shared root.

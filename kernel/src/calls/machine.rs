@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use shootdown::{CpuId, CpuMemory, Shootdown};
+use shootdown::{CallTargets, CpuId, CpuMemory, Shootdown};
 use shootdown_callbench::{Counted, Host, Tallies};
 
 use super::lines;
@@ -23,7 +23,9 @@ static MEMORY: [CpuMemory<MAX_CPUS>; MAX_CPUS] = [const { CpuMemory::new() }; MA
 
 /// Gives the measured engine its memory, for so many CPUs. Once, before any of them comes online there.
 pub(super) fn attach(cpus: usize) {
-    MEASURED.attach_all(&MEMORY[..cpus]);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY[..cpus]) {
+        MEASURED.attach(cpu, memory);
+    }
 }
 
 /// A word of the kernel's, whose translation is dropped again and again.
@@ -55,7 +57,7 @@ impl Host for Machine {
     /// The engine's vector is below the one that is measured, so whoever has answered has taken what came before. Nobody answers
     /// by polling: the other workers rest.
     fn drain(&self) {
-        SHOOTDOWN.call_all(&|_| ());
+        SHOOTDOWN.call_many(CallTargets::Online, &|_| ());
     }
 
     fn forget_page(&self) {

@@ -1,6 +1,6 @@
 //! The platform of the contenders.
 
-use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, Stall};
+use shootdown::{CpuId, CpuSet, IpiRefused, LocalFlush, Platform, watch::Stall};
 
 use crate::arch::trap::vectors;
 use crate::irq::IrqState;

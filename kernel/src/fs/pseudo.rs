@@ -194,7 +194,7 @@ fn policy_name(policy: Policy) -> String {
 }
 
 fn stats(out: &mut String) -> fmt::Result {
-    let stats = SHOOTDOWN.total_stats();
+    let stats = SHOOTDOWN.watch().total_stats();
     let mut stats = stats.iter();
     stats.try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
     let files = mm::file::counters();

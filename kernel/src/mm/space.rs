@@ -83,7 +83,9 @@ impl MemorySpace {
     /// This CPU keeps the address space loaded, but uses no user memory until [`activate`](Self::activate): flushes leave
     /// it alone. Interrupts or preemption must be off, and the caller keeps the space alive.
     pub fn rest(&self) {
-        SHOOTDOWN.enter_lazy(&self.engine, kernel_root());
+        SHOOTDOWN
+            .user_memory()
+            .enter_lazy(&self.engine, kernel_root());
     }
 
     /// Leaves this address space, which this CPU has loaded, for the kernel's own root. The last

@@ -70,7 +70,7 @@ impl Window {
             return self.space.activate(previous);
         }
         match &*self.root.lock() {
-            Some(root) => SHOOTDOWN.switch_to_windows(
+            Some(root) => SHOOTDOWN.windows().switch_to(
                 previous.map(|space| &space.engine),
                 &self.space.engine,
                 root,
@@ -86,7 +86,7 @@ impl Window {
             return false;
         }
         match &*self.root.lock() {
-            Some(root) => SHOOTDOWN.refresh_windows(&self.space.engine, root),
+            Some(root) => SHOOTDOWN.windows().refresh(&self.space.engine, root),
             _ => false,
         }
     }
@@ -95,7 +95,7 @@ impl Window {
     /// it is retired.
     pub fn show(&self, pages: &[Share], lending: Lending) -> bool {
         let root = self.root.lock();
-        let Some(Ok(_pinned)) = root.as_ref().map(|root| SHOOTDOWN.pin_windows(root)) else {
+        let Some(Ok(_pinned)) = root.as_ref().map(|root| SHOOTDOWN.windows().pin(root)) else {
             return false;
         };
         for (share, addr) in pages.iter().zip(self.pages()) {
@@ -109,7 +109,7 @@ impl Window {
     /// Takes the first `count` pages away again. Nobody can translate to them afterwards. On its CPU; false elsewhere.
     pub fn hide(&self, count: usize) -> bool {
         let root = self.root.lock();
-        let Some(Ok(pinned)) = root.as_ref().map(|root| SHOOTDOWN.pin_windows(root)) else {
+        let Some(Ok(pinned)) = root.as_ref().map(|root| SHOOTDOWN.windows().pin(root)) else {
             return false;
         };
         for addr in self.pages().take(count) {
@@ -151,7 +151,7 @@ impl Window {
         let Some(root) = self.root.lock().take() else {
             return;
         };
-        SHOOTDOWN.retire_windows(&self.space.engine, root);
+        SHOOTDOWN.windows().retire(&self.space.engine, root);
         self.table.forget_shared_top();
     }
 

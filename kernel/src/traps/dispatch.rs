@@ -79,7 +79,7 @@ fn timer_interrupt() {
         }
         percpu::count_tick();
         task::timer_tick();
-        SHOOTDOWN.look();
+        SHOOTDOWN.watch().look();
         torture::tick();
     }
     timer::set(task::expire_deadlines());

@@ -1,7 +1,7 @@
 //! Virtual machines: a hypervisor on AMD's SVM with nested paging, offered as a part of Linux's KVM interface.
 //!
 //! The memory of a machine is the memory of its VMM, the program that opened `/dev/kvm` (`mm::nested`). The engine says which tag a virtual CPU runs
-//! under, and ends guest mode where a flush needs it (`Shootdown::run_guest`).
+//! under, and ends guest mode where a flush needs it (`GuestSpace::run`).
 //!
 //! | file | what |
 //! |---|---|

@@ -139,7 +139,7 @@ impl State {
         let enter = |entry| enter_as(entry, cpu, tags, vmcb, registers);
         // SAFETY: 1. `enter_as` enters once, as `tags` has prepared it, and says truly whether. 2. INTR is intercepted with V_INTR_MASKING, and
         // `svm::enter` has the host's flag on at VMRUN. 3. nothing else runs a VMCB.
-        unsafe { SHOOTDOWN.run_guest(space, engine, enter) }
+        unsafe { space.run(&SHOOTDOWN, engine, enter) }
     }
 }
 

@@ -19,7 +19,9 @@ pub fn init() {
         map_physical_memory();
         let links = (0..FRAMES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         frames::init(core::iter::once((1, FRAMES as u32)), Vec::leak(links));
-        SHOOTDOWN.attach_all(&MEMORY);
+        for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+            SHOOTDOWN.attach(cpu, memory);
+        }
         for cpu in 0..PLAYED_CPUS {
             percpu::as_cpu(CpuId::new(cpu), || SHOOTDOWN.online());
         }

@@ -110,7 +110,7 @@ fn is_flushed(memory: &GuestMemory, vcpu: &mut Vcpu) -> bool {
     let enter =
         |entry: shootdown::guest::GuestEntry| GuestExit::Ran(entry.entries == TagEntries::Drop);
     // SAFETY: nobody enters anything.
-    unsafe { SHOOTDOWN.run_guest(memory.engine(), vcpu, enter) }
+    unsafe { memory.engine().run(&SHOOTDOWN, vcpu, enter) }
 }
 
 #[test]
@@ -411,7 +411,7 @@ impl Running {
         let thread = thread::spawn(move || {
             let mut vcpu = Vcpu::new(&SHOOTDOWN, guest.engine());
             // SAFETY: nobody enters anything.
-            let run = || unsafe { SHOOTDOWN.run_guest(guest.engine(), &mut vcpu, stay) };
+            let run = || unsafe { guest.engine().run(&SHOOTDOWN, &mut vcpu, stay) };
             as_cpu(CpuId::new(1), run);
         });
         until(&is_in);

@@ -399,5 +399,5 @@ fn every_root_has_the_kernel_half() {
     // SAFETY: the root of a live space, in simulated memory; nobody changes its kernel half.
     let kernel_half = unsafe { &(&(*entries))[256..] };
     assert_eq!(kernel_half, arch::paging::kernel_half());
-    assert!(SHOOTDOWN.total_stats().iter().count() > 0);
+    assert!(SHOOTDOWN.watch().total_stats().iter().count() > 0);
 }

@@ -8,7 +8,7 @@ use axhal::mem::phys_to_virt;
 use axhal::paging::MappingFlags;
 use memory_addr::{PAGE_SIZE_4K, PhysAddr};
 use page_table_entry::GenericPTE;
-use shootdown::AddressSpace;
+use shootdown::{AddressSpace, FlushScope};
 use shootdown_torture::{FRAMES, Memory, PAGES, Region};
 
 use crate::arch::{Entry, LEVELS};
@@ -55,7 +55,11 @@ impl KernelPages {
         }
         self.frames.store(first.as_usize(), Ordering::Relaxed);
         self.start.store(pages.start.as_usize(), Ordering::Relaxed);
-        crate::platform::SHOOTDOWN.flush_kernel(pages.range(), shootdown::FreedTables::No);
+        crate::platform::SHOOTDOWN.flush(
+            FlushScope::Kernel,
+            pages.range(),
+            shootdown::FreedTables::No,
+        );
     }
 
     fn entry(&self, page: usize) -> &'static AtomicU64 {

@@ -5,7 +5,7 @@ mod engine;
 use alloc::{boxed::Box, collections::VecDeque};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use shootdown::{CallData, PostRefused};
+use shootdown::calls::{CallData, PostRefused};
 use spin::Once;
 
 pub(crate) use self::engine::{MAX_CPUS, Ostd, SHOOTDOWN};
@@ -142,7 +142,9 @@ fn come_online() {
 
 /// Brings all CPUs online: the others have booted, and wait with interrupts on.
 pub(super) fn init() {
-    SHOOTDOWN.attach_all(&engine::MEMORY);
+    for (cpu, memory) in (0..).map(shootdown::CpuId::new).zip(&engine::MEMORY) {
+        SHOOTDOWN.attach(cpu, memory);
+    }
     HW_CPU_IDS.call_once(crate::boot::smp::construct_hw_cpu_id_mapping);
     let guard = irq::disable_local();
     come_online();

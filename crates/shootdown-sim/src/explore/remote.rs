@@ -4,7 +4,7 @@ use std::mem;
 
 use rustc_hash::FxHashMap;
 use shootdown::{
-    FLUSH_CEILING_PAGES, FlushRange, LocalFlush, SpaceId, remote::FlushRequest, tags::Asid,
+    FlushRange, LocalFlush, SpaceId, flushes::FLUSH_CEILING_PAGES, remote::FlushRequest, tags::Asid,
 };
 
 use crate::explore::{Explore, Question};

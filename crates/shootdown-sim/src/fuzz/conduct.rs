@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use shootdown::Stats;
+use shootdown::watch::Stats;
 
 use crate::machine::State;
 

@@ -193,7 +193,7 @@ where
         questions: chooser.map_or(0, Chooser::asked),
         schedule: chooser.map_or_else(Schedule::default, |chooser| chooser.taken().clone()),
         events: state.events,
-        conduct: Conduct::of(&state, &world.engine.total_stats()),
+        conduct: Conduct::of(&state, &world.engine.watch().total_stats()),
         sightings: (world.sightings()).with(Sight::TagGivenAgain, given_again),
         story,
     }

@@ -64,11 +64,11 @@ where
         let Some(root) = view.as_ref() else {
             return false;
         };
-        let mut is_new = self.engine.refresh_windows(&space.context(), root);
+        let mut is_new = self.engine.windows().refresh(&space.context(), root);
         if !is_new {
             // Nobody changes the shared root now, so nothing can be missing.
             let held = space.lock.take(&self.engine);
-            is_new = self.engine.refresh_windows(&space.context(), root);
+            is_new = self.engine.windows().refresh(&space.context(), root);
             self.check_top(space, windows);
             drop(held);
         }
@@ -187,7 +187,7 @@ where
         let Some((space, windows)) = self.loaded_on(context().cpu()) else {
             return;
         };
-        if self.engine.user_access_ok(space.context().id()) {
+        if self.engine.user_memory().access_ok(space.context().id()) {
             let page = context().with(|state| {
                 let explore = state.explore();
                 explore.map_or(0, |explore| {

@@ -15,7 +15,7 @@ where
         let Some(space) = self.current[me].borrow().clone() else {
             return;
         };
-        if self.engine.defer_flushes(&space.context()) {
+        if self.engine.user_memory().defer_flushes(&space.context()) {
             context().tell(|| format!("defers flushes of space {}", space.number));
             self.defers[me].set(true);
         }
@@ -31,7 +31,7 @@ where
         let space = self.current[me].borrow().clone();
         if let Some(space) = space {
             context().tell(|| format!("catches up with space {}", space.number));
-            self.engine.catch_up(&space.context());
+            self.engine.user_memory().catch_up(&space.context());
         }
     }
 

@@ -27,13 +27,13 @@ where
         self.write_entry(space.root, 0, Pte::block(frames[0]));
         space.context().top_changed();
         let view = space.context();
-        let mut batch = FlushBatch::<u16, 1>::new(&view);
+        let mut batch = FlushBatch::<u16, 1>::new(&*view);
         let recorded = match by_table {
             true => batch.table(address_of(0), REGION_SIZE, table),
             false => batch.page(address_of(0), REGION_SIZE, table),
         };
         assert!(recorded.is_ok(), "it is the only one");
-        let ticket = self.engine.submit_batch(&view, batch);
+        let ticket = self.engine.submit_batch(&*view, batch);
         drop(held);
         ticket.wait().for_each(|table| self.release_table(table));
     }
@@ -50,7 +50,7 @@ where
         let range = FlushRange::pages(address_of(0), 1, REGION_SIZE);
         let ticket = self
             .engine
-            .submit_flush(&space.context(), range, FreedTables::No);
+            .submit_flush(&*space.context(), range, FreedTables::No);
         drop(held);
         ticket.wait();
         for (page, mapped) in gone.into_iter().enumerate() {

@@ -1,8 +1,8 @@
 //! What programs do with calls, kicks and flushes that nothing depends on: whom they name, how they wait, how many are under way.
 
 use shootdown::{
-    CallTicket, Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushTicket, FreedTables, KickTicket,
-    PageSize, Wait,
+    Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FlushTicket, FreedTables, PageSize,
+    calls::{CallTicket, KickTicket, Wait},
 };
 
 use crate::kernel::World;
@@ -62,7 +62,7 @@ where
         let wait = draw.one_of(&[Wait::None, Wait::Received, Wait::Done]);
         match draw.below(14) {
             0..4 => {
-                let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::If]);
+                let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::Any]);
                 self.with_interrupts(off, || self.call(call, &wanted));
             }
             4 => {
@@ -134,7 +134,7 @@ where
                     true => FreedTables::Yes,
                     false => FreedTables::No,
                 };
-                Sent::Flush(self.engine.submit_flush_kernel(range, freed))
+                Sent::Flush(self.engine.submit_flush(FlushScope::Kernel, range, freed))
             }
         }
     }

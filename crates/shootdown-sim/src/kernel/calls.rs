@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::sim::Plain;
 use shootdown::{
-    Capacity, CpuId, CpuMask, Cpus, FlushRange, FreedTables, PageSize, Platform, Wait,
+    CallTargets, Capacity, CpuId, CpuMask, Cpus, FlushRange, FlushScope, FreedTables, PageSize,
+    Platform, calls::Wait,
 };
 
 use crate::kernel::layout::{address_of, kernel_page};
@@ -55,7 +56,7 @@ pub(super) enum Call {
     All,
     Many,
     One,
-    If,
+    Any,
 }
 
 fn address<T>(cell: &Cell<T>) -> usize {
@@ -94,12 +95,9 @@ where
             run.set(run.get() + 1);
         };
         let ran = match call {
-            Call::All => self.engine.call_all(&function),
+            Call::All => self.engine.call_many(CallTargets::Online, &function),
             Call::Many => self.engine.call_many(wanted, &function),
-            Call::If => {
-                let odd = |cpu: CpuId| context().index_of(cpu) % 2 == 1;
-                self.engine.call_if(wanted, odd, &function)
-            }
+            Call::Any => (self.engine).call_many(CallTargets::AnyOf(wanted), &function),
             Call::One => {
                 let target = wanted
                     .iter()
@@ -180,7 +178,8 @@ where
     fn flush_a_kernel_page(&self, locks: bool) {
         let held = locks.then(|| self.ledger.lock.take(&self.engine));
         let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
-        self.engine.flush_kernel(range, FreedTables::No);
+        self.engine
+            .flush(FlushScope::Kernel, range, FreedTables::No);
         drop(held);
     }
 

@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use shootdown::{CallData, Capacity, CpuId, Cpus, PostRefused};
+use shootdown::{
+    Capacity, CpuId, Cpus,
+    calls::{CallData, PostRefused},
+};
 
 use crate::kernel::calls::{Ledger, note_posted_data, runs_of};
 use crate::kernel::theme::Draw;

@@ -50,7 +50,7 @@ where
         let range = FlushRange::pages(address, PAGES_PER_TABLE, PageSize::SIZE_4K);
         let ticket = self
             .engine
-            .submit_flush(&space.context(), range, FreedTables::Yes);
+            .submit_flush(&*space.context(), range, FreedTables::Yes);
         drop(held);
         ticket.wait();
         self.release_table(table);

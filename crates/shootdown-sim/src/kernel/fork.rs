@@ -48,7 +48,7 @@ where
         };
         let ticket = self
             .engine
-            .submit_flush(&parent.context(), range, FreedTables::No);
+            .submit_flush(&*parent.context(), range, FreedTables::No);
         drop(held);
         ticket.wait();
         for page in weakened {
@@ -87,7 +87,7 @@ where
         let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
         let ticket = self
             .engine
-            .submit_flush(&space.context(), range, FreedTables::No);
+            .submit_flush(&*space.context(), range, FreedTables::No);
         drop(held);
         ticket.wait();
         self.strike(space.number, page, mark);

@@ -77,7 +77,7 @@ where
                 unlinked: Vec::new(),
                 room,
             };
-            let mut guard = (self.engine).guard(&view, Unlocks(held.clone()), collection, free);
+            let mut guard = (self.engine).guard(&*view, Unlocks(held.clone()), collection, free);
             let mut removed = Vec::new();
             for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
                 let page = region * PAGES_PER_TABLE + index;

@@ -223,7 +223,7 @@ where
     pub(super) fn call_firmware(&self, draw: &mut Draw) {
         self.switch(None);
         context().preempt_disable();
-        self.engine.begin_foreign_root();
+        self.engine.host_roots().begin_foreign_root();
         let starts = &self.host_roots.starts[context().cpu()];
         let off = draw.random.bool();
         self.with_interrupts(off, || {
@@ -243,6 +243,7 @@ where
             self.touch_as_host(draw.page());
             let kernel_root = self.some_kernel_root();
             self.engine
+                .host_roots()
                 .end_foreign_root(kernel_root_at(kernel_root.into()));
             self.check_loaded(kernel_root);
             self.leave_trampoline();

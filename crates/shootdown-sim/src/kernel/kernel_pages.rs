@@ -1,6 +1,8 @@
 //! The kernel's own mappings: global pages that every root shares. Their addresses are given out again, as those of stacks and buffers are.
 
-use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
+use shootdown::{
+    Capacity, Cpus, FlushRange, FlushScope, FreedTables, PageSize, flushes::FLUSH_CEILING_PAGES,
+};
 
 use crate::kernel::layout::{KERNEL, address_of, kernel_page};
 use crate::kernel::{KERNEL_REGION, Leaf, PAGES_PER_TABLE, Pte, Sight, World};
@@ -79,7 +81,9 @@ where
         self.write_entry(Self::kernel_table(), index, Pte::EMPTY);
         let pages = if widely { 2 * FLUSH_CEILING_PAGES } else { 1 };
         let range = FlushRange::pages(address_of(page), pages, PageSize::SIZE_4K);
-        let ticket = self.engine.submit_flush_kernel(range, FreedTables::No);
+        let ticket = self
+            .engine
+            .submit_flush(FlushScope::Kernel, range, FreedTables::No);
         drop(held);
         match widely {
             // As good as waiting.

@@ -31,7 +31,7 @@ where
         }
         // Again is allowed: from one kernel thread to the next.
         let root = kernel_root_at(self.some_kernel_root().into());
-        self.engine.enter_lazy(&space.context(), root);
+        self.engine.user_memory().enter_lazy(&space.context(), root);
         if !was_lazy {
             self.put_space(space);
         }

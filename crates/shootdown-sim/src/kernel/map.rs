@@ -129,7 +129,7 @@ where
     pub(super) fn unmap(&self, space: &Space<N>, region: usize, pages: u8, prunes: bool) {
         let held = space.lock.take(&self.engine);
         let before = (self.mark(), Rc::new(Cell::new(false)));
-        let mut batch = FlushBatch::<Owned<'_, N>, BATCH>::new(&space.context());
+        let mut batch = FlushBatch::<Owned<'_, N>, BATCH>::new(&*space.context());
         let mut removed = Vec::new();
         for index in (0..PAGES_PER_TABLE).filter(|index| pages & (1 << index) != 0) {
             let page = region * PAGES_PER_TABLE + index;
@@ -143,7 +143,7 @@ where
             return;
         }
         let waits = before.1;
-        let ticket = self.engine.submit_batch(&space.context(), batch);
+        let ticket = self.engine.submit_batch(&*space.context(), batch);
         drop(held);
         let Some(ticket) = self.forget(ticket, &removed) else {
             return;
@@ -235,7 +235,7 @@ where
         let range = FlushRange::pages(address_of(page), 1, PageSize::SIZE_4K);
         let ticket = self
             .engine
-            .submit_flush(&space.context(), range, FreedTables::No);
+            .submit_flush(&*space.context(), range, FreedTables::No);
         drop(held);
         if drops {
             drop(ticket);

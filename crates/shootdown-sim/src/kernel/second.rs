@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use shootdown::{Capacity, CpuId, Cpus, FreedTables};
+use shootdown::{Capacity, CpuId, Cpus, FlushScope, FreedTables};
 
 use crate::kernel::calls::{Unshared, insist_here};
 use crate::kernel::kernel_pages::kernel_range;
@@ -33,7 +33,11 @@ where
         };
         self.hardware.saw(Sight::SecondEngine);
         match draw.below(4) {
-            0 => second.flush_kernel(kernel_range(draw.below(PAGES_PER_TABLE)), FreedTables::No),
+            0 => second.flush(
+                FlushScope::Kernel,
+                kernel_range(draw.below(PAGES_PER_TABLE)),
+                FreedTables::No,
+            ),
             1 => second.kick(&self.some_cpus(draw)).wait(),
             2 => self.call_by_second(second, draw),
             _ => self.try_foreign_space(second, draw),
@@ -66,12 +70,12 @@ where
         let view = space.context();
         let windows = space.windows.borrow().first().cloned();
         let refuses = |what: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(what)).is_err();
-        let refuses_space = refuses(&mut || second.flush(&view, range, FreedTables::No))
+        let refuses_space = refuses(&mut || second.flush(&*view, range, FreedTables::No))
             && refuses(&mut || second.switch_to(None, &view));
         let refuses_windows = windows.is_none_or(|windows| {
             let root = windows.engine.borrow();
             root.as_ref()
-                .is_none_or(|root| refuses(&mut || drop(second.pin_windows(root))))
+                .is_none_or(|root| refuses(&mut || drop(second.windows().pin(root))))
         });
         drop(view);
         if !(refuses_space && refuses_windows) {

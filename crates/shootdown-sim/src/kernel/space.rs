@@ -185,13 +185,13 @@ where
         let (previous, next) = (previous.as_deref(), next.as_deref());
         let platform = self.engine.platform();
         let irq = platform.irq_save();
-        if self.engine.begin_switch(previous, next) {
+        if self.engine.host_roots().begin_switch(previous, next) {
             self.hardware.saw(Sight::SwitchedInHalves);
             let root = next.map_or(kernel_root.into(), |space| space.root());
             // SAFETY: 1. roots are numbers here; the load is what the second half is told of.
             unsafe { platform.load_root(root) };
             // SAFETY: 1. loaded just now.
-            unsafe { self.engine.end_switch(previous, next) };
+            unsafe { self.engine.host_roots().end_switch(previous, next) };
         }
         // SAFETY: 1. saved above.
         unsafe { platform.irq_restore(irq) };
@@ -223,7 +223,7 @@ where
                 let (previous, next) = (previous.as_deref(), next.context());
                 let view = windows.as_ref().map(|windows| windows.engine.borrow());
                 match view.as_ref().and_then(|view| view.as_ref()) {
-                    Some(root) => self.engine.switch_to_windows(previous, &next, root),
+                    Some(root) => self.engine.windows().switch_to(previous, &next, root),
                     None => self.engine.switch_to(previous, &next),
                 }
             }

@@ -2,7 +2,7 @@
 //! any other. They change spaces, flush and call like the programs of the CPUs, so every wait may end elsewhere, and
 //! several tasks of a CPU have requests under way.
 
-use shootdown::{Capacity, Cpus, FlushRange, FreedTables, PageSize, Wait};
+use shootdown::{Capacity, Cpus, FlushRange, FlushScope, FreedTables, PageSize, calls::Wait};
 
 use crate::explore::Question;
 use crate::kernel::layout::{address_of, kernel_page};
@@ -45,10 +45,10 @@ where
     fn keep_tickets(&self, draw: &mut Draw) {
         let wanted = self.some_cpus(draw);
         let range = FlushRange::pages(address_of(kernel_page(0)), 1, PageSize::SIZE_4K);
-        let flush = draw
-            .random
-            .bool()
-            .then(|| self.engine.submit_flush_kernel(range, FreedTables::No));
+        let flush = draw.random.bool().then(|| {
+            self.engine
+                .submit_flush(FlushScope::Kernel, range, FreedTables::No)
+        });
         for _ in 0..draw.below(LONGEST_DELAY) {
             context().work(1);
         }

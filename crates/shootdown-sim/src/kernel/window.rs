@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::rc::Rc;
 
-use shootdown::{Capacity, Cpus, FLUSH_CEILING_PAGES, FlushRange, PageSize};
+use shootdown::{Capacity, Cpus, FlushRange, PageSize, flushes::FLUSH_CEILING_PAGES};
 use shootdown::{
     Platform,
     windows::{PinnedWindows, WindowRoot},
@@ -108,7 +108,7 @@ where
         let view = windows.engine.borrow();
         let pinned = view
             .as_ref()
-            .and_then(|root| self.engine.pin_windows(root).ok());
+            .and_then(|root| self.engine.windows().pin(root).ok());
         let Some(pinned) = pinned.filter(|_| self.need_window_table(windows, changes)) else {
             return self.give_back(changes);
         };
@@ -244,9 +244,13 @@ where
             return;
         };
         let root = match view.cpu() == SimPlatform.current_cpu() {
-            true => self.engine.retire_windows(&space.context(), view),
+            true => self.engine.windows().retire(&space.context(), view),
             // SAFETY: 1. its last user has left the space, and nobody finds it any more.
-            false => unsafe { self.engine.retire_windows_elsewhere(&space.context(), view) },
+            false => unsafe {
+                self.engine
+                    .windows()
+                    .retire_elsewhere(&space.context(), view)
+            },
         };
         assert_eq!(root, root_at(u64::from(windows.root)), "a root comes back");
         self.hardware.saw(Sight::RootRetired);
@@ -275,7 +279,7 @@ where
             let Some(root) = view.as_ref() else {
                 continue;
             };
-            let is_pinned = self.engine.pin_windows(root).is_ok();
+            let is_pinned = self.engine.windows().pin(root).is_ok();
             if is_pinned != (windows.cpu == me) {
                 let message = format!("cpu{me} pins windows of cpu{}: {is_pinned}", windows.cpu);
                 context().fail(FailureKind::Other, message);

@@ -104,10 +104,10 @@ where
         let (cpus, threads) = (setup.numbers.len(), setup.threads);
         let engine = Engine::for_cpus(setup.numbers.iter().copied());
         engine.begin_at(&setup.start);
-        engine.set_stall_ns(setup.stall_ns);
+        engine.watch().set_stall_ns(setup.stall_ns);
         let second = (setup.has_second_engine)
             .then(|| SecondEngine::for_cpus(setup.numbers.iter().copied()))
-            .inspect(|second| second.set_stall_ns(setup.stall_ns));
+            .inspect(|second| second.watch().set_stall_ns(setup.stall_ns));
         let hardware = SharedHardware::new(cpus, KERNEL_ROOT, setup.kernel_pages);
         hardware.set_page_flush(setup.page_flush);
         if setup.has_guests {
@@ -174,7 +174,7 @@ where
 
     /// How often this run came upon what it is to find now and then.
     pub fn sightings(&self) -> Sightings {
-        let stats = self.engine.total_stats();
+        let stats = self.engine.watch().total_stats();
         let counted = [
             (Sight::AbsentPassedBy, stats.absent_skipped),
             (Sight::Broadcast, stats.broadcasts_published),

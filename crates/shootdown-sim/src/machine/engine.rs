@@ -39,9 +39,10 @@ where
         let memory: Box<[_]> = (0..cpus.len()).map(|_| CpuMemory::new()).collect();
         for (cpu, memory) in cpus.zip(&memory) {
             // SAFETY: 1. it is boxed, and dropped after the engine, which is only lent out.
-            unsafe { engine.attach_borrowed(cpu, memory) };
+            let memory = unsafe { memory.assume_static() };
+            engine.attach(cpu, memory);
         }
-        engine.set_stall_ns(0);
+        engine.watch().set_stall_ns(0);
         Self {
             engine,
             _memory: memory,

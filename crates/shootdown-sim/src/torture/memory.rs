@@ -152,7 +152,7 @@ where
             .filter(|_| wanted == 0 && turn.is_multiple_of(2));
         let space = &self.spaces[wanted];
         match windows {
-            Some(windows) => self.engine.switch_to_windows(before, space, windows),
+            Some(windows) => self.engine.windows().switch_to(before, space, windows),
             None => self.engine.switch_to(before, space),
         }
     }
@@ -160,7 +160,7 @@ where
     /// This CPU has left its space for good.
     pub(super) fn retire_windows(&self) {
         if let Some(windows) = self.windows[context().cpu()].take() {
-            self.engine.retire_windows(&self.spaces[0], windows);
+            self.engine.windows().retire(&self.spaces[0], windows);
         }
     }
 

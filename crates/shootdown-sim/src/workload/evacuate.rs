@@ -6,10 +6,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
     Capacity, CpuId, CpuMask, Cpus, Platform,
     guest::{GuestExit, GuestSpace, Vcpu},
+};
+use shootdown::{
+    FlushRange, FreedTables,
+    sim::{AtomicU64, Ordering},
 };
 use shootdown_peers::CrossCall;
 
@@ -275,7 +278,7 @@ where
         } = running;
         // SAFETY: 1. to 3. The virtual CPU's TLB is told of the tag, and left under the host's; an interrupt ends the loop and stays pending.
         unsafe {
-            self.engine.run_guest(&guest.space, vcpu, |entry| {
+            guest.space.run(self.engine, vcpu, |entry| {
                 context.enter_guest(entry);
                 while context.now_ps() < until_ps && !context.interrupt_ends_guest() {
                     if *left_ps > 0 {
@@ -362,7 +365,7 @@ where
     }
 
     fn counted_now(&self) -> Counted {
-        let stats = self.engine.total_stats();
+        let stats = self.engine.watch().total_stats();
         Counted {
             ipis: self.counted.get().ipis + stats.ipis_sent,
             tags_dropped: stats.tags_dropped + stats.tags_taken,
@@ -393,7 +396,9 @@ where
     fn tell(&self, context: Context<'_>, guest: &Guest<N>) {
         self.count(|counted| counted.flushes += 1);
         if self.row.evacuation.peer().is_none() {
-            self.engine.submit_guest_flush(&guest.space).wait();
+            self.engine
+                .submit_flush(&guest.space, FlushRange::WHOLE, FreedTables::No)
+                .wait();
             return;
         }
         let running = guest.holders.cpus.get();

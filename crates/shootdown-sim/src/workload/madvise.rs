@@ -8,7 +8,8 @@ use std::cell::Cell;
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown, Stats,
+    AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Platform, Policy, Shootdown,
+    watch::Stats,
 };
 
 use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
@@ -245,7 +246,7 @@ where
 
     fn counts(&self, context: Context<'_>) -> Counts {
         Counts {
-            stats: self.engine.total_stats(),
+            stats: self.engine.watch().total_stats(),
             translations: context.timed(|timed| timed.tlbs[0].counts()),
             lines: context.timed(|timed| timed.lines.transfers().sum()),
         }

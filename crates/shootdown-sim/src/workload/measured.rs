@@ -1,6 +1,6 @@
 //! [`Measured`]: what a row of a table measured.
 
-use shootdown::Stats;
+use shootdown::watch::Stats;
 
 use crate::timed::TlbCounts;
 use crate::workload::fairness::quantile;

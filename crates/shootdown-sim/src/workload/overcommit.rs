@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use shootdown::sim::{AtomicU64, Ordering};
 use shootdown::{
-    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Shootdown, Stats,
+    AddressSpace, Capacity, Cpus, FlushRange, FreedTables, PageSize, Shootdown, watch::Stats,
 };
 
 use crate::machine::{Context, Engine, Machine, SimPlatform, kernel_root_at, root_at};
@@ -143,7 +143,7 @@ where
 
     fn read(&self, context: Context<'_>) {
         self.readings.borrow_mut().push(Reading {
-            stats: self.engine.total_stats(),
+            stats: self.engine.watch().total_stats(),
             host: context.timed(|timed| timed.host_counts()),
             calls: self.calls.get(),
         });

@@ -1,6 +1,6 @@
 //! [`Telling`]: the rows of `overcommit`; [`Overcommitted`]: what they measured.
 
-use shootdown::{Policy, Stats};
+use shootdown::{Policy, watch::Stats};
 
 use crate::timed::HostCounts;
 use crate::workload::fairness::quantile;

@@ -202,7 +202,7 @@ impl<'a> World<'a> {
         let (warm_up, measured) = self.turns.split_at(self.turns.len() - self.row.iterations);
         let counts = || {
             (
-                self.engine.total_stats(),
+                self.engine.watch().total_stats(),
                 context.timed(|timed| timed.tlbs[0].counts()),
             )
         };
@@ -249,7 +249,8 @@ impl<'a> World<'a> {
     fn switch(&self, current: &mut usize, next: usize) {
         let (from, to) = (&self.processes[*current], &self.processes[next]);
         if self.row.spaces == 1 {
-            self.engine.enter_lazy(&from.space, kernel_root_at(0));
+            let user_memory = self.engine.user_memory();
+            user_memory.enter_lazy(&from.space, kernel_root_at(0));
         }
         self.engine.switch_to(Some(&from.space), &to.space);
         *current = next;

@@ -57,7 +57,7 @@ where
         let flush = || {
             let range = FlushRange::pages(1 << 12, 1, PageSize::SIZE_4K);
             let started_ps = context.now_ps();
-            let ticket = engine.submit_flush(&space, range, FreedTables::No);
+            let ticket = engine.submit_flush(&*space, range, FreedTables::No);
             let submitted_ps = context.now_ps();
             ticket.wait();
             let times = (submitted_ps - started_ps, context.now_ps() - started_ps);

@@ -141,7 +141,7 @@ where
     match whereabouts {
         Whereabouts::User => context.work(STAY_PS),
         Whereabouts::Idle => {
-            engine.enter_lazy(space, KERNEL_ROOT);
+            engine.user_memory().enter_lazy(space, KERNEL_ROOT);
             context.work(STAY_PS);
             engine.switch_to(Some(space), space);
         }
@@ -157,13 +157,13 @@ where
         }
         Whereabouts::Kernel => {
             let started_ps = context.now_ps();
-            engine.defer_flushes(space);
-            engine.catch_up(space);
+            engine.user_memory().defer_flushes(space);
+            engine.user_memory().catch_up(space);
             ways.0 = context.now_ps() - started_ps;
-            engine.defer_flushes(space);
+            engine.user_memory().defer_flushes(space);
             context.work(STAY_PS);
             let started_ps = context.now_ps();
-            engine.catch_up(space);
+            engine.user_memory().catch_up(space);
             ways.1 = context.now_ps() - started_ps;
         }
     }

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Platform};
+use shootdown::calls::Wait;
+use shootdown::{CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Platform};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::Model;
 use shootdown_sim::{Engine, Failure, Machine, Program};
@@ -34,12 +35,18 @@ fn post(engine: &Engine<CAPACITY>, stage: &Stage) {
     let counter = (&raw const stage.runs).expose_provenance();
     let irq = engine.platform().irq_save();
     wait_for(engine, || stage.flush_begins.get());
-    let names = engine.post(&CpuMask::only(CpuId::new(0)), move |_| {
-        let counter = std::ptr::with_exposed_provenance::<Cell<usize>>(counter);
-        // SAFETY: it lives until the machine has ended, whose CPUs are coroutines of one thread.
-        let runs = unsafe { &*counter };
-        runs.set(runs.get() + 1);
-    });
+    let names = engine
+        .submit(
+            &CpuMask::only(CpuId::new(0)),
+            move |_| {
+                let counter = std::ptr::with_exposed_provenance::<Cell<usize>>(counter);
+                // SAFETY: it lives until the machine has ended, whose CPUs are coroutines of one thread.
+                let runs = unsafe { &*counter };
+                runs.set(runs.get() + 1);
+            },
+            Wait::None,
+        )
+        .targets();
     stage.sent.set(names.len());
     // SAFETY: 1. saved above.
     unsafe { engine.platform().irq_restore(irq) };
@@ -69,7 +76,7 @@ fn play(seed: u64, stage: &Stage) -> Option<Failure> {
                     engine.poll();
                     stage.flush_begins.set(true);
                     let page = FlushRange::pages(0, 1, PageSize::SIZE_4K);
-                    engine.flush_kernel(page, FreedTables::No);
+                    engine.flush(FlushScope::Kernel, page, FreedTables::No);
                 }
                 _ => post(engine, stage),
             }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use shootdown::{AddressSpace, CpuId, CpuMask, FlushRange, FreedTables, PageSize};
+use shootdown::{AddressSpace, CallTargets, CpuId, CpuMask, FlushRange, FreedTables, PageSize};
 use shootdown_sim::explore::{Chooser, Explore, NoTlb, Strategy};
 use shootdown_sim::machine::{Model, context};
 use shootdown_sim::timed::{Costs, Preset, Timed};
@@ -31,7 +31,9 @@ fn everybody_calls_everybody(model: Model) -> (Vec<(usize, u32)>, u64, Option<Fa
                 }
                 engine.switch_to(None, space);
                 let shared = std::sync::Mutex::new(0u32);
-                let ran = engine.call_all(&|_: CpuId| *shared.lock().unwrap() += 1);
+                let ran = engine.call_many(CallTargets::Online, &|_: CpuId| {
+                    *shared.lock().unwrap() += 1
+                });
                 assert_eq!(ran, CpuMask::first(CPUS));
                 log.borrow_mut().push((me, *shared.lock().unwrap()));
                 let page = FlushRange::pages(me << 12, 1, PageSize::SIZE_4K);

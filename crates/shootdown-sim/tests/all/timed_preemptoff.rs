@@ -3,7 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, PageSize, Policy, Shootdown, Wait};
+use shootdown::{
+    CpuId, CpuMask, FlushRange, FlushScope, FreedTables, PageSize, Policy, Shootdown, calls::Wait,
+};
 use shootdown_sim::Engine;
 use shootdown_sim::machine::{Context, Host, Machine, SimPlatform};
 use shootdown_sim::timed::{Costs, Preset, Timed};
@@ -126,7 +128,8 @@ impl TwoTasks<'_> {
                 context.work(1_000_000_000);
                 self.tell("first sends");
                 let range = FlushRange::pages(0, 1, PageSize::SIZE_4K);
-                self.engine.flush_kernel(range, FreedTables::No);
+                self.engine
+                    .flush(FlushScope::Kernel, range, FreedTables::No);
                 self.tell("first is done");
             }
             _ => {
@@ -166,6 +169,6 @@ fn a_second_task_does_not_wait_for_the_first_one_s_request() {
             "first is done",
         ];
         assert_eq!(told, order, "{policy:?}");
-        assert_eq!(engine.total_stats().slots_exhausted, 0);
+        assert_eq!(engine.watch().total_stats().slots_exhausted, 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use shootdown::{AddressSpace, CpuId, FlushRange, FreedTables, PageSize, Policy};
+use shootdown::{AddressSpace, CallTargets, CpuId, FlushRange, FreedTables, PageSize, Policy};
 use shootdown_sim::timed::Timed;
 use shootdown_sim::trace::{Recorder, SpanKind, Trace, chrome, scene};
 use shootdown_sim::{Engine, Machine, kernel_root_at, root_at};
@@ -34,8 +34,9 @@ fn everybody_at_once(policy: Policy, traced: bool) -> (Trace, Vec<u64>) {
             context.doing(SpanKind::Kernel, "kernel");
             let page = FlushRange::pages((me + turn) << 12, 1, PageSize::SIZE_4K);
             engine.flush(&space, page, FreedTables::No);
-            engine
-                .call_all(&|_: CpuId| shootdown_sim::machine::context().work(turn as u64 * 9_000));
+            engine.call_many(CallTargets::Online, &|_: CpuId| {
+                shootdown_sim::machine::context().work(turn as u64 * 9_000)
+            });
         }
         engine.switch_away(&space, kernel_root_at(0));
     });

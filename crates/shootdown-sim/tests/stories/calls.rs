@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use shootdown::{CpuId, CpuMask, FlushRange, FreedTables, Platform, Wait};
+use shootdown::{
+    CallTargets, CpuId, CpuMask, FlushRange, FlushScope, FreedTables, Platform, calls::Wait,
+};
 use shootdown_sim::machine::context;
 use shootdown_sim::{FailureKind, SimPlatform};
 
@@ -50,7 +52,7 @@ fn posts(scene: &Scene) {
         }
     }
     // A call that waits comes after the posts of this CPU.
-    scene.engine.call_all(&|_: CpuId| ());
+    scene.engine.call_many(CallTargets::Online, &|_: CpuId| ());
 }
 
 /// Slots are used again at once, and every payload arrives whole.
@@ -73,9 +75,9 @@ fn calls_with_interrupts_off_serve_each_other() {
         let state = SimPlatform.irq_save();
         for _ in 0..3 {
             let ran = std::sync::Mutex::new([0; CPUS]);
-            let targets = scene
-                .engine
-                .call_all(&|cpu: CpuId| ran.lock().unwrap()[cpu.index()] += 1);
+            let targets = scene.engine.call_many(CallTargets::Online, &|cpu: CpuId| {
+                ran.lock().unwrap()[cpu.index()] += 1
+            });
             let ran = ran.into_inner().unwrap();
             insist(
                 targets == CpuMask::first(CPUS),
@@ -99,9 +101,11 @@ fn calls_that_come_while_a_function_runs_are_not_lost() {
         let engine = Unshared(&scene.engine);
         let targets = CpuMask::first(CPUS);
         for _ in 0..2 {
-            scene.engine.call_all(&|_: CpuId| {
+            scene.engine.call_many(CallTargets::Online, &|_: CpuId| {
                 let engine = &engine;
-                engine.0.flush_kernel(FlushRange::WHOLE, FreedTables::No);
+                engine
+                    .0
+                    .flush(FlushScope::Kernel, FlushRange::WHOLE, FreedTables::No);
             });
             let posted = scene.engine.submit(&targets, |_: CpuId| (), Wait::Done);
             context().work(1);

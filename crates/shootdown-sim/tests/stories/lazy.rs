@@ -14,7 +14,7 @@ fn dozes(scene: &Scene) {
     engine.switch_to(None, space);
     for visit in 0..VISITS {
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, kernel_root_at(0));
+        engine.user_memory().enter_lazy(space, kernel_root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         engine.switch_to(Some(space), space);
     }
@@ -28,12 +28,12 @@ fn dozes_and_leaves(scene: &Scene) {
     for visit in 0..VISITS {
         engine.switch_to(None, space);
         (0..LOADS / VISITS).for_each(|_| scene.load(0));
-        engine.enter_lazy(space, kernel_root_at(0));
+        engine.user_memory().enter_lazy(space, kernel_root_at(0));
         (0..visit % 4 * 2).for_each(|_| context().work(1));
         if visit % 2 == 0 {
             engine.switch_to(Some(space), other);
             scene.load_other(0);
-            engine.enter_lazy(other, kernel_root_at(0));
+            engine.user_memory().enter_lazy(other, kernel_root_at(0));
             engine.switch_away(other, kernel_root_at(0));
         } else {
             engine.switch_away(space, kernel_root_at(0));
@@ -77,7 +77,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
                 let frame = FIRST_FRAME + round;
                 scene.map(0, frame);
                 scene.load(0);
-                engine.enter_lazy(space, kernel_root_at(0));
+                engine.user_memory().enter_lazy(space, kernel_root_at(0));
                 scene.unmap(0);
                 let freed = match round % 2 {
                     0 => FreedTables::No,
@@ -97,7 +97,7 @@ fn lazy_cpu_flushes_the_space_that_it_keeps() {
 #[test]
 fn nmi_of_a_waking_cpu_sees_nothing_stale() {
     let nmi: Part = |scene| {
-        if scene.engine.user_access_ok(scene.space.id()) {
+        if scene.engine.user_memory().access_ok(scene.space.id()) {
             scene.load_now(0);
         }
     };

@@ -1,6 +1,6 @@
 //! What several stories have in common.
 
-use shootdown::{FlushRange, FreedTables, PageSize};
+use shootdown::{FlushRange, FlushScope, FreedTables, PageSize};
 use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
 use shootdown_sim::oracle::FrameKind;
@@ -87,7 +87,7 @@ pub fn unmaps_kernel(scene: &Scene, cpus: usize) {
         scene.set_kernel(Pte::EMPTY);
         scene
             .engine
-            .flush_kernel(page(KERNEL_PAGE), FreedTables::No);
+            .flush(FlushScope::Kernel, page(KERNEL_PAGE), FreedTables::No);
         scene.forbid(KERNEL_PAGE, frame);
         for cpu in 0..cpus {
             if scene.caches(cpu, KERNEL_PAGE, frame) {

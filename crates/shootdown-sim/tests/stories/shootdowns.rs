@@ -1,6 +1,6 @@
 //! Stories about translations.
 
-use shootdown::{CallData, FreedTables, Platform, Policy};
+use shootdown::{FlushScope, FreedTables, Platform, Policy, calls::CallData};
 use shootdown_sim::kernel::Pte;
 use shootdown_sim::machine::context;
 use shootdown_sim::{SimPlatform, kernel_root_at};
@@ -75,7 +75,7 @@ fn initiator_flushes_itself_under_every_policy() {
 #[test]
 fn nmi_inside_an_early_acknowledged_flush_sees_nothing_stale() {
     let nmi: Part = |scene| {
-        if scene.engine.user_access_ok(scene.space.id()) {
+        if scene.engine.user_memory().access_ok(scene.space.id()) {
             scene.load_now(0);
         }
     };
@@ -159,7 +159,9 @@ fn cpu_that_goes_offline_has_run_its_functions_for_the_last_time() {
             dwell();
             scene.set_kernel(Pte::EMPTY);
             let one_page = page(KERNEL_PAGE);
-            scene.engine.flush_kernel(one_page, FreedTables::No);
+            scene
+                .engine
+                .flush(FlushScope::Kernel, one_page, FreedTables::No);
             scene.clear_frame(FIRST_FRAME);
             // SAFETY: 1. saved above.
             unsafe { SimPlatform.irq_restore(state) };

@@ -32,7 +32,7 @@ fn go_round(scene: &Scene, spaces: usize) -> u64 {
 
 /// So many loads found their tag as they had left it, and so many took one from nobody or another space.
 fn insist_loads(scene: &Scene, kept: u64, taken: u64) {
-    let stats = scene.engine.total_stats();
+    let stats = scene.engine.watch().total_stats();
     let loads = (stats.tags_kept, stats.tags_taken);
     if loads != (kept, taken) {
         let story = format!("tags kept and taken: {loads:?}, not {:?}", (kept, taken));

@@ -183,7 +183,9 @@ impl Machine {
     pub fn boot(fault: Fault, pages: usize) -> &'static Self {
         let engine = Shootdown::new(Puppet::new(fault));
         let memory = Vec::from_iter((0..CPUS).map(|_| CpuMemory::new()));
-        engine.attach_all(Vec::leak(memory));
+        for (cpu, memory) in (0..).map(CpuId::new).zip(Vec::leak(memory)) {
+            engine.attach(cpu, memory);
+        }
         let spaces = std::array::from_fn(|i| AddressSpace::new(&engine, tables(i as u64 + 1)));
         let machine: &'static Self = Box::leak(Box::new(Self {
             engine,

@@ -1,13 +1,11 @@
-//! Calls that return something: a result from each CPU, or from any one.
+//! Calls that return something: a result from each CPU.
 
-use crate::call::function::Dispatched;
-use crate::call::{FreeSlot, Kind, Targets};
+use crate::call::CallTargets;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::mask::CpuMask;
 use crate::platform::Platform;
-use crate::sync::Ordering;
 
 /// The results of a call, of which each CPU writes its own.
 struct Results<R>(*mut Option<R>);
@@ -30,7 +28,7 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Runs `function` on every online CPU of `targets` and puts what it returns there into `results`, CPU `n`'s in element `n`;
+    /// Runs `function` on those of `targets` that are online and puts what it returns there into `results`, CPU `n`'s in element `n`;
     /// elements of others stay as they are. CPUs for which `results` has no element are not called. Returns which CPUs ran
     /// it. Context and panics as [`call_one`](Self::call_one).
     ///
@@ -42,9 +40,9 @@ where
     /// let newest = clocks.into_iter().flatten().max();
     /// # }
     /// ```
-    pub fn call_collect<F, R>(
+    pub fn call_collect<'t, F, R>(
         &self,
-        targets: &CpuMask<N>,
+        targets: impl Into<CallTargets<'t, N>>,
         function: &F,
         results: &mut [Option<R>],
     ) -> CpuMask<N>
@@ -53,43 +51,12 @@ where
         R: Send,
     {
         let mut named = CpuMask::first(results.len().min(N));
-        named.intersect(targets);
+        let targets = targets.into().among(&mut named);
         let results = Results(results.as_mut_ptr());
-        self.call_many(&named, &|cpu| {
+        self.call_many(targets, &|cpu| {
             let result = function(cpu);
             // SAFETY: 1. only CPUs with an element are called, each runs this once, and our caller lends the array until all have.
             unsafe { results.set(cpu, result) };
         })
-    }
-
-    /// Runs `function` on one online CPU of `targets`: this one if it is among them, else the next one by number. Returns which;
-    /// none if none of them is online. Context and panics as [`call_one`](Self::call_one).
-    pub fn call_any<F>(&self, targets: &CpuMask<N>, function: &F) -> Option<CpuId>
-    where
-        F: Fn(CpuId) + Sync,
-    {
-        let mut chosen = None;
-        let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
-            chosen = self.nearest(targets, slot.here.cpu);
-            let remote = chosen.filter(|cpu| *cpu != slot.here.cpu);
-            Dispatched {
-                local: chosen == Some(slot.here.cpu),
-                published: remote
-                    .map(|cpu| self.publish(slot, Kind::CALL, request, Targets::One(cpu))),
-            }
-        };
-        self.call(function, || (), dispatch);
-        chosen
-    }
-
-    /// The first online CPU of `targets` from `me` on, going round.
-    fn nearest(&self, targets: &CpuMask<N>, me: CpuId) -> Option<CpuId> {
-        // ORDERING: as in `ready_cpus`.
-        let mut live = self.callable_set().load(Ordering::Acquire);
-        live.intersect(targets);
-        let (mut later, group) = (live, <Cpus<N> as Capacity>::group(me));
-        later.words_mut()[..group].fill(0);
-        later.words_mut()[group] &= !(<Cpus<N> as Capacity>::bit(me) - 1);
-        later.iter().chain(live.iter()).next()
     }
 }

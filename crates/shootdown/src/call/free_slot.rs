@@ -138,7 +138,7 @@ where
             SlotClass::Function => self.poll_functions(),
         };
         self.platform.relax();
-        self.watch(&mut wait.watch, |waited_ns| {
+        self.watch_wait(&mut wait.watch, |waited_ns| {
             self.stall_of(self.busy_request(class)?, waited_ns)
         });
     }

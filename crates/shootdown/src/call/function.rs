@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-use crate::call::{FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
+use crate::call::{CallTargets, FreeSlot, Kind, Payload, Request, RequestRef, Targets, WaitsFor};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -97,21 +97,20 @@ where
         result
     }
 
-    /// Runs `function` on every online CPU of `targets`, waits until all have returned, and returns which they
+    /// Runs `function` on those of `targets` that are online, waits until all have returned, and returns which they
     /// were. Context and panics as [`call_one`](Self::call_one).
-    pub fn call_many<F>(&self, targets: &CpuMask<N>, function: &F) -> CpuMask<N>
+    ///
+    /// A host that has a condition for each CPU collects those of [`ready_cpus`](Self::ready_cpus) for which it holds, and calls them.
+    #[inline]
+    pub fn call_many<'t, F>(
+        &self,
+        targets: impl Into<CallTargets<'t, N>>,
+        function: &F,
+    ) -> CpuMask<N>
     where
         F: Fn(CpuId) + Sync,
     {
         self.call_many_with(targets, function, || ()).0
-    }
-
-    /// Runs `function` on every online CPU. As [`call_many`](Self::call_many).
-    pub fn call_all<F>(&self, function: &F) -> CpuMask<N>
-    where
-        F: Fn(CpuId) + Sync,
-    {
-        self.call_of_kind(Kind::CALL, None, function, || ()).0
     }
 
     /// As [`call_many`](Self::call_many), for a function that may as well run once for several callers: on a target that finds
@@ -130,7 +129,11 @@ where
     /// engine.call_idempotent(&engine.ready_cpus(), &RELOAD);
     /// # }
     /// ```
-    pub fn call_idempotent<F>(&self, targets: &CpuMask<N>, function: &F) -> CpuMask<N>
+    pub fn call_idempotent<'t, F>(
+        &self,
+        targets: impl Into<CallTargets<'t, N>>,
+        function: &F,
+    ) -> CpuMask<N>
     where
         F: Fn(CpuId) + Sync,
     {
@@ -138,46 +141,31 @@ where
             true => Kind::CALL.merge(),
             false => Kind::CALL,
         };
-        self.call_of_kind(kind, Some(targets), function, || ()).0
-    }
-
-    /// Runs `function` on those online CPUs of `targets` for which `condition` holds now; it is evaluated
-    /// here, once for each. As [`call_many`](Self::call_many).
-    pub fn call_if<F>(
-        &self,
-        targets: &CpuMask<N>,
-        mut condition: impl FnMut(CpuId) -> bool,
-        function: &F,
-    ) -> CpuMask<N>
-    where
-        F: Fn(CpuId) + Sync,
-    {
-        let mut live = *targets;
-        live.intersect(&self.ready_cpus());
-        let chosen = live.iter().filter(|cpu| condition(*cpu)).collect();
-        self.call_many(&chosen, function)
+        self.call_of_kind(kind, targets.into(), function, || ()).0
     }
 
     /// As [`call_many`](Self::call_many), and runs `overlap` here, with interrupts as the caller has them (and
     /// preemption too where the policy [waits preemptibly](crate::Policy::waits_preemptibly)), between interrupting the
     /// targets and waiting for them.
-    pub fn call_many_with<F, R>(
+    #[inline]
+    pub fn call_many_with<'t, F, R>(
         &self,
-        targets: &CpuMask<N>,
+        targets: impl Into<CallTargets<'t, N>>,
         function: &F,
         overlap: impl FnOnce() -> R,
     ) -> (CpuMask<N>, R)
     where
         F: Fn(CpuId) + Sync,
     {
-        self.call_of_kind(Kind::CALL, Some(targets), function, overlap)
+        self.call_of_kind(Kind::CALL, targets.into(), function, overlap)
     }
 
-    /// Calls `function` on `targets`, or on all online CPUs. Returns which ran it, and what `overlap` returned.
+    /// Calls `function` on `targets`. Returns which ran it, and what `overlap` returned.
+    #[inline]
     fn call_of_kind<F, R>(
         &self,
         kind: Kind,
-        targets: Option<&CpuMask<N>>,
+        targets: CallTargets<'_, N>,
         function: &F,
         overlap: impl FnOnce() -> R,
     ) -> (CpuMask<N>, R)
@@ -186,7 +174,7 @@ where
     {
         let mut ran = CpuMask::EMPTY;
         let result = self.call(function, overlap, |slot, request| {
-            self.dispatch(slot, targets, (kind, request), &mut ran)
+            self.dispatch_to(slot, targets, (kind, request), &mut ran)
         });
         (ran, result)
     }
@@ -219,6 +207,53 @@ where
         drop(wait);
         drop(preempt);
         result
+    }
+
+    /// Publishes a call to `targets`; `ran` is empty, and gets those that are online.
+    #[inline]
+    pub(super) fn dispatch_to(
+        &self,
+        slot: &FreeSlot<'_, P, N>,
+        targets: CallTargets<'_, N>,
+        (kind, request): (Kind, Request),
+        ran: &mut CpuMask<N>,
+    ) -> Dispatched {
+        match targets {
+            CallTargets::Of(targets) => self.dispatch(slot, Some(targets), (kind, request), ran),
+            CallTargets::Online => self.dispatch(slot, None, (kind, request), ran),
+            CallTargets::AnyOf(targets) => {
+                self.dispatch_to_nearest(slot, targets, (kind, request), ran)
+            }
+        }
+    }
+
+    /// Publishes a call to one online CPU of `targets`, if there is any.
+    fn dispatch_to_nearest(
+        &self,
+        slot: &FreeSlot<'_, P, N>,
+        targets: &CpuMask<N>,
+        (kind, request): (Kind, Request),
+        ran: &mut CpuMask<N>,
+    ) -> Dispatched {
+        let me = slot.here.cpu;
+        let Some(chosen) = self.nearest(targets, me) else {
+            return Dispatched::default();
+        };
+        ran.insert(chosen);
+        let local = chosen == me;
+        let published = (!local).then(|| self.publish(slot, kind, request, Targets::One(chosen)));
+        Dispatched { local, published }
+    }
+
+    /// The first online CPU of `targets` from `me` on, going round.
+    fn nearest(&self, targets: &CpuMask<N>, me: CpuId) -> Option<CpuId> {
+        // ORDERING: as in `ready_cpus`.
+        let mut live = self.callable_set().load(Ordering::Acquire);
+        live.intersect(targets);
+        let (mut later, group) = (live, <Cpus<N> as Capacity>::group(me));
+        later.words_mut()[..group].fill(0);
+        later.words_mut()[group] &= !(<Cpus<N> as Capacity>::bit(me) - 1);
+        later.iter().chain(live.iter()).next()
     }
 
     /// Publishes a call to the online CPUs of `targets`, or to all online CPUs, other than this one; `ran` is empty, and gets

@@ -1,4 +1,4 @@
-//! [`Shootdown::look`]: requests that no wait of the engine looks after.
+//! [`Watcher::look`]: requests that no wait of the engine looks after.
 //!
 //! A CPU that has published a request, and is stuck before it waits (its platform's `send_ipi` waits for the target), looks at no clock; who has
 //! posted never waits. So the other CPUs' timer ticks look: each at one CPU's slots at a time, and at one request there until it is done.
@@ -7,6 +7,7 @@ use crate::call::{Number, RequestRef, SLOTS};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::handle::Watcher;
 use crate::memory::Here;
 use crate::platform::Platform;
 use crate::sync::OwnWord;
@@ -47,7 +48,7 @@ impl Lookout {
     }
 }
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> Watcher<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
@@ -57,27 +58,33 @@ where
     /// found after as many looks as there are CPUs, and as many stalls as there are before it. Also asks again for an interrupt to this CPU itself that the platform has refused.
     ///
     /// Call it from the timer tick of each CPU; without it such a stall is silent. Any context but NMI; reads a few words of one other
-    /// CPU, and does not block. On a CPU without [memory](Self::attach) it does nothing.
-    pub fn look(&self) {
+    /// CPU, and does not block. On a CPU without [memory](Shootdown::attach) it does nothing.
+    pub fn look(self) {
+        let engine = self.0;
         let stall = {
-            let _irq = self.irq_guard();
-            let cpu = self.platform.current_cpu();
-            let Some(state) = self.attached(cpu) else {
+            let _irq = engine.irq_guard();
+            let cpu = engine.platform.current_cpu();
+            let Some(state) = engine.attached(cpu) else {
                 return;
             };
             let here = Here { cpu, state };
-            (self.look_at_own(here))
-                .or_else(|| self.look_at_posted(here))
-                .or_else(|| self.look_out(here))
+            (engine.look_at_own(here))
+                .or_else(|| engine.look_at_posted(here))
+                .or_else(|| engine.look_out(here))
         };
         if let Some(stall) = stall {
-            self.platform.on_stall(&Stall {
+            engine.platform.on_stall(&Stall {
                 found_by: FoundBy::Look,
                 ..stall
             });
         }
     }
+}
 
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
     /// Asks again for the interrupt that this CPU owes itself.
     fn look_at_own(&self, here: Here<'_, N>) -> Option<Stall> {
         let since_ns = &here.owes_interrupt_since;

@@ -40,6 +40,7 @@ mod ring_reader;
 mod run;
 mod serve;
 mod slot;
+mod targets;
 mod ticket;
 mod ticket_number;
 mod wait;
@@ -52,6 +53,7 @@ pub use kick::KickTicket;
 pub use payload::PAYLOAD_BYTES;
 pub use post::SlotsBusy;
 pub use post_data::PostRefused;
+pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
 pub(crate) use backlog::Backlog;

@@ -1,11 +1,10 @@
-//! The public calls that do not wait, or later: a copy of a function is sent.
-//!
-//! `post` does not wait, `submit` lets the caller choose and wait later.
+//! The public calls that wait later, or not at all: a copy of a function is sent.
 
 use core::fmt;
 
-use crate::call::free_slot::SlotWait;
-use crate::call::{CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait};
+use crate::call::{
+    CallTargets, CallTicket, FreeSlot, Kind, Payload, Request, RequestRef, SlotClass, Wait,
+};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
@@ -48,22 +47,23 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::PAYLOAD_BYTES) large, to every online CPU
-    /// of `targets`, does not wait for them, and returns which they are. A CPU has three request slots for functions; while all are
-    /// busy this waits, in the context of [`call_one`](Self::call_one). Under a lock, use [`try_post`](Self::try_post).
+    /// Sends a copy of `function`, at most [`PAYLOAD_BYTES`](crate::calls::PAYLOAD_BYTES) large, to those of `targets` that are online, and returns a
+    /// ticket, whose wait ends when the call has come as far as `wait` says. The ticket may be waited for on another CPU; that of [`Wait::None`]
+    /// waits for nothing, and may be dropped at once.
     ///
-    /// This CPU, if it is among them, runs it as it runs call data that it [posts](Self::post_data) to itself: in its next interrupt, after what was
-    /// posted to it before. Three such functions may wait.
+    /// This CPU, if it is among the targets, runs the function before this returns, as in [`call_many`](Self::call_many): the caller waits for
+    /// functions. A CPU has three request slots for functions; while all are busy this waits, in the context of [`call_one`](Self::call_one). Under a
+    /// lock, use [`try_post`](Self::try_post) or [`post_data`](Self::post_data).
     ///
     /// A larger function does not compile:
     ///
     /// ```compile_fail
-    /// # use shootdown::*;
+    /// # use shootdown::{calls::Wait, *};
     /// fn post_41_bytes<P: Platform>(engine: &Shootdown<P, 4>) {
     ///     let payload = [0u8; 41];
-    ///     engine.post(&CpuMask::first(4), move |_| {
+    ///     engine.submit(&CpuMask::first(4), move |_| {
     ///         core::hint::black_box(payload);
-    ///     });
+    ///     }, Wait::None);
     /// }
     /// # struct Kernel;
     /// # // SAFETY: never run.
@@ -83,46 +83,18 @@ where
     /// ```
     ///
     /// # Panics
-    /// Inside a called function: there, use [`try_post`](Self::try_post).
-    pub fn post<F>(&self, targets: &CpuMask<N>, function: F) -> CpuMask<N>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let mut slot = self.free_slot_for_function();
-        if !Self::has_place(slot.here, targets) {
-            slot = self.wait_for_place(slot, targets);
-        }
-        self.send_post(slot, targets, function)
-    }
-
-    /// As [`post`](Self::post), but never waits, and so may be used anywhere, also inside a called function and under a lock that the function
-    /// takes.
-    ///
-    /// # Errors
-    /// [`SlotsBusy`]; nothing was sent and nothing ran.
-    pub fn try_post<F>(&self, targets: &CpuMask<N>, function: F) -> Result<CpuMask<N>, SlotsBusy>
-    where
-        F: Fn(CpuId) + Copy + Send + 'static,
-    {
-        let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
-        match Self::has_place(slot.here, targets) {
-            true => Ok(self.send_post(slot, targets, function)),
-            false => Err(SlotsBusy),
-        }
-    }
-
-    /// Sends a copy of `function` as [`post`](Self::post) does and returns a ticket, whose wait ends when the
-    /// call has come as far as `wait` says. The ticket may be waited for on another CPU. This CPU, if it is among the targets, runs the function before
-    /// this returns, as in [`call_many`](Self::call_many): the caller waits for functions.
-    ///
-    /// # Panics
     /// Inside a called function.
-    pub fn submit<F>(&self, targets: &CpuMask<N>, function: F, wait: Wait) -> CallTicket<'_, P, N>
+    pub fn submit<'t, F>(
+        &self,
+        targets: impl Into<CallTargets<'t, N>>,
+        function: F,
+        wait: Wait,
+    ) -> CallTicket<'_, P, N>
     where
         F: Fn(CpuId) + Copy + Send + 'static,
     {
         let slot = self.free_slot_for_function();
-        let (targets, published) = self.send_copy(slot, targets, function, wait);
+        let (targets, published) = self.send_copy(slot, targets.into(), function, wait);
         CallTicket {
             engine: self,
             targets,
@@ -130,33 +102,41 @@ where
         }
     }
 
-    /// Whether one more function may wait for this CPU itself, if it is named.
-    #[inline]
-    fn has_place(here: Here<'_, N>, targets: &CpuMask<N>) -> bool {
-        here.own_posts.free().is_some() || !targets.contains(here.cpu)
+    /// Sends a copy of `function` as [`submit`](Self::submit) with [`Wait::None`] does, but never waits, and so may be used anywhere, also inside
+    /// a called function and under a lock that the function takes. Returns the CPUs that get it.
+    ///
+    /// This CPU, if it is among the targets, runs it later than with `submit`: as it runs call data that it [posts](Self::post_data) to itself, in
+    /// its next interrupt, after what was posted to it before. Three such functions may wait.
+    ///
+    /// # Errors
+    /// [`SlotsBusy`]; nothing was sent and nothing ran.
+    pub fn try_post<'t, F>(
+        &self,
+        targets: impl Into<CallTargets<'t, N>>,
+        function: F,
+    ) -> Result<CpuMask<N>, SlotsBusy>
+    where
+        F: Fn(CpuId) + Copy + Send + 'static,
+    {
+        let targets = targets.into();
+        let slot = self.try_free_slot(SlotClass::Function).ok_or(SlotsBusy)?;
+        match Self::has_place(slot.here, targets) {
+            true => Ok(self.send_post(slot, targets, function)),
+            false => Err(SlotsBusy),
+        }
     }
 
-    /// This CPU has posted to itself, and has taken no interrupt since: here it waits for functions.
-    #[cold]
-    fn wait_for_place<'a>(
-        &'a self,
-        mut slot: FreeSlot<'a, P, N>,
-        targets: &CpuMask<N>,
-    ) -> FreeSlot<'a, P, N> {
-        let mut wait = SlotWait::default();
-        while !Self::has_place(slot.here, targets) {
-            drop(slot);
-            self.wait_a_turn(SlotClass::Function, &mut wait);
-            slot = self.free_slot_for_function();
-        }
-        slot
+    /// Whether one more function may wait for this CPU itself, if it is named.
+    #[inline]
+    fn has_place(here: Here<'_, N>, targets: CallTargets<'_, N>) -> bool {
+        here.own_posts.free().is_some() || !targets.may_name(here.cpu)
     }
 
     /// Posts to `targets`, this CPU too, which [has place](Self::has_place).
     fn send_post<F>(
         &self,
         slot: FreeSlot<'_, P, N>,
-        targets: &CpuMask<N>,
+        targets: CallTargets<'_, N>,
         function: F,
     ) -> CpuMask<N>
     where
@@ -165,7 +145,7 @@ where
         let request = Request::call(run_inline::<F>, Payload::of(function));
         let kind = Kind::CALL.ack_first();
         let mut sent = CpuMask::EMPTY;
-        let dispatched = self.dispatch(&slot, Some(targets), (kind, request), &mut sent);
+        let dispatched = self.dispatch_to(&slot, targets, (kind, request), &mut sent);
         if dispatched.local {
             self.post_to_self(slot.here, request);
         }
@@ -175,7 +155,7 @@ where
     fn send_copy<F>(
         &self,
         slot: FreeSlot<'_, P, N>,
-        targets: &CpuMask<N>,
+        targets: CallTargets<'_, N>,
         function: F,
         wait: Wait,
     ) -> (CpuMask<N>, Option<RequestRef>)
@@ -188,7 +168,7 @@ where
         };
         let request = Request::call(run_inline::<F>, Payload::of(function));
         let mut ran = CpuMask::EMPTY;
-        let sent = self.dispatch(&slot, Some(targets), (kind, request), &mut ran);
+        let sent = self.dispatch_to(&slot, targets, (kind, request), &mut ran);
         if sent.local {
             self.enter_function(slot.here, run_inline::<F>, || function(slot.here.cpu));
         }

@@ -213,7 +213,7 @@ where
                 return false;
             }
             self.platform.relax();
-            self.watch(&mut watch, &stall);
+            self.watch_wait(&mut watch, &stall);
             if self.send(here, targets, &mut next).is_ok() {
                 return true;
             }
@@ -275,7 +275,7 @@ where
     }
 
     /// Has this CPU look again in another interrupt. Interrupts are off, so nothing may spin for it: if the platform refuses, the next handler
-    /// finds what it was for, and whoever polls, or [looks](Self::look), asks once more. Whether it was accepted.
+    /// finds what it was for, and whoever polls, or [looks](crate::watch::Watcher::look), asks once more. Whether it was accepted.
     #[cold]
     #[inline(never)]
     pub(crate) fn interrupt_self(&self, here: Here<'_, N>) -> bool {

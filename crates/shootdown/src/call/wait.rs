@@ -59,7 +59,7 @@ where
             if slot.is_done(request.number) {
                 break;
             }
-            self.watch(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
+            self.watch_wait(&mut watch, |waited_ns| self.stall_of(request, waited_ns));
         }
         // The counters are those of the CPU that the waiter is on now, which may be another one at any moment.
         let cpu = self.platform.current_cpu();

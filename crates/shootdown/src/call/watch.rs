@@ -4,6 +4,7 @@ use crate::call::RequestRef;
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::handle::Watcher;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::sync::Ordering;
@@ -13,24 +14,29 @@ use crate::watchdog::{Activity, DEFAULT_STALL_NS, FoundBy, Stall, Watch};
 /// Turns of a wait loop between two looks at the clock.
 const LOOK_TURNS: u32 = 256;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> Watcher<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
     /// Has waits that take longer than `stall_ns` nanoseconds reported to
     /// [`Platform::on_stall`], again after twice, four times ... as long; at the start it is [`DEFAULT_STALL_NS`], and 0 is
     /// for none. Any context; does not block.
-    pub fn set_stall_ns(&self, stall_ns: u64) {
+    pub fn set_stall_ns(self, stall_ns: u64) {
         let word = match stall_ns {
             0 => u64::MAX,
             _ => stall_ns,
         };
-        self.stall_ns.0.store(word, Ordering::Relaxed);
+        self.0.stall_ns.0.store(word, Ordering::Relaxed);
     }
+}
 
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
     /// One turn of a wait loop. `stall` describes what has been waited for, for so many ns, if it is still to come.
     #[inline]
-    pub(crate) fn watch(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
+    pub(crate) fn watch_wait(&self, watch: &mut Watch, stall: impl FnOnce(u64) -> Option<Stall>) {
         watch.turns = watch.turns.wrapping_add(1);
         if watch.turns % LOOK_TURNS != 0 {
             return;
@@ -49,7 +55,7 @@ where
         (waited_ns >= stall_ns.saturating_mul(1 << watch.reports.min(32))).then_some(waited_ns)
     }
 
-    /// What [`set_stall_ns`](Self::set_stall_ns) allows; none if nothing is to be reported.
+    /// What [`set_stall_ns`](Watcher::set_stall_ns) allows; none if nothing is to be reported.
     pub(super) fn stall_limit_ns(&self) -> Option<u64> {
         match self.stall_ns.0.load(Ordering::Relaxed) {
             0 => Some(DEFAULT_STALL_NS),

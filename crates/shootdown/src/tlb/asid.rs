@@ -80,7 +80,7 @@ pub(crate) enum UserSide {
 pub struct AsidSlot {
     /// Names only its engine when void; nothing while no engine has the CPU online.
     space: OwnWord,
-    /// The generation, twice; plus one when the [user side](crate::Shootdown::enter_user) is older.
+    /// The generation, twice; plus one when the [user side](crate::user_memory::UserMemory::enter_user) is older.
     generation: OwnWord,
 }
 

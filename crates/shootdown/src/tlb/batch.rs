@@ -8,9 +8,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 
 use crate::capacity::{Capacity, Cpus};
-use crate::tlb::{
-    AddressSpace, FlushRange, FlushRanges, FreedTables, GuestSpace, PageSize, SpaceId,
-};
+use crate::tlb::{FlushRange, FlushRanges, FlushScope, FreedTables, PageSize, SpaceId};
 
 /// Pages and tables that have been unlinked from one space and not yet flushed, at most `CAP`; `T` is the host's name for a
 /// physical frame.
@@ -70,25 +68,18 @@ impl<T> fmt::Display for BatchFull<T> {
 }
 
 impl<T, const CAP: usize> FlushBatch<T, CAP> {
-    /// An empty batch for changes of `space`. It lives wherever the caller puts it; nothing is allocated.
-    pub fn new<const N: usize>(space: &AddressSpace<N>) -> Self
+    /// An empty batch for changes of `scope`: a space, or the nested page tables of a guest. It lives wherever the caller puts it; nothing is
+    /// allocated.
+    pub fn new<'a, const N: usize>(scope: impl Into<FlushScope<'a, N>>) -> Self
     where
         Cpus<N>: Capacity,
     {
-        Self::of(space.id())
+        Self::of(scope.into().id())
     }
 
-    /// An empty batch for changes of the kernel's part, which all spaces share.
+    /// An empty batch for changes of the kernel's part, which all spaces share ([`FlushScope::Kernel`]).
     pub const fn kernel() -> Self {
         Self::of(SpaceId::KERNEL)
-    }
-
-    /// An empty batch for changes of the nested page tables of `guest`.
-    pub fn guest<const N: usize>(guest: &GuestSpace<N>) -> Self
-    where
-        Cpus<N>: Capacity,
-    {
-        Self::of(guest.id())
     }
 
     const fn of(owner: SpaceId) -> Self {

@@ -6,12 +6,12 @@
 //! pages; so deferral pays where interrupts are dear and flushes come while many CPUs are in the kernel.
 
 use crate::capacity::{Capacity, Cpus};
-use crate::engine::Shootdown;
+use crate::handle::UserMemory;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention};
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> UserMemory<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
@@ -20,11 +20,12 @@ where
     /// that does not [defer](crate::Policy::defers), and not where `space` is not loaded.
     ///
     /// Context: the caller does not leave this CPU meanwhile. Does not block. Whatever may run here before the catching up, an
-    /// interrupt handler too, uses no user memory either ([`user_access_ok`](Self::user_access_ok)).
+    /// interrupt handler too, uses no user memory either ([`access_ok`](Self::access_ok)).
     #[inline]
-    pub fn defer_flushes(&self, space: &AddressSpace<N>) -> bool {
-        let state = self.state(self.platform.current_cpu());
-        let defers = self.policy().defers()
+    pub fn defer_flushes(self, space: &AddressSpace<N>) -> bool {
+        let engine = self.0;
+        let state = engine.state(engine.platform.current_cpu());
+        let defers = engine.policy().defers()
             && state.tlb.loaded() == space.id()
             && state.lazy.get() == Attention::Active;
         if defers {
@@ -38,10 +39,11 @@ where
     ///
     /// # Panics
     /// When the CPU has deferred flushes of another space.
-    pub fn catch_up(&self, space: &AddressSpace<N>) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        let state = self.state(me);
+    pub fn catch_up(self, space: &AddressSpace<N>) {
+        let engine = self.0;
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
+        let state = engine.state(me);
         if state.lazy.get() == Attention::Deferring {
             assert!(
                 state.tlb.loaded() == space.id(),
@@ -55,7 +57,7 @@ where
             // ORDERING: store mark / load generation, against bump / load marks in `submit_flush`: either the initiator
             // finds us, or we see its generation and, by its Release, its PTE change (I2).
             fence(Ordering::SeqCst);
-            self.drop_missed::<true>(state, space, space.generation());
+            engine.drop_missed::<true>(state, space, space.generation());
             state.tlb.set_owes_flush(false);
         }
         drop(irq);

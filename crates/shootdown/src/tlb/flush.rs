@@ -14,29 +14,35 @@ use crate::policy::Policy;
 use crate::sync::{Ordering, fence};
 use crate::tlb::respond::Role;
 use crate::tlb::{
-    AddressSpace, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket, FreedTables,
-    Reclaimed, SpaceId,
+    AddressSpace, Change, FlushBatch, FlushRanges, FlushRequest, FlushScope, FlushTicket,
+    FreedTables, Reclaimed,
 };
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Makes every CPU forget `ranges` of `space`, here and elsewhere, and waits for it. The page tables were
+    /// Makes every CPU forget `ranges` of `scope`, here and elsewhere, and waits for it. The page tables were
     /// changed before. Interrupts and preemption in any state; spins, serving this CPU's flushes. It runs no functions, so locks may
     /// be held; one that others spin for with interrupts off only if they [poll](Self::poll), otherwise use
     /// [`submit_flush`](Self::submit_flush) and wait after unlocking.
     ///
+    /// Without ranges and freed tables there is nothing to flush. The kernel's part may be flushed before any CPU is online, also on a CPU
+    /// without [memory](Self::attach): it is local there. What only widens a guest's rights needs no flush: a processor that finds too few in its cache walks
+    /// again, or the guest exits and finds them there.
+    ///
     /// # Panics
-    /// When `space` is another engine's.
+    /// When the space or guest is another engine's. For a guest, when this CPU is in guest mode (inside [`GuestSpace::run`](crate::guest::GuestSpace::run)) or has no
+    /// [memory](Self::attach).
+    #[inline]
     #[track_caller]
-    pub fn flush(
+    pub fn flush<'s>(
         &self,
-        space: &AddressSpace<N>,
+        scope: impl Into<FlushScope<'s, N>>,
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) {
-        self.submit_flush(space, ranges, freed).wait();
+        self.submit_flush(scope, ranges, freed).wait();
     }
 
     /// Starts what [`flush`](Self::flush) does and returns a ticket for the rest. Does not wait for other CPUs
@@ -45,16 +51,49 @@ where
     /// Call it after changing the page tables and before releasing the lock that protects them.
     ///
     /// # Panics
-    /// When `space` is another engine's.
+    /// As there.
+    #[inline]
     #[track_caller]
-    pub fn submit_flush(
+    pub fn submit_flush<'s>(
         &self,
-        space: &AddressSpace<N>,
+        scope: impl Into<FlushScope<'s, N>>,
         ranges: impl Into<FlushRanges>,
         freed: FreedTables,
     ) -> FlushTicket<'_, P, N> {
+        let ranges = ranges.into();
+        match scope.into() {
+            FlushScope::Space(space) => self.submit_space_flush(space, ranges, freed),
+            FlushScope::Kernel => self.submit_kernel_flush(ranges, freed),
+            FlushScope::Guest(guest) => self.submit_guest_flush(guest, &ranges, freed),
+        }
+    }
+
+    /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
+    /// nowhere else (I4, I5). Call it as [`submit_flush`](Self::submit_flush).
+    ///
+    /// # Panics
+    /// As there, and when the batch was made for another scope.
+    #[inline]
+    #[track_caller]
+    pub fn submit_batch<'s, T, const CAP: usize>(
+        &self,
+        scope: impl Into<FlushScope<'s, N>>,
+        batch: FlushBatch<T, CAP>,
+    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
+        let scope = scope.into();
+        batch.check_owner(scope.id());
+        let flush = self.submit_flush(scope, batch.ranges(), batch.freed_tables());
+        flush.hold(batch.reclaim())
+    }
+
+    #[track_caller]
+    fn submit_space_flush(
+        &self,
+        space: &AddressSpace<N>,
+        mut ranges: FlushRanges,
+        freed: FreedTables,
+    ) -> FlushTicket<'_, P, N> {
         self.check_owner(space.id());
-        let mut ranges = ranges.into();
         if ranges.is_empty() {
             match freed {
                 FreedTables::No => return FlushTicket::done(self),
@@ -66,7 +105,7 @@ where
         // ORDERING: PTE change and bump / read CPU set, against set CPU bit / read generation in `switch_to`
         // (I1, I2).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(FlushScope::Space(space.id(), generation), &ranges, freed);
+        let request = FlushRequest::new(Change::Space(space.id(), generation), &ranges, freed);
         // A strict flush asks whom one that frees tables asks.
         let freed = match request.spares_nobody() {
             true => FreedTables::Yes,
@@ -77,19 +116,11 @@ where
         })
     }
 
-    /// Makes every CPU that is online in this engine forget ranges of the kernel's part, which all spaces share, global pages included.
-    /// Context as [`flush`](Self::flush). Before any CPU is online it may be called on one without [memory](Self::attach): it is local there.
-    pub fn flush_kernel(&self, ranges: impl Into<FlushRanges>, freed: FreedTables) {
-        self.submit_flush_kernel(ranges, freed).wait();
-    }
-
-    /// Starts what [`flush_kernel`](Self::flush_kernel) does. As [`submit_flush`](Self::submit_flush).
-    pub fn submit_flush_kernel(
+    fn submit_kernel_flush(
         &self,
-        ranges: impl Into<FlushRanges>,
+        mut ranges: FlushRanges,
         freed: FreedTables,
     ) -> FlushTicket<'_, P, N> {
-        let mut ranges = ranges.into();
         if ranges.is_empty() {
             match freed {
                 FreedTables::No => return FlushTicket::done(self),
@@ -98,39 +129,8 @@ where
         }
         // ORDERING: PTE change / read ready, against set ready / flush in `online` (I1).
         fence(Ordering::SeqCst);
-        let request = FlushRequest::new(FlushScope::Kernel, &ranges, freed);
+        let request = FlushRequest::new(Change::Kernel, &ranges, freed);
         self.begin_flush(request, None, |me| self.find_others(me))
-    }
-
-    /// One shootdown for everything in `batch`. Its frames and tables come back from the ticket's wait, and
-    /// nowhere else (I4, I5). Call it as [`submit_flush`](Self::submit_flush).
-    ///
-    /// # Panics
-    /// When `space` is another engine's, or not that of the batch.
-    #[track_caller]
-    pub fn submit_batch<T, const CAP: usize>(
-        &self,
-        space: &AddressSpace<N>,
-        batch: FlushBatch<T, CAP>,
-    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
-        batch.check_owner(space.id());
-        let flush = self.submit_flush(space, batch.ranges(), batch.freed_tables());
-        flush.hold(batch.reclaim())
-    }
-
-    /// One shootdown for everything in `batch`, which was unlinked from the kernel's part. As
-    /// [`submit_batch`](Self::submit_batch).
-    ///
-    /// # Panics
-    /// When the batch is not [the kernel's](FlushBatch::kernel).
-    #[track_caller]
-    pub fn submit_kernel_batch<T, const CAP: usize>(
-        &self,
-        batch: FlushBatch<T, CAP>,
-    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
-        batch.check_owner(SpaceId::KERNEL);
-        let flush = self.submit_flush_kernel(batch.ranges(), batch.freed_tables());
-        flush.hold(batch.reclaim())
     }
 
     /// Publishes the request, which is about `space` or the kernel's part, to the CPUs that `find` puts into the set `targets`, and

@@ -6,9 +6,7 @@ use core::ops::{Deref, DerefMut};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::platform::Platform;
-use crate::tlb::{
-    AddressSpace, FlushRanges, FlushTicket, FreedTables, GuestSpace, PageSize, Unlinked,
-};
+use crate::tlb::{FlushRanges, FlushScope, PageSize, Unlinked};
 
 /// Holds the lock of page tables and gathers what is changed under it. Dropping it submits one flush of all changes, releases the lock, waits,
 /// and gives what was unlinked to the function that frees it: in this order, also at the end of a statement and during a panic. If the flush itself unwinds, what
@@ -47,21 +45,11 @@ where
     Cpus<N>: Capacity,
 {
     engine: &'a Shootdown<P, N>,
-    scope: Scope<'a, N>,
+    /// Whose tables are changed.
+    scope: FlushScope<'a, N>,
     changes: Unlinked,
     /// Until it is dropped.
     held: Option<Held<L, C, F>>,
-}
-
-/// Whose tables are changed.
-#[derive(Debug)]
-enum Scope<'a, const N: usize>
-where
-    Cpus<N>: Capacity,
-{
-    Space(&'a AddressSpace<N>),
-    Kernel,
-    Guest(&'a GuestSpace<N>),
 }
 
 #[derive(Debug)]
@@ -75,75 +63,42 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// A guard for changes of the page tables of `space`, which `lock` protects. What is unlinked is gathered in `unlinked` and given to `free` when
-    /// no CPU reaches it any more. Any context; does not block.
+    /// A guard for changes of the page tables of `scope`, which `lock` protects. What is unlinked is gathered in `unlinked` and given to `free` when
+    /// no CPU reaches it any more. Any context; does not block. A guest's tables are changed by guest-physical addresses, and not inside
+    /// [`GuestSpace::run`](crate::guest::GuestSpace::run).
     ///
     /// # Panics
-    /// When `space` is another engine's.
+    /// When the space or guest is another engine's.
     #[track_caller]
     pub fn guard<'a, L, C, F: FnOnce(C)>(
         &'a self,
-        space: &'a AddressSpace<N>,
+        scope: impl Into<FlushScope<'a, N>>,
         lock: L,
         unlinked: C,
         free: F,
     ) -> FlushGuard<'a, P, N, L, C, F> {
-        self.check_owner(space.id());
-        FlushGuard::new(self, Scope::Space(space), lock, unlinked, free)
-    }
-
-    /// A guard for changes of the kernel's part, which all spaces share. As [`guard`](Self::guard).
-    pub fn guard_kernel<L, C, F: FnOnce(C)>(
-        &self,
-        lock: L,
-        unlinked: C,
-        free: F,
-    ) -> FlushGuard<'_, P, N, L, C, F> {
-        FlushGuard::new(self, Scope::Kernel, lock, unlinked, free)
-    }
-
-    /// A guard for changes of the nested page tables of `guest`, by guest-physical addresses. As [`guard`](Self::guard); not inside
-    /// [`run_guest`](Self::run_guest).
-    ///
-    /// # Panics
-    /// When `guest` is another engine's.
-    #[track_caller]
-    pub fn guard_guest<'a, L, C, F: FnOnce(C)>(
-        &'a self,
-        guest: &'a GuestSpace<N>,
-        lock: L,
-        unlinked: C,
-        free: F,
-    ) -> FlushGuard<'a, P, N, L, C, F> {
-        self.check_owner(guest.id());
-        FlushGuard::new(self, Scope::Guest(guest), lock, unlinked, free)
-    }
-}
-
-impl<'a, P: Platform, const N: usize, L, C, F: FnOnce(C)> FlushGuard<'a, P, N, L, C, F>
-where
-    Cpus<N>: Capacity,
-{
-    fn new(
-        engine: &'a Shootdown<P, N>,
-        scope: Scope<'a, N>,
-        lock: L,
-        unlinked: C,
-        free: F,
-    ) -> Self {
+        let scope = scope.into();
+        if !matches!(scope, FlushScope::Kernel) {
+            self.check_owner(scope.id());
+        }
         let held = Some(Held {
             lock,
             unlinked,
             free,
         });
-        Self {
-            engine,
+        FlushGuard {
+            engine: self,
             scope,
             changes: Unlinked::NOTHING,
             held,
         }
     }
+}
 
+impl<P: Platform, const N: usize, L, C, F: FnOnce(C)> FlushGuard<'_, P, N, L, C, F>
+where
+    Cpus<N>: Capacity,
+{
     fn held(&mut self) -> &mut Held<L, C, F> {
         self.held.as_mut().expect("taken only by its drop")
     }
@@ -195,14 +150,7 @@ where
         let Unlinked { ranges, freed } = self.changes;
         // Leaked if the submission unwinds.
         let unlinked = ManuallyDrop::new(unlinked);
-        let ticket = match self.scope {
-            Scope::Space(space) => self.engine.submit_flush(space, ranges, freed),
-            Scope::Kernel => self.engine.submit_flush_kernel(ranges, freed),
-            Scope::Guest(_) if ranges.is_empty() && freed == FreedTables::No => {
-                FlushTicket::done(self.engine)
-            }
-            Scope::Guest(guest) => self.engine.submit_guest_flush(guest),
-        };
+        let ticket = self.engine.submit_flush(self.scope, ranges, freed);
         let ticket = ticket.hold(ManuallyDrop::into_inner(unlinked));
         drop(lock);
         free(ticket.wait());

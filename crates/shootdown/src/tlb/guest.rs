@@ -25,7 +25,7 @@ use crate::sync::{AtomicU64, Ordering, Padded, fence};
 use crate::tlb::asid::Choice;
 use crate::tlb::vcpu::{GuestEntry, GuestExit, Vcpu};
 use crate::tlb::{
-    FlushBatch, FlushTicket, GlobalTags, Reclaimed, Root, Slots, SpaceId, TlbGen, UserSide,
+    FlushRanges, FlushTicket, FreedTables, GlobalTags, Root, Slots, SpaceId, TlbGen, UserSide,
 };
 
 /// A virtual machine's memory: its nested page tables, their generation, and the CPUs that it has run on.
@@ -72,6 +72,65 @@ where
         self.visited.0.snapshot()
     }
 
+    /// Runs `vcpu`, which is one of this guest, on this CPU: `enter` enters guest mode as it is told, and comes back when the guest is left. Interrupts are off
+    /// until then, and as they were before afterwards: what made the guest leave is served there. Preemption in any state.
+    ///
+    /// # Safety
+    /// 1. `enter` enters guest mode at most once, on [`GuestEntry::root`] and under [`GuestEntry::asid`], after having dropped what is cached under it
+    ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It does not call the engine.
+    /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `enter` has returned.
+    /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `enter`; and enters them in no other way.
+    ///
+    /// # Panics
+    /// When the guest is another engine's, `vcpu` another guest's, or the CPU is not online, is in guest mode already, or would get no interrupt there:
+    /// inside a called function, and while a [`PollIdle`](crate::calls::PollIdle) lives.
+    #[track_caller]
+    pub unsafe fn run<P: Platform, R>(
+        &self,
+        engine: &Shootdown<P, N>,
+        vcpu: &mut Vcpu,
+        enter: impl FnOnce(GuestEntry) -> GuestExit<R>,
+    ) -> R {
+        engine.check_owner(self.id);
+        assert!(vcpu.guest == self.id, "the virtual CPU is another guest's");
+        let irq = engine.irq_guard();
+        let here = engine.here();
+        let me = here.cpu;
+        engine.check_may_enter(here);
+        if !self.visited.0.contains(me, Ordering::Relaxed) {
+            self.visited.0.insert(me, Ordering::Relaxed);
+        }
+        here.lazy.set_guest(self.id);
+        let mut in_guest = InGuest {
+            here,
+            vcpu,
+            returned: false,
+        };
+        // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
+        // initiator interrupts us, or we see its generation and, by its Release, its change.
+        fence(Ordering::SeqCst);
+        let generation = self.generation();
+        let choice = engine.choose_guest_tag(here, in_guest.vcpu, generation);
+        let asid = choice.asid;
+        let exit = enter(GuestEntry::new(self.root(), choice));
+        in_guest.returned = true;
+        drop(in_guest);
+        let result = match exit {
+            GuestExit::NotEntered(result) => result,
+            GuestExit::Ran(result) => {
+                here.counters.guest_exits.add(1);
+                vcpu.moves += u64::from(!vcpu.stays(me, asid));
+                vcpu.last = Some((me, asid));
+                // I3: the generation was read before the tag was dropped, or is that of the tag.
+                let slots = engine.guest_slots(me);
+                slots.leave(asid, vcpu.name, vcpu.age(generation), UserSide::Current);
+                result
+            }
+        };
+        drop(irq);
+        result
+    }
+
     fn bump(&self) {
         // ORDERING: Release publishes the change to who acquires this generation; the barrier before the marks are read is the caller's.
         self.generation.0.fetch_add(1, Ordering::Release);
@@ -110,65 +169,6 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Runs `vcpu` of `guest` on this CPU: `run` enters guest mode as it is told, and comes back when the guest is left. Interrupts are off
-    /// until then, and as they were before afterwards: what made the guest leave is served there. Preemption in any state.
-    ///
-    /// # Safety
-    /// 1. `run` enters guest mode at most once, on [`GuestEntry::root`] and under [`GuestEntry::asid`], after having dropped what is cached under it
-    ///    if [`GuestEntry::entries`] says so, guest-virtual translations too; it says truly whether it has. It does not call the engine.
-    /// 2. An interrupt of the engine that is pending, or comes, ends guest mode, and stays pending until `run` has returned.
-    /// 3. The processor uses nothing cached under the tag, and walks no tables of `root`, outside of `run`; and enters them in no other way.
-    ///
-    /// # Panics
-    /// When `guest` is another engine's, `vcpu` another guest's, or the CPU is not online, is in guest mode already, or would get no interrupt there:
-    /// inside a called function, and while a [`PollIdle`](crate::PollIdle) lives.
-    #[track_caller]
-    pub unsafe fn run_guest<R>(
-        &self,
-        guest: &GuestSpace<N>,
-        vcpu: &mut Vcpu,
-        run: impl FnOnce(GuestEntry) -> GuestExit<R>,
-    ) -> R {
-        self.check_owner(guest.id);
-        assert!(vcpu.guest == guest.id, "the virtual CPU is another guest's");
-        let irq = self.irq_guard();
-        let here = self.here();
-        let me = here.cpu;
-        self.check_may_enter(here);
-        if !guest.visited.0.contains(me, Ordering::Relaxed) {
-            guest.visited.0.insert(me, Ordering::Relaxed);
-        }
-        here.lazy.set_guest(guest.id);
-        let mut in_guest = InGuest {
-            here,
-            vcpu,
-            returned: false,
-        };
-        // ORDERING: store CPU bit and mark / load generation, against bump / load CPU set and marks in `submit_guest_flush`: either the
-        // initiator interrupts us, or we see its generation and, by its Release, its change.
-        fence(Ordering::SeqCst);
-        let generation = guest.generation();
-        let choice = self.choose_guest_tag(here, in_guest.vcpu, generation);
-        let asid = choice.asid;
-        let exit = run(GuestEntry::new(guest.root(), choice));
-        in_guest.returned = true;
-        drop(in_guest);
-        let result = match exit {
-            GuestExit::NotEntered(result) => result,
-            GuestExit::Ran(result) => {
-                here.counters.guest_exits.add(1);
-                vcpu.moves += u64::from(!vcpu.stays(me, asid));
-                vcpu.last = Some((me, asid));
-                // I3: the generation was read before the tag was dropped, or is that of the tag.
-                let slots = self.guest_slots(me);
-                slots.leave(asid, vcpu.name, vcpu.age(generation), UserSide::Current);
-                result
-            }
-        };
-        drop(irq);
-        result
-    }
-
     #[track_caller]
     fn check_may_enter(&self, here: Here<'_, N>) {
         let me = here.cpu;
@@ -195,20 +195,20 @@ where
         Slots::new(self.platform.guest_slots(me), GlobalTags::NONE)
     }
 
-    /// No virtual CPU of `guest` runs on translations from before this call once the ticket is done. The nested page tables were changed
-    /// before. What only widens rights needs no flush: a processor that finds too few in its cache walks again, or the guest exits and
-    /// finds them there.
-    ///
-    /// Context as [`submit_flush`](Self::submit_flush). Only the tags of this guest's virtual CPUs lose what they hold, as they run
-    /// next; by guest-physical address no x86 processor drops anything. Not inside [`run_guest`](Self::run_guest).
-    ///
-    /// # Panics
-    /// When `guest` is another engine's, or this CPU is in guest mode or has no [memory](Self::attach).
+    /// No virtual CPU of `guest` runs on translations from before this call once the ticket is done.
     #[track_caller]
-    pub fn submit_guest_flush(&self, guest: &GuestSpace<N>) -> FlushTicket<'_, P, N> {
+    pub(super) fn submit_guest_flush(
+        &self,
+        guest: &GuestSpace<N>,
+        ranges: &FlushRanges,
+        freed: FreedTables,
+    ) -> FlushTicket<'_, P, N> {
         self.check_owner(guest.id);
+        if ranges.is_empty() && freed == FreedTables::No {
+            return FlushTicket::done(self);
+        }
         guest.bump();
-        // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `run_guest` (I1, I2).
+        // ORDERING: change and bump / read CPU set and marks, against store mark / read generation in `GuestSpace::run` (I1, I2).
         fence(Ordering::SeqCst);
         let running = self.find_running(guest);
         let kick = match running.is_empty() {
@@ -218,25 +218,6 @@ where
         FlushTicket::new(self, kick, None)
     }
 
-    /// One flush for everything in `batch`, whose addresses are guest-physical. Its frames and tables come back from the ticket's wait. As
-    /// [`submit_guest_flush`](Self::submit_guest_flush).
-    ///
-    /// # Panics
-    /// As there, and when the batch is not [that guest's](FlushBatch::guest).
-    #[track_caller]
-    pub fn submit_guest_batch<T, const CAP: usize>(
-        &self,
-        guest: &GuestSpace<N>,
-        batch: FlushBatch<T, CAP>,
-    ) -> FlushTicket<'_, P, N, Reclaimed<T, CAP>> {
-        batch.check_owner(guest.id);
-        let flush = match batch.is_empty() {
-            true => FlushTicket::done(self),
-            false => self.submit_guest_flush(guest),
-        };
-        flush.hold(batch.reclaim())
-    }
-
     /// The CPUs that run `guest` now. After the barrier that follows the change.
     #[track_caller]
     fn find_running(&self, guest: &GuestSpace<N>) -> CpuMask<N> {
@@ -244,7 +225,7 @@ where
         let here = self.here();
         assert!(
             here.lazy.guest() == SpaceId::KERNEL,
-            "{} flushes a guest inside run_guest",
+            "{} flushes a guest inside GuestSpace::run",
             here.cpu
         );
         let mut running = CpuMask::EMPTY;

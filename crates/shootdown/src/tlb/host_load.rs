@@ -10,22 +10,23 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::handle::HostRoots;
 use crate::platform::{LocalFlush, Platform};
 use crate::sync::{Ordering, fence};
 use crate::tlb::switch::not_online;
 use crate::tlb::{AddressSpace, KernelRoot, SpaceId, TlbGen};
 use crate::trace::TraceEvent;
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> HostRoots<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
     /// The first half of a switch from `previous` to `next`, either of which may be a root without a user part (`None`). If it returns true, the
     /// host loads the root of `next`, untagged, so that the load drops what the CPU has cached of user memory, and then calls
     /// [`end_switch`](Self::end_switch) with the same spaces, on this CPU but perhaps on another stack. If it returns false, the spaces are
-    /// the same, and what [`switch_to`](Self::switch_to) does has been done: there is nothing to load and nothing to end.
+    /// the same, and what [`switch_to`](Shootdown::switch_to) does has been done: there is nothing to load and nothing to end.
     ///
-    /// Interrupts are off from before this call until after `end_switch`; in between this CPU does not [poll](Self::poll), take a lock that
+    /// Interrupts are off from before this call until after `end_switch`; in between this CPU does not [poll](Shootdown::poll), take a lock that
     /// does, or flush. Does not block. Everything else, lives of spaces and tables too, is as for `switch_to`.
     ///
     /// # Panics
@@ -33,24 +34,25 @@ where
     /// where the platform has [global tags](Platform::global_tags), because the engine alone knows which of them to load.
     #[must_use = "whether the host has to load the root"]
     pub fn begin_switch(
-        &self,
+        self,
         previous: Option<&AddressSpace<N>>,
         next: Option<&AddressSpace<N>>,
     ) -> bool {
+        let engine = self.0;
         // They are off already, or the caller is wrong; a flush between two of these lines would be answered as a stray.
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
         if name(previous) == name(next) {
-            self.check_host(me, previous);
+            engine.check_host(me, previous);
             if let Some(next) = next {
-                self.switch_to(previous, next);
+                engine.switch_to(previous, next);
             }
             return false;
         }
-        self.check_loadable(me, next);
-        self.check_host(me, previous);
-        let state = self.state(me);
-        self.leave_tag::<false>(me);
+        engine.check_loadable(me, next);
+        engine.check_host(me, previous);
+        let state = engine.state(me);
+        engine.leave_tag::<false>(me);
         state.tlb.begin_load();
         state.lazy.wake();
         let mut generation = TlbGen::from_raw(0);
@@ -74,16 +76,17 @@ where
     /// # Panics
     /// When that was not called on this CPU for these spaces.
     pub unsafe fn end_switch(
-        &self,
+        self,
         previous: Option<&AddressSpace<N>>,
         next: Option<&AddressSpace<N>>,
     ) {
+        let engine = self.0;
         let (from, to) = (name(previous), name(next));
         if from == to {
             return;
         }
-        let me = self.platform.current_cpu();
-        let state = self.state(me);
+        let me = engine.platform.current_cpu();
+        let state = engine.state(me);
         let begun = state.tlb.switch();
         assert!(
             begun == Some((from, to)),
@@ -91,26 +94,28 @@ where
         );
         state.tlb.end_switch(to);
         if let Some(previous) = previous {
-            self.leave(previous, me);
+            engine.leave(previous, me);
         }
-        self.platform
+        engine
+            .platform
             .on_trace(TraceEvent::Switched { cpu: me, space: to });
     }
 
     /// From here to [`end_foreign_root`](Self::end_foreign_root) the host may load roots of its own on this CPU, under tag 0 or without tags: for calls of
-    /// firmware, sleep, a trampoline. The CPU has [left](Self::switch_away) its space, and enters none. Interrupts in any state, but the
+    /// firmware, sleep, a trampoline. The CPU has [left](Shootdown::switch_away) its space, and enters none. Interrupts in any state, but the
     /// caller does not leave this CPU; the engine answers requests meanwhile, so the roots map what contract 11 of [`Platform`] names. Does not block.
     ///
     /// # Panics
     /// When this CPU has a space loaded, lazily too, or has a foreign root already, or is not online.
-    pub fn begin_foreign_root(&self) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        self.check_host(me, None);
-        if !self.is_ready(me) {
+    pub fn begin_foreign_root(self) {
+        let engine = self.0;
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
+        engine.check_host(me, None);
+        if !engine.is_ready(me) {
             not_online(me);
         }
-        let tlb = &self.state(me).tlb;
+        let tlb = &engine.state(me).tlb;
         tlb.set_host(SpaceId::FOREIGN);
         tlb.set_untagged(None);
         drop(irq);
@@ -120,20 +125,26 @@ where
     ///
     /// # Panics
     /// When that was not called on this CPU.
-    pub fn end_foreign_root(&self, kernel_root: KernelRoot) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        let tlb = &self.state(me).tlb;
+    pub fn end_foreign_root(self, kernel_root: KernelRoot) {
+        let engine = self.0;
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
+        let tlb = &engine.state(me).tlb;
         assert!(
             tlb.host() == SpaceId::FOREIGN,
             "{me} ends a foreign root, and has begun none: call begin_foreign_root before you load it"
         );
-        self.load_kernel(me, kernel_root);
-        self.drop_local(LocalFlush::All);
+        engine.load_kernel(me, kernel_root);
+        engine.drop_local(LocalFlush::All);
         tlb.set_host(SpaceId::KERNEL);
         drop(irq);
     }
+}
 
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
     fn check_loadable(&self, me: CpuId, next: Option<&AddressSpace<N>>) {
         assert!(
             self.platform.global_tags().is_none(),

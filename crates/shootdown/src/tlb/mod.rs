@@ -1,6 +1,6 @@
 //! TLB coherence: making other CPUs forget translations.
 //!
-//! * [`range`](FlushRange), [`ranges`](FlushRanges): what to forget.
+//! * [`scope`](FlushScope): whose translations to forget. [`range`](FlushRange), [`ranges`](FlushRanges): which of them.
 //! * [`space`](AddressSpace): a page-table root, its generation and the CPUs that may cache it.
 //! * `switch`: loading and leaving spaces (I2). `load`: loading roots. `host_load`: when the host loads them. [`asid`](Asid): what stays cached across it. `lazy`: not leaving at all.
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
@@ -33,6 +33,7 @@ mod ranges;
 mod remote;
 mod request;
 mod respond;
+mod scope;
 mod space;
 mod space_root;
 mod spare;
@@ -55,6 +56,7 @@ pub use range::{FLUSH_CEILING_PAGES, FlushRange, FreedTables, PageSize};
 pub use ranges::{FlushRanges, RANGES};
 pub use remote::RemoteTargets;
 pub use request::FlushRequest;
+pub use scope::FlushScope;
 pub use space::AddressSpace;
 pub use ticket::FlushTicket;
 pub use vcpu::{GuestEntry, GuestExit, Vcpu};
@@ -66,7 +68,7 @@ pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
 pub(crate) use owed::OwedFlush;
 pub(crate) use present::Presence;
-pub(crate) use request::FlushScope;
+pub(crate) use request::Change;
 pub(crate) use respond::Serving;
 pub(crate) use space_root::SpaceRoot;
 pub(crate) use tag_run::TagRun;

@@ -100,7 +100,7 @@ impl SpaceId {
         self.0
     }
 
-    /// The same name, of a space that a host is leaving by [`begin_switch`](crate::Shootdown::begin_switch).
+    /// The same name, of a space that a host is leaving by [`begin_switch`](crate::host_roots::HostRoots::begin_switch).
     pub(super) const fn being_left(self) -> Self {
         Self(self.0 | Self::SPARE_BIT)
     }

@@ -6,6 +6,7 @@ use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::guard::PreemptGuard;
+use crate::handle::Windows;
 use crate::platform::Platform;
 use crate::tlb::{FlushRange, FlushRanges, FreedTables, WindowRoot};
 use crate::trace::TraceEvent;
@@ -25,7 +26,7 @@ where
 #[derive(Debug)]
 struct NotSend(#[expect(dead_code, reason = "only its type matters")] *const ());
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<'a, P: Platform, const N: usize> Windows<'a, P, N>
 where
     Cpus<N>: Capacity,
 {
@@ -40,13 +41,11 @@ where
     /// # Panics
     /// When `windows` is another engine's.
     #[track_caller]
-    pub fn pin_windows<'a>(
-        &'a self,
-        windows: &'a WindowRoot,
-    ) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
-        self.check_owner(windows.space);
-        let preempt = self.preempt_guard();
-        let here = self.platform.current_cpu();
+    pub fn pin(self, windows: &'a WindowRoot) -> Result<PinnedWindows<'a, P, N>, WrongCpu> {
+        let engine = self.0;
+        engine.check_owner(windows.space);
+        let preempt = engine.preempt_guard();
+        let here = engine.platform.current_cpu();
         if here != windows.cpu {
             return Err(WrongCpu {
                 here,
@@ -54,7 +53,7 @@ where
             });
         }
         Ok(PinnedWindows {
-            engine: self,
+            engine,
             windows,
             _preempt: preempt,
             _stays: NotSend(core::ptr::null()),

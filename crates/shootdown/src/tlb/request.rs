@@ -11,9 +11,9 @@ pub struct FlushRequest {
     pub(super) ranges: PackedRanges,
 }
 
-/// Whose translations a request is about.
+/// What was changed, as a request says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FlushScope {
+pub(crate) enum Change {
     /// One user space, at the generation that the change made.
     Space(SpaceId, TlbGen),
     /// The kernel's part, which every CPU has loaded always.
@@ -35,10 +35,10 @@ impl FlushRequest {
     };
 
     #[inline]
-    pub(crate) fn new(scope: FlushScope, ranges: &FlushRanges, freed: FreedTables) -> Self {
-        let (space, generation) = match scope {
-            FlushScope::Space(space, generation) => (space, generation),
-            FlushScope::Kernel => (SpaceId::KERNEL, TlbGen::from_raw(0)),
+    pub(crate) fn new(change: Change, ranges: &FlushRanges, freed: FreedTables) -> Self {
+        let (space, generation) = match change {
+            Change::Space(space, generation) => (space, generation),
+            Change::Kernel => (SpaceId::KERNEL, TlbGen::from_raw(0)),
         };
         Self {
             space,

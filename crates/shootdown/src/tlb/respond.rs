@@ -66,7 +66,7 @@ where
         // again, this CPU would do nothing but flush.
         if kind.is_ack_first() && me.met.insert(place.initiator()) {
             // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
-            // NMI-like contexts ask `user_access_ok`.
+            // NMI-like contexts ask `UserMemory::access_ok`.
             me.counters.early_acks.add(1);
             if at_once && me.tlb.owed.is_none() {
                 // Before the acknowledgement: it panics at a mistake of the host's.

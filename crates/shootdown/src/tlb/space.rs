@@ -181,7 +181,7 @@ where
                 "an address space that a CPU has loaded is not dropped",
                 || {
                     panic!(
-                        "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (retire_windows)"
+                        "address space dropped while a CPU has it loaded (switch_away everywhere first) or windows in it (Windows::retire)"
                     )
                 },
             );

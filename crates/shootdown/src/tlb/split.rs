@@ -8,10 +8,11 @@
 
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
+use crate::handle::UserMemory;
 use crate::platform::Platform;
 use crate::tlb::{Asid, FlushRange, FreedTables, TagEntries, UserSide};
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> UserMemory<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
@@ -23,8 +24,9 @@ where
     /// # Safety
     /// 1. The host loads the root as it is told, with interrupts off since this call, before the CPU runs in user mode: the engine takes the user side
     ///    for dropped.
-    pub unsafe fn enter_user(&self) -> (Asid, TagEntries) {
-        let tlb = &self.state(self.platform.current_cpu()).tlb;
+    pub unsafe fn enter_user(self) -> (Asid, TagEntries) {
+        let engine = self.0;
+        let tlb = &engine.state(engine.platform.current_cpu()).tlb;
         let asid = tlb.asid();
         if asid == Asid::UNTAGGED {
             // Both sides share it, and so do all spaces.
@@ -38,7 +40,12 @@ where
         tlb.set_user_side(UserSide::Current);
         (asid, entries)
     }
+}
 
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
     /// The kernel side of the loaded tag has been flushed: a range of it, or all.
     pub(crate) fn flush_user_side(
         &self,

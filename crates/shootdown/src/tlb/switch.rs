@@ -3,6 +3,7 @@
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
+use crate::handle::UserMemory;
 use crate::platform::Platform;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{AddressSpace, Attention, KernelRoot, SpaceId, SpaceRoot};
@@ -18,7 +19,7 @@ where
     /// has [tags](Platform::asid_slots), translations of `previous` stay cached under its tag, and
     /// those that `next` left here are used again if nothing has been flushed since.
     ///
-    /// With `next` the same as `previous` it ends [lazy mode](Self::enter_lazy), and does nothing otherwise.
+    /// With `next` the same as `previous` it ends [lazy mode](UserMemory::enter_lazy), and does nothing otherwise.
     ///
     /// `next` must stay alive and its tables in place until this CPU has left it; dropping it earlier
     /// panics.
@@ -97,49 +98,6 @@ where
         drop(irq);
     }
 
-    /// Keeps `space` loaded while this CPU runs something that uses no user memory: the idle loop, a kernel
-    /// thread. Same context as [`switch_to`](Self::switch_to).
-    ///
-    /// Flushes leave the CPU alone from now on, except those that free tables: at the first of these it loads
-    /// `kernel_root`, and then none reaches it. [`switch_to`](Self::switch_to) or
-    /// [`switch_away`](Self::switch_away) with `space` as the previous one ends this; until then `space` must stay
-    /// alive. Under a policy that is not [lazy](crate::Policy::is_lazy) the CPU leaves the space at once, and the host
-    /// need not know. It may be called again meanwhile: a CPU that is lazy from before the policy changed follows it then.
-    ///
-    /// # Panics
-    /// When `space` is not what this CPU has loaded.
-    pub fn enter_lazy(&self, space: &AddressSpace<N>, kernel_root: KernelRoot) {
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
-        self.check_host(me, Some(space));
-        let state = self.state(me);
-        if state.tlb.loaded() == SpaceId::KERNEL {
-            // Lazy already, and detached.
-        } else if self.policy().is_lazy() {
-            state.tlb.set_lazy_root(kernel_root);
-            state.lazy.set(Attention::Lazy);
-        } else {
-            self.load_kernel(me, kernel_root);
-            self.leave(space, me);
-            state.lazy.set(Attention::Detached);
-        }
-        drop(irq);
-    }
-
-    /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one
-    /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) and
-    /// while flushes are [deferred](Self::defer_flushes), until what passed this CPU by is made up for; and on a CPU without [memory](Self::attach). For NMI-like contexts; any context, does not block.
-    pub fn user_access_ok(&self, space: SpaceId) -> bool {
-        let Some(state) = self.attached(self.platform.current_cpu()) else {
-            return false;
-        };
-        let tlb = &state.tlb;
-        space != SpaceId::KERNEL
-            && tlb.loaded() == space
-            && !tlb.owes_flush()
-            && state.lazy.get() == Attention::Active
-    }
-
     /// Whether `cpu` has acknowledged a flush that it has still to do; for simulators, which see all CPUs at one moment.
     #[cfg(feature = "sim")]
     pub fn owes_flush(&self, cpu: CpuId) -> bool {
@@ -215,6 +173,56 @@ where
         // ORDERING: Release publishes the root switch to an initiator that no longer finds us (it may free
         // tables at once, I4) and to `AddressSpace::drop`.
         previous.cpu_set().remove(me, Ordering::Release);
+    }
+}
+
+impl<P: Platform, const N: usize> UserMemory<'_, P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Keeps `space` loaded while this CPU runs something that uses no user memory: the idle loop, a kernel
+    /// thread. Same context as [`switch_to`](Shootdown::switch_to).
+    ///
+    /// Flushes leave the CPU alone from now on, except those that free tables: at the first of these it loads
+    /// `kernel_root`, and then none reaches it. [`switch_to`](Shootdown::switch_to) or
+    /// [`switch_away`](Shootdown::switch_away) with `space` as the previous one ends this; until then `space` must stay
+    /// alive. Under a policy that is not [lazy](crate::Policy::is_lazy) the CPU leaves the space at once, and the host
+    /// need not know. It may be called again meanwhile: a CPU that is lazy from before the policy changed follows it then.
+    ///
+    /// # Panics
+    /// When `space` is not what this CPU has loaded.
+    pub fn enter_lazy(self, space: &AddressSpace<N>, kernel_root: KernelRoot) {
+        let engine = self.0;
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
+        engine.check_host(me, Some(space));
+        let state = engine.state(me);
+        if state.tlb.loaded() == SpaceId::KERNEL {
+            // Lazy already, and detached.
+        } else if engine.policy().is_lazy() {
+            state.tlb.set_lazy_root(kernel_root);
+            state.lazy.set(Attention::Lazy);
+        } else {
+            engine.load_kernel(me, kernel_root);
+            engine.leave(space, me);
+            state.lazy.set(Attention::Detached);
+        }
+        drop(irq);
+    }
+
+    /// Whether code that interrupted this CPU anywhere may touch user memory of the space with this name: false where another one
+    /// or none is loaded, between an early acknowledgement and the flush it promised, and in [lazy mode](Self::enter_lazy) and
+    /// while flushes are [deferred](Self::defer_flushes), until what passed this CPU by is made up for; and on a CPU without [memory](Shootdown::attach). For NMI-like contexts; any context, does not block.
+    pub fn access_ok(self, space: SpaceId) -> bool {
+        let engine = self.0;
+        let Some(state) = engine.attached(engine.platform.current_cpu()) else {
+            return false;
+        };
+        let tlb = &state.tlb;
+        space != SpaceId::KERNEL
+            && tlb.loaded() == space
+            && !tlb.owes_flush()
+            && state.lazy.get() == Attention::Active
     }
 }
 

@@ -16,42 +16,43 @@
 use core::mem::ManuallyDrop;
 
 use crate::capacity::{Capacity, Cpus};
-use crate::engine::Shootdown;
+use crate::handle::Windows;
 use crate::platform::Platform;
 use crate::sync::Ordering;
 use crate::tlb::{AddressSpace, Root, SpaceRoot, WindowRoot};
 
-impl<P: Platform, const N: usize> Shootdown<P, N>
+impl<P: Platform, const N: usize> Windows<'_, P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Does what [`switch_to`](Self::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
+    /// Does what [`Shootdown::switch_to`](crate::Shootdown::switch_to) does, but loads the private root `windows` of this CPU: its windows can be
     /// used from now on, and everything else of `next`. The same space may be loaded by one root, then by the other.
     ///
     /// Context and duties as of `switch_to`; `windows` too must stay alive and its table in place.
     ///
     /// # Panics
     /// As there, and when `windows` is another CPU's or another space's.
-    pub fn switch_to_windows(
-        &self,
+    pub fn switch_to(
+        self,
         previous: Option<&AddressSpace<N>>,
         next: &AddressSpace<N>,
         windows: &WindowRoot,
     ) {
+        let engine = self.0;
         assert!(
             windows.space == next.id(),
             "the window root of {:?} is loaded for {:?}",
             windows.space,
             next.id()
         );
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
         assert!(
             windows.cpu == me,
             "{me} loads the window root of {}",
             windows.cpu
         );
-        self.switch_windows(me, previous, SpaceRoot::private(next, windows));
+        engine.switch_windows(me, previous, SpaceRoot::private(next, windows));
         windows.was_loaded.set(true);
         drop(irq);
     }
@@ -64,10 +65,11 @@ where
     /// # Panics
     /// When `windows` is another CPU's, another space's or another engine's.
     #[track_caller]
-    pub fn refresh_windows(&self, space: &AddressSpace<N>, windows: &WindowRoot) -> bool {
-        self.check_owner(windows.space);
-        let irq = self.irq_guard();
-        let me = self.platform.current_cpu();
+    pub fn refresh(self, space: &AddressSpace<N>, windows: &WindowRoot) -> bool {
+        let engine = self.0;
+        engine.check_owner(windows.space);
+        let irq = engine.irq_guard();
+        let me = engine.platform.current_cpu();
         assert!(
             windows.cpu == me && windows.space == space.id(),
             "{me} refreshes the window root of {} in {:?} for {:?}",
@@ -75,7 +77,7 @@ where
             windows.space,
             space.id()
         );
-        let is_new = windows.refresh(&self.platform, space);
+        let is_new = windows.refresh(&engine.platform, space);
         drop(irq);
         is_new
     }
@@ -84,28 +86,29 @@ where
     /// block.
     ///
     /// Context: on its CPU, which may have the shared root of `space` loaded; elsewhere use
-    /// [`retire_windows_elsewhere`](Self::retire_windows_elsewhere).
+    /// [`retire_elsewhere`](Self::retire_elsewhere).
     ///
     /// # Panics
-    /// On another CPU; when this CPU has the private root loaded, lazily too ([`switch_to`](Self::switch_to) or
-    /// [`switch_away`](Self::switch_away) first); when it is another space's or another engine's. Then the table may not be freed.
+    /// On another CPU; when this CPU has the private root loaded, lazily too ([`Shootdown::switch_to`](crate::Shootdown::switch_to) or
+    /// [`switch_away`](crate::Shootdown::switch_away) first); when it is another space's or another engine's. Then the table may not be freed.
     #[track_caller]
-    pub fn retire_windows(&self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+    pub fn retire(self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+        let engine = self.0;
         // A refusal that unwinds gives nothing back.
         let windows = ManuallyDrop::new(windows);
-        let irq = self.irq_guard();
-        let here = self.platform.current_cpu();
+        let irq = engine.irq_guard();
+        let here = engine.platform.current_cpu();
         assert!(
             windows.cpu == here,
             "the window root of {} is retired on {here}: do that there",
             windows.cpu
         );
-        let root = self.retire(space, windows);
+        let root = self.give_back(space, windows);
         drop(irq);
         root
     }
 
-    /// As [`retire_windows`](Self::retire_windows), on any CPU, when no CPU runs `space` any more: before it is dropped.
+    /// As [`retire`](Self::retire), on any CPU, when no CPU runs `space` any more: before it is dropped.
     ///
     /// # Safety
     /// 1. No CPU loads `space` while this runs, or has it loaded.
@@ -113,27 +116,25 @@ where
     /// # Panics
     /// When `windows` is another space's or another engine's, or its CPU has `space` loaded.
     #[track_caller]
-    pub unsafe fn retire_windows_elsewhere(
-        &self,
-        space: &AddressSpace<N>,
-        windows: WindowRoot,
-    ) -> Root {
+    pub unsafe fn retire_elsewhere(self, space: &AddressSpace<N>, windows: WindowRoot) -> Root {
+        let engine = self.0;
         let windows = ManuallyDrop::new(windows);
-        self.check_owner(windows.space);
-        let is_here = self.state(windows.cpu).lazy.presence.is_in(space.id());
+        engine.check_owner(windows.space);
+        let is_here = engine.state(windows.cpu).lazy.presence.is_in(space.id());
         assert!(
             !is_here,
             "{} is in the space whose window root is retired elsewhere: do that there",
             windows.cpu
         );
-        self.retire(space, windows)
+        self.give_back(space, windows)
     }
 
     #[track_caller]
-    fn retire(&self, space: &AddressSpace<N>, windows: ManuallyDrop<WindowRoot>) -> Root {
-        self.check_owner(windows.space);
+    fn give_back(self, space: &AddressSpace<N>, windows: ManuallyDrop<WindowRoot>) -> Root {
+        let engine = self.0;
+        engine.check_owner(windows.space);
         let owner = windows.cpu;
-        let state = self.state(owner);
+        let state = engine.state(owner);
         assert!(
             windows.space == space.id(),
             "the window root of {:?} is retired from {:?}",

@@ -10,12 +10,12 @@ use crate::tlb::{AddressSpace, FlushRange, Root, SpaceId};
 
 /// The private root of one CPU in one space. The table is the host's.
 ///
-/// It stays valid while its CPU runs other spaces or is offline. [`retire_windows`](Shootdown::retire_windows) gives the table back.
+/// It stays valid while its CPU runs other spaces or is offline. [`Windows::retire`](crate::windows::Windows::retire) gives the table back.
 ///
 /// One that was loaded and is dropped without that panics, as an [`AddressSpace`] that is loaded: the table would be freed under a CPU
 /// that walks it. The panic does not unwind.
 #[derive(Debug)]
-#[must_use = "give it to `retire_windows` before its table is freed"]
+#[must_use = "give it to `Windows::retire` before its table is freed"]
 pub struct WindowRoot {
     pub(super) space: SpaceId,
     /// By which its tag is remembered.
@@ -32,7 +32,7 @@ pub struct WindowRoot {
 
 impl WindowRoot {
     /// The private root of `cpu` in `space`, where it has no other: a table whose shared top-level entries may still be empty. Any context; does
-    /// not block. Nothing loads it before [`switch_to_windows`](Shootdown::switch_to_windows) does.
+    /// not block. Nothing loads it before [`Windows::switch_to`](crate::windows::Windows::switch_to) does.
     ///
     /// # Panics
     /// When the platform has [no windows](Platform::HAS_WINDOWS).
@@ -112,7 +112,7 @@ impl Drop for WindowRoot {
                 "a window root that its CPU may have loaded is not dropped",
                 || {
                     panic!(
-                        "window root dropped, and its CPU may have it loaded: call retire_windows"
+                        "window root dropped, and its CPU may have it loaded: call Windows::retire"
                     )
                 },
             );

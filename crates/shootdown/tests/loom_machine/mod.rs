@@ -12,6 +12,7 @@
 
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
+use shootdown::calls::Wait;
 use shootdown::*;
 use shootdown::{guest::*, remote::*, tags::*, watch::*};
 use std::cell::Cell;
@@ -493,7 +494,8 @@ where
     let memory: Vec<_> = (0..N).map(|_| CpuMemory::new()).collect();
     for (cpu, memory) in (0..).zip(&memory) {
         // SAFETY: 1. the memory is dropped after the engine, and its elements do not move.
-        unsafe { engine.attach_borrowed(CpuId::new(cpu), memory) };
+        let memory = unsafe { memory.assume_static() };
+        engine.attach(CpuId::new(cpu), memory);
     }
     Machine { engine, memory }
 }
@@ -542,7 +544,7 @@ pub fn run_guest<const N: usize, const USES: usize>(
         GuestExit::Ran(())
     };
     // SAFETY: 1. uses of pages do not call the engine. 2. Interrupts are taken when a thread says so. 3. Nothing else uses what guests cache.
-    unsafe { machine.run_guest(guest, vcpu, inside) };
+    unsafe { guest.run(machine, vcpu, inside) };
 }
 
 /// Makes this loom thread CPU `cpu`.
@@ -671,14 +673,22 @@ pub fn two_initiators_post_to_one(make: fn() -> Arc<Machine<3>>) {
         let target = CpuMask::only(CpuId::new(2));
         let sum = counter();
         let other = on_cpu(&machine, 1, move |machine| {
-            machine.post(&target, move |_| {
-                sum.fetch_add(1, Ordering::Relaxed);
-            });
+            _ = machine.submit(
+                &target,
+                move |_| {
+                    sum.fetch_add(1, Ordering::Relaxed);
+                },
+                Wait::None,
+            );
         });
         let responder = idler(&machine, 2, move || sum.load(Ordering::Relaxed) == 11);
-        machine.post(&target, move |_| {
-            sum.fetch_add(10, Ordering::Relaxed);
-        });
+        _ = machine.submit(
+            &target,
+            move |_| {
+                sum.fetch_add(10, Ordering::Relaxed);
+            },
+            Wait::None,
+        );
         other.join().unwrap();
         responder.join().unwrap();
     });

@@ -13,6 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use shootdown::flushes::FLUSH_CEILING_PAGES;
+use shootdown::watch::Stall;
 use shootdown::*;
 
 use shootdown::{guest::*, remote::*, tags::*, watch::*};
@@ -691,7 +693,7 @@ impl Puppet {
         Cpus<N>: Capacity,
     {
         // SAFETY: 1. what follows plays the load.
-        let (asid, entries) = self.as_cpu(cpu, || unsafe { machine.enter_user() });
+        let (asid, entries) = self.as_cpu(cpu, || unsafe { machine.user_memory().enter_user() });
         let cpu = self.cpu(cpu);
         let ((root, tag), address) = (*cpu.loaded.lock().unwrap(), page * PAGE);
         assert_eq!(tag, asid.as_u16());
@@ -842,7 +844,7 @@ where
     *puppet.handler.lock().unwrap() = Some(|puppet| engine_of::<N>(puppet).handle_ipi());
     *puppet.user_access_ok.lock().unwrap() = Some(|puppet| {
         let space = *puppet.nmi_space.lock().unwrap();
-        space.is_none_or(|space| engine_of::<N>(puppet).user_access_ok(space))
+        space.is_none_or(|space| engine_of::<N>(puppet).user_memory().access_ok(space))
     });
     machine
 }
@@ -892,7 +894,7 @@ where
 pub fn look_later(machine: &'static Machine<4>, number: u32, later_ns: usize) {
     let puppet = *machine.platform();
     puppet.skipped_ns.fetch_add(later_ns, Relaxed);
-    puppet.as_cpu(number, || machine.look());
+    puppet.as_cpu(number, || machine.watch().look());
 }
 
 /// A space that, when it is dropped, is left by those who have it loaded.
@@ -917,6 +919,15 @@ where
 
     fn deref(&self) -> &AddressSpace<N> {
         &self.1
+    }
+}
+
+impl<'a, const N: usize> From<&'a Space<N>> for FlushScope<'a, N>
+where
+    Cpus<N>: Capacity,
+{
+    fn from(space: &'a Space<N>) -> Self {
+        Self::Space(space)
     }
 }
 

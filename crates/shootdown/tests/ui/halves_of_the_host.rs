@@ -6,8 +6,8 @@ use shootdown::*;
 fn main() {
     // The engine believes that the host has loaded what it was told.
     let space = AddressSpace::new(&SHOOTDOWN, tables(1));
-    if SHOOTDOWN.begin_switch(None, Some(&space)) {
-        SHOOTDOWN.end_switch(None, Some(&space));
+    if SHOOTDOWN.host_roots().begin_switch(None, Some(&space)) {
+        SHOOTDOWN.host_roots().end_switch(None, Some(&space));
     }
-    let _ = SHOOTDOWN.enter_user();
+    let _ = SHOOTDOWN.user_memory().enter_user();
 }

@@ -9,6 +9,6 @@ fn main() {
     // Pinned windows belong to the CPU where they were pinned.
     let space = AddressSpace::new(&SHOOTDOWN, tables(0));
     let windows = WindowRoot::new(&SHOOTDOWN, &space, CpuId::new(0), tables(1));
-    let pinned = SHOOTDOWN.pin_windows(&windows).unwrap();
+    let pinned = SHOOTDOWN.windows().pin(&windows).unwrap();
     on_any_cpu(pinned);
 }

@@ -6,11 +6,13 @@ use shootdown::*;
 static MEMORY: [CpuMemory<4>; 1] = [const { CpuMemory::new() }; 1];
 
 fn main() {
-    SHOOTDOWN.attach_all(&MEMORY);
+    for (cpu, memory) in (0..).map(CpuId::new).zip(&MEMORY) {
+        SHOOTDOWN.attach(cpu, memory);
+    }
     SHOOTDOWN.online();
     let payload = [0u64; 5];
-    SHOOTDOWN.post(&CpuMask::first(4), move |_| {
+    SHOOTDOWN.try_post(&CpuMask::first(4), move |_| {
         std::hint::black_box(payload);
-    });
-    SHOOTDOWN.call_all(&|_| ());
+    }).unwrap();
+    SHOOTDOWN.call_many(CallTargets::Online, &|_| ());
 }

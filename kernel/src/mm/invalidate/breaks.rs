@@ -10,7 +10,7 @@ use crate::mm::space::MemorySpace;
 use crate::platform::SHOOTDOWN;
 use core::mem;
 use core::sync::atomic::{AtomicU8, Ordering};
-use shootdown::{LocalFlush, Platform};
+use shootdown::{LocalFlush, Platform, calls::Wait};
 
 /// A deliberate mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub(super) fn apply<'a>(space: &MemorySpace, mut gather: Gather<'a>) -> Rest<'a>
         Some(Break::NoWait) => {
             let mut others = space.engine.cpus();
             others.remove(cpu_id());
-            SHOOTDOWN.post(&others, |_| flush_here());
+            _ = SHOOTDOWN.submit(&others, |_| flush_here(), Wait::None);
             flush_here();
         }
     }

@@ -4,7 +4,7 @@ use super::InFlight;
 use crate::cpus::MAX_CPUS;
 use crate::mm::frames::{self, FrameChain};
 use crate::platform::{KernelPlatform, SHOOTDOWN};
-use shootdown::{FlushTicket, guest::GuestSpace};
+use shootdown::{FlushRange, FlushTicket, FreedTables, guest::GuestSpace};
 
 /// A submitted flush of a guest, and the nested tables that are free after it. Dropping it waits, and loses them.
 #[must_use = "virtual CPUs may run on the old translations, and tables are freed, only after finish()"]
@@ -23,7 +23,9 @@ impl GuestPending {
         tables: FrameChain,
     ) -> Self {
         Self {
-            ticket: SHOOTDOWN.submit_guest_flush(guest).hold(tables),
+            ticket: SHOOTDOWN
+                .submit_flush(guest, FlushRange::WHOLE, FreedTables::No)
+                .hold(tables),
             in_flight: in_flight.clone(),
         }
     }

@@ -8,7 +8,10 @@ use crate::mm::frames::{self, FrameChain, ShareList};
 use crate::mm::space::{Inner, MemorySpace};
 use crate::platform::KernelPlatform;
 use crate::platform::SHOOTDOWN;
-use shootdown::{BatchFull, FlushBatch, FlushTicket, FreedTables, PageSize, Reclaimed};
+use shootdown::{
+    FlushBatch, FlushTicket, FreedTables, PageSize,
+    flushes::{BatchFull, Reclaimed},
+};
 
 /// What the flush is to free afterwards.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub fn defer_flushes() {
 fn begin() {
     cpu::this().with_local(|local| {
         if let Some(space) = &local.space
-            && SHOOTDOWN.defer_flushes(space.engine())
+            && SHOOTDOWN.user_memory().defer_flushes(space.engine())
         {
             percpu::set_deferring(true);
         }
@@ -61,7 +61,9 @@ fn end() {
         }
         cpu::this().with_local(|local| {
             let space = local.space.as_ref();
-            SHOOTDOWN.catch_up(space.expect("a space is left after catching up").engine());
+            SHOOTDOWN
+                .user_memory()
+                .catch_up(space.expect("a space is left after catching up").engine());
         });
     }
     irq::restore(state);

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use shootdown::{FlushRange, FlushRanges, FlushTicket, FreedTables, PageSize};
+use shootdown::{FlushRange, FlushRanges, FlushScope, FlushTicket, FreedTables, PageSize};
 
 use super::{
     PAGE_SIZE, Vaddr,
@@ -85,7 +85,7 @@ impl<'a, G: PinCurrentCpu> TlbFlusher<'a, G> {
             crate::arch::mm::tlb_flush_all_including_global();
             return;
         }
-        let ticket = SHOOTDOWN.submit_flush_kernel(ranges, FreedTables::Yes);
+        let ticket = SHOOTDOWN.submit_flush(FlushScope::Kernel, ranges, FreedTables::Yes);
         self.ticket = Some(ticket.hold(frames));
     }
 

@@ -2,7 +2,9 @@
 
 use core::ptr::NonNull;
 
-use shootdown::{CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, Stall};
+use shootdown::{
+    CpuId, CpuMemory, FreedTables, IpiRefused, LocalFlush, Platform, Shootdown, watch::Stall,
+};
 
 use super::HW_CPU_IDS;
 use crate::{

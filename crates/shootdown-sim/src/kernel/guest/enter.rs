@@ -75,7 +75,7 @@ where
         };
         // SAFETY: 1. `be_in_guest` enters by what it is given; in guest mode the CPU calls no engine. 2. It looks at each step whether one has
         // come, and takes none. 3. A CPU uses what it has cached of guests while one is loaded.
-        unsafe { self.engine.run_guest(&space, &mut engine, inside) }
+        unsafe { space.run(&self.engine, &mut engine, inside) }
     }
 
     fn be_in_guest(

@@ -1,6 +1,6 @@
 //! How the host changes nested page tables: what narrows them is flushed, what widens them is not.
 
-use shootdown::{Capacity, Cpus, FlushBatch, FlushTicket, PageSize};
+use shootdown::{Capacity, Cpus, FlushBatch, FlushRange, FlushTicket, FreedTables, PageSize};
 
 use crate::kernel::guest::layout::GUEST_PAGES;
 use crate::kernel::guest::vm::{NestedPage, Vm};
@@ -150,7 +150,7 @@ where
     pub(super) fn unmap_nested(&self, vm: &Vm<N>, pages: u8, prunes: bool, draw: &mut Draw) {
         let held = vm.lock.take(&self.engine);
         let mark = self.mark();
-        let mut batch = FlushBatch::<Removed, BATCH>::guest(&vm.space());
+        let mut batch = FlushBatch::<Removed, BATCH>::new(&*vm.space());
         for page in (0..GUEST_PAGES).filter(|page| pages & (1 << page) != 0) {
             self.unlink_nested(vm, page, &mut batch);
         }
@@ -163,7 +163,7 @@ where
             return;
         }
         let held = self.maybe_unlock(held, draw);
-        let ticket = self.engine.submit_guest_batch(&vm.space(), batch);
+        let ticket = self.engine.submit_batch(&*vm.space(), batch);
         drop(held);
         self.note_flush(ticket.is_done());
         for removed in ticket.wait() {
@@ -218,7 +218,9 @@ where
         draw: &mut Draw,
     ) -> FlushTicket<'a, SimPlatform, N> {
         let held = self.maybe_unlock(held, draw);
-        let ticket = self.engine.submit_guest_flush(&vm.space());
+        let ticket = self
+            .engine
+            .submit_flush(&*vm.space(), FlushRange::WHOLE, FreedTables::No);
         drop(held);
         self.note_flush(ticket.is_done());
         ticket

@@ -1,6 +1,6 @@
 //! [`Findings`]: what a row measured.
 
-use shootdown::Stats;
+use shootdown::watch::Stats;
 
 use crate::workload::fairness::quantile;
 use crate::workload::preemptoff::Maxima;

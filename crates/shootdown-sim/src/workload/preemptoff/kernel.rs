@@ -7,7 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Shootdown, Stats, watch::TraceEvent};
+use shootdown::{
+    AddressSpace, Shootdown,
+    watch::{Stats, TraceEvent},
+};
 
 use crate::machine::{Context, Host, Note, SimPlatform, root_at};
 use crate::workload::preemptoff::cpu::{Cpu, Section, Task};

@@ -4,8 +4,10 @@
 //! with preemption off until the earlier requests of the CPU are acknowledged; and flushes that are waited for under
 //! the page-table lock, which our kernel releases first.
 
-use shootdown::sim::Ordering;
-use shootdown::{CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, Wait};
+use shootdown::{
+    CpuId, CpuMask, FlushBatch, FlushRange, FreedTables, PageSize, Platform, calls::Wait,
+};
+use shootdown::{FlushScope, sim::Ordering};
 
 use crate::machine::{Context, SimPlatform, context as machine_context, kernel_root_at};
 use crate::workload::preemptoff::System;
@@ -116,7 +118,7 @@ where
             self.count(|counts| counts.kernel_flushes += 1);
             let range = FlushRange::pages(KERNEL_ADDRESS, pages, PageSize::SIZE_4K);
             let begun = self.begin(context, || {
-                let ticket = engine.submit_flush_kernel(range, FreedTables::No);
+                let ticket = engine.submit_flush(FlushScope::Kernel, range, FreedTables::No);
                 move || ticket.wait()
             });
             self.wait(context, begun);

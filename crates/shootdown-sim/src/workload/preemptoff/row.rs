@@ -87,7 +87,7 @@ where
         kernel.run(context, task);
     });
     let mut findings = kernel.into_findings();
-    findings.stats = engine.total_stats();
+    findings.stats = engine.watch().total_stats();
     findings.events = state.events;
     findings
 }

@@ -65,7 +65,7 @@ where
         self.engine
             .switch_away(self.client(seat.thread), kernel_root_at(0));
         if let Some(windows) = seat.windows {
-            self.engine.retire_windows(&self.servers, windows);
+            self.engine.windows().retire(&self.servers, windows);
         }
         calls_ps
     }
@@ -113,7 +113,7 @@ where
         context.work(self.row.costs.context_switch_ps);
         let (from, to) = (Some(self.client(seat.thread)), &self.servers);
         match &seat.windows {
-            Some(windows) => self.engine.switch_to_windows(from, to, windows),
+            Some(windows) => self.engine.windows().switch_to(from, to, windows),
             None => self.engine.switch_to(from, to),
         }
     }
@@ -166,7 +166,7 @@ where
         let page = window_page(seat.cpu) as usize;
         let range = FlushRange::pages(page << 12, 1, PageSize::SIZE_4K);
         let pinned = seat.windows.as_ref().map(|windows| {
-            let pinned = self.engine.pin_windows(windows);
+            let pinned = self.engine.windows().pin(windows);
             pinned.expect("a CPU's own windows")
         });
         entry.swap(0, Ordering::AcqRel);

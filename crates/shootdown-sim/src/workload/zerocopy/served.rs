@@ -1,6 +1,6 @@
 //! [`Served`]: what a row of table T2 measured, and [`PUBLISHED_ZEROCOPY`]: what its authors did.
 
-use shootdown::Stats;
+use shootdown::watch::Stats;
 
 use crate::timed::Activity;
 use crate::workload::fairness::quantile;

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use shootdown::sim::AtomicU64;
-use shootdown::{AddressSpace, Capacity, CpuId, Cpus, Shootdown, Stats, windows::WindowRoot};
+use shootdown::{
+    AddressSpace, Capacity, CpuId, Cpus, Shootdown, watch::Stats, windows::WindowRoot,
+};
 
 use crate::machine::{Context, SimPlatform, root_at};
 use crate::timed::Activity;
@@ -155,7 +157,7 @@ where
         Reading {
             now_ps: context.now_ps(),
             operations: self.operations.get(),
-            stats: self.engine.total_stats(),
+            stats: self.engine.watch().total_stats(),
             activity,
             lines,
         }

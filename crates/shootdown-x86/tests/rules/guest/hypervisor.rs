@@ -1,4 +1,4 @@
-//! A hypervisor in small: it decides as `shootdown::run_guest` does, and compares what is cached before and after each entry.
+//! A hypervisor in small: it decides as `shootdown::guest::GuestSpace::run` does, and compares what is cached before and after each entry.
 
 use shootdown_x86::guest::{GuestEntries, GuestEntry, GuestTags};
 

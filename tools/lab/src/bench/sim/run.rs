@@ -1,7 +1,7 @@
 //! [`Run`]: one workload on one machine: its rows, and what is made of them.
 
 use serde_json::{Map, Value, json};
-use shootdown::Stats;
+use shootdown::watch::Stats;
 use shootdown_sim::workload::{Row as Simulation, changes};
 
 use super::sensitivity;

@@ -1,0 +1,68 @@
+//! [`CallTargets`]: whom a call is for.
+
+use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
+use crate::mask::CpuMask;
+
+/// Whom a call is for. CPUs that are not online do not get it. `&mask` is short for the first:
+///
+/// ```no_run
+/// # use shootdown::*;
+/// # fn example<P: Platform>(engine: &Shootdown<P, 4>, mask: &CpuMask<4>) {
+/// engine.call_many(mask, &|cpu| println!("{cpu} is one of them"));
+/// engine.call_many(CallTargets::Online, &|cpu| println!("{cpu} is online"));
+/// engine.call_many(CallTargets::AnyOf(mask), &|cpu| println!("{cpu} was the nearest"));
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum CallTargets<'a, const N: usize>
+where
+    Cpus<N>: Capacity,
+{
+    /// All of these.
+    Of(&'a CpuMask<N>),
+    /// All CPUs.
+    Online,
+    /// One of these that is online: the caller's own CPU if it is among them, else the next one by number, going round. It is online until it has
+    /// run the function. None gets the call only if none of them is online.
+    AnyOf(&'a CpuMask<N>),
+}
+
+impl<const N: usize> CallTargets<'_, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// The same, but none that is not in `mask`, which keeps those that are named.
+    pub(super) fn among(self, mask: &mut CpuMask<N>) -> CallTargets<'_, N> {
+        match self {
+            Self::Of(targets) => {
+                mask.intersect(targets);
+                CallTargets::Of(mask)
+            }
+            Self::Online => CallTargets::Of(mask),
+            Self::AnyOf(targets) => {
+                mask.intersect(targets);
+                CallTargets::AnyOf(mask)
+            }
+        }
+    }
+
+    /// Whether `cpu` may be one of them.
+    #[inline]
+    pub(super) fn may_name(self, cpu: CpuId) -> bool {
+        match self {
+            Self::Of(mask) | Self::AnyOf(mask) => mask.contains(cpu),
+            Self::Online => true,
+        }
+    }
+}
+
+impl<'a, const N: usize> From<&'a CpuMask<N>> for CallTargets<'a, N>
+where
+    Cpus<N>: Capacity,
+{
+    #[inline]
+    fn from(mask: &'a CpuMask<N>) -> Self {
+        Self::Of(mask)
+    }
+}

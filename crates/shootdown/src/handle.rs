@@ -1,0 +1,89 @@
+//! Handles: small values that borrow the engine, each with the methods of one topic that few hosts need.
+
+use core::fmt;
+
+use crate::capacity::{Capacity, Cpus};
+use crate::engine::Shootdown;
+use crate::platform::Platform;
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub struct $name<'a, P: Platform, const N: usize>(pub(crate) &'a Shootdown<P, N>)
+        where
+            Cpus<N>: Capacity;
+
+        impl<P: Platform, const N: usize> Clone for $name<'_, P, N>
+        where
+            Cpus<N>: Capacity,
+        {
+            #[inline]
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<P: Platform, const N: usize> Copy for $name<'_, P, N> where Cpus<N>: Capacity {}
+
+        impl<P: Platform, const N: usize> fmt::Debug for $name<'_, P, N>
+        where
+            Cpus<N>: Capacity,
+        {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+handle! {
+    /// What an engine does with [private roots](crate::windows::WindowRoot): [`Shootdown::windows`].
+    Windows
+}
+
+handle! {
+    /// Roots that the host loads itself: [`Shootdown::host_roots`].
+    ///
+    /// A switch in two halves is for a kernel whose context switch, in another crate, writes the root too. A foreign root is one of which the
+    /// engine knows nothing, as firmware, sleep and trampolines need it.
+    HostRoots
+}
+
+handle! {
+    /// When a CPU uses user memory, and when it does not: [`Shootdown::user_memory`].
+    UserMemory
+}
+
+handle! {
+    /// Counters, and what finds CPUs that do not answer: [`Shootdown::watch`].
+    Watcher
+}
+
+impl<P: Platform, const N: usize> Shootdown<P, N>
+where
+    Cpus<N>: Capacity,
+{
+    /// Mappings of one CPU: loading, changing and retiring [private roots](crate::windows::WindowRoot). Any context.
+    #[inline]
+    pub fn windows(&self) -> Windows<'_, P, N> {
+        Windows(self)
+    }
+
+    /// Roots that the host loads itself, where [`switch_to`](Self::switch_to) does not fit. Any context.
+    #[inline]
+    pub fn host_roots(&self) -> HostRoots<'_, P, N> {
+        HostRoots(self)
+    }
+
+    /// When this CPU uses user memory: lazy mode, deferral, split tags, and the question of NMI handlers. Any context.
+    #[inline]
+    pub fn user_memory(&self) -> UserMemory<'_, P, N> {
+        UserMemory(self)
+    }
+
+    /// Counters, and what finds CPUs that do not answer. Any context.
+    #[inline]
+    pub fn watch(&self) -> Watcher<'_, P, N> {
+        Watcher(self)
+    }
+}
