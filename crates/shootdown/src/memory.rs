@@ -134,9 +134,9 @@ where
     /// The same for ever, for an engine that does not live for ever.
     ///
     /// # Safety
-    /// 1. It stays where it is until the last use of the engine that it is [attached](crate::Shootdown::attach) to.
+    /// 1. It stays where it is until the last use of the reference, and of the engine that it is [attached](crate::Shootdown::attach) to.
     pub unsafe fn assume_static(&self) -> &'static Self {
-        // SAFETY: duty 1: nobody but that engine uses the reference.
+        // SAFETY: duty 1.
         unsafe { &*core::ptr::from_ref(self) }
     }
 

@@ -289,7 +289,7 @@ pub enum LocalFlush {
     /// takes one without). The range has at most [`FLUSH_CEILING_PAGES`](crate::flushes::FLUSH_CEILING_PAGES) pages.
     Pages(FlushRange, FreedTables),
     /// Every non-global translation and cached page-table entry of the loaded root. Asked for where user pages exceed the ceiling, the gaps between merged ranges
-    /// counted; where an earlier change may not be flushed here; and for what passed this CPU by.
+    /// counted; where earlier changes may not be flushed here (if it is one, [`Pages`](Self::Pages) with [`FreedTables::Yes`] may do); and for what passed this CPU by.
     Space,
     /// Every translation and cached page-table entry, global ones too, of every root and every tag. Asked for where kernel pages exceed the ceiling, and when
     /// the CPU comes online.

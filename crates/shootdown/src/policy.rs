@@ -243,7 +243,8 @@ impl Policy {
     }
 
     /// A CPU that has not yet dropped one change of a space drops later ones page by page all the same: two CPUs that flush the pages of one space
-    /// at once each find the other's request after their own. Otherwise it drops everything then.
+    /// at once each find the other's request after their own. Otherwise it drops everything then, and so does a CPU that has served three requests since its own last
+    /// one, that has a private root loaded, or whose flush names large pages.
     pub const fn flushes_out_of_order(self) -> bool {
         self.has(OUT_OF_ORDER)
     }

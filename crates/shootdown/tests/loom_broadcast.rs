@@ -32,24 +32,7 @@ fn two_initiators_lose_no_broadcast() {
 /// and in order (I6).
 #[test]
 fn a_ring_that_goes_round_neither_loses_nor_repeats() {
-    check(3, || {
-        let machine = loud::<2>();
-        let seen = counter();
-        let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x1234);
-        for number in 1..=4u64 {
-            let copy = [number, !number, number];
-            _ = machine.submit(
-                &CpuMask::only(cpu(1)),
-                move |_| {
-                    assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
-                    let before = seen.load(Ordering::Relaxed);
-                    seen.store(before << 4 | copy[0], Ordering::Relaxed);
-                },
-                Wait::None,
-            );
-        }
-        responder.join().unwrap();
-    });
+    copies_arrive_whole_and_in_order(loud, 4);
 }
 
 /// The last of several targets tells the initiator for all of them: when it does, what the others did is visible (I11).

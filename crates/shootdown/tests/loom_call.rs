@@ -50,24 +50,7 @@ fn two_initiators_lose_no_call() {
 /// One function slot, three posts: each payload arrives whole, once, and in order (I6).
 #[test]
 fn a_reused_slot_is_neither_torn_nor_lost() {
-    check(3, || {
-        let machine = online_machine::<2>();
-        let seen = counter();
-        let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == 0x123);
-        for number in 1..=3u64 {
-            let copy = [number, !number, number];
-            _ = machine.submit(
-                &CpuMask::only(cpu(1)),
-                move |_| {
-                    assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
-                    let before = seen.load(Ordering::Relaxed);
-                    seen.store(before << 4 | copy[0], Ordering::Relaxed);
-                },
-                Wait::None,
-            );
-        }
-        responder.join().unwrap();
-    });
+    copies_arrive_whole_and_in_order(online_machine, 3);
 }
 
 /// A responder that comes for one slot may meet another one that is being published, before its inbox bit is

@@ -1,4 +1,4 @@
-//! loom models of flushes that reach CPUs without an interrupt: what a hypervisor has dropped is no gap, and nothing else is taken for it.
+//! loom models of flushes that reach CPUs without an interrupt: what a hypervisor has dropped is a gap, which hides no other change.
 
 #![cfg(loom)]
 

@@ -300,6 +300,32 @@ fn a_gap_in_generations_makes_a_full_flush() {
     }
 }
 
+/// The change that is missing may have put a large page in the place of small ones, which are cached still: a flush of that page does not overtake it.
+#[test]
+fn a_flush_of_a_large_page_overtakes_nothing() {
+    let large = FlushRange::pages(0, 1, PageSize::SIZE_2M);
+    for (range, dropped) in [
+        (
+            pages(0, 1),
+            LocalFlush::Pages(pages(0, 1), FreedTables::Yes),
+        ),
+        (large, LocalFlush::Space),
+    ] {
+        let (machine, puppet) = with_puppet::<4>();
+        let space: &'static Space<4> = Box::leak(Box::new(space_on(machine, 2)));
+        let flush = move |initiator, range| {
+            puppet.as_cpu(initiator, || machine.flush(space, range, FreedTables::No));
+        };
+        puppet.at_next_flush_remote(move || {
+            flush(3, range);
+            let mut flushes = puppet.flushes.take();
+            flushes.sort_by_key(|(cpu, _)| *cpu);
+            assert_eq!(flushes, [(0, dropped), (1, dropped)]);
+        });
+        flush(2, pages(9, 1));
+    }
+}
+
 #[test]
 fn a_request_that_a_switch_has_overtaken_does_nothing() {
     let machine = machine::<4>();

@@ -369,7 +369,30 @@ fn unlinked_tables_of_every_range_are_gone() {
     scene.leave();
 }
 
-/// Two flushes, the first of which unlinked a table, are served in the wrong order: the second makes up for both.
+/// The change that is missing may have unlinked a table to which a private root leads: everything goes, and the top is renewed.
+#[test]
+fn no_flush_overtakes_another_under_a_private_root() {
+    let scene: &'static Scene = Box::leak(Box::new(Scene::entered(4)));
+    let (machine, puppet, space) = (scene.machine, scene.puppet(), &scene.space);
+    let flush = move |page| machine.flush(space, pages(page, 1), FreedTables::No);
+    puppet.flushes.take();
+    puppet.at_next_flush_remote(move || {
+        flush(SHARED + 1);
+        let mut flushes = puppet.flushes.take();
+        flushes.sort_by_key(|(cpu, _)| *cpu);
+        assert_eq!(flushes, [0, 1].map(|cpu| (cpu, LocalFlush::Space)));
+        let copied = [0, 1].map(|number| machine.watch().stats(cpu(number)).tops_copied);
+        assert_eq!(copied, [1, 1]);
+    });
+    flush(SHARED);
+    assert_eq!(
+        puppet.flushes.take(),
+        [],
+        "what was dropped whole is covered"
+    );
+}
+
+/// A CPU that was passed by catches up with a flush, and with a table that was unlinked behind it.
 #[test]
 fn whoever_makes_up_for_a_missed_flush_copies_too() {
     let scene = Scene::entered(4);

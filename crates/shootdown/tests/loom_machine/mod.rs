@@ -694,6 +694,30 @@ pub fn two_initiators_post_to_one(make: fn() -> Arc<Machine<3>>) {
     });
 }
 
+/// CPU 0 of a machine that is made by `make` submits so many copies to CPU 1, more than there is room for at a time: each payload arrives whole, once,
+/// and in order (I6).
+pub fn copies_arrive_whole_and_in_order(make: fn() -> Arc<Machine<2>>, last: u64) {
+    check(3, move || {
+        let machine = make();
+        let seen = counter();
+        let all = (1..=last).fold(0, |before, number| before << 4 | number);
+        let responder = idler(&machine, 1, move || seen.load(Ordering::Relaxed) == all);
+        for number in 1..=last {
+            let copy = [number, !number, number];
+            _ = machine.submit(
+                &CpuMask::only(cpu(1)),
+                move |_| {
+                    assert_eq!(copy, [copy[0], !copy[0], copy[0]], "a torn payload");
+                    let before = seen.load(Ordering::Relaxed);
+                    seen.store(before << 4 | copy[0], Ordering::Relaxed);
+                },
+                Wait::None,
+            );
+        }
+        responder.join().unwrap();
+    });
+}
+
 /// The CPUs of a machine that is made by `make` call each other and take no interrupts while they wait: each serves the other.
 /// (Afterwards each takes interrupts until the other is done, as an idle CPU would.)
 pub fn waiters_serve_each_other(make: fn() -> Arc<Machine<2>>) {
