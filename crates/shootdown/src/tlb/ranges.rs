@@ -231,6 +231,12 @@ impl PackedRanges {
         }
     }
 
+    /// The same, as if tables were freed.
+    pub(super) fn with_freed(mut self) -> Self {
+        self.0[0] |= Self::FREED;
+        self
+    }
+
     /// These and `more`.
     #[cold]
     pub(super) fn joined(self, more: Self) -> Self {

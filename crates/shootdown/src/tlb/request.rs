@@ -67,6 +67,12 @@ impl FlushRequest {
         self.ranges.freed_tables()
     }
 
+    /// The same, and cached page-table entries that lead there are dropped, too.
+    pub(super) fn with_tables(mut self) -> Self {
+        self.ranges = self.ranges.with_freed();
+        self
+    }
+
     /// Whether a target may acknowledge before it has flushed (I4, I5): only user leaf entries, which nothing
     /// on the target uses before its interrupt handler returns.
     pub(crate) fn allows_early_ack(&self) -> bool {

@@ -21,8 +21,8 @@ pub(crate) enum Role {
 /// How much a flush drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
-    /// The pages that it names, which is all that is left of these changes here, and cached tables too where that is said.
-    Pages(Changes, FreedTables),
+    /// The pages that it names, which is all that is left of these changes here.
+    Pages(Changes),
     All,
 }
 
@@ -124,7 +124,7 @@ where
         if request.space == SpaceId::KERNEL {
             let extent = match request.ranges.ranges().is_whole() {
                 true => Extent::All,
-                false => Extent::Pages(Changes::NONE, request.freed_tables()),
+                false => Extent::Pages(Changes::NONE),
             };
             return self.carry_out(me, request, extent, role);
         }
@@ -210,29 +210,43 @@ where
             return self.detach(me.cpu);
         }
         let known = me.tlb.apart().and(changes);
-        let follows = known.follow();
-        let may_go_page_by_page = follows
-            || known.lack_one_at_most()
-                && me.served.get() < STORM
-                && self.policy().flushes_out_of_order()
-                && self.may_overtake(me, request);
-        let is_partial = may_go_page_by_page
-            && !request.ranges.ranges().is_whole()
-            && self.tag_due(me.state, request.space).is_none();
-        let extent = match is_partial {
-            // The change that is missing may have put another table in the place of one that is cached here.
-            true if !follows => Extent::Pages(changes, FreedTables::Yes),
-            true => Extent::Pages(changes, request.freed_tables()),
+        if !known.follow() {
+            return self.flush_after_gap(me, request, (changes, known), role);
+        }
+        let extent = match self.may_go_by_page(me, request) {
+            true => Extent::Pages(changes),
             false => Extent::All,
         };
         self.carry_out(me, request, extent, role);
     }
 
-    /// Whether it may go page by page before a change that is missing, whatever that one did to the tables: a private root would keep the top entries of before,
-    /// and what was one large page may be cached as small ones.
-    fn may_overtake(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+    #[inline]
+    fn may_go_by_page(&self, me: Here<'_, N>, request: &FlushRequest) -> bool {
+        !request.ranges.ranges().is_whole() && self.tag_due(me.state, request.space).is_none()
+    }
+
+    /// It goes page by page only if that is right whatever the change that is missing did to the tables. It may have put another table in the place of one that is
+    /// cached here: cached tables go, too. A private root would keep the top entries of before, and what was one large page may be cached as small ones.
+    #[cold]
+    #[inline(never)]
+    fn flush_after_gap(
+        &self,
+        me: Here<'_, N>,
+        request: &FlushRequest,
+        (changes, known): (Changes, Changes),
+        role: Role,
+    ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;
-        !self.has_private_loaded(me.state) && request.ranges().all(is_small)
+        let overtakes = known.lack_one_at_most()
+            && me.served.get() < STORM
+            && self.policy().flushes_out_of_order()
+            && !self.has_private_loaded(me.state)
+            && request.ranges().all(is_small)
+            && self.may_go_by_page(me, request);
+        match overtakes {
+            true => self.carry_out(me, &request.with_tables(), Extent::Pages(changes), role),
+            false => self.carry_out(me, request, Extent::All, role),
+        }
     }
 
     #[inline]
@@ -270,7 +284,7 @@ where
         self.platform
             .on_trace(TraceEvent::FlushStarted { cpu: me.cpu, space });
         match extent {
-            Extent::Pages(..) => counters
+            Extent::Pages(_) => counters
                 .pages_flushed
                 .add(request.ranges.ranges().page_count() as u64),
             Extent::All => counters.full_flushes.add(1),
@@ -280,7 +294,7 @@ where
             // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
             // all that were found before.
             match extent {
-                Extent::Pages(changes, _) => me.tlb.record_changes(changes),
+                Extent::Pages(changes) => me.tlb.record_changes(changes),
                 Extent::All => me
                     .tlb
                     .record_whole(request.generation.max(me.tlb.owed.awaited())),
@@ -303,8 +317,8 @@ where
         request: &FlushRequest,
         extent: Extent,
     ) {
-        let state = me.state;
-        let Extent::Pages(_, freed) = extent else {
+        let (state, freed) = (me.state, request.freed_tables());
+        if extent == Extent::All {
             return match request.space == SpaceId::KERNEL {
                 true => self.drop_local(LocalFlush::All),
                 false => match self.tag_due(state, request.space) {
@@ -312,7 +326,7 @@ where
                     None => self.drop_loaded::<WINDOWS>(state),
                 },
             };
-        };
+        }
         for range in request.ranges() {
             if WINDOWS && freed == FreedTables::Yes && request.space != SpaceId::KERNEL {
                 self.copy_top(state, range);
