@@ -156,7 +156,7 @@ impl Machine {
 /// What is measured together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    is_far: bool,
+    placement: Placement,
     interrupt: u64,
     operation: usize,
     contender: usize,
@@ -269,11 +269,7 @@ impl Cell {
         cpus: usize,
     ) -> Row<'a> {
         Row {
-            placement: if key.is_far {
-                Placement::Far
-            } else {
-                Placement::Near
-            },
+            placement: key.placement,
             interrupt_cycles: key.interrupt,
             operation: operation.name(),
             peer,
@@ -314,7 +310,7 @@ pub fn run(options: &Options) -> Result<usize, String> {
     let (machine, contenders) = Machine::start(&cores)?;
     let (operations, not_measured) = Operation::all(&options.operations, &options.pages, cpus);
     let mut cells: BTreeMap<Key, Cell> = BTreeMap::new();
-    let mut transfers: BTreeMap<bool, Vec<Transfers>> = BTreeMap::new();
+    let mut transfers: BTreeMap<Placement, Vec<Transfers>> = BTreeMap::new();
     let mut moved = 0;
     let mut whole = 0;
     for round in 0..(options.rounds * MOST_TRIES) as usize {
@@ -350,10 +346,9 @@ pub fn run(options: &Options) -> Result<usize, String> {
             true => whole += 1,
             false => moved += 1,
         }
-        let is_far = placement == Placement::Far;
         for ((interrupt, operation, contender), job, logs) in found {
             let key = Key {
-                is_far,
+                placement,
                 interrupt,
                 operation,
                 contender,
@@ -367,7 +362,7 @@ pub fn run(options: &Options) -> Result<usize, String> {
             }
         }
         if is_whole {
-            transfers.entry(is_far).or_default().push(before);
+            transfers.entry(placement).or_default().push(before);
         }
     }
     if whole == 0 {
@@ -375,8 +370,8 @@ pub fn run(options: &Options) -> Result<usize, String> {
             "the host moved the CPUs in each of {moved} rounds: try again, with fewer --calls"
         ));
     }
-    let typical = |is_far: bool| {
-        let all = transfers.get(&is_far)?;
+    let typical = |placement: Placement| {
+        let all = transfers.get(&placement)?;
         let of =
             |field: fn(&Transfers) -> u64| median(&all.iter().map(field).collect::<Vec<u64>>());
         Some(Transfers {
@@ -401,7 +396,7 @@ pub fn run(options: &Options) -> Result<usize, String> {
         if !cell.medians.is_empty() || cell.wrong > 0 {
             let peer = contenders[key.contender].name;
             let row = cell.row(key, operations[key.operation], peer, options, cpus);
-            let lines = typical(key.is_far);
+            let lines = typical(key.placement);
             print("row", &Row { lines, ..row })?;
         }
     }

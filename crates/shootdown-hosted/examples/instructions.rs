@@ -1,8 +1,9 @@
 //! The instructions of a call by the engine and by other kernels' algorithms, of both CPUs, on a platform that does nothing. Prints a line of a name and a
-//! number for each; `./lab footprint` reads it.
+//! number for each; `./lab footprint` reads it. With `--json FILE` also rows of the calls and flushes that `./lab bench shoot --machine cores` times: the figure
+//! `cores-instructions`. A flush by a peer is a call of both CPUs.
 //!
 //! ```text
-//! cargo run --release -p shootdown-hosted --example instructions
+//! cargo run --release -p shootdown-hosted --example instructions -- [--json FILE]
 //! ```
 
 mod stepping;
@@ -10,6 +11,7 @@ mod stepping;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use serde_json::json;
 use shootdown::*;
 use shootdown_peers::{CrossCall, Peer};
 use stepping::{Puppet, step_through};
@@ -29,10 +31,39 @@ fn main() {
     let page = FlushRange::pages(7 << 12, 1, PageSize::SIZE_4K);
     let call = count(|| ENGINE.call_one(CpuId::new(1), &|_| ()));
     let flush = count(|| ENGINE.flush(&space, page, FreedTables::No));
+    let other = CpuMask::only(CpuId::new(1));
+    let both: CpuMask<64> = [0, 1].map(CpuId::new).into_iter().collect();
     println!("call_one {call}");
     println!("flush {flush}");
-    for (at, peer) in Peer::ALL.into_iter().enumerate() {
-        println!("{} {}", peer.name(), call_of(at, peer));
+    let mut rows = Vec::new();
+    let mut note = |peer: &str, call: u64, flush: u64| {
+        println!("{peer} {call}");
+        for (operation, instructions) in [("call", call), ("flush", flush)] {
+            rows.push(json!({"peer": peer, "operation": operation, "instructions": instructions}));
+        }
+    };
+    for (at, peer) in PEERS.into_iter().enumerate() {
+        let calls = calls(at, peer);
+        let call = count(|| calls.call(&other, &|_| ()));
+        let flush = match peer {
+            Peer::Shootdown => flush,
+            _ => count(|| calls.call(&both, &|_| ())),
+        };
+        note(peer.name(), call, flush);
+    }
+    for (name, policy) in [("engine before", Policy::BEFORE), ("engine published", Policy::PUBLISHED)] {
+        ENGINE.set_policy(policy);
+        let call = count(|| ENGINE.call_many(&other, &|_: CpuId| ()));
+        note(name, call, count(|| ENGINE.flush(&space, page, FreedTables::No)));
+    }
+    let mut words = std::env::args().skip(1);
+    match (words.next().as_deref(), words.next()) {
+        (None, _) => {}
+        (Some("--json"), Some(file)) => {
+            let result = json!({ "rows": rows }).to_string();
+            std::fs::write(&file, result).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+        (Some(word), _) => panic!("{word}? Use --json FILE"),
     }
     for cpu in [1, 0] {
         ENGINE.platform().current.store(cpu, Ordering::Relaxed);
@@ -52,34 +83,40 @@ fn bring_up(engine: &Engine, memory: &'static [CpuMemory<64>; 2]) {
     }
 }
 
-/// The instructions of a call with a mask of one CPU, through the trait of the peers.
-fn call_of(at: usize, peer: Peer) -> u64 {
-    static CALLS: [OnceLock<&'static dyn CrossCall<64>>; Peer::ALL.len()] =
-        [const { OnceLock::new() }; Peer::ALL.len()];
+const PEERS: [Peer; 9] = {
+    let ([a, b, c, d, e, f], [g, h, i]) = (Peer::ALL, Peer::DESIGNS);
+    [a, b, c, d, e, f, g, h, i]
+};
+
+/// Calls of a peer through their trait, with two CPUs.
+fn calls(at: usize, peer: Peer) -> &'static dyn CrossCall<64> {
+    static CALLS: [OnceLock<&'static dyn CrossCall<64>>; PEERS.len()] =
+        [const { OnceLock::new() }; PEERS.len()];
     static MEMORY: [CpuMemory<64>; 2] = [const { CpuMemory::new() }; 2];
 
     fn handle_ipi<const PEER: usize>() {
         CALLS[PEER].get().expect("it is made").handle_ipi();
     }
-    const HANDLERS: [fn(); Peer::ALL.len()] = [
+    const HANDLERS: [fn(); PEERS.len()] = [
         handle_ipi::<0>,
         handle_ipi::<1>,
         handle_ipi::<2>,
         handle_ipi::<3>,
         handle_ipi::<4>,
         handle_ipi::<5>,
+        handle_ipi::<6>,
+        handle_ipi::<7>,
+        handle_ipi::<8>,
     ];
     let puppet = || Puppet::new(HANDLERS[at]);
-    let calls = CALLS[at].get_or_init(|| match peer.calls(puppet(), 2) {
+    *CALLS[at].get_or_init(|| match peer.calls(puppet(), 2) {
         Some(calls) => Box::leak(calls),
         None => {
             let engine = Box::leak(Box::new(Shootdown::new(puppet())));
             bring_up(engine, &MEMORY);
             engine
         }
-    });
-    let other = CpuMask::only(CpuId::new(1));
-    count(|| calls.call(&other, &|_| ()))
+    })
 }
 
 fn count<R>(operation: impl Fn() -> R) -> u64 {

@@ -1,6 +1,6 @@
-//! The simulated machine beside a record of real cores: the figure `cores-simulated`.
+//! The simulated machine beside the record of real cores: the figure `cores-simulated`.
 //!
-//! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [NAME=VALUE..]`, where a figure of both presets may be another one
+//! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [PRESET:NAME=VALUE..]`, where a figure of the presets whose names begin so may be another one
 
 use serde_json::json;
 use shootdown_sim::timed::{Costs, Parameter};
@@ -13,15 +13,17 @@ fn main() {
     while let Some(word) = words.next() {
         match word.split_once('=') {
             Some((name, value)) => {
+                let (preset, name) = name.split_once(':').unwrap_or(("", name));
                 let parameter = Parameter::named(name).unwrap_or_else(|error| panic!("{error}"));
-                changes.push((parameter, value.parse().expect("a number")));
+                let value: f64 = value.parse().expect("a number");
+                changes.push((preset.to_owned(), parameter, value));
             }
             None if word == "--json" => file = words.next(),
-            None => panic!("{word}? Use --json FILE or NAME=VALUE"),
+            None => panic!("{word}? Use --json FILE or [PRESET:]NAME=VALUE"),
         }
     }
-    let change = |costs: &mut Costs| {
-        for (parameter, value) in &changes {
+    let change = |name: &str, costs: &mut Costs| {
+        for (_, parameter, value) in changes.iter().filter(|it| name.starts_with(&it.0)) {
             let set = parameter.set(costs, *value);
             set.unwrap_or_else(|error| panic!("{error}"));
         }

@@ -37,15 +37,16 @@ impl State {
     pub(crate) fn interrupt_due(&mut self) -> bool {
         let running = self.running;
         let cpu = &mut self.processors[running];
-        let Some(pending) = &mut cpu.pending else {
-            return false;
-        };
         if !cpu.interrupts_on || cpu.in_handler {
             return false;
         }
-        match &mut self.model {
-            Model::Timed(_) => pending.arrival_ps <= cpu.now_ps,
-            Model::Explore(explore) => {
+        match (&mut self.model, &mut cpu.pending) {
+            (_, None) => false,
+            (Model::Timed(timed), Some(pending)) => {
+                let pending = *pending;
+                timed.is_there(running, cpu, pending)
+            }
+            (Model::Explore(explore), Some(pending)) => {
                 cpu.status != Status::Running || explore.interrupt_arrives(pending)
             }
         }
@@ -91,9 +92,9 @@ impl State {
         let running = self.running;
         match &mut self.model {
             Model::Timed(timed) => {
-                let cpu = &mut self.processors[running];
-                let (writes, locked) = (operation.writes(), operation.is_read_modify_write());
-                timed.access(running, cpu, cell.as_ptr().addr(), writes, locked);
+                let how = (operation.writes(), operation.is_read_modify_write());
+                let address = cell.as_ptr().addr();
+                timed.access(&mut self.processors, running, address, how);
                 timed.resume_spinners(&mut self.processors);
             }
             Model::Explore(explore) => {
@@ -107,14 +108,8 @@ impl State {
         self.insist_mapped();
         let running = self.running;
         if let Model::Timed(timed) = &mut self.model {
-            let writes = access == Plain::Write;
-            timed.access(
-                running,
-                &mut self.processors[running],
-                address,
-                writes,
-                false,
-            );
+            let how = (access == Plain::Write, false);
+            timed.access(&mut self.processors, running, address, how);
             timed.resume_spinners(&mut self.processors);
         }
     }

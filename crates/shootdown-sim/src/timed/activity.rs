@@ -15,6 +15,8 @@ pub struct Activity {
     pub handler_ps: u64,
     /// Time in turns of spin loops, outside the interrupt.
     pub relaxed_ps: u64,
+    /// Accesses to memory outside of loops that wait.
+    pub accesses: u64,
 }
 
 impl Activity {
@@ -26,6 +28,7 @@ impl Activity {
             ipis_taken: combine(self.ipis_taken, other.ipis_taken),
             handler_ps: combine(self.handler_ps, other.handler_ps),
             relaxed_ps: combine(self.relaxed_ps, other.relaxed_ps),
+            accesses: combine(self.accesses, other.accesses),
         }
     }
 }

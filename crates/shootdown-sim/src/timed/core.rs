@@ -19,6 +19,8 @@ pub(crate) struct Core {
     /// How far its window reached.
     ahead_until_ps: u64,
     is_polling: bool,
+    /// Whether it has read what it has, and nothing else, since the last turn of a loop that waits.
+    waits: bool,
 }
 
 impl Core {
@@ -28,6 +30,7 @@ impl Core {
         if waits_ps == 0 {
             return;
         }
+        self.waits = false;
         let is_guessed = !std::mem::take(&mut self.is_polling);
         self.ahead_ps = if is_guessed { waits_ps } else { 0 };
         self.ahead_until_ps = there_ps + window_ps.min(waits_ps);
@@ -37,6 +40,12 @@ impl Core {
     pub(crate) fn polls(&mut self) {
         self.ahead_ps = 0;
         self.is_polling = true;
+        self.waits = true;
+    }
+
+    /// Whether the CPU is in such a loop.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// When the line of a store that is made at `now_ps` is asked for.
@@ -50,6 +59,7 @@ impl Core {
     /// A store that is made at `now_ps` and whose line is there at `there_ps`, in a buffer for `most`: when the CPU goes on, and when the store is
     /// visible.
     pub(crate) fn store(&mut self, most: usize, now_ps: u64, there_ps: u64) -> (u64, u64) {
+        self.waits = false;
         while self.visible_ps.front().is_some_and(|it| *it <= now_ps) {
             self.visible_ps.pop_front();
         }
@@ -66,6 +76,7 @@ impl Core {
     pub(crate) fn drain(&mut self, now_ps: u64) -> u64 {
         self.ahead_ps = 0;
         self.is_polling = false;
+        self.waits = false;
         let newest_ps = self.visible_ps.back().copied();
         self.visible_ps.clear();
         newest_ps.map_or(now_ps, |it| it.max(now_ps))

@@ -61,6 +61,10 @@ pub struct Costs {
     pub buffered_stores: usize,
     /// The instructions around an access.
     pub instructions_ps: u64,
+    /// One instruction, of operations whose instructions are counted; 0: none are.
+    pub instruction_ps: u64,
+    /// By how many hundredths instructions take longer while the other thread of their core executes some.
+    pub shared_core_percent: usize,
     /// How far a CPU goes on behind a load that it waits for.
     pub window_ps: u64,
     /// Whether an interrupt is a flag on a line of its own, which its target looks at: 0 or 1.

@@ -34,6 +34,8 @@ pub struct Timed {
     cores: Vec<Core>,
     /// The flags that are interrupts.
     flags: Vec<Flag>,
+    /// Which CPUs have still to read their flag: it was set while they did something else.
+    unread: Vec<bool>,
     /// Whether CPUs that spin are set aside.
     spins: Option<Spins>,
     /// Those that go on again, and have still to be told.
@@ -63,6 +65,7 @@ impl Timed {
             diaries: vec![Diary::default(); cpus],
             cores: vec![Core::default(); cpus],
             flags: vec![Flag::default(); cpus],
+            unread: vec![false; cpus],
             spins: None,
             resumed: Vec::new(),
             clock: Clock::new(cpus),
@@ -145,13 +148,17 @@ impl Timed {
     #[inline]
     pub(crate) fn access(
         &mut self,
+        processors: &mut [Processor],
         cpu: usize,
-        processor: &mut Processor,
         address: usize,
-        writes: bool,
-        locked: bool,
+        (writes, locked): (bool, bool),
     ) {
-        processor.now_ps += self.costs.instructions_ps;
+        let instructions_ps = self.instructions_ps(processors, cpu);
+        let processor = &mut processors[cpu];
+        processor.now_ps += instructions_ps;
+        if !self.cores[cpu].waits() {
+            self.diaries[cpu].sums.accesses += 1;
+        }
         let is_plain_store = writes && !locked;
         if is_plain_store && self.costs.buffered_stores > 0 {
             return self.store(cpu, processor, address);
@@ -170,6 +177,26 @@ impl Timed {
         self.watch_access(cpu, address, writes, (asked_ps, there_ps));
         let locked_ps = if locked { self.costs.locked_ps } else { 0 };
         processor.now_ps = there_ps + self.costs.hit_ps + locked_ps;
+    }
+
+    /// What the instructions around an access take.
+    #[inline]
+    fn instructions_ps(&self, processors: &[Processor], cpu: usize) -> u64 {
+        let alone_ps = self.costs.instructions_ps;
+        if self.costs.shared_core_percent == 0 {
+            return alone_ps;
+        }
+        let executes = |other: usize| {
+            other != cpu
+                && !self.cores[other].waits()
+                && processors
+                    .get(other)
+                    .is_some_and(|it| it.status == Status::Running)
+        };
+        match self.costs.topology.core_of(cpu).any(executes) {
+            true => alone_ps * (100 + self.costs.shared_core_percent as u64) / 100,
+            false => alone_ps,
+        }
     }
 
     /// A plain store, which waits in the buffer while the CPU goes on.
@@ -364,7 +391,7 @@ impl Timed {
         }
     }
 
-    /// Sets flags by plain stores; each target looks at its own one all the time.
+    /// Sets flags by plain stores. A target that does nothing looks at its own one all the time, others when they [look](Self::is_there).
     fn raise(
         &mut self,
         processors: &mut [Processor],
@@ -375,16 +402,38 @@ impl Timed {
             let started_ps = processors[running].now_ps;
             let flag = self.flag(target);
             self.store(running, &mut processors[running], flag);
-            // Behind the store: it looks all the time.
-            let arrival_ps = self
-                .lines
-                .access(&self.costs, target, flag, false, started_ps + 1);
+            let does_nothing =
+                processors[target].status != Status::Running || self.cores[target].waits();
+            self.unread[target] = !does_nothing;
+            // Behind the store.
+            let behind_ps = started_ps + 1;
+            let arrival_ps = match does_nothing {
+                true => self
+                    .lines
+                    .access(&self.costs, target, flag, false, behind_ps),
+                false => behind_ps,
+            };
             let diary = &mut self.diaries[running];
             diary.sums.register_writes += 1;
             diary.sums.ipis_sent += 1;
             diary.sent_ps = Some(started_ps);
             self.deliver(processors, running, target, (started_ps, arrival_ps));
         }
+    }
+
+    /// Whether the interrupt `pending` is there for `cpu`, which looks now.
+    pub(crate) fn is_there(
+        &mut self,
+        cpu: usize,
+        processor: &mut Processor,
+        pending: Pending,
+    ) -> bool {
+        let is_there = pending.arrival_ps <= processor.now_ps;
+        if is_there && std::mem::take(&mut self.unread[cpu]) {
+            let (flag, now_ps) = (self.flag(cpu), processor.now_ps);
+            processor.now_ps = self.lines.access(&self.costs, cpu, flag, false, now_ps);
+        }
+        is_there
     }
 
     fn flag(&self, cpu: usize) -> usize {

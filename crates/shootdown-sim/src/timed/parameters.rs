@@ -119,6 +119,8 @@ parameters! {
     /// Those of machines whose interrupts are flags.
     FLAG_PARAMETERS:
     "flags" Optional flags: usize, "interrupts that are flags on lines of their own";
+    "instruction_ns" Time instruction_ps: u64, "an instruction, where they are counted";
+    "shared_core_percent" Optional shared_core_percent: usize, "how much longer instructions take while the other thread executes some";
 }
 
 parameters! {

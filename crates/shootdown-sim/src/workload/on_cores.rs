@@ -11,6 +11,11 @@ use crate::workload::{Callers, Means, Operation, Volley};
 const CYCLES: f64 = 2.5;
 /// What a figure there has besides: two readings of the counter.
 const READINGS: f64 = 38.0;
+/// What was measured: the record of the figure `cores`.
+const RECORD: &str = include_str!("../../../../docs/figures/cores.json");
+/// The instructions of each operation, of both CPUs: the record of the figure `cores-instructions`.
+const INSTRUCTIONS: &str = include_str!("../../../../docs/figures/cores-instructions.json");
+
 /// What the called function takes: it reads the counter and notes it.
 const FUNCTION_PS: u64 = 20_000;
 const CALLS: usize = 200;
@@ -40,9 +45,6 @@ const OPERATIONS: [(&str, Callers, Operation); 3] = [
     ("flush 1 page", Callers::One, Operation::Flush),
 ];
 
-/// What was measured: the record of the figure `cores`.
-const RECORD: &str = include_str!("../../../../docs/figures/cores.json");
-
 /// A row of the record, and what the simulated machine makes of it. In cycles.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
@@ -56,29 +58,26 @@ pub struct Compared {
     pub simulated: f64,
 }
 
-/// All rows of the record, with other figures than the presets' where `change` gives them.
+/// All rows of the record, with other figures than the preset's where `change`, which is told its name, gives them.
 ///
 /// # Panics
 /// When the record has no such row.
-pub fn compared(change: impl Fn(&mut Costs)) -> Vec<Compared> {
-    let record: Value = serde_json::from_str(RECORD).expect("a record");
-    let rows = record["rows"].as_array().expect("rows");
+pub fn compared(change: impl Fn(&str, &mut Costs)) -> Vec<Compared> {
+    let record = rows(RECORD);
     let mut all = Vec::new();
     for (placement, preset) in PLACEMENTS {
         let mut costs = Preset::named(preset).expect("a preset").costs();
-        change(&mut costs);
+        change(preset, &mut costs);
         for operation in OPERATIONS {
             for contender in CONTENDERS {
                 let name = [placement, operation.0, contender.0];
-                let is_row =
-                    |row: &&Value| ["placement", "operation", "peer"].map(|key| &row[key]) == name;
-                let row = rows.iter().find(is_row).expect("each was measured");
+                let row = row_of(&record, ["placement", "operation", "peer"], name);
                 let of = |key: &str| row[key].as_f64().expect("a number");
                 all.push(Compared {
                     name,
                     measured: of("median_cycles"),
                     between: [of("low_cycles"), of("high_cycles")],
-                    simulated: cycles(&costs, contender, operation),
+                    simulated: median_ns(&costs, contender, operation) * CYCLES + READINGS,
                 });
             }
         }
@@ -86,15 +85,34 @@ pub fn compared(change: impl Fn(&mut Costs)) -> Vec<Compared> {
     all
 }
 
-/// The median of an operation in cycles.
-fn cycles(
+fn rows(record: &str) -> Vec<Value> {
+    let mut record: Value = serde_json::from_str(record).expect("a record");
+    match record["rows"].take() {
+        Value::Array(rows) => rows,
+        _ => panic!("a record has rows"),
+    }
+}
+
+/// The row that has these names under these keys.
+fn row_of<'a, const KEYS: usize>(
+    rows: &'a [Value],
+    keys: [&str; KEYS],
+    names: [&str; KEYS],
+) -> &'a Value {
+    let is_wanted = |row: &&Value| keys.map(|key| &row[key]) == names;
+    let row = rows.iter().find(is_wanted);
+    row.unwrap_or_else(|| panic!("a record lacks {names:?}"))
+}
+
+/// The median of an operation. Its instructions, which are counted, are spread over its accesses, which a run with nobody else under way counts.
+fn median_ns(
     costs: &Costs,
-    (_, peer, policy): (&str, Peer, Policy),
+    (name, peer, policy): (&str, Peer, Policy),
     (_, callers, operation): (&str, Callers, Operation),
 ) -> f64 {
-    let row = Volley {
+    let mut row = Volley {
         peer,
-        callers,
+        callers: Callers::One,
         operation,
         means: Means::Interrupts,
         targets: 1,
@@ -105,8 +123,15 @@ fn cycles(
         seed: 1,
         names_lines: false,
     };
-    let median_ns = row
-        .run_under(policy)
-        .quantile_ns(500, |called| called.whole_ps);
-    median_ns * CYCLES + READINGS
+    let what = match operation {
+        Operation::Call => "call",
+        _ => "flush",
+    };
+    let counts = rows(INSTRUCTIONS);
+    let count = &row_of(&counts, ["peer", "operation"], [name, what])["instructions"];
+    let count = count.as_u64().expect("a number");
+    let accesses = row.run_under(policy).activity.accesses;
+    row.costs.instructions_ps = costs.instruction_ps * count * CALLS as u64 / accesses;
+    row.callers = callers;
+    row.run_under(policy).quantile_ns(500, |called| called.whole_ps)
 }

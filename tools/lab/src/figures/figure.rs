@@ -22,6 +22,9 @@ pub struct Figure {
     /// Whether the host's clock timed it, so that another run has other figures; such a figure is made only if it is named.
     #[serde(default)]
     pub is_timed_by_host: bool,
+    /// What the name of the processor contains that it is about; another one's host does not make it.
+    #[serde(default)]
+    processor: Option<String>,
     /// Whether its bench takes minutes, so that `lab test` compares the table with the record only.
     #[serde(default)]
     pub takes_minutes: bool,
@@ -97,8 +100,17 @@ impl Figure {
     /// What the table needs of a result.
     ///
     /// # Errors
-    /// The result has no rows, or none of a line or column.
+    /// The result has no rows, or none of a line or column, or is another processor's.
     pub fn record(&self, result: &Value) -> Outcome<Value> {
+        let processor = result["about"]["processor"].as_str().unwrap_or_default();
+        if let Some(wanted) = &self.processor
+            && !processor.contains(wanted.as_str())
+        {
+            return Err(Failure::input(
+                format!("the figure is about a processor with {wanted} in its name, and this one is {processor:?}"),
+                "measure it there, or make a figure of its own in docs/figures for this processor",
+            ));
+        }
         let keys: Vec<&String> = self.keys();
         let is_shown = |row: &Value| {
             let in_table = |it: &Column| has(row, &it.of) || has(row, &it.to);

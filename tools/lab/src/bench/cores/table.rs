@@ -58,6 +58,7 @@ fn distinct<'a>(rows: impl Iterator<Item = &'a Row>, key: &str) -> Vec<&'a str> 
 fn title((placement, interrupt): Part<'_>) -> String {
     let cores = match placement {
         "near" => "CPUs near each other (on one core)",
+        "shared cache" => "CPUs on two cores that share a cache",
         _ => "CPUs far from each other (on cores of their own)",
     };
     match interrupt {
