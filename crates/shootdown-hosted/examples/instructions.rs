@@ -51,10 +51,17 @@ fn main() {
         };
         note(peer.name(), call, flush);
     }
-    for (name, policy) in [("engine before", Policy::BEFORE), ("engine published", Policy::PUBLISHED)] {
+    for (name, policy) in [
+        ("engine before", Policy::BEFORE),
+        ("engine published", Policy::PUBLISHED),
+    ] {
         ENGINE.set_policy(policy);
         let call = count(|| ENGINE.call_many(&other, &|_: CpuId| ()));
-        note(name, call, count(|| ENGINE.flush(&space, page, FreedTables::No)));
+        note(
+            name,
+            call,
+            count(|| ENGINE.flush(&space, page, FreedTables::No)),
+        );
     }
     let mut words = std::env::args().skip(1);
     match (words.next().as_deref(), words.next()) {

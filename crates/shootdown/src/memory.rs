@@ -60,6 +60,8 @@ where
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
     pub(crate) served: OwnWord,
+    /// The address of the slot that was served last and alone, with `SERVED_AGAIN` if it was the one before that, too.
+    pub(crate) served_slot: OwnWord,
     /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
     pub(crate) met: OwnSet<N>,
     /// Requests of this CPU that still leave the rings alone.
@@ -98,6 +100,7 @@ where
                     look_again: OwnFlag::new(),
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
+                    served_slot: OwnWord::new(),
                     met: OwnSet::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),

@@ -216,7 +216,8 @@ impl Policy {
     }
 
     /// Cache lines that are about to be written are asked for ahead of time
-    /// ([`Platform::prefetch_write`](crate::Platform::prefetch_write)).
+    /// ([`Platform::prefetch_write`](crate::Platform::prefetch_write)). A target that has served one request of the same CPU twice in a row, and nothing
+    /// else, expects the next from there, and asks for its line before it knows.
     pub const fn prefetches(self) -> bool {
         self.has(PREFETCH)
     }

@@ -372,10 +372,45 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
         2 + 8,
         "of a broadcast: its slot, the ring, eight leaves"
     );
-    assert_eq!(hints.len(), lines + 63, "each target: its own inbox");
+    assert_eq!(
+        hints.len(),
+        lines + 2 * 63,
+        "each target: its own inbox, and the slot that it has served twice"
+    );
     machine.set_policy(Policy::PUBLISHED);
     machine.call_many(CallTargets::Online, &|_| ());
     assert!(puppet.prefetches.take().is_empty());
+}
+
+#[test]
+fn a_target_expects_the_slot_that_it_has_served_twice_in_a_row() {
+    let machine = machine::<3>();
+    let puppet = machine.platform();
+    let hints_of = |initiator| {
+        puppet.as_cpu(initiator, || machine.call_one(cpu(1), &|_| ()).unwrap());
+        let hints = puppet.prefetches.take();
+        let (theirs, mine): (Vec<_>, Vec<_>) = hints.into_iter().partition(|hint| hint.0 == 1);
+        // What the target asks for before it knows who has called: the handler's hints come before those of the look.
+        (
+            mine[0].1,
+            theirs.iter().map(|hint| hint.1).collect::<Vec<_>>(),
+        )
+    };
+    let of_slot = |(slot, theirs): &(usize, Vec<usize>)| {
+        theirs.iter().filter(|line| *line / 64 == slot / 64).count()
+    };
+    let found = [0, 0, 0, 2, 0, 2, 2, 2].map(hints_of);
+    let other = found[0].0;
+    assert_ne!(found[3].0, other);
+    assert_eq!(
+        found.each_ref().map(of_slot),
+        [1, 1, 2, 1, 1, 1, 1, 2],
+        "one is the look's, which knows the slot"
+    );
+    let wrong = found[3].1.iter().filter(|line| *line / 64 == other / 64);
+    assert_eq!(wrong.count(), 1, "it has expected the first again");
+    let wrong = found[4].1.iter().filter(|line| *line / 64 != other / 64);
+    assert_eq!(wrong.count(), 1, "its inbox, and nothing of the other");
 }
 
 #[test]

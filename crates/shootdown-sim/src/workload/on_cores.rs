@@ -133,5 +133,6 @@ fn median_ns(
     let accesses = row.run_under(policy).activity.accesses;
     row.costs.instructions_ps = costs.instruction_ps * count * CALLS as u64 / accesses;
     row.callers = callers;
-    row.run_under(policy).quantile_ns(500, |called| called.whole_ps)
+    row.run_under(policy)
+        .quantile_ns(500, |called| called.whole_ps)
 }

@@ -21,6 +21,8 @@ use crate::platform::Platform;
 use crate::tlb::Serving;
 use crate::trace::TraceEvent;
 
+/// That of two requests in a row. A slot is a line, so its address has no such bit.
+pub(crate) const SERVED_AGAIN: u64 = 1;
 /// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
 /// initiator once. What is left then is served by another interrupt that the responder sends itself.
 const TURNS_PER_CPU: usize = SLOTS;
@@ -40,6 +42,10 @@ where
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(&me.inbox, me.cpu);
+            let slot = me.served_slot.get();
+            if slot & SERVED_AGAIN != 0 {
+                self.platform.prefetch_write(slot as usize);
+            }
         }
         let serving = Serving(me);
         let served = self.serve(me);
@@ -137,6 +143,9 @@ where
         });
         if let Some(only) = only {
             // The backlog is empty, and has room for all that one initiator may ask for.
+            let slot = core::ptr::from_ref(&self.state(only).slots[0]).addr() as u64;
+            let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
+            (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
             self.look_at(me, only, Serve::All);
         } else if came {
             me.is_unsearched.set(true);

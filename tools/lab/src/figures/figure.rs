@@ -107,7 +107,9 @@ impl Figure {
             && !processor.contains(wanted.as_str())
         {
             return Err(Failure::input(
-                format!("the figure is about a processor with {wanted} in its name, and this one is {processor:?}"),
+                format!(
+                    "the figure is about a processor with {wanted} in its name, and this one is {processor:?}"
+                ),
                 "measure it there, or make a figure of its own in docs/figures for this processor",
             ));
         }
