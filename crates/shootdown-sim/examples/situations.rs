@@ -39,7 +39,7 @@ const VOLLEYS: [(&str, usize, Callers, Operation, usize); 16] = [
 
 fn main() {
     on_large_stack(|| {
-        for row in compared(|_| ()) {
+        for row in compared(|_, _| ()) {
             let [placement, operation, peer] = row.name;
             if peer == Peer::Shootdown.name() {
                 tell(&format!("xeon-{placement}: {operation}"), row.simulated);
