@@ -382,6 +382,22 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_about_a_processor_is_not_made_on_another() {
+        let figure = figure(&format!("processor = \"EPYC\"\n{TABLE}"));
+        let mut result = result();
+        result["about"] = json!({ "processor": "AMD EPYC" });
+        figure.record(&result).unwrap();
+        for about in [json!({ "processor": "Intel Xeon" }), Value::Null] {
+            result["about"] = about;
+            let error = figure.record(&result).unwrap_err().to_string();
+            assert!(
+                error.contains("a processor with EPYC in its name"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn a_table_has_a_line_for_each_value_and_names_its_command() {
         let figure = figure(TABLE);
         let record = figure.record(&result()).unwrap();

@@ -203,6 +203,9 @@ fn add(found: &mut ByLinux, rows: &[Row]) {
     }
 }
 
+/// Where the CPUs may be, in the order of the table.
+const PLACEMENTS: [&str; 3] = ["far", "shared cache", "near"];
+
 /// Cells of the table, by the key that a row has them under: headings.
 const COLUMNS: [(&str, &str); 10] = [
     ("mechanism", "mechanism"),
@@ -234,7 +237,11 @@ fn describe(row: &mut Value) {
     };
     let on_cores = |operation: &str| {
         let of = |placement: &str| ratio(&row["cores"][format!("{placement}, {operation}")]);
-        pair(["far", "near"].map(of), " / ")
+        let cells = PLACEMENTS.map(of);
+        match cells.iter().all(String::is_empty) {
+            true => String::new(),
+            false => cells.join(" / "),
+        }
     };
     let [call, both, flush] = ON_CORES.map(on_cores);
     let found = |key: &str, ratio_key: &str| {
@@ -276,7 +283,8 @@ fn print(rows: &[Value], engine: usize) {
     let headings = COLUMNS.map(|(_, heading)| heading);
     println!("{}", grid(headings, cells.collect(), |column| column != 1));
     println!(
-        "cores: far / near, each by Linux's algorithm in the same process; the rest on the simulated machine"
+        "cores: {}, each by Linux's algorithm in the same process; the rest on the simulated machine",
+        PLACEMENTS.join(" / ")
     );
     println!("the engine has {engine} lines of code, without comments and tests");
 }
