@@ -1,6 +1,7 @@
 //! The simulated machine beside the record of real cores: the figure `cores-simulated`.
 //!
-//! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [PRESET:NAME=VALUE..]`, where a figure of the presets whose names begin so may be another one
+//! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [PRESET:NAME=VALUE..]`, where a figure of the presets whose names begin so may be another one.
+//! `--search` tries others for the four that are fitted, and prints which bring most rows to agree; it takes a minute.
 
 use serde_json::json;
 use shootdown_sim::timed::{Costs, Parameter};
@@ -19,7 +20,8 @@ fn main() {
                 changes.push((preset.to_owned(), parameter, value));
             }
             None if word == "--json" => file = words.next(),
-            None => panic!("{word}? Use --json FILE or [PRESET:]NAME=VALUE"),
+            None if word == "--search" => return search(),
+            None => panic!("{word}? Use --search, --json FILE or [PRESET:]NAME=VALUE"),
         }
     }
     let change = |name: &str, costs: &mut Costs| {
@@ -49,4 +51,45 @@ fn main() {
         let result = json!({ "rows": rows }).to_string();
         std::fs::write(&file, result).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
+}
+
+/// Figures that are fitted, of the presets whose names begin so, and what else they might be.
+const FITTED: [(&str, &str, [f64; 5]); 4] = [
+    ("xeon", "instruction_ns", [0.15, 0.16, 0.168, 0.176, 0.185]),
+    (
+        "xeon-near",
+        "shared_core_percent",
+        [15.0, 25.0, 35.0, 45.0, 55.0],
+    ),
+    (
+        "xeon-far",
+        "transfer_socket_ns",
+        [62.0, 64.0, 66.0, 68.0, 70.0],
+    ),
+    ("xeon", "entry_ns", [26.0, 29.0, 32.0, 35.0, 38.0]),
+];
+
+fn search() {
+    let choices = 5_usize.pow(4);
+    let mut found: Vec<(usize, [f64; 4])> = (0..choices)
+        .map(|choice| {
+            let values: [f64; 4] =
+                std::array::from_fn(|at| FITTED[at].2[choice / 5_usize.pow(at as u32) % 5]);
+            let rows = compared(|preset, costs| {
+                for ((of, name, _), value) in FITTED.iter().zip(values) {
+                    if preset.starts_with(of) {
+                        let parameter = Parameter::named(name).expect("a figure");
+                        parameter.set(costs, value).expect("it fits");
+                    }
+                }
+            });
+            (rows.iter().filter(|row| row.agrees()).count(), values)
+        })
+        .collect();
+    found.sort_by_key(|(agree, _)| std::cmp::Reverse(*agree));
+    println!("rows that agree; {}", FITTED.map(|it| it.1).join(", "));
+    for (agree, values) in found.iter().take(5) {
+        println!("{agree:3} {values:?}");
+    }
+    println!("{choices} choices");
 }

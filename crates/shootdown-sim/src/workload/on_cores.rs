@@ -58,6 +58,19 @@ pub struct Compared {
     pub simulated: f64,
 }
 
+/// How far a median may be off.
+const TOLERANCE: f64 = 0.1;
+
+impl Compared {
+    /// Whether what was simulated is within a tenth of what was measured, or between what a tenth of the rounds was below, and above.
+    pub fn agrees(&self) -> bool {
+        let [low, high] = self.between;
+        let least = low.min(self.measured * (1.0 - TOLERANCE));
+        let most = high.max(self.measured * (1.0 + TOLERANCE));
+        (least..=most).contains(&self.simulated)
+    }
+}
+
 /// All rows of the record, with other figures than the preset's where `change`, which is told its name, gives them.
 ///
 /// # Panics
