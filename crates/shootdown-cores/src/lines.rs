@@ -205,7 +205,7 @@ impl Placement {
     pub fn of(round_trip: u64) -> Self {
         match round_trip {
             ..NEAR => Self::Near,
-            ..SHARED_CACHE => Self::SharedCache,
+            NEAR..SHARED_CACHE => Self::SharedCache,
             _ => Self::Far,
         }
     }
