@@ -1,7 +1,7 @@
 //! The simulated machine beside the record of real cores: the figure `cores-simulated`.
 //!
 //! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [PRESET:NAME=VALUE..]`, where a figure of the presets whose names begin so may be another one.
-//! `--search` tries others for the four that are fitted, and prints which bring most rows to agree; it takes a minute.
+//! `--search` tries others for the four that are fitted, and prints which bring most rows to agree; it takes some minutes.
 
 use serde_json::json;
 use shootdown_sim::timed::{Costs, Parameter};
@@ -10,28 +10,21 @@ use shootdown_sim::workload::on_cores::{Compared, compared};
 fn main() {
     let mut file = None;
     let mut changes = Vec::new();
-    let mut words = std::env::args().skip(1);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.split_once('=') {
             Some((name, value)) => {
                 let (preset, name) = name.split_once(':').unwrap_or(("", name));
-                let parameter = Parameter::named(name).unwrap_or_else(|error| panic!("{error}"));
-                let value: f64 = value.parse().expect("a number");
-                changes.push((preset.to_owned(), parameter, value));
+                changes.push((preset, name, value.parse().expect("a number")));
             }
             None if word == "--json" => file = words.next(),
             None if word == "--search" => return search(),
             None => panic!("{word}? Use --search, --json FILE or [PRESET:]NAME=VALUE"),
         }
     }
-    let change = |name: &str, costs: &mut Costs| {
-        for (_, parameter, value) in changes.iter().filter(|it| name.starts_with(&it.0)) {
-            let set = parameter.set(costs, *value);
-            set.unwrap_or_else(|error| panic!("{error}"));
-        }
-    };
     let mut rows = Vec::new();
-    for row in compared(change) {
+    for row in compared(|preset, costs| set(&changes, preset, costs)) {
         let Compared {
             name,
             measured,
@@ -49,7 +42,16 @@ fn main() {
     }
     if let Some(file) = file {
         let result = json!({ "rows": rows }).to_string();
-        std::fs::write(&file, result).unwrap_or_else(|error| panic!("{file}: {error}"));
+        std::fs::write(file, result).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+}
+
+/// Of a preset: the value of each figure that is named for presets whose names begin so.
+fn set(changes: &[(&str, &str, f64)], preset: &str, costs: &mut Costs) {
+    for (_, name, value) in changes.iter().filter(|it| preset.starts_with(it.0)) {
+        let parameter = Parameter::named(name).unwrap_or_else(|error| panic!("{error}"));
+        let set = parameter.set(costs, *value);
+        set.unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
@@ -75,14 +77,9 @@ fn search() {
         .map(|choice| {
             let values: [f64; 4] =
                 std::array::from_fn(|at| FITTED[at].2[choice / 5_usize.pow(at as u32) % 5]);
-            let rows = compared(|preset, costs| {
-                for ((of, name, _), value) in FITTED.iter().zip(values) {
-                    if preset.starts_with(of) {
-                        let parameter = Parameter::named(name).expect("a figure");
-                        parameter.set(costs, value).expect("it fits");
-                    }
-                }
-            });
+            let changes: [_; 4] =
+                std::array::from_fn(|at| (FITTED[at].0, FITTED[at].1, values[at]));
+            let rows = compared(|preset, costs| set(&changes, preset, costs));
             (rows.iter().filter(|row| row.agrees()).count(), values)
         })
         .collect();

@@ -76,7 +76,7 @@ impl Compared {
 /// # Panics
 /// When the record has no such row.
 pub fn compared(change: impl Fn(&str, &mut Costs)) -> Vec<Compared> {
-    let record = rows(RECORD);
+    let (record, counts) = (rows(RECORD), rows(INSTRUCTIONS));
     let mut all = Vec::new();
     for (placement, preset) in PLACEMENTS {
         let mut costs = Preset::named(preset).expect("a preset").costs();
@@ -90,7 +90,7 @@ pub fn compared(change: impl Fn(&str, &mut Costs)) -> Vec<Compared> {
                     name,
                     measured: of("median_cycles"),
                     between: [of("low_cycles"), of("high_cycles")],
-                    simulated: median_ns(&costs, contender, operation) * CYCLES + READINGS,
+                    simulated: median_ns(&costs, &counts, contender, operation) * CYCLES + READINGS,
                 });
             }
         }
@@ -120,6 +120,7 @@ fn row_of<'a, const KEYS: usize>(
 /// The median of an operation. Its instructions, which are counted, are spread over its accesses, which a run with nobody else under way counts.
 fn median_ns(
     costs: &Costs,
+    counts: &[Value],
     (name, peer, policy): (&str, Peer, Policy),
     (_, callers, operation): (&str, Callers, Operation),
 ) -> f64 {
@@ -140,8 +141,7 @@ fn median_ns(
         Operation::Call => "call",
         _ => "flush",
     };
-    let counts = rows(INSTRUCTIONS);
-    let count = &row_of(&counts, ["peer", "operation"], [name, what])["instructions"];
+    let count = &row_of(counts, ["peer", "operation"], [name, what])["instructions"];
     let count = count.as_u64().expect("a number");
     let accesses = row.run_under(policy).activity.accesses;
     row.costs.instructions_ps = costs.instruction_ps * count * CALLS as u64 / accesses;

@@ -14,6 +14,7 @@ use crate::call::SLOTS;
 use crate::call::look::Serve;
 use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
+use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::own_set::ones_from;
@@ -143,9 +144,7 @@ where
         });
         if let Some(only) = only {
             // The backlog is empty, and has room for all that one initiator may ask for.
-            let slot = core::ptr::from_ref(&self.state(only).slots[0]).addr() as u64;
-            let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
-            (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
+            self.expect(me, only);
             self.look_at(me, only, Serve::All);
         } else if came {
             me.is_unsearched.set(true);
@@ -159,6 +158,14 @@ where
             served |= self.read_ring(me, Serve::All);
         }
         served
+    }
+
+    /// `initiator` is served, and nobody else: after twice in a row the next interrupt asks for its slot before it looks.
+    #[inline]
+    fn expect(&self, me: Here<'_, N>, initiator: CpuId) {
+        let slot = core::ptr::from_ref(&self.state(initiator).slots[0]).addr() as u64;
+        let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
+        (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
     }
 
     /// Serves those that wait, as long as the backlog has room for what is to wait for its turn.
