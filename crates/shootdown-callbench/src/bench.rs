@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use shootdown::{Capacity, CpuId, Cpus, Platform, Shootdown};
-use shootdown_peers::{Lent, Masks, Peer, fifo_limit};
+use shootdown_peers::{Peer, fifo_limit};
 use spin::Mutex;
 
 use crate::contender::{Contender, contender};
@@ -36,9 +36,6 @@ where
     plan: Plan,
     tallies: &'static Tallies<N>,
     contenders: Vec<(Peer, Contender<N>)>,
-    /// The function that all initiators of idempotent calls lend, at one address.
-    shared: &'static Work<H, N>,
-    lent: &'static Lent<'static>,
     /// Whose turn it is: whose interrupts come.
     active: AtomicUsize,
     turn: Mutex<Option<Arc<Turn<N>>>>,
@@ -96,13 +93,8 @@ where
             .iter()
             .map(|peer| (*peer, contender(*peer, *ours.platform(), ours, cpus)))
             .collect();
-        let forgets = plan.workload == Workload::Shoot;
-        let shared = &*Box::leak(Box::new(Work::new(host, tallies, 0, forgets)));
-        let function: Lent<'static> = Box::leak(Box::new(|cpu| shared.run(cpu)));
         Self {
             host,
-            shared,
-            lent: Box::leak(Box::new(function)),
             plan,
             tallies,
             contenders,
@@ -249,7 +241,6 @@ where
             calls,
         });
         self.active.store(index, Ordering::Relaxed);
-        self.shared.set_ns(row.function_ns);
         self.ready.store(0, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
         *self.turn.lock() = Some(turn.clone());
@@ -298,20 +289,20 @@ where
     }
 
     fn call(&self, turn: &Turn<N>, targets: &shootdown::CpuMask<N>, me: CpuId, log: &mut Log) {
-        let is_shared = turn.row.masks == Masks::Idempotent;
         let forgets = self.plan.workload == Workload::Shoot;
-        let own = Work::new(self.host, self.tallies, me.index(), forgets);
-        own.set_ns(turn.row.function_ns);
-        let work = if is_shared { self.shared } else { &own };
-        let before = Before::note(work, targets);
+        let work = Work {
+            host: self.host,
+            tallies: self.tallies,
+            column: me.index(),
+            function_ns: turn.row.function_ns,
+            forgets,
+        };
+        let before = Before::note(&work, targets);
         let start_ns = self.host.now_ns();
-        match is_shared {
-            true => turn.contender.call_idempotent(targets, self.lent),
-            false => turn.contender.call(targets, &|cpu| own.run(cpu)),
-        }
+        turn.contender.call(targets, &|cpu| work.run(cpu));
         let end_ns = self.host.now_ns();
         log.note(start_ns, end_ns);
-        log.wrong += u64::from(!before.is_kept(work, targets, is_shared));
+        log.wrong += u64::from(!before.is_kept(&work, targets));
     }
 
     fn rest(&self) {

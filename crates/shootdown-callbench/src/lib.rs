@@ -5,8 +5,8 @@
 //! whatever disturbs the machine disturbs all of them. A row is one shape of calls; its turns give the time of each call,
 //! and counts: interrupts sent, handlers entered, handlers that found nothing to do.
 //!
-//! Every call is checked when it returns: each target has run the function exactly once for it, or, if the function is
-//! idempotent, at least once since the call began. A row says how many calls were wrong; there should be none.
+//! Every call is checked when it returns: each target has run the function exactly once for it. A row says how many calls were
+//! wrong; there should be none.
 //!
 //! | file | what |
 //! |---|---|

@@ -26,7 +26,7 @@ impl Row {
     pub fn busy(&self, cpus: usize) -> usize {
         let targets = match self.masks {
             Masks::Random | Masks::Disjoint => self.initiators * self.targets,
-            Masks::Identical | Masks::Idempotent => self.targets,
+            Masks::Identical => self.targets,
         };
         cpus.min(self.initiators + targets)
     }

@@ -41,7 +41,7 @@ mod set;
 mod task_set;
 
 pub use bits::{Acknowledgement, Bits};
-pub use cross_call::{CrossCall, Lent};
+pub use cross_call::CrossCall;
 pub use limit::fifo_limit;
 pub use mailbox::Mailbox;
 pub use masks::Masks;

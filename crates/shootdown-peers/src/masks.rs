@@ -15,18 +15,11 @@ pub enum Masks {
     Random,
     /// All initiators have the same targets.
     Identical,
-    /// As `Identical`, and all initiators lend the same function, which is idempotent.
-    Idempotent,
 }
 
 impl Masks {
     /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Disjoint,
-        Self::Random,
-        Self::Identical,
-        Self::Idempotent,
-    ];
+    pub const ALL: [Self; 3] = [Self::Disjoint, Self::Random, Self::Identical];
 
     /// Its name in plans and tables.
     pub const fn name(self) -> &'static str {
@@ -34,7 +27,6 @@ impl Masks {
             Self::Disjoint => "disjoint",
             Self::Random => "random",
             Self::Identical => "identical",
-            Self::Idempotent => "idempotent",
         }
     }
 
@@ -79,7 +71,7 @@ impl Masks {
                     .collect();
                 let chosen = |_| match self {
                     Self::Disjoint => candidates[initiator * targets..][..targets].to_vec(),
-                    Self::Identical | Self::Idempotent => candidates[..targets].to_vec(),
+                    Self::Identical => candidates[..targets].to_vec(),
                     Self::Random => random.choose_multiple(candidates.iter().copied(), targets),
                 };
                 let mask = |chosen: Vec<usize>| {

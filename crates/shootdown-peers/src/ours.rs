@@ -2,7 +2,7 @@
 
 use shootdown::{Capacity, CpuId, CpuMask, CpuMemory, Cpus, Platform, Shootdown};
 
-use crate::{CrossCall, Lent};
+use crate::CrossCall;
 
 /// The memory of an engine for up to `N` CPUs of which there are `cpus`, in bytes.
 pub(crate) fn bytes_for<P: Platform, const N: usize>(cpus: usize) -> usize
@@ -18,10 +18,6 @@ where
 {
     fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
         self.call_many(targets, &|cpu: CpuId| function(cpu));
-    }
-
-    fn call_idempotent(&self, targets: &CpuMask<N>, function: &Lent<'_>) {
-        Shootdown::call_idempotent(self, targets, function);
     }
 
     fn handle_ipi(&self) {

@@ -66,7 +66,7 @@ fn main() {
             "large-server, 64 CPUs: all flush 15, by instruction",
             volley_ns(flush, 0, Means::Broadcasts(Fabric::Parallel)),
         );
-        for masks in [Masks::Random, Masks::Identical, Masks::Idempotent] {
+        for masks in [Masks::Random, Masks::Identical] {
             tell(
                 &format!("haswell-ep, 128 CPUs: 4 call 64 {}, 500 us", masks.name()),
                 selected_ns(masks, 4, 64, 500_000_000),

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::call::{Backlog, Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
+use crate::call::{Inbox, Lookout, OwnPosts, PostedList, RingReader, SLOTS, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::own_set::OwnSet;
@@ -66,13 +66,12 @@ where
     pub(crate) met: OwnSet<N>,
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
-    /// Initiators that were taken out of the inbox and may have functions left.
+    /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
     pub(crate) waiting: OwnSet<N>,
     /// Flushes may be among what they ask for.
     pub(crate) is_unsearched: OwnFlag,
     /// Whom the request that is being published names, then whom it must interrupt. Only with interrupts off.
     pub(crate) targets: OwnSet<N>,
-    pub(crate) backlog: Backlog,
     pub(crate) ring: RingReader,
     pub(crate) counters: Counters,
     pub(crate) activity: ActivityLog,
@@ -106,7 +105,6 @@ where
                     waiting: OwnSet::new(),
                     is_unsearched: OwnFlag::new(),
                     targets: OwnSet::new(),
-                    backlog: Backlog::new(),
                     ring: RingReader::new(),
                     counters: Counters::new(),
                     activity: ActivityLog::new(),

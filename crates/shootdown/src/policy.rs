@@ -20,7 +20,6 @@ const LAZY: u64 = 1 << 9;
 const PREEMPTIBLE: u64 = 1 << 10;
 const OUT_OF_ORDER: u64 = 1 << 11;
 const DEFERRAL: u64 = 1 << 15;
-const MERGE: u64 = 1 << 16;
 /// The number of targets from which a space gets a global tag, in 16 bits; 0 for never.
 const GLOBAL_TAGS_SHIFT: u32 = 32;
 /// Linux: `consider_global_asid` in `arch/x86/mm/tlb.c` asks for more than three CPUs.
@@ -60,7 +59,6 @@ impl Policy {
             | SERVE_EARLY
             | PREFETCH
             | OUT_OF_ORDER
-            | MERGE
             | BROADCAST_FROM << BROADCAST_SHIFT
             | GLOBAL_TAGS_FROM << GLOBAL_TAGS_SHIFT,
     };
@@ -143,11 +141,6 @@ impl Policy {
     /// See [`defers`](Self::defers).
     pub const fn with_deferral(self, on: bool) -> Self {
         self.with(DEFERRAL, on)
-    }
-
-    /// See [`merges`](Self::merges).
-    pub const fn with_merging(self, on: bool) -> Self {
-        self.with(MERGE, on)
     }
 
     /// See [`broadcasts_from`](Self::broadcasts_from).
@@ -255,12 +248,6 @@ impl Policy {
     /// flushes: the local flush that follows the wait is this CPU's.)
     pub const fn waits_preemptibly(self) -> bool {
         self.has(PREEMPTIBLE)
-    }
-
-    /// Idempotent functions run once for all callers that a responder finds waiting
-    /// ([`Shootdown::call_idempotent`](crate::Shootdown::call_idempotent)).
-    pub const fn merges(self) -> bool {
-        self.has(MERGE)
     }
 
     /// The number of targets from which on a request is announced once for all of them, in a ring that they read, instead

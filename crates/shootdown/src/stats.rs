@@ -103,9 +103,6 @@ counters! {
     ipis_resent,
     /// Functions that this CPU ran for an initiator, itself included.
     functions_run,
-    /// Requests that this CPU served by a function that it ran for another
-    /// ([`call_idempotent`](crate::Shootdown::call_idempotent)).
-    functions_merged,
     /// Flushes that this CPU did as an initiator.
     local_flushes,
     /// Flushes that this CPU did as a responder.

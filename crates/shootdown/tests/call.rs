@@ -372,11 +372,7 @@ fn lines_are_asked_for_ahead_where_the_policy_says() {
         2 + 8,
         "of a broadcast: its slot, the ring, eight leaves"
     );
-    assert_eq!(
-        hints.len(),
-        lines + 2 * 63,
-        "each target: its own inbox, and the slot that it has served twice"
-    );
+    assert_eq!(hints.len(), lines + 63, "each target: its own inbox");
     machine.set_policy(Policy::PUBLISHED);
     machine.call_many(CallTargets::Online, &|_| ());
     assert!(puppet.prefetches.take().is_empty());
@@ -607,7 +603,7 @@ fn a_function_that_is_found_again_runs_once() {
         puppet.deliver(0);
     });
     let runs = || RUNS.each_ref().map(|runs| runs.get());
-    assert_eq!(runs(), [1, 1, 0], "the interrupted task has its turn first");
+    assert_eq!(runs(), [1; 3]);
     assert!(puppet.is_interrupted(0), "an interrupt is on its way");
     puppet.as_cpu(1, || puppet.deliver(0));
     assert_eq!(runs(), [1; 3]);
@@ -769,14 +765,11 @@ fn a_bound_that_is_reached_is_made_up_for() {
         });
     }
     puppet.skipped_ns.fetch_sub(AHEAD_NS, Relaxed);
-    puppet.sent.take();
     assert!(puppet.deliver(0));
     let (again, others) = (RUNS[0].get(), RUNS[1].get());
-    assert!((100..200).contains(&again), "{again} in one interrupt");
+    assert!((50..100).contains(&again), "{again} in one interrupt");
     assert_eq!(others, OTHERS, "what was taken is not left");
-    let sent = puppet.sent.take();
-    assert!(sent.contains(&(0, 0)), "nobody comes for the rest");
-    assert!(puppet.deliver(0));
+    assert!(puppet.deliver(0), "nobody comes for the rest");
     assert!(RUNS[0].get() > again);
 }
 
@@ -921,104 +914,6 @@ fn waits_are_measured_when_asked() {
     machine.call_one(cpu(1), &|_| ()).unwrap();
     assert_eq!(machine.watch().total_stats().waits_finished, 2);
     assert!(machine.watch().total_stats().wait_ns(990).is_some());
-}
-
-type Lend = fn(&puppet::Machine<3>, &'static fn(CpuId));
-const IDEMPOTENT: Lend = |machine, function| {
-    machine.call_idempotent(&mask([0]), function);
-};
-const PLAIN: Lend = |machine, function| {
-    machine.call_many(&mask([0]), function);
-};
-/// It waits for its turn beside functions that merge.
-const PLAIN_AFTER_ANOTHER: Lend = |machine, function| {
-    machine.try_post(&mask([0]), |_| ()).unwrap();
-    machine.call_many(&mask([0]), function);
-};
-
-/// CPUs 1 and 2 lend functions to CPU 0, which looks only when both wait; how many requests were served by another's run.
-fn two_calls_at_once(
-    policy: Policy,
-    first: (Lend, &'static fn(CpuId)),
-    second: (Lend, &'static fn(CpuId)),
-) -> u64 {
-    let machine = machine::<3>();
-    machine.set_policy(policy);
-    let puppet = *machine.platform();
-    puppet.deliver_on_relax.store(false, Relaxed);
-    puppet.as_cpu(1, || {
-        puppet.at_next_relax(move || {
-            puppet.as_cpu(2, || {
-                puppet.at_next_relax(move || {
-                    puppet.deliver_on_relax.store(true, Relaxed);
-                });
-                second.0(machine, second.1);
-            });
-        });
-        first.0(machine, first.1);
-    });
-    machine.watch().stats(cpu(0)).functions_merged
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "there, a function has another address in each place")]
-fn an_idempotent_function_runs_once_for_all_that_wait() {
-    static RUNS: [Count; 2] = [const { Count::new() }; 2];
-    static ONE: fn(CpuId) = |_| RUNS[0].add();
-    static OTHER: fn(CpuId) = |_| RUNS[1].add();
-    let runs = || RUNS.each_ref().map(|runs| runs.take());
-    let (one, other, plain) = ((IDEMPOTENT, &ONE), (IDEMPOTENT, &OTHER), (PLAIN, &ONE));
-    let best = Policy::BEST;
-    let rings = best.with_broadcast_from(1);
-    for (policy, first, second, merged, expected, why) in [
-        (best, one, one, 1, [1, 0], "merged"),
-        (best, one, other, 0, [1, 1], "another function"),
-        (best.with_merging(false), one, one, 0, [2, 0], "not allowed"),
-        (rings, one, one, 1, [1, 0], "by the ring too"),
-        (
-            best,
-            one,
-            plain,
-            0,
-            [2, 0],
-            "a run of its own for the second",
-        ),
-        (best, plain, one, 0, [2, 0], "and for the first"),
-        (
-            best,
-            one,
-            (PLAIN_AFTER_ANOTHER, &ONE),
-            0,
-            [2, 0],
-            "also where it waits beside it",
-        ),
-        (best, plain, plain, 0, [2, 0], "both"),
-    ] {
-        assert_eq!(two_calls_at_once(policy, first, second), merged, "{why}");
-        assert_eq!(runs(), expected, "{why}");
-    }
-}
-
-/// Functions without captures may have one address though their code is different.
-#[test]
-#[cfg_attr(miri, ignore = "there, a function has another address in each place")]
-fn functions_at_one_address_are_not_the_same() {
-    static RUNS: [Count; 2] = [const { Count::new() }; 2];
-    fn at_one_place<F: Fn(CpuId) + Sync>(_: F) -> &'static F {
-        static PLACE: u64 = 0;
-        assert_eq!(size_of::<F>(), 0);
-        // SAFETY: it has no bytes.
-        unsafe { &*(&raw const PLACE).cast::<F>() }
-    }
-    static NOBODY: fn(CpuId) = |_| ();
-    let one: Lend = |machine, _| {
-        machine.call_idempotent(&mask([0]), at_one_place(|_| RUNS[0].add()));
-    };
-    let other: Lend = |machine, _| {
-        machine.call_idempotent(&mask([0]), at_one_place(|_| RUNS[1].add()));
-    };
-    let merged = two_calls_at_once(Policy::BEST, (one, &NOBODY), (other, &NOBODY));
-    assert_eq!((merged, RUNS[0].take(), RUNS[1].take()), (0, 1, 1));
 }
 
 /// Clocks may count from 1970, be coarse or stand still: no two requests in a slot have one number (I11).

@@ -201,40 +201,6 @@ fn a_call_to_a_cpu_that_stops_polling_arrives() {
     });
 }
 
-/// Two initiators lend one idempotent function. However their calls are merged, each is served by a run that began after
-/// its call did, and so sees what its caller wrote before.
-#[test]
-fn a_merged_call_is_served_by_a_run_that_began_after_it() {
-    check(2, || {
-        let machine = online_machine::<3>();
-        let written: &'static [AtomicU64; 2] =
-            Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
-        let seen: &'static [AtomicU64; 2] =
-            Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)]));
-        let finished = counter();
-        let look: &'static (dyn Fn(CpuId) + Sync) = Box::leak(Box::new(move |_: CpuId| {
-            for (written, seen) in written.iter().zip(seen) {
-                if written.load(Ordering::Relaxed) == 1 {
-                    seen.store(1, Ordering::Relaxed);
-                }
-            }
-        }));
-        let lent: &'static &'static (dyn Fn(CpuId) + Sync) = Box::leak(Box::new(look));
-        let call = move |machine: &Machine<3>, me: usize| {
-            written[me].store(1, Ordering::Relaxed);
-            machine.call_idempotent(&CpuMask::only(cpu(2)), lent);
-            assert_eq!(seen[me].load(Ordering::Relaxed), 1, "an old run served it");
-            finished.fetch_add(1, Ordering::AcqRel);
-            wake(machine, 2);
-        };
-        let other = on_cpu(&machine, 1, move |machine| call(machine, 1));
-        let responder = idler(&machine, 2, move || finished.load(Ordering::Acquire) == 2);
-        call(&machine, 0);
-        other.join().unwrap();
-        responder.join().unwrap();
-    });
-}
-
 /// Two CPUs post data to a third one at once, which takes them when it is interrupted: each runs once, and sees what its caller
 /// wrote before.
 #[test]

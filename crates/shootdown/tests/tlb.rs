@@ -228,43 +228,50 @@ fn freed_tables_without_a_range_flush_everything() {
 /// that, and the target has not served three requests since its own last one.
 #[test]
 fn a_gap_in_generations_makes_a_full_flush() {
-    let pages_of = |first, count| LocalFlush::Pages(pages(first, count), FreedTables::No);
-    let in_order = Policy::BEST.with_out_of_order(false);
-    for (policy, missing, calls, dropped) in [
-        (Policy::BEST, 0, 1, pages_of(0, 2)),
-        // The one that is missing may have replaced a table.
-        (
-            Policy::BEST,
-            1,
-            0,
-            LocalFlush::Pages(pages(0, 2), FreedTables::Yes),
-        ),
-        (Policy::BEST, 1, 1, LocalFlush::Space),
-        (Policy::BEST, 2, 0, LocalFlush::Space),
-        (in_order, 0, 0, pages_of(0, 2)),
-        (in_order, 1, 0, LocalFlush::Space),
+    let page = |page, freed| LocalFlush::Pages(pages(page, 1), freed);
+    // A change that is missing may have replaced a table.
+    let (plain, overtaking) = (
+        |number| page(number, FreedTables::No),
+        |number| page(number, FreedTables::Yes),
+    );
+    let (best, space) = (Policy::BEST, LocalFlush::Space);
+    let in_order = best.with_out_of_order(false);
+    for (policy, missing, calls, order, dropped) in [
+        (best, 0, 0, [3, 4], vec![plain(0), plain(1)]),
+        (best, 0, 0, [4, 3], vec![overtaking(1), plain(0)]),
+        (best, 0, 2, [4, 3], vec![space]),
+        (in_order, 0, 0, [4, 3], vec![space]),
+        (best, 1, 0, [3, 4], vec![overtaking(0), overtaking(1)]),
+        (best, 1, 2, [3, 4], vec![space, plain(1)]),
+        (in_order, 1, 0, [3, 4], vec![space, plain(1)]),
+        (best, 2, 0, [3, 4], vec![space, plain(1)]),
     ] {
         let (machine, puppet) = with_puppet::<8>();
         machine.set_policy(policy);
-        let space: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
+        let space_of_all: &'static Space<8> = Box::leak(Box::new(space_on(machine, 2)));
         let submit = move |initiator, page| {
             puppet.as_cpu(initiator, || {
-                machine.submit_flush(space, pages(page, 1), FreedTables::No)
+                machine.submit_flush(space_of_all, pages(page, 1), FreedTables::No)
             })
         };
+        let is_covered = dropped.contains(&space);
+        let expected = dropped.clone();
         let both_flush = move || {
             for _ in 0..calls {
                 puppet.as_cpu(7, || machine.call_many(&CpuMask::first(2), &|_| ()));
             }
-            // CPU 1 begins with its neighbour, so the newer one is found first.
-            let tickets = [(4, 0), (3, 1)].map(|(initiator, page)| submit(initiator, page));
-            puppet.as_cpu(2, || {
-                puppet.deliver(1);
-                puppet.deliver(0);
-            });
+            // A responder finds that of CPU 3 first.
+            let tickets = [(order[0], 0), (order[1], 1)].map(|(cpu, page)| submit(cpu, page));
+            for cpu in [1, 0] {
+                puppet.as_cpu(2, || puppet.deliver(cpu));
+                let flushes = puppet.flushes.take();
+                assert!(flushes.iter().all(|(flushed, _)| *flushed == cpu));
+                let flushes: Vec<_> = flushes.iter().map(|(_, flush)| *flush).collect();
+                assert_eq!(flushes, expected, "{missing} missing, {order:?}");
+                let covered = machine.watch().stats(CpuId::new(cpu)).flushes_covered;
+                assert_eq!(covered, 2 - expected.len() as u64);
+            }
             drop(tickets);
-            assert_eq!(puppet.flushes.take(), [(1, dropped), (0, dropped)]);
-            assert_eq!(machine.watch().stats(cpu(1)).flushes_covered, 1);
         };
         // CPU 5, or 5 and 6, have changed their pages, and are about to say so.
         match missing {
@@ -282,12 +289,12 @@ fn a_gap_in_generations_makes_a_full_flush() {
             }
         }
         puppet.deliver_all();
-        let late = match dropped == LocalFlush::Space {
+        let late = match is_covered {
             true => vec![],
             false => [1, 0].repeat(missing),
         };
         let flushes = puppet.flushes.take();
-        assert!(flushes.iter().all(|(_, flush)| *flush == pages_of(5, 1)));
+        assert!(flushes.iter().all(|(_, flush)| *flush == plain(5)));
         let mut cpus: Vec<_> = flushes.iter().map(|(cpu, _)| *cpu).collect();
         cpus.sort_unstable_by(|one, other| other.cmp(one));
         assert_eq!(cpus, late, "what was dropped whole is covered");
@@ -295,7 +302,7 @@ fn a_gap_in_generations_makes_a_full_flush() {
         submit(3, 0).wait();
         puppet.deliver_all();
         let flushes = puppet.flushes.take();
-        assert!(flushes.iter().all(|(_, flush)| *flush == pages_of(0, 1)));
+        assert!(flushes.iter().all(|(_, flush)| *flush == plain(0)));
         assert_eq!(flushes.len(), 2);
     }
 }
@@ -723,46 +730,6 @@ fn a_space_is_not_loaded_before_its_cpu_is_online() {
     assert!(refuses(|| machine.switch_to(None, &space)));
 }
 
-/// A responder that finds several flushes acknowledges each as it finds it, and flushes once; until then user memory is out of bounds.
-#[test]
-fn a_storm_of_flushes_is_one_flush_for_each_responder() {
-    let (machine, puppet) = with_puppet::<8>();
-    let space = space_on(machine, 2);
-    let is_ours = |event: &TraceEvent| {
-        matches!(event,
-            TraceEvent::Acknowledged { cpu, .. }
-            | TraceEvent::FlushStarted { cpu, .. }
-            | TraceEvent::FlushFinished { cpu, .. } if *cpu == CpuId::new(1))
-    };
-    let submit = |initiator| {
-        puppet.as_cpu(initiator, || {
-            machine.submit_flush(&space, pages(initiator as usize * 2, 1), FreedTables::No)
-        })
-    };
-    let tickets = [2, 3, 4].map(submit);
-    puppet.nmis_ask_about(space.id());
-    puppet.trace.take();
-    assert!(puppet.as_cpu(2, || puppet.deliver(1)));
-    let mut events = puppet.trace.take();
-    events.retain(is_ours);
-    let acknowledged = [2, 3, 4].map(|initiator| TraceEvent::Acknowledged {
-        cpu: cpu(1),
-        initiator: cpu(initiator),
-    });
-    assert_eq!(events[..3], acknowledged);
-    assert_eq!(events.len(), 5, "and one flush: {events:?}");
-    let denied = puppet.user_access_denied.take();
-    let are_denied = events
-        .iter()
-        .all(|event| denied.contains(&Moment::Event(*event)));
-    assert!(are_denied, "{denied:?}");
-    let stats = machine.watch().stats(cpu(1));
-    assert_eq!((stats.early_acks, stats.pages_flushed), (3, 3));
-    assert_eq!((stats.remote_flushes, stats.flushes_covered), (1, 2));
-    puppet.deliver(0);
-    drop(tickets);
-}
-
 /// However a responder finds flushes, it does them before it goes on.
 #[test]
 fn acknowledged_flushes_are_done_before_a_cpu_goes_on() {
@@ -838,32 +805,6 @@ fn who_comes_again_at_once_waits() {
     }
     assert_eq!(early_acks(), before + 2);
     puppet.deliver_all();
-}
-
-/// Full flushes of one space that wait together are one.
-#[test]
-fn full_flushes_that_wait_are_served_by_one() {
-    let (machine, puppet) = with_puppet::<4>();
-    let space = space_on(machine, 4);
-    puppet.deliver_on_relax.store(false, Relaxed);
-    let submit = |cpu| {
-        puppet.as_cpu(cpu, || {
-            machine.submit_flush(&space, FlushRange::WHOLE, FreedTables::Yes)
-        })
-    };
-    let tickets = [1, 2, 3].map(submit);
-    let before = machine.watch().stats(CpuId::new(0));
-    assert!(puppet.deliver(0));
-    let since = machine.watch().stats(CpuId::new(0)).since(&before);
-    assert_eq!((since.full_flushes, since.flushes_covered), (1, 2));
-    // What comes later is flushed again.
-    let later = submit(1);
-    assert!(puppet.deliver(0));
-    let since = machine.watch().stats(CpuId::new(0)).since(&before);
-    assert_eq!((since.full_flushes, since.flushes_covered), (2, 2));
-    puppet.deliver_on_relax.store(true, Relaxed);
-    tickets.into_iter().for_each(FlushTicket::wait);
-    later.wait();
 }
 
 /// What a ticket holds is dropped after the wait, also when the ticket is dropped.

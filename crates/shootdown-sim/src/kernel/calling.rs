@@ -60,7 +60,7 @@ where
         let wanted = self.some_cpus(draw);
         let off = draw.once_in(4);
         let wait = draw.one_of(&[Wait::None, Wait::Received, Wait::Done]);
-        match draw.below(14) {
+        match draw.below(11) {
             0..4 => {
                 let call = draw.one_of(&[Call::All, Call::Many, Call::One, Call::Any]);
                 self.with_interrupts(off, || self.call(call, &wanted));
@@ -73,12 +73,8 @@ where
                 let drops = draw.random.bool();
                 self.with_interrupts(off, || self.submit(&wanted, wait, drops));
             }
-            7..10 => {
-                let which = draw.below(3) / 2;
-                self.with_interrupts(off, || self.call_idempotent(which, &wanted));
-            }
-            10 => self.with_interrupts(off, || self.kick(&wanted)),
-            11 => self.try_post(&wanted),
+            7 => self.with_interrupts(off, || self.kick(&wanted)),
+            8 => self.try_post(&wanted),
             _ => self.post_data(draw),
         }
     }

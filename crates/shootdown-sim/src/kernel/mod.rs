@@ -8,7 +8,7 @@
 //!
 //! * `layout`: where pages and tables are. [`Physical`]: page-table entries in simulated memory. [`Tlb`]: what one CPU's hardware has cached, and
 //!   what it may do by itself.
-//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `block`, `kernel_pages`, `calls`, `idempotent`, `kicks`,
+//! * [`World`]: the engine, the spaces, the frames. `space`, `map`, `fork`, `block`, `kernel_pages`, `calls`, `kicks`,
 //!   `access`, `lazy`, `away`: what it can do.
 //! * [`Setup`]: what it is built of. `stages`: CPUs that are not online. `calling`: what programs do with calls.
 //! * `host_roots`: roots that are no space's: a second one of the kernel's, the trampoline on which CPUs start.
@@ -33,7 +33,6 @@ mod frames;
 mod guarded;
 mod guest;
 mod host_roots;
-mod idempotent;
 mod kernel_pages;
 mod kicks;
 mod layout;

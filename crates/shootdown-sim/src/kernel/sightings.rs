@@ -68,7 +68,6 @@ pub enum Sight {
     /// The watchdog sent an interrupt once more.
     Resent,
     /// A function ran once for several callers.
-    Merged,
     /// Call data were posted.
     DataPosted,
     /// Call data were refused, because they still waited for a CPU.
@@ -110,7 +109,7 @@ pub enum Sight {
 }
 
 /// Number of sights.
-const SIGHTS: usize = 51;
+const SIGHTS: usize = 50;
 
 impl Sight {
     /// All of them, in words.
@@ -170,7 +169,6 @@ impl Sight {
         (Self::SlotsBusy, "all slots of a CPU were busy"),
         (Self::Refused, "an interrupt was refused"),
         (Self::Resent, "the watchdog sent an interrupt again"),
-        (Self::Merged, "a function ran once for several callers"),
         (Self::DataPosted, "call data were posted"),
         (Self::DataBusy, "call data still waited for a CPU"),
         (Self::Taken, "a back end flushed a CPU"),

@@ -14,7 +14,6 @@ use crate::kernel::forgotten::Forgotten;
 use crate::kernel::frames::Frames;
 use crate::kernel::guest::Guests;
 use crate::kernel::host_roots::HostRoots;
-use crate::kernel::idempotent::forget_runs;
 use crate::kernel::layout::{KERNEL, SPACES};
 use crate::kernel::window::Windows;
 use crate::kernel::{
@@ -123,7 +122,6 @@ where
             .entry(KERNEL_ROOT, KERNEL_REGION)
             .as_core()
             .store(Pte::to(KERNEL_TABLE, true).0, Ordering::Relaxed);
-        forget_runs(cpus);
         let second_root = (setup.has_second_root).then_some((FIRST_FREE_FRAME, KERNEL_TABLE));
         let host_roots = HostRoots::new(cpus, setup.has_trampoline, second_root, &hardware);
         let first_free = FIRST_FREE_FRAME + HostRoots::frames(setup.has_second_root);
@@ -182,7 +180,6 @@ where
             (Sight::SlotsBusy, stats.slots_exhausted),
             (Sight::Refused, stats.ipis_refused),
             (Sight::Resent, stats.ipis_resent),
-            (Sight::Merged, stats.functions_merged),
             (Sight::Taken, stats.cpus_taken),
             (Sight::Everywhere, stats.flushes_everywhere),
         ];

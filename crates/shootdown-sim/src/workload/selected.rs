@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use shootdown::{Capacity, Cpus};
-use shootdown_peers::{Lent, fifo_limit};
+use shootdown_peers::fifo_limit;
 
 use crate::timed::{Costs, Timed};
 use crate::workload::engine::with_close_size;
@@ -61,7 +61,7 @@ pub struct SelectedResult {
     pub calls_ps: Vec<Vec<u64>>,
     /// What [`fifo_limit`] says of the same masks.
     pub limit_ps: u64,
-    /// How often the function ran: less than targets by calls where calls were merged.
+    /// How often the function ran.
     pub runs: u64,
     /// Cache lines that moved.
     pub lines: u64,
@@ -107,7 +107,6 @@ where
     let machine = peer.machine(timed, Means::Interrupts, skips_idle_turns);
     let work = Function(&runs, row.function_ps);
     let run = |_| work.run();
-    let lent: Lent<'_> = &run;
     let mut state = machine.run_each(row.peer.name(), |cpu, context| {
         peer.online();
         let Some(masks) = masks.get(cpu) else {
@@ -116,10 +115,7 @@ where
         context.work(SETTLE_PS - context.now_ps());
         for targets in masks {
             let started_ps = context.now_ps();
-            match row.masks {
-                Masks::Idempotent => peer.calls().call_idempotent(targets, &lent),
-                _ => peer.calls().call(targets, lent),
-            }
+            peer.calls().call(targets, &run);
             let ended_ps = context.now_ps();
             times.borrow_mut()[cpu].push(ended_ps - started_ps);
             let (first_ps, last_ps) = span.get();

@@ -113,37 +113,6 @@ where
         self.call_many_with(targets, function, || ()).0
     }
 
-    /// As [`call_many`](Self::call_many), for a function that may as well run once for several callers: on a target that finds
-    /// several calls of the same function waiting, lent at the same address, it runs once for all of them (where the policy
-    /// [merges](crate::Policy::merges)).
-    ///
-    /// The function's code must be the same copy too: call it from one place of the host, not from generic code in several crates,
-    /// which may each have compiled it for themselves (then it runs for each).
-    ///
-    /// Each caller's call is served by a run that began after the call did: the function sees what its caller wrote before.
-    ///
-    /// ```no_run
-    /// # use shootdown::*;
-    /// # fn example<P: Platform>(engine: &Shootdown<P, 4>) {
-    /// static RELOAD: fn(CpuId) = |cpu| println!("{cpu} reads the new settings");
-    /// engine.call_idempotent(&engine.ready_cpus(), &RELOAD);
-    /// # }
-    /// ```
-    pub fn call_idempotent<'t, F>(
-        &self,
-        targets: impl Into<CallTargets<'t, N>>,
-        function: &F,
-    ) -> CpuMask<N>
-    where
-        F: Fn(CpuId) + Sync,
-    {
-        let kind = match self.policy().merges() {
-            true => Kind::CALL.merge(),
-            false => Kind::CALL,
-        };
-        self.call_of_kind(kind, targets.into(), function, || ()).0
-    }
-
     /// As [`call_many`](Self::call_many), and runs `overlap` here, with interrupts as the caller has them (and
     /// preemption too where the policy [waits preemptibly](crate::Policy::waits_preemptibly)), between interrupting the
     /// targets and waiting for them.
@@ -157,24 +126,9 @@ where
     where
         F: Fn(CpuId) + Sync,
     {
-        self.call_of_kind(Kind::CALL, targets.into(), function, overlap)
-    }
-
-    /// Calls `function` on `targets`. Returns which ran it, and what `overlap` returned.
-    #[inline]
-    fn call_of_kind<F, R>(
-        &self,
-        kind: Kind,
-        targets: CallTargets<'_, N>,
-        function: &F,
-        overlap: impl FnOnce() -> R,
-    ) -> (CpuMask<N>, R)
-    where
-        F: Fn(CpuId) + Sync,
-    {
-        let mut ran = CpuMask::EMPTY;
+        let (targets, mut ran) = (targets.into(), CpuMask::EMPTY);
         let result = self.call(function, overlap, |slot, request| {
-            self.dispatch_to(slot, targets, (kind, request), &mut ran)
+            self.dispatch_to(slot, targets, (Kind::CALL, request), &mut ran)
         });
         (ran, result)
     }

@@ -17,7 +17,7 @@ impl OtherSlots {
     pub(crate) const NONE: Self = Self(0);
     /// Above the bits of [`Kind`].
     const SHIFT: u32 = 4;
-    /// The bits of a header that are theirs. The bit of the first slot is never set, and is [`Kind::MERGE`] in a header.
+    /// The bits of a header that are theirs. The bit of the first slot is never set, and is [`Kind::TO_ONE`] in a header.
     pub(crate) const MASK: u64 = 0xe << Self::SHIFT;
 
     pub(crate) const fn from_header(header: u64) -> Self {
@@ -58,7 +58,7 @@ impl Kind {
     const INDIRECT: u8 = 2;
     const ACK_FIRST: u8 = 4;
     pub(super) const BROADCAST: u8 = 8;
-    const MERGE: u8 = 16;
+    const TO_ONE: u8 = 16;
     /// The bits of a header that are a kind's.
     const MASK: u64 = 0x1f;
 
@@ -81,18 +81,18 @@ impl Kind {
         Self(self.0 | Self::ACK_FIRST)
     }
 
-    /// A borrowed function that may run once for several callers who lend the same.
-    pub(crate) const fn merge(self) -> Self {
-        Self(self.0 | Self::MERGE)
-    }
-
     /// Announced in rings, and there only.
     pub(crate) const fn broadcast(self) -> Self {
         Self(self.0 | Self::BROADCAST)
     }
 
-    pub(crate) const fn merges(self) -> bool {
-        self.0 & Self::MERGE != 0
+    /// Names one CPU.
+    pub(crate) const fn to_one(self) -> Self {
+        Self(self.0 | Self::TO_ONE)
+    }
+
+    pub(crate) const fn is_to_one(self) -> bool {
+        self.0 & Self::TO_ONE != 0
     }
 
     pub(crate) const fn is_broadcast(self) -> bool {

@@ -1,25 +1,55 @@
 //! Looking for requests: in the slots of initiators that the inbox names, and in the ring. Flushes are served at once. So are
-//! functions, as long as they are short; long ones, and those that may be merged, go into the backlog.
+//! functions, as long as they are short; long ones, and those of an initiator that has several requests, are left where they are, and
+//! run oldest first: this CPU's bit stays set until it clears it, so they are found again.
 
-use crate::call::backlog::Found;
 use crate::call::ring::MOST_READ;
 use crate::call::ring_entry::Announcement;
-use crate::call::{Kind, OtherSlots, Place};
+use crate::call::{Kind, Number, OtherSlots, Place, Slot, Ticket};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
 
+/// So many initiators that wait, and so many announcements, are compared with each other by age.
+#[cfg(not(loom))]
+const COMPARED: usize = 16;
+/// Two keep the models small.
+#[cfg(loom)]
+const COMPARED: usize = 2;
+
+/// That of two requests in a row. A slot is a line, so its address has no such bit.
+const SERVED_AGAIN: u64 = 1;
+
 /// What a look serves; the rest is left where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Serve {
-    /// Flushes that are acknowledged before they are done; [`flush_owed`](Shootdown::flush_owed) does them, afterwards.
-    EarlyFlushes,
-    /// All flushes; those too.
+    /// Flushes.
     Flushes,
-    /// Functions too, now or from the backlog. Each flush is done at once.
+    /// Functions too, but for those that wait for their turn.
+    Short,
+    /// All.
     All,
+}
+
+/// A function that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    place: Place,
+    kind: Kind,
+    number: Number,
+    /// Nothing else of its initiator waits in a slot.
+    is_last: bool,
+}
+
+impl Left {
+    /// The older of two.
+    fn older(one: Option<Self>, other: Self) -> Option<Self> {
+        match one {
+            Some(one) if one.number.is_before(other.number) => Some(one),
+            _ => Some(other),
+        }
+    }
 }
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
@@ -40,8 +70,8 @@ where
         next.is_some_and(|next| self.ring_of(me.cpu).is_due(next))
     }
 
-    /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run, as far as the
-    /// backlog has room. True if there were any.
+    /// Reads the broadcasts that this CPU has not read: serves the flushes, and the functions where they may run. True if any was
+    /// served.
     #[inline]
     pub(super) fn read_ring(&self, me: Here<'_, N>, serve: Serve) -> bool {
         // Where nothing lies at the next ticket, nothing lies further.
@@ -51,10 +81,9 @@ where
     #[inline(never)]
     fn read_tickets(&self, me: Here<'_, N>, serve: Serve) -> bool {
         let (reader, ring) = (&me.ring, self.ring_of(me.cpu));
-        let (mut is_named, mut from, mut pace) = (false, reader.next(), None);
-        let is_full = !Self::may_take(me, serve);
+        let (mut is_served, mut from, mut pace) = (false, reader.next(), None);
         for _ in 0..MOST_READ {
-            let Some(ticket) = reader.next_from(from, is_full) else {
+            let Some(ticket) = reader.next_from(from, serve == Serve::Flushes) else {
                 break;
             };
             from = ticket.plus(1);
@@ -66,26 +95,25 @@ where
                 Announcement::Ours(initiator, slot) => {
                     let place = Place::in_ring(initiator, slot, ticket);
                     let kind = self.slot_at(place).kind();
-                    if !kind.is_flush() && !Self::may_take(me, serve) {
+                    let others = self.state(initiator).slots[0].others();
+                    if !Self::is_served_now(me, place, kind, others, serve) {
                         reader.leave(ticket);
                         continue;
                     }
                     // Before it is served: a function that polls reads the ring too.
                     reader.has_read(ticket);
-                    let others = self.state(initiator).slots[0].others();
                     // SAFETY: 1. a target reads each ticket once.
-                    unsafe { self.serve_or_keep(me, place, kind, others, serve) };
-                    is_named = true;
+                    unsafe { self.serve_one(me, place, kind) };
+                    is_served = true;
                     match &mut pace {
                         Some(pace) => self.keep_pace(me, pace),
-                        None if serve == Serve::All => pace = Some(self.begin_pace()),
+                        None if serve != Serve::Flushes => pace = Some(self.begin_pace()),
                         None => {}
                     }
                 }
             }
         }
-        self.flush_owed(me);
-        is_named
+        is_served
     }
 
     /// Serves the flush requests of `initiator`, and its functions where they may run; true if nothing is left of it.
@@ -102,10 +130,13 @@ where
             let Some(kind) = slots[slot].kind_for(me.cpu) else {
                 continue;
             };
-            if kind.is_flush() || Self::may_take(me, serve) {
-                let place = Place::in_inbox(initiator, slot);
+            if kind.is_to_one() {
+                Self::expect(me, &slots[slot]);
+            }
+            let place = Place::in_inbox(initiator, slot);
+            if Self::is_served_now(me, place, kind, others, serve) {
                 // SAFETY: 1. just seen, and not in the ring, where it could be found again.
-                is_all &= unsafe { self.serve_or_keep(me, place, kind, others, serve) };
+                unsafe { self.serve_one(me, place, kind) };
             } else {
                 is_all = false;
             }
@@ -113,44 +144,142 @@ where
         is_all
     }
 
-    /// Whether one more function can be served or kept.
+    /// What lies in `slot` names this CPU alone: after twice in a row that slot is asked for in the next interrupt.
     #[inline]
-    fn may_take(me: Here<'_, N>, serve: Serve) -> bool {
-        serve == Serve::All && me.backlog.has_room()
+    fn expect(me: Here<'_, N>, slot: &Slot<N>) {
+        let slot = core::ptr::from_ref(slot).addr() as u64;
+        let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
+        (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
     }
 
-    /// Serves a request, or adds it to the backlog, which has room, if it is a function that waits for its turn; false if it is a
-    /// flush that is left. `others` are those of its initiator's slots that may hold requests, too: its functions run in the order
-    /// in which they were published.
-    ///
-    /// # Safety
-    /// 1. It names this CPU, which has not acknowledged it.
-    #[inline(always)]
-    unsafe fn serve_or_keep(
-        &self,
+    /// The slot that is worth asking for before the inbox has been read.
+    #[inline]
+    pub(super) fn expected_slot(me: Here<'_, N>) -> Option<usize> {
+        let slot = me.served_slot.get();
+        (slot & SERVED_AGAIN != 0).then_some(slot as usize)
+    }
+
+    /// Whether a request is served as it is found. `others` are those of its initiator's slots that may hold requests, too: its functions run
+    /// in the order in which they were published.
+    #[inline]
+    fn is_served_now(
         me: Here<'_, N>,
         place: Place,
         kind: Kind,
         others: OtherSlots,
         serve: Serve,
     ) -> bool {
+        let is_alone = || place.slot() == 0 && others == OtherSlots::NONE;
+        kind.is_flush()
+            || match serve {
+                Serve::Flushes => false,
+                Serve::Short => is_alone() && !me.is_slow.get(),
+                Serve::All => true,
+            }
+    }
+
+    /// Serves a request.
+    ///
+    /// # Safety
+    /// 1. It names this CPU, which has not acknowledged it.
+    #[inline(always)]
+    unsafe fn serve_one(&self, me: Here<'_, N>, place: Place, kind: Kind) {
         me.served.set(me.served.get() + 1);
-        let is_one_of_several = place.slot() > 0 || others != OtherSlots::NONE;
         if kind.is_flush() {
             // SAFETY: duty 1.
-            return unsafe { self.serve_flush(me, place, kind, serve) };
-        }
-        if kind.merges() || me.is_slow.get() || is_one_of_several {
-            me.backlog.add(Found {
-                place,
-                kind,
-                number: self.slot_at(place).number(),
-            });
+            unsafe { self.serve_flush(me, place, kind) };
         } else {
             // SAFETY: duty 1.
             let request = unsafe { self.slot_at(place).contents() };
             self.run_and_acknowledge(me, (place, kind), &request);
         }
+    }
+
+    /// Runs the oldest function of those that wait, and those that were left in the ring before `end`; false if there is none.
+    pub(super) fn run_oldest(&self, me: Here<'_, N>, end: Ticket) -> bool {
+        let oldest = self.oldest_waiting(me);
+        let Some(Left {
+            place,
+            kind,
+            is_last,
+            ..
+        }) = self.oldest_in_ring(me, end, oldest)
+        else {
+            return false;
+        };
+        if place.is_in_ring {
+            me.ring.has_read(place.ticket);
+        } else if is_last {
+            // It announces the next one.
+            me.waiting.remove(place.initiator());
+        }
+        // SAFETY: 1. just seen.
+        unsafe { self.serve_one(me, place, kind) };
         true
+    }
+
+    /// The oldest function of the first initiators that wait. Those that have none do not wait any more.
+    fn oldest_waiting(&self, me: Here<'_, N>) -> Option<Left> {
+        let (mut oldest, mut compared) = (None, 0);
+        for initiator in me.waiting.iter_from(me.cpu) {
+            match self.oldest_of(me, initiator) {
+                Some(left) => oldest = Left::older(oldest, left),
+                None => me.waiting.remove(initiator),
+            }
+            compared += 1;
+            if compared == COMPARED && oldest.is_some() {
+                break;
+            }
+        }
+        oldest
+    }
+
+    /// The oldest function of `initiator` that is found by the inbox.
+    fn oldest_of(&self, me: Here<'_, N>, initiator: CpuId) -> Option<Left> {
+        let slots = &self.state(initiator).slots;
+        let (mut oldest, mut found) = (None, 0);
+        for slot in slots[0].others().with_first() {
+            let kind = slots[slot].kind_for(me.cpu);
+            // Flushes were served before.
+            if let Some(kind) = kind.filter(|kind| !kind.is_flush()) {
+                found += 1;
+                let left = Left {
+                    place: Place::in_inbox(initiator, slot),
+                    kind,
+                    number: slots[slot].number(),
+                    is_last: false,
+                };
+                oldest = Left::older(oldest, left);
+            }
+        }
+        oldest.map(|left| Left {
+            is_last: found == 1,
+            ..left
+        })
+    }
+
+    /// The oldest of `oldest` and the first functions that were left in the ring before `end`.
+    fn oldest_in_ring(
+        &self,
+        me: Here<'_, N>,
+        end: Ticket,
+        mut oldest: Option<Left>,
+    ) -> Option<Left> {
+        for ticket in me.ring.left_before(end).take(COMPARED) {
+            let read = self.ring_of(me.cpu).read(ticket, self.seat_of(me.cpu));
+            // It is ours until it is acknowledged.
+            if let Announcement::Ours(initiator, slot) = read {
+                let place = Place::in_ring(initiator, slot, ticket);
+                let (kind, number) = (self.slot_at(place).kind(), self.slot_at(place).number());
+                let left = Left {
+                    place,
+                    kind,
+                    number,
+                    is_last: false,
+                };
+                oldest = Left::older(oldest, left);
+            }
+        }
+        oldest
     }
 }

@@ -9,12 +9,11 @@
 //! A request for many CPUs is announced in a *ring* that all CPUs of a group read, instead of in their inboxes.
 //!
 //! * `payload`, `request`, `kind`, `pending`, `slot`: a request. `inbox`, `ring`: how its targets learn of it.
-//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `pace`, `backlog`: the responder. `wait`: what ties
+//! * `free_slot`, `publish`, `announce`: the initiator. `serve`, `look`, `run`, `pace`: the responder. `wait`: what ties
 //!   them together.
 //! * `function`, `collect`, `post`, `data`, `kick`: the public calls. `own_post`: a CPU's posts to itself. `lookout`: what no wait looks after. [`ticket`](CallTicket): a call that was submitted and not yet waited for.
 
 mod announce;
-mod backlog;
 mod collect;
 mod data;
 mod free_slot;
@@ -56,12 +55,10 @@ pub use post_data::PostRefused;
 pub use targets::CallTargets;
 pub use ticket::CallTicket;
 
-pub(crate) use backlog::Backlog;
 pub(crate) use data::PostedList;
 pub(crate) use free_slot::{FreeSlot, SlotClass};
 pub(crate) use inbox::Inbox;
 pub(crate) use kind::{Kind, OtherSlots, SLOTS};
-pub(crate) use look::Serve;
 pub(crate) use lookout::Lookout;
 pub(crate) use own_post::OwnPosts;
 pub(crate) use payload::Payload;

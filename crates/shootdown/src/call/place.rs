@@ -50,23 +50,4 @@ impl Place {
     pub(crate) fn slot(self) -> usize {
         usize::from(self.slot)
     }
-
-    #[inline]
-    pub(super) fn to_words(self) -> [u64; 2] {
-        let slot = u64::from(self.slot) << 1 | u64::from(self.is_in_ring);
-        [
-            u64::from(self.initiator.as_u32()) << 32 | slot,
-            self.ticket.as_u64(),
-        ]
-    }
-
-    #[inline]
-    pub(super) fn from_words([first, ticket]: [u64; 2]) -> Self {
-        Self {
-            initiator: CpuId::new((first >> 32) as u32),
-            slot: (first as u32 >> 1) as u8,
-            is_in_ring: first & 1 != 0,
-            ticket: Ticket::from_u64(ticket),
-        }
-    }
 }

@@ -67,7 +67,7 @@ where
                     self.prefetch_slot(cell, words.clone());
                     self.prefetch_inbox(inbox, here.cpu);
                 }
-                let request_ref = self.fill(slot, kind, request, words);
+                let request_ref = self.fill(slot, kind.to_one(), request, words);
                 let must_send = inbox.add(here.cpu, kind.is_flush());
                 (request_ref, u32::from(must_send))
             }

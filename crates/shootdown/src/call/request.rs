@@ -33,23 +33,6 @@ impl Request {
     pub(crate) const fn function(&self) -> Option<Run> {
         self.run
     }
-
-    /// Whether both lend one function.
-    ///
-    /// # Safety
-    /// 1. Both are of a kind that [merges](crate::call::Kind::merges): their payloads are thin pointers.
-    pub(crate) unsafe fn lends_the_same(&self, other: &Self) -> bool {
-        let lent = |request: &Self| {
-            // SAFETY: 1. duty 1. 2. Only the address is used.
-            unsafe { request.payload.get::<*const ()>() }
-        };
-        let runs_the_same = match (self.run, other.run) {
-            (Some(one), Some(two)) => core::ptr::fn_addr_eq(one, two),
-            _ => false,
-        };
-        // Equal code on an object at one address, while both are lent, does the same, whatever its type is called.
-        runs_the_same && lent(self) == lent(other)
-    }
 }
 
 /// Numbers have so many bits; they go round.

@@ -1,6 +1,7 @@
 //! [`RingReader`]: which announcements of its ring one CPU has read.
 
 use crate::call::Ticket;
+use crate::own_set::ones_from;
 use crate::sync::OwnWord;
 
 /// Which tickets one CPU has read; its own.
@@ -45,6 +46,20 @@ impl RingReader {
         let ahead = ticket.ahead_of(self.next()).unwrap_or(0);
         let functions = self.functions.get() | 1u64.checked_shl(ahead as u32).unwrap_or(0);
         self.functions.set(functions);
+    }
+
+    /// The ticket behind the last that was left.
+    pub(crate) fn end_of_left(&self) -> Ticket {
+        let ahead = u64::BITS - self.functions.get().leading_zeros();
+        self.next().plus(u64::from(ahead))
+    }
+
+    /// Those before `end` that were left.
+    pub(crate) fn left_before(&self, end: Ticket) -> impl Iterator<Item = Ticket> {
+        let next = self.next();
+        let left = ones_from(self.functions.get(), 0);
+        left.map(move |ahead| next.plus(u64::from(ahead)))
+            .take_while(move |ticket| ticket.is_before(end))
     }
 
     /// The first ticket that was not read.

@@ -1,6 +1,5 @@
 //! Running a called function, and acknowledging a request.
 
-use crate::call::backlog::{Backlog, Found};
 use crate::call::{Kind, Place, Request, Run, Seat, Slot};
 use crate::capacity::{Capacity, Cpus};
 use crate::cpu::CpuId;
@@ -15,28 +14,6 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Runs the oldest function of the backlog, and acknowledges it for all there that ask for the same. False if there is none.
-    pub(super) fn run_oldest(&self, me: Here<'_, N>) -> bool {
-        let backlog = &me.backlog;
-        let Some(Found { place, kind, .. }) = backlog.take_oldest() else {
-            return false;
-        };
-        // SAFETY: 1. we found it, it was in the backlog once, and no other CPU acknowledges for us.
-        let request = unsafe { self.slot_at(place).contents() };
-        // Before it runs: what is published later may be about what it has not seen.
-        let merged = match kind.merges() {
-            true => self.merge(me, &request, backlog),
-            false => 0,
-        };
-        self.run_and_acknowledge(me, (place, kind), &request);
-        for _ in 0..merged {
-            if let Some(same) = backlog.take_merged() {
-                self.acknowledge(me, same.place);
-            }
-        }
-        true
-    }
-
     /// Runs the function of `request`, which lies at this place, and acknowledges it. Interrupts are off.
     // Always: out of line it costs a call 30 instructions.
     #[inline(always)]
@@ -70,23 +47,6 @@ where
         });
         self.platform
             .on_trace(TraceEvent::FunctionFinished { cpu, initiator });
-    }
-
-    /// Marks those in the backlog that lend the function of `request`, which is one that merges; returns how many.
-    fn merge(&self, me: Here<'_, N>, request: &Request, backlog: &Backlog) -> u64 {
-        let counters = &me.counters;
-        let merged = backlog.merge(|found| {
-            if !found.kind.merges() {
-                return false;
-            }
-            counters.shared_lines_read.add(1);
-            // SAFETY: 1. as in `run_oldest`.
-            let other = unsafe { self.slot_at(found.place).contents() };
-            // SAFETY: 1. both merge.
-            unsafe { other.lends_the_same(request) }
-        });
-        counters.functions_merged.add(merged);
-        merged
     }
 
     /// Runs `function` here as a called function: interrupts are off, and it may not call others and wait.

@@ -1,9 +1,9 @@
 //! The responder's half of a call: what the interrupt handler does.
 //!
 //! It neither allocates, locks nor logs, and every loop here has a bound (I9). Flushes come before functions in the same
-//! interrupt; those that arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`]).
+//! interrupt; those that arrive while functions run wait for one that is slow, or for a few that are not ([`Pace`](crate::call::pace::Pace)).
 //! Functions that arrive then wait for the next interrupt. Those that are found run at once, each responder beginning with the initiator
-//! that follows it, so low CPU numbers have no advantage. Where functions are slow they are taken one at a time, the
+//! that follows it, so low CPU numbers have no advantage. Where functions are slow they stay where they are, and then run one at a time, the
 //! oldest first, so that the targets of two calls agree which goes first: if they did not, both calls would end
 //! late. (That is worth up to 10 % of the whole time where two callers share 64 targets: docs/systems/t5.md.)
 //!
@@ -12,21 +12,13 @@
 
 use crate::call::SLOTS;
 use crate::call::look::Serve;
-use crate::call::pace::Pace;
 use crate::capacity::{Capacity, Cpus};
-use crate::cpu::CpuId;
 use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::own_set::ones_from;
 use crate::platform::Platform;
 use crate::tlb::Serving;
 use crate::trace::TraceEvent;
-
-/// That of two requests in a row. A slot is a line, so its address has no such bit.
-pub(crate) const SERVED_AGAIN: u64 = 1;
-/// Turns of the serving loop in one interrupt, per CPU of the machine: enough for every slot of every
-/// initiator once. What is left then is served by another interrupt that the responder sends itself.
-const TURNS_PER_CPU: usize = SLOTS;
 
 impl<P: Platform, const N: usize> Shootdown<P, N>
 where
@@ -43,9 +35,8 @@ where
             // An initiator has just written our inbox, and we are about to empty it: asking for its line for
             // writing saves the second transfer that a look before the taking costs.
             self.prefetch_inbox(&me.inbox, me.cpu);
-            let slot = me.served_slot.get();
-            if slot & SERVED_AGAIN != 0 {
-                self.platform.prefetch_write(slot as usize);
+            if let Some(slot) = Self::expected_slot(me) {
+                self.platform.prefetch_write(slot);
             }
         }
         let serving = Serving(me);
@@ -119,8 +110,8 @@ where
         // What it was for is served now.
         me.owes_interrupt_since.set(0);
         let mut served = self.look_around(me);
-        if !me.backlog.is_empty() {
-            self.run_backlog(me);
+        if !me.waiting.is_empty() || me.ring.has_functions() {
+            served |= self.run_left(me);
         }
         if !me.posted.0.is_empty() {
             served |= self.run_posted(me);
@@ -128,8 +119,7 @@ where
         served
     }
 
-    /// Empties inbox and ring, and serves what is found, as far as it does not wait for its turn in the backlog; true if there was
-    /// anything.
+    /// Empties the inbox, and serves what is found there and in the ring, but for functions that wait for their turn; true if there was anything.
     fn look_around(&self, me: Here<'_, N>) -> bool {
         let mut served = self.read_ring(me, Serve::Flushes);
         let (waiting, mut only) = (&me.waiting, None);
@@ -143,44 +133,37 @@ where
             }
         });
         if let Some(only) = only {
-            // The backlog is empty, and has room for all that one initiator may ask for.
-            self.expect(me, only);
-            self.look_at(me, only, Serve::All);
+            if !self.look_at(me, only, Serve::Short) {
+                waiting.add(only);
+            }
         } else if came {
             me.is_unsearched.set(true);
             if is_urgent {
                 self.serve_waiting(me);
             }
-            self.refill(me, &mut self.begin_pace());
+            self.run_waiting(me);
         }
         served |= came;
         if me.ring.has_functions() {
-            served |= self.read_ring(me, Serve::All);
+            served |= self.read_ring(me, Serve::Short);
         }
         served
     }
 
-    /// `initiator` is served, and nobody else: after twice in a row the next interrupt asks for its slot before it looks.
-    #[inline]
-    fn expect(&self, me: Here<'_, N>, initiator: CpuId) {
-        let slot = core::ptr::from_ref(&self.state(initiator).slots[0]).addr() as u64;
-        let is_again = me.served_slot.get() & !SERVED_AGAIN == slot;
-        (me.served_slot).set(slot | if is_again { SERVED_AGAIN } else { 0 });
+    /// Serves those that wait, in the order in which they are found. Those whose functions wait for their turn stay in the set.
+    fn run_waiting(&self, me: Here<'_, N>) {
+        let mut pace = self.begin_pace();
+        self.look_at_waiting(me, Serve::Short, |engine| engine.keep_pace(me, &mut pace));
+        me.is_unsearched.set(false);
     }
 
-    /// Serves those that wait, as long as the backlog has room for what is to wait for its turn.
+    /// Looks at the initiators that wait, and keeps those that have something left; `each` runs after each of the others.
     #[inline]
-    fn refill(&self, me: Here<'_, N>, pace: &mut Pace) {
+    fn look_at_waiting(&self, me: Here<'_, N>, serve: Serve, mut each: impl FnMut(&Self)) {
         for (group, word) in me.waiting.groups_from(me.cpu) {
-            let left = self.look_at_group(me, (group, word), Serve::All, |engine| {
-                engine.keep_pace(me, pace);
-            });
+            let left = self.look_at_group(me, (group, word), serve, &mut each);
             me.waiting.set_group(group, left);
-            if left != 0 {
-                return;
-            }
         }
-        me.is_unsearched.set(false);
     }
 
     /// Looks at the initiators `word` of a group; returns those that have something left. `each` runs after each of the others.
@@ -197,37 +180,35 @@ where
             if self.look_at(me, <Cpus<N> as Capacity>::cpu(group, lane), serve) {
                 left &= !(1 << lane);
                 each(self);
-            } else if serve == Serve::All {
-                // No room for the others either.
-                break;
             }
         }
         left
     }
 
-    /// Runs the backlog, and what there was no room for, oldest first.
+    /// Runs the functions that were left, the oldest first; true if there were any.
     #[cold]
-    fn run_backlog(&self, me: Here<'_, N>) {
-        // Those that come meanwhile are left, too.
-        let is_ring_left = me.ring.has_functions();
-        let mut pace = self.begin_pace();
-        for _ in 0..TURNS_PER_CPU * N {
-            if !self.run_oldest(me) {
-                break;
-            }
+    fn run_left(&self, me: Here<'_, N>) -> bool {
+        // Announcements that are left meanwhile have an interrupt of their own on its way.
+        let (end, mut pace, mut turns) = (me.ring.end_of_left(), self.begin_pace(), 0);
+        // An initiator that goes on calling, and whose clock is late, does not keep others from their turn.
+        let most = SLOTS * (me.waiting.len() + me.ring.left_before(end).count());
+        while turns < most && self.run_oldest(me, end) {
+            turns += 1;
             self.keep_pace(me, &mut pace);
-            self.refill(me, &mut pace);
         }
         self.end_pace(me, &pace);
-        // What was taken out of inbox and ring is in no other place.
-        while self.run_oldest(me) {}
-        if is_ring_left {
-            self.read_ring(me, Serve::All);
-            while self.run_oldest(me) {}
-        }
         if !me.waiting.is_empty() {
-            self.put_waiting_back(me);
+            self.run_rest(me);
         }
+        turns > 0
+    }
+
+    /// Runs what is left, each once: what was taken out of inbox and ring is in no other place.
+    #[cold]
+    fn run_rest(&self, me: Here<'_, N>) {
+        self.look_at_waiting(me, Serve::All, |_| ());
+        me.waiting.clear();
+        self.read_ring(me, Serve::All);
     }
 
     /// Serves the flushes that have come while functions ran.
@@ -237,25 +218,12 @@ where
         }
     }
 
-    /// Serves the flushes of those that wait. Those that are acknowledged only when they are done are served by one flush, after
-    /// the others.
+    /// Serves the flushes of those that wait.
     #[cold]
     fn serve_waiting(&self, me: Here<'_, N>) {
         // What they ask for from now on, they announce in inbox or ring.
         me.is_unsearched.set(false);
-        self.look_at_waiting(me, Serve::EarlyFlushes);
-        if me.tlb.owed.is_awaited() {
-            self.look_at_waiting(me, Serve::Flushes);
-            me.tlb.owed.forget_awaited();
-        }
-        self.flush_owed(me);
-    }
-
-    fn look_at_waiting(&self, me: Here<'_, N>, serve: Serve) {
-        for (group, word) in me.waiting.groups_from(me.cpu) {
-            let left = self.look_at_group(me, (group, word), serve, |_| ());
-            me.waiting.set_group(group, left);
-        }
+        self.look_at_waiting(me, Serve::Flushes, |_| ());
     }
 
     /// Serves flushes only. Functions stay in inbox and ring, and their interrupt is on its way. True if there was anything. Interrupts
@@ -278,23 +246,11 @@ where
     /// Empties the inbox, serves its flushes and puts the initiators of functions back; true if there was anything.
     fn take_flushes(&self, me: Here<'_, N>) -> bool {
         let inbox = &me.inbox;
-        let came = inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
+        inbox.take(me.cpu, inbox.is_held(me.cpu), |group, word| {
             let back = self.look_at_group(me, (group, word), Serve::Flushes, |_| ());
             if back != 0 {
                 inbox.put_back(group, back);
             }
-        });
-        self.flush_owed(me);
-        came
-    }
-
-    /// Puts those back that still wait because the bound was reached, for another interrupt.
-    fn put_waiting_back(&self, me: Here<'_, N>) {
-        for (group, word) in me.waiting.groups_with_members() {
-            me.inbox.put_back(group, word);
-        }
-        me.waiting.clear();
-        me.is_unsearched.set(false);
-        self.interrupt_self(me);
+        })
     }
 }

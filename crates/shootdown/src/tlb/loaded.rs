@@ -1,7 +1,7 @@
 //! [`CpuTlb`]: what one CPU has loaded, and which translations it may still hold.
 
 use crate::sync::{OwnFlag, OwnWord};
-use crate::tlb::{Asid, KernelRoot, OwedFlush, SpaceId, TlbGen, UserSide};
+use crate::tlb::{Asid, KernelRoot, SpaceId, TlbGen, UserSide};
 
 /// Changes of the loaded space after the generation that a CPU has recorded: bit `i` is the change `i + 1` further on. The last bit stands for that change
 /// and all behind it, and is never [split](Self::split) off.
@@ -16,16 +16,6 @@ impl Changes {
     #[inline]
     fn only(ahead: u64) -> Self {
         Self(1 << (ahead - 1).min(63))
-    }
-
-    #[inline]
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    #[inline]
-    pub(super) fn count(self) -> u64 {
-        u64::from(self.0.count_ones())
     }
 
     #[inline]
@@ -75,8 +65,6 @@ pub(crate) struct CpuTlb {
     /// A flush that was acknowledged, or that passed the deferring CPU by, has yet to be done: user memory must not be
     /// touched on this CPU.
     owes_flush: OwnFlag,
-    /// What was acknowledged.
-    pub(crate) owed: OwedFlush,
     /// The tag of the loaded root.
     asid: OwnWord,
     /// The loaded root, where it may have to be loaded again under a [global tag](crate::remote::GlobalTags). Without global tags: between the halves of a switch, the
@@ -106,7 +94,6 @@ impl CpuTlb {
             generation: OwnWord::new(),
             apart: OwnWord::new(),
             owes_flush: OwnFlag::new(),
-            owed: OwedFlush::new(),
             asid: OwnWord::new(),
             root: OwnWord::new(),
             user_side_due: OwnWord::new(),
@@ -376,8 +363,8 @@ mod tests {
     fn nothing_is_apart_after_a_load() {
         let tlb = CpuTlb::new();
         tlb.record_changes(Changes::only(2));
-        assert!(!tlb.apart().is_empty());
+        assert_ne!(tlb.apart(), Changes::NONE);
         tlb.record(TlbGen::from_raw(7));
-        assert!(tlb.apart().is_empty());
+        assert_eq!(tlb.apart(), Changes::NONE);
     }
 }

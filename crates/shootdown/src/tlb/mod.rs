@@ -6,7 +6,7 @@
 //! * `defer`: left alone while in the kernel. `present`: in the set, but elsewhere.
 //! * `split`: a second root for user mode. [`window`](WindowRoot): a second root for one CPU;
 //!   `space_root`: one of the two. [`pinned`](PinnedWindows): changing windows.
-//! * `flush`, `spare`: the initiator's half. `respond`: the responder's half, [`owed`](OwedFlush) what it has put off.
+//! * `flush`, `spare`: the initiator's half. `respond`: the responder's half.
 //! * [`remote`](RemoteTargets): CPUs that need no interrupt. `taken`: what they do not know they have dropped. [`global_tag`](GlobalTags): all
 //!   CPUs at once.
 //! * [`batch`](FlushBatch): many changes, one shootdown, frames returned only afterwards. [`flush_guard`](FlushGuard): the same as the guard of a lock.
@@ -25,7 +25,6 @@ mod lazy;
 mod load;
 mod loaded;
 mod names;
-mod owed;
 mod pinned;
 mod present;
 mod range;
@@ -66,7 +65,6 @@ pub(crate) use asid::{Slots, UserSide, Why};
 pub(crate) use batch::Unlinked;
 pub(crate) use lazy::{Attention, LazyMark};
 pub(crate) use loaded::{Changes, CpuTlb};
-pub(crate) use owed::OwedFlush;
 pub(crate) use present::Presence;
 pub(crate) use request::Change;
 pub(crate) use respond::Serving;

@@ -237,14 +237,6 @@ impl PackedRanges {
         self
     }
 
-    /// These and `more`.
-    #[cold]
-    pub(super) fn joined(self, more: Self) -> Self {
-        let mut ranges = self.ranges();
-        ranges.merge(&more.ranges());
-        Self::new(&ranges, self.freed_tables().max(more.freed_tables()))
-    }
-
     #[inline]
     pub(crate) fn is_strict(self) -> bool {
         self.0[1] & Self::STRICT != 0

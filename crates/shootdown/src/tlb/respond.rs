@@ -1,6 +1,6 @@
 //! The responder's half of a flush.
 
-use crate::call::{Kind, Place, STORM, Serve};
+use crate::call::{Kind, Place, STORM};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -48,52 +48,30 @@ impl<P: Platform, const N: usize> Shootdown<P, N>
 where
     Cpus<N>: Capacity,
 {
-    /// Serves one flush request of this kind; false if it is left. Interrupts are off.
+    /// Serves one flush request of this kind. Interrupts are off.
     ///
     /// # Safety
     /// 1. The request names this CPU, which has not acknowledged it.
-    pub(crate) unsafe fn serve_flush(
-        &self,
-        me: Here<'_, N>,
-        place: Place,
-        kind: Kind,
-        serve: Serve,
-    ) -> bool {
+    pub(crate) unsafe fn serve_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
-        let at_once = serve == Serve::All;
         // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
         // again, this CPU would do nothing but flush.
-        if kind.is_ack_first() && me.met.insert(place.initiator()) {
-            // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
-            // NMI-like contexts ask `UserMemory::access_ok`.
-            me.counters.early_acks.add(1);
-            if at_once && me.tlb.owed.is_none() {
-                // Before the acknowledgement: it panics at a mistake of the host's.
-                let is_due = self.check_due(me, &flush);
-                me.tlb.set_owes_flush(true);
-                self.acknowledge(me, place);
-                if is_due {
-                    self.flush_change(me, &flush, Role::Responder);
-                }
-                me.tlb.set_owes_flush(false);
-            } else {
-                self.owe(me, &flush);
-                self.acknowledge(me, place);
-                if at_once {
-                    self.flush_owed(me);
-                }
-            }
-            return true;
+        if !kind.is_ack_first() || !me.met.insert(place.initiator()) {
+            self.flush_here(me, &flush, Role::Responder);
+            return self.acknowledge(me, place);
         }
-        let may_wait = !kind.is_ack_first() && !kind.is_indirect();
-        if serve == Serve::EarlyFlushes && may_wait && Self::is_due(me, &flush) {
-            me.tlb.owed.await_flush(flush.generation);
-            return false;
-        }
-        self.flush_here(me, &flush, Role::Responder);
+        // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
+        // NMI-like contexts ask `UserMemory::access_ok`.
+        me.counters.early_acks.add(1);
+        // Before the acknowledgement: it panics at a mistake of the host's.
+        let is_due = self.check_due(me, &flush);
+        me.tlb.set_owes_flush(true);
         self.acknowledge(me, place);
-        true
+        if is_due {
+            self.flush_change(me, &flush, Role::Responder);
+        }
+        me.tlb.set_owes_flush(false);
     }
 
     /// What a flush request of this kind asks for.
@@ -128,20 +106,8 @@ where
             };
             return self.carry_out(me, request, extent, role);
         }
-        if !me.tlb.owed.is_none() {
-            self.owe(me, request);
-            self.flush_owed(me);
-        } else if self.check_due(me, request) {
-            self.flush_change(me, request, role);
-        }
-    }
-
-    /// From here on this CPU has to drop what `request`, which is about a user space, names, as far as it may hold it.
-    #[inline]
-    fn owe(&self, me: Here<'_, N>, request: &FlushRequest) {
         if self.check_due(me, request) {
-            me.tlb.set_owes_flush(true);
-            me.tlb.owed.add(request, me.tlb.change(request.generation));
+            self.flush_change(me, request, role);
         }
     }
 
@@ -175,28 +141,6 @@ where
         me.tlb.loaded() == request.space && request.generation > me.tlb.generation()
     }
 
-    /// Drops all that this CPU owes. Before that nothing here may use user memory. Interrupts are off.
-    #[inline]
-    pub(crate) fn flush_owed(&self, me: Here<'_, N>) {
-        if !me.tlb.owed.is_none() {
-            self.flush_all_owed(me);
-        }
-    }
-
-    #[cold]
-    fn flush_all_owed(&self, me: Here<'_, N>) {
-        let (request, changes) = me.tlb.owed.take();
-        me.counters.flushes_covered.add(changes.count() - 1);
-        self.flush_changes(me, &request, changes, Role::Responder);
-        me.tlb.set_owes_flush(false);
-    }
-
-    /// As [`flush_changes`](Self::flush_changes), for the change of `request` alone.
-    #[inline]
-    fn flush_change(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
-        self.flush_changes(me, request, me.tlb.change(request.generation), role);
-    }
-
     /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
     /// were dropped before it. (More than one, or a storm, and one whole flush for all is quicker.)
     ///
@@ -204,7 +148,8 @@ where
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
     /// serve, and after a full flush they are covered.
     #[inline]
-    fn flush_changes(&self, me: Here<'_, N>, request: &FlushRequest, changes: Changes, role: Role) {
+    fn flush_change(&self, me: Here<'_, N>, request: &FlushRequest, role: Role) {
+        let changes = me.tlb.change(request.generation);
         if request.freed_tables() == FreedTables::Yes && me.lazy.get() == Attention::Lazy {
             // Nothing here uses the space: instead of flushing now and again, let go of it.
             return self.detach(me.cpu);
@@ -291,13 +236,10 @@ where
         }
         self.drop_requested::<WINDOWS>(me, request, extent);
         if space != SpaceId::KERNEL {
-            // I3: the generation came with the request, the flush is done, now it may be recorded. What was dropped whole serves
-            // all that were found before.
+            // I3: the generation came with the request, the flush is done, now it may be recorded.
             match extent {
                 Extent::Pages(changes) => me.tlb.record_changes(changes),
-                Extent::All => me
-                    .tlb
-                    .record_whole(request.generation.max(me.tlb.owed.awaited())),
+                Extent::All => me.tlb.record_whole(request.generation),
             }
         }
         me.activity.begins(before);

@@ -211,7 +211,7 @@ pub struct Calls {
     /// Targets of a call, one row each: numbers, or all
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub targets: Option<Vec<String>>,
-    /// How targets are drawn: disjoint, random, identical, idempotent (identical, and functions that may be merged)
+    /// How targets are drawn: disjoint, random, identical
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub masks: Option<Vec<String>>,
     /// How long a function takes on each target, in microseconds (selected) [default: 0,500]

@@ -88,7 +88,6 @@ fn group(plan: &ContestPlan<'_>, group: &Group, rows: &[Row]) -> String {
     let mut columns = SHAPES.to_vec();
     columns.extend(times.iter().filter(|_| !timed.is_empty()));
     columns.extend(COUNTS);
-    columns.extend(rows.iter().any(Row::may_merge).then_some(RUNS));
     text + &format!(
         "one call; spread: the slowest initiator's p99 by the fastest one's\n{}\n",
         table(&columns, rows)
@@ -142,13 +141,6 @@ const COUNTS: [Column; 4] = [
         Format::Of(|row| row.count_of_call("spurious")),
     ),
 ];
-/// Where they may be merged.
-const RUNS: Column = Column::new(
-    "runs",
-    "runs",
-    Format::Of(|row| row.may_merge().then(|| row.count_of_call("runs"))?),
-);
-
 fn masks(row: &Row) -> Option<String> {
     let mark = if row.crowds_host() { " *" } else { "" };
     Some(format!("{}{mark}", row.text("masks")))
@@ -256,11 +248,6 @@ impl Row {
     /// A thousandth of a time, if times say something.
     fn time(&self, key: &str) -> Option<String> {
         self.has_times().then(|| format!("{:.1}", self.us(key)))
-    }
-
-    /// Whether one run may serve several calls.
-    pub fn may_merge(&self) -> bool {
-        self.text("masks") == "idempotent"
     }
 }
 

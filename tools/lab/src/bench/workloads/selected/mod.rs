@@ -7,7 +7,6 @@ mod goals;
 mod plan;
 
 use serde_json::json;
-use shootdown_callbench::Masks;
 use shootdown_sim::workload::{PUBLISHED_SELECTED, Peer, Selected, SelectedResult};
 
 use self::plan::{FUNCTIONS_PS, Line, Plan};
@@ -88,7 +87,7 @@ fn measure(plan: &Plan, calls: &Calls, setup: &Setup) -> Outcome<Vec<Row>> {
 fn row(line: &Line, peer: Peer, result: &SelectedResult, base_ps: u64) -> Row {
     let change = |whole_ps: u64| 100.0 * (whole_ps as f64 / base_ps as f64 - 1.0);
     // Where the limit means anything.
-    let has_limit = line.function_ps > 0 && line.masks != Masks::Idempotent;
+    let has_limit = line.function_ps > 0;
     Row::of(json!({
         "machine": "sim", "accel": "virtual time", "peer": peer.name(), "cpus": line.cpus,
         "function_ns": line.function_ps as f64 / 1000.0, "masks": line.masks.name(),
@@ -106,7 +105,7 @@ fn row(line: &Line, peer: Peer, result: &SelectedResult, base_ps: u64) -> Row {
 /// What the authors of T5 measured, in percent; they do not say how their masks were drawn.
 fn published(line: &Line) -> Option<f64> {
     let column = [1, 2, 4].iter().position(|n| *n == line.initiators)?;
-    if line.function_ps != FUNCTIONS_PS[0] || line.masks == Masks::Idempotent {
+    if line.function_ps != FUNCTIONS_PS[0] {
         return None;
     }
     let mut rows = PUBLISHED_SELECTED.iter();
