@@ -109,7 +109,7 @@ impl Contender {
     pub fn call(&self, targets: &Mask, function: &(dyn Fn(CpuId) + Sync)) {
         match &self.calls {
             Whose::Ours(_) => {
-                ENGINE.call_many(targets, &function);
+                ENGINE.call_many(targets, function);
             }
             Whose::Theirs(calls) => calls.call(targets, function),
         }
@@ -126,7 +126,10 @@ impl Contender {
                 let range = FlushRange::pages(start, pages, PageSize::SIZE_4K);
                 ENGINE.flush(space, range, FreedTables::No);
             }
-            Whose::Theirs(calls) => calls.call(everybody, &|_: CpuId| turn::flush_pages(pages)),
+            Whose::Theirs(calls) => {
+                let function = Line(move |_: CpuId| turn::flush_pages(pages));
+                calls.call(everybody, &function.0);
+            }
         }
     }
 }

@@ -142,10 +142,11 @@ impl Job {
         let targets: Mask = self.mask(self.operation.targets(me, self.cpus));
         let everybody: Mask = self.mask(0..self.cpus);
         let mut asked = Vec::with_capacity(self.calls);
-        let function = |_: CpuId| {
+        // What it holds is read elsewhere, while this CPU writes to its stack around it.
+        let function = Line(move |_: CpuId| {
             RAN.with(|ran| note(&ran[me]));
             cpu::spend(FUNCTION.0.load(Ordering::Relaxed));
-        };
+        });
         while READY.0.load(Ordering::Acquire) < self.cpus {
             cpu::look();
             core::hint::spin_loop();
@@ -166,7 +167,7 @@ impl Job {
             let start = cycles();
             match self.operation.pages() {
                 Some(pages) => self.contender.flush(&everybody, pages, turn),
-                None => self.contender.call(&targets, &function),
+                None => self.contender.call(&targets, &function.0),
             }
             let end = cycles_after();
             let [_, sent] = cpu::noted();

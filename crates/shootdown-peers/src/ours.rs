@@ -17,7 +17,7 @@ where
     Cpus<N>: Capacity,
 {
     fn call(&self, targets: &CpuMask<N>, function: &(dyn Fn(CpuId) + Sync)) {
-        self.call_many(targets, &|cpu: CpuId| function(cpu));
+        self.call_many(targets, function);
     }
 
     fn handle_ipi(&self) {

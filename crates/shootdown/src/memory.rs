@@ -62,8 +62,8 @@ where
     pub(crate) served: OwnWord,
     /// The address of the slot that was served last and alone, with `SERVED_AGAIN` if it was the one before that, too.
     pub(crate) served_slot: OwnWord,
-    /// Whose flushes this CPU has acknowledged before it did them, since the interrupted task went on last.
-    pub(crate) met: OwnSet<N>,
+    /// Flushes that this CPU has acknowledged before it did them, since the interrupted task could go on last.
+    pub(crate) early_acks: OwnWord,
     /// Requests of this CPU that still leave the rings alone.
     pub(crate) ring_rest: OwnWord,
     /// Initiators that were taken out of the inbox and may have functions left. Empty but in the handler, and where a waiter serves functions.
@@ -100,7 +100,7 @@ where
                     is_slow: OwnFlag::new(),
                     served: OwnWord::new(),
                     served_slot: OwnWord::new(),
-                    met: OwnSet::new(),
+                    early_acks: OwnWord::new(),
                     ring_rest: OwnWord::new(),
                     waiting: OwnSet::new(),
                     is_unsearched: OwnFlag::new(),

@@ -78,14 +78,6 @@ where
         );
     }
 
-    /// Adds `cpu`; false if it is a member already.
-    #[inline]
-    pub(crate) fn insert(&self, cpu: CpuId) -> bool {
-        let members = self.word(<Cpus<N> as Capacity>::group(cpu)).get();
-        self.add(cpu);
-        members & <Cpus<N> as Capacity>::bit(cpu) == 0
-    }
-
     #[inline]
     pub(crate) fn remove(&self, cpu: CpuId) {
         let group = <Cpus<N> as Capacity>::group(cpu);

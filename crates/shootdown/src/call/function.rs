@@ -52,7 +52,10 @@ impl core::error::Error for NotReady {}
 ///
 /// # Safety
 /// 1. The payload, if any, is `Payload::of::<*const F>` of a closure that is alive now.
-unsafe fn run_borrowed<F: Fn(CpuId) + Sync>(payload: Option<&Payload>, cpu: CpuId) -> &'static str {
+unsafe fn run_borrowed<F: Fn(CpuId) + Sync + ?Sized>(
+    payload: Option<&Payload>,
+    cpu: CpuId,
+) -> &'static str {
     if let Some(payload) = payload {
         // SAFETY: duty 1.
         let function: *const F = unsafe { payload.get() };
@@ -80,7 +83,7 @@ where
     /// Inside a called function.
     pub fn call_one<F>(&self, target: CpuId, function: &F) -> Result<(), NotReady>
     where
-        F: Fn(CpuId) + Sync,
+        F: Fn(CpuId) + Sync + ?Sized,
     {
         let mut result = Err(NotReady { cpu: target });
         let dispatch = |slot: &FreeSlot<'_, P, N>, request| {
@@ -108,7 +111,7 @@ where
         function: &F,
     ) -> CpuMask<N>
     where
-        F: Fn(CpuId) + Sync,
+        F: Fn(CpuId) + Sync + ?Sized,
     {
         self.call_many_with(targets, function, || ()).0
     }
@@ -124,7 +127,7 @@ where
         overlap: impl FnOnce() -> R,
     ) -> (CpuMask<N>, R)
     where
-        F: Fn(CpuId) + Sync,
+        F: Fn(CpuId) + Sync + ?Sized,
     {
         let (targets, mut ran) = (targets.into(), CpuMask::EMPTY);
         let result = self.call(function, overlap, |slot, request| {
@@ -143,7 +146,7 @@ where
         dispatch: impl FnOnce(&FreeSlot<'_, P, N>, Request) -> Dispatched,
     ) -> R
     where
-        F: Fn(CpuId) + Sync,
+        F: Fn(CpuId) + Sync + ?Sized,
     {
         let request = Request::call(
             run_borrowed::<F>,

@@ -42,9 +42,9 @@ where
         let serving = Serving(me);
         let served = self.serve(me);
         core::mem::forget(serving);
-        if !me.met.is_empty() && me.inbox.is_quiet(me.cpu) {
-            // Nobody keeps the interrupted task from going on.
-            me.met.clear();
+        if me.early_acks.get() != 0 && me.inbox.is_quiet(me.cpu) {
+            // The interrupted task goes on.
+            me.early_acks.set(0);
         }
         me.counters.ipis_received.add(1);
         if !served {
@@ -90,7 +90,7 @@ where
     fn poll_with(&self, serve: impl FnOnce(&Self, Here<'_, N>) -> bool) -> bool {
         let _irq = self.irq_guard();
         let me = self.here();
-        me.met.clear();
+        me.early_acks.set(0);
         let serving = Serving(me);
         let served = serve(self, me);
         core::mem::forget(serving);

@@ -18,6 +18,10 @@ pub(crate) enum Role {
     Responder,
 }
 
+/// So many flushes are acknowledged before they are done until the interrupted task can go on. Those that come then wait: if their initiators went on at
+/// once, again and again, this CPU would do nothing but flush.
+const MOST_EARLY_ACKS: u64 = 64;
+
 /// How much a flush drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
@@ -55,14 +59,14 @@ where
     pub(crate) unsafe fn serve_flush(&self, me: Here<'_, N>, place: Place, kind: Kind) {
         // SAFETY: duty 1.
         let flush = unsafe { self.read_flush(me, place, kind) };
-        // An initiator that comes again before the interrupted task could go on waits for the flush: if it went on at once, again and
-        // again, this CPU would do nothing but flush.
-        if !kind.is_ack_first() || !me.met.insert(place.initiator()) {
+        let early = me.early_acks.get();
+        if !kind.is_ack_first() || early == MOST_EARLY_ACKS {
             self.flush_here(me, &flush, Role::Responder);
             return self.acknowledge(me, place);
         }
         // I5: nothing on this CPU touches user memory before the flush: interrupts are off, functions wait for it, and
         // NMI-like contexts ask `UserMemory::access_ok`.
+        me.early_acks.set(early + 1);
         me.counters.early_acks.add(1);
         // Before the acknowledgement: it panics at a mistake of the host's.
         let is_due = self.check_due(me, &flush);
