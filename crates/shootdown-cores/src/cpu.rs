@@ -95,12 +95,16 @@ pub fn cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(is_ours).collect()
 }
 
-/// What the host calls its processors.
+/// What the host calls its processors: name, family and model, for the name may be that of many.
 pub fn model() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let named = info.lines().find(|line| line.starts_with("model name"));
-    let name = named.and_then(|line| line.split_once(": "));
-    name.map_or("unknown", |(_, name)| name).to_owned()
+    let of = |key: &str| {
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        let found = fields.find(|(name, _)| name.trim() == key);
+        found.map_or("unknown", |(_, value)| value.trim())
+    };
+    let [name, family, model] = ["model name", "cpu family", "model"].map(of);
+    format!("{name}, family {family}, model {model}")
 }
 
 /// The name under which the running CPU acts.
