@@ -60,7 +60,7 @@ where
     pub(crate) is_slow: OwnFlag,
     /// Requests of others that were served since this CPU published its last one.
     pub(crate) served: OwnWord,
-    /// The address of the slot that was served last and alone, with `SERVED_AGAIN` if it was the one before that, too.
+    /// The address of the slot whose request named this CPU alone last, with `SERVED_AGAIN` if that was so of the one before, too.
     pub(crate) served_slot: OwnWord,
     /// Flushes that this CPU has acknowledged before it did them, since the interrupted task could go on last.
     pub(crate) early_acks: OwnWord,

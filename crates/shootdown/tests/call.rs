@@ -410,6 +410,17 @@ fn a_target_expects_the_slot_that_it_has_served_twice_in_a_row() {
 }
 
 #[test]
+fn functions_of_unsized_types_are_called() {
+    let machine = machine::<3>();
+    let ran = [const { AtomicU32::new(0) }; 3];
+    let count = |cpu: CpuId| _ = ran[cpu.index()].fetch_add(1, Relaxed);
+    let function: &(dyn Fn(CpuId) + Sync) = &count;
+    machine.call_one(cpu(1), function).unwrap();
+    assert_eq!(machine.call_many(&mask([0, 2]), function), mask([0, 2]));
+    assert_eq!(ran.each_ref().map(|ran| ran.load(Relaxed)), [1; 3]);
+}
+
+#[test]
 fn a_called_function_may_not_call_and_wait_but_may_post() {
     static POSTED: Count = Count::new();
     let machine = machine::<3>();

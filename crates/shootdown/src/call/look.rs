@@ -28,7 +28,7 @@ pub(crate) enum Serve {
     Flushes,
     /// Functions too, but for those that wait for their turn.
     Short,
-    /// All.
+    /// Functions too, whether they wait for their turn or not.
     All,
 }
 
