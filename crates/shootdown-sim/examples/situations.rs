@@ -18,7 +18,7 @@ const CPUS: usize = 36;
 const CALLS: usize = 24;
 
 /// Calls and flushes: preset, CPUs, who calls, what for, and targets.
-const VOLLEYS: [(&str, usize, Callers, Operation, usize); 16] = [
+const VOLLEYS: [(&str, usize, Callers, Operation, usize); 18] = [
     ("haswell-ep", CPUS, One, Call, 1),
     ("haswell-ep", CPUS, One, Call, 8),
     ("haswell-ep", CPUS, One, Call, 35),
@@ -34,6 +34,8 @@ const VOLLEYS: [(&str, usize, Callers, Operation, usize); 16] = [
     ("large-server", 64, All, Call, 63),
     ("large-server", 64, All, Flush, 63),
     ("large-server", 192, All, Flush, 191),
+    ("large-server", 256, All, Call, 255),
+    ("large-server", 256, All, Flush, 255),
     ("large-server", 512, One, Call, 511),
 ];
 

@@ -13,7 +13,7 @@ use shootdown::watch::*;
 use shootdown::*;
 
 /// Broadcasts that a ring has room for.
-const ROOM: u64 = 8;
+const ROOM: u64 = 4;
 
 /// A machine that broadcasts everything.
 fn loud<const N: usize>() -> &'static puppet::Machine<N>

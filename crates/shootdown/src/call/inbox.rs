@@ -25,7 +25,8 @@ where
 {
     /// The words of `initiators` that have bits, when there are several words; unused otherwise.
     rung: AtomicU64,
-    /// Not zero when an initiator has asked for a flush; a hint for a responder that runs functions.
+    /// Not zero when an initiator has asked for a flush; a hint for a responder that runs functions. Unused when there are several words: then the
+    /// doorbell says it.
     urgent: AtomicU64,
     initiators: AtomicCpuMask<N>,
 }
@@ -49,7 +50,7 @@ where
         }
     }
 
-    /// What holds the doorbell of `me`. No CPU is its own initiator; words need 63 of the bits.
+    /// What holds the doorbell of `me`. No CPU is its own initiator; words need 62 of the bits.
     fn mark(me: CpuId) -> u64 {
         match Self::IS_WIDE {
             true => 1 << 63,
@@ -57,8 +58,11 @@ where
         }
     }
 
-    /// The last bit of the doorbell that stands for a word; with 64 words, for the last two.
-    const LAST_WORD_BIT: usize = 62;
+    /// The doorbell's bit for flushes, when there are several words.
+    const URGENT: u64 = if Self::IS_WIDE { 1 << 62 } else { 0 };
+
+    /// The last bit of the doorbell that stands for a word; with 64 words, for the last three.
+    const LAST_WORD_BIT: usize = 61;
 
     /// The doorbell's bit for a word, when there are several.
     #[inline]
@@ -89,39 +93,47 @@ where
         // ORDERING: Release publishes the slot; pairs with the Acquire in `take`. Acquire: a responder that has emptied the inbox
         // before has taken back the hint before that, not after ours.
         let before = self.initiators.insert(initiator, Ordering::AcqRel);
-        // A flush rings also where another's bit is: that one may not have rung yet, and a responder that takes its hint back passes by a
-        // word for which nobody has. Then it finds the bit, or takes its hint back before this sets it.
-        let rings = (before == 0) | (Self::IS_WIDE & is_flush);
-        let must_send = rings
-            && (!Self::IS_WIDE || {
-                let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
-                // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
-                self.rung.fetch_or(bit, Ordering::AcqRel) == 0
-            });
-        if is_flush {
-            // After the bit: the hint may come late, but does not get lost.
-            // ORDERING: Release: a responder that sees the hint sees the bit; pairs with `is_urgent`.
-            self.urgent.store(1, Ordering::Release);
+        if !Self::IS_WIDE {
+            if is_flush {
+                // After the bit: the hint may come late, but does not get lost.
+                // ORDERING: Release: a responder that sees the hint sees the bit; pairs with `is_urgent`.
+                self.urgent.store(1, Ordering::Release);
+            }
+            return before == 0;
         }
-        must_send
+        // A flush rings also where another's bit is: that one may not have rung yet, and a responder that takes the hint passes by a
+        // word for which nobody has.
+        let hint = if is_flush { Self::URGENT } else { 0 };
+        (before == 0 || is_flush) && {
+            let bit = Self::word_bit(<Cpus<N> as Capacity>::group(initiator));
+            // ORDERING: Release publishes the bit to the responder that empties the doorbell; see the module text.
+            self.rung.fetch_or(bit | hint, Ordering::AcqRel) & !Self::URGENT == 0
+        }
     }
 
     /// Whether no initiator is in it; a hint.
     #[inline]
     pub(crate) fn is_quiet(&self, me: CpuId) -> bool {
-        self.doorbell().load(Ordering::Relaxed) & !Self::mark(me) == 0
+        self.doorbell().load(Ordering::Relaxed) & !(Self::mark(me) | Self::URGENT) == 0
     }
 
     /// Whether a flush may have come since [`take`](Self::take) was called; a hint.
     #[inline]
     pub(crate) fn is_urgent(&self) -> bool {
         // ORDERING: Acquire: the taking that follows finds the bit that the hint is about; pairs with `add`.
-        self.urgent.load(Ordering::Acquire) != 0
+        match Self::IS_WIDE {
+            true => self.rung.load(Ordering::Acquire) & Self::URGENT != 0,
+            false => self.urgent.load(Ordering::Acquire) != 0,
+        }
     }
 
     /// Has this CPU's own polls look, though no flush has come. Interrupts are off.
     pub(crate) fn hint(&self) {
-        self.urgent.store(1, Ordering::Relaxed);
+        match Self::IS_WIDE {
+            // ORDERING: as in `hold`.
+            true => _ = self.rung.fetch_or(Self::URGENT, Ordering::AcqRel),
+            false => self.urgent.store(1, Ordering::Relaxed),
+        }
     }
 
     /// Empties the inbox: `found` gets the word of each group that has initiators. False when it was quiet. Only its own CPU calls
@@ -137,19 +149,22 @@ where
             // The hint stays: taken back here, it could hide a flush that comes after the look.
             return false;
         }
-        // Before the exchange: a flush that comes after that sets the hint after this.
-        self.urgent.store(0, Ordering::Relaxed);
+        if !Self::IS_WIDE {
+            // Before the exchange: a flush that comes after that sets the hint after this.
+            self.urgent.store(0, Ordering::Relaxed);
+        }
         let mark = if stays_held { Self::mark(me) } else { 0 };
         // ORDERING: Acquire sees the slots behind the bits, or the bits of every initiator that found the doorbell rung;
         // pairs with `add`.
-        let rung = self.doorbell().swap(mark, Ordering::AcqRel) & !Self::mark(me);
+        let rung = self.doorbell().swap(mark, Ordering::AcqRel) & !(Self::mark(me) | Self::URGENT);
         if !Self::IS_WIDE {
             found(0, rung);
             return true;
         }
         let mut groups = rung;
-        if <Cpus<N> as Capacity>::WORDS > Self::LAST_WORD_BIT + 1 {
-            groups |= (rung >> Self::LAST_WORD_BIT) << (Self::LAST_WORD_BIT + 1);
+        let words = <Cpus<N> as Capacity>::WORDS;
+        if words > Self::LAST_WORD_BIT && rung >> Self::LAST_WORD_BIT != 0 {
+            groups |= u64::MAX << Self::LAST_WORD_BIT & u64::MAX >> (64 - words);
         }
         while groups != 0 {
             let group = groups.trailing_zeros() as usize;
@@ -194,13 +209,15 @@ where
     #[must_use]
     pub(crate) fn let_go(&self, me: CpuId) -> bool {
         // ORDERING: Acquire sees the bits of those that found only the mark; pairs with `add`.
+        // Only this CPU sets the hint alone.
+        let hint = self.doorbell().load(Ordering::Relaxed) & Self::URGENT;
         let silenced = self.doorbell().compare_exchange(
-            Self::mark(me),
-            0,
+            Self::mark(me) | hint,
+            hint,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
-        silenced.map_or_else(|seen| seen == 0, |_| true)
+        silenced.map_or_else(|seen| seen & !Self::URGENT == 0, |_| true)
     }
 
     /// Puts initiators of a group back that could not be served now. The caller is the inbox's own CPU and sees to it
@@ -231,10 +248,10 @@ mod tests {
 
     use crate::cpu::CpuId;
 
-    /// With 64 words the last two share a bit of the doorbell.
+    /// With 64 words the last three share a bit of the doorbell.
     #[test]
     fn the_last_words_are_found() {
-        for initiators in [&[4095][..], &[4031], &[3967, 4031, 4095], &[0, 4095]] {
+        for initiators in [&[4095][..], &[4031], &[3903, 3967, 4031, 4095], &[0, 4095]] {
             let (inbox, me) = (Inbox::<4096>::new(), CpuId::new(1));
             inbox.hold(me);
             for initiator in initiators {
@@ -247,5 +264,22 @@ mod tests {
             assert_eq!(found, initiators);
             assert!(inbox.add(CpuId::new(4095), false), "it is silent");
         }
+    }
+
+    /// A CPU that owes itself an interrupt has others interrupt it as before.
+    #[test]
+    fn a_hint_alone_is_no_initiator() {
+        let (inbox, me, other) = (Inbox::<128>::new(), CpuId::new(1), CpuId::new(70));
+        inbox.hold(me);
+        inbox.hint();
+        assert!(inbox.is_urgent() && inbox.is_quiet(me));
+        assert!(inbox.let_go(me), "nobody relies on it");
+        assert!(!inbox.is_held(me));
+        assert!(inbox.add(other, false), "it must be interrupted");
+        assert!(inbox.take(me, false, |group, word| assert_eq!(
+            (group, word),
+            (1, 1 << 6)
+        )));
+        assert!(!inbox.is_urgent());
     }
 }

@@ -139,7 +139,7 @@ where
 {
     loom::model(move || {
         let inbox = Arc::new(Inbox::<N>::new());
-        inbox.urgent.store(1, Ordering::Release);
+        inbox.hint();
         let adding = {
             let inbox = inbox.clone();
             loom::thread::spawn(move || inbox.add(CpuId::new(initiator), true))

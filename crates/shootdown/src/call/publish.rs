@@ -50,7 +50,8 @@ where
         let is_storm = here.served.get() >= STORM;
         here.served.set(0);
         let policy = self.policy();
-        if policy.broadcasts_to(named) && !is_storm && !Self::rests_from_rings(here) {
+        let uses_rings = policy.broadcasts_to(named) && (kind.is_flush() || !is_storm);
+        if uses_rings && !Self::rests_from_rings(here) {
             return self.publish_broadcast(slot, kind.broadcast(), request, (targets, named));
         }
         let prefetches = Self::prefetches(policy);

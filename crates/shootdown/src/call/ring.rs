@@ -30,7 +30,7 @@ use crate::sync::{AtomicU64, Ordering, Padded, array_of, const_fn};
 /// Entries: more broadcasts at a time go through the inboxes. They bound what a CPU has to read that has slept for long.
 /// A power of two, so that tickets may go round.
 #[cfg(not(loom))]
-const LEN: usize = 8;
+const LEN: usize = 4;
 /// Two keep the models small.
 #[cfg(loom)]
 const LEN: usize = 2;
