@@ -53,7 +53,7 @@ impl Setup {
             start: Start {
                 ticket: 0,
                 number: 0,
-                ring_len: 8,
+                ring_len: 4,
             },
             first_generation: 1,
             stall_ns: 0,

@@ -63,7 +63,7 @@ pub(crate) use lookout::Lookout;
 pub(crate) use own_post::OwnPosts;
 pub(crate) use payload::Payload;
 pub(crate) use place::{Place, RequestRef};
-pub(crate) use publish::{STORM, Targets};
+pub(crate) use publish::Targets;
 pub(crate) use request::{Number, Request, Run};
 pub(crate) use ring::Ring;
 pub(crate) use ring_entry::Seat;

@@ -10,9 +10,9 @@ use crate::platform::{IpiRefused, Platform};
 use crate::trace::TraceEvent;
 use crate::watchdog::{Entry, Stall, Watch};
 
-/// Requests of others that a CPU has served since its own last one, from which on it takes it that many call at once. Then lines
-/// that are asked for early are gone before they are written, a ring has no room, and one whole flush serves many.
-pub(crate) const STORM: u64 = 3;
+/// Requests of others that a CPU has served since its own last one: with so many it takes it that many call at once. Then lines
+/// that are asked for early are gone before they are written, and calls find no room in a ring.
+const STORM: u64 = 3;
 
 /// How many inboxes are asked for before the first is written: as many cache-line requests as a core keeps
 /// under way at least (ten line-fill buffers on x86 since Nehalem, one of them for the slot).

@@ -1,6 +1,6 @@
 //! The responder's half of a flush.
 
-use crate::call::{Kind, Place, STORM};
+use crate::call::{Kind, Place};
 use crate::capacity::{Capacity, Cpus};
 use crate::engine::Shootdown;
 use crate::memory::Here;
@@ -146,7 +146,7 @@ where
     }
 
     /// A partial flush is enough when this CPU has dropped every change before. Where one is missing, whose own request is on its way, it is remembered that these
-    /// were dropped before it. (More than one, or a storm, and one whole flush for all is quicker.)
+    /// were dropped before it. (With more than one, one whole flush for all is quicker.)
     ///
     /// Linux asks also that the request be the space's newest, to merge several partial flushes into one full one; that costs every
     /// responder a line of the space, so it is not done here: the requests that follow are cheap to
@@ -187,7 +187,6 @@ where
     ) {
         let is_small = |range: FlushRange| range.page_size() == PageSize::SIZE_4K;
         let overtakes = known.lack_one_at_most()
-            && me.served.get() < STORM
             && self.policy().flushes_out_of_order()
             && !self.has_private_loaded(me.state)
             && request.ranges().all(is_small)
