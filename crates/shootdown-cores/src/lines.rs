@@ -24,7 +24,7 @@ pub enum Placement {
 /// A line that goes there and back within fewer cycles does not leave a core and its first caches.
 const NEAR: u64 = 130;
 /// Within fewer than these it goes by a cache that both cores share.
-const SHARED_CACHE: u64 = 300;
+const SHARED_CACHE: u64 = 270;
 const TURNS: u64 = 2000;
 
 /// Cycles of single transfers, medians.

@@ -1,7 +1,7 @@
 //! The simulated machine beside the record of real cores: the figure `cores-simulated`.
 //!
 //! `cargo run --release -p shootdown-sim --example cores -- [--json FILE] [PRESET:NAME=VALUE..]`, where a figure of the presets whose names begin so may be another one.
-//! `--search` tries others for the four that are fitted, and prints which bring most rows to agree; it takes some minutes.
+//! `--search` tries others for the four that are fitted to two cores, and prints which bring most rows to agree; it takes some minutes.
 
 use serde_json::json;
 use shootdown_sim::timed::{Costs, Parameter};
@@ -57,18 +57,22 @@ fn set(changes: &[(&str, &str, f64)], preset: &str, costs: &mut Costs) {
 
 /// Figures that are fitted, of the presets whose names begin so, and what else they might be.
 const FITTED: [(&str, &str, [f64; 5]); 4] = [
-    ("xeon", "instruction_ns", [0.15, 0.16, 0.168, 0.176, 0.185]),
     (
-        "xeon-near",
-        "shared_core_percent",
-        [15.0, 25.0, 35.0, 45.0, 55.0],
+        "xeon-far",
+        "instruction_ns",
+        [0.12, 0.14, 0.168, 0.19, 0.21],
     ),
     (
         "xeon-far",
         "transfer_socket_ns",
-        [62.0, 64.0, 66.0, 68.0, 70.0],
+        [42.0, 44.0, 46.0, 48.0, 50.0],
     ),
-    ("xeon", "entry_ns", [26.0, 29.0, 32.0, 35.0, 38.0]),
+    ("xeon-far", "entry_ns", [8.0, 12.0, 16.0, 24.0, 32.0]),
+    (
+        "xeon-far",
+        "flush_page_ns",
+        [180.0, 210.0, 240.0, 270.0, 300.0],
+    ),
 ];
 
 fn search() {

@@ -99,13 +99,13 @@ static PRESETS: &[Preset] = &[
     },
     Preset {
         name: "xeon-far",
-        about: "two cores of a Xeon at 2.5 GHz as --machine cores uses them, flags for interrupts",
+        about: "two cores of a Xeon at 2.6 GHz as --machine cores uses them, flags for interrupts",
         base: Some("haswell-ep"),
         figures: include_str!("presets/xeon-far.txt"),
     },
     Preset {
         name: "xeon-near",
-        about: "the same, when both CPUs are threads of one core",
+        about: "the same on two threads of one core, of a Xeon at 2.5 GHz",
         base: Some("xeon-far"),
         figures: include_str!("presets/xeon-near.txt"),
     },

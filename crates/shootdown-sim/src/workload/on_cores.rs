@@ -7,12 +7,8 @@ use shootdown_peers::Peer;
 use crate::timed::{Costs, Preset};
 use crate::workload::{Callers, Means, Operation, Volley};
 
-/// Cycles of a nanosecond on the machine that the preset `xeon-far` stands for.
-const CYCLES: f64 = 2.5;
-/// What a figure there has besides: two readings of the counter.
+/// What a figure there has besides: two readings of the counter, in cycles.
 const READINGS: f64 = 38.0;
-/// What was measured: the record of the figure `cores`.
-const RECORD: &str = include_str!("../../../../docs/figures/cores.json");
 /// The instructions of each operation, of both CPUs: the record of the figure `cores-instructions`.
 const INSTRUCTIONS: &str = include_str!("../../../../docs/figures/cores-instructions.json");
 
@@ -35,8 +31,32 @@ const CONTENDERS: [(&str, Peer, Policy); 11] = [
     ("best", Peer::Shootdown, Policy::BEST),
 ];
 
-/// Where the two CPUs are, by its name in records, and the preset that stands for it.
-const PLACEMENTS: [(&str, &str); 2] = [("far", "xeon-far"), ("near", "xeon-near")];
+/// Two processors, one of which a host had on two cores, and one on two threads of a core.
+struct Placement {
+    /// Where the two CPUs are, by its name in records.
+    name: &'static str,
+    /// The preset that stands for it.
+    preset: &'static str,
+    /// Cycles of a nanosecond.
+    cycles: f64,
+    /// What was measured: the record of a figure.
+    record: &'static str,
+}
+
+const PLACEMENTS: [Placement; 2] = [
+    Placement {
+        name: "far",
+        preset: "xeon-far",
+        cycles: 2.6,
+        record: include_str!("../../../../docs/figures/cores-far.json"),
+    },
+    Placement {
+        name: "near",
+        preset: "xeon-near",
+        cycles: 2.5,
+        record: include_str!("../../../../docs/figures/cores-near.json"),
+    },
+];
 
 /// What two CPUs do, by its name in records.
 const OPERATIONS: [(&str, Callers, Operation); 3] = [
@@ -76,21 +96,23 @@ impl Compared {
 /// # Panics
 /// When the record has no such row.
 pub fn compared(change: impl Fn(&str, &mut Costs)) -> Vec<Compared> {
-    let (record, counts) = (rows(RECORD), rows(INSTRUCTIONS));
+    let counts = rows(INSTRUCTIONS);
     let mut all = Vec::new();
-    for (placement, preset) in PLACEMENTS {
+    for placement in PLACEMENTS {
+        let (record, preset) = (rows(placement.record), placement.preset);
         let mut costs = Preset::named(preset).expect("a preset").costs();
         change(preset, &mut costs);
         for operation in OPERATIONS {
             for contender in CONTENDERS {
-                let name = [placement, operation.0, contender.0];
+                let name = [placement.name, operation.0, contender.0];
                 let row = row_of(&record, ["placement", "operation", "peer"], name);
                 let of = |key: &str| row[key].as_f64().expect("a number");
                 all.push(Compared {
                     name,
                     measured: of("median_cycles"),
                     between: [of("low_cycles"), of("high_cycles")],
-                    simulated: median_ns(&costs, &counts, contender, operation) * CYCLES + READINGS,
+                    simulated: median_ns(&costs, &counts, contender, operation) * placement.cycles
+                        + READINGS,
                 });
             }
         }
