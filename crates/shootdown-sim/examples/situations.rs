@@ -75,6 +75,10 @@ fn main() {
             );
         }
         tell(
+            "haswell-ep, 128 CPUs: 16 call 64 random, 500 us",
+            selected_ns(Masks::Random, 16, 64, 500_000_000),
+        );
+        tell(
             "haswell-ep, 128 CPUs: 16 call 16 random",
             selected_ns(Masks::Random, 16, 16, 0),
         );

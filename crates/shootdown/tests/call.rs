@@ -547,15 +547,15 @@ fn order_of(initiators: &[u32], function_ns: usize, rounds: usize) -> Vec<usize>
 #[test]
 fn slow_functions_run_in_the_order_in_which_they_were_published() {
     let published = [5, 2, 7, 2, 6, 5, 3];
-    assert_eq!(order_of(&published, 4000, 2), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(order_of(&published, 16_000, 2), [0, 1, 2, 3, 4, 5, 6]);
     // Nothing is known yet: the first tells.
-    assert_eq!(order_of(&[7, 2, 6, 5, 3], 4000, 1), [3, 0, 1, 2, 4]);
+    assert_eq!(order_of(&[7, 2, 6, 5, 3], 16_000, 1), [3, 0, 1, 2, 4]);
 }
 
 /// Each CPU begins with the one that follows it; of one initiator's functions the first goes first.
 #[test]
 fn short_functions_run_as_they_are_found() {
-    assert_eq!(order_of(&[7, 2, 6, 5, 3], 1000, 2), [3, 2, 0, 1, 4]);
+    assert_eq!(order_of(&[7, 2, 6, 5, 3], 5000, 2), [3, 2, 0, 1, 4]);
     assert_eq!(order_of(&[5, 2, 7, 2, 6, 5], 100, 2), [4, 2, 0, 1, 3, 5]);
 }
 
@@ -581,8 +581,8 @@ fn a_cpu_learns_that_functions_have_become_short() {
         started.collect::<Vec<_>>()
     };
     for (functions_ns, orders) in [
-        (4000, [[1, 3, 2], [3, 2, 1], [3, 2, 1]]),
-        (900, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
+        (16_000, [[1, 3, 2], [3, 2, 1], [3, 2, 1]]),
+        (5000, [[3, 2, 1], [1, 2, 3], [1, 2, 3]]),
     ] {
         for expected in orders {
             for initiator in [3, 2, 1] {
@@ -756,7 +756,7 @@ fn a_bound_that_is_reached_is_made_up_for() {
             machine
                 .try_post(&CpuMask::only(CpuId::new(0)), move |_| {
                     RUNS[0].add();
-                    puppet.skipped_ns.fetch_add(5000, Relaxed);
+                    puppet.skipped_ns.fetch_add(20_000, Relaxed);
                     again(machine);
                 })
                 .unwrap();
@@ -764,7 +764,7 @@ fn a_bound_that_is_reached_is_made_up_for() {
     }
     let (machine, puppet) = with_puppet::<32>();
     for initiator in [1, 2] {
-        let slow = move |_| _ = puppet.skipped_ns.fetch_add(5000, Relaxed);
+        let slow = move |_| _ = puppet.skipped_ns.fetch_add(20_000, Relaxed);
         puppet.as_cpu(initiator, || machine.try_post(&mask([0]), slow).unwrap());
     }
     assert!(puppet.deliver(0));

@@ -9,8 +9,11 @@ use crate::engine::Shootdown;
 use crate::memory::Here;
 use crate::platform::Platform;
 
-/// So many ns a responder goes on before it looks for flushes; a function that takes as long is slow.
+/// So many ns a responder goes on before it looks for flushes.
 const PATIENCE_NS: u64 = 4_000;
+
+/// A function that takes so many ns is slow. In storms short ones take several microseconds each, since all wait for the same lines.
+const SLOW_NS: u64 = 16_000;
 
 /// A stretch of several requests.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ where
     pub(super) fn end_pace(&self, me: Here<'_, N>, pace: &Pace) {
         let took_ns = self.platform.now_ns().saturating_sub(pace.since_ns);
         if let Some(each_ns) = took_ns.checked_div(pace.served) {
-            me.is_slow.set(each_ns >= PATIENCE_NS);
+            me.is_slow.set(each_ns >= SLOW_NS);
         }
     }
 }
