@@ -15,10 +15,10 @@ use crate::workload::{Built, Peer};
 
 /// All CPUs are online and in user mode after this time, and again after a round to warm up.
 const SETTLE_PS: u64 = 1_000_000_000_000;
-/// Between two calls of a lone initiator: its targets are long back in user mode.
-/// What a CPU does at most between two calls where all call. Without it they keep step, which no real ones do: each inbox is then written by one
+/// So long a CPU does something else, at most, before each call where all call. Without it they keep step, which no real ones do: each inbox is then written by one
 /// CPU at a time, and 256 CPUs that all call all took a fifth of the time.
-const MOST_BETWEEN_PS: u64 = 1_000_000;
+const MOST_BEFORE_PS: u64 = 1_000_000;
+/// Between two calls of a lone initiator: its targets are long back in user mode.
 const PAUSE_PS: u64 = 100_000_000_000;
 
 /// Who calls.
@@ -26,7 +26,7 @@ const PAUSE_PS: u64 = 100_000_000_000;
 pub enum Callers {
     /// CPU 0, and the machine is idle between its calls.
     One,
-    /// All CPUs, from the same moment on, each call after the other.
+    /// All CPUs, each call after the other, with up to a microsecond between.
     All,
 }
 
@@ -282,15 +282,15 @@ where
         }
         // Whoever is as early as CPU 0 comes after it, so that nothing is counted before.
         for _ in 0..row.calls {
-            let called = self.call(cpu, context, &mut random);
-            log.calls.borrow_mut().push(called);
             // `--machine cores`, whose interrupts are flags, makes one call behind the other.
             if row.costs.flags == 0 {
                 context.work(match row.callers {
                     Callers::One => PAUSE_PS,
-                    Callers::All => random.u64(..MOST_BETWEEN_PS),
+                    Callers::All => random.u64(..MOST_BEFORE_PS),
                 });
             }
+            let called = self.call(cpu, context, &mut random);
+            log.calls.borrow_mut().push(called);
         }
     }
 
