@@ -16,7 +16,7 @@ use crate::workload::{Built, Peer};
 /// All CPUs are online and in user mode after this time, and again after a round to warm up.
 const SETTLE_PS: u64 = 1_000_000_000_000;
 /// So long a CPU does something else, at most, before each call where all call. Without it they keep step, which no real ones do: each inbox is then written by one
-/// CPU at a time, and 256 CPUs that all call all took a fifth of the time.
+/// CPU at a time, and 256 CPUs that all call all took 47 us instead of 239.
 const MOST_BEFORE_PS: u64 = 1_000_000;
 /// Between two calls of a lone initiator: its targets are long back in user mode.
 const PAUSE_PS: u64 = 100_000_000_000;
